@@ -1,0 +1,1 @@
+//! The contract between Kiln's runtime and a device: the Backend trait, device properties, launches and faults.

@@ -1,0 +1,1 @@
+//! Passes over Kiln IR: canonicalisation, analyses, layouts and the lowering from tiles to threads.

@@ -1,0 +1,1 @@
+//! The NVIDIA backend: PTX text, the driver's own JIT compiler, no CUDA toolkit.

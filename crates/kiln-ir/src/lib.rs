@@ -1,0 +1,1 @@
+//! Kiln's intermediate representation: types, operations, text format, verifier.

@@ -1,0 +1,1 @@
+//! The attribute and derive macros of the Kiln kernel language.

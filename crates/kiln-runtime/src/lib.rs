@@ -1,0 +1,1 @@
+//! Devices, tensors, streams, caches and launches.
