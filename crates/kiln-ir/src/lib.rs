@@ -1,1 +1,28 @@
-//! Kiln's intermediate representation: types, operations, text format, verifier.
+//! Kiln's intermediate representation.
+//!
+//! A [`Kernel`] is structured SSA: one set of operations ([`OpKind`]) over tiles, where a scalar is a tile of rank 0; regions for `if`,
+//! `for` and `while`, no jumps; views of memory as (base, extents, strides). The same IR is used at two levels: as a front end makes it, and
+//! after the lowering to threads, where every value is a scalar and memory is reached by address.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `types.rs` | element types, shapes, views |
+//! | `literal.rs` | constants |
+//! | `op.rs` | the operations and what they mean |
+//! | `kernel.rs` | the arenas, parameters, facts, source locations |
+//! | `builder.rs` | appending operations |
+//! | `verify.rs` | the rules a well-formed kernel keeps |
+
+mod builder;
+mod kernel;
+mod literal;
+mod op;
+mod types;
+mod verify;
+
+pub use builder::Builder;
+pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
+pub use literal::Literal;
+pub use op::*;
+pub use types::{Scalar, Shape, Space, TileType, Type, ViewType};
+pub use verify::verify;

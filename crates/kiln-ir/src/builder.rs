@@ -1,0 +1,250 @@
+//! Building IR: a cursor that appends operations and infers their result types.
+
+use crate::kernel::{Block, Kernel, Loc, Op, Value};
+use crate::literal::Literal;
+use crate::op::*;
+use crate::types::{Scalar, Shape, Space, Type};
+
+/// A cursor into a kernel: every method appends one operation to the current block and gives its result.
+///
+/// The builder trusts its caller: a wrongly typed operation is found by [`verify`](crate::verify). It is what passes and the
+/// front end use.
+///
+/// ```
+/// use kiln_ir::*;
+/// let mut kernel = Kernel::new("twice", Level::Tile { warps: None });
+/// let x = kernel.add_param(Param { name: "x".into(), ty: Type::view(Scalar::F32, 1, Space::Global), mutable: true, facts: Facts::default() });
+/// let mut b = Builder::new(&mut kernel);
+/// let pid = b.program_id(Axis::X);
+/// let block = b.index(128);
+/// let at = b.binary(BinaryOp::Mul, pid, block);
+/// let zero = b.constant(Literal::f32(0.0));
+/// let v = b.load(x, &[at], zero, Shape::new(&[128]), Reuse::Normal);
+/// let w = b.binary(BinaryOp::Add, v, v);
+/// b.store(x, &[at], w, Reuse::Normal, true);
+/// assert!(verify(&kernel).is_ok());
+/// ```
+pub struct Builder<'k> {
+    /// The kernel under construction.
+    pub kernel: &'k mut Kernel,
+    /// Where operations are appended.
+    pub block: Block,
+    /// The source location that new operations get.
+    pub loc: Loc,
+}
+
+impl<'k> Builder<'k> {
+    /// A builder that appends to the kernel's body.
+    pub fn new(kernel: &'k mut Kernel) -> Builder<'k> {
+        let block = kernel.body;
+        Builder { kernel, block, loc: Loc::default() }
+    }
+
+    /// Appends any operation with given result types.
+    pub fn op(&mut self, kind: OpKind, operands: &[Value], results: &[Type]) -> Op {
+        self.kernel.append(self.block, kind, operands, results, &[], self.loc)
+    }
+
+    fn one(&mut self, kind: OpKind, operands: &[Value], ty: Type) -> Value {
+        let op = self.op(kind, operands, &[ty]);
+        self.kernel.result(op)
+    }
+
+    fn ty(&self, value: Value) -> Type {
+        self.kernel.ty(value).clone()
+    }
+
+    fn like(&self, value: Value, elem: Scalar) -> Type {
+        Type::tile(elem, self.kernel.shape(value))
+    }
+
+    /// A scalar constant.
+    pub fn constant(&mut self, literal: Literal) -> Value {
+        self.one(OpKind::Const(literal), &[], Type::scalar(literal.elem()))
+    }
+
+    /// A tile of one constant.
+    pub fn splat(&mut self, literal: Literal, shape: Shape) -> Value {
+        self.one(OpKind::Const(literal), &[], Type::tile(literal.elem(), shape))
+    }
+
+    /// A scalar i64 constant.
+    pub fn index(&mut self, value: i64) -> Value {
+        self.constant(Literal::index(value))
+    }
+
+    /// 0, 1, …, len - 1 in an integer type.
+    pub fn iota(&mut self, elem: Scalar, len: u32) -> Value {
+        self.one(OpKind::Iota, &[], Type::tile(elem, Shape::new(&[len])))
+    }
+
+    /// The program's index.
+    pub fn program_id(&mut self, axis: Axis) -> Value {
+        self.one(OpKind::ProgramId(axis), &[], Type::scalar(Scalar::I64))
+    }
+
+    /// The number of programs.
+    pub fn num_programs(&mut self, axis: Axis) -> Value {
+        self.one(OpKind::NumPrograms(axis), &[], Type::scalar(Scalar::I64))
+    }
+
+    /// The thread's index in its block.
+    pub fn thread_id(&mut self, axis: Axis) -> Value {
+        self.one(OpKind::ThreadId(axis), &[], Type::scalar(Scalar::I64))
+    }
+
+    /// The block's extent.
+    pub fn block_dim(&mut self, axis: Axis) -> Value {
+        self.one(OpKind::BlockDim(axis), &[], Type::scalar(Scalar::I64))
+    }
+
+    /// A unary operation.
+    pub fn unary(&mut self, op: UnaryOp, x: Value) -> Value {
+        let ty = if op == UnaryOp::IsNan { self.like(x, Scalar::Bool) } else { self.ty(x) };
+        self.one(OpKind::Unary(op), &[x], ty)
+    }
+
+    /// A binary operation.
+    pub fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+        let ty = self.ty(a);
+        self.one(OpKind::Binary(op), &[a, b], ty)
+    }
+
+    /// A comparison.
+    pub fn compare(&mut self, op: CompareOp, a: Value, b: Value) -> Value {
+        let ty = self.like(a, Scalar::Bool);
+        self.one(OpKind::Compare(op), &[a, b], ty)
+    }
+
+    /// `a` where `cond`, else `b`.
+    pub fn select(&mut self, cond: Value, a: Value, b: Value) -> Value {
+        let ty = self.ty(a);
+        self.one(OpKind::Select, &[cond, a, b], ty)
+    }
+
+    /// `a * b + c`.
+    pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
+        let ty = self.ty(a);
+        self.one(OpKind::Fma, &[a, b, c], ty)
+    }
+
+    /// Converts to another element type; gives `x` back if it has it.
+    pub fn cast(&mut self, x: Value, elem: Scalar) -> Value {
+        if self.kernel.ty(x).elem() == elem {
+            return x;
+        }
+        let ty = self.like(x, elem);
+        self.one(OpKind::Cast, &[x], ty)
+    }
+
+    /// Reads the bits as another element type of the same size.
+    pub fn bitcast(&mut self, x: Value, elem: Scalar) -> Value {
+        let ty = self.like(x, elem);
+        self.one(OpKind::Bitcast, &[x], ty)
+    }
+
+    /// Stretches to a shape of the same rank, or a scalar to any shape; gives `x` back if it has it.
+    pub fn broadcast(&mut self, x: Value, shape: Shape) -> Value {
+        let ty = self.ty(x);
+        if ty.as_tile().is_some_and(|t| t.shape == shape) {
+            return x;
+        }
+        self.one(OpKind::Broadcast, &[x], Type::tile(ty.elem(), shape))
+    }
+
+    /// The same elements under another shape; gives `x` back if it has it.
+    pub fn reshape(&mut self, x: Value, shape: Shape) -> Value {
+        let ty = self.ty(x);
+        if ty.as_tile().is_some_and(|t| t.shape == shape) {
+            return x;
+        }
+        self.one(OpKind::Reshape, &[x], Type::tile(ty.elem(), shape))
+    }
+
+    /// Permutes the axes: result axis `i` is operand axis `perm[i]`.
+    pub fn transpose(&mut self, x: Value, perm: &[u32]) -> Value {
+        let from = self.kernel.shape(x);
+        let extents: Vec<u32> = perm.iter().map(|&p| from[p as usize]).collect();
+        let ty = Type::tile(self.kernel.ty(x).elem(), Shape::new(&extents));
+        self.one(OpKind::Transpose(Shape::new(perm)), &[x], ty)
+    }
+
+    /// Combines along an axis, which goes.
+    pub fn reduce(&mut self, op: ReduceOp, axis: u32, x: Value) -> Value {
+        let elem = match op {
+            ReduceOp::ArgMin | ReduceOp::ArgMax => Scalar::I64,
+            _ => self.kernel.ty(x).elem(),
+        };
+        let ty = Type::tile(elem, self.kernel.shape(x).without(axis as usize));
+        self.one(OpKind::Reduce { op, axis }, &[x], ty)
+    }
+
+    /// Running combination along an axis.
+    pub fn scan(&mut self, op: ReduceOp, axis: u32, reverse: bool, exclusive: bool, x: Value) -> Value {
+        let ty = self.ty(x);
+        self.one(OpKind::Scan { op, axis, reverse, exclusive }, &[x], ty)
+    }
+
+    /// `acc + a · b`.
+    pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
+        let ty = self.ty(acc);
+        self.one(OpKind::Dot, &[a, b, acc], ty)
+    }
+
+    /// The extent of a view on an axis.
+    pub fn extent(&mut self, view: Value, axis: u32) -> Value {
+        self.one(OpKind::Extent(axis), &[view], Type::scalar(Scalar::I64))
+    }
+
+    /// The stride of a view on an axis, in elements.
+    pub fn stride(&mut self, view: Value, axis: u32) -> Value {
+        self.one(OpKind::Stride(axis), &[view], Type::scalar(Scalar::I64))
+    }
+
+    /// Memory of the block or the thread.
+    pub fn alloc(&mut self, space: Space, elem: Scalar, shape: Shape) -> Value {
+        let ty = Type::view(elem, shape.rank() as u32, space);
+        self.one(OpKind::Alloc { space, elem, shape }, &[], ty)
+    }
+
+    /// Loads a box; `padding` is what stands outside the view.
+    pub fn load(&mut self, view: Value, offsets: &[Value], padding: Value, shape: Shape, reuse: Reuse) -> Value {
+        let ty = Type::tile(self.kernel.ty(view).elem(), shape);
+        let operands = list(view, offsets, &[padding]);
+        self.one(OpKind::Load(reuse), &operands, ty)
+    }
+
+    /// Stores a box.
+    pub fn store(&mut self, view: Value, offsets: &[Value], tile: Value, reuse: Reuse, disjoint: bool) {
+        self.op(OpKind::Store { reuse, disjoint }, &list(view, offsets, &[tile]), &[]);
+    }
+
+    /// Loads element by element.
+    pub fn gather(&mut self, view: Value, indices: &[Value], mask: Option<Value>, padding: Value, bounds: Bounds) -> Value {
+        let shape = indices.first().map_or_else(Shape::scalar, |&i| self.kernel.shape(i));
+        let ty = Type::tile(self.kernel.ty(view).elem(), shape);
+        let mut operands = list(view, indices, mask.as_slice());
+        operands.push(padding);
+        self.one(OpKind::Gather { bounds, masked: mask.is_some() }, &operands, ty)
+    }
+
+    /// Stores element by element.
+    pub fn scatter(&mut self, view: Value, indices: &[Value], mask: Option<Value>, value: Value, bounds: Bounds) {
+        let mut operands = list(view, indices, mask.as_slice());
+        operands.push(value);
+        self.op(OpKind::Scatter { bounds, masked: mask.is_some() }, &operands, &[]);
+    }
+
+    /// Ends the current region with values.
+    pub fn yield_(&mut self, values: &[Value]) {
+        self.op(OpKind::Yield, values, &[]);
+    }
+}
+
+fn list(first: Value, middle: &[Value], last: &[Value]) -> Vec<Value> {
+    let mut all = Vec::with_capacity(2 + middle.len() + last.len());
+    all.push(first);
+    all.extend_from_slice(middle);
+    all.extend_from_slice(last);
+    all
+}

@@ -1,0 +1,381 @@
+//! A kernel: arenas of values, operations and blocks, its parameters and how it wants to be launched.
+
+use crate::literal::Literal;
+use crate::op::{BinaryOp, Message, OpKind};
+use crate::types::{Shape, Type};
+use smallvec::SmallVec;
+use std::fmt;
+
+macro_rules! entity {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(crate) u32);
+
+        impl $name {
+            /// The position in the kernel's arena.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// The entity at a position of the arena.
+            pub fn from_index(index: usize) -> Self {
+                Self(index as u32)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+entity!(
+    /// An SSA value: a parameter, a block argument or the result of an operation.
+    Value, "%"
+);
+entity!(
+    /// An operation.
+    Op, "op"
+);
+entity!(
+    /// A straight list of operations with arguments: the body of the kernel or a region of an operation.
+    Block, "block"
+);
+
+/// A place in source text. File 0, line 0 is "unknown".
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Loc {
+    /// An index into [`Kernel::files`].
+    pub file: u32,
+    /// The line, from 1; 0 is unknown.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+/// What is known of an integer when a kernel is specialised.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IntFact {
+    /// A power of two that divides it; 1 if nothing is known.
+    pub divisor: u32,
+    /// Its value, if that is part of the specialisation.
+    pub equals: Option<i64>,
+    /// Whether it lies in `0 ..= i32::MAX`.
+    pub fits_i32: bool,
+}
+
+impl Default for IntFact {
+    fn default() -> Self {
+        IntFact { divisor: 1, equals: None, fits_i32: false }
+    }
+}
+
+/// What is known of a parameter when a kernel is specialised.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Facts {
+    /// A power of two that divides the base address, in bytes; 0 means the element size. Views only.
+    pub align: u32,
+    /// The extents, outermost first; empty means nothing known. Views only.
+    pub extents: SmallVec<[IntFact; 4]>,
+    /// The strides in elements, outermost first; empty means nothing known. Views only.
+    pub strides: SmallVec<[IntFact; 4]>,
+    /// Every element's offset from the base, in bytes, fits i32. Views only.
+    pub span_fits_i32: bool,
+    /// The value of an integer scalar parameter.
+    pub value: IntFact,
+}
+
+/// A parameter. Its value is the argument of the body block at the same position.
+///
+/// At a launch, a view takes `1 + 2 * rank` 64-bit words (base address, extents, strides in elements) and a scalar one
+/// (its bits, zero-extended), in the order of the parameters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Param {
+    /// The name the user wrote.
+    pub name: String,
+    /// A view of global memory, or a scalar.
+    pub ty: Type,
+    /// Whether the kernel may write through the view.
+    pub mutable: bool,
+    /// What is known of it.
+    pub facts: Facts,
+}
+
+impl Param {
+    /// How many 64-bit words the parameter takes at a launch.
+    pub fn words(&self) -> usize {
+        self.ty.as_view().map_or(1, |v| 1 + 2 * v.rank as usize)
+    }
+}
+
+/// What one block of the launch is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Level {
+    /// A program over tiles: the backend chooses the number of warps, unless it is given.
+    Tile {
+        /// The number of warps of 32 threads, a power of two up to 32.
+        warps: Option<u32>,
+    },
+    /// Threads, with these block extents: 1 to 1024 threads in all.
+    Thread {
+        /// The block's extents on x, y and z.
+        block: [u32; 3],
+    },
+}
+
+/// An operation with its place in the data flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpData {
+    /// What it does.
+    pub kind: OpKind,
+    /// Its inputs.
+    pub operands: SmallVec<[Value; 4]>,
+    /// Its outputs.
+    pub results: SmallVec<[Value; 2]>,
+    /// Its regions, one block each.
+    pub regions: SmallVec<[Block; 2]>,
+    /// Where it stands in the user's source.
+    pub loc: Loc,
+}
+
+/// A block: arguments and a list of operations, the last of which ends it (the body of a kernel has no terminator).
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct BlockData {
+    /// The values it begins with.
+    pub args: SmallVec<[Value; 4]>,
+    /// Its operations, in order.
+    pub ops: Vec<Op>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Def {
+    /// A result of an operation, by position.
+    Result(Op, u32),
+    /// An argument of a block, by position.
+    Arg(Block, u32),
+}
+
+/// A kernel: one function over tiles and threads.
+///
+/// Entities that no block reaches any more are allowed to stay in the arenas; [`Kernel::walk`] visits what is live.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// The name the user wrote.
+    pub name: String,
+    /// What a block of the launch is.
+    pub level: Level,
+    /// The parameters, in order.
+    pub params: Vec<Param>,
+    /// The body; its arguments are the parameters.
+    pub body: Block,
+    /// Source files that locations name.
+    pub files: Vec<String>,
+    /// Texts of asserts and prints, with `{}` for each value.
+    pub messages: Vec<String>,
+    /// Bytes of block scratch memory, set by the lowering to threads.
+    pub scratch_bytes: u32,
+    values: Vec<(Type, Def)>,
+    ops: Vec<OpData>,
+    blocks: Vec<BlockData>,
+}
+
+impl Kernel {
+    /// An empty kernel with no parameters.
+    pub fn new(name: impl Into<String>, level: Level) -> Kernel {
+        Kernel {
+            name: name.into(),
+            level,
+            params: Vec::new(),
+            body: Block(0),
+            files: Vec::new(),
+            messages: Vec::new(),
+            scratch_bytes: 0,
+            values: Vec::new(),
+            ops: Vec::new(),
+            blocks: vec![BlockData::default()],
+        }
+    }
+
+    /// Adds a parameter and gives its value.
+    pub fn add_param(&mut self, param: Param) -> Value {
+        let ty = param.ty.clone();
+        self.params.push(param);
+        self.add_arg(self.body, ty)
+    }
+
+    /// A new block with no arguments, in no region yet.
+    pub fn add_block(&mut self) -> Block {
+        self.blocks.push(BlockData::default());
+        Block(self.blocks.len() as u32 - 1)
+    }
+
+    /// Appends an argument to a block.
+    pub fn add_arg(&mut self, block: Block, ty: Type) -> Value {
+        let position = self.blocks[block.index()].args.len() as u32;
+        let value = self.add_value(ty, Def::Arg(block, position));
+        self.blocks[block.index()].args.push(value);
+        value
+    }
+
+    /// A new operation with results of these types, in no block yet.
+    pub fn add_op(
+        &mut self,
+        kind: OpKind,
+        operands: &[Value],
+        results: &[Type],
+        regions: &[Block],
+        loc: Loc,
+    ) -> Op {
+        let op = Op(self.ops.len() as u32);
+        let results =
+            results.iter().enumerate().map(|(i, t)| self.add_value(t.clone(), Def::Result(op, i as u32))).collect();
+        self.ops.push(OpData {
+            kind,
+            operands: SmallVec::from_slice(operands),
+            results,
+            regions: SmallVec::from_slice(regions),
+            loc,
+        });
+        op
+    }
+
+    /// A new operation at the end of a block.
+    pub fn append(
+        &mut self,
+        block: Block,
+        kind: OpKind,
+        operands: &[Value],
+        results: &[Type],
+        regions: &[Block],
+        loc: Loc,
+    ) -> Op {
+        let op = self.add_op(kind, operands, results, regions, loc);
+        self.blocks[block.index()].ops.push(op);
+        op
+    }
+
+    fn add_value(&mut self, ty: Type, def: Def) -> Value {
+        self.values.push((ty, def));
+        Value(self.values.len() as u32 - 1)
+    }
+
+    /// An operation.
+    pub fn op(&self, op: Op) -> &OpData {
+        &self.ops[op.index()]
+    }
+
+    /// An operation, to change.
+    pub fn op_mut(&mut self, op: Op) -> &mut OpData {
+        &mut self.ops[op.index()]
+    }
+
+    /// A block.
+    pub fn block(&self, block: Block) -> &BlockData {
+        &self.blocks[block.index()]
+    }
+
+    /// A block, to change.
+    pub fn block_mut(&mut self, block: Block) -> &mut BlockData {
+        &mut self.blocks[block.index()]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, value: Value) -> &Type {
+        &self.values[value.index()].0
+    }
+
+    /// Where a value comes from.
+    pub fn def(&self, value: Value) -> Def {
+        self.values[value.index()].1
+    }
+
+    /// The operation a value is a result of.
+    pub fn defining_op(&self, value: Value) -> Option<&OpData> {
+        match self.def(value) {
+            Def::Result(op, _) => Some(self.op(op)),
+            Def::Arg(..) => None,
+        }
+    }
+
+    /// The first result of an operation that has one.
+    pub fn result(&self, op: Op) -> Value {
+        self.op(op).results[0]
+    }
+
+    /// How many values, operations and blocks the arenas hold, live or not: the sizes of tables indexed by them.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.values.len(), self.ops.len(), self.blocks.len())
+    }
+
+    /// The literal a value is, if an operation `Const` gives it.
+    pub fn as_const(&self, value: Value) -> Option<Literal> {
+        match self.defining_op(value)?.kind {
+            OpKind::Const(literal) => Some(literal),
+            _ => None,
+        }
+    }
+
+    /// The shape of a tile or scalar value; the empty shape for a view.
+    pub fn shape(&self, value: Value) -> Shape {
+        self.ty(value).as_tile().map_or_else(Shape::scalar, |t| t.shape.clone())
+    }
+
+    /// Whether an operation can be removed, merged and moved: as [`OpKind::is_pure`], and also a division by a constant other than zero or of floats.
+    pub fn is_pure(&self, op: Op) -> bool {
+        let data = self.op(op);
+        match data.kind {
+            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => {
+                self.ty(data.operands[1]).elem().is_float() || self.as_const(data.operands[1]).is_some_and(|l| l.is_true())
+            }
+            _ => data.kind.is_pure(),
+        }
+    }
+
+    /// Calls `visit` on every live operation, outer before inner, in order.
+    pub fn walk(&self, mut visit: impl FnMut(Op, &OpData)) {
+        let mut stack = vec![(self.body, 0)];
+        while let Some((block, next)) = stack.pop() {
+            let Some(&op) = self.block(block).ops.get(next) else { continue };
+            stack.push((block, next + 1));
+            let data = self.op(op);
+            visit(op, data);
+            stack.extend(data.regions.iter().rev().map(|&r| (r, 0)));
+        }
+    }
+
+    /// The number of a file in [`Kernel::files`], added if it is new.
+    pub fn file(&mut self, name: &str) -> u32 {
+        if let Some(i) = self.files.iter().position(|f| f == name) {
+            return i as u32;
+        }
+        self.files.push(name.to_owned());
+        self.files.len() as u32 - 1
+    }
+
+    /// The number of a text in [`Kernel::messages`], added if it is new.
+    pub fn message(&mut self, text: &str) -> Message {
+        if let Some(i) = self.messages.iter().position(|m| m == text) {
+            return Message(i as u32);
+        }
+        self.messages.push(text.to_owned());
+        Message(self.messages.len() as u32 - 1)
+    }
+
+    /// `file:line:column` of a location, or `unknown location`.
+    pub fn describe(&self, loc: Loc) -> String {
+        match self.files.get(loc.file as usize) {
+            Some(file) if loc.line > 0 => format!("{file}:{}:{}", loc.line, loc.column),
+            _ => "unknown location".into(),
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! The operations. This file *is* the language definition: each variant states its operands, results and meaning, and the
+//! interpreter implements exactly that.
+//!
+//! Notation: `tile` is a value of any rank, `scalar` one of rank 0. Unless said otherwise, operands of an element-wise
+//! operation have one common type: the front end inserts `Broadcast`, `Splat` and `Cast`.
+//!
+//! *Uniform* values are the same in every thread of a block. Tile operations (rank of any operand or result above 0) need
+//! uniform scalar operands and stand in uniform control flow; scalars that depend on `ThreadId` are *varying*.
+
+use crate::literal::Literal;
+use crate::types::{Scalar, Shape, Space};
+
+/// One of the three axes of a launch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum Axis {
+    X = 0,
+    Y = 1,
+    Z = 2,
+}
+
+/// Element-wise operations with one operand. The result has the operand's type unless said otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum UnaryOp {
+    /// Negation; wraps for integers.
+    Neg,
+    /// Logical not of a bool, bitwise not of an integer.
+    Not,
+    /// Absolute value; wraps for the least integer.
+    Abs,
+    /// e^x. Like all of the transcendental functions: floats only, a few ulp, special values as in IEEE 754.
+    Exp,
+    /// 2^x.
+    Exp2,
+    /// Natural logarithm.
+    Log,
+    /// Base-2 logarithm.
+    Log2,
+    /// Square root.
+    Sqrt,
+    /// 1 / sqrt(x).
+    Rsqrt,
+    /// 1 / x.
+    Recip,
+    /// Sine, of radians.
+    Sin,
+    /// Cosine, of radians.
+    Cos,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+    /// 1 / (1 + e^-x).
+    Sigmoid,
+    /// Rounds towards minus infinity.
+    Floor,
+    /// Rounds towards plus infinity.
+    Ceil,
+    /// Rounds to nearest, ties to even.
+    Round,
+    /// Rounds towards zero.
+    Trunc,
+    /// The number of one bits of an integer, in the same type.
+    Popcount,
+    /// The number of leading zero bits of an integer, in the same type.
+    Clz,
+    /// Whether a float is NaN; the result is bool.
+    IsNan,
+}
+
+/// Element-wise operations with two operands of one type, which is also the result's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BinaryOp {
+    /// Sum; integers wrap.
+    Add,
+    /// Difference; integers wrap.
+    Sub,
+    /// Product; integers wrap.
+    Mul,
+    /// Quotient. Integers truncate towards zero; a zero divisor is a fault; the least integer by -1 wraps.
+    Div,
+    /// Remainder, of the dividend's sign; a zero integer divisor is a fault.
+    Rem,
+    /// The smaller; a NaN loses to a number.
+    Min,
+    /// The larger; a NaN loses to a number.
+    Max,
+    /// Bitwise, or logical for bool.
+    And,
+    /// Bitwise, or logical for bool.
+    Or,
+    /// Bitwise, or logical for bool.
+    Xor,
+    /// Shift left; the amount is taken modulo the width.
+    Shl,
+    /// Shift right, arithmetic for signed types; the amount is taken modulo the width.
+    Shr,
+    /// x^y, floats only.
+    Pow,
+    /// The angle of the point (x = second, y = first operand), floats only.
+    Atan2,
+}
+
+/// Element-wise comparisons: operands of one type, the result is bool. With NaN only `Ne` holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum CompareOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// What `Reduce` and `Scan` combine with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ReduceOp {
+    /// Sum. The order is unspecified; f16 and bf16 accumulate in f32 and round once.
+    Sum,
+    /// Product, as `Sum`.
+    Prod,
+    /// The least element; NaN loses to numbers.
+    Min,
+    /// The greatest element; NaN loses to numbers.
+    Max,
+    /// Bitwise and, or logical for bool.
+    And,
+    /// Bitwise or, or logical for bool.
+    Or,
+    /// Bitwise exclusive or, or logical for bool.
+    Xor,
+    /// The i64 index along the axis of the first least element (`Reduce` only).
+    ArgMin,
+    /// The i64 index along the axis of the first greatest element (`Reduce` only).
+    ArgMax,
+}
+
+/// Read-modify-write operations.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)]
+pub enum AtomicOp {
+    Add,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exchange,
+}
+
+/// What happens where an index lies outside a view's extent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Bounds {
+    /// Loads give the padding, stores do nothing.
+    Mask,
+    /// The program ends with a fault that names the index and the extent.
+    Check,
+    /// The front end or a pass has proved that it cannot happen.
+    Trust,
+}
+
+/// How a warp shuffle picks the lane it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ShuffleMode {
+    /// Lane `b`.
+    Index,
+    /// This lane - `b`; below lane 0, this lane.
+    Up,
+    /// This lane + `b`; above the last lane, this lane.
+    Down,
+    /// This lane xor `b`.
+    Xor,
+}
+
+/// What a warp vote asks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum VoteMode {
+    /// Whether the predicate holds in every thread; bool.
+    All,
+    /// Whether it holds in any; bool.
+    Any,
+    /// A bit for each lane where it holds; u32.
+    Ballot,
+}
+
+/// Among whom a fence or an atomic orders memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Scope {
+    /// The threads of a block.
+    Block,
+    /// The threads of a device.
+    Device,
+    /// Every device and the host.
+    System,
+}
+
+/// How soon loaded or stored data will be wanted again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Reuse {
+    /// Nothing is known.
+    #[default]
+    Normal,
+    /// It is touched once: do not keep it in caches.
+    Streaming,
+}
+
+/// An operation. Operands, results, regions and the source location stand beside it in [`OpData`](crate::OpData).
+#[derive(Clone, PartialEq, Debug)]
+pub enum OpKind {
+    // ---- constants and indices
+    /// `() -> tile`: every element is the literal; the shape is the result type's.
+    Const(Literal),
+    /// `() -> integer tile of rank 1`: 0, 1, 2, …
+    Iota,
+    /// `() -> i64`: which program (block) of the launch this is, on an axis.
+    ProgramId(Axis),
+    /// `() -> i64`: how many programs (blocks) the launch has, on an axis.
+    NumPrograms(Axis),
+    /// `() -> i64`, varying: the thread's index in its block, on an axis. Thread-level kernels only.
+    ThreadId(Axis),
+    /// `() -> i64`: the block's extent, on an axis. Thread-level kernels only.
+    BlockDim(Axis),
+
+    // ---- element-wise
+    /// `(tile) -> tile`.
+    Unary(UnaryOp),
+    /// `(tile, tile) -> tile`.
+    Binary(BinaryOp),
+    /// `(tile, tile) -> bool tile`.
+    Compare(CompareOp),
+    /// `(bool tile, tile a, tile b) -> tile`: a where true, b where false.
+    Select,
+    /// `(tile a, tile b, tile c) -> tile`: a * b + c, rounded once for floats, wrapping for integers.
+    Fma,
+    /// `(tile) -> tile` of another element type. As Rust's `as`: float to integer saturates and NaN gives 0, integers wrap,
+    /// floats round to nearest even; to bool is `!= 0`.
+    Cast,
+    /// `(tile) -> tile`: the same bits as another element type of the same size.
+    Bitcast,
+
+    // ---- shape
+    /// `(tile) -> tile`: extents of 1 stretch to the result's; the rank stays, except that a scalar goes to any shape.
+    Broadcast,
+    /// `(tile) -> tile`: the same elements in row-major order under another shape.
+    Reshape,
+    /// `(tile) -> tile`: result axis `i` is operand axis `perm[i]`.
+    Transpose(Shape),
+    /// `(tile) -> tile` without the axis.
+    Reduce {
+        /// The combination.
+        op: ReduceOp,
+        /// The axis that goes.
+        axis: u32,
+    },
+    /// `(tile) -> tile`: running combination along the axis.
+    Scan {
+        /// The combination.
+        op: ReduceOp,
+        /// The axis.
+        axis: u32,
+        /// From the last element to the first.
+        reverse: bool,
+        /// Without the element itself; the first result is the identity.
+        exclusive: bool,
+    },
+    /// `(tile [m, k], tile [k, n], tile [m, n] acc) -> tile [m, n]`: acc + a·b. The accumulator's element type is f32 for f16,
+    /// bf16 and f32 operands, otherwise the operands' (f64 and integers).
+    Dot,
+
+    // ---- memory
+    /// `(view) -> i64`: the extent on an axis.
+    Extent(u32),
+    /// `(view) -> i64`: the stride on an axis, in elements.
+    Stride(u32),
+    /// `() -> view`: memory of a block or thread, uninitialised, row-major, with static extents.
+    Alloc {
+        /// `Shared` or `Local`.
+        space: Space,
+        /// The element type.
+        elem: Scalar,
+        /// The extents.
+        shape: Shape,
+    },
+    /// `(view, i64 offset per axis, scalar padding) -> tile` of the view's rank: the box of the result's shape that begins at the
+    /// offsets; elements outside the view's extents are the padding.
+    Load(Reuse),
+    /// `(view, i64 offset per axis, tile)`: elements outside the view's extents are dropped.
+    Store {
+        /// Cache use.
+        reuse: Reuse,
+        /// The programs' stores are known or must be proved to be disjoint (a safe store).
+        disjoint: bool,
+    },
+    /// `(view, integer tile index per axis, [bool tile mask], tile-typed padding scalar) -> tile`: element by element. The indices have
+    /// one shape, which is the result's. Masked-off elements read nothing and give the padding. Rank 0 is a thread's load.
+    Gather {
+        /// What an index outside the extents does.
+        bounds: Bounds,
+        /// Whether the mask operand is there.
+        masked: bool,
+    },
+    /// `(view, integer tile index per axis, [bool tile mask], tile value)`: element by element. Two elements that name one place leave
+    /// one of the values. Rank 0 is a thread's store.
+    Scatter {
+        /// What an index outside the extents does.
+        bounds: Bounds,
+        /// Whether the mask operand is there.
+        masked: bool,
+    },
+    /// `(view, integer tile index per axis, [bool tile mask], tile value) -> tile`: atomically replaces each element by `op(old, value)` and
+    /// gives the old one; masked-off or outside elements give zero. Relaxed order.
+    Atomic {
+        /// The operation.
+        op: AtomicOp,
+        /// Among whom it is atomic.
+        scope: Scope,
+        /// What an index outside the extents does.
+        bounds: Bounds,
+        /// Whether the mask operand is there.
+        masked: bool,
+    },
+    /// `(view, integer tile index per axis, tile expected, tile desired) -> tile`: atomic compare and exchange; gives the old value.
+    AtomicCas {
+        /// Among whom it is atomic.
+        scope: Scope,
+        /// What an index outside the extents does.
+        bounds: Bounds,
+    },
+    /// `()`: every earlier access of this thread is visible in the scope before every later one.
+    Fence(Scope),
+
+    // ---- threads of a block (thread level)
+    /// `()`: all threads of the block arrive before any leaves; shared memory written before is visible after. Uniform control flow.
+    Barrier,
+    /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32 consecutive threads).
+    Shuffle(ShuffleMode),
+    /// `(bool scalar) -> scalar`.
+    Vote(VoteMode),
+
+    // ---- control flow; regions end in `Yield` or `Condition`
+    /// `(bool scalar) -> …`, regions then, else: yields of the region that ran.
+    If,
+    /// `(integer lo, hi, step, inits…) -> …`, one region `(iv, carried…)`, which yields the next carried values. Runs
+    /// ceil((hi - lo) / step) times, computed without overflow; not at all where `hi <= lo` or `step <= 0`.
+    For,
+    /// `(inits…) -> …`, region one `(carried…)` ends in `Condition`, region two `(carried…)` yields the next carried values. The results are
+    /// the carried values when the condition is false.
+    While,
+    /// `(…)`: ends a region with its values.
+    Yield,
+    /// `(bool scalar)`: ends the first region of `While`.
+    Condition,
+
+    // ---- diagnostics
+    /// `(bool tile, scalars…)`: where any element is false the program ends with a fault; the values fill `{}` in the message.
+    Assert(Message),
+    /// `(scalars…)`: prints; the values fill `{}` in the message. At thread level every active thread prints, at tile level the program once.
+    Print(Message),
+
+    // ---- below the tile level: made by the lowering to threads, never by a front end
+    /// `(view) -> u64`: the address of element 0, in the view's space.
+    Address,
+    /// `() -> u64`: the address of a byte of the block's scratch memory, which the lowering lays out.
+    Scratch {
+        /// Offset from the start of the scratch memory, in bytes.
+        offset: u32,
+    },
+    /// `(u64 address, [bool predicate]) -> elem × lanes`: a load of adjacent elements; zeros where the predicate is false.
+    PtrLoad {
+        /// The space of the address.
+        space: Space,
+        /// How many adjacent elements, 1 to 16; `lanes * size` is at most 16 bytes and the address is a multiple of it.
+        lanes: u32,
+        /// Cache use.
+        reuse: Reuse,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
+    /// `(u64 address, [bool predicate], elem × lanes)`: a store of adjacent elements.
+    PtrStore {
+        /// The space of the address.
+        space: Space,
+        /// As for `PtrLoad`.
+        lanes: u32,
+        /// Cache use.
+        reuse: Reuse,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
+    /// `(u64 address, [bool predicate], value) -> old value`: zero where the predicate is false.
+    PtrAtomic {
+        /// The space of the address.
+        space: Space,
+        /// The operation.
+        op: AtomicOp,
+        /// Among whom it is atomic.
+        scope: Scope,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
+    /// `(u64 address, [bool predicate], expected, desired) -> old value`.
+    PtrAtomicCas {
+        /// The space of the address.
+        space: Space,
+        /// Among whom it is atomic.
+        scope: Scope,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
+    /// `(bool scalar, i64 index, i64 extent)`: the `Bounds::Check` fault where the first is false.
+    CheckBounds,
+    /// `(bool scalar)`: the division-by-zero fault where it is false.
+    CheckDivisor,
+}
+
+/// An index into [`Kernel::messages`](crate::Kernel::messages).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Message(pub u32);
+
+impl OpKind {
+    /// Whether the operation ends a region.
+    pub fn is_terminator(&self) -> bool {
+        matches!(self, OpKind::Yield | OpKind::Condition)
+    }
+
+    /// Whether the operation neither writes, communicates, faults nor prints, and depends on its operands alone: it can be
+    /// removed, merged and moved. Loads are not pure (memory may change); regions are judged by what they hold.
+    /// Integer `Div` and `Rem` may fault and are pure only if the divisor is known; see [`Kernel::is_pure`](crate::Kernel::is_pure).
+    pub fn is_pure(&self) -> bool {
+        use OpKind::*;
+        match self {
+            Const(_) | Iota | ProgramId(_) | NumPrograms(_) | ThreadId(_) | BlockDim(_) | Unary(_) | Compare(_) | Select
+            | Fma | Cast | Bitcast | Broadcast | Reshape | Transpose(_) | Reduce { .. } | Scan { .. } | Dot | Extent(_)
+            | Stride(_) | Address | Scratch { .. } => true,
+            Binary(op) => !matches!(op, BinaryOp::Div | BinaryOp::Rem),
+            _ => false,
+        }
+    }
+
+    /// Whether the operation may change memory, fault, print, or order threads, so that it must stay although its results are unused.
+    pub fn has_effect(&self) -> bool {
+        use OpKind::*;
+        match self {
+            Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } | Fence(_) | Barrier | Assert(_) | Print(_)
+            | PtrStore { .. } | PtrAtomic { .. } | PtrAtomicCas { .. } | CheckBounds | CheckDivisor | Yield | Condition => true,
+            Gather { bounds, .. } => *bounds == Bounds::Check,
+            _ => false,
+        }
+    }
+}

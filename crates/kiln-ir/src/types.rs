@@ -1,0 +1,312 @@
+//! Types of IR values: element types, tile shapes, views of memory.
+
+use smallvec::SmallVec;
+use std::fmt;
+
+/// An element type.
+///
+/// `Bool` is one byte in memory, 0 or 1. Signedness is part of the type, so no operation carries it.
+///
+/// ```
+/// use kiln_ir::Scalar;
+/// assert_eq!(Scalar::BF16.bytes(), 2);
+/// assert!(Scalar::I64.is_signed() && Scalar::F16.is_float());
+/// assert_eq!(Scalar::from_name("u32"), Some(Scalar::U32));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Scalar {
+    Bool,
+    I32,
+    U32,
+    I64,
+    U64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+impl Scalar {
+    /// Every element type, in declaration order.
+    pub const ALL: [Scalar; 9] = [
+        Scalar::Bool,
+        Scalar::I32,
+        Scalar::U32,
+        Scalar::I64,
+        Scalar::U64,
+        Scalar::F16,
+        Scalar::BF16,
+        Scalar::F32,
+        Scalar::F64,
+    ];
+
+    /// The size of one element in memory, in bytes.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Scalar::Bool => 1,
+            Scalar::F16 | Scalar::BF16 => 2,
+            Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
+            Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
+        }
+    }
+
+    /// Whether this is a floating-point type.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64)
+    }
+
+    /// Whether this is an integer type (`Bool` is not).
+    pub const fn is_int(self) -> bool {
+        matches!(self, Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64)
+    }
+
+    /// Whether values of this type can be negative.
+    pub const fn is_signed(self) -> bool {
+        self.is_float() || matches!(self, Scalar::I32 | Scalar::I64)
+    }
+
+    /// The name in the text format, which is also Rust's name of the type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scalar::Bool => "bool",
+            Scalar::I32 => "i32",
+            Scalar::U32 => "u32",
+            Scalar::I64 => "i64",
+            Scalar::U64 => "u64",
+            Scalar::F16 => "f16",
+            Scalar::BF16 => "bf16",
+            Scalar::F32 => "f32",
+            Scalar::F64 => "f64",
+        }
+    }
+
+    /// The type with this name in the text format.
+    pub fn from_name(name: &str) -> Option<Scalar> {
+        Scalar::ALL.into_iter().find(|s| s.name() == name)
+    }
+
+    /// The type in which sums of this type are accumulated: f32 for the 16-bit floats, itself otherwise.
+    pub const fn accumulator(self) -> Scalar {
+        match self {
+            Scalar::F16 | Scalar::BF16 => Scalar::F32,
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The extents of a tile, outermost first. Rank 0 is a scalar.
+///
+/// Extents are positive. They need not be powers of two in the IR; a backend that wants powers of two pads or refuses.
+///
+/// ```
+/// use kiln_ir::Shape;
+/// let s = Shape::new(&[4, 8]);
+/// assert_eq!((s.rank(), s.len()), (2, 32));
+/// assert_eq!(s.without(0), Shape::new(&[8]));
+/// assert_eq!(Shape::new(&[4, 1]).broadcast(&Shape::new(&[8])), Some(Shape::new(&[4, 8])));
+/// assert_eq!(s.to_string(), "[4, 8]");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Shape(SmallVec<[u32; 4]>);
+
+impl Shape {
+    /// A shape with these extents, outermost first.
+    pub fn new(extents: &[u32]) -> Shape {
+        Shape(SmallVec::from_slice(extents))
+    }
+
+    /// The shape of a scalar.
+    pub fn scalar() -> Shape {
+        Shape::default()
+    }
+
+    /// The number of axes.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The number of elements: the product of the extents, 1 for a scalar.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|&e| e as usize).product()
+    }
+
+    /// Whether a tile of this shape has no elements; never true for a verified kernel.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The extents, outermost first.
+    pub fn extents(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// The shape without one axis, which must exist.
+    pub fn without(&self, axis: usize) -> Shape {
+        let mut e = self.0.clone();
+        e.remove(axis);
+        Shape(e)
+    }
+
+    /// The number of elements that vary slower than, along, and faster than `axis`.
+    pub fn around(&self, axis: usize) -> (usize, usize, usize) {
+        let product = |s: &[u32]| s.iter().map(|&e| e as usize).product();
+        (product(&self.0[..axis]), self.0[axis] as usize, product(&self.0[axis + 1..]))
+    }
+
+    /// The shape both broadcast to by NumPy's rule (align the last axes, stretch extents of 1), if there is one.
+    pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
+        let rank = self.rank().max(other.rank());
+        let at = |s: &Shape, i: usize| match (i + s.rank()).checked_sub(rank) {
+            Some(k) => s.0[k],
+            None => 1,
+        };
+        (0..rank)
+            .map(|i| match (at(self, i), at(other, i)) {
+                (a, b) if a == b => Some(a),
+                (1, b) => Some(b),
+                (a, 1) => Some(a),
+                _ => None,
+            })
+            .collect::<Option<_>>()
+            .map(Shape)
+    }
+}
+
+impl std::ops::Index<usize> for Shape {
+    type Output = u32;
+    fn index(&self, axis: usize) -> &u32 {
+        &self.0[axis]
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter()).finish()
+    }
+}
+
+/// Where memory behind a view or an address lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Space {
+    /// Device memory, visible to every program of a launch.
+    Global,
+    /// Memory of one block, visible to its threads.
+    Shared,
+    /// Memory of one thread.
+    Local,
+}
+
+impl Space {
+    /// The name in the text format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Space::Global => "global",
+            Space::Shared => "shared",
+            Space::Local => "local",
+        }
+    }
+
+    /// The space with this name in the text format.
+    pub fn from_name(name: &str) -> Option<Space> {
+        [Space::Global, Space::Shared, Space::Local].into_iter().find(|s| s.name() == name)
+    }
+}
+
+/// A tile: an element type and a static shape. Rank 0 is a scalar.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TileType {
+    /// The element type.
+    pub elem: Scalar,
+    /// The extents.
+    pub shape: Shape,
+}
+
+/// A view of memory: a base address, and an extent and a stride (in elements) for each axis, all 64-bit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ViewType {
+    /// The element type.
+    pub elem: Scalar,
+    /// The number of axes.
+    pub rank: u32,
+    /// Where the memory lives.
+    pub space: Space,
+}
+
+/// The type of an IR value.
+///
+/// ```
+/// use kiln_ir::{Scalar, Shape, Type};
+/// let t = Type::tile(Scalar::F32, Shape::new(&[16, 8]));
+/// assert_eq!(t.to_string(), "f32[16, 8]");
+/// assert_eq!(Type::scalar(Scalar::I64).to_string(), "i64");
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Type {
+    /// A tile or, at rank 0, a scalar.
+    Tile(TileType),
+    /// A view of memory. Only parameters and `alloc` produce views: they never flow through control flow.
+    View(ViewType),
+}
+
+impl Type {
+    /// The type of a scalar.
+    pub fn scalar(elem: Scalar) -> Type {
+        Type::Tile(TileType { elem, shape: Shape::scalar() })
+    }
+
+    /// The type of a tile.
+    pub fn tile(elem: Scalar, shape: Shape) -> Type {
+        Type::Tile(TileType { elem, shape })
+    }
+
+    /// The type of a view.
+    pub fn view(elem: Scalar, rank: u32, space: Space) -> Type {
+        Type::View(ViewType { elem, rank, space })
+    }
+
+    /// The element type of a tile or view.
+    pub fn elem(&self) -> Scalar {
+        match self {
+            Type::Tile(t) => t.elem,
+            Type::View(v) => v.elem,
+        }
+    }
+
+    /// The tile type, if this is one.
+    pub fn as_tile(&self) -> Option<&TileType> {
+        match self {
+            Type::Tile(t) => Some(t),
+            Type::View(_) => None,
+        }
+    }
+
+    /// The view type, if this is one.
+    pub fn as_view(&self) -> Option<ViewType> {
+        match self {
+            Type::View(v) => Some(*v),
+            Type::Tile(_) => None,
+        }
+    }
+
+    /// Whether this is a tile of rank 0.
+    pub fn is_scalar(&self) -> bool {
+        self.as_tile().is_some_and(|t| t.shape.rank() == 0)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Tile(t) if t.shape.rank() == 0 => write!(f, "{}", t.elem),
+            Type::Tile(t) => write!(f, "{}{}", t.elem, t.shape),
+            Type::View(v) => write!(f, "view<{}, {}, {}>", v.elem, v.rank, v.space.name()),
+        }
+    }
+}
