@@ -208,7 +208,14 @@ impl<'k> Builder<'k> {
     }
 
     /// Loads a box; `padding` is what stands outside the view.
-    pub fn load(&mut self, view: Value, offsets: &[Value], padding: Value, shape: Shape, reuse: Reuse) -> Value {
+    pub fn load(
+        &mut self,
+        view: Value,
+        offsets: &[Value],
+        padding: Value,
+        shape: Shape,
+        reuse: Reuse,
+    ) -> Value {
         let ty = Type::tile(self.kernel.ty(view).elem(), shape);
         let operands = list(view, offsets, &[padding]);
         self.one(OpKind::Load(reuse), &operands, ty)
@@ -220,7 +227,14 @@ impl<'k> Builder<'k> {
     }
 
     /// Loads element by element.
-    pub fn gather(&mut self, view: Value, indices: &[Value], mask: Option<Value>, padding: Value, bounds: Bounds) -> Value {
+    pub fn gather(
+        &mut self,
+        view: Value,
+        indices: &[Value],
+        mask: Option<Value>,
+        padding: Value,
+        bounds: Bounds,
+    ) -> Value {
         let shape = indices.first().map_or_else(Shape::scalar, |&i| self.kernel.shape(i));
         let ty = Type::tile(self.kernel.ty(view).elem(), shape);
         let mut operands = list(view, indices, mask.as_slice());
@@ -229,7 +243,14 @@ impl<'k> Builder<'k> {
     }
 
     /// Stores element by element.
-    pub fn scatter(&mut self, view: Value, indices: &[Value], mask: Option<Value>, value: Value, bounds: Bounds) {
+    pub fn scatter(
+        &mut self,
+        view: Value,
+        indices: &[Value],
+        mask: Option<Value>,
+        value: Value,
+        bounds: Bounds,
+    ) {
         let mut operands = list(view, indices, mask.as_slice());
         operands.push(value);
         self.op(OpKind::Scatter { bounds, masked: mask.is_some() }, &operands, &[]);

@@ -237,8 +237,11 @@ impl Kernel {
         loc: Loc,
     ) -> Op {
         let op = Op(self.ops.len() as u32);
-        let results =
-            results.iter().enumerate().map(|(i, t)| self.add_value(t.clone(), Def::Result(op, i as u32))).collect();
+        let results = results
+            .iter()
+            .enumerate()
+            .map(|(i, t)| self.add_value(t.clone(), Def::Result(op, i as u32)))
+            .collect();
         self.ops.push(OpData {
             kind,
             operands: SmallVec::from_slice(operands),
@@ -335,7 +338,8 @@ impl Kernel {
         let data = self.op(op);
         match data.kind {
             OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => {
-                self.ty(data.operands[1]).elem().is_float() || self.as_const(data.operands[1]).is_some_and(|l| l.is_true())
+                self.ty(data.operands[1]).elem().is_float()
+                    || self.as_const(data.operands[1]).is_some_and(|l| l.is_true())
             }
             _ => data.kind.is_pure(),
         }

@@ -430,9 +430,28 @@ impl OpKind {
     pub fn is_pure(&self) -> bool {
         use OpKind::*;
         match self {
-            Const(_) | Iota | ProgramId(_) | NumPrograms(_) | ThreadId(_) | BlockDim(_) | Unary(_) | Compare(_) | Select
-            | Fma | Cast | Bitcast | Broadcast | Reshape | Transpose(_) | Reduce { .. } | Scan { .. } | Dot | Extent(_)
-            | Stride(_) | Address | Scratch { .. } => true,
+            Const(_)
+            | Iota
+            | ProgramId(_)
+            | NumPrograms(_)
+            | ThreadId(_)
+            | BlockDim(_)
+            | Unary(_)
+            | Compare(_)
+            | Select
+            | Fma
+            | Cast
+            | Bitcast
+            | Broadcast
+            | Reshape
+            | Transpose(_)
+            | Reduce { .. }
+            | Scan { .. }
+            | Dot
+            | Extent(_)
+            | Stride(_)
+            | Address
+            | Scratch { .. } => true,
             Binary(op) => !matches!(op, BinaryOp::Div | BinaryOp::Rem),
             _ => false,
         }
@@ -442,8 +461,21 @@ impl OpKind {
     pub fn has_effect(&self) -> bool {
         use OpKind::*;
         match self {
-            Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } | Fence(_) | Barrier | Assert(_) | Print(_)
-            | PtrStore { .. } | PtrAtomic { .. } | PtrAtomicCas { .. } | CheckBounds | CheckDivisor | Yield | Condition => true,
+            Store { .. }
+            | Scatter { .. }
+            | Atomic { .. }
+            | AtomicCas { .. }
+            | Fence(_)
+            | Barrier
+            | Assert(_)
+            | Print(_)
+            | PtrStore { .. }
+            | PtrAtomic { .. }
+            | PtrAtomicCas { .. }
+            | CheckBounds
+            | CheckDivisor
+            | Yield
+            | Condition => true,
             Gather { bounds, .. } => *bounds == Bounds::Check,
             _ => false,
         }

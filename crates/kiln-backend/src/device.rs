@@ -1,0 +1,69 @@
+//! What a device is and can do.
+
+use std::fmt;
+
+/// Which backend a device belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BackendKind {
+    /// The reference interpreter.
+    Interp,
+    /// The host's processor.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BackendKind::Interp => "interp",
+            BackendKind::Cpu => "cpu",
+            BackendKind::Cuda => "cuda",
+        })
+    }
+}
+
+/// A device and its limits. Sizes are in bytes.
+#[derive(Debug, Clone)]
+pub struct Properties {
+    /// The backend.
+    pub kind: BackendKind,
+    /// The name a user selects it by: `interp`, `cpu`, `cuda:0`.
+    pub id: String,
+    /// The product name.
+    pub name: String,
+    /// Multiprocessors or cores.
+    pub units: u32,
+    /// Threads that move together.
+    pub warp: u32,
+    /// The most threads in a block.
+    pub max_threads: u32,
+    /// The most blocks on each axis of a grid.
+    pub max_grid: [u32; 3],
+    /// Shared memory a block can have.
+    pub shared_memory: u32,
+    /// Device memory.
+    pub memory: u64,
+    /// Last-level cache.
+    pub cache: u64,
+    /// CUDA compute capability, such as (9, 0).
+    pub compute_capability: Option<(u32, u32)>,
+    /// The driver's version, or the SIMD level of a processor.
+    pub driver: String,
+    /// The highest PTX ISA version the driver accepts.
+    pub ptx: Option<(u32, u32)>,
+    /// Whether device memory is host memory: tensors are shared without copies.
+    pub unified: bool,
+}
+
+/// An address in device memory. On the CPU it is a pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DevicePtr(pub u64);
+
+/// A queue of work on a device, in order. 0 is the device's default stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct StreamId(pub u64);
+
+/// A point in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EventId(pub u64);

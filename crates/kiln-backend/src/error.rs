@@ -1,0 +1,154 @@
+//! What can go wrong on a device, as values.
+
+use std::fmt;
+
+/// Why a device operation failed. Nothing here leaves the device unusable, except `Lost`.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The device, its driver or library is not there or not usable.
+    #[error("{device} is not available: {reason}. {hint}")]
+    Unavailable {
+        /// The device asked for, such as `cuda:0`.
+        device: String,
+        /// What was found.
+        reason: String,
+        /// What the user can do.
+        hint: String,
+    },
+    /// An allocation did not fit.
+    #[error("{device} is out of memory: {requested} bytes asked for, {free} of {total} bytes free")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes free when it failed.
+        free: u64,
+        /// Bytes of the device, or the limit that was set.
+        total: u64,
+    },
+    /// A launch asked for more than the device has, or for an impossible shape.
+    #[error("cannot launch `{kernel}`: {what} is {given}, the limit is {limit}")]
+    LaunchLimit {
+        /// The kernel.
+        kernel: String,
+        /// Which quantity, such as `grid extent x` or `threads per block`.
+        what: String,
+        /// What was asked for.
+        given: u64,
+        /// The device's limit.
+        limit: u64,
+    },
+    /// The kernel uses something this device or backend does not have.
+    #[error("`{kernel}` needs {what}, which {device} does not support ({location}). {hint}")]
+    Unsupported {
+        /// The kernel.
+        kernel: String,
+        /// The capability or operation, by name.
+        what: String,
+        /// The device.
+        device: String,
+        /// Source location of the operation.
+        location: String,
+        /// What the user can do.
+        hint: String,
+    },
+    /// The kernel could not be compiled.
+    #[error("cannot compile `{kernel}` ({location}): {message}")]
+    Compile {
+        /// The kernel.
+        kernel: String,
+        /// Source location, or `unknown location`.
+        location: String,
+        /// What is wrong, with the names the user wrote.
+        message: String,
+    },
+    /// A kernel ended with a fault.
+    #[error(transparent)]
+    Fault(Box<Fault>),
+    /// A call of a driver or the system failed.
+    #[error("{call} failed with {code}: {message}")]
+    Driver {
+        /// The call.
+        call: String,
+        /// The driver's name or number of the error.
+        code: String,
+        /// The driver's description.
+        message: String,
+    },
+    /// The device does not answer any more; a new one must be opened.
+    #[error("{device} was lost: {reason}")]
+    Lost {
+        /// The device.
+        device: String,
+        /// What was seen.
+        reason: String,
+    },
+    /// A bug in Kiln.
+    #[error("internal error in {place}: {message}; please report it")]
+    Internal {
+        /// The component.
+        place: &'static str,
+        /// What does not hold.
+        message: String,
+    },
+}
+
+/// A kernel's own failure: what happened, where in the source, and in which block and thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// The kernel.
+    pub kernel: String,
+    /// What happened.
+    pub kind: FaultKind,
+    /// `file:line:column`.
+    pub location: String,
+    /// The block (program) index.
+    pub block: [u32; 3],
+    /// The thread index in its block; `None` for a program over tiles.
+    pub thread: Option<[u32; 3]>,
+}
+
+/// The kinds of fault.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FaultKind {
+    /// A failed `device_assert!`; the message has its values filled in.
+    Assert {
+        /// The message.
+        message: String,
+    },
+    /// A checked access outside a view.
+    OutOfBounds {
+        /// The index.
+        index: i64,
+        /// The extent it must be below.
+        extent: i64,
+    },
+    /// An integer division by zero.
+    DivisionByZero,
+}
+
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            FaultKind::Assert { message } => write!(f, "assertion failed in `{}`: {message}", self.kernel)?,
+            FaultKind::OutOfBounds { index, extent } => {
+                write!(f, "index {index} out of bounds for extent {extent} in `{}`", self.kernel)?
+            }
+            FaultKind::DivisionByZero => write!(f, "integer division by zero in `{}`", self.kernel)?,
+        }
+        write!(f, ", at {}, block {:?}", self.location, self.block)?;
+        self.thread.map_or(Ok(()), |thread| write!(f, ", thread {thread:?}"))
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Error {
+        Error::Fault(Box::new(fault))
+    }
+}
+
+/// The result of a device operation.
+pub type Result<T> = std::result::Result<T, Error>;
