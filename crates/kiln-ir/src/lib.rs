@@ -12,11 +12,14 @@
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `builder.rs` | appending operations |
 //! | `verify.rs` | the rules a well-formed kernel keeps |
+//! | `print.rs` | the text format, written; `mnemonic.rs` holds its words |
 
 mod builder;
 mod kernel;
 mod literal;
+mod mnemonic;
 mod op;
+mod print;
 mod types;
 mod verify;
 
