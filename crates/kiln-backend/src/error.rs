@@ -126,6 +126,43 @@ pub enum FaultKind {
     },
     /// An integer division by zero.
     DivisionByZero,
+    /// What only a backend that checks every access sees (the interpreter); on the others it is undefined behaviour.
+    Sanitizer {
+        /// The rule that was broken.
+        finding: Finding,
+        /// The address, element, threads or values involved.
+        detail: String,
+    },
+}
+
+/// The rules of a kernel that nothing enforces on fast devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Finding {
+    /// An access outside every live allocation.
+    Address,
+    /// An address that is not a multiple of the access's size.
+    Misaligned,
+    /// An index outside a view where a pass or `unsafe` code had promised that it is inside.
+    BrokenTrust,
+    /// A read of memory that nothing has written.
+    Uninitialised,
+    /// Two threads touched one place, one of them writing, with no barrier between.
+    Race,
+    /// A barrier or a tile operation that not all threads of the block reached, or reached with different scalars.
+    Divergence,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Finding::Address => "access outside every allocation",
+            Finding::Misaligned => "misaligned access",
+            Finding::BrokenTrust => "unchecked access outside its view",
+            Finding::Uninitialised => "read of uninitialised memory",
+            Finding::Race => "data race",
+            Finding::Divergence => "divergent threads",
+        })
+    }
 }
 
 impl std::error::Error for Fault {}
@@ -138,6 +175,7 @@ impl fmt::Display for Fault {
                 write!(f, "index {index} out of bounds for extent {extent} in `{}`", self.kernel)?
             }
             FaultKind::DivisionByZero => write!(f, "integer division by zero in `{}`", self.kernel)?,
+            FaultKind::Sanitizer { finding, detail } => write!(f, "{finding} in `{}`: {detail}", self.kernel)?,
         }
         write!(f, ", at {}, block {:?}", self.location, self.block)?;
         self.thread.map_or(Ok(()), |thread| write!(f, ", thread {thread:?}"))

@@ -8,7 +8,7 @@ mod device;
 mod error;
 
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
-pub use error::{Error, Fault, FaultKind, Result};
+pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 use kiln_ir::Kernel;
 use std::any::Any;
