@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Times Kiln and its peers by turns on this machine, and records the medians under bench/results/.
+
+Every contender is a process that stays alive and answers over the line protocol of bench/README.md. In each pass over a row
+every contender runs a few rounds; the order changes from pass to pass. Drift of clocks and temperature thus falls on all.
+"""
+
+import argparse
+import datetime
+import json
+import re
+import statistics
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from rows import ROWS, Row, rows_for
+
+HERE = Path(__file__).resolve().parent
+# The first request for a row compiles, tunes and warms up.
+REPLY_TIMEOUT_S = 300
+KILN = "Kiln"
+ABSENT_EXIT_CODE = 3
+
+
+class Failed(Exception):
+    """A contender gave no times; the message says why."""
+
+
+class Contender:
+    """One side of the comparison: a server process that speaks the line protocol."""
+
+    def __init__(self, command: list[str]) -> None:
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=HERE
+            )
+        except OSError as error:
+            raise Failed(f"cannot start {command[0]}: {error}") from error
+        try:
+            hello = self._read()
+            if "absent" in hello:
+                raise Failed(hello["reason"])
+        except Failed:
+            self.stop()
+            raise
+        self.name: str = hello["ready"]
+        self.version: str = hello["version"]
+        self.device: str = hello["device"]
+        self.rows: list[str] = hello["rows"]
+
+    def bench(self, row: str, rounds: int) -> list[float]:
+        """Times of `rounds` rounds of a row, in microseconds."""
+        try:
+            self._process.stdin.write(f"bench {row} {rounds}\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise Failed(f"the process is gone: {error}") from error
+        reply = self._read()
+        if "error" in reply:
+            raise Failed(reply["error"])
+        if reply.get("name") != row or len(reply.get("times_us", [])) != rounds:
+            raise Failed(f"expected {rounds} times of {row}, found {str(reply)[:200]}")
+        return reply["times_us"]
+
+    def stop(self) -> None:
+        """Ends the process."""
+        try:
+            self._process.communicate("quit\n", timeout=10)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> dict:
+        timer = threading.Timer(REPLY_TIMEOUT_S, self._process.kill)
+        timer.start()
+        line = self._process.stdout.readline()
+        timed_out = not timer.is_alive()
+        timer.cancel()
+        if not line:
+            code = self._process.wait()
+            raise Failed(f"no reply in {REPLY_TIMEOUT_S} s" if timed_out else f"the process ended with code {code}")
+        try:
+            return json.loads(line)
+        except json.JSONDecodeError as error:
+            raise Failed(f"not a line of JSON: {line[:200]!r}") from error
+
+
+class Entry(NamedTuple):
+    """A contender for one row: the name it is recorded under, and what to ask it."""
+
+    label: str
+    contender: Contender
+    request: str
+
+
+def entries(name: str, row: Row, kiln: Contender | None, peers: list[Contender]) -> list[Entry]:
+    """Who takes part in a row."""
+    found = [Entry(KILN, kiln, name)] if kiln and name in kiln.rows else []
+    if kiln and row.raw and row.raw[0] in kiln.rows:
+        found.append(Entry(row.raw[1], kiln, row.raw[0]))
+    return found + [Entry(peer.name, peer, name) for peer in peers if name in peer.rows]
+
+
+def measure(field: list[Entry], passes: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """All times of every entry, taken by turns, and the reasons of those that failed."""
+    times: dict[str, list[float]] = {entry.label: [] for entry in field}
+    failed: dict[str, str] = {}
+    for turn in range(passes):
+        for place in range(len(field)):
+            label, contender, request = field[(turn + place) % len(field)]
+            if label in failed:
+                continue
+            try:
+                times[label] += contender.bench(request, rounds)
+            except Failed as reason:
+                failed[label] = str(reason)
+                del times[label]
+    return times, failed
+
+
+def record(name: str, device: str, commit: str, times: dict[str, list[float]], ceiling: float | None) -> dict:
+    """One row of the results file. `ceiling` is in bytes a microsecond."""
+    row = ROWS[name]
+    own = times.get(KILN)
+    median = statistics.median(own) if own else None
+    quartiles = statistics.quantiles(own, n=4) if own and len(own) > 1 else None
+    return {
+        "name": name,
+        "device": device,
+        "commit": commit,
+        "date": datetime.date.today().isoformat(),
+        "median_us": median,
+        "quartiles_us": [quartiles[0], quartiles[2]] if quartiles else None,
+        "bytes": row.bytes,
+        "flops": row.flops,
+        "ceiling_fraction": row.bytes / median / ceiling if median and ceiling else None,
+        "peers": {label: statistics.median(t) for label, t in times.items() if label != KILN},
+    }
+
+
+def write(path: Path, rows: list[dict], peers: dict[str, str], absent: dict[str, str]) -> None:
+    """Writes the results; rows of other names that the file already has stay."""
+    old = json.loads(path.read_text()) if path.exists() else {"rows": [], "peers": {}}
+    merged = {row["name"]: row for row in old["rows"] + rows}
+    result = {
+        "rows": [merged[name] for name in ROWS if name in merged],
+        "peers": {**old["peers"], **peers},
+        "absent": absent,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def commit_of_this_tree() -> str:
+    """The short commit, with `-dirty` where tracked files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+    try:
+        return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kiln", help="the kiln binary; without it only the peers are timed")
+    parser.add_argument("--device", default="cpu", help="Kiln's name of the device: cuda:0, cpu (default: cpu)")
+    parser.add_argument("--rows", default="", help="only rows whose name contains this; copy rows always run")
+    parser.add_argument("--peers", help="comma-separated, instead of all")
+    parser.add_argument("--passes", type=int, default=5, help="turns of each contender in a row (default: 5)")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds in a turn (default: 20)")
+    parser.add_argument("--commit", default=commit_of_this_tree(), help="recorded with the results (default: git's)")
+    parser.add_argument("--out", type=Path, help="results file (default: bench/results/DEVICE.json if Kiln is timed)")
+    return parser.parse_args()
+
+
+def start_peers(device: str, wanted: str | None) -> tuple[list[Contender], dict[str, str]]:
+    """The peers that run here, and why the others do not."""
+    if device.startswith("cuda"):
+        from peers_gpu import PEERS
+    else:
+        from peers_cpu import PEERS
+    program = HERE / ("peers_gpu.py" if device.startswith("cuda") else "peers_cpu.py")
+    started, absent = [], {}
+    for name in wanted.split(",") if wanted is not None else PEERS:
+        try:
+            started.append(Contender([sys.executable, str(program), name]))
+        except Failed as reason:
+            absent[name] = str(reason)
+            print(f"absent: {name}: {reason}", file=sys.stderr)
+    return started, absent
+
+
+def print_row(name: str, times: dict[str, list[float]]) -> None:
+    for label, own in times.items():
+        median = statistics.median(own)
+        rate = f"{ROWS[name].bytes / median / 1e3:9.1f} GB/s" if ROWS[name].bytes else ""
+        print(f"{name:30} {label:18} {median:12.2f} us {rate}", flush=True)
+
+
+def main() -> int:
+    options = arguments()
+    kiln, kiln_failed, problems = None, False, []
+    peers, absent = start_peers(options.device, options.peers)
+    try:
+        if options.kiln:
+            binary = str(Path(options.kiln).resolve())
+            kiln = Contender([binary, "bench", "--serve", "--device", options.device])
+        device = kiln.device if kiln else peers[0].device if peers else "unknown"
+        results, ceilings = [], {}
+        for name, row in rows_for(options.device).items():
+            if name != row.ceiling and options.rows not in name:
+                continue
+            if kiln and name not in kiln.rows:
+                problems.append(f"{name}: Kiln has no such row")
+            times, failed = measure(entries(name, row, kiln, peers), options.passes, options.rounds)
+            problems += [f"{name}: {label}: {reason}" for label, reason in failed.items()]
+            kiln_failed |= KILN in failed
+            if not times:
+                continue
+            if name == row.ceiling:
+                ceilings[name] = max(row.bytes / statistics.median(t) for t in times.values())
+            print_row(name, times)
+            if KILN in times or not kiln:
+                results.append(record(name, device, options.commit, times, ceilings.get(row.ceiling)))
+    except Failed as reason:
+        print(f"Kiln: {reason}", file=sys.stderr)
+        return 1
+    finally:
+        for contender in [*peers, *([kiln] if kiln else [])]:
+            contender.stop()
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    out = options.out or (HERE / "results" / f"{slug}.json" if kiln else None)
+    if out:
+        write(out, results, {peer.name: peer.version for peer in peers}, absent)
+        print(f"wrote {out}")
+    for problem in problems:
+        print(f"problem: {problem}", file=sys.stderr)
+    return 1 if kiln_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

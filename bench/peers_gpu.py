@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Peers on an NVIDIA GPU: PyTorch, torch.compile, Triton, CuPy (CUB) and the bare driver.
+
+Serves one of them over the protocol of bench/README.md.
+"""
+
+import os
+from typing import Callable
+
+import rows
+from launch_overhead import DriverPeer, bursts
+from server import Absent, Peer, main
+
+# Written before every timed run: it evicts L2, and the GPU is busy with it while the host enqueues the timed work, so that
+# the time between the two events holds no host time.
+FLUSH_BYTES = 256 << 20
+WARM_UP = 5
+
+
+class CudaPeer(Peer):
+    """What the peers that use PyTorch's tensors share: data, events and the check of results."""
+
+    def __init__(self) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise Absent("PyTorch finds no CUDA device")
+        self.torch = torch
+        self.flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+
+    @property
+    def version(self) -> str:
+        return self.torch.__version__
+
+    @property
+    def device(self) -> str:
+        return self.torch.cuda.get_device_name()
+
+    def rows(self) -> list[str]:
+        return list(rows.GPU_ROWS)
+
+    def normal(self, *shape: int):
+        return self.torch.randn(shape, device="cuda")
+
+    def timed(self, run: Callable[[], object]) -> Callable[[int], list[float]]:
+        """Time of single calls of `run` on the GPU, between two events."""
+        cuda = self.torch.cuda
+        for _ in range(WARM_UP):
+            run()
+        cuda.synchronize()
+
+        def measure(rounds: int) -> list[float]:
+            pairs = []
+            for _ in range(rounds):
+                begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+                self.flush.zero_()
+                begin.record()
+                run()
+                end.record()
+                pairs.append((begin, end))
+            cuda.synchronize()
+            return [begin.elapsed_time(end) * 1e3 for begin, end in pairs]
+
+        return measure
+
+    def vectors(self):
+        return self.normal(rows.GPU_N), self.normal(rows.GPU_N)
+
+    def layer_norm_arguments(self):
+        bf16 = self.torch.bfloat16
+        columns = rows.GPU_MATRIX[1]
+        return (self.normal(*rows.GPU_MATRIX).to(bf16), self.normal(columns).to(bf16), self.normal(columns).to(bf16))
+
+
+class TorchPeer(CudaPeer):
+    """PyTorch as it is called by default, op by op."""
+
+    name = "PyTorch"
+
+    def prepare(self, row: str) -> Callable[[int], list[float]]:
+        torch = self.torch
+        work = row.split("_")[0]
+        if work == "softmax":
+            x = self.normal(*rows.GPU_MATRIX)
+            return self.timed(lambda: torch.softmax(x, dim=-1))
+        if work == "layernorm":
+            x, weight, bias = self.layer_norm_arguments()
+            return self.timed(
+                lambda: torch.nn.functional.layer_norm(x, weight.shape, weight, bias, rows.LAYER_NORM_EPS)
+            )
+        x, y = self.vectors()
+        out = torch.empty_like(x)
+        return self.timed(
+            {
+                "copy": lambda: out.copy_(x),
+                "add": lambda: torch.add(x, y, out=out),
+                "chain": lambda: torch.relu(x * y + x) * 0.5 + torch.tanh(y),
+                "sum": lambda: x.sum(),
+            }[work]
+        )
+
+
+class TorchCompilePeer(CudaPeer):
+    """The same functions through torch.compile, which generates Triton kernels."""
+
+    name = "torch.compile"
+
+    def rows(self) -> list[str]:
+        return [row for row in super().rows() if not row.startswith("copy")]
+
+    def prepare(self, row: str) -> Callable[[int], list[float]]:
+        torch = self.torch
+        work = row.split("_")[0]
+        eager = {
+            "add": lambda x, y: x + y,
+            "chain": lambda x, y: torch.relu(x * y + x) * 0.5 + torch.tanh(y),
+            "sum": lambda x: x.sum(),
+            "softmax": lambda x: torch.softmax(x, dim=-1),
+            "layernorm": lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b, rows.LAYER_NORM_EPS),
+        }[work]
+        if work == "softmax":
+            arguments = (self.normal(*rows.GPU_MATRIX),)
+        elif work == "layernorm":
+            arguments = self.layer_norm_arguments()
+        elif work == "sum":
+            arguments = (self.normal(rows.GPU_N),)
+        else:
+            arguments = self.vectors()
+        compiled = torch.compile(eager)
+        return self.timed(lambda: compiled(*arguments))
+
+
+class TritonPeer(CudaPeer):
+    """Hand-written Triton kernels, each the fastest of a few configurations."""
+
+    name = "Triton"
+
+    def __init__(self) -> None:
+        super().__init__()
+        import triton
+        import triton_kernels
+
+        self.triton = triton
+        self.kernels = triton_kernels
+
+    @property
+    def version(self) -> str:
+        return self.triton.__version__
+
+    def rows(self) -> list[str]:
+        return [row for row in super().rows() if not row.startswith(("copy", "sum"))] + ["launch_empty"]
+
+    def prepare(self, row: str) -> Callable[[int], list[float]]:
+        torch, kernels = self.torch, self.kernels
+        if row == "launch_empty":
+            data = torch.zeros(1024, device="cuda")
+            return bursts(lambda: kernels.empty[(1,)](data, 1024), torch.cuda.synchronize)
+        work = row.split("_")[0]
+        if work == "softmax":
+            x = self.normal(*rows.GPU_MATRIX)
+            out = torch.empty_like(x)
+            run = lambda: kernels.softmax(x, out)
+            expected = torch.softmax(x, dim=-1)
+        elif work == "layernorm":
+            x, weight, bias = self.layer_norm_arguments()
+            out = torch.empty_like(x)
+            run = lambda: kernels.layer_norm(x, weight, bias, out, rows.LAYER_NORM_EPS)
+            expected = torch.nn.functional.layer_norm(x, weight.shape, weight, bias, rows.LAYER_NORM_EPS)
+        else:
+            x, y = self.vectors()
+            out = torch.empty_like(x)
+            run = lambda: getattr(kernels, work)(x, y, out)
+            expected = x + y if work == "add" else torch.relu(x * y + x) * 0.5 + torch.tanh(y)
+        out.fill_(float("nan"))
+        run()
+        torch.testing.assert_close(out, expected)
+        return self.timed(run)
+
+
+class CuPyPeer(Peer):
+    """CuPy, whose reductions are CUB's."""
+
+    name = "CuPy (CUB)"
+
+    def __init__(self) -> None:
+        os.environ["CUPY_ACCELERATORS"] = "cub"
+        import cupy
+
+        if cupy.cuda.runtime.getDeviceCount() == 0:
+            raise Absent("CuPy finds no CUDA device")
+        self.cupy = cupy
+        self.flush = cupy.empty(FLUSH_BYTES, dtype=cupy.uint8)
+
+    @property
+    def version(self) -> str:
+        return self.cupy.__version__
+
+    @property
+    def device(self) -> str:
+        return self.cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+
+    def rows(self) -> list[str]:
+        return ["sum_f32_2^28"]
+
+    def prepare(self, row: str) -> Callable[[int], list[float]]:
+        cupy = self.cupy
+        x = cupy.random.standard_normal(rows.GPU_N, dtype=cupy.float32)
+        for _ in range(WARM_UP):
+            x.sum()
+        cupy.cuda.Device().synchronize()
+
+        def measure(rounds: int) -> list[float]:
+            pairs = []
+            for _ in range(rounds):
+                begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+                self.flush.fill(0)
+                begin.record()
+                x.sum()
+                end.record()
+                pairs.append((begin, end))
+            cupy.cuda.Device().synchronize()
+            return [cupy.cuda.get_elapsed_time(begin, end) * 1e3 for begin, end in pairs]
+
+        return measure
+
+
+PEERS = {
+    "torch": TorchPeer,
+    "torch.compile": TorchCompilePeer,
+    "triton": TritonPeer,
+    "cupy": CuPyPeer,
+    "driver": DriverPeer,
+}
+
+if __name__ == "__main__":
+    main(PEERS)

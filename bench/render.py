@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Writes the benchmark tables of README.md from bench/results/*.json.
+
+In README.md a table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results file.
+With --check nothing is written; the exit code is 1 if a table is stale or has no results file.
+"""
+
+import argparse
+import difflib
+import json
+import re
+import sys
+from pathlib import Path
+
+from rows import ROWS
+
+HERE = Path(__file__).resolve().parent
+TABLE = re.compile(r"(<!-- bench:(?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- /bench -->)", re.DOTALL)
+
+
+def figure(row: dict, median_us: float | None) -> str:
+    """Bandwidth where bytes are counted, time where they are not."""
+    if median_us is None:
+        return "not measured"
+    if row["bytes"] == 0:
+        return f"{median_us:.2f} us"
+    bandwidth = row["bytes"] / median_us / 1e3
+    return f"{bandwidth:,.0f} GB/s" if bandwidth >= 100 else f"{bandwidth:.1f} GB/s"
+
+
+def line(row: dict) -> str:
+    """One line of a table."""
+    own, peers = row["median_us"], sorted(row["peers"].items(), key=lambda peer: peer[1])
+    shown = [f"{label} {figure(row, median)}" for label, median in peers]
+    ratio = f"{peers[0][1] / own:.2f}x" if own and peers else ""
+    fraction = f"{row['ceiling_fraction']:.0%}" if row["ceiling_fraction"] else ""
+    cells = [
+        ROWS[row["name"]].title,
+        figure(row, own),
+        fraction,
+        shown[0] if shown else "",
+        ratio,
+        ", ".join(shown[1:]),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(results: dict) -> str:
+    """The table of one results file, with a caption that says where its figures come from."""
+    rows = results["rows"]
+    runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
+    measured = "; ".join(f"{device}, commit {commit}, {date}" for device, commit, date in runs)
+    versions = ", ".join(f"{peer} {version}" for peer, version in results["peers"].items())
+    head = ["| Work | Kiln | of copy | fastest peer | Kiln is | other peers |", "|---|---|---|---|---|---|"]
+    caption = f"*{measured}. Peers: {versions or 'none'}. Medians, taken by turns in one run by `bench/compare.py`.*"
+    return "\n".join([*head, *map(line, rows), "", caption]) + "\n"
+
+
+def render(text: str, results: Path) -> tuple[str, list[str]]:
+    """The text with all its tables renewed, and the results files that are missing."""
+    missing = []
+
+    def renew(match: re.Match) -> str:
+        path = results / f"{match['name']}.json"
+        if not path.exists():
+            missing.append(str(path))
+            return match[0]
+        return match[1] + table(json.loads(path.read_text())) + match[4]
+
+    return TABLE.sub(renew, text), missing
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="fail if the tables are stale; write nothing")
+    parser.add_argument("--readme", type=Path, default=HERE.parent / "README.md")
+    parser.add_argument("--results", type=Path, default=HERE / "results")
+    options = parser.parse_args()
+    old = options.readme.read_text()
+    new, missing = render(old, options.results)
+    for path in missing:
+        print(f"{options.readme}: no results file {path}", file=sys.stderr)
+    if options.check:
+        sys.stderr.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "README.md", "renewed"))
+        if old != new:
+            print("the benchmark tables are stale: run bench/render.py", file=sys.stderr)
+    elif old != new:
+        options.readme.write_text(new)
+    return 1 if missing or (options.check and old != new) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

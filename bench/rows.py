@@ -1,0 +1,73 @@
+"""What is measured: the work, its size, and how many bytes and operations it is counted as.
+
+Bytes count each input read once and each output written once. Operations count one for each arithmetic or transcendental
+operation of the definition. Both sides of a comparison are judged by these counts, whatever they really move or execute.
+"""
+
+from typing import NamedTuple
+
+GPU_N = 1 << 28
+CPU_N = 1 << 25
+GPU_MATRIX = (16384, 4096)
+CPU_MATRIX = (4096, 4096)
+LAYER_NORM_EPS = 1e-5
+
+
+class Row(NamedTuple):
+    """One line of a results table."""
+
+    title: str
+    bytes: int
+    flops: int
+    ceiling: str | None
+    """The row whose fastest bandwidth in the same run is the ceiling for this one."""
+    raw: tuple[str, str] | None = None
+    """A row of Kiln's own that does the same without Kiln's runtime, and the name under which it is recorded as a peer."""
+
+
+def _elementwise(n: int, suffix: str) -> dict[str, Row]:
+    copy = f"copy_f32_{suffix}"
+    return {
+        copy: Row(f"copy, f32, {suffix}", 8 * n, 0, copy),
+        f"add_f32_{suffix}": Row(f"x + y, f32, {suffix}", 12 * n, n, copy),
+        f"chain_f32_{suffix}": Row(f"relu(x*y + x)*0.5 + tanh(y), f32, {suffix}", 12 * n, 6 * n, copy),
+        f"sum_f32_{suffix}": Row(f"sum, f32, {suffix}", 4 * n, n, copy),
+    }
+
+
+def _softmax(shape: tuple[int, int], copy: str) -> dict[str, Row]:
+    rows, columns = shape
+    elements = rows * columns
+    name = f"softmax_f32_{rows}x{columns}"
+    return {name: Row(f"softmax over rows, f32, {rows} x {columns}", 8 * elements, 5 * elements, copy)}
+
+
+def _layer_norm(shape: tuple[int, int], copy: str) -> dict[str, Row]:
+    rows, columns = shape
+    elements = rows * columns
+    title = f"layer norm over rows, bf16, {rows} x {columns}"
+    return {f"layernorm_bf16_{rows}x{columns}": Row(title, 4 * elements + 4 * columns, 8 * elements, copy)}
+
+
+GPU_ROWS: dict[str, Row] = {
+    **_elementwise(GPU_N, "2^28"),
+    **_softmax(GPU_MATRIX, "copy_f32_2^28"),
+    **_layer_norm(GPU_MATRIX, "copy_f32_2^28"),
+}
+
+# Host time of one call, in a burst of calls. `launch_raw` calls the driver's own entry point from the same process.
+LAUNCH_ROWS: dict[str, Row] = {
+    "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
+}
+
+CPU_ROWS: dict[str, Row] = {
+    **_elementwise(CPU_N, "2^25"),
+    **_softmax(CPU_MATRIX, "copy_f32_2^25"),
+}
+
+ROWS: dict[str, Row] = {**GPU_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
+
+
+def rows_for(device: str) -> dict[str, Row]:
+    """The rows that are measured on a device of Kiln's, such as `cuda:0` or `cpu`."""
+    return {**GPU_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS

@@ -1,0 +1,211 @@
+"""Tests of the benchmark programs against a server that replies with known times. Needs the standard library only.
+
+Run with `python3 -m unittest discover -s bench`.
+"""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+from unittest import mock
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import compare  # noqa: E402
+import render  # noqa: E402
+import server  # noqa: E402
+
+COPY, ADD, SUM = "copy_f32_2^25", "add_f32_2^25", "sum_f32_2^25"
+
+# A peer whose rounds take 3000 us, then 1000, then 2000, and so on; it cannot do the sum.
+FAKE_PEER = textwrap.dedent("""
+    import itertools, sys
+    sys.path.insert(0, {here!r})
+    from server import Absent, Peer, main
+
+    class Fake(Peer):
+        name, version, device = "Fake", "7", "a device"
+        def rows(self):
+            return ["copy_f32_2^25", "add_f32_2^25", "sum_f32_2^25"]
+        def prepare(self, row):
+            print("library chatter")
+            if row.startswith("sum"):
+                raise ValueError("no sums today")
+            turns = itertools.cycle([3000.0, 1000.0, 2000.0])
+            return lambda rounds: [next(turns) for _ in range(rounds)]
+
+    class Missing(Peer):
+        def __new__(cls):
+            raise Absent("not installed")
+
+    main({{"fake": Fake, "missing": Missing}})
+    """)
+
+
+class FakePeers(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.program = self.folder / "fake.py"
+        self.program.write_text(FAKE_PEER.format(here=str(HERE)))
+
+    def command(self, peer: str) -> list[str]:
+        return [sys.executable, str(self.program), peer]
+
+    def contender(self) -> compare.Contender:
+        contender = compare.Contender(self.command("fake"))
+        self.addCleanup(contender.stop)
+        return contender
+
+
+class Protocol(FakePeers):
+    def exchange(self, requests: str) -> list[dict]:
+        done = subprocess.run(self.command("fake"), input=requests, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [json.loads(reply) for reply in done.stdout.splitlines()]
+
+    def test_the_first_line_introduces_the_peer(self):
+        hello = {"ready": "Fake", "version": "7", "device": "a device", "rows": [COPY, ADD, SUM]}
+        self.assertEqual(self.exchange("quit\n"), [hello])
+
+    def test_state_is_kept_between_requests_for_a_row_and_renewed_for_another(self):
+        replies = self.exchange(f"bench {ADD} 2\nbench {ADD} 2\nbench {COPY} 1\nbench {ADD} 1\n")[1:]
+        self.assertEqual([reply["times_us"] for reply in replies], [[3000, 1000], [2000, 3000], [3000], [3000]])
+
+    def test_bad_requests_are_answered_and_the_next_one_is_served(self):
+        replies = self.exchange(f"hello\nbench {ADD} -1\nbench nothing 1\nbench {SUM} 1\nbench {ADD} 1\nquit\n")[1:]
+        self.assertIn("expected `bench NAME ROUNDS`", replies[0]["error"])
+        self.assertIn("expected `bench NAME ROUNDS`", replies[1]["error"])
+        self.assertEqual(replies[2], {"name": "nothing", "error": "Fake has no row of this name"})
+        self.assertEqual(replies[3], {"name": SUM, "error": "ValueError: no sums today"})
+        self.assertEqual(replies[4]["times_us"], [3000])
+
+
+class Comparison(FakePeers):
+    def test_an_absent_peer_fails_with_its_reason(self):
+        with self.assertRaisesRegex(compare.Failed, "not installed"):
+            compare.Contender(self.command("missing"))
+
+    def test_a_program_that_ends_or_babbles_fails_by_name(self):
+        with self.assertRaisesRegex(compare.Failed, "cannot start"):
+            compare.Contender([str(self.folder / "nothing-here")])
+        with self.assertRaisesRegex(compare.Failed, "ended with code 9"):
+            compare.Contender([sys.executable, "-c", "raise SystemExit(9)"])
+        with self.assertRaisesRegex(compare.Failed, "not a line of JSON"):
+            compare.Contender([sys.executable, "-c", "print('hello')"])
+
+    def test_turns_alternate_and_a_failure_leaves_the_others(self):
+        order = []
+
+        class Noted:
+            def __init__(self, label):
+                self.label = label
+
+            def bench(self, row, rounds):
+                order.append(self.label)
+                if self.label == "c":
+                    raise compare.Failed("broke")
+                return [1.0] * rounds
+
+        field = [compare.Entry(label, Noted(label), ADD) for label in "abc"]
+        times, failed = compare.measure(field, passes=3, rounds=2)
+        self.assertEqual("".join(order), "abcbaab")
+        self.assertEqual(times, {"a": [1.0] * 6, "b": [1.0] * 6})
+        self.assertEqual(failed, {"c": "broke"})
+
+    def test_a_timeout_ends_the_process(self):
+        hello = json.dumps({"ready": "Slow", "version": "1", "device": "d", "rows": [ADD]})
+        slow = compare.Contender([sys.executable, "-c", f"import time; print({hello!r}, flush=True); time.sleep(600)"])
+        self.addCleanup(slow.stop)
+        with mock.patch.object(compare, "REPLY_TIMEOUT_S", 0.2), self.assertRaisesRegex(compare.Failed, "no reply in"):
+            slow.bench(ADD, 1)
+
+    def test_medians_and_the_fraction_of_the_ceiling(self):
+        times = {"Kiln": [4000.0, 1000.0, 2000.0], "Fake": self.contender().bench(ADD, 3)}
+        row = compare.record(ADD, "a device", "abc", times, ceiling=12 * (1 << 25) / 1600.0)
+        self.assertEqual(row["median_us"], 2000)
+        self.assertEqual(row["peers"], {"Fake": 2000})
+        self.assertEqual(row["bytes"], 12 * (1 << 25))
+        self.assertAlmostEqual(row["ceiling_fraction"], 0.8)
+
+    def test_a_whole_run_with_kiln_and_a_peer(self):
+        out = self.folder / "results.json"
+        kiln = self.folder / "kiln"
+        kiln.write_text(f"#!/bin/sh\nexec {sys.executable} {self.program} fake\n")
+        kiln.chmod(0o755)
+        argv = [
+            "compare.py",
+            "--kiln",
+            str(kiln),
+            "--out",
+            str(out),
+            "--commit",
+            "abc",
+            "--passes",
+            "3",
+            "--rounds",
+            "1",
+        ]
+        peer = compare.Contender(self.command("fake"))
+        quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+        with mock.patch("sys.argv", argv), quiet[0], quiet[1] as problems:
+            with mock.patch.object(compare, "start_peers", return_value=([peer], {"other": "not installed"})):
+                code = compare.main()
+        self.assertEqual(code, 1, "Kiln failed in one row")
+        self.assertIn(f"{SUM}: Kiln: ValueError: no sums today", problems.getvalue())
+        self.assertIn("softmax_f32_4096x4096: Kiln has no such row", problems.getvalue())
+        results = json.loads(out.read_text())
+        self.assertEqual([row["name"] for row in results["rows"]], [COPY, ADD])
+        self.assertEqual(results["rows"][0]["ceiling_fraction"], 1.0)
+        self.assertEqual(results["rows"][1]["ceiling_fraction"], 1.5)
+        self.assertEqual((results["peers"], results["absent"]), ({"Fake": "7"}, {"other": "not installed"}))
+
+
+class Results(FakePeers):
+    def row(self, name: str, median: float, **more) -> dict:
+        return {**compare.record(name, "a device", "abc", {"Kiln": [median], "Fake": [median * 2]}, None), **more}
+
+    def test_rows_that_were_not_run_again_stay(self):
+        path = self.folder / "a.json"
+        compare.write(path, [self.row(ADD, 1.0), self.row(SUM, 2.0)], {"Fake": "7"}, {})
+        compare.write(path, [self.row(SUM, 3.0)], {"Other": "1"}, {})
+        results = json.loads(path.read_text())
+        self.assertEqual([(row["name"], row["median_us"]) for row in results["rows"]], [(ADD, 1.0), (SUM, 3.0)])
+        self.assertEqual(results["peers"], {"Fake": "7", "Other": "1"})
+
+    def readme(self) -> Path:
+        path = self.folder / "README.md"
+        path.write_text("before\n<!-- bench:a -->\nold\n<!-- /bench -->\nafter\n")
+        return path
+
+    def run_render(self, *options: str) -> int:
+        argv = ["render.py", "--readme", str(self.folder / "README.md"), "--results", str(self.folder), *options]
+        with mock.patch("sys.argv", argv), contextlib.redirect_stderr(io.StringIO()):
+            return render.main()
+
+    def test_tables_are_rendered_and_then_up_to_date(self):
+        readme = self.readme()
+        add = self.row(ADD, 402.653184, ceiling_fraction=0.9)
+        compare.write(self.folder / "a.json", [add, self.row("launch_empty", 3.0)], {"Fake": "7"}, {})
+        self.assertEqual(self.run_render("--check"), 1)
+        self.assertEqual(self.run_render(), 0)
+        self.assertEqual(self.run_render("--check"), 0)
+        text = readme.read_text()
+        self.assertIn("| x + y, f32, 2^25 | 1,000 GB/s | 90% | Fake 500 GB/s | 2.00x |  |", text)
+        self.assertIn("host time | 3.00 us |  | Fake 6.00 us | 2.00x |  |", text)
+        self.assertTrue(text.startswith("before\n<!-- bench:a -->\n|") and text.endswith("<!-- /bench -->\nafter\n"))
+
+    def test_a_missing_results_file_is_an_error(self):
+        self.readme()
+        self.assertEqual(self.run_render("--check"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
