@@ -6,7 +6,7 @@ shorter than the driver's queue (1,024 launches), so that no call waits for the 
 
 import ctypes
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from server import Absent, Peer
 

@@ -4,10 +4,10 @@
 import os
 import platform
 import time
-from typing import Callable
+from collections.abc import Callable
 
 import rows
-from server import Absent, Peer, main
+from server import Peer, main
 
 
 def cpu_name() -> str:

@@ -5,7 +5,7 @@ Serves one of them over the protocol of bench/README.md.
 """
 
 import os
-from typing import Callable
+from collections.abc import Callable
 
 import rows
 from launch_overhead import DriverPeer, bursts
@@ -138,6 +138,7 @@ class TritonPeer(CudaPeer):
     def __init__(self) -> None:
         super().__init__()
         import triton
+
         import triton_kernels
 
         self.triton = triton

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from typing import Callable
+from collections.abc import Callable
 
 
 class Absent(Exception):

@@ -19,7 +19,6 @@ sys.path.insert(0, str(HERE))
 
 import compare  # noqa: E402
 import render  # noqa: E402
-import server  # noqa: E402
 
 COPY, ADD, SUM = "copy_f32_2^25", "add_f32_2^25", "sum_f32_2^25"
 
