@@ -11,7 +11,8 @@
 //! | `op.rs` | the operations and what they mean |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `builder.rs` | appending operations |
-//! | `verify.rs` | the rules a well-formed kernel keeps |
+//! | `verify/` | the rules a well-formed kernel keeps |
+//! | `uniformity.rs` | which values are the same in every thread of a block |
 //! | `print.rs` | the text format, written; `mnemonic.rs` holds its words |
 
 mod builder;
@@ -21,6 +22,7 @@ mod mnemonic;
 mod op;
 mod print;
 mod types;
+mod uniformity;
 mod verify;
 
 pub use builder::Builder;
@@ -28,4 +30,5 @@ pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, 
 pub use literal::Literal;
 pub use op::*;
 pub use types::{Scalar, Shape, Space, TileType, Type, ViewType};
-pub use verify::verify;
+pub use uniformity::Uniformity;
+pub use verify::{MAX_DEPTH, VerifyError, verify};

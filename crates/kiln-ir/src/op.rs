@@ -424,6 +424,22 @@ impl OpKind {
         matches!(self, OpKind::Yield | OpKind::Condition)
     }
 
+    /// Whether the operation is one that only the lowering to threads makes.
+    pub fn is_below_tiles(&self) -> bool {
+        use OpKind::*;
+        matches!(
+            self,
+            Address
+                | Scratch { .. }
+                | PtrLoad { .. }
+                | PtrStore { .. }
+                | PtrAtomic { .. }
+                | PtrAtomicCas { .. }
+                | CheckBounds
+                | CheckDivisor
+        )
+    }
+
     /// Whether the operation neither writes, communicates, faults nor prints, and depends on its operands alone: it can be
     /// removed, merged and moved. Loads are not pure (memory may change); regions are judged by what they hold.
     /// Integer `Div` and `Rem` may fault and are pure only if the divisor is known; see [`Kernel::is_pure`](crate::Kernel::is_pure).

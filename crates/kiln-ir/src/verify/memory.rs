@@ -1,0 +1,197 @@
+//! Rules of operations that reach memory: through views, and below the tile level through addresses.
+
+use super::rules::{Class, Outcome, Subject, require};
+use crate::op::*;
+use crate::types::{Scalar, Shape, Space, Type, ViewType};
+
+pub(super) fn check(s: &Subject) -> Outcome {
+    match &s.data.kind {
+        OpKind::Extent(axis) | OpKind::Stride(axis) => {
+            let view = s.counts(1, 1)?.view()?;
+            s.axis(*axis, view.rank as usize)?;
+            s.result(0, &Type::scalar(Scalar::I64))
+        }
+        OpKind::Alloc { space, elem, shape } => {
+            s.counts(0, 1)?.size(shape)?;
+            require(*space != Space::Global, || "allocates global memory".into())?;
+            s.result(0, &Type::view(*elem, shape.rank() as u32, *space))
+        }
+        OpKind::Load(_) => {
+            let view = s.offsets(1)?;
+            s.results_len(1)?;
+            s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem))?;
+            s.result_elem(view.elem)?;
+            s.box_of(&view, &s.result_tile(0)?.shape)
+        }
+        OpKind::Store { .. } => {
+            let view = s.offsets(1)?;
+            s.results_len(0)?;
+            s.writable(&view)?;
+            let last = s.data.operands.len() - 1;
+            let tile = s.tile(last)?;
+            s.operand(last, &Type::tile(view.elem, tile.shape.clone()))?;
+            s.box_of(&view, &tile.shape)
+        }
+        OpKind::Gather { masked, .. } => {
+            let (view, shape) = s.indices(*masked, 1)?;
+            s.results_len(1)?;
+            s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem))?;
+            let shape = shape.unwrap_or_default();
+            s.result(0, &Type::tile(view.elem, shape.clone()))?;
+            s.shared_by_tile(&view, &shape)
+        }
+        OpKind::Scatter { masked, .. } => {
+            let (view, shape) = s.indices(*masked, 1)?;
+            s.results_len(0)?;
+            s.writable(&view)?;
+            s.values(&view, shape.unwrap_or_default(), 1)
+        }
+        OpKind::Atomic { op, masked, .. } => {
+            let (view, shape) = s.indices(*masked, 1)?;
+            s.class(atomic_class(*op), view.elem)?;
+            s.atomic(&view, shape.unwrap_or_default(), 1)
+        }
+        OpKind::AtomicCas { .. } => {
+            let (view, shape) = s.indices(false, 2)?;
+            s.class(Class::Number, view.elem)?;
+            s.atomic(&view, shape.unwrap_or_default(), 2)
+        }
+        OpKind::Address => {
+            s.counts(1, 1)?.view()?;
+            s.result(0, &Type::scalar(Scalar::U64))
+        }
+        OpKind::Scratch { offset } => {
+            let size = s.kernel.scratch_bytes;
+            require(*offset < size, || format!("offset {offset} of {size} bytes of scratch memory"))?;
+            s.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64))
+        }
+        OpKind::PtrLoad { lanes, predicated, .. } => {
+            s.address(*predicated, 0)?;
+            s.results_len(*lanes as usize)?;
+            s.lanes(*lanes, s.result_ty(0))?;
+            (0..*lanes as usize).try_for_each(|i| s.result(i, s.result_ty(0)))
+        }
+        OpKind::PtrStore { lanes, predicated, .. } => {
+            let first = s.address(*predicated, *lanes as usize)?;
+            s.results_len(0)?;
+            s.lanes(*lanes, s.ty(first))?;
+            (first..first + *lanes as usize).try_for_each(|i| s.operand(i, s.ty(first)).map(|_| ()))
+        }
+        OpKind::PtrAtomic { op, predicated, .. } => {
+            let first = s.address(*predicated, 1)?;
+            s.class(atomic_class(*op), s.scalar(first)?)?;
+            s.results_len(1)?;
+            s.result(0, s.ty(first))
+        }
+        OpKind::PtrAtomicCas { predicated, .. } => {
+            let first = s.address(*predicated, 2)?;
+            s.class(Class::Number, s.scalar(first)?)?;
+            s.operand(first + 1, s.ty(first))?.results_len(1)?;
+            s.result(0, s.ty(first))
+        }
+        other => Err(format!("no rule for `{}`", other.mnemonic())),
+    }
+}
+
+impl Subject<'_> {
+    /// The view that is operand 0.
+    fn view(&self) -> Result<ViewType, String> {
+        let value = *self.data.operands.first().ok_or("has no view")?;
+        let ty = self.kernel.ty(value);
+        ty.as_view().ok_or_else(|| format!("operand 0 is {ty}, expected a view"))
+    }
+
+    /// The view, followed by a scalar i64 for each axis and `rest` other operands.
+    fn offsets(&self, rest: usize) -> Result<ViewType, String> {
+        let view = self.view()?;
+        let rank = view.rank as usize;
+        let have = self.data.operands.len();
+        require(have == 1 + rank + rest, || format!("has {have} operands, expected {}", 1 + rank + rest))?;
+        (1..=rank).try_for_each(|i| self.operand(i, &Type::scalar(Scalar::I64)).map(|_| ()))?;
+        Ok(view)
+    }
+
+    /// The view, followed by an integer tile for each axis, all of one shape (`None` at rank 0), a mask and `rest` other operands.
+    fn indices(&self, masked: bool, rest: usize) -> Result<(ViewType, Option<Shape>), String> {
+        let view = self.view()?;
+        let rank = view.rank as usize;
+        let have = self.data.operands.len();
+        let expected = 1 + rank + masked as usize + rest;
+        require(have == expected, || format!("has {have} operands, expected {expected}"))?;
+        let mut shape = None;
+        for at in 1..=rank {
+            let index = self.tile(at)?;
+            self.class(Class::Integer, index.elem).map_err(|e| format!("index {}: {e}", at - 1))?;
+            let first = shape.get_or_insert_with(|| index.shape.clone());
+            require(*first == index.shape, || {
+                format!("index {} is {}, expected {first}", at - 1, index.shape)
+            })?;
+        }
+        if masked {
+            self.operand(1 + rank, &Type::tile(Scalar::Bool, shape.clone().unwrap_or_default()))?;
+        }
+        Ok((view, shape))
+    }
+
+    /// The box of a load or store has the view's rank, and if it is a tile, all threads see the memory.
+    fn box_of(&self, view: &ViewType, shape: &Shape) -> Outcome {
+        require(shape.rank() == view.rank as usize, || {
+            format!("a box of rank {} in a view of rank {}", shape.rank(), view.rank)
+        })?;
+        self.shared_by_tile(view, shape)
+    }
+
+    fn shared_by_tile(&self, view: &ViewType, shape: &Shape) -> Outcome {
+        require(shape.rank() == 0 || view.space != Space::Local, || {
+            "a tile is spread over threads and cannot lie in one thread's local memory".into()
+        })
+    }
+
+    fn writable(&self, view: &ViewType) -> Outcome {
+        let args = &self.kernel.block(self.kernel.body).args;
+        let param = args.iter().position(|v| *v == self.data.operands[0]);
+        let mutable = param.is_none_or(|i| self.kernel.params[i].mutable);
+        require(mutable || view.space != Space::Global, || "writes through a view that is not mutable".into())
+    }
+
+    /// The last `count` operands are tiles of the view's elements and this shape.
+    fn values(&self, view: &ViewType, shape: Shape, count: usize) -> Outcome {
+        self.shared_by_tile(view, &shape)?;
+        let ty = Type::tile(view.elem, shape);
+        let all = self.data.operands.len();
+        (all - count..all).try_for_each(|i| self.operand(i, &ty).map(|_| ()))
+    }
+
+    fn atomic(&self, view: &ViewType, shape: Shape, values: usize) -> Outcome {
+        require(view.space != Space::Local, || "local memory has no atomics".into())?;
+        self.writable(view)?;
+        self.results_len(1)?;
+        self.result(0, &Type::tile(view.elem, shape.clone()))?;
+        self.values(view, shape, values)
+    }
+
+    /// A u64 address and maybe a predicate, then `rest` other operands, the first of which has the position that is returned.
+    fn address(&self, predicated: bool, rest: usize) -> Result<usize, String> {
+        let first = 1 + predicated as usize;
+        let have = self.data.operands.len();
+        require(have == first + rest, || format!("has {have} operands, expected {}", first + rest))?;
+        self.operand(0, &Type::scalar(Scalar::U64))?;
+        if predicated {
+            self.operand(1, &Type::scalar(Scalar::Bool))?;
+        }
+        Ok(first)
+    }
+
+    fn lanes(&self, lanes: u32, ty: &Type) -> Outcome {
+        require(ty.is_scalar(), || format!("a lane is {ty}, expected a scalar"))?;
+        let fits = lanes.is_power_of_two() && lanes * ty.elem().bytes() <= 16;
+        require(fits, || format!("{lanes} lanes of {ty}, expected a power of two within 16 bytes"))
+    }
+}
+
+fn atomic_class(op: AtomicOp) -> Class {
+    match op {
+        AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => Class::Number,
+        AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Class::Integer,
+    }
+}

@@ -1,0 +1,229 @@
+//! The verifier: the rules a well-formed kernel keeps.
+//!
+//! | file | checks |
+//! |---|---|
+//! | `mod.rs` | structure: every entity exists and is used once, values are defined before their uses, regions end as they must |
+//! | `header.rs` | the level, parameters and facts |
+//! | `rules.rs` | operands, results and regions of each operation |
+//! | `memory.rs` | the same, of operations that reach memory |
+//!
+//! Last comes uniformity (`uniformity.rs`): tile operations and barriers are reached by all threads of a block together. That
+//! is checked of kernels as a front end makes them; the lowering to threads makes values uniform in ways the analysis cannot
+//! see (a butterfly of shuffles), so a kernel that has operations below the tile level is exempt.
+
+mod header;
+mod memory;
+mod rules;
+
+use crate::kernel::{Block, Def, Kernel, Level, Loc, Op, Value};
+use crate::op::OpKind;
+use crate::print::Names;
+use crate::uniformity::Uniformity;
+
+/// How deep regions may nest, so that recursive passes do not run out of stack.
+pub const MAX_DEPTH: usize = 512;
+
+/// A rule that a kernel breaks.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{location}: {message}, in `{op}`")]
+pub struct VerifyError {
+    /// What is wrong.
+    pub message: String,
+    /// `file:line:column` of the operation in the user's source, or `unknown location`.
+    pub location: String,
+    /// The operation, or the head of the kernel, in the text format.
+    pub op: String,
+}
+
+/// Checks every rule of [`OpKind`] and gives all violations, in the order of the text.
+///
+/// ```
+/// use kiln_ir::*;
+/// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+/// let mut b = Builder::new(&mut kernel);
+/// let one = b.index(1);
+/// let x = b.constant(Literal::f32(1.0));
+/// b.binary(BinaryOp::Add, one, x);
+/// let errors = verify(&kernel).unwrap_err();
+/// assert_eq!(errors[0].op, "%2 = add %0, %1 : i64");
+/// assert_eq!(errors[0].message, "operand 1 is f32, expected i64");
+/// ```
+///
+/// # Errors
+/// The violations, at least one. Uniformity is looked at only where everything else holds.
+pub fn verify(kernel: &Kernel) -> Result<(), Vec<VerifyError>> {
+    let mut verifier = Verifier::new(kernel);
+    for message in header::check(kernel) {
+        verifier.errors.push(VerifyError {
+            message,
+            location: kernel.describe(Loc::default()),
+            op: format!("kernel @{}", kernel.name),
+        });
+    }
+    if verifier.errors.is_empty() {
+        verifier.body();
+    }
+    if verifier.errors.is_empty() && matches!(kernel.level, Level::Thread { .. }) && !verifier.lowered {
+        verifier.uniformity();
+    }
+    if verifier.errors.is_empty() { Ok(()) } else { Err(verifier.errors) }
+}
+
+struct Verifier<'k> {
+    kernel: &'k Kernel,
+    /// By value: whether it is defined at the point the walk has reached.
+    defined: Vec<bool>,
+    /// By operation and by block: whether the walk has met it.
+    met_ops: Vec<bool>,
+    met_blocks: Vec<bool>,
+    /// Whether operations below the tile level are there.
+    lowered: bool,
+    errors: Vec<VerifyError>,
+    /// Computed at the first error.
+    names: Option<Names>,
+}
+
+impl<'k> Verifier<'k> {
+    fn new(kernel: &'k Kernel) -> Self {
+        let (values, ops, blocks) = kernel.counts();
+        Verifier {
+            kernel,
+            defined: vec![false; values],
+            met_ops: vec![false; ops],
+            met_blocks: vec![false; blocks],
+            lowered: false,
+            errors: Vec::new(),
+            names: None,
+        }
+    }
+
+    fn error(&mut self, op: Op, message: String) {
+        let names = self.names.get_or_insert_with(|| Names::new(self.kernel));
+        let op_text = self.kernel.op_text_with(names, op);
+        let location = self.kernel.describe(self.kernel.op(op).loc);
+        self.errors.push(VerifyError { message, location, op: op_text });
+    }
+
+    fn body(&mut self) {
+        let kernel = self.kernel;
+        self.met_blocks[kernel.body.index()] = true;
+        let args = &kernel.block(kernel.body).args;
+        args.iter().for_each(|v| self.defined[v.index()] = true);
+        for &op in &kernel.block(kernel.body).ops {
+            if !self.op(op, 0) {
+                return;
+            }
+            if kernel.op(op).kind.is_terminator() {
+                self.error(op, "the body of a kernel has no terminator".into());
+            }
+        }
+    }
+
+    /// Checks an operation and what it holds; false where the arenas themselves are broken, so that the walk must stop.
+    fn op(&mut self, op: Op, depth: usize) -> bool {
+        let kernel = self.kernel;
+        if let Err(message) = self.entities(op) {
+            self.errors.push(VerifyError {
+                message,
+                location: kernel.describe(Loc::default()),
+                op: format!("kernel @{}", kernel.name),
+            });
+            return false;
+        }
+        let data = kernel.op(op);
+        self.lowered |= data.kind.is_below_tiles();
+        if let Some(at) = data.operands.iter().position(|v| !self.defined[v.index()]) {
+            self.error(op, format!("operand {at} is not defined here"));
+        }
+        if let Err(message) = rules::check(kernel, op) {
+            self.error(op, message);
+        }
+        if depth >= MAX_DEPTH && !data.regions.is_empty() {
+            self.error(op, format!("regions nest deeper than {MAX_DEPTH}"));
+            return false;
+        }
+        for (at, &region) in data.regions.iter().enumerate() {
+            if !self.region(op, at, region, depth + 1) {
+                return false;
+            }
+        }
+        data.results.iter().for_each(|v| self.defined[v.index()] = true);
+        true
+    }
+
+    /// Whether everything the operation names exists and belongs to it alone.
+    fn entities(&mut self, op: Op) -> Result<(), String> {
+        let kernel = self.kernel;
+        let (values, ops, blocks) = kernel.counts();
+        if op.index() >= ops || std::mem::replace(&mut self.met_ops[op.index()], true) {
+            return Err(format!("{op} does not exist or stands in two places"));
+        }
+        let data = kernel.op(op);
+        if let Some(v) = data.operands.iter().chain(&data.results).find(|v| v.index() >= values) {
+            return Err(format!("value {v:?} of {op} does not exist"));
+        }
+        for (i, &v) in data.results.iter().enumerate() {
+            if kernel.def(v) != Def::Result(op, i as u32) {
+                return Err(format!("value {v:?} is result {i} of {op}, but records another origin"));
+            }
+        }
+        for &region in &data.regions {
+            if region.index() >= blocks || std::mem::replace(&mut self.met_blocks[region.index()], true) {
+                return Err(format!("{region} of {op} does not exist or is a region twice"));
+            }
+            for (i, &v) in kernel.block(region).args.iter().enumerate() {
+                if v.index() >= values || kernel.def(v) != Def::Arg(region, i as u32) {
+                    return Err(format!(
+                        "value {v:?} is argument {i} of {region}, but records another origin"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn region(&mut self, op: Op, at: usize, region: Block, depth: usize) -> bool {
+        let kernel = self.kernel;
+        let block = kernel.block(region);
+        let condition = matches!(kernel.op(op).kind, OpKind::While) && at == 0;
+        let ends = |op: Op| match kernel.op(op).kind {
+            OpKind::Condition => condition,
+            OpKind::Yield => !condition,
+            _ => false,
+        };
+        block.args.iter().for_each(|v| self.defined[v.index()] = true);
+        for (i, &inner) in block.ops.iter().enumerate() {
+            if !self.op(inner, depth) {
+                return false;
+            }
+            if kernel.op(inner).kind.is_terminator() && (i + 1 < block.ops.len() || !ends(inner)) {
+                self.error(inner, "the terminator stands in the wrong place".into());
+            }
+        }
+        if !block.ops.last().is_some_and(|&last| ends(last)) {
+            let word = if condition { "condition" } else { "yield" };
+            self.error(op, format!("region {at} does not end in `{word}`"));
+        }
+        let leave = |defined: &mut Vec<bool>, values: &[Value]| {
+            values.iter().for_each(|v| defined[v.index()] = false);
+        };
+        leave(&mut self.defined, &block.args);
+        for &inner in &block.ops {
+            leave(&mut self.defined, &kernel.op(inner).results);
+        }
+        true
+    }
+
+    fn uniformity(&mut self) {
+        let uniformity = Uniformity::of(self.kernel);
+        let mut found = Vec::new();
+        self.kernel.walk(|op, _| {
+            if let Err(message) = uniformity.check(self.kernel, op) {
+                found.push((op, message));
+            }
+        });
+        for (op, message) in found {
+            self.error(op, message);
+        }
+    }
+}

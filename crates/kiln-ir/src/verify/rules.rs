@@ -1,0 +1,427 @@
+//! Rules of each operation: how many operands, results and regions it has, and their types.
+
+use super::memory;
+use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
+use crate::op::*;
+use crate::types::{Scalar, Shape, TileType, Type};
+
+/// The most elements a tile may have.
+const MAX_ELEMENTS: u64 = 1 << 20;
+
+/// What a rule says of an operation that breaks it.
+pub(super) type Outcome = Result<(), String>;
+
+/// One operation under test, with the questions that rules ask.
+pub(super) struct Subject<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) data: &'k OpData,
+}
+
+/// Checks one operation whose entities exist.
+pub(super) fn check(kernel: &Kernel, op: Op) -> Outcome {
+    let subject = Subject { kernel, data: kernel.op(op) };
+    subject.level()?;
+    subject.extents()?;
+    let regions = match subject.data.kind {
+        OpKind::If | OpKind::While => 2,
+        OpKind::For => 1,
+        _ => 0,
+    };
+    if subject.data.regions.len() != regions {
+        return Err(format!("has {} regions, expected {regions}", subject.data.regions.len()));
+    }
+    subject.types()
+}
+
+impl<'k> Subject<'k> {
+    /// Operations that only one level has.
+    fn level(&self) -> Outcome {
+        let kind = &self.data.kind;
+        let threads = kind.is_below_tiles()
+            || matches!(
+                kind,
+                OpKind::ThreadId(_)
+                    | OpKind::BlockDim(_)
+                    | OpKind::Barrier
+                    | OpKind::Shuffle(_)
+                    | OpKind::Vote(_)
+                    | OpKind::Alloc { space: crate::Space::Local, .. }
+            );
+        if threads && matches!(self.kernel.level, Level::Tile { .. }) {
+            return Err("only kernels over threads have this operation".into());
+        }
+        Ok(())
+    }
+
+    /// Extents are positive, tiles not too large.
+    fn extents(&self) -> Outcome {
+        let args = self.data.regions.iter().flat_map(|&r| &self.kernel.block(r).args);
+        for &value in self.data.results.iter().chain(args) {
+            if let Some(tile) = self.kernel.ty(value).as_tile() {
+                self.size(&tile.shape)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn size(&self, shape: &Shape) -> Outcome {
+        let elements = shape.extents().iter().try_fold(1u64, |n, &e| n.checked_mul(u64::from(e)));
+        match elements {
+            Some(1..=MAX_ELEMENTS) => Ok(()),
+            _ => Err(format!("a tile of {shape}, expected 1 to {MAX_ELEMENTS} elements")),
+        }
+    }
+
+    fn types(&self) -> Outcome {
+        use OpKind::*;
+        match &self.data.kind {
+            Const(literal) => self.counts(0, 1)?.result_elem(literal.elem()),
+            Iota => {
+                let tile = self.counts(0, 1)?.result_tile(0)?;
+                require(tile.elem.is_int() && tile.shape.rank() == 1, || {
+                    format!("the result is {}, expected an integer tile of rank 1", self.result_ty(0))
+                })
+            }
+            ProgramId(_) | NumPrograms(_) | ThreadId(_) | BlockDim(_) => {
+                self.counts(0, 1)?.result(0, &Type::scalar(Scalar::I64))
+            }
+            Unary(op) => self.unary(*op),
+            Binary(op) => {
+                let tile = self.counts(2, 1)?.tile(0)?;
+                self.class(binary_class(*op), tile.elem)?;
+                self.all_operands_like(0)?.result(0, self.ty(0))
+            }
+            Compare(op) => {
+                let tile = self.counts(2, 1)?.tile(0)?;
+                if !matches!(op, CompareOp::Eq | CompareOp::Ne) {
+                    self.class(Class::Number, tile.elem)?;
+                }
+                self.all_operands_like(0)?.result(0, &Type::tile(Scalar::Bool, tile.shape.clone()))
+            }
+            Select => {
+                let tile = self.counts(3, 1)?.tile(1)?;
+                self.operand(0, &Type::tile(Scalar::Bool, tile.shape.clone()))?;
+                self.operand(2, self.ty(1))?.result(0, self.ty(1))
+            }
+            Fma => {
+                let tile = self.counts(3, 1)?.tile(0)?;
+                self.class(Class::Number, tile.elem)?;
+                self.all_operands_like(0)?.result(0, self.ty(0))
+            }
+            Cast | Bitcast => self.cast(),
+            Broadcast => self.broadcast(),
+            Reshape => {
+                let (from, to) = (self.counts(1, 1)?.tile(0)?, self.result_tile(0)?);
+                self.result_elem(from.elem)?;
+                require(from.shape.len() == to.shape.len(), || {
+                    format!("{} elements become {}", from.shape.len(), to.shape.len())
+                })
+            }
+            Transpose(perm) => self.transpose(perm),
+            Reduce { op, axis } => self.reduce(*op, *axis),
+            Scan { op, axis, .. } => {
+                let tile = self.counts(1, 1)?.tile(0)?;
+                require(reduce_class(*op) != Class::Arg, || "a scan does not give indices".into())?;
+                self.class(reduce_class(*op), tile.elem)?;
+                self.axis(*axis, tile.shape.rank())?;
+                self.result(0, self.ty(0))
+            }
+            Dot => self.dot(),
+            Shuffle(_) => {
+                self.counts(2, 1)?.scalar(0)?;
+                self.operand(1, &Type::scalar(Scalar::I64))?.result(0, self.ty(0))
+            }
+            Vote(mode) => {
+                let elem = if *mode == VoteMode::Ballot { Scalar::U32 } else { Scalar::Bool };
+                self.counts(1, 1)?.operand(0, &Type::scalar(Scalar::Bool))?;
+                self.result(0, &Type::scalar(elem))
+            }
+            Fence(_) | Barrier => self.counts(0, 0).map(|_| ()),
+            If => self.if_(),
+            For => self.for_(),
+            While => self.while_(),
+            Yield => self.results_len(0),
+            Condition => {
+                self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
+                Ok(())
+            }
+            Assert(message) => {
+                let tile = self.tile(0)?;
+                self.class(Class::Bool, tile.elem)?;
+                self.message(*message, 1)
+            }
+            Print(message) => self.message(*message, 0),
+            CheckBounds => {
+                let index = Type::scalar(Scalar::I64);
+                self.counts(3, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
+                self.operand(1, &index)?.operand(2, &index).map(|_| ())
+            }
+            CheckDivisor => {
+                self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
+                Ok(())
+            }
+            _ => memory::check(self),
+        }
+    }
+
+    fn unary(&self, op: UnaryOp) -> Outcome {
+        let tile = self.counts(1, 1)?.tile(0)?;
+        let class = match op {
+            UnaryOp::Neg | UnaryOp::Abs => Class::Number,
+            UnaryOp::Not => Class::Bits,
+            UnaryOp::Popcount | UnaryOp::Clz => Class::Integer,
+            _ => Class::Float,
+        };
+        self.class(class, tile.elem)?;
+        let elem = if op == UnaryOp::IsNan { Scalar::Bool } else { tile.elem };
+        self.result(0, &Type::tile(elem, tile.shape.clone()))
+    }
+
+    fn cast(&self) -> Outcome {
+        let (from, to) = (self.counts(1, 1)?.tile(0)?, self.result_tile(0)?);
+        require(from.elem != to.elem, || format!("converts {} to itself", from.elem))?;
+        if self.data.kind == OpKind::Bitcast {
+            let same = from.elem.bytes() == to.elem.bytes();
+            require(same, || format!("{} and {} differ in size", from.elem, to.elem))?;
+        }
+        self.result(0, &Type::tile(to.elem, from.shape.clone()))
+    }
+
+    fn broadcast(&self) -> Outcome {
+        let (from, to) = (self.counts(1, 1)?.tile(0)?, self.result_tile(0)?);
+        self.result_elem(from.elem)?;
+        let pairs = from.shape.extents().iter().zip(to.shape.extents());
+        let stretches =
+            from.shape.rank() == to.shape.rank() && pairs.into_iter().all(|(a, b)| a == b || *a == 1);
+        require(from.shape.rank() == 0 || stretches, || {
+            format!("{} does not stretch to {}", from.shape, to.shape)
+        })
+    }
+
+    fn transpose(&self, perm: &Shape) -> Outcome {
+        let tile = self.counts(1, 1)?.tile(0)?;
+        let mut axes = perm.extents().to_vec();
+        axes.sort_unstable();
+        let permutes = axes.into_iter().eq(0..tile.shape.rank() as u32);
+        require(permutes, || format!("{perm} is not a permutation of {} axes", tile.shape.rank()))?;
+        let extents: Vec<u32> = perm.extents().iter().map(|&p| tile.shape[p as usize]).collect();
+        self.result(0, &Type::tile(tile.elem, Shape::new(&extents)))
+    }
+
+    fn reduce(&self, op: ReduceOp, axis: u32) -> Outcome {
+        let tile = self.counts(1, 1)?.tile(0)?;
+        let class = reduce_class(op);
+        self.class(class, tile.elem)?;
+        self.axis(axis, tile.shape.rank())?;
+        let elem = if class == Class::Arg { Scalar::I64 } else { tile.elem };
+        self.result(0, &Type::tile(elem, tile.shape.without(axis as usize)))
+    }
+
+    fn dot(&self) -> Outcome {
+        let (a, b, acc) = (self.counts(3, 1)?.tile(0)?, self.tile(1)?, self.tile(2)?);
+        self.class(Class::Number, a.elem)?;
+        let ranks = [a, b, acc].iter().all(|t| t.shape.rank() == 2);
+        require(ranks, || "operands of `dot` have rank 2".into())?;
+        let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
+        self.operand(1, &Type::tile(a.elem, Shape::new(&[k, n])))?;
+        self.operand(2, &Type::tile(a.elem.accumulator(), Shape::new(&[m, n])))?.result(0, self.ty(2))
+    }
+
+    fn if_(&self) -> Outcome {
+        require(self.data.operands.len() == 1, || "has one condition".into())?;
+        self.operand(0, &Type::scalar(Scalar::Bool))?;
+        self.flows(&self.data.results)?;
+        for (at, &region) in self.data.regions.iter().enumerate() {
+            self.arguments(at, region, &[])?;
+            self.yields(at, region, &self.data.results)?;
+        }
+        Ok(())
+    }
+
+    fn for_(&self) -> Outcome {
+        let bound = self.scalar(0)?;
+        self.class(Class::Integer, bound)?;
+        self.operand(1, self.ty(0))?.operand(2, self.ty(0))?;
+        let inits = &self.data.operands[3..];
+        self.flows(inits)?;
+        let region = self.data.regions[0];
+        let mut args = vec![self.data.operands[0]];
+        args.extend_from_slice(inits);
+        self.arguments(0, region, &args)?;
+        self.carried(inits)?;
+        self.yields(0, region, inits)
+    }
+
+    fn while_(&self) -> Outcome {
+        let inits = &self.data.operands[..];
+        self.flows(inits)?;
+        self.arguments(0, self.data.regions[0], inits)?;
+        self.arguments(1, self.data.regions[1], inits)?;
+        self.carried(inits)?;
+        self.yields(1, self.data.regions[1], inits)
+    }
+
+    /// Results of a loop are of the types of what it carries.
+    fn carried(&self, inits: &[Value]) -> Outcome {
+        self.results_len(inits.len())?;
+        inits.iter().enumerate().try_for_each(|(i, &init)| self.result(i, self.kernel.ty(init)))
+    }
+
+    /// Views stay out of control flow.
+    fn flows(&self, values: &[Value]) -> Outcome {
+        match values.iter().find(|&&v| self.kernel.ty(v).as_tile().is_none()) {
+            Some(&v) => Err(format!("a {} flows through control flow", self.kernel.ty(v))),
+            None => Ok(()),
+        }
+    }
+
+    /// The region's arguments have the types of these values.
+    fn arguments(&self, at: usize, region: Block, like: &[Value]) -> Outcome {
+        let args = &self.kernel.block(region).args;
+        let same = args.len() == like.len()
+            && args.iter().zip(like).all(|(&a, &b)| self.kernel.ty(a) == self.kernel.ty(b));
+        require(same, || {
+            let (have, want) = (self.list(args), self.list(like));
+            format!("region {at} takes ({have}), expected ({want})")
+        })
+    }
+
+    /// The region yields the types of these values.
+    fn yields(&self, at: usize, region: Block, like: &[Value]) -> Outcome {
+        let Some(&last) = self.kernel.block(region).ops.last() else { return Ok(()) };
+        let last = self.kernel.op(last);
+        if last.kind != OpKind::Yield {
+            return Ok(()); // the structural check says so
+        }
+        let (have, want) = (self.list(&last.operands), self.list(like));
+        require(have == want, || format!("region {at} yields ({have}), expected ({want})"))
+    }
+
+    fn list(&self, values: &[Value]) -> String {
+        let types: Vec<String> = values.iter().map(|&v| self.kernel.ty(v).to_string()).collect();
+        types.join(", ")
+    }
+
+    /// The message exists and the scalars from `first` on fill its placeholders.
+    fn message(&self, message: Message, first: usize) -> Outcome {
+        self.results_len(0)?;
+        let text = self.kernel.messages.get(message.0 as usize);
+        let holes = text.ok_or("its message does not exist")?.matches("{}").count();
+        let values = self.data.operands.len() - first;
+        require(holes == values, || format!("the message has {holes} `{{}}` and {values} values"))?;
+        (first..first + values).try_for_each(|i| self.scalar(i).map(|_| ()))
+    }
+
+    pub(super) fn axis(&self, axis: u32, rank: usize) -> Outcome {
+        require((axis as usize) < rank, || format!("axis {axis} of a value of rank {rank}"))
+    }
+
+    pub(super) fn class(&self, class: Class, elem: Scalar) -> Outcome {
+        let (holds, what) = match class {
+            Class::Number | Class::Arg => (elem != Scalar::Bool, "numbers"),
+            Class::Bits => (!elem.is_float(), "integers or bool"),
+            Class::Integer => (elem.is_int(), "integers"),
+            Class::Float => (elem.is_float(), "floats"),
+            Class::Bool => (elem == Scalar::Bool, "bool"),
+        };
+        require(holds, || format!("works on {what}, not {elem}"))
+    }
+
+    pub(super) fn counts(&self, operands: usize, results: usize) -> Result<&Self, String> {
+        let have = self.data.operands.len();
+        require(have == operands, || format!("has {have} operands, expected {operands}"))?;
+        self.results_len(results)?;
+        Ok(self)
+    }
+
+    pub(super) fn results_len(&self, expected: usize) -> Outcome {
+        let have = self.data.results.len();
+        require(have == expected, || format!("has {have} results, expected {expected}"))
+    }
+
+    /// The type of an operand that is there.
+    pub(super) fn ty(&self, at: usize) -> &'k Type {
+        self.kernel.ty(self.data.operands[at])
+    }
+
+    pub(super) fn result_ty(&self, at: usize) -> &'k Type {
+        self.kernel.ty(self.data.results[at])
+    }
+
+    pub(super) fn tile(&self, at: usize) -> Result<&'k TileType, String> {
+        let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
+        let ty = self.kernel.ty(value);
+        ty.as_tile().ok_or_else(|| format!("operand {at} is a {ty}, expected a tile"))
+    }
+
+    pub(super) fn scalar(&self, at: usize) -> Result<Scalar, String> {
+        let tile = self.tile(at)?;
+        require(tile.shape.rank() == 0, || format!("operand {at} is {}, expected a scalar", self.ty(at)))?;
+        Ok(tile.elem)
+    }
+
+    pub(super) fn operand(&self, at: usize, expected: &Type) -> Result<&Self, String> {
+        let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
+        let have = self.kernel.ty(value);
+        require(have == expected, || format!("operand {at} is {have}, expected {expected}"))?;
+        Ok(self)
+    }
+
+    fn all_operands_like(&self, first: usize) -> Result<&Self, String> {
+        for at in first + 1..self.data.operands.len() {
+            self.operand(at, self.ty(first))?;
+        }
+        Ok(self)
+    }
+
+    pub(super) fn result_tile(&self, at: usize) -> Result<&'k TileType, String> {
+        let ty = self.result_ty(at);
+        ty.as_tile().ok_or_else(|| format!("the result is a {ty}, expected a tile"))
+    }
+
+    pub(super) fn result_elem(&self, expected: Scalar) -> Outcome {
+        let have = self.result_tile(0)?.elem;
+        require(have == expected, || format!("the result has elements {have}, expected {expected}"))
+    }
+
+    pub(super) fn result(&self, at: usize, expected: &Type) -> Outcome {
+        let have = self.result_ty(at);
+        require(have == expected, || format!("result {at} is {have}, expected {expected}"))
+    }
+}
+
+/// Which element types an operation takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Number,
+    /// Numbers, with an index as result.
+    Arg,
+    /// Integers and bool.
+    Bits,
+    Integer,
+    Float,
+    Bool,
+}
+
+fn binary_class(op: BinaryOp) -> Class {
+    use BinaryOp::*;
+    match op {
+        Add | Sub | Mul | Div | Rem | Min | Max => Class::Number,
+        And | Or | Xor => Class::Bits,
+        Shl | Shr => Class::Integer,
+        Pow | Atan2 => Class::Float,
+    }
+}
+
+fn reduce_class(op: ReduceOp) -> Class {
+    use ReduceOp::*;
+    match op {
+        Sum | Prod | Min | Max => Class::Number,
+        And | Or | Xor => Class::Bits,
+        ArgMin | ArgMax => Class::Arg,
+    }
+}
+
+pub(super) fn require(holds: bool, message: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(message()) }
+}
