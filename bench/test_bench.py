@@ -33,17 +33,21 @@ FAKE_PEER = textwrap.dedent("""
         def rows(self):
             return ["copy_f32_2^25", "add_f32_2^25", "sum_f32_2^25"]
         def prepare(self, row):
-            print("library chatter")
             if row.startswith("sum"):
                 raise ValueError("no sums today")
             turns = itertools.cycle([3000.0, 1000.0, 2000.0])
             return lambda rounds: [next(turns) for _ in range(rounds)]
 
+    class Noisy(Fake):
+        def prepare(self, row):
+            print("a library's chatter")
+            return super().prepare(row)
+
     class Missing(Peer):
         def __new__(cls):
             raise Absent("not installed")
 
-    main({{"fake": Fake, "missing": Missing}})
+    main({{"fake": Fake, "noisy": Noisy, "missing": Missing}})
     """)
 
 
@@ -65,8 +69,8 @@ class FakePeers(unittest.TestCase):
 
 
 class Protocol(FakePeers):
-    def exchange(self, requests: str) -> list[dict]:
-        done = subprocess.run(self.command("fake"), input=requests, capture_output=True, text=True, timeout=60)
+    def exchange(self, requests: str, peer: str = "fake") -> list[dict]:
+        done = subprocess.run(self.command(peer), input=requests, capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         return [json.loads(reply) for reply in done.stdout.splitlines()]
 
@@ -77,6 +81,9 @@ class Protocol(FakePeers):
     def test_state_is_kept_between_requests_for_a_row_and_renewed_for_another(self):
         replies = self.exchange(f"bench {ADD} 2\nbench {ADD} 2\nbench {COPY} 1\nbench {ADD} 1\n")[1:]
         self.assertEqual([reply["times_us"] for reply in replies], [[3000, 1000], [2000, 3000], [3000], [3000]])
+
+    def test_what_a_library_prints_does_not_reach_the_replies(self):
+        self.assertEqual(self.exchange(f"bench {ADD} 1\n", "noisy")[1:], [{"name": ADD, "times_us": [3000]}])
 
     def test_bad_requests_are_answered_and_the_next_one_is_served(self):
         replies = self.exchange(f"hello\nbench {ADD} -1\nbench nothing 1\nbench {SUM} 1\nbench {ADD} 1\nquit\n")[1:]
