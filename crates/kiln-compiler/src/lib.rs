@@ -1,1 +1,3 @@
 //! Passes over Kiln IR: canonicalisation, analyses, layouts and the lowering from tiles to threads.
+
+pub mod layout;

@@ -1,0 +1,12 @@
+//! Layouts: which thread and register holds which element of a tile.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `linear.rs` | linear maps over GF(2) |
+//! | `distributed.rs` | tiles over registers, lanes and warps |
+
+mod distributed;
+mod linear;
+
+pub use distributed::{AxisBits, LANE_BITS, Layout};
+pub use linear::{Bases, Linear};
