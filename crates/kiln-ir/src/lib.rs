@@ -10,17 +10,20 @@
 //! | `literal.rs` | constants |
 //! | `op.rs` | the operations and what they mean |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
+//! | `eval.rs` | what element-wise operations compute, on constants; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
 //! | `print.rs` | the text format, written; `mnemonic.rs` holds its words |
 
 mod builder;
+pub mod eval;
 mod kernel;
 mod literal;
 mod mnemonic;
 mod op;
 mod print;
+mod rounding;
 mod types;
 mod uniformity;
 mod verify;

@@ -1,5 +1,6 @@
 //! Constants: an element type and its bits.
 
+use crate::rounding;
 use crate::types::Scalar;
 use half::{bf16, f16};
 use std::fmt;
@@ -64,8 +65,8 @@ impl Literal {
             Scalar::U32 => value as u32 as u64,
             Scalar::I64 => value as i64 as u64,
             Scalar::U64 => value as u64,
-            Scalar::F16 => f16::from_f64(value).to_bits() as u64,
-            Scalar::BF16 => bf16::from_f64(value).to_bits() as u64,
+            Scalar::F16 => rounding::f16_from_f64(value).to_bits() as u64,
+            Scalar::BF16 => rounding::bf16_from_f64(value).to_bits() as u64,
             Scalar::F32 => (value as f32).to_bits() as u64,
             Scalar::F64 => value.to_bits(),
         };
@@ -80,18 +81,26 @@ impl Literal {
             Scalar::U32 => u64::from(u32::try_from(value).ok()?),
             Scalar::I64 => i64::try_from(value).ok()? as u64,
             Scalar::U64 => u64::try_from(value).ok()?,
-            _ => return Some(Literal::from_f64(elem, value as f64)),
+            _ => return Some(Literal::rounded(elem, value)),
         };
         Some(Literal { elem, bits })
     }
 
-    /// The integer with the low bits of `value`, as wrapping arithmetic leaves it. For floats as [`from_f64`](Self::from_f64).
+    /// The integer with the low bits of `value`, as wrapping arithmetic leaves it. For floats the nearest.
     pub fn wrapping(elem: Scalar, value: i128) -> Literal {
         match elem {
             Scalar::I32 | Scalar::U32 => Literal { elem, bits: value as u32 as u64 },
             Scalar::I64 | Scalar::U64 => Literal { elem, bits: value as u64 },
             Scalar::Bool => Literal::bool(value & 1 != 0),
-            _ => Literal::from_f64(elem, value as f64),
+            _ => Literal::rounded(elem, value),
+        }
+    }
+
+    /// The float nearest to an integer.
+    fn rounded(elem: Scalar, value: i128) -> Literal {
+        match elem {
+            Scalar::F64 => Literal::from_f64(elem, value as f64),
+            _ => Literal::from_f64(elem, rounding::f64_to_odd(value)),
         }
     }
 
