@@ -1,0 +1,200 @@
+//! Element-wise operations on registers.
+//!
+//! f32 `div`, `sqrt` of reciprocals and `exp2` use the hardware's approximations, which are within 2 ulp (PTX ISA, "Floating Point Instructions");
+//! everything longer was expanded by the compiler. 16-bit floats were promoted to f32, so only moves and selects of them arrive here.
+
+use super::writer::{Class, Reg, Writer, suffix};
+use kiln_backend::Result;
+use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar, UnaryOp};
+
+impl Writer<'_> {
+    pub(super) fn constant(&mut self, op: &OpData, literal: Literal) {
+        let to = self.define(op.results[0]);
+        match literal.elem() {
+            Scalar::Bool => {
+                self.put(format_args!("setp.{}.u32 {to}, 0, 0", if literal.is_true() { "eq" } else { "ne" }))
+            }
+            _ => self.put(format_args!("mov.{} {to}, 0x{:x}", to.class.bits(), literal.bits())),
+        }
+    }
+
+    pub(super) fn unary(&mut self, op: &OpData, unary: UnaryOp) -> Result<()> {
+        use UnaryOp::*;
+        let elem = self.elem(op.operands[0]);
+        let x = self.get(op.operands[0])?;
+        let to = self.define(op.results[0]);
+        let t = suffix(elem);
+        match (unary, elem) {
+            (Neg, Scalar::I32 | Scalar::U32) => self.put(format_args!("neg.s32 {to}, {x}")),
+            (Neg, Scalar::I64 | Scalar::U64) => self.put(format_args!("neg.s64 {to}, {x}")),
+            (Neg, Scalar::F32 | Scalar::F64) => self.put(format_args!("neg.{t} {to}, {x}")),
+            (Abs, Scalar::U32 | Scalar::U64) => self.mov(to, x),
+            (Abs, Scalar::I32 | Scalar::I64 | Scalar::F32 | Scalar::F64) => {
+                self.put(format_args!("abs.{t} {to}, {x}"))
+            }
+            (Not, Scalar::Bool) => self.put(format_args!("not.pred {to}, {x}")),
+            (Not, e) if e.is_int() => self.put(format_args!("not.{} {to}, {x}", x.class.bits())),
+            (Popcount, e) if e.is_int() => self.count_bits("popc", to, x),
+            (Clz, e) if e.is_int() => self.count_bits("clz", to, x),
+            (Exp2, Scalar::F32) => self.put(format_args!("ex2.approx.f32 {to}, {x}")),
+            (Recip, Scalar::F32) => self.put(format_args!("rcp.approx.f32 {to}, {x}")),
+            (Rsqrt, Scalar::F32) => self.put(format_args!("rsqrt.approx.f32 {to}, {x}")),
+            (Sqrt, Scalar::F32 | Scalar::F64) => self.put(format_args!("sqrt.rn.{t} {to}, {x}")),
+            (Recip, Scalar::F64) => self.put(format_args!("rcp.rn.f64 {to}, {x}")),
+            (Floor, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rmi.{t}.{t} {to}, {x}")),
+            (Ceil, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rpi.{t}.{t} {to}, {x}")),
+            (Round, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rni.{t}.{t} {to}, {x}")),
+            (Trunc, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rzi.{t}.{t} {to}, {x}")),
+            (IsNan, Scalar::F32 | Scalar::F64) => self.put(format_args!("testp.notanumber.{t} {to}, {x}")),
+            (other, elem) => {
+                return Err(self.unsupported(
+                    op,
+                    format!("{other:?} of {elem}"),
+                    "This should have been expanded before; please report it",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// `popc` and `clz` give 32 bits whatever they count in.
+    fn count_bits(&mut self, name: &str, to: Reg, x: Reg) {
+        match x.class {
+            Class::B64 => {
+                let narrow = self.reg(Class::B32);
+                self.put(format_args!("{name}.b64 {narrow}, {x}"));
+                self.put(format_args!("cvt.u64.u32 {to}, {narrow}"));
+            }
+            _ => self.put(format_args!("{name}.b32 {to}, {x}")),
+        }
+    }
+
+    pub(super) fn binary(&mut self, op: &OpData, binary: BinaryOp) -> Result<()> {
+        use BinaryOp::*;
+        let elem = self.elem(op.operands[0]);
+        let (a, b) = (self.get(op.operands[0])?, self.get(op.operands[1])?);
+        let to = self.define(op.results[0]);
+        let t = suffix(elem);
+        let bits = a.class.bits();
+        match (binary, elem) {
+            (And | Or | Xor, e) if !e.is_float() => {
+                let name = match binary {
+                    And => "and",
+                    Or => "or",
+                    _ => "xor",
+                };
+                self.put(format_args!("{name}.{bits} {to}, {a}, {b}"));
+            }
+            (Min | Max | Mul | Add, Scalar::Bool) => {
+                let name = if matches!(binary, Min | Mul) { "and" } else { "or" };
+                self.put(format_args!("{name}.pred {to}, {a}, {b}"));
+            }
+            (Add, Scalar::F32 | Scalar::F64) => self.put(format_args!("add.{t} {to}, {a}, {b}")),
+            (Sub, Scalar::F32 | Scalar::F64) => self.put(format_args!("sub.{t} {to}, {a}, {b}")),
+            (Mul, Scalar::F32 | Scalar::F64) => self.put(format_args!("mul.{t} {to}, {a}, {b}")),
+            (Div, Scalar::F32) => self.put(format_args!("div.full.f32 {to}, {a}, {b}")),
+            (Div, Scalar::F64) => self.put(format_args!("div.rn.f64 {to}, {a}, {b}")),
+            (Add, e) if e.is_int() => self.put(format_args!("add.{t} {to}, {a}, {b}")),
+            (Sub, e) if e.is_int() => self.put(format_args!("sub.{t} {to}, {a}, {b}")),
+            (Mul, e) if e.is_int() => self.put(format_args!("mul.lo.{t} {to}, {a}, {b}")),
+            (Div, e) if e.is_int() => self.put(format_args!("div.{t} {to}, {a}, {b}")),
+            (Rem, e) if e.is_int() => self.put(format_args!("rem.{t} {to}, {a}, {b}")),
+            (Min, e) if e != Scalar::F16 && e != Scalar::BF16 => {
+                self.put(format_args!("min.{t} {to}, {a}, {b}"))
+            }
+            (Max, e) if e != Scalar::F16 && e != Scalar::BF16 => {
+                self.put(format_args!("max.{t} {to}, {a}, {b}"))
+            }
+            (Shl | Shr, e) if e.is_int() => self.shift(binary == Shl, elem, to, a, b),
+            (other, elem) => {
+                return Err(self.unsupported(
+                    op,
+                    format!("{other:?} of {elem}"),
+                    "This should have been expanded before; please report it",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// PTX clamps the amount of a shift; here it counts modulo the width.
+    fn shift(&mut self, left: bool, elem: Scalar, to: Reg, x: Reg, by: Reg) {
+        let amount = self.reg(Class::B32);
+        match by.class {
+            Class::B64 => self.put(format_args!("cvt.u32.u64 {amount}, {by}")),
+            _ => self.mov(amount, by),
+        }
+        self.put(format_args!("and.b32 {amount}, {amount}, {}", elem.bytes() * 8 - 1));
+        match left {
+            true => self.put(format_args!("shl.{} {to}, {x}, {amount}", x.class.bits())),
+            false => self.put(format_args!("shr.{} {to}, {x}, {amount}", suffix(elem))),
+        }
+    }
+
+    pub(super) fn compare(&mut self, op: &OpData, compare: CompareOp) -> Result<()> {
+        let elem = self.elem(op.operands[0]);
+        let (a, b) = (self.get(op.operands[0])?, self.get(op.operands[1])?);
+        let to = self.define(op.results[0]);
+        let name = match compare {
+            CompareOp::Eq => "eq",
+            CompareOp::Ne if elem.is_float() => "neu",
+            CompareOp::Ne => "ne",
+            CompareOp::Lt => "lt",
+            CompareOp::Le => "le",
+            CompareOp::Gt => "gt",
+            CompareOp::Ge => "ge",
+        };
+        match elem {
+            Scalar::F16 | Scalar::BF16 => {
+                return Err(self.unsupported(
+                    op,
+                    format!("comparison of {elem}"),
+                    "This should have been promoted; please report it",
+                ));
+            }
+            Scalar::Bool => {
+                let (x, y) = (self.reg(Class::B32), self.reg(Class::B32));
+                self.put(format_args!("selp.u32 {x}, 1, 0, {a}"));
+                self.put(format_args!("selp.u32 {y}, 1, 0, {b}"));
+                self.put(format_args!("setp.{name}.u32 {to}, {x}, {y}"));
+            }
+            _ => self.put(format_args!("setp.{name}.{} {to}, {a}, {b}", suffix(elem))),
+        }
+        Ok(())
+    }
+
+    pub(super) fn select(&mut self, op: &OpData) -> Result<()> {
+        let [cond, a, b] = [self.get(op.operands[0])?, self.get(op.operands[1])?, self.get(op.operands[2])?];
+        let to = self.define(op.results[0]);
+        if to.class == Class::Pred {
+            let (yes, no) = (self.reg(Class::Pred), self.reg(Class::Pred));
+            self.put(format_args!("and.pred {yes}, {cond}, {a}"));
+            self.put(format_args!("not.pred {no}, {cond}"));
+            self.put(format_args!("and.pred {no}, {no}, {b}"));
+            self.put(format_args!("or.pred {to}, {yes}, {no}"));
+        } else {
+            self.put(format_args!("selp.{} {to}, {a}, {b}, {cond}", to.class.bits()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn fma(&mut self, op: &OpData) -> Result<()> {
+        let elem = self.elem(op.operands[0]);
+        let [a, b, c] = [self.get(op.operands[0])?, self.get(op.operands[1])?, self.get(op.operands[2])?];
+        let to = self.define(op.results[0]);
+        match elem {
+            Scalar::F32 | Scalar::F64 => {
+                self.put(format_args!("fma.rn.{} {to}, {a}, {b}, {c}", suffix(elem)))
+            }
+            e if e.is_int() => self.put(format_args!("mad.lo.{} {to}, {a}, {b}, {c}", suffix(elem))),
+            _ => {
+                return Err(self.unsupported(
+                    op,
+                    format!("fma of {elem}"),
+                    "This should have been promoted; please report it",
+                ));
+            }
+        }
+        Ok(())
+    }
+}

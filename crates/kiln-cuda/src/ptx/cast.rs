@@ -1,0 +1,103 @@
+//! Conversions between element types.
+
+use super::writer::{Class, Reg, Writer, suffix};
+use kiln_backend::Result;
+use kiln_ir::{OpData, Scalar};
+
+impl Writer<'_> {
+    pub(super) fn cast(&mut self, op: &OpData) -> Result<()> {
+        let (from, into) = (self.elem(op.operands[0]), self.elem(op.results[0]));
+        let x = self.get(op.operands[0])?;
+        let to = self.define(op.results[0]);
+        self.convert(from, into, x, to);
+        Ok(())
+    }
+
+    /// Converts as Rust's `as`: PTX's conversions to integers clamp and give 0 for NaN by themselves.
+    fn convert(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
+        use Scalar::*;
+        match (from, into) {
+            (a, b) if a == b => self.mov(to, x),
+            (Bool, F16 | BF16 | F32 | F64) => self.from_bool(into, x, to),
+            (Bool, _) => self.put(format_args!("selp.{} {to}, 1, 0, {x}", to.class.bits())),
+            (F16 | BF16, Bool) => {
+                let wide = self.widened(from, x);
+                self.put(format_args!("setp.neu.f32 {to}, {wide}, 0f00000000"));
+            }
+            (F32, Bool) => self.put(format_args!("setp.neu.f32 {to}, {x}, 0f00000000")),
+            (F64, Bool) => self.put(format_args!("setp.neu.f64 {to}, {x}, 0d0000000000000000")),
+            (_, Bool) => self.put(format_args!("setp.ne.{} {to}, {x}, 0", suffix(from))),
+            // The same width, or wrapping.
+            (I32 | U32, I32 | U32) | (I64 | U64, I64 | U64) => self.mov(to, x),
+            (I32, I64 | U64) => self.put(format_args!("cvt.s64.s32 {to}, {x}")),
+            (U32, I64 | U64) => self.put(format_args!("cvt.u64.u32 {to}, {x}")),
+            (I64 | U64, I32 | U32) => self.put(format_args!("cvt.u32.u64 {to}, {x}")),
+            (F16 | BF16, F32) => self.widen_into(from, x, to),
+            (F16 | BF16, _) => {
+                let wide = self.widened(from, x);
+                self.convert(F32, into, wide, to);
+            }
+            (F32, F16) => self.put(format_args!("cvt.rn.f16.f32 {to}, {x}")),
+            (F32, BF16) => self.put(format_args!("cvt.rn.bf16.f32 {to}, {x}")),
+            (F32, F64) => self.put(format_args!("cvt.f64.f32 {to}, {x}")),
+            (F64, F32) => self.put(format_args!("cvt.rn.f32.f64 {to}, {x}")),
+            (F64, F16) => self.put(format_args!("cvt.rn.f16.f64 {to}, {x}")),
+            (F64, BF16) => {
+                let odd = self.round_to_odd(x);
+                self.put(format_args!("cvt.rn.bf16.f32 {to}, {odd}"));
+            }
+            (F32 | F64, _) => self.put(format_args!("cvt.rzi.{}.{} {to}, {x}", suffix(into), suffix(from))),
+            (_, BF16) => {
+                // An integer of up to 53 bits is exact in f64, and rounding to odd in between keeps the last rounding right.
+                let wide = self.reg(Class::B64);
+                self.put(format_args!("cvt.rn.f64.{} {wide}, {x}", suffix(from)));
+                self.convert(F64, BF16, wide, to);
+            }
+            _ => self.put(format_args!("cvt.rn.{}.{} {to}, {x}", suffix(into), suffix(from))),
+        }
+    }
+
+    fn from_bool(&mut self, into: Scalar, x: Reg, to: Reg) {
+        let one = kiln_ir::Literal::one(into).bits();
+        self.put(format_args!("selp.{} {to}, 0x{one:x}, 0, {x}", to.class.bits()));
+    }
+
+    /// A 16-bit float as f32, exactly.
+    pub(super) fn widened(&mut self, from: Scalar, x: Reg) -> Reg {
+        let wide = self.reg(Class::B32);
+        self.widen_into(from, x, wide);
+        wide
+    }
+
+    fn widen_into(&mut self, from: Scalar, x: Reg, to: Reg) {
+        match from {
+            Scalar::F16 => self.put(format_args!("cvt.f32.f16 {to}, {x}")),
+            // bf16 is the upper half of f32; `cvt` from it needs a newer PTX than the move.
+            _ => {
+                let zero = self.reg(Class::B16);
+                self.put(format_args!("mov.b16 {zero}, 0"));
+                self.put(format_args!("mov.b32 {to}, {{{zero}, {x}}}"));
+            }
+        }
+    }
+
+    /// f64 to f32, rounding an inexact result to an odd significand, so that a second rounding to fewer bits is right
+    /// (Boldo and Melquiond, "When double rounding is odd", 2005).
+    fn round_to_odd(&mut self, x: Reg) -> Reg {
+        let (down, back, odd) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B32));
+        let inexact = self.reg(Class::Pred);
+        self.put(format_args!("cvt.rz.f32.f64 {down}, {x}"));
+        self.put(format_args!("cvt.f64.f32 {back}, {down}"));
+        self.put(format_args!("setp.ne.f64 {inexact}, {back}, {x}"));
+        self.put(format_args!("selp.b32 {odd}, 1, 0, {inexact}"));
+        self.put(format_args!("or.b32 {odd}, {odd}, {down}"));
+        odd
+    }
+
+    pub(super) fn bitcast(&mut self, op: &OpData) -> Result<()> {
+        let x = self.get(op.operands[0])?;
+        let to = self.define(op.results[0]);
+        self.mov(to, x);
+        Ok(())
+    }
+}

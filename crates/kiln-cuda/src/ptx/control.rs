@@ -1,0 +1,173 @@
+//! Structured control flow as labels and branches.
+
+use super::writer::{Class, Reg, Writer, suffix};
+use kiln_backend::{Error, Result};
+use kiln_ir::{Block, OpData, OpKind, Value};
+
+impl Writer<'_> {
+    /// Emits a block up to its terminator and gives the terminator's operands.
+    fn region(&mut self, block: Block) -> Result<Vec<Reg>> {
+        let kernel = self.kernel;
+        for &op in &kernel.block(block).ops {
+            let data = kernel.op(op);
+            if data.kind.is_terminator() {
+                return self.operands(data);
+            }
+            self.op(data)?;
+        }
+        Err(Error::Internal { place: "the PTX emitter", message: format!("{block} has no terminator") })
+    }
+
+    /// Moves values into registers that may be among the sources, as loop-carried values can swap.
+    fn parallel_moves(&mut self, to: &[Reg], from: &[Reg]) {
+        let overwritten = |i: usize| to[..i].contains(&from[i]);
+        let staged: Vec<Reg> = (0..to.len())
+            .map(|i| match overwritten(i) {
+                true => {
+                    let copy = self.reg(from[i].class);
+                    self.mov(copy, from[i]);
+                    copy
+                }
+                false => from[i],
+            })
+            .collect();
+        for (&t, &f) in to.iter().zip(&staged) {
+            self.mov(t, f);
+        }
+    }
+
+    fn copies(&mut self, targets: &[Value], sources: &[Reg]) -> Vec<Reg> {
+        let regs: Vec<Reg> = targets.iter().map(|&v| self.define(v)).collect();
+        for (&to, &from) in regs.iter().zip(sources) {
+            self.mov(to, from);
+        }
+        regs
+    }
+
+    pub(super) fn if_(&mut self, op: &OpData) -> Result<()> {
+        let cond = self.get(op.operands[0])?;
+        let results: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
+        let (otherwise, end) = (self.label(), self.label());
+        self.put(format_args!("@!{cond} bra {otherwise}"));
+        let yields = self.region(op.regions[0])?;
+        self.parallel_moves(&results, &yields);
+        self.put(format_args!("bra {end}"));
+        self.place(otherwise);
+        let yields = self.region(op.regions[1])?;
+        self.parallel_moves(&results, &yields);
+        self.place(end);
+        Ok(())
+    }
+
+    /// Counts down what is left of the range, so that the last step cannot overflow.
+    pub(super) fn for_(&mut self, op: &OpData) -> Result<()> {
+        let kernel = self.kernel;
+        let operands = self.operands(op)?;
+        let (lo, hi, step) = (operands[0], operands[1], operands[2]);
+        let t = suffix(self.elem(op.operands[0]));
+        let unsigned = if lo.class == Class::B64 { "u64" } else { "u32" };
+        let carried = self.copies(&op.results, &operands[3..]);
+
+        let args = &kernel.block(op.regions[0]).args;
+        let iv = self.define(args[0]);
+        for (&arg, &reg) in args[1..].iter().zip(&carried) {
+            self.bind(arg, reg);
+        }
+        let left = self.reg(lo.class);
+        let done = self.reg(Class::Pred);
+        let (top, end) = (self.label(), self.label());
+        self.put(format_args!("setp.ge.{t} {done}, {lo}, {hi}"));
+        self.put(format_args!("@{done} bra {end}"));
+        if kernel.as_const(op.operands[2]).is_none_or(|l| l.as_i128() <= 0) {
+            self.put(format_args!("setp.le.{t} {done}, {step}, 0"));
+            self.put(format_args!("@{done} bra {end}"));
+        }
+        self.mov(iv, lo);
+        self.put(format_args!("sub.{unsigned} {left}, {hi}, {lo}"));
+        self.place(top);
+        let yields = self.region(op.regions[0])?;
+        self.parallel_moves(&carried, &yields);
+        self.put(format_args!("add.{t} {iv}, {iv}, {step}"));
+        self.put(format_args!("setp.gt.{unsigned} {done}, {left}, {step}"));
+        self.put(format_args!("sub.{unsigned} {left}, {left}, {step}"));
+        self.put(format_args!("@{done} bra {top}"));
+        self.place(end);
+        Ok(())
+    }
+
+    pub(super) fn while_(&mut self, op: &OpData) -> Result<()> {
+        let kernel = self.kernel;
+        let inits = self.operands(op)?;
+        let carried = self.copies(&op.results, &inits);
+        for &region in &op.regions {
+            for (&arg, &reg) in kernel.block(region).args.iter().zip(&carried) {
+                self.bind(arg, reg);
+            }
+        }
+        let (top, end) = (self.label(), self.label());
+        self.place(top);
+        let cond = self.region(op.regions[0])?;
+        self.put(format_args!("@!{} bra {end}", cond[0]));
+        let yields = self.region(op.regions[1])?;
+        self.parallel_moves(&carried, &yields);
+        self.put(format_args!("bra {top}"));
+        self.place(end);
+        Ok(())
+    }
+
+    /// Emits one operation.
+    pub(super) fn op(&mut self, op: &OpData) -> Result<()> {
+        match &op.kind {
+            OpKind::Const(literal) => self.constant(op, *literal),
+            OpKind::ProgramId(a) => self.index(op, "ctaid", *a),
+            OpKind::NumPrograms(a) => self.index(op, "nctaid", *a),
+            OpKind::ThreadId(a) => self.index(op, "tid", *a),
+            OpKind::BlockDim(a) => self.index(op, "ntid", *a),
+            OpKind::Unary(u) => self.unary(op, *u)?,
+            OpKind::Binary(b) => self.binary(op, *b)?,
+            OpKind::Compare(c) => self.compare(op, *c)?,
+            OpKind::Select => self.select(op)?,
+            OpKind::Fma => self.fma(op)?,
+            OpKind::Cast => self.cast(op)?,
+            OpKind::Bitcast => self.bitcast(op)?,
+            OpKind::Extent(axis) => self.view_word(op, |_| 1 + *axis as usize)?,
+            OpKind::Stride(axis) => self.view_word(op, |rank| 1 + rank + *axis as usize)?,
+            OpKind::Address => self.address(op)?,
+            OpKind::Scratch { offset } => self.scratch(op, *offset),
+            OpKind::Alloc { .. } => {}
+            OpKind::PtrLoad { space, lanes, reuse, predicated } => {
+                self.load(op, *space, *lanes, *reuse, *predicated)?
+            }
+            OpKind::PtrStore { space, lanes, reuse, predicated } => {
+                self.store(op, *space, *lanes, *reuse, *predicated)?
+            }
+            OpKind::PtrAtomic { space, op: atomic, scope, predicated } => {
+                self.atomic(op, *space, *atomic, *scope, *predicated)?
+            }
+            OpKind::PtrAtomicCas { space, scope, predicated } => {
+                self.atomic_cas(op, *space, *scope, *predicated)?
+            }
+            OpKind::Barrier => self.barrier(),
+            OpKind::Fence(scope) => self.fence(*scope),
+            OpKind::Shuffle(mode) => self.shuffle(op, *mode)?,
+            OpKind::Vote(mode) => self.vote(op, *mode)?,
+            OpKind::If => self.if_(op)?,
+            OpKind::For => self.for_(op)?,
+            OpKind::While => self.while_(op)?,
+            OpKind::Assert(message) => self.assert(op, *message)?,
+            OpKind::Print(message) => self.print(op, *message)?,
+            OpKind::CheckBounds => self.check_bounds(op)?,
+            OpKind::CheckDivisor => self.check_divisor(op)?,
+            other => {
+                return Err(Error::Internal {
+                    place: "the PTX emitter",
+                    message: format!(
+                        "{other:?} ({}) was not lowered to threads",
+                        self.kernel.describe(op.loc)
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Faults, asserts and prints: what the device writes when one happens, and how the host reads it.
+//!
+//! Two hidden words follow a kernel's parameters if it has any site: the address of the [`Control`] block in device memory, and the number of the
+//! program. The first thread to fault claims the control block, fills the [`FaultRecord`] in mapped host memory, sets its `ready` word and exits;
+//! every other faulting thread just exits. So nothing traps and the context survives. Prints append records to a mapped ring, whose end is the
+//! control block's cursor.
+
+use super::writer::{Class, Reg, Writer};
+use kiln_backend::Result;
+use kiln_ir::{Message, OpData, Scalar};
+
+/// Values a site can report.
+pub const MAX_VALUES: usize = 8;
+
+/// The control block, in device memory. Zeroed `claimed` and `cursor` arm it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Control {
+    /// 1 once a thread has faulted.
+    pub claimed: u32,
+    /// Where the next print record goes, in 4-byte words; may run past the capacity.
+    pub cursor: u32,
+    /// Device address of the [`FaultRecord`].
+    pub fault: u64,
+    /// Device address of the print ring.
+    pub prints: u64,
+    /// Words in the print ring.
+    pub capacity: u32,
+    /// Padding.
+    pub reserved: u32,
+}
+
+/// What a faulting thread reports, in mapped host memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FaultRecord {
+    /// 1 once the rest is written.
+    pub ready: u32,
+    /// The program, as in the hidden word.
+    pub program: u32,
+    /// The site in the program.
+    pub site: u32,
+    /// Block index.
+    pub block: [u32; 3],
+    /// Thread index.
+    pub thread: [u32; 3],
+    /// Padding.
+    pub reserved: u32,
+    /// The values, zero-extended.
+    pub values: [u64; MAX_VALUES],
+}
+
+/// Words of a print record before its values: program, site, block, thread. Each value takes two words.
+pub const PRINT_HEADER: u32 = 8;
+
+/// A place in a kernel that can report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Site {
+    /// What happened there.
+    pub kind: SiteKind,
+    /// `file:line:column`.
+    pub location: String,
+    /// The types of the values it reports.
+    pub values: Vec<Scalar>,
+}
+
+/// What a site reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SiteKind {
+    /// A failed assertion, with the text and its `{}`.
+    Assert(String),
+    /// An index and the extent it missed.
+    Bounds,
+    /// A division by zero.
+    Divisor,
+    /// A print, with the text and its `{}`.
+    Print(String),
+}
+
+impl Writer<'_> {
+    fn site(&mut self, op: &OpData, kind: SiteKind, first_value: usize) -> Result<u32> {
+        let values: Vec<Scalar> = op.operands[first_value..].iter().map(|&v| self.elem(v)).collect();
+        if values.len() > MAX_VALUES {
+            return Err(self.unsupported(
+                op,
+                format!("{} values in one message", values.len()),
+                "Report eight at most",
+            ));
+        }
+        self.sites.push(Site { kind, location: self.kernel.describe(op.loc), values });
+        Ok(self.sites.len() as u32 - 1)
+    }
+
+    pub(super) fn assert(&mut self, op: &OpData, message: Message) -> Result<()> {
+        let text = self.kernel.messages[message.0 as usize].clone();
+        self.fault_unless(op, SiteKind::Assert(text))
+    }
+
+    pub(super) fn check_bounds(&mut self, op: &OpData) -> Result<()> {
+        self.fault_unless(op, SiteKind::Bounds)
+    }
+
+    pub(super) fn check_divisor(&mut self, op: &OpData) -> Result<()> {
+        self.fault_unless(op, SiteKind::Divisor)
+    }
+
+    fn fault_unless(&mut self, op: &OpData, kind: SiteKind) -> Result<()> {
+        let ok = self.get(op.operands[0])?;
+        let site = self.site(op, kind, 1)?;
+        let fine = self.label();
+        self.put(format_args!("@{ok} bra {fine}"));
+        self.put(format_args!("mov.b32 %fault_site, {site}"));
+        for (i, &value) in op.operands[1..].iter().enumerate() {
+            let bits = self.value_bits(self.get(value)?);
+            self.put(format_args!("mov.b64 %fault_value{i}, {bits}"));
+        }
+        self.put(format_args!("bra $FAULT"));
+        self.place(fine);
+        Ok(())
+    }
+
+    /// A value as 64 bits, zero-extended.
+    fn value_bits(&mut self, x: Reg) -> Reg {
+        let wide = self.reg(Class::B64);
+        match x.class {
+            Class::B64 => self.mov(wide, x),
+            Class::B32 => self.put(format_args!("cvt.u64.u32 {wide}, {x}")),
+            Class::B16 => self.put(format_args!("cvt.u64.u16 {wide}, {x}")),
+            Class::Pred => self.put(format_args!("selp.b64 {wide}, 1, 0, {x}")),
+        }
+        wide
+    }
+
+    fn coordinates(&mut self, base: Reg, offset: u32) {
+        let part = self.reg(Class::B32);
+        for (group, special) in ["ctaid", "tid"].into_iter().enumerate() {
+            for (i, axis) in ["x", "y", "z"].into_iter().enumerate() {
+                self.put(format_args!("mov.u32 {part}, %{special}.{axis}"));
+                self.put(format_args!(
+                    "st.global.u32 [{base}+{}], {part}",
+                    offset + 12 * group as u32 + 4 * i as u32
+                ));
+            }
+        }
+    }
+
+    /// The shared tail that every failing check jumps to, after the kernel's own code.
+    pub(super) fn fault_tail(&mut self, hidden: usize) {
+        if !self.sites.iter().any(|s| !matches!(s.kind, SiteKind::Print(_))) {
+            return;
+        }
+        let values = self.sites.iter().map(|s| s.values.len()).max().unwrap_or(0);
+        let [control, record, program] = [(); 3].map(|()| self.reg(Class::B64));
+        let (old, one) = (self.reg(Class::B32), self.reg(Class::B32));
+        let taken = self.reg(Class::Pred);
+        self.text.push_str("$FAULT:\n");
+        self.put(format_args!("ld.param.b64 {control}, [w{hidden}]"));
+        self.put(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{control}], 0, 1"));
+        self.put(format_args!("setp.ne.u32 {taken}, {old}, 0"));
+        self.put(format_args!("@{taken} exit"));
+        self.put(format_args!("ld.global.b64 {record}, [{control}+8]"));
+        self.put(format_args!("ld.param.b64 {program}, [w{}]", hidden + 1));
+        self.put(format_args!("st.global.u32 [{record}+4], {program}"));
+        self.put(format_args!("st.global.u32 [{record}+8], %fault_site"));
+        self.coordinates(record, 12);
+        for i in 0..values {
+            self.put(format_args!("st.global.b64 [{record}+{}], %fault_value{i}", 40 + 8 * i));
+        }
+        self.put(format_args!("fence.acq_rel.sys"));
+        self.put(format_args!("mov.b32 {one}, 1"));
+        self.put(format_args!("st.relaxed.sys.global.b32 [{record}], {one}"));
+        self.put(format_args!("exit"));
+    }
+
+    /// Declarations of the registers that carry a fault to the tail.
+    pub(super) fn fault_registers(&self) -> String {
+        format!("\t.reg .b32 %fault_site;\n\t.reg .b64 %fault_value<{MAX_VALUES}>;\n")
+    }
+
+    pub(super) fn print(&mut self, op: &OpData, message: Message) -> Result<()> {
+        let text = self.kernel.messages[message.0 as usize].clone();
+        let site = self.site(op, SiteKind::Print(text), 0)?;
+        let hidden: usize = self.kernel.params.iter().map(|p| p.words()).sum();
+        let words = PRINT_HEADER + 2 * op.operands.len() as u32;
+        let [control, ring, program, offset] = [(); 4].map(|()| self.reg(Class::B64));
+        let [at, end, capacity, number] = [(); 4].map(|()| self.reg(Class::B32));
+        let full = self.reg(Class::Pred);
+        let done = self.label();
+        self.put(format_args!("ld.param.b64 {control}, [w{hidden}]"));
+        self.put(format_args!("ld.param.b64 {program}, [w{}]", hidden + 1));
+        self.put(format_args!("atom.relaxed.gpu.global.add.u32 {at}, [{control}+4], {words}"));
+        self.put(format_args!("ld.global.u32 {capacity}, [{control}+24]"));
+        self.put(format_args!("add.u32 {end}, {at}, {words}"));
+        self.put(format_args!("setp.gt.u32 {full}, {end}, {capacity}"));
+        self.put(format_args!("@{full} bra {done}"));
+        self.put(format_args!("ld.global.b64 {ring}, [{control}+16]"));
+        self.put(format_args!("mul.wide.u32 {offset}, {at}, 4"));
+        self.put(format_args!("add.u64 {ring}, {ring}, {offset}"));
+        self.put(format_args!("st.global.u32 [{ring}], {program}"));
+        self.put(format_args!("mov.b32 {number}, {site}"));
+        self.put(format_args!("st.global.u32 [{ring}+4], {number}"));
+        self.coordinates(ring, 8);
+        for (i, &value) in op.operands.iter().enumerate() {
+            let bits = self.value_bits(self.get(value)?);
+            self.put(format_args!("st.global.b64 [{ring}+{}], {bits}", 4 * PRINT_HEADER as usize + 8 * i));
+        }
+        self.place(done);
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The head of a PTX module, the entry's parameters and memory, and the emitter's only public function.
+
+use super::diagnostics::Site;
+use super::writer::Writer;
+use kiln_backend::{Error, Result};
+use kiln_ir::{Kernel, Level, OpKind, Space};
+use std::fmt::Write as _;
+
+/// What PTX is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// The compute capability, such as (9, 0).
+    pub compute: (u32, u32),
+    /// The highest PTX ISA version that may be used.
+    pub ptx: (u32, u32),
+}
+
+impl Target {
+    /// The compute capability as one number, such as 90.
+    pub fn capability(self) -> u32 {
+        self.compute.0 * 10 + self.compute.1
+    }
+
+    /// The oldest PTX ISA version that knows this GPU: what a kernel with no newer needs is written in.
+    fn least_version(self) -> (u32, u32) {
+        match self.capability() {
+            ..=80 => (7, 0),
+            81..=86 => (7, 1),
+            87 => (7, 4),
+            88..=89 => (7, 8),
+            90 => (7, 8),
+            100..=101 => (8, 6),
+            120 => (8, 7),
+            _ => (7, 8),
+        }
+    }
+
+    /// The name of the target: an unknown newer GPU runs code for the newest known without features of a family.
+    fn name(self) -> String {
+        match self.capability() {
+            n @ (80 | 86 | 87 | 89 | 90 | 100 | 101 | 120) => format!("sm_{n}"),
+            n if n > 90 => "sm_90".into(),
+            n => format!("sm_{n}"),
+        }
+    }
+}
+
+/// A kernel as PTX.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Module {
+    /// The text.
+    pub text: String,
+    /// The name of the entry.
+    pub entry: String,
+    /// The block's extents.
+    pub block: [u32; 3],
+    /// Shared memory of a block, in bytes. Above [`STATIC_SHARED`] it must be asked for at the launch.
+    pub shared: u32,
+    /// 64-bit words of the parameters the user passes.
+    pub words: u32,
+    /// What can fault or print. If there is any, two hidden words follow the parameters; see [`diagnostics`](super::diagnostics).
+    pub sites: Vec<Site>,
+}
+
+/// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide, "Shared Memory").
+pub const STATIC_SHARED: u32 = 48 * 1024;
+
+/// Writes a kernel that was lowered to threads as PTX.
+///
+/// # Errors
+/// [`Error::Unsupported`] for an operation this target does not have, by name and place; [`Error::Internal`] if the kernel was not lowered.
+pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
+    let Level::Thread { block } = kernel.level else {
+        return Err(Error::Internal {
+            place: "the PTX emitter",
+            message: format!("`{}` was not lowered to threads", kernel.name),
+        });
+    };
+    let threads: u32 = block.iter().product();
+    let words: usize = kernel.params.iter().map(|p| p.words()).sum();
+    let mut w = Writer::new(kernel, target);
+    let (shared, local) = lay_out(kernel, &mut w);
+    scalar_parameters(kernel, &mut w);
+    w.find_members(threads);
+    for &op in &kernel.block(kernel.body).ops {
+        w.op(kernel.op(op))?;
+    }
+    w.put(format_args!("ret"));
+    w.fault_tail(words);
+
+    let entry = entry_name(&kernel.name);
+    let hidden = if w.sites.is_empty() { 0 } else { 2 };
+    let mut text = head(target, &entry, block, words + hidden);
+    text.push_str(&w.declarations());
+    text.push_str(&w.fault_registers());
+    if local > 0 {
+        let _ = writeln!(text, "\t.local .align 16 .b8 local_memory[{local}];");
+    }
+    if shared > 0 && shared <= STATIC_SHARED {
+        let _ = writeln!(text, "\t.shared .align 128 .b8 shared_memory[{shared}];");
+    } else if shared > 0 {
+        let at = text.find(".visible").unwrap_or(text.len());
+        text.insert_str(at, ".extern .shared .align 128 .b8 shared_memory[];\n");
+    }
+    text.push_str(&w.text);
+    text.push_str("}\n");
+    Ok(Module { text, entry, block, shared, words: words as u32, sites: w.sites })
+}
+
+fn head(target: Target, entry: &str, block: [u32; 3], words: usize) -> String {
+    let (major, minor) = target.least_version().min(target.ptx);
+    let params: Vec<String> = (0..words).map(|i| format!("\t.param .b64 w{i}")).collect();
+    let [x, y, z] = block;
+    format!(
+        ".version {major}.{minor}\n.target {}\n.address_size 64\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {x}, {y}, {z}\n{{\n",
+        target.name(),
+        params.join(",\n")
+    )
+}
+
+/// PTX identifiers take letters, digits, `_` and `$`.
+fn entry_name(name: &str) -> String {
+    let plain = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    format!("kiln_{}", plain.collect::<String>())
+}
+
+/// Gives every `alloc` its place after the scratch memory, and the bytes of shared and local memory in all.
+fn lay_out(kernel: &Kernel, w: &mut Writer<'_>) -> (u32, u32) {
+    let (mut shared, mut local) = (kernel.scratch_bytes, 0u32);
+    kernel.walk(|_, data| {
+        if let OpKind::Alloc { space, elem, shape } = &data.kind {
+            let bytes = shape.len() as u32 * elem.bytes();
+            let (end, align) = if *space == Space::Local { (&mut local, 16) } else { (&mut shared, 128) };
+            let offset = end.next_multiple_of(align);
+            w.offsets[data.results[0].index()] = Some(offset);
+            *end = offset + bytes;
+        }
+    });
+    (shared, local)
+}
+
+fn scalar_parameters(kernel: &Kernel, w: &mut Writer<'_>) {
+    use super::writer::Class;
+    let mut word = 0;
+    for (param, &value) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
+        if param.ty.as_view().is_none() {
+            let to = w.define(value);
+            match to.class {
+                Class::Pred => {
+                    let bits = w.reg(Class::B64);
+                    w.put(format_args!("ld.param.b64 {bits}, [w{word}]"));
+                    w.put(format_args!("setp.ne.u64 {to}, {bits}, 0"));
+                }
+                // Parameters are little-endian words: the low bytes are the value.
+                class => w.put(format_args!("ld.param.{} {to}, [w{word}]", class.bits())),
+            }
+        }
+        word += param.words();
+    }
+}

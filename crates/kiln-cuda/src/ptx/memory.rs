@@ -1,0 +1,355 @@
+//! Addresses, loads, stores and atomics.
+
+use super::threads::scope as scope_name;
+use super::writer::{Class, Reg, Writer, suffix};
+use kiln_backend::Result;
+use kiln_ir::{AtomicOp, BinaryOp, Def, OpData, OpKind, Reuse, Scalar, Scope, Space, Value};
+
+/// How a run of adjacent elements moves: as `count` words of a class and PTX type.
+struct Words {
+    count: u32,
+    class: Class,
+    ty: &'static str,
+}
+
+impl Words {
+    /// `lanes` elements of `bytes` bytes as the widest words a vector instruction takes.
+    fn of(bytes: u32, lanes: u32) -> Words {
+        match (bytes * lanes, bytes) {
+            (total, 8) => Words { count: total / 8, class: Class::B64, ty: "b64" },
+            (1, _) => Words { count: 1, class: Class::B16, ty: "b8" },
+            (2, _) => Words { count: 1, class: Class::B16, ty: "b16" },
+            (total, _) => Words { count: total / 4, class: Class::B32, ty: "b32" },
+        }
+    }
+
+    fn vector(&self) -> &'static str {
+        match self.count {
+            2 => ".v2",
+            4 => ".v4",
+            _ => "",
+        }
+    }
+}
+
+fn list(regs: &[Reg]) -> String {
+    match regs {
+        [one] => one.to_string(),
+        many => format!("{{{}}}", many.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl Writer<'_> {
+    /// A word of a view parameter: base, extent or stride.
+    pub(super) fn view_word(&mut self, op: &OpData, word: impl Fn(usize) -> usize) -> Result<()> {
+        let view = op.operands[0];
+        let kernel = self.kernel;
+        match (kernel.def(view), kernel.defining_op(view)) {
+            (Def::Arg(_, position), _) => {
+                let param = &kernel.params[position as usize];
+                let rank = param.ty.as_view().map_or(0, |v| v.rank as usize);
+                let first: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
+                let to = self.define(op.results[0]);
+                self.put(format_args!("ld.param.b64 {to}, [w{}]", first + word(rank)));
+            }
+            (_, Some(OpData { kind: OpKind::Alloc { shape, .. }, .. })) => {
+                let rank = shape.rank();
+                let at = word(rank) - 1;
+                let value = match at.checked_sub(rank) {
+                    None => shape[at] as usize,
+                    Some(axis) => shape.around(axis).2,
+                };
+                let to = self.define(op.results[0]);
+                self.put(format_args!("mov.b64 {to}, {value}"));
+            }
+            _ => return Err(self.unsupported(op, "a view from elsewhere", "Please report it")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn address(&mut self, op: &OpData) -> Result<()> {
+        match self.offsets[op.operands[0].index()] {
+            None => self.view_word(op, |_| 0),
+            Some(offset) => {
+                let space = self.kernel.ty(op.operands[0]).as_view().map(|v| v.space);
+                let to = self.define(op.results[0]);
+                let array = if space == Some(Space::Local) { "local" } else { "shared" };
+                self.put(format_args!("mov.b64 {to}, {array}_memory"));
+                if offset > 0 {
+                    self.put(format_args!("add.u64 {to}, {to}, {offset}"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn scratch(&mut self, op: &OpData, offset: u32) {
+        let to = self.define(op.results[0]);
+        self.put(format_args!("mov.b64 {to}, shared_memory"));
+        if offset > 0 {
+            self.put(format_args!("add.u64 {to}, {to}, {offset}"));
+        }
+    }
+
+    /// Whether an address comes from a view that the kernel only reads: its loads may use the read-only path.
+    fn is_read_only(&self, address: Value) -> bool {
+        let mut value = address;
+        for _ in 0..64 {
+            let Some(data) = self.kernel.defining_op(value) else { return false };
+            match data.kind {
+                OpKind::Binary(BinaryOp::Add) => value = data.operands[0],
+                OpKind::Address => {
+                    return match self.kernel.def(data.operands[0]) {
+                        Def::Arg(block, position) => {
+                            block == self.kernel.body && !self.kernel.params[position as usize].mutable
+                        }
+                        Def::Result(..) => false,
+                    };
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    pub(super) fn load(
+        &mut self,
+        op: &OpData,
+        space: Space,
+        lanes: u32,
+        reuse: Reuse,
+        predicated: bool,
+    ) -> Result<()> {
+        let address = self.get(op.operands[0])?;
+        let elem = self.elem(op.results[0]);
+        let words = Words::of(elem.bytes(), lanes);
+        let regs: Vec<Reg> = (0..words.count).map(|_| self.reg(words.class)).collect();
+        let mut guard = String::new();
+        if predicated {
+            guard = format!("@{} ", self.get(op.operands[1])?);
+            for &reg in &regs {
+                self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
+            }
+        }
+        let cache = match (space, self.is_read_only(op.operands[0]), reuse) {
+            (Space::Global, true, Reuse::Streaming) => ".nc.L1::no_allocate",
+            (Space::Global, true, Reuse::Normal) => ".nc",
+            (Space::Global, false, Reuse::Streaming) => ".cs",
+            _ => "",
+        };
+        let (vector, ty) = (words.vector(), words.ty);
+        self.put(format_args!("{guard}ld.{}{cache}{vector}.{ty} {}, [{address}]", space.name(), list(&regs)));
+        let values: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
+        self.unpack(elem, &regs, &values);
+        Ok(())
+    }
+
+    /// Splits memory words into elements.
+    fn unpack(&mut self, elem: Scalar, words: &[Reg], values: &[Reg]) {
+        let per_word = values.len() / words.len();
+        for (&word, group) in words.iter().zip(values.chunks(per_word)) {
+            match (elem.bytes(), group) {
+                (1, group) => {
+                    let wide = self.reg(Class::B32);
+                    match word.class {
+                        Class::B16 => self.put(format_args!("cvt.u32.u16 {wide}, {word}")),
+                        _ => self.mov(wide, word),
+                    }
+                    for (i, &value) in group.iter().enumerate() {
+                        let byte = self.reg(Class::B32);
+                        self.put(format_args!("bfe.u32 {byte}, {wide}, {}, 8", 8 * i));
+                        self.put(format_args!("setp.ne.u32 {value}, {byte}, 0"));
+                    }
+                }
+                (2, &[lo, hi]) => self.put(format_args!("mov.b32 {{{lo}, {hi}}}, {word}")),
+                (_, &[value]) => self.mov(value, word),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn store(
+        &mut self,
+        op: &OpData,
+        space: Space,
+        lanes: u32,
+        reuse: Reuse,
+        predicated: bool,
+    ) -> Result<()> {
+        let address = self.get(op.operands[0])?;
+        let first = 1 + usize::from(predicated);
+        let guard = if predicated { format!("@{} ", self.get(op.operands[1])?) } else { String::new() };
+        let values: Vec<Reg> = op.operands[first..].iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
+        let elem = self.elem(op.operands[first]);
+        let words = Words::of(elem.bytes(), lanes);
+        let per_word = values.len() / words.count as usize;
+        let regs: Vec<Reg> =
+            values.chunks(per_word).map(|group| self.pack(elem, words.class, group)).collect();
+        let cache = if space == Space::Global && reuse == Reuse::Streaming { ".cs" } else { "" };
+        let (vector, ty) = (words.vector(), words.ty);
+        self.put(format_args!("{guard}st.{}{cache}{vector}.{ty} [{address}], {}", space.name(), list(&regs)));
+        Ok(())
+    }
+
+    /// Joins elements into a memory word.
+    fn pack(&mut self, elem: Scalar, class: Class, group: &[Reg]) -> Reg {
+        match (elem.bytes(), group) {
+            (1, group) => {
+                let word = self.reg(Class::B32);
+                self.put(format_args!("selp.b32 {word}, 1, 0, {}", group[0]));
+                for (i, &value) in group.iter().enumerate().skip(1) {
+                    let byte = self.reg(Class::B32);
+                    self.put(format_args!("selp.b32 {byte}, {}, 0, {value}", 1u32 << (8 * i)));
+                    self.put(format_args!("or.b32 {word}, {word}, {byte}"));
+                }
+                if class == Class::B32 {
+                    return word;
+                }
+                let narrow = self.reg(Class::B16);
+                self.put(format_args!("cvt.u16.u32 {narrow}, {word}"));
+                narrow
+            }
+            (2, &[lo, hi]) => {
+                let word = self.reg(Class::B32);
+                self.put(format_args!("mov.b32 {word}, {{{lo}, {hi}}}"));
+                word
+            }
+            (_, group) => group[0],
+        }
+    }
+
+    pub(super) fn atomic(
+        &mut self,
+        op: &OpData,
+        space: Space,
+        atomic: AtomicOp,
+        scope: Scope,
+        predicated: bool,
+    ) -> Result<()> {
+        let value_at = 1 + usize::from(predicated);
+        let elem = self.elem(op.operands[value_at]);
+        let (address, value) = (self.get(op.operands[0])?, self.get(op.operands[value_at])?);
+        let to = self.define(op.results[0]);
+        let skip = self.open_predicate(op, predicated, to)?;
+        let (s, space) = (scope_name(scope), space.name());
+        let bits = value.class.bits();
+        match (atomic, elem) {
+            (_, Scalar::Bool) => return Err(self.unsupported(op, "an atomic on bool", "Use u32")),
+            (AtomicOp::And | AtomicOp::Or | AtomicOp::Xor, e) if e.is_float() => {
+                return Err(self.unsupported(op, format!("a bitwise atomic on {e}"), "Use an integer type"));
+            }
+            (AtomicOp::Exchange, e) if e.bytes() >= 4 => {
+                self.put(format_args!("atom.relaxed.{s}.{space}.exch.{bits} {to}, [{address}], {value}"));
+            }
+            (
+                AtomicOp::Add,
+                Scalar::I32 | Scalar::U32 | Scalar::F32 | Scalar::F64 | Scalar::I64 | Scalar::U64,
+            ) => {
+                let ty = if elem == Scalar::I64 { "u64" } else { suffix(elem) };
+                self.put(format_args!("atom.relaxed.{s}.{space}.add.{ty} {to}, [{address}], {value}"));
+            }
+            (AtomicOp::Min | AtomicOp::Max, e) if e.is_int() => {
+                let name = if atomic == AtomicOp::Min { "min" } else { "max" };
+                self.put(format_args!(
+                    "atom.relaxed.{s}.{space}.{name}.{} {to}, [{address}], {value}",
+                    suffix(e)
+                ));
+            }
+            (AtomicOp::And | AtomicOp::Or | AtomicOp::Xor, _) => {
+                let name = format!("{atomic:?}").to_lowercase();
+                self.put(format_args!("atom.relaxed.{s}.{space}.{name}.{bits} {to}, [{address}], {value}"));
+            }
+            _ => self.atomic_by_exchange(atomic, elem, (s, space), to, address, value),
+        }
+        if let Some(label) = skip {
+            self.place(label);
+        }
+        Ok(())
+    }
+
+    /// What the hardware has no atomic for: compare and exchange until nobody came between.
+    fn atomic_by_exchange(
+        &mut self,
+        atomic: AtomicOp,
+        elem: Scalar,
+        (s, space): (&str, &str),
+        to: Reg,
+        address: Reg,
+        value: Reg,
+    ) {
+        let (seen, next) = (self.reg(to.class), self.reg(to.class));
+        let again = self.reg(Class::Pred);
+        let (top, bits) = (self.label(), to.class.bits());
+        self.put(format_args!("ld.relaxed.{s}.{space}.{bits} {to}, [{address}]"));
+        self.place(top);
+        self.mov(seen, to);
+        match atomic {
+            AtomicOp::Exchange => self.mov(next, value),
+            _ => self.combine(atomic, elem, next, seen, value),
+        }
+        self.put(format_args!("atom.relaxed.{s}.{space}.cas.{bits} {to}, [{address}], {seen}, {next}"));
+        self.put(format_args!("setp.ne.{} {again}, {to}, {seen}", if bits == "b16" { "s16" } else { bits }));
+        self.put(format_args!("@{again} bra {top}"));
+    }
+
+    fn combine(&mut self, atomic: AtomicOp, elem: Scalar, next: Reg, seen: Reg, value: Reg) {
+        let name = match atomic {
+            AtomicOp::Min => "min",
+            AtomicOp::Max => "max",
+            _ => "add",
+        };
+        match elem {
+            Scalar::F16 | Scalar::BF16 => {
+                let (a, b) = (self.widened(elem, seen), self.widened(elem, value));
+                self.put(format_args!("{name}.f32 {a}, {a}, {b}"));
+                self.put(format_args!("cvt.rn.{}.f32 {next}, {a}", suffix(elem)));
+            }
+            _ => self.put(format_args!("{name}.{} {next}, {seen}, {value}", suffix(elem))),
+        }
+    }
+
+    pub(super) fn atomic_cas(
+        &mut self,
+        op: &OpData,
+        space: Space,
+        scope: Scope,
+        predicated: bool,
+    ) -> Result<()> {
+        let at = 1 + usize::from(predicated);
+        let (address, expected, desired) =
+            (self.get(op.operands[0])?, self.get(op.operands[at])?, self.get(op.operands[at + 1])?);
+        if expected.class == Class::Pred {
+            return Err(self.unsupported(op, "an atomic on bool", "Use u32"));
+        }
+        let to = self.define(op.results[0]);
+        let skip = self.open_predicate(op, predicated, to)?;
+        let bits = to.class.bits();
+        self.put(format_args!(
+            "atom.relaxed.{}.{}.cas.{bits} {to}, [{address}], {expected}, {desired}",
+            scope_name(scope),
+            space.name()
+        ));
+        if let Some(label) = skip {
+            self.place(label);
+        }
+        Ok(())
+    }
+
+    /// Jumps over what follows, with zero as the result, where the predicate is false.
+    fn open_predicate(
+        &mut self,
+        op: &OpData,
+        predicated: bool,
+        to: Reg,
+    ) -> Result<Option<super::writer::Label>> {
+        if !predicated {
+            return Ok(None);
+        }
+        let (guard, label) = (self.get(op.operands[1])?, self.label());
+        if to.class != Class::Pred {
+            self.put(format_args!("mov.{} {to}, 0", to.class.bits()));
+        }
+        self.put(format_args!("@!{guard} bra {label}"));
+        Ok(Some(label))
+    }
+}

@@ -1,0 +1,27 @@
+//! From a kernel lowered to threads to PTX text.
+//!
+//! Every value becomes one virtual register; structured control flow becomes labels and branches; `ptxas`, inside the driver, does the rest.
+//! The text uses the lowest PTX ISA version that has what the kernel needs, and no library: elementary functions were expanded before.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `writer.rs` | the text under construction: registers, labels, instructions |
+//! | `entry.rs` | the module's head, parameters, shared and local memory |
+//! | `arith.rs`, `cast.rs` | element-wise operations |
+//! | `memory.rs` | loads, stores, atomics |
+//! | `threads.rs` | indices, barriers, shuffles, votes |
+//! | `control.rs` | `if`, `for`, `while` |
+//! | `diagnostics.rs` | faults, asserts and prints: what the device writes and how the host reads it |
+//!
+//! Reference: NVIDIA, "Parallel Thread Execution ISA", version 8.0 and later.
+
+mod arith;
+mod cast;
+mod control;
+pub mod diagnostics;
+mod entry;
+mod memory;
+mod threads;
+mod writer;
+
+pub use entry::{Module, Target, emit};

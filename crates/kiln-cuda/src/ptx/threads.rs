@@ -1,0 +1,108 @@
+//! Indices, barriers, shuffles and votes.
+
+use super::writer::{Class, Reg, Writer};
+use kiln_backend::Result;
+use kiln_ir::{Axis, OpData, Scope, ShuffleMode, VoteMode};
+
+pub(super) fn axis(axis: Axis) -> &'static str {
+    match axis {
+        Axis::X => "x",
+        Axis::Y => "y",
+        Axis::Z => "z",
+    }
+}
+
+pub(super) fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Block => "cta",
+        Scope::Device => "gpu",
+        Scope::System => "sys",
+    }
+}
+
+impl Writer<'_> {
+    /// A special register, widened to the 64 bits that indices have.
+    pub(super) fn index(&mut self, op: &OpData, special: &str, a: Axis) {
+        let to = self.define(op.results[0]);
+        let narrow = self.reg(Class::B32);
+        self.put(format_args!("mov.u32 {narrow}, %{special}.{}", axis(a)));
+        self.put(format_args!("cvt.u64.u32 {to}, {narrow}"));
+    }
+
+    /// The mask of warp operations: all lanes, or those that exist where the last warp of the block is partial.
+    pub(super) fn find_members(&mut self, threads: u32) {
+        if !threads.is_multiple_of(32) {
+            let members = self.reg(Class::B32);
+            self.put(format_args!("activemask.b32 {members}"));
+            self.members = members.to_string();
+        }
+    }
+
+    pub(super) fn barrier(&mut self) {
+        self.put(format_args!("bar.sync 0"));
+    }
+
+    pub(super) fn fence(&mut self, s: Scope) {
+        self.put(format_args!("fence.acq_rel.{}", scope(s)));
+    }
+
+    pub(super) fn shuffle(&mut self, op: &OpData, mode: ShuffleMode) -> Result<()> {
+        let (x, by) = (self.get(op.operands[0])?, self.get(op.operands[1])?);
+        let to = self.define(op.results[0]);
+        let by = match by.class {
+            Class::B64 => {
+                let narrow = self.reg(Class::B32);
+                self.put(format_args!("cvt.u32.u64 {narrow}, {by}"));
+                narrow
+            }
+            _ => by,
+        };
+        let (name, clamp) = match mode {
+            ShuffleMode::Index => ("idx", "0x1f"),
+            ShuffleMode::Up => ("up", "0"),
+            ShuffleMode::Down => ("down", "0x1f"),
+            ShuffleMode::Xor => ("bfly", "0x1f"),
+        };
+        match x.class {
+            Class::B32 => self.shuffle_word(name, clamp, to, x, by),
+            Class::B64 => {
+                let [lo, hi, lo2, hi2] = [(); 4].map(|()| self.reg(Class::B32));
+                self.put(format_args!("mov.b64 {{{lo}, {hi}}}, {x}"));
+                self.shuffle_word(name, clamp, lo2, lo, by);
+                self.shuffle_word(name, clamp, hi2, hi, by);
+                self.put(format_args!("mov.b64 {to}, {{{lo2}, {hi2}}}"));
+            }
+            Class::B16 => {
+                let (wide, got) = (self.reg(Class::B32), self.reg(Class::B32));
+                self.put(format_args!("cvt.u32.u16 {wide}, {x}"));
+                self.shuffle_word(name, clamp, got, wide, by);
+                self.put(format_args!("cvt.u16.u32 {to}, {got}"));
+            }
+            Class::Pred => {
+                let (wide, got) = (self.reg(Class::B32), self.reg(Class::B32));
+                self.put(format_args!("selp.b32 {wide}, 1, 0, {x}"));
+                self.shuffle_word(name, clamp, got, wide, by);
+                self.put(format_args!("setp.ne.u32 {to}, {got}, 0"));
+            }
+        }
+        Ok(())
+    }
+
+    fn shuffle_word(&mut self, name: &str, clamp: &str, to: Reg, x: Reg, by: Reg) {
+        let members = self.members.clone();
+        self.put(format_args!("shfl.sync.{name}.b32 {to}, {x}, {by}, {clamp}, {members}"));
+    }
+
+    pub(super) fn vote(&mut self, op: &OpData, mode: VoteMode) -> Result<()> {
+        let x = self.get(op.operands[0])?;
+        let to = self.define(op.results[0]);
+        let name = match mode {
+            VoteMode::All => "all.pred",
+            VoteMode::Any => "any.pred",
+            VoteMode::Ballot => "ballot.b32",
+        };
+        let members = self.members.clone();
+        self.put(format_args!("vote.sync.{name} {to}, {x}, {members}"));
+        Ok(())
+    }
+}

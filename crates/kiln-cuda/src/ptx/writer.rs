@@ -1,0 +1,195 @@
+//! PTX text under construction: registers, labels, instructions, and which register holds which value.
+
+use super::entry::Target;
+use kiln_backend::{Error, Result};
+use kiln_ir::{Kernel, OpData, Scalar, Value};
+use std::fmt::{self, Write as _};
+
+/// A register class. PTX lets untyped registers serve every instruction of their width.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Class {
+    Pred,
+    B16,
+    B32,
+    B64,
+}
+
+impl Class {
+    pub(super) fn of(elem: Scalar) -> Class {
+        match elem.bytes() {
+            1 => Class::Pred,
+            2 => Class::B16,
+            4 => Class::B32,
+            _ => Class::B64,
+        }
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Class::Pred => "%p",
+            Class::B16 => "%h",
+            Class::B32 => "%r",
+            Class::B64 => "%d",
+        }
+    }
+
+    /// The type of a plain move of this class.
+    pub(super) fn bits(self) -> &'static str {
+        match self {
+            Class::Pred => "pred",
+            Class::B16 => "b16",
+            Class::B32 => "b32",
+            Class::B64 => "b64",
+        }
+    }
+}
+
+/// A virtual register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reg {
+    pub(super) class: Class,
+    number: u32,
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.class.prefix(), self.number)
+    }
+}
+
+/// A branch target.
+#[derive(Clone, Copy)]
+pub(super) struct Label(u32);
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "$L{}", self.0)
+    }
+}
+
+/// The type suffix of arithmetic on an element type.
+pub(super) fn suffix(elem: Scalar) -> &'static str {
+    match elem {
+        Scalar::Bool => "pred",
+        Scalar::I32 => "s32",
+        Scalar::U32 => "u32",
+        Scalar::I64 => "s64",
+        Scalar::U64 => "u64",
+        Scalar::F16 => "f16",
+        Scalar::BF16 => "bf16",
+        Scalar::F32 => "f32",
+        Scalar::F64 => "f64",
+    }
+}
+
+pub(super) struct Writer<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) target: Target,
+    pub(super) text: String,
+    /// The register of each value, by index; absent until it is defined.
+    registers: Vec<Option<Reg>>,
+    counts: [u32; 4],
+    labels: u32,
+    /// The lanes that take part in warp operations: a literal, or a register set at entry for a partial warp.
+    pub(super) members: String,
+    /// Sites of faults and prints, in order of their numbers.
+    pub(super) sites: Vec<super::diagnostics::Site>,
+    /// Byte offset of each `alloc` in shared or local memory, by value index.
+    pub(super) offsets: Vec<Option<u32>>,
+}
+
+impl<'k> Writer<'k> {
+    pub(super) fn new(kernel: &'k Kernel, target: Target) -> Writer<'k> {
+        let values = kernel.counts().0;
+        Writer {
+            kernel,
+            target,
+            text: String::with_capacity(16 << 10),
+            registers: vec![None; values],
+            counts: [0; 4],
+            labels: 0,
+            members: "0xffffffff".into(),
+            sites: Vec::new(),
+            offsets: vec![None; values],
+        }
+    }
+
+    /// Writes one instruction.
+    pub(super) fn put(&mut self, instruction: fmt::Arguments<'_>) {
+        self.text.push('\t');
+        // Writing to a String cannot fail.
+        let _ = self.text.write_fmt(instruction);
+        self.text.push_str(";\n");
+    }
+
+    pub(super) fn label(&mut self) -> Label {
+        self.labels += 1;
+        Label(self.labels)
+    }
+
+    pub(super) fn place(&mut self, label: Label) {
+        let _ = writeln!(self.text, "{label}:");
+    }
+
+    /// A fresh register.
+    pub(super) fn reg(&mut self, class: Class) -> Reg {
+        let count = &mut self.counts[class as usize];
+        *count += 1;
+        Reg { class, number: *count }
+    }
+
+    /// A fresh register for a value, which this defines.
+    pub(super) fn define(&mut self, value: Value) -> Reg {
+        let reg = self.reg(Class::of(self.kernel.ty(value).elem()));
+        self.registers[value.index()] = Some(reg);
+        reg
+    }
+
+    /// Lets a value be held by a register that is already there.
+    pub(super) fn bind(&mut self, value: Value, reg: Reg) {
+        self.registers[value.index()] = Some(reg);
+    }
+
+    /// The register of a value.
+    pub(super) fn get(&self, value: Value) -> Result<Reg> {
+        self.registers[value.index()].ok_or_else(|| Error::Internal {
+            place: "the PTX emitter",
+            message: format!("value {value} of `{}` is used before it is defined", self.kernel.name),
+        })
+    }
+
+    /// The registers of an operation's operands.
+    pub(super) fn operands(&self, op: &OpData) -> Result<Vec<Reg>> {
+        op.operands.iter().map(|&v| self.get(v)).collect()
+    }
+
+    pub(super) fn elem(&self, value: Value) -> Scalar {
+        self.kernel.ty(value).elem()
+    }
+
+    /// Copies a register into another of the same class.
+    pub(super) fn mov(&mut self, to: Reg, from: Reg) {
+        if to != from {
+            self.put(format_args!("mov.{} {to}, {from}", to.class.bits()));
+        }
+    }
+
+    /// The declarations of all registers used.
+    pub(super) fn declarations(&self) -> String {
+        let classes = [Class::Pred, Class::B16, Class::B32, Class::B64];
+        let used = classes.into_iter().filter(|&c| self.counts[c as usize] > 0);
+        used.map(|c| format!("\t.reg .{} {}<{}>;\n", c.bits(), c.prefix(), self.counts[c as usize] + 1))
+            .collect()
+    }
+
+    /// The error for what this target or emitter does not have.
+    pub(super) fn unsupported(&self, op: &OpData, what: impl Into<String>, hint: &str) -> Error {
+        Error::Unsupported {
+            kernel: self.kernel.name.clone(),
+            what: what.into(),
+            device: format!("sm_{}", self.target.capability()),
+            location: self.kernel.describe(op.loc),
+            hint: hint.into(),
+        }
+    }
+}

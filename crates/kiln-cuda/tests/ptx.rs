@@ -1,0 +1,201 @@
+//! The emitter against NVIDIA's assembler: every operation assembles for every target, without warnings. `KILN_PTXAS` names the assembler
+//! (`tools/ptxas.sh --path`); without it the assembling part is skipped, and says so.
+
+use kiln_cuda::ptx::{Module, Target, emit};
+use kiln_ir::*;
+use std::io::Write as _;
+use std::process::Command;
+
+const TARGETS: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
+
+fn kernel(block: [u32; 3]) -> Kernel {
+    Kernel::new("test", Level::Thread { block })
+}
+
+fn view(kernel: &mut Kernel, name: &str, elem: Scalar, rank: u32, mutable: bool) -> Value {
+    let ty = Type::view(elem, rank, Space::Global);
+    kernel.add_param(Param { name: name.into(), ty, mutable, facts: Facts::default() })
+}
+
+fn scalar(kernel: &mut Kernel, elem: Scalar) -> Value {
+    kernel.add_param(Param {
+        name: "s".into(),
+        ty: Type::scalar(elem),
+        mutable: false,
+        facts: Facts::default(),
+    })
+}
+
+/// Emits for every target and assembles where there is an assembler.
+fn assemble(kernel: &Kernel) -> Module {
+    let mut last = None;
+    for compute in TARGETS {
+        let module = emit(kernel, Target { compute, ptx: (9, 0) }).expect("emits");
+        if let Ok(ptxas) = std::env::var("KILN_PTXAS") {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(module.text.as_bytes()).unwrap();
+            let arch = format!("-arch=sm_{}{}", compute.0, compute.1);
+            let out =
+                Command::new(ptxas).args(["-v", &arch, "-o", "/dev/null"]).arg(file.path()).output().unwrap();
+            let log = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success() && !log.contains("warning"), "{log}\n{}", module.text);
+        } else {
+            eprintln!("skipped: no KILN_PTXAS to assemble with");
+        }
+        last = Some(module);
+    }
+    last.unwrap()
+}
+
+fn address(b: &mut Builder<'_>, v: Value) -> Value {
+    let op = b.op(OpKind::Address, &[v], &[Type::scalar(Scalar::U64)]);
+    b.kernel.result(op)
+}
+
+fn load(b: &mut Builder<'_>, at: Value, elem: Scalar, lanes: u32, predicate: Option<Value>) -> Vec<Value> {
+    let kind = OpKind::PtrLoad {
+        space: Space::Global,
+        lanes,
+        reuse: Reuse::Normal,
+        predicated: predicate.is_some(),
+    };
+    let operands: Vec<Value> = std::iter::once(at).chain(predicate).collect();
+    let op = b.op(kind, &operands, &vec![Type::scalar(elem); lanes as usize]);
+    b.kernel.op(op).results.to_vec()
+}
+
+fn store(b: &mut Builder<'_>, at: Value, predicate: Option<Value>, values: &[Value]) {
+    let kind = OpKind::PtrStore {
+        space: Space::Global,
+        lanes: values.len() as u32,
+        reuse: Reuse::Streaming,
+        predicated: predicate.is_some(),
+    };
+    let operands: Vec<Value> = std::iter::once(at).chain(predicate).chain(values.iter().copied()).collect();
+    b.op(kind, &operands, &[]);
+}
+
+#[test]
+fn vector_accesses_of_every_type() {
+    for elem in Scalar::ALL {
+        let lanes_of = |n: &u32| n * elem.bytes() <= 16;
+        for lanes in [1u32, 2, 4, 8].into_iter().filter(lanes_of) {
+            let mut k = kernel([128, 1, 1]);
+            let (x, y) = (view(&mut k, "x", elem, 1, false), view(&mut k, "y", elem, 1, true));
+            let mut b = Builder::new(&mut k);
+            let (xa, ya) = (address(&mut b, x), address(&mut b, y));
+            let (n, t) = (b.extent(x, 0), b.thread_id(Axis::X));
+            let inside = b.compare(CompareOp::Lt, t, n);
+            let values = load(&mut b, xa, elem, lanes, Some(inside));
+            store(&mut b, ya, Some(inside), &values);
+            let module = assemble(&k);
+            assert!(
+                module.text.contains("ld.global.nc"),
+                "a read-only view loads through the read-only path:\n{}",
+                module.text
+            );
+        }
+    }
+}
+
+#[test]
+fn arithmetic_of_every_type() {
+    use BinaryOp::*;
+    for elem in [Scalar::Bool, Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64, Scalar::F32, Scalar::F64] {
+        let mut k = kernel([64, 2, 1]);
+        let (x, y) = (view(&mut k, "x", elem, 1, true), scalar(&mut k, elem));
+        let mut b = Builder::new(&mut k);
+        let at = address(&mut b, x);
+        let mut v = load(&mut b, at, elem, 1, None)[0];
+        let ops: &[BinaryOp] = match elem {
+            Scalar::Bool => &[And, Or, Xor, Min, Max],
+            e if e.is_float() => &[Add, Sub, Mul, Div, Min, Max],
+            _ => &[Add, Sub, Mul, Div, Rem, Min, Max, And, Or, Xor, Shl, Shr],
+        };
+        for &op in ops {
+            v = b.binary(op, v, y);
+        }
+        for op in [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge] {
+            let c = b.compare(op, v, y);
+            v = b.select(c, y, v);
+        }
+        if elem != Scalar::Bool {
+            v = b.fma(v, y, v);
+        }
+        store(&mut b, at, None, &[v]);
+        assemble(&k);
+    }
+}
+
+#[test]
+fn conversions_between_all_types() {
+    let mut k = kernel([32, 1, 1]);
+    let views: Vec<Value> = Scalar::ALL.iter().map(|&e| view(&mut k, "v", e, 1, true)).collect();
+    let mut b = Builder::new(&mut k);
+    let places: Vec<Value> = views.iter().map(|&v| address(&mut b, v)).collect();
+    for (&from, &at) in Scalar::ALL.iter().zip(&places) {
+        let v = load(&mut b, at, from, 1, None)[0];
+        for (&into, &to) in Scalar::ALL.iter().zip(&places) {
+            let cast = b.cast(v, into);
+            store(&mut b, to, None, &[cast]);
+        }
+    }
+    assemble(&k);
+}
+
+#[test]
+fn control_flow_shared_memory_and_warps() {
+    let mut k = kernel([96, 1, 1]);
+    let x = view(&mut k, "x", Scalar::F32, 1, true);
+    let mut b = Builder::new(&mut k);
+    let shared = b.alloc(Space::Shared, Scalar::F32, Shape::new(&[96]));
+    let local = b.alloc(Space::Local, Scalar::I64, Shape::new(&[4]));
+    let (at, s, l) = (address(&mut b, x), address(&mut b, shared), address(&mut b, local));
+    let (zero, one, n) = (b.index(0), b.index(1), b.extent(x, 0));
+    let init = load(&mut b, at, Scalar::F32, 1, None)[0];
+    // for i in 0..n { a, b = b, a } swaps through the parallel moves.
+    let body = b.kernel.add_block();
+    let args: Vec<Value> =
+        [Scalar::I64, Scalar::F32, Scalar::F32].map(|e| b.kernel.add_arg(body, Type::scalar(e))).to_vec();
+    let outer = std::mem::replace(&mut b.block, body);
+    b.yield_(&[args[2], args[1]]);
+    b.block = outer;
+    let two = [Type::scalar(Scalar::F32), Type::scalar(Scalar::F32)];
+    let op =
+        b.kernel.append(b.block, OpKind::For, &[zero, n, one, init, init], &two, &[body], Loc::default());
+    let swapped = b.kernel.op(op).results[1];
+    b.op(
+        OpKind::PtrStore { space: Space::Shared, lanes: 1, reuse: Reuse::Normal, predicated: false },
+        &[s, swapped],
+        &[],
+    );
+    b.op(
+        OpKind::PtrStore { space: Space::Local, lanes: 1, reuse: Reuse::Normal, predicated: false },
+        &[l, n],
+        &[],
+    );
+    b.op(OpKind::Barrier, &[], &[]);
+    let op = b.op(OpKind::Shuffle(ShuffleMode::Down), &[n, one], &[Type::scalar(Scalar::I64)]);
+    let other = b.kernel.result(op);
+    let ok = b.compare(CompareOp::Lt, other, n);
+    b.op(OpKind::CheckBounds, &[ok, other, n], &[]);
+    let op = b.op(OpKind::Vote(VoteMode::Ballot), &[ok], &[Type::scalar(Scalar::U32)]);
+    let ballot = b.kernel.result(op);
+    let message = b.kernel.message("{} lanes of {}");
+    b.op(OpKind::Print(message), &[ballot, swapped], &[]);
+    b.op(OpKind::Assert(message), &[ok, ballot, swapped], &[]);
+    for atomic in [AtomicOp::Add, AtomicOp::Min, AtomicOp::Exchange] {
+        let kind =
+            OpKind::PtrAtomic { space: Space::Global, op: atomic, scope: Scope::Device, predicated: true };
+        b.op(kind, &[at, ok, swapped], &[Type::scalar(Scalar::F32)]);
+    }
+    let module = assemble(&k);
+    assert_eq!((module.shared, module.sites.len(), module.words), (96 * 4, 3, 3));
+    assert!(!module.text.contains("activemask"), "96 threads are whole warps");
+}
+
+#[test]
+fn a_tile_kernel_is_refused() {
+    let k = Kernel::new("tile", Level::Tile { warps: None });
+    assert!(emit(&k, Target { compute: (9, 0), ptx: (9, 0) }).is_err());
+}
