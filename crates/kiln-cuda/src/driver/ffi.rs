@@ -1,0 +1,457 @@
+//! The part of the driver's C interface that Kiln calls: handles, constants, structures and the table of entry points.
+//!
+//! An own table and not a binding crate: the driver's interface is stable by contract (a changed function gets a new `_v2` symbol), Kiln needs
+//! some sixty of its six hundred functions, and a table that is filled once answers a missing library, a driver that is too old and a missing
+//! symbol with an error value. The binding crates look symbols up lazily and panic where one is missing, and cost 17,000 lines of generated code.
+//!
+//! Every entry of the table is a method of [`Api`] under the driver's own name, which turns the status into a `Result`. A call whose status is
+//! an answer and not a failure (`cuEventQuery`) goes through the field of the same name instead.
+
+use super::error::CudaError;
+use libloading::Library;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// What a driver call returns: zero for success.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status(pub u32);
+
+impl Status {
+    /// Success.
+    pub const SUCCESS: Status = Status(0);
+    /// An argument is out of range.
+    pub const INVALID_VALUE: Status = Status(1);
+    /// Memory is exhausted.
+    pub const OUT_OF_MEMORY: Status = Status(2);
+    /// The library found is the toolkit's link-time stub.
+    pub const STUB_LIBRARY: Status = Status(34);
+    /// No usable GPU.
+    pub const NO_DEVICE: Status = Status(100);
+    /// A cubin that is damaged.
+    pub const INVALID_IMAGE: Status = Status(200);
+    /// A cubin for another GPU.
+    pub const NO_BINARY_FOR_GPU: Status = Status(209);
+    /// A memory error that the hardware could not correct.
+    pub const ECC_UNCORRECTABLE: Status = Status(214);
+    /// PTX that does not assemble.
+    pub const INVALID_PTX: Status = Status(218);
+    /// A link error between GPUs that the hardware could not correct.
+    pub const NVLINK_UNCORRECTABLE: Status = Status(220);
+    /// The driver's compiler library is not installed.
+    pub const JIT_COMPILER_NOT_FOUND: Status = Status(221);
+    /// PTX of a newer version than the driver's.
+    pub const UNSUPPORTED_PTX_VERSION: Status = Status(222);
+    /// An image of a kind the driver does not know.
+    pub const INVALID_SOURCE: Status = Status(300);
+    /// The operating system refused something.
+    pub const OPERATING_SYSTEM: Status = Status(304);
+    /// A symbol that is not in the module.
+    pub const NOT_FOUND: Status = Status(500);
+    /// Work that is not finished: an answer, not a failure.
+    pub const NOT_READY: Status = Status(600);
+    /// A kernel accessed memory that is not mapped. The first of the statuses that cost the context, see [`Status::loses_context`].
+    pub const ILLEGAL_ADDRESS: Status = Status(700);
+    /// More threads, registers or shared memory than a block can have.
+    pub const LAUNCH_OUT_OF_RESOURCES: Status = Status(701);
+    /// The context was destroyed by somebody else.
+    pub const CONTEXT_IS_DESTROYED: Status = Status(709);
+    /// A cooperative grid that does not fit the device at once.
+    pub const COOPERATIVE_LAUNCH_TOO_LARGE: Status = Status(720);
+    /// Not permitted to this process.
+    pub const NOT_PERMITTED: Status = Status(800);
+    /// Not supported by this system.
+    pub const NOT_SUPPORTED: Status = Status(801);
+    /// A service that the GPUs need (the fabric manager) is not running.
+    pub const SYSTEM_NOT_READY: Status = Status(802);
+    /// Library and kernel module are of different versions.
+    pub const SYSTEM_DRIVER_MISMATCH: Status = Status(803);
+    /// A compatibility package on a GPU that does not allow it.
+    pub const COMPAT_NOT_SUPPORTED: Status = Status(804);
+
+    /// Whether the context is unusable from here on: every later call returns the same status.
+    pub const fn loses_context(self) -> bool {
+        matches!(self.0, 214 | 220 | 700 | 702 | 709 | 710 | 714..=719)
+    }
+}
+
+/// Declares opaque handles of the driver.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[repr(transparent)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub struct $name(pub *mut c_void);
+
+        impl $name {
+            /// The handle that names nothing.
+            pub const NULL: $name = $name(std::ptr::null_mut());
+        }
+
+        // SAFETY: a handle is a name that only the driver dereferences. The driver's interface may be called from any thread, and a handle made
+        // on one thread may be used on another as long as its context is current there, which `Context::bind` sees to. The driver serialises
+        // calls on one object itself; what order concurrent calls take effect in is the caller's business, and never a memory error on the host.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+    )*};
+}
+
+handles! {
+    /// A context: the process's state on one GPU.
+    ContextHandle;
+    /// A loaded module.
+    ModuleHandle;
+    /// A kernel of a module.
+    FunctionHandle;
+    /// A stream.
+    StreamHandle;
+    /// An event.
+    EventHandle;
+    /// A pool of device memory.
+    PoolHandle;
+    /// A run of the driver's linker.
+    LinkHandle;
+    /// A graph as captured.
+    GraphHandle;
+    /// A graph ready to launch.
+    GraphExecHandle;
+}
+
+/// A GPU's number in the driver.
+pub type DeviceHandle = c_int;
+
+/// An address in device memory.
+pub type Address = u64;
+
+/// A kind of location for memory: a GPU.
+pub const MEM_LOCATION_DEVICE: c_int = 1;
+/// The kind of allocation a pool makes: ordinary device memory.
+pub const MEM_ALLOCATION_PINNED: c_int = 1;
+/// Pool attribute: how many unused bytes to keep at a synchronisation.
+pub const POOL_RELEASE_THRESHOLD: c_int = 4;
+/// Pool attribute: bytes the pool holds.
+pub const POOL_RESERVED: c_int = 5;
+/// Pool attribute: bytes of them in use.
+pub const POOL_USED: c_int = 7;
+
+/// Host memory flag: pinned for all contexts.
+pub const HOST_PORTABLE: c_uint = 1;
+/// Host memory flag: mapped into the device's address space.
+pub const HOST_MAPPED: c_uint = 2;
+
+/// Stream flag: no implicit ordering with the legacy default stream.
+pub const STREAM_NON_BLOCKING: c_uint = 1;
+/// Event flag: the waiting thread sleeps and does not spin.
+pub const EVENT_BLOCKING_SYNC: c_uint = 1;
+/// Event flag: no time stamp, which makes recording cheaper.
+pub const EVENT_DISABLE_TIMING: c_uint = 2;
+/// Capture mode: calls that cannot be captured fail on the capturing thread only.
+pub const CAPTURE_THREAD_LOCAL: c_int = 1;
+/// Capture status: the stream is capturing.
+pub const CAPTURE_ACTIVE: c_int = 1;
+
+/// Marks the address of the packed parameters in the last argument of a launch.
+pub const LAUNCH_PARAM_BUFFER: usize = 1;
+/// Marks the size of the packed parameters.
+pub const LAUNCH_PARAM_SIZE: usize = 2;
+
+/// Kind of link input: PTX text.
+pub const JIT_INPUT_PTX: c_int = 1;
+
+/// Options of the driver's compiler.
+pub mod jit_option {
+    use std::ffi::c_int;
+    /// The most registers a thread may have.
+    pub const MAX_REGISTERS: c_int = 0;
+    /// Where information messages go.
+    pub const INFO_LOG: c_int = 3;
+    /// How much room there is for them; on return, how much is used.
+    pub const INFO_LOG_BYTES: c_int = 4;
+    /// Where errors go.
+    pub const ERROR_LOG: c_int = 5;
+    /// How much room there is for them; on return, how much is used.
+    pub const ERROR_LOG_BYTES: c_int = 6;
+    /// From 0 to 4.
+    pub const OPTIMIZATION_LEVEL: c_int = 7;
+    /// Registers, spills and shared memory in the information log.
+    pub const LOG_VERBOSE: c_int = 12;
+    /// Source lines for profilers.
+    pub const LINE_INFO: c_int = 13;
+}
+
+/// Launch attribute: all blocks run at once.
+pub const ATTRIBUTE_COOPERATIVE: c_uint = 2;
+/// Launch attribute: blocks to a cluster.
+pub const ATTRIBUTE_CLUSTER: c_uint = 4;
+
+/// What a new pool is like.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PoolProperties {
+    /// [`MEM_ALLOCATION_PINNED`].
+    pub allocation: c_int,
+    /// Kinds of handle it can be exported by: none.
+    pub handle_types: c_int,
+    /// [`MEM_LOCATION_DEVICE`].
+    pub location: c_int,
+    /// The GPU.
+    pub device: DeviceHandle,
+    /// Windows only.
+    pub security: *mut c_void,
+    /// Its largest size, 0 for the device's; drivers before 12.2 want 0.
+    pub max_bytes: usize,
+    /// Zero.
+    pub reserved: [u8; 56],
+}
+
+/// What `cuLaunchKernelEx` launches.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LaunchDescription {
+    /// Blocks.
+    pub grid: [c_uint; 3],
+    /// Threads of a block.
+    pub block: [c_uint; 3],
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: c_uint,
+    /// The stream.
+    pub stream: StreamHandle,
+    /// Attributes.
+    pub attributes: *mut LaunchAttribute,
+    /// How many.
+    pub attribute_count: c_uint,
+}
+
+/// An attribute of a launch. The value is a union of 64 bytes of which Kiln uses the first three words.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchAttribute {
+    /// [`ATTRIBUTE_COOPERATIVE`] or [`ATTRIBUTE_CLUSTER`].
+    pub id: c_uint,
+    /// Zero.
+    pub pad: c_uint,
+    /// The value.
+    pub value: [c_uint; 16],
+}
+
+/// Declares the table of entry points: those every driver Kiln accepts has, and those that came later.
+macro_rules! driver_functions {
+    (
+        required { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)* }
+        optional { $(fn $late:ident($($late_arg:ident: $late_ty:ty),* $(,)?);)* }
+    ) => {
+        /// The driver's entry points. Every method may fail with any error of [`CudaError`] that a call can have.
+        ///
+        /// # Safety
+        /// The methods are unsafe as the C functions are: handles must be live, pointers valid for what the function reads and writes, and the
+        /// right context current.
+        #[allow(non_snake_case)]
+        pub struct Api {
+            $(pub(super) $name: unsafe extern "system" fn($($ty),*) -> Status,)*
+            $(pub(super) $late: Option<unsafe extern "system" fn($($late_ty),*) -> Status>,)*
+        }
+
+        #[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+        impl Api {
+            /// Looks every entry point up.
+            pub(super) fn load(library: Library) -> Result<Api, CudaError> {
+                let api = Api {
+                    $($name: required(&library, stringify!($name))?,)*
+                    $($late: optional(&library, stringify!($late)),)*
+                };
+                // The library stays for the life of the process: errors carry its constant strings, and it does not survive being unloaded
+                // after its initialisation anyway.
+                std::mem::forget(library);
+                Ok(api)
+            }
+
+            $(
+                #[doc = concat!("The driver's `", stringify!($name), "`.")]
+                pub unsafe fn $name(&self, $($arg: $ty),*) -> Result<(), CudaError> {
+                    // SAFETY: the caller keeps the function's contract; the table has its C signature.
+                    self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
+                }
+            )*
+
+            $(
+                #[doc = concat!("The driver's `", stringify!($late), "`, an error where the driver is too old for it.")]
+                pub unsafe fn $late(&self, $($late_arg: $late_ty),*) -> Result<(), CudaError> {
+                    let Some(function) = self.$late else {
+                        return Err(CudaError::SymbolMissing { symbol: stringify!($late) });
+                    };
+                    // SAFETY: as above.
+                    self.check(stringify!($late), unsafe { function($($late_arg),*) })
+                }
+            )*
+        }
+    };
+}
+
+driver_functions! {
+    required {
+        fn cuInit(flags: c_uint);
+        fn cuDriverGetVersion(version: *mut c_int);
+        fn cuGetErrorName(status: Status, name: *mut *const c_char);
+        fn cuGetErrorString(status: Status, text: *mut *const c_char);
+
+        fn cuDeviceGetCount(count: *mut c_int);
+        fn cuDeviceGet(device: *mut DeviceHandle, ordinal: c_int);
+        fn cuDeviceGetName(name: *mut c_char, length: c_int, device: DeviceHandle);
+        fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: DeviceHandle);
+        fn cuDeviceTotalMem_v2(bytes: *mut usize, device: DeviceHandle);
+
+        fn cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: DeviceHandle);
+        fn cuDevicePrimaryCtxRelease_v2(device: DeviceHandle);
+        fn cuCtxGetCurrent(context: *mut ContextHandle);
+        fn cuCtxSetCurrent(context: ContextHandle);
+        fn cuCtxSynchronize();
+
+        fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+        fn cuMemAlloc_v2(address: *mut Address, bytes: usize);
+        fn cuMemFree_v2(address: Address);
+        fn cuMemPoolCreate(pool: *mut PoolHandle, properties: *const PoolProperties);
+        fn cuMemPoolDestroy(pool: PoolHandle);
+        fn cuMemPoolSetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+        fn cuMemPoolGetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+        fn cuMemPoolTrimTo(pool: PoolHandle, keep: usize);
+        fn cuMemAllocFromPoolAsync(address: *mut Address, bytes: usize, pool: PoolHandle, stream: StreamHandle);
+        fn cuMemFreeAsync(address: Address, stream: StreamHandle);
+        fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
+        fn cuMemFreeHost(pointer: *mut c_void);
+        fn cuMemHostGetDevicePointer_v2(address: *mut Address, pointer: *mut c_void, flags: c_uint);
+        fn cuMemcpyHtoDAsync_v2(destination: Address, source: *const c_void, bytes: usize, stream: StreamHandle);
+        fn cuMemcpyDtoHAsync_v2(destination: *mut c_void, source: Address, bytes: usize, stream: StreamHandle);
+        fn cuMemcpyDtoDAsync_v2(destination: Address, source: Address, bytes: usize, stream: StreamHandle);
+        fn cuMemsetD8Async(destination: Address, value: u8, count: usize, stream: StreamHandle);
+        fn cuMemsetD32Async(destination: Address, value: c_uint, count: usize, stream: StreamHandle);
+
+        fn cuModuleLoadDataEx(
+            module: *mut ModuleHandle, image: *const c_void, options: c_uint, keys: *mut c_int, values: *mut *mut c_void,
+        );
+        fn cuModuleUnload(module: ModuleHandle);
+        fn cuModuleGetFunction(function: *mut FunctionHandle, module: ModuleHandle, name: *const c_char);
+        fn cuLinkCreate_v2(options: c_uint, keys: *mut c_int, values: *mut *mut c_void, link: *mut LinkHandle);
+        fn cuLinkAddData_v2(
+            link: LinkHandle, kind: c_int, data: *mut c_void, bytes: usize, name: *const c_char,
+            options: c_uint, keys: *mut c_int, values: *mut *mut c_void,
+        );
+        fn cuLinkComplete(link: LinkHandle, cubin: *mut *mut c_void, bytes: *mut usize);
+        fn cuLinkDestroy(link: LinkHandle);
+
+        fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: FunctionHandle);
+        fn cuFuncSetAttribute(function: FunctionHandle, attribute: c_int, value: c_int);
+        fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            blocks: *mut c_int, function: FunctionHandle, threads: c_int, shared_bytes: usize,
+        );
+        fn cuOccupancyMaxActiveClusters(clusters: *mut c_int, function: FunctionHandle, launch: *const LaunchDescription);
+        fn cuLaunchKernel(
+            function: FunctionHandle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint,
+            shared_bytes: c_uint, stream: StreamHandle, parameters: *mut *mut c_void, extra: *mut *mut c_void,
+        );
+        fn cuLaunchKernelEx(
+            launch: *const LaunchDescription, function: FunctionHandle, parameters: *mut *mut c_void, extra: *mut *mut c_void,
+        );
+
+        fn cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
+        fn cuStreamDestroy_v2(stream: StreamHandle);
+        fn cuStreamSynchronize(stream: StreamHandle);
+        fn cuStreamQuery(stream: StreamHandle);
+        fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: c_uint);
+        fn cuStreamBeginCapture_v2(stream: StreamHandle, mode: c_int);
+        fn cuStreamEndCapture(stream: StreamHandle, graph: *mut GraphHandle);
+        fn cuStreamIsCapturing(stream: StreamHandle, status: *mut c_int);
+
+        fn cuEventCreate(event: *mut EventHandle, flags: c_uint);
+        fn cuEventDestroy_v2(event: EventHandle);
+        fn cuEventRecord(event: EventHandle, stream: StreamHandle);
+        fn cuEventQuery(event: EventHandle);
+        fn cuEventSynchronize(event: EventHandle);
+        fn cuEventElapsedTime(milliseconds: *mut f32, start: EventHandle, end: EventHandle);
+
+        fn cuGraphInstantiateWithFlags(exec: *mut GraphExecHandle, graph: GraphHandle, flags: u64);
+        fn cuGraphGetNodes(graph: GraphHandle, nodes: *mut *mut c_void, count: *mut usize);
+        fn cuGraphUpload(exec: GraphExecHandle, stream: StreamHandle);
+        fn cuGraphLaunch(exec: GraphExecHandle, stream: StreamHandle);
+        fn cuGraphExecDestroy(exec: GraphExecHandle);
+        fn cuGraphDestroy(graph: GraphHandle);
+    }
+    optional {
+        // CUDA 12.4.
+        fn cuFuncLoad(function: FunctionHandle);
+        fn cuFuncIsLoaded(state: *mut c_int, function: FunctionHandle);
+    }
+}
+
+fn optional<F: Copy>(library: &Library, symbol: &'static str) -> Option<F> {
+    // SAFETY: `F` is the C signature of this symbol, as declared in the table above from NVIDIA's documentation.
+    unsafe { library.get::<F>(symbol) }.ok().map(|entry| *entry)
+}
+
+fn required<F: Copy>(library: &Library, symbol: &'static str) -> Result<F, CudaError> {
+    optional(library, symbol).ok_or(CudaError::SymbolMissing { symbol })
+}
+
+impl Api {
+    /// Turns the status of `call` into a result.
+    #[inline]
+    pub fn check(&self, call: &'static str, status: Status) -> Result<(), CudaError> {
+        if status == Status::SUCCESS { Ok(()) } else { Err(self.error(call, status)) }
+    }
+
+    /// The error for the status of `call`.
+    #[cold]
+    pub fn error(&self, call: &'static str, status: Status) -> CudaError {
+        CudaError::from_status(call, status, self.name(status), self.text(self.cuGetErrorString, status))
+    }
+
+    /// The driver's name for a status.
+    pub fn name(&self, status: Status) -> &'static str {
+        self.text(self.cuGetErrorName, status)
+    }
+
+    /// One of the driver's texts about a status: constants of the library, which is never unloaded.
+    fn text(
+        &self,
+        source: unsafe extern "system" fn(Status, *mut *const c_char) -> Status,
+        status: Status,
+    ) -> &'static str {
+        let mut text = std::ptr::null();
+        // SAFETY: `text` is writable; the driver stores the address of a constant string, or null for a status it does not know.
+        let answer = unsafe { source(status, &mut text) };
+        if answer != Status::SUCCESS || text.is_null() {
+            return "unknown to this driver";
+        }
+        // SAFETY: a constant, NUL-terminated string of the library.
+        unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("not text")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    /// The layouts of the driver's header on 64-bit targets.
+    #[test]
+    fn structures_match_the_driver() {
+        assert_eq!(size_of::<PoolProperties>(), 88);
+        assert_eq!(offset_of!(PoolProperties, security), 16);
+        assert_eq!(offset_of!(PoolProperties, max_bytes), 24);
+        assert_eq!(size_of::<LaunchDescription>(), 56);
+        assert_eq!(offset_of!(LaunchDescription, stream), 32);
+        assert_eq!(offset_of!(LaunchDescription, attribute_count), 48);
+        assert_eq!(size_of::<LaunchAttribute>(), 72);
+        assert_eq!(offset_of!(LaunchAttribute, value), 8);
+    }
+
+    #[test]
+    fn statuses_that_cost_the_context() {
+        for lost in [214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719] {
+            assert!(Status(lost).loses_context(), "{lost}");
+        }
+        for kept in [0, 1, 2, 200, 209, 218, 222, 304, 500, 600, 701, 704, 712, 713, 720, 800, 801, 900, 999]
+        {
+            assert!(!Status(kept).loses_context(), "{kept}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The CUDA driver: loading it, and its objects as Rust values.
+//!
+//! Nothing of the toolkit is needed: no headers, no runtime library, no nvrtc. `libcuda` is opened when the first object is asked for, and on a
+//! machine without it that is an error value that says what to install. [`Context`] stands for a GPU, [`Stream`], [`Event`], [`DeviceBuffer`],
+//! [`PinnedBuffer`], [`MappedWords`], [`Module`], [`Function`] and [`Graph`] are made in it, keep it alive, and free themselves on drop.
+//!
+//! # Why an own table of entry points
+//!
+//! See [`ffi`]: some seventy functions, looked up once, each failure a value. The common binding crates panic on a missing library or symbol and
+//! generate 17,000 lines.
+//!
+//! # Threads
+//!
+//! Every object may be used from every thread. The driver's interface is made for it; what it asks for is that the right context is current on
+//! the calling thread, and every method sees to that first ([`Context::bind`]). Handles are never dereferenced by the host, and each is destroyed
+//! by the one owner that made it, so concurrent use can put work in an order the caller did not want, but cannot break memory on the host.
+//!
+//! # Memory
+//!
+//! Methods that take raw device addresses are unsafe: the driver checks nothing, and the device does not know Rust's borrows. Host memory is never
+//! handed to the device beyond a call except by the unsafe `*_pinned` copies and by launches.
+//!
+//! # Eager loading
+//!
+//! The driver loads kernels lazily by default, which waits for the device, and for ever if a resident kernel is on it. [`Module::function`] loads
+//! the kernel at once. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the environment of a process that may already
+//! have threads.
+//!
+//! # Errors
+//!
+//! [`CudaError`] says which call failed and why. A kernel that crashes costs the context ([`CudaError::ContextLost`]), which is why the code that
+//! Kiln generates checks and reports instead of crashing.
+//!
+//! ```no_run
+//! use kiln_cuda::driver::{Context, DeviceBuffer, JitOptions, LaunchShape, Module, Stream};
+//! # fn main() -> Result<(), kiln_cuda::driver::CudaError> {
+//! # let ptx = "";
+//! let context = Context::new(0)?;
+//! let stream = Stream::new(&context)?;
+//! let (module, log) = Module::from_ptx(&context, "add", ptx, &JitOptions::default())?;
+//! for loss in log.performance_losses() {
+//!     println!("{loss}");
+//! }
+//! let add = module.function("add")?;
+//! let buffer = DeviceBuffer::new(&stream, 4096)?;
+//! // SAFETY: `add` takes one pointer to 4096 bytes.
+//! unsafe { add.launch(&stream, &LaunchShape::new([4, 1, 1], [256, 1, 1]), &[buffer.pointer().0]) }?;
+//! let mut result = vec![0; 4096];
+//! buffer.read(0, &mut result)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod context;
+mod cubin;
+mod device;
+mod error;
+mod event;
+pub mod ffi;
+mod function;
+mod graph;
+mod jit;
+mod jit_log;
+mod launch;
+mod library;
+mod mapped;
+mod memory;
+mod module;
+mod pinned;
+mod staging;
+mod stream;
+mod timer;
+mod version;
+
+pub use context::{Context, MemoryUse};
+pub use device::{ComputeCapability, Device, DeviceProperties};
+pub use error::{CudaError, JitFailure, Result};
+pub use event::Event;
+pub use function::{Function, FunctionAttributes};
+pub use graph::Graph;
+pub use jit::{Cubin, JitOptions, compile_to_cubin};
+pub use jit_log::{Diagnostic, DiagnosticKind, FunctionUsage, JitLog, Severity};
+pub use launch::LaunchShape;
+pub use library::Driver;
+pub use mapped::MappedWords;
+pub use memory::DeviceBuffer;
+pub use module::Module;
+pub use pinned::PinnedBuffer;
+pub use stream::Stream;
+pub use timer::Timer;
+pub use version::{CudaVersion, PtxVersion};

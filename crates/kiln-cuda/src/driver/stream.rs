@@ -1,0 +1,109 @@
+//! Streams: queues of work on a GPU, each in order.
+
+use super::context::Context;
+use super::error::Result;
+use super::event::Event;
+use super::ffi::{self, Status, StreamHandle};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// A queue of work. Clones share it; the last one to drop destroys it, after which the driver still finishes the work in it.
+///
+/// It is independent of the legacy default stream: nothing is ordered with it implicitly.
+#[derive(Clone)]
+pub struct Stream(Arc<StreamState>);
+
+struct StreamState {
+    context: Context,
+    handle: StreamHandle,
+}
+
+impl Stream {
+    /// A new stream.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn new(context: &Context) -> Result<Stream> {
+        Stream::with_priority(context, 0)
+    }
+
+    /// A new stream whose waiting blocks go before those of streams of a greater number: 0 is the lowest priority, -1 and less are higher. Numbers
+    /// outside the device's range are brought into it.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn with_priority(context: &Context, priority: i32) -> Result<Stream> {
+        context.bind()?;
+        let mut handle = StreamHandle::NULL;
+        // SAFETY: `handle` is writable.
+        unsafe { context.api().cuStreamCreateWithPriority(&mut handle, ffi::STREAM_NON_BLOCKING, priority) }?;
+        Ok(Stream(Arc::new(StreamState { context: context.clone(), handle })))
+    }
+
+    /// The context it belongs to.
+    #[inline]
+    pub fn context(&self) -> &Context {
+        &self.0.context
+    }
+
+    /// The driver's own handle, for other libraries in the process. It lives as long as the stream.
+    #[inline]
+    pub fn handle(&self) -> StreamHandle {
+        self.0.handle
+    }
+
+    /// Waits for the work in it.
+    ///
+    /// # Errors
+    /// Those of the calls, and of the work: [`CudaError::ContextLost`](super::CudaError::ContextLost) if a kernel crashed.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context().bind()?;
+        // SAFETY: the stream is live.
+        unsafe { self.context().api().cuStreamSynchronize(self.handle()) }
+    }
+
+    /// Whether all its work is done.
+    ///
+    /// # Errors
+    /// Those of the calls, and of the work.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.context().bind()?;
+        let api = self.context().api();
+        // SAFETY: the stream is live.
+        match unsafe { (api.cuStreamQuery)(self.handle()) } {
+            Status::NOT_READY => Ok(false),
+            status => api.check("cuStreamQuery", status).map(|()| true),
+        }
+    }
+
+    /// Makes later work in this stream wait until `event` has passed. The host does not wait.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context().bind()?;
+        // SAFETY: stream and event are live.
+        unsafe { self.context().api().cuStreamWaitEvent(self.handle(), event.handle(), 0) }
+    }
+
+    /// Whether it is being captured into a graph.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn is_capturing(&self) -> Result<bool> {
+        self.context().bind()?;
+        let mut status: c_int = 0;
+        // SAFETY: the stream is live, `status` is writable.
+        unsafe { self.context().api().cuStreamIsCapturing(self.handle(), &mut status) }?;
+        Ok(status == ffi::CAPTURE_ACTIVE)
+    }
+}
+
+impl Drop for StreamState {
+    fn drop(&mut self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: made by `with_priority`, destroyed here alone. A failure has nobody to report to.
+            let _ = unsafe { self.context.api().cuStreamDestroy_v2(self.handle) };
+        }
+    }
+}
