@@ -14,7 +14,7 @@
 //! | `builder.rs` | appending operations |
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
-//! | `print.rs` | the text format, written; `mnemonic.rs` holds its words |
+//! | `print.rs`, `parse/` | the text format, written and read; `mnemonic.rs` holds its words |
 
 mod builder;
 pub mod eval;
@@ -22,6 +22,7 @@ mod kernel;
 mod literal;
 mod mnemonic;
 mod op;
+mod parse;
 mod print;
 mod rounding;
 mod types;
@@ -32,6 +33,7 @@ pub use builder::Builder;
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;
 pub use op::*;
+pub use parse::{ParseError, parse};
 pub use types::{Scalar, Shape, Space, TileType, Type, ViewType};
 pub use uniformity::Uniformity;
 pub use verify::{MAX_DEPTH, VerifyError, verify};
