@@ -1,1 +1,41 @@
-//! The reference interpreter of Kiln IR: the semantics every other backend is tested against.
+//! The reference interpreter: a backend that walks the IR and means exactly what `kiln_ir::OpKind` says. Every other backend is tested
+//! against it.
+//!
+//! Blocks run one after the other. The threads of a block run in lockstep, one operation at a time, under a mask of the active ones; a value
+//! of rank 0 has an element for each thread, a tile one array for the block. Every access is checked against the live allocations, and with
+//! [`Options::sanitize`] also for reads of uninitialised memory and races on shared memory. What is found is a
+//! [`Fault`](kiln_backend::Fault) at the operation's source line.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `backend.rs` | [`Interp`], the device |
+//! | `streams.rs` | streams, events, pending faults |
+//! | `program.rs` | a loaded kernel and its block memory |
+//! | `machine.rs` | a running launch, the loop over blocks |
+//! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
+//! | `access.rs`, `pointer.rs` | memory through views and by address |
+//! | `memory.rs`, `spaces.rs`, `shadow.rs` | allocations, address spaces, what the sanitizer remembers |
+//! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
+//! | `eval/` | operations on registers |
+//! | `numeric/` | what operations mean for one element |
+//! | `value.rs` | registers |
+
+mod access;
+mod backend;
+mod control;
+mod eval;
+mod machine;
+mod mask;
+mod memory;
+mod message;
+mod numeric;
+mod pointer;
+mod program;
+mod shadow;
+mod spaces;
+mod step;
+mod streams;
+mod threads;
+mod value;
+
+pub use backend::{Interp, Options};

@@ -1,0 +1,264 @@
+//! The interpreter as a device.
+
+use crate::machine;
+use crate::memory::Memory;
+use crate::program::Loaded;
+use crate::shadow::Report;
+use crate::streams::Streams;
+use kiln_backend::{
+    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties,
+    Result, StreamId,
+};
+use kiln_ir::{Kernel, verify};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How an [`Interp`] is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Look for reads of memory that nothing has written and for races on shared memory. Slower, and device memory is then no longer
+    /// [`unified`](Properties::unified), because writes by the host would go unseen.
+    pub sanitize: bool,
+    /// How many bytes of device memory there are.
+    pub memory: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { sanitize: false, memory: 8 << 30 }
+    }
+}
+
+/// The reference interpreter as a device. Everything is done when a call returns.
+///
+/// ```
+/// use kiln_backend::{Backend, Launch, StreamId};
+/// use kiln_interp::{Interp, Options};
+/// use kiln_ir::*;
+/// # fn main() -> kiln_backend::Result<()> {
+/// let mut kernel = Kernel::new("twice", Level::Tile { warps: None });
+/// let ty = Type::view(Scalar::F32, 1, Space::Global);
+/// let x = kernel.add_param(Param { name: "x".into(), ty, mutable: true, facts: Facts::default() });
+/// let mut b = Builder::new(&mut kernel);
+/// let (zero, padding) = (b.index(0), b.constant(Literal::f32(0.0)));
+/// let tile = b.load(x, &[zero], padding, Shape::new(&[4]), Reuse::Normal);
+/// let sum = b.binary(BinaryOp::Add, tile, tile);
+/// b.store(x, &[zero], sum, Reuse::Normal, true);
+///
+/// let device = Interp::new(Options::default());
+/// let stream = StreamId::default();
+/// let program = device.compile(&kernel)?.program;
+/// let memory = device.allocate(12, stream)?;
+/// let bytes: Vec<u8> = [1f32, 2.0, 3.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+/// let mut result = [0; 12];
+/// // SAFETY: the copies are as long as the allocation, and the words describe it: three elements, adjacent.
+/// unsafe {
+///     device.upload(memory, &bytes, stream)?;
+///     device.launch(&*program, Launch { grid: [1, 1, 1], words: &[memory.0, 3, 1], stream })?;
+///     device.download(&mut result, memory, stream)?;
+///     device.free(memory, 12, stream);
+/// }
+/// assert_eq!(result[8..], 6f32.to_le_bytes());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Interp {
+    properties: Properties,
+    sanitize: bool,
+    state: Mutex<State>,
+    sink: Mutex<PrintSink>,
+}
+
+struct State {
+    memory: Memory,
+    streams: Streams,
+}
+
+/// The name that errors give the device.
+const DEVICE: &str = "interp";
+
+impl Interp {
+    /// A device.
+    pub fn new(options: Options) -> Interp {
+        let properties = Properties {
+            kind: BackendKind::Interp,
+            id: DEVICE.into(),
+            name: "Kiln reference interpreter".into(),
+            units: 1,
+            warp: 32,
+            max_threads: 1024,
+            max_grid: [i32::MAX as u32, 65535, 65535],
+            shared_memory: 227 << 10,
+            memory: options.memory,
+            cache: 0,
+            compute_capability: None,
+            driver: env!("CARGO_PKG_VERSION").into(),
+            ptx: None,
+            unified: !options.sanitize,
+        };
+        let memory = Memory::new(options.memory, options.sanitize);
+        Interp {
+            properties,
+            sanitize: options.sanitize,
+            state: Mutex::new(State { memory, streams: Streams::new() }),
+            sink: Mutex::new(Arc::new(|line| println!("{line}"))),
+        }
+    }
+
+    /// Whether the sanitizer is on.
+    pub fn sanitizes(&self) -> bool {
+        self.sanitize
+    }
+
+    /// The state is whole between calls, so that a panic elsewhere while it was locked does not spoil it.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn limit(&self, kernel: &Kernel, what: &str, given: u64, limit: u64) -> Result<()> {
+        if given <= limit {
+            return Ok(());
+        }
+        Err(Error::LaunchLimit { kernel: kernel.name.clone(), what: what.into(), given, limit })
+    }
+}
+
+/// A copy or fill outside the device's memory, which the caller promised not to ask for.
+fn bad_range(call: &str, (finding, detail): Report) -> Error {
+    Error::Driver { call: format!("{DEVICE}: {call}"), code: finding.to_string(), message: detail }
+}
+
+impl Backend for Interp {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        Ok(self.state().memory.free_bytes())
+    }
+
+    fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        let mut state = self.state();
+        state.streams.check(stream, "allocate")?;
+        state.memory.allocate(bytes.max(1), DEVICE).map(DevicePtr)
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, _bytes: usize, _stream: StreamId) {
+        self.state().memory.free(ptr.0);
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
+        let mut state = self.state();
+        state.streams.check(stream, "upload")?;
+        state.memory.upload(dst.0, src).map_err(|r| bad_range("upload", r))
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        let mut state = self.state();
+        state.streams.report(stream, "download")?;
+        state.memory.download(dst, src.0).map_err(|r| bad_range("download", r))
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
+        let mut state = self.state();
+        state.streams.check(stream, "copy")?;
+        state.memory.copy(dst.0, src.0, bytes).map_err(|r| bad_range("copy", r))
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+        let mut state = self.state();
+        state.streams.check(stream, "fill")?;
+        state.memory.fill(dst.0, byte, bytes).map_err(|r| bad_range("fill", r))
+    }
+
+    fn artifact_key(&self) -> Option<String> {
+        None
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        verify(kernel).map_err(|error| Error::Compile {
+            kernel: kernel.name.clone(),
+            location: "unknown location".into(),
+            message: format!("{error:?}"),
+        })?;
+        let loaded = Loaded::new(kernel);
+        let threads: u64 = loaded.block.iter().map(|&e| u64::from(e)).product();
+        self.limit(kernel, "threads per block", threads, self.properties.max_threads.into())?;
+        let shared = loaded.shared_bytes as u64;
+        self.limit(
+            kernel,
+            "shared memory of a block in bytes",
+            shared,
+            self.properties.shared_memory.into(),
+        )?;
+        Ok(Compiled { program: Arc::new(loaded), artifact: None })
+    }
+
+    fn load(&self, _artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        Err(Error::Driver {
+            call: format!("{DEVICE}: load"),
+            code: "not supported".into(),
+            message: "the interpreter makes no artifacts; compile the kernel instead".into(),
+        })
+    }
+
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        let loaded = program.as_any().downcast_ref::<Loaded>().ok_or(Error::Internal {
+            place: "kiln-interp",
+            message: "the program was compiled for another device".into(),
+        })?;
+        for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(self.properties.max_grid) {
+            self.limit(&loaded.kernel, &format!("grid extent {axis}"), given.into(), limit.into())?;
+        }
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut state = self.state();
+        state.streams.check(launch.stream, "launch")?;
+        if launch.grid.contains(&0) {
+            return Ok(());
+        }
+        match machine::run(loaded, launch.grid, launch.words, &mut state.memory, &sink) {
+            Err(Error::Fault(fault)) => {
+                state.streams.fail(launch.stream, *fault);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        Ok(self.state().streams.create())
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        self.state().streams.destroy(stream);
+    }
+
+    fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
+        self.state().streams.record(stream, timing)
+    }
+
+    fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        let state = self.state();
+        state.streams.check(stream, "wait")?;
+        state.streams.check_event(event, "wait")
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        self.state().streams.check_event(event, "query").map(|()| true)
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        self.state().streams.elapsed_ms(start, end)
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        self.state().streams.destroy_event(event);
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.state().streams.report(stream, "synchronize")
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+    }
+}

@@ -1,0 +1,214 @@
+//! The state of a launch while it runs, and the loop over its blocks.
+
+use crate::eval;
+use crate::mask::Mask;
+use crate::memory::{BlockMemory, Memory};
+use crate::program::Loaded;
+use crate::spaces::Spaces;
+use crate::threads::{thread_id, thread_index};
+use crate::value::{Data, Trap, View};
+use kiln_backend::{Error, Fault, PrintSink};
+use kiln_ir::{Block, Kernel, Loc, OpKind, Shape, Space, Value};
+
+/// Runs the blocks of one launch, one after the other in increasing order (x fastest). All threads of a block execute an operation before
+/// any executes the next one; a mask says which of them take part.
+///
+/// Operations without side effects are evaluated in inactive threads too: their results are never used, because control flow moves values
+/// out of its regions under the mask.
+pub struct Machine<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// Its layout.
+    pub loaded: &'a Loaded,
+    /// Blocks on x, y and z.
+    pub grid: [u32; 3],
+    /// The block that runs.
+    pub block: [u32; 3],
+    /// By value index; empty for views.
+    pub registers: Vec<Data>,
+    /// By value index, for views only.
+    pub views: Vec<Option<View>>,
+    /// Memory.
+    pub spaces: Spaces<'a>,
+    /// Where prints go.
+    pub sink: &'a PrintSink,
+}
+
+/// Runs a launch to its end or its first fault.
+pub fn run(
+    loaded: &Loaded,
+    grid: [u32; 3],
+    words: &[u64],
+    memory: &mut Memory,
+    sink: &PrintSink,
+) -> Result<(), Error> {
+    let sanitize = memory.sanitizes();
+    let block_memory = |size, parts| {
+        BlockMemory::new(size, parts, sanitize).ok_or(Error::OutOfMemory {
+            device: "interp".into(),
+            requested: (size * parts) as u64,
+            free: 0,
+            total: 0,
+        })
+    };
+    let spaces = Spaces {
+        shared: block_memory(loaded.shared_bytes, 1)?,
+        local: block_memory(loaded.local_bytes, loaded.lanes())?,
+        global: memory,
+        epoch: 0,
+    };
+    let mut machine = Machine {
+        kernel: &loaded.kernel,
+        loaded,
+        grid,
+        block: [0; 3],
+        registers: loaded.registers(),
+        views: vec![None; loaded.kernel.counts().0],
+        spaces,
+        sink,
+    };
+    machine.bind(words)?;
+    machine.set_constants()?;
+    machine.run_grid()
+}
+
+impl Machine<'_> {
+    /// Gives the parameters their values.
+    fn bind(&mut self, words: &[u64]) -> Result<(), Error> {
+        let args = &self.kernel.block(self.kernel.body).args;
+        let wanted: usize = self.kernel.params.iter().map(|p| p.words()).sum();
+        if words.len() != wanted {
+            return Err(Error::Internal {
+                place: "kiln-interp",
+                message: format!("`{}` takes {wanted} words, {} were given", self.kernel.name, words.len()),
+            });
+        }
+        let mut rest = words;
+        for (param, &arg) in self.kernel.params.iter().zip(args) {
+            let (mine, others) = rest.split_at(param.words());
+            rest = others;
+            match param.ty.as_view() {
+                Some(view) => {
+                    let (extents, strides) = mine[1..].split_at(view.rank as usize);
+                    self.views[arg.index()] = Some(View {
+                        space: view.space,
+                        base: mine[0],
+                        elem_bytes: view.elem.bytes().into(),
+                        extents: extents.iter().map(|&w| w as i64).collect(),
+                        strides: strides.iter().map(|&w| w as i64).collect(),
+                    });
+                }
+                None => self.registers[arg.index()].fill(mine[0]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the registers that are the same in every block, once.
+    fn set_constants(&mut self) -> Result<(), Error> {
+        let kernel = self.kernel;
+        let mut result = Ok(());
+        kernel.walk(|_, data| {
+            let Some(out) = data.results.first() else { return };
+            let out = &mut self.registers[out.index()];
+            let set = match &data.kind {
+                OpKind::Const(literal) => {
+                    out.fill(literal.bits());
+                    Ok(())
+                }
+                OpKind::Iota => eval::iota(out),
+                OpKind::ThreadId(axis) => thread_id(out, *axis, self.loaded.block),
+                OpKind::BlockDim(axis) => {
+                    out.fill(self.loaded.block[*axis as usize].into());
+                    Ok(())
+                }
+                OpKind::NumPrograms(axis) => {
+                    out.fill(self.grid[*axis as usize].into());
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+            if let (Err(trap), Ok(())) = (set, &result) {
+                result = Err(self.error(trap, data.loc));
+            }
+        });
+        result
+    }
+
+    fn run_grid(&mut self) -> Result<(), Error> {
+        let everyone = Mask::full(self.loaded.lanes());
+        let body = self.kernel.body;
+        let [x, y, z] = self.grid;
+        for z in 0..z {
+            for y in 0..y {
+                for x in 0..x {
+                    self.block = [x, y, z];
+                    self.spaces.begin_block();
+                    self.run_block(body, &everyone)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the operations of a block under a mask, which is not empty.
+    pub fn run_block(&mut self, block: Block, mask: &Mask) -> Result<(), Error> {
+        let kernel = self.kernel;
+        for &op in &kernel.block(block).ops {
+            let data = kernel.op(op);
+            match data.kind {
+                OpKind::If => self.run_if(data, mask)?,
+                OpKind::For => self.run_for(data, mask)?,
+                OpKind::While => self.run_while(data, mask)?,
+                _ => self.step(op, data, mask).map_err(|trap| self.error(trap, data.loc))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A trap with its place added.
+    pub fn error(&self, trap: Trap, loc: Loc) -> Error {
+        let location = self.kernel.describe(loc);
+        match trap {
+            Trap::Fault { kind, lane } => Error::Fault(Box::new(Fault {
+                kernel: self.kernel.name.clone(),
+                kind,
+                location,
+                block: self.block,
+                thread: lane
+                    .filter(|_| self.loaded.threaded)
+                    .map(|lane| thread_index(lane, self.loaded.block)),
+            })),
+            Trap::Bug(what) => Error::Internal {
+                place: "kiln-interp",
+                message: format!("{what} in `{}` at {location}", self.kernel.name),
+            },
+        }
+    }
+
+    /// The register of a value.
+    pub fn data(&self, value: Value) -> &Data {
+        &self.registers[value.index()]
+    }
+
+    /// The view of a value.
+    pub fn view(&self, value: Value) -> Result<&View, Trap> {
+        let view = self.views[value.index()].as_ref();
+        view.ok_or_else(|| Trap::Bug(format!("{value} is no view")))
+    }
+
+    /// The shape of a value.
+    pub fn shape(&self, value: Value) -> Shape {
+        self.kernel.shape(value)
+    }
+
+    /// Whether a value is a tile of rank 1 or more.
+    pub fn is_tile(&self, value: Value) -> bool {
+        self.kernel.ty(value).as_tile().is_some_and(|t| t.shape.rank() > 0)
+    }
+
+    /// Whether the thread's or the block's memory is meant by views of a space: tile operations cannot reach the memory of one of several threads.
+    pub fn tiles_reach(&self, space: Space) -> bool {
+        space != Space::Local || self.loaded.lanes() == 1
+    }
+}

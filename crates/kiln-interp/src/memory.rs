@@ -1,0 +1,287 @@
+//! Device memory, which is host memory, and the memory of a block and its threads. Every access is checked against what is allocated.
+
+use crate::numeric::Element;
+use crate::shadow::{Actor, Report, Shadow};
+use kiln_backend::{Error, Finding};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// Alignment of every allocation, in bytes.
+const ALIGN: usize = 256;
+
+/// What fresh memory holds: NaN as floats, -1 as integers, so that a kernel that reads it is not right by luck.
+const POISON: u8 = 0xff;
+
+/// A range of memory that kernels address from `base`.
+pub struct Arena {
+    base: u64,
+    bytes: NonNull<u8>,
+    len: usize,
+    shadow: Option<Shadow>,
+}
+
+// SAFETY: an arena owns its bytes, and changes them only through `&mut`.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// Poisoned memory at the address of its first byte, or at 0 if it is not `global`. `None` if the system has no more.
+    fn new(len: usize, global: bool, sanitize: bool) -> Option<Arena> {
+        let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let base = if global { bytes.as_ptr() as u64 } else { 0 };
+        let mut arena = Arena { base, bytes, len, shadow: sanitize.then(|| Shadow::new(len)) };
+        arena.reset();
+        Some(arena)
+    }
+
+    /// Makes the memory fresh.
+    fn reset(&mut self) {
+        // SAFETY: the arena owns `len` bytes at `bytes`.
+        unsafe { self.bytes.as_ptr().write_bytes(POISON, self.len) };
+        self.forget(0, self.len);
+    }
+
+    fn forget(&mut self, start: usize, len: usize) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.forget(start, len);
+        }
+    }
+
+    fn offset(&self, address: u64, len: usize) -> Option<usize> {
+        let start = usize::try_from(address.checked_sub(self.base)?).ok()?;
+        (start.checked_add(len)? <= self.len).then_some(start)
+    }
+
+    fn read<T: Element>(&mut self, start: usize, out: &mut [T], actor: Option<Actor>) -> Result<(), Report> {
+        let size = size_of::<T>();
+        if let Some(shadow) = &mut self.shadow {
+            shadow.read(start, size_of_val(out), actor)?;
+        }
+        let from = self.bytes.as_ptr().wrapping_add(start);
+        for (i, o) in out.iter_mut().enumerate() {
+            // SAFETY: the caller found `out.len()` elements from `start` inside the arena, whose bytes are all initialised.
+            *o = unsafe { T::read(from.wrapping_add(i * size)) };
+        }
+        Ok(())
+    }
+
+    fn write<T: Element>(&mut self, start: usize, from: &[T], actor: Option<Actor>) -> Result<(), Report> {
+        let size = size_of::<T>();
+        let to = self.bytes.as_ptr().wrapping_add(start);
+        if let Some(shadow) = &mut self.shadow {
+            // SAFETY: as below.
+            let held = |i: usize| unsafe { T::read(to.wrapping_add(i * size)) };
+            let same = from.iter().enumerate().all(|(i, v)| held(i).bits() == v.bits());
+            shadow.write(start, size_of_val(from), actor, same)?;
+        }
+        for (i, v) in from.iter().enumerate() {
+            // SAFETY: the caller found `from.len()` elements from `start` inside the arena.
+            unsafe { v.write(to.wrapping_add(i * size)) };
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: `new` allocated the bytes with this layout, whose construction succeeded then.
+        unsafe {
+            dealloc(self.bytes.as_ptr(), Layout::from_size_align_unchecked(self.len.max(1), ALIGN));
+        }
+    }
+}
+
+/// Global memory: the live allocations of a device.
+pub struct Memory {
+    /// Sorted by address.
+    arenas: Vec<Arena>,
+    /// The arena of the last access, which the next one most often hits too.
+    last: usize,
+    used: u64,
+    limit: u64,
+    sanitize: bool,
+}
+
+impl Memory {
+    /// Empty memory that will hold up to `limit` bytes.
+    pub fn new(limit: u64, sanitize: bool) -> Memory {
+        Memory { arenas: Vec::new(), last: 0, used: 0, limit, sanitize }
+    }
+
+    /// Whether the sanitizer is on.
+    pub fn sanitizes(&self) -> bool {
+        self.sanitize
+    }
+
+    /// Bytes that can still be allocated.
+    pub fn free_bytes(&self) -> u64 {
+        self.limit - self.used
+    }
+
+    /// Allocates `len` bytes.
+    pub fn allocate(&mut self, len: usize, device: &str) -> Result<u64, Error> {
+        let fits = len as u64 <= self.free_bytes();
+        let Some(arena) = fits.then(|| Arena::new(len, true, self.sanitize)).flatten() else {
+            return Err(Error::OutOfMemory {
+                device: device.into(),
+                requested: len as u64,
+                free: self.free_bytes(),
+                total: self.limit,
+            });
+        };
+        let base = arena.base;
+        let at = self.arenas.partition_point(|a| a.base < base);
+        self.arenas.insert(at, arena);
+        self.used += len as u64;
+        Ok(base)
+    }
+
+    /// Frees the allocation that begins at an address, if there is one.
+    pub fn free(&mut self, address: u64) {
+        if let Ok(at) = self.arenas.binary_search_by_key(&address, |a| a.base) {
+            self.used -= self.arenas.remove(at).len as u64;
+        }
+    }
+
+    fn find(&mut self, address: u64, len: usize) -> Result<(&mut Arena, usize), Report> {
+        let hit = |arenas: &[Arena], at: usize| arenas.get(at).and_then(|a| a.offset(address, len));
+        let mut start = hit(&self.arenas, self.last);
+        if start.is_none() {
+            self.last = self.arenas.partition_point(|a| a.base <= address).saturating_sub(1);
+            start = hit(&self.arenas, self.last);
+        }
+        match (start, self.arenas.get_mut(self.last)) {
+            (Some(start), Some(arena)) => Ok((arena, start)),
+            (_, nearest) => {
+                let mut detail = format!("{len} bytes at address {address:#x}");
+                if let Some(arena) = nearest.filter(|a| a.base <= address) {
+                    let into = address - arena.base;
+                    detail += &format!(", which is {into} bytes into an allocation of {} bytes", arena.len);
+                }
+                Err((Finding::Address, detail))
+            }
+        }
+    }
+
+    /// Copies from the host.
+    pub fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), Report> {
+        let (arena, start) = self.find(to, from.len())?;
+        if let Some(shadow) = &mut arena.shadow {
+            shadow.write(start, from.len(), None, true)?;
+        }
+        let at = arena.bytes.as_ptr().wrapping_add(start);
+        // SAFETY: the range lies in the arena; `copy_from` allows overlap with memory that the host reads directly.
+        unsafe { at.copy_from(from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies to the host. Bytes that nothing has written are poison, not an error: a host may fetch a buffer that is partly filled.
+    pub fn download(&mut self, to: &mut [u8], from: u64) -> Result<(), Report> {
+        let (arena, start) = self.find(from, to.len())?;
+        let at = arena.bytes.as_ptr().wrapping_add(start);
+        // SAFETY: the range lies in the arena, whose bytes are initialised.
+        unsafe { at.copy_to(to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies within the device.
+    pub fn copy(&mut self, to: u64, from: u64, len: usize) -> Result<(), Report> {
+        let (source, start) = self.find(from, len)?;
+        let at = source.bytes.as_ptr().wrapping_add(start);
+        let written: Option<Vec<bool>> = source.shadow.as_ref().map(|s| s.written(start, len).collect());
+        let (target, start) = self.find(to, len)?;
+        if let (Some(shadow), Some(written)) = (&mut target.shadow, written) {
+            shadow.set_written(start, &written);
+        }
+        // SAFETY: both ranges lie in live arenas; `copy_from` allows them to overlap.
+        unsafe { target.bytes.as_ptr().wrapping_add(start).copy_from(at, len) };
+        Ok(())
+    }
+
+    /// Fills with a byte.
+    pub fn fill(&mut self, to: u64, byte: u8, len: usize) -> Result<(), Report> {
+        let (arena, start) = self.find(to, len)?;
+        if let Some(shadow) = &mut arena.shadow {
+            shadow.write(start, len, None, true)?;
+        }
+        // SAFETY: the range lies in the arena.
+        unsafe { arena.bytes.as_ptr().wrapping_add(start).write_bytes(byte, len) };
+        Ok(())
+    }
+
+    /// Reads elements for a kernel.
+    pub fn read<T: Element>(&mut self, address: u64, out: &mut [T]) -> Result<(), Report> {
+        let (arena, start) = self.find(address, size_of_val(out))?;
+        arena.read(start, out, None)
+    }
+
+    /// Writes elements for a kernel.
+    pub fn write<T: Element>(&mut self, address: u64, from: &[T]) -> Result<(), Report> {
+        let (arena, start) = self.find(address, size_of_val(from))?;
+        arena.write(start, from, None)
+    }
+}
+
+/// Memory of the block, or of its threads one after the other: addresses count from 0.
+pub struct BlockMemory {
+    arena: Arena,
+    /// The bytes of one thread, or of the block.
+    size: usize,
+}
+
+impl BlockMemory {
+    /// `parts` times `size` bytes. `None` if the system has no more.
+    pub fn new(size: usize, parts: usize, sanitize: bool) -> Option<BlockMemory> {
+        let arena = Arena::new(size.checked_mul(parts)?, false, sanitize)?;
+        Some(BlockMemory { arena, size })
+    }
+
+    /// Makes the memory fresh, for the next block.
+    pub fn reset(&mut self) {
+        self.arena.reset();
+    }
+
+    /// Makes a range untouched again in every part. The range lies inside a part.
+    pub fn forget(&mut self, address: u64, len: usize) {
+        for part in 0..self.arena.len.checked_div(self.size).unwrap_or(0) {
+            if let Ok(start) = self.offset(part, address, len) {
+                self.arena.forget(start, len);
+            }
+        }
+    }
+
+    fn offset(&self, part: usize, address: u64, len: usize) -> Result<usize, Report> {
+        let end = address.checked_add(len as u64).filter(|&end| end <= self.size as u64);
+        match end.and_then(|_| self.arena.offset((part * self.size) as u64 + address, len)) {
+            Some(start) => Ok(start),
+            None => {
+                Err((Finding::Address, format!("{len} bytes at address {address:#x} of {} bytes", self.size)))
+            }
+        }
+    }
+
+    /// Reads elements of one part.
+    pub fn read<T: Element>(
+        &mut self,
+        part: usize,
+        address: u64,
+        out: &mut [T],
+        actor: Actor,
+    ) -> Result<(), Report> {
+        let start = self.offset(part, address, size_of_val(out))?;
+        self.arena.read(start, out, Some(actor))
+    }
+
+    /// Writes elements of one part.
+    pub fn write<T: Element>(
+        &mut self,
+        part: usize,
+        address: u64,
+        from: &[T],
+        actor: Actor,
+    ) -> Result<(), Report> {
+        let start = self.offset(part, address, size_of_val(from))?;
+        self.arena.write(start, from, Some(actor))
+    }
+}

@@ -1,0 +1,220 @@
+//! Element types: the bits they have in memory, conversions between them, their order.
+
+use super::rounding;
+use crate::value::{Data, Trap};
+use half::{bf16, f16};
+use kiln_ir::Scalar;
+use std::fmt::Display;
+
+/// A Rust type that an IR element type is held as.
+pub trait Element: Copy + PartialOrd + Display + 'static {
+    /// The IR type.
+    const SCALAR: Scalar;
+    /// The identity of `max`: the least value, negative infinity for floats.
+    const LEAST: Self;
+    /// The identity of `min`: the greatest value, infinity for floats.
+    const GREATEST: Self;
+
+    /// The elements of a register, which must be of this type.
+    fn of(data: &Data) -> Result<&[Self], Trap>;
+    /// The elements of a register, to write.
+    fn of_mut(data: &mut Data) -> Result<&mut [Self], Trap>;
+
+    /// The bits, zero-extended.
+    fn bits(self) -> u64;
+    /// The value with these low bits; bool is `!= 0`.
+    fn of_bits(bits: u64) -> Self;
+
+    /// Conversions as `OpKind::Cast` says, from the four types that together hold every element type exactly.
+    fn of_i64(x: i64) -> Self;
+    /// From an unsigned integer.
+    fn of_u64(x: u64) -> Self;
+    /// From a float of at most 32 bits.
+    fn of_f32(x: f32) -> Self;
+    /// From a double.
+    fn of_f64(x: f64) -> Self;
+    /// To any element type.
+    fn cast<T: Element>(self) -> T;
+
+    /// Reads an element from memory of any alignment.
+    ///
+    /// # Safety
+    /// `at` points to `SCALAR.bytes()` readable, initialised bytes.
+    unsafe fn read(at: *const u8) -> Self {
+        // SAFETY: the caller's promise; every bit pattern is a value of every element type but bool, which overrides this.
+        unsafe { at.cast::<Self>().read_unaligned() }
+    }
+
+    /// Writes an element to memory of any alignment.
+    ///
+    /// # Safety
+    /// `at` points to `SCALAR.bytes()` writable bytes.
+    unsafe fn write(self, at: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { at.cast::<Self>().write_unaligned(self) }
+    }
+
+    /// The smaller; a value that is not equal to itself (NaN) loses.
+    #[allow(clippy::eq_op)]
+    fn least(self, other: Self) -> Self {
+        if other < self || self != self { other } else { self }
+    }
+
+    /// The larger; a value that is not equal to itself (NaN) loses.
+    #[allow(clippy::eq_op)]
+    fn greatest(self, other: Self) -> Self {
+        if other > self || self != self { other } else { self }
+    }
+
+    /// Whether this is NaN.
+    #[allow(clippy::eq_op)]
+    fn is_nan(self) -> bool {
+        self != self
+    }
+}
+
+/// The methods that differ between the types only in names: the register's variant, and the widest type to cast through.
+macro_rules! element_common {
+    ($variant:ident, $cast:ident, $wide:expr) => {
+        const SCALAR: Scalar = Scalar::$variant;
+        fn of(data: &Data) -> Result<&[Self], Trap> {
+            match data {
+                Data::$variant(v) => Ok(v),
+                other => Err(Trap::wrong_type(Self::SCALAR, other.elem())),
+            }
+        }
+        fn of_mut(data: &mut Data) -> Result<&mut [Self], Trap> {
+            match data {
+                Data::$variant(v) => Ok(v),
+                other => Err(Trap::wrong_type(Self::SCALAR, other.elem())),
+            }
+        }
+        fn cast<T: Element>(self) -> T {
+            T::$cast($wide(self))
+        }
+    };
+}
+
+macro_rules! int_element {
+    ($t:ty, $unsigned:ty, $variant:ident, $cast:ident) => {
+        impl Element for $t {
+            element_common!($variant, $cast, |x| x as _);
+            const LEAST: Self = <$t>::MIN;
+            const GREATEST: Self = <$t>::MAX;
+            fn bits(self) -> u64 {
+                self as $unsigned as u64
+            }
+            fn of_bits(bits: u64) -> Self {
+                bits as $t
+            }
+            fn of_i64(x: i64) -> Self {
+                x as $t
+            }
+            fn of_u64(x: u64) -> Self {
+                x as $t
+            }
+            fn of_f32(x: f32) -> Self {
+                x as $t
+            }
+            fn of_f64(x: f64) -> Self {
+                x as $t
+            }
+        }
+    };
+}
+
+int_element!(i32, u32, I32, of_i64);
+int_element!(u32, u32, U32, of_i64);
+int_element!(i64, u64, I64, of_i64);
+int_element!(u64, u64, U64, of_u64);
+
+macro_rules! float_element {
+    ($t:ty, $variant:ident, $cast:ident) => {
+        impl Element for $t {
+            element_common!($variant, $cast, |x| x);
+            const LEAST: Self = <$t>::NEG_INFINITY;
+            const GREATEST: Self = <$t>::INFINITY;
+            fn bits(self) -> u64 {
+                self.to_bits() as u64
+            }
+            fn of_bits(bits: u64) -> Self {
+                <$t>::from_bits(bits as _)
+            }
+            fn of_i64(x: i64) -> Self {
+                x as $t
+            }
+            fn of_u64(x: u64) -> Self {
+                x as $t
+            }
+            fn of_f32(x: f32) -> Self {
+                x as $t
+            }
+            fn of_f64(x: f64) -> Self {
+                x as $t
+            }
+        }
+    };
+}
+
+float_element!(f32, F32, of_f32);
+float_element!(f64, F64, of_f64);
+
+/// The 16-bit floats, to which nothing wider than f32 converts with one rounding by itself.
+macro_rules! half_element {
+    ($t:ty, $variant:ident) => {
+        impl Element for $t {
+            element_common!($variant, of_f32, <$t>::to_f32);
+            const LEAST: Self = <$t>::NEG_INFINITY;
+            const GREATEST: Self = <$t>::INFINITY;
+            fn bits(self) -> u64 {
+                self.to_bits() as u64
+            }
+            fn of_bits(bits: u64) -> Self {
+                <$t>::from_bits(bits as u16)
+            }
+            fn of_i64(x: i64) -> Self {
+                Self::of_f64(rounding::i128_to_f64_odd(x.into()))
+            }
+            fn of_u64(x: u64) -> Self {
+                Self::of_f64(rounding::i128_to_f64_odd(x.into()))
+            }
+            fn of_f32(x: f32) -> Self {
+                <$t>::from_f32(x)
+            }
+            fn of_f64(x: f64) -> Self {
+                <$t>::from_f32(rounding::f64_to_f32_odd(x))
+            }
+        }
+    };
+}
+
+half_element!(f16, F16);
+half_element!(bf16, BF16);
+
+impl Element for bool {
+    element_common!(Bool, of_i64, i64::from);
+    const LEAST: Self = false;
+    const GREATEST: Self = true;
+    fn bits(self) -> u64 {
+        self.into()
+    }
+    fn of_bits(bits: u64) -> Self {
+        bits != 0
+    }
+    fn of_i64(x: i64) -> Self {
+        x != 0
+    }
+    fn of_u64(x: u64) -> Self {
+        x != 0
+    }
+    fn of_f32(x: f32) -> Self {
+        x != 0.0
+    }
+    fn of_f64(x: f64) -> Self {
+        x != 0.0
+    }
+    unsafe fn read(at: *const u8) -> Self {
+        // SAFETY: the caller's promise; a byte other than 0 and 1 must not become a Rust bool.
+        unsafe { at.read() != 0 }
+    }
+}

@@ -1,0 +1,92 @@
+//! A compiled kernel: verified, with its block memory laid out. Nothing else is prepared; the machine walks the IR.
+
+use crate::value::Data;
+use kiln_backend::{Program, Report};
+use kiln_ir::{Kernel, Level, Op, OpKind, Shape};
+use std::any::Any;
+use std::collections::HashMap;
+
+/// A kernel that is ready to run.
+pub struct Loaded {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The block's extents; one thread for a program over tiles.
+    pub block: [u32; 3],
+    /// Whether the block has threads that the user knows of.
+    pub threaded: bool,
+    /// Bytes of block memory: the scratch memory and the shared allocations.
+    pub shared_bytes: usize,
+    /// Bytes of each thread's memory.
+    pub local_bytes: usize,
+    /// The address of each allocation in its space.
+    pub allocations: HashMap<Op, u64>,
+}
+
+impl Loaded {
+    /// Lays out a kernel.
+    pub fn new(kernel: &Kernel) -> Loaded {
+        let (block, threaded) = match kernel.level {
+            Level::Tile { .. } => ([1; 3], false),
+            Level::Thread { block } => (block, true),
+        };
+        let mut loaded = Loaded {
+            kernel: kernel.clone(),
+            block,
+            threaded,
+            shared_bytes: kernel.scratch_bytes as usize,
+            local_bytes: 0,
+            allocations: HashMap::new(),
+        };
+        kernel.walk(|op, data| {
+            if let OpKind::Alloc { space, elem, shape } = &data.kind {
+                let end = match space {
+                    kiln_ir::Space::Local => &mut loaded.local_bytes,
+                    _ => &mut loaded.shared_bytes,
+                };
+                let start = end.next_multiple_of(16);
+                *end = start + allocation_bytes(*elem, shape);
+                loaded.allocations.insert(op, start as u64);
+            }
+        });
+        loaded
+    }
+
+    /// The number of threads of a block.
+    pub fn lanes(&self) -> usize {
+        self.block.iter().map(|&e| e as usize).product()
+    }
+
+    /// Zeroed registers for the values that the kernel uses, by value index: tiles whole, scalars once a thread, views none.
+    pub fn registers(&self) -> Vec<Data> {
+        let mut registers = vec![Data::default(); self.kernel.counts().0];
+        let mut add = |value: kiln_ir::Value| {
+            if let Some(tile) = self.kernel.ty(value).as_tile() {
+                let len = if tile.shape.rank() == 0 { self.lanes() } else { tile.shape.len() };
+                registers[value.index()] = Data::zeros(tile.elem, len);
+            }
+        };
+        self.kernel.block(self.kernel.body).args.iter().copied().for_each(&mut add);
+        self.kernel.walk(|_, data| {
+            data.results.iter().copied().for_each(&mut add);
+            for &region in &data.regions {
+                self.kernel.block(region).args.iter().copied().for_each(&mut add);
+            }
+        });
+        registers
+    }
+}
+
+/// The size of an allocation.
+pub fn allocation_bytes(elem: kiln_ir::Scalar, shape: &Shape) -> usize {
+    shape.len() * elem.bytes() as usize
+}
+
+impl Program for Loaded {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn report(&self) -> Report {
+        Report { threads: self.lanes() as u32, shared: self.shared_bytes as u32, ..Report::default() }
+    }
+}

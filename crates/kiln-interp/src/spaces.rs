@@ -1,0 +1,103 @@
+//! The three address spaces as one running block sees them.
+
+use crate::memory::{BlockMemory, Memory};
+use crate::numeric::Element;
+use crate::shadow::{Actor, Report};
+use crate::value::Trap;
+use kiln_backend::Finding;
+use kiln_ir::Space;
+
+/// Where an access goes, and whose it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// The space of the address.
+    pub space: Space,
+    /// The address.
+    pub address: u64,
+    /// The thread, by linear index; `None` for a tile operation of the block.
+    pub lane: Option<usize>,
+    /// Whether the access is part of an atomic operation.
+    pub atomic: bool,
+}
+
+/// Global memory, and the memory of the block that runs.
+pub struct Spaces<'a> {
+    /// Global memory.
+    pub global: &'a mut Memory,
+    /// Memory of the block.
+    pub shared: BlockMemory,
+    /// Memory of each thread.
+    pub local: BlockMemory,
+    /// How many barriers the block has passed.
+    pub epoch: u32,
+}
+
+impl Spaces<'_> {
+    /// Fresh block memory, for the next block.
+    pub fn begin_block(&mut self) {
+        self.shared.reset();
+        self.local.reset();
+        self.epoch = 0;
+    }
+
+    /// Notes that an allocation of the block or its threads begins anew.
+    pub fn forget(&mut self, space: Space, address: u64, len: usize) {
+        match space {
+            Space::Shared => self.shared.forget(address, len),
+            Space::Local => self.local.forget(address, len),
+            Space::Global => {}
+        }
+    }
+
+    /// Reads adjacent elements.
+    pub fn read<T: Element>(&mut self, place: Place, out: &mut [T]) -> Result<(), Trap> {
+        aligned::<T>(place)?;
+        let actor = self.actor(place);
+        let part = place.lane.unwrap_or(0);
+        let result = match place.space {
+            Space::Global => self.global.read(place.address, out),
+            Space::Shared => self.shared.read(0, place.address, out, actor),
+            Space::Local => self.local.read(part, place.address, out, actor),
+        };
+        result.map_err(|report| trap(report, place, "read"))
+    }
+
+    /// Writes adjacent elements.
+    pub fn write<T: Element>(&mut self, place: Place, from: &[T]) -> Result<(), Trap> {
+        aligned::<T>(place)?;
+        let actor = self.actor(place);
+        let part = place.lane.unwrap_or(0);
+        let result = match place.space {
+            Space::Global => self.global.write(place.address, from),
+            Space::Shared => self.shared.write(0, place.address, from, actor),
+            Space::Local => self.local.write(part, place.address, from, actor),
+        };
+        result.map_err(|report| trap(report, place, "write"))
+    }
+
+    fn actor(&self, place: Place) -> Actor {
+        Actor { lane: place.lane, epoch: self.epoch, atomic: place.atomic }
+    }
+}
+
+fn aligned<T: Element>(place: Place) -> Result<(), Trap> {
+    check_aligned(place, T::SCALAR.bytes().into())
+}
+
+/// An error unless the address is a multiple of `size` bytes.
+pub fn check_aligned(place: Place, size: u64) -> Result<(), Trap> {
+    if place.address.is_multiple_of(size) {
+        return Ok(());
+    }
+    let detail = format!("address {:#x} is not a multiple of {size}", place.address);
+    Err(trap((Finding::Misaligned, detail), place, "access"))
+}
+
+fn trap((finding, detail): Report, place: Place, what: &str) -> Trap {
+    let detail = format!("{what} of {} memory: {detail}", place.space.name());
+    let trap = Trap::finding(finding, detail);
+    match place.lane {
+        Some(lane) => trap.in_lane(lane),
+        None => trap,
+    }
+}

@@ -1,0 +1,319 @@
+//! One operation, of those without regions.
+
+use crate::access::{self, Elements, Region};
+use crate::eval::{self, Order};
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::numeric::Element;
+use crate::pointer::Pointers;
+use crate::program::allocation_bytes;
+use crate::spaces::Spaces;
+use crate::threads;
+use crate::value::{Data, Trap, View};
+use kiln_backend::{FaultKind, Finding};
+use kiln_ir::{Bounds, Op, OpData, OpKind, Scalar, Shape, Space, Value};
+
+impl Machine<'_> {
+    /// Executes an operation in the active threads.
+    pub fn step(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        match &data.kind {
+            // Set once for the launch, or read by the operation around.
+            OpKind::Const(_)
+            | OpKind::Iota
+            | OpKind::ThreadId(_)
+            | OpKind::BlockDim(_)
+            | OpKind::NumPrograms(_) => Ok(()),
+            OpKind::Yield | OpKind::Condition | OpKind::Fence(_) => Ok(()),
+            OpKind::Load(_) | OpKind::Store { .. } | OpKind::Gather { .. } | OpKind::Scatter { .. } => {
+                self.access(data, mask)
+            }
+            OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => self.access(data, mask),
+            OpKind::PtrLoad { .. }
+            | OpKind::PtrStore { .. }
+            | OpKind::PtrAtomic { .. }
+            | OpKind::PtrAtomicCas { .. } => self.pointer(data, mask),
+            OpKind::Alloc { space, elem, shape } => self.alloc(op, data.results[0], (*space, *elem, shape)),
+            OpKind::Barrier => self.barrier(mask),
+            OpKind::Assert(message) => self.assert(data, *message, mask),
+            OpKind::Print(message) => self.print(data, *message, mask),
+            OpKind::CheckBounds | OpKind::CheckDivisor => self.check(data, mask),
+            OpKind::If | OpKind::For | OpKind::While => Err(Trap::Bug("a region in a straight line".into())),
+            _ => self.evaluate(data, mask),
+        }
+    }
+
+    /// Gives a result its value: `f` gets its register, and the machine without it.
+    fn define(
+        &mut self,
+        value: Value,
+        f: impl FnOnce(&mut Data, &mut Self) -> Result<(), Trap>,
+    ) -> Result<(), Trap> {
+        let mut out = std::mem::take(&mut self.registers[value.index()]);
+        let result = f(&mut out, self);
+        self.registers[value.index()] = out;
+        result
+    }
+
+    /// Operations that touch no memory and have one result.
+    fn evaluate(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let [result] = data.results[..] else {
+            return Err(Trap::Bug(format!("{:?} with {} results", data.kind, data.results.len())));
+        };
+        let args = &data.operands[..];
+        let from_tile = args.first().is_some_and(|&a| self.is_tile(a));
+        self.define(result, |out, m| {
+            let tile = m.is_tile(result);
+            match (&data.kind, args) {
+                (OpKind::ProgramId(axis), []) => out.fill(m.block[*axis as usize].into()),
+                (OpKind::Unary(op), [a]) => eval::unary(*op, out, m.data(*a))?,
+                (OpKind::Binary(op), [a, b]) => {
+                    eval::binary(*op, out, m.data(*a), m.data(*b), (!tile).then_some(mask))?
+                }
+                (OpKind::Compare(op), [a, b]) => eval::compare(*op, out, m.data(*a), m.data(*b))?,
+                (OpKind::Select, [c, a, b]) => eval::select(out, m.data(*c), m.data(*a), m.data(*b))?,
+                (OpKind::Fma, [a, b, c]) => eval::fma(out, m.data(*a), m.data(*b), m.data(*c))?,
+                (OpKind::Cast, [a]) => eval::cast(out, m.data(*a))?,
+                (OpKind::Bitcast, [a]) => eval::bitcast(out, m.data(*a))?,
+                (OpKind::Broadcast, [a]) if tile => {
+                    let at = if from_tile { 0 } else { m.uniform(*a, mask)? };
+                    eval::broadcast(out, &m.shape(result), m.data(*a), &m.shape(*a), at)?;
+                }
+                (OpKind::Broadcast, [a]) => out.copy(m.data(*a))?,
+                (OpKind::Reshape, [a]) if tile && from_tile => out.copy(m.data(*a))?,
+                (OpKind::Reshape, [a]) => out.fill(m.data(*a).bits(m.uniform(*a, mask)?)),
+                (OpKind::Transpose(perm), [a]) if tile => {
+                    eval::transpose(out, &m.shape(result), m.data(*a), &m.shape(*a), perm)?
+                }
+                (OpKind::Transpose(_), [a]) => out.copy(m.data(*a))?,
+                (OpKind::Reduce { op, axis }, [a]) => {
+                    eval::reduce(*op, out, m.data(*a), &m.shape(*a), *axis as usize)?;
+                    if !tile {
+                        out.fill(out.bits(0));
+                    }
+                }
+                (OpKind::Scan { op, axis, reverse, exclusive }, [a]) => {
+                    let order = Order { reverse: *reverse, exclusive: *exclusive };
+                    eval::scan(*op, order, out, m.data(*a), &m.shape(*a), *axis as usize)?;
+                }
+                (OpKind::Dot, [a, b, acc]) => {
+                    let shape = m.shape(*b);
+                    let (k, n) = (shape[0] as usize, shape[1] as usize);
+                    eval::dot(out, m.data(*a), m.data(*b), m.data(*acc), k, n)?;
+                }
+                (OpKind::Extent(axis), [view]) => out.fill(m.view(*view)?.extents[*axis as usize] as u64),
+                (OpKind::Stride(axis), [view]) => out.fill(m.view(*view)?.strides[*axis as usize] as u64),
+                (OpKind::Shuffle(mode), [v, b]) => {
+                    threads::shuffle(*mode, out, m.data(*v), m.data(*b), mask)?
+                }
+                (OpKind::Vote(mode), [p]) => threads::vote(*mode, out, m.data(*p), mask)?,
+                (OpKind::Address, [view]) => out.fill(m.view(*view)?.base),
+                (OpKind::Scratch { offset }, []) => out.fill((*offset).into()),
+                (kind, args) => return Err(Trap::Bug(format!("{kind:?} with {} operands", args.len()))),
+            }
+            Ok(())
+        })
+    }
+
+    /// The register position of a scalar that must be the same in all active threads.
+    fn uniform(&self, value: Value, mask: &Mask) -> Result<usize, Trap> {
+        if self.is_tile(value) {
+            return Ok(0);
+        }
+        let data = self.data(value);
+        let first = mask.first().unwrap_or(0);
+        match mask.lanes().find(|&lane| data.bits(lane) != data.bits(first)) {
+            None => Ok(first),
+            Some(lane) => {
+                let (a, b) = (data.display(first), data.display(lane));
+                let detail =
+                    format!("a tile operation takes {a} from thread {first} and {b} from thread {lane}");
+                Err(Trap::finding(Finding::Divergence, detail))
+            }
+        }
+    }
+
+    /// The fault of an operation of the whole block that some threads did not reach.
+    pub fn need_all(&self, what: &str, mask: &Mask) -> Result<(), Trap> {
+        if mask.is_full() {
+            return Ok(());
+        }
+        let detail = format!("{what} reached by {} of {} threads", mask.count(), mask.width());
+        Err(Trap::finding(Finding::Divergence, detail))
+    }
+
+    fn barrier(&mut self, mask: &Mask) -> Result<(), Trap> {
+        self.need_all("a barrier", mask)?;
+        self.spaces.epoch += 1;
+        Ok(())
+    }
+
+    fn alloc(
+        &mut self,
+        op: Op,
+        result: Value,
+        (space, elem, shape): (Space, Scalar, &Shape),
+    ) -> Result<(), Trap> {
+        let address = self.loaded.allocations.get(&op).copied();
+        let base = address.ok_or_else(|| Trap::Bug("an allocation without an address".into()))?;
+        self.views[result.index()] = Some(View {
+            space,
+            base,
+            elem_bytes: elem.bytes().into(),
+            extents: shape.extents().iter().map(|&e| e.into()).collect(),
+            strides: (0..shape.rank()).map(|i| shape.around(i).2 as i64).collect(),
+        });
+        self.spaces.forget(space, base, allocation_bytes(elem, shape));
+        Ok(())
+    }
+
+    /// `CheckBounds` and `CheckDivisor`.
+    fn check(&self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let ok = bool::of(self.data(data.operands[0]))?;
+        let Some(lane) = mask.lanes().find(|&lane| !ok[lane]) else { return Ok(()) };
+        let kind = match data.operands[1..] {
+            [index, extent] => FaultKind::OutOfBounds {
+                index: i64::of(self.data(index))?[lane],
+                extent: i64::of(self.data(extent))?[lane],
+            },
+            _ => FaultKind::DivisionByZero,
+        };
+        Err(Trap::Fault { kind, lane: Some(lane) })
+    }
+
+    /// Accesses through views. Operands: the view, an index or offset for each axis, then what the operation adds.
+    fn access(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let view = self.view(data.operands[0])?.clone();
+        let (indices, rest) = data.operands[1..]
+            .split_at_checked(view.extents.len())
+            .ok_or_else(|| Trap::Bug("an access with fewer indices than axes".into()))?;
+        let tile = data.results.first().or(rest.last()).is_some_and(|&v| self.is_tile(v));
+        if tile {
+            self.need_all("a tile access", mask)?;
+            if !self.tiles_reach(view.space) {
+                return Err(Trap::Bug("a tile operation on memory of one thread".into()));
+            }
+        }
+        match data.kind {
+            OpKind::Load(_) | OpKind::Store { .. } if tile => {
+                self.access_box(data, &view, indices, rest, mask)
+            }
+            _ => self.access_elements(data, &view, indices, rest, (!tile).then_some(mask)),
+        }
+    }
+
+    fn access_box(
+        &mut self,
+        data: &OpData,
+        view: &View,
+        offsets: &[Value],
+        rest: &[Value],
+        mask: &Mask,
+    ) -> Result<(), Trap> {
+        let offsets = offsets
+            .iter()
+            .map(|&o| Ok(i64::of(self.data(o))?[self.uniform(o, mask)?]))
+            .collect::<Result<Vec<i64>, Trap>>()?;
+        match (data.results.first(), rest) {
+            (Some(&result), [padding]) => {
+                let padding = self.data(*padding).bits(self.uniform(*padding, mask)?);
+                let region = Region { view, offsets: &offsets, shape: &self.shape(result) };
+                self.define(result, |out, m| access::load(&mut m.spaces, &region, padding, out))
+            }
+            (None, [tile]) => {
+                let region = Region { view, offsets: &offsets, shape: &self.shape(*tile) };
+                access::store(&mut self.spaces, &region, &self.registers[tile.index()])
+            }
+            _ => Err(Trap::Bug("a box access with wrong operands".into())),
+        }
+    }
+
+    fn access_elements(
+        &mut self,
+        data: &OpData,
+        view: &View,
+        indices: &[Value],
+        rest: &[Value],
+        threads: Option<&Mask>,
+    ) -> Result<(), Trap> {
+        // A box of rank 0 lies inside any view of rank 0.
+        let (bounds, masked, atomic) = match data.kind {
+            OpKind::Gather { bounds, masked } | OpKind::Scatter { bounds, masked } => (bounds, masked, false),
+            OpKind::Atomic { bounds, masked, .. } => (bounds, masked, true),
+            OpKind::AtomicCas { bounds, .. } => (bounds, false, true),
+            _ => (Bounds::Trust, false, false),
+        };
+        let (chosen, rest) = if masked { (rest.first(), &rest[1..]) } else { (None, rest) };
+        let indices = indices.iter().map(|&i| self.data(i).indices()).collect::<Result<_, _>>()?;
+        let Machine { registers, spaces, .. } = self;
+        let mut out = data.results.first().map(|r| std::mem::take(&mut registers[r.index()]));
+        let register = |v: &Value| &registers[v.index()];
+        let chosen = chosen.map(|c| bool::of(register(c))).transpose()?;
+        let elements = Elements { view, indices, chosen, threads, bounds, atomic };
+        let result = run_elements(&elements, data, rest, &register, spaces, out.as_mut());
+        drop(elements);
+        if let (Some(&value), Some(out)) = (data.results.first(), out) {
+            self.registers[value.index()] = out;
+        }
+        result
+    }
+
+    /// Accesses by address.
+    fn pointer(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let (space, predicated) = match data.kind {
+            OpKind::PtrLoad { space, predicated, .. }
+            | OpKind::PtrStore { space, predicated, .. }
+            | OpKind::PtrAtomic { space, predicated, .. }
+            | OpKind::PtrAtomicCas { space, predicated, .. } => (space, predicated),
+            _ => return Err(Trap::Bug("no access by address".into())),
+        };
+        let Machine { registers, spaces, .. } = self;
+        let mut out: Vec<Data> =
+            data.results.iter().map(|r| std::mem::take(&mut registers[r.index()])).collect();
+        let operands: Vec<&Data> = data.operands.iter().map(|v| &registers[v.index()]).collect();
+        let (addresses, rest) = operands.split_first().ok_or_else(|| Trap::Bug("no address".into()))?;
+        let (predicate, rest) = if predicated { (rest.first().copied(), &rest[1..]) } else { (None, rest) };
+        let pointers = Pointers { space, addresses, predicate, mask };
+        let result = match (&data.kind, rest, &mut out[..]) {
+            (OpKind::PtrLoad { .. }, [], out) => pointers.load(spaces, out),
+            (OpKind::PtrStore { .. }, values, []) => pointers.store(spaces, values),
+            (OpKind::PtrAtomic { op, .. }, [value], [out]) => pointers.atomic(spaces, *op, value, out),
+            (OpKind::PtrAtomicCas { .. }, [expected, desired], [out]) => {
+                pointers.compare_exchange(spaces, expected, desired, out)
+            }
+            _ => Err(Trap::Bug(format!("{:?} with wrong operands", data.kind))),
+        };
+        for (value, out) in data.results.iter().zip(out) {
+            registers[value.index()] = out;
+        }
+        result
+    }
+}
+
+/// The element-by-element access that an operation names; `rest` are its operands after the mask.
+fn run_elements<'r>(
+    elements: &Elements,
+    data: &OpData,
+    rest: &[Value],
+    register: &impl Fn(&Value) -> &'r Data,
+    spaces: &mut Spaces,
+    out: Option<&mut Data>,
+) -> Result<(), Trap> {
+    match (&data.kind, rest, out) {
+        (OpKind::Gather { .. } | OpKind::Load(_), [padding], Some(out)) => {
+            let padding = register(padding);
+            // A tile takes one scalar as the padding of all its elements.
+            let each = padding.len() == out.len();
+            elements.gather(spaces, |i| padding.bits(if each { i } else { 0 }), out)
+        }
+        (OpKind::Scatter { .. } | OpKind::Store { .. }, [values], None) => {
+            elements.scatter(spaces, register(values))
+        }
+        (OpKind::Atomic { op, .. }, [values], Some(out)) => {
+            elements.update(spaces, out, access::atomic(*op, register(values)))
+        }
+        (OpKind::AtomicCas { .. }, [expected, desired], Some(out)) => {
+            elements.update(spaces, out, access::compare_exchange(register(expected), register(desired)))
+        }
+        _ => Err(Trap::Bug(format!("{:?} with wrong operands", data.kind))),
+    }
+}
