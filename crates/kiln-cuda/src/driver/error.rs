@@ -15,7 +15,7 @@ pub enum CudaError {
         CudaVersion::OLDEST_DRIVER
     )]
     LibraryNotLoaded {
-        /// The names that were tried and the system's answer to the last.
+        /// The system's answer for each name that was tried.
         reason: String,
     },
     /// The library is the toolkit's stub, which is for linking only.

@@ -4,6 +4,7 @@ use super::error::{CudaError, Result};
 use super::ffi::{Api, Status};
 use super::version::{CudaVersion, PtxVersion};
 use libloading::Library;
+use std::error::Error;
 use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -92,15 +93,18 @@ impl Driver {
 
 /// Opens the first library of `names` that loads.
 fn open(names: &[&str]) -> Result<Library> {
-    let mut reason = String::from("no name of it is known on this system");
+    let mut reasons = Vec::with_capacity(names.len());
     for name in names {
         // SAFETY: loading the driver runs its initialisers, which are NVIDIA's and expect to be run this way by any program.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
-            Err(error) => reason = format!("tried {}; {error}", names.join(", ")),
+            // The loader's own words are in the source, and name the file.
+            Err(error) => {
+                reasons.push(error.source().map_or_else(|| format!("{name}: {error}"), ToString::to_string))
+            }
         }
     }
-    Err(CudaError::LibraryNotLoaded { reason })
+    Err(CudaError::LibraryNotLoaded { reason: reasons.join("; ") })
 }
 
 /// Asks a library for its version before anything else: an old one lacks entry points, and that it is old says more than which.
@@ -183,7 +187,10 @@ mod tests {
     fn a_missing_library_is_an_error_value() {
         let error = Driver::load(&["libno-such-driver.so.1", "libno-such-driver.so"]).err();
         let Some(CudaError::LibraryNotLoaded { reason }) = error else { panic!("{error:?}") };
-        assert!(reason.contains("tried libno-such-driver.so.1, libno-such-driver.so"), "{reason}");
+        assert!(
+            reason.contains("libno-such-driver.so.1: ") && reason.contains("; libno-such-driver.so: "),
+            "{reason}"
+        );
         let text = CudaError::LibraryNotLoaded { reason }.to_string();
         assert!(text.contains("install the NVIDIA driver, version 525 or newer"), "{text}");
     }
