@@ -1,0 +1,119 @@
+//! Elementary functions and 16-bit arithmetic in terms of what a GPU has.
+//!
+//! NVIDIA's own code for these lives in a library of the toolkit (libdevice), which Kiln does not use. So `exp`, `log`, `sin`, `tanh`, … are written
+//! here once, as IR, from the operations that hardware gives: `fma`, comparison, selection, bit casts, and the f32 approximations `exp2`, `recip`,
+//! `rsqrt`. The interpreter runs the expansion too, so it is tested without a GPU against f64 references. 16-bit floats compute in f32 and round
+//! after each operation.
+//!
+//! Polynomials: Cephes (Moshier, single and double), and FreeBSD's msun (`e_log.c`, `k_sin.c`, `k_cos.c`, `s_erf.c`), by coefficient.
+//! Accuracy: f32 within 4 ulp, f64 within 4 ulp except `pow` (relative error to 2^-43, as its logarithm is one double); `sin` and `cos` for
+//! |x| < 1e9; float `rem` where the quotient is below 2^53.
+
+mod erf;
+mod exponential;
+mod math;
+mod power;
+mod trigonometric;
+
+use kiln_ir::{BinaryOp, Block, Builder, Kernel, Op, OpData, OpKind, Scalar, UnaryOp, Value};
+use math::Math;
+
+/// Rewrites every operation that GPU hardware has not, at either level.
+pub fn expand(kernel: &mut Kernel) {
+    let blocks = kernel.counts().2;
+    for index in 0..blocks {
+        expand_block(kernel, Block::from_index(index));
+    }
+}
+
+fn expand_block(kernel: &mut Kernel, block: Block) {
+    let ops = std::mem::take(&mut kernel.block_mut(block).ops);
+    for op in ops {
+        if needs_expansion(kernel, kernel.op(op)) {
+            expand_op(kernel, block, op);
+        }
+        kernel.block_mut(block).ops.push(op);
+    }
+}
+
+fn is_half(elem: Scalar) -> bool {
+    matches!(elem, Scalar::F16 | Scalar::BF16)
+}
+
+fn needs_expansion(kernel: &Kernel, data: &OpData) -> bool {
+    use UnaryOp::*;
+    let Some(&first) = data.operands.first() else { return false };
+    let elem = kernel.ty(first).elem();
+    match data.kind {
+        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Fma if is_half(elem) => true,
+        OpKind::Unary(Exp2 | Rsqrt) => elem == Scalar::F64,
+        OpKind::Unary(Exp | Log | Log2 | Sin | Cos | Tanh | Erf | Sigmoid) => true,
+        OpKind::Binary(BinaryOp::Pow | BinaryOp::Atan2) => true,
+        OpKind::Binary(BinaryOp::Rem) => elem.is_float(),
+        _ => false,
+    }
+}
+
+/// Builds the expansion before `op`, and turns `op` into its last operation, so that the result keeps its name.
+fn expand_op(kernel: &mut Kernel, block: Block, op: Op) {
+    let data = kernel.op(op).clone();
+    let mut builder = Builder::new(kernel);
+    (builder.block, builder.loc) = (block, data.loc);
+    rebuild(&mut builder, &data);
+    let last = kernel.block_mut(block).ops.pop();
+    if let Some(last) = last {
+        let OpData { kind, operands, .. } = kernel.op(last).clone();
+        let target = kernel.op_mut(op);
+        (target.kind, target.operands) = (kind, operands);
+    }
+}
+
+/// Appends the expansion; its last operation is the result.
+fn rebuild(b: &mut Builder<'_>, data: &OpData) -> Value {
+    let elem = b.kernel.ty(data.operands[0]).elem();
+    let wide: Vec<Value> = match is_half(elem) {
+        true => data.operands.iter().map(|&v| b.cast(v, Scalar::F32)).collect(),
+        false => data.operands.to_vec(),
+    };
+    let result = match data.kind {
+        OpKind::Unary(op) => unary(b, op, wide[0]),
+        OpKind::Binary(op) => binary(b, op, wide[0], wide[1]),
+        OpKind::Compare(op) => return b.compare(op, wide[0], wide[1]),
+        _ => b.fma(wide[0], wide[1], wide[2]),
+    };
+    match is_half(elem) && b.kernel.ty(result).elem() == Scalar::F32 {
+        true => b.cast(result, elem),
+        false => result,
+    }
+}
+
+fn unary(b: &mut Builder<'_>, op: UnaryOp, x: Value) -> Value {
+    let mut m = Math::new(b, x);
+    match op {
+        UnaryOp::Exp => m.exp(x),
+        UnaryOp::Exp2 if m.is_double() => m.exp2_double(x),
+        UnaryOp::Log => m.log(x),
+        UnaryOp::Log2 => m.log2(x),
+        UnaryOp::Rsqrt if m.is_double() => {
+            let root = m.b.unary(UnaryOp::Sqrt, x);
+            let one = m.c(1.0);
+            m.div(one, root)
+        }
+        UnaryOp::Sin => m.sin(x),
+        UnaryOp::Cos => m.cos(x),
+        UnaryOp::Tanh => m.tanh(x),
+        UnaryOp::Sigmoid => m.sigmoid(x),
+        UnaryOp::Erf => m.erf(x),
+        other => b.unary(other, x),
+    }
+}
+
+fn binary(b: &mut Builder<'_>, op: BinaryOp, x: Value, y: Value) -> Value {
+    let mut m = Math::new(b, x);
+    match op {
+        BinaryOp::Pow => m.pow(x, y),
+        BinaryOp::Atan2 => m.atan2(x, y),
+        BinaryOp::Rem => m.rem(x, y),
+        other => b.binary(other, x, y),
+    }
+}
