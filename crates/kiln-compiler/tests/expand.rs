@@ -152,7 +152,7 @@ fn erf(x: f64) -> f64 {
     let a = x.abs();
     let value = if a > 6.5 {
         1.0
-    } else if a < 2.5 {
+    } else if a < 1.5 {
         let (mut term, mut sum) = (a, a);
         for n in 1..120 {
             term *= 2.0 * a * a / (2 * n + 1) as f64;
@@ -160,7 +160,7 @@ fn erf(x: f64) -> f64 {
         }
         sum * (-a * a).exp() * std::f64::consts::FRAC_2_SQRT_PI
     } else {
-        let tail = (1..80).rev().fold(0.0, |t, k| k as f64 / 2.0 / (a + t));
+        let tail = (1..600).rev().fold(0.0, |t, k| k as f64 / 2.0 / (a + t));
         1.0 - (-a * a).exp() / (a + tail) * std::f64::consts::FRAC_2_SQRT_PI / 2.0
     };
     value.copysign(x)
