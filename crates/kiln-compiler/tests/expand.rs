@@ -130,6 +130,8 @@ fn hyperbolic_and_error_functions() {
         check_unary(UnaryOp::Tanh, elem, (-12.0, 12.0), tolerance, f64::tanh);
         check_unary(UnaryOp::Tanh, elem, (-1.0, 1.0), tolerance, f64::tanh);
         check_unary(UnaryOp::Sigmoid, elem, (-20.0, 20.0), tolerance, |x| 1.0 / (1.0 + (-x).exp()));
+        // The f64 reference sums up to 150 terms, which costs it a few ulp of its own.
+        let tolerance = if elem == Scalar::F64 { 10.0 } else { tolerance };
         check_unary(UnaryOp::Erf, elem, (-7.0, 7.0), tolerance, erf);
         check_unary(UnaryOp::Erf, elem, (-1.3, 1.3), tolerance, erf);
     }
