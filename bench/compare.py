@@ -74,10 +74,16 @@ class Contender:
             self._process.wait()
 
     def _read(self) -> dict:
-        timer = threading.Timer(REPLY_TIMEOUT_S, self._process.kill)
+        timed_out = False
+
+        def expire() -> None:
+            nonlocal timed_out
+            timed_out = True
+            self._process.kill()
+
+        timer = threading.Timer(REPLY_TIMEOUT_S, expire)
         timer.start()
         line = self._process.stdout.readline()
-        timed_out = not timer.is_alive()
         timer.cancel()
         if not line:
             code = self._process.wait()
