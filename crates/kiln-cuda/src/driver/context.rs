@@ -174,8 +174,8 @@ impl ContextState {
         let api = self.device.driver().api();
         let mut current = ContextHandle::NULL;
         // SAFETY: `current` is writable.
-        unsafe { api.cuCtxGetCurrent(&mut current) }?;
-        if current == self.handle {
+        let status = unsafe { (api.cuCtxGetCurrent)(&mut current) };
+        if status == Status::SUCCESS && current == self.handle {
             return Ok(());
         }
         // SAFETY: the primary context is retained for as long as `self` lives.

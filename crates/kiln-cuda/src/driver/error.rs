@@ -131,6 +131,14 @@ pub enum CudaError {
         /// The buffer's length.
         length: usize,
     },
+    /// Something that cannot be part of a graph was asked of a stream that is being recorded.
+    #[error(
+        "cannot {what} while a graph is recorded; do it before, and copy from and to pinned memory in the graph"
+    )]
+    Recording {
+        /// What was asked for.
+        what: &'static str,
+    },
     /// A kernel or the hardware failed in a way that costs the context: every later call on this GPU fails too.
     #[error("the GPU's context is lost: {call} reports {name} ({code}: {description}); restart the program")]
     ContextLost {
@@ -238,7 +246,7 @@ impl CudaError {
             CudaError::BadImage { .. } => {
                 Error::Driver { call: "loading a cubin".to_owned(), code: "bad image".to_owned(), message }
             }
-            CudaError::OutOfRange { .. } | CudaError::NoSuchFunction { .. } => {
+            CudaError::OutOfRange { .. } | CudaError::NoSuchFunction { .. } | CudaError::Recording { .. } => {
                 Error::Internal { place: "kiln-cuda", message }
             }
             _ => {

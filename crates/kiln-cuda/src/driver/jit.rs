@@ -58,10 +58,13 @@ pub fn compile_to_cubin(context: &Context, name: &str, ptx: &str, options: &JitO
     let text = c_text(name, ptx)?;
     let mut request = Request::new(options);
     let link = Link::new(context.api(), &mut request)?;
-    let bytes = link.compile(&text).map_err(|status| refusal(context, name, status, request.log()))?;
+    let compiled = link.compile(&text);
     // The linker closes its log when it is destroyed.
     drop(link);
-    Ok(Cubin { bytes, log: request.log() })
+    match compiled {
+        Ok(bytes) => Ok(Cubin { bytes, log: request.log() }),
+        Err(status) => Err(refusal(context, name, status, request.log())),
+    }
 }
 
 impl Module {

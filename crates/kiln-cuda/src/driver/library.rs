@@ -98,13 +98,18 @@ fn open(names: &[&str]) -> Result<Library> {
         // SAFETY: loading the driver runs its initialisers, which are NVIDIA's and expect to be run this way by any program.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
-            // The loader's own words are in the source, and name the file.
-            Err(error) => {
-                reasons.push(error.source().map_or_else(|| format!("{name}: {error}"), ToString::to_string))
-            }
+            Err(error) => reasons.push(refused(name, &error)),
         }
     }
     Err(CudaError::LibraryNotLoaded { reason: reasons.join("; ") })
+}
+
+/// The loader's own words, which are in the source of the error, or less where there is only one thing to say.
+fn refused(name: &str, error: &libloading::Error) -> String {
+    let words = error.source().map_or_else(|| format!("{name}: {error}"), ToString::to_string);
+    // A library that is there and needs another one which is not fails with the name of the other.
+    let missing = words.starts_with(name) && words.ends_with("No such file or directory");
+    if missing { format!("no {name}") } else { words }
 }
 
 /// Asks a library for its version before anything else: an old one lacks entry points, and that it is old says more than which.

@@ -12,15 +12,13 @@ use std::ops::Range;
 impl Stream {
     /// Allocates uninitialised device memory, aligned to 256 bytes, for work later in this stream. Zero bytes are the null pointer.
     ///
-    /// During a [capture](super::Graph::capture) an allocation would belong to the graph: allocate before it.
-    ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`] with the numbers.
+    /// [`CudaError::OutOfMemory`] with the numbers; [`CudaError::Recording`] during a [capture](super::Graph::capture).
     pub fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
         if bytes == 0 {
             return Ok(DevicePtr(0));
         }
-        self.context().bind()?;
+        self.refuse_recording("allocate")?;
         let allocated = self.try_allocate(bytes).or_else(|error| {
             // Pooled memory that is free in other pieces can be given back and taken again in one. A pool that cannot shrink changes nothing.
             self.context().trim(0)?;
@@ -45,7 +43,7 @@ impl Stream {
     /// Frees memory once the work now in this stream is done.
     ///
     /// # Errors
-    /// Those of the calls; the memory is then lost until the context ends.
+    /// Those of the calls, and [`CudaError::Recording`]; the memory is then lost until the context ends.
     ///
     /// # Safety
     /// `pointer` came from [`Stream::allocate`] in this context and was not freed. Work in other streams that uses it is over, or this stream
@@ -54,7 +52,7 @@ impl Stream {
         if pointer.0 == 0 {
             return Ok(());
         }
-        self.context().bind()?;
+        self.refuse_recording("free")?;
         let api = self.context().api();
         // SAFETY: as the caller promises.
         unsafe {
@@ -68,7 +66,7 @@ impl Stream {
     /// Copies from the host, in stream order. `source` may be reused on return.
     ///
     /// # Errors
-    /// Those of the calls.
+    /// Those of the calls, and [`CudaError::Recording`].
     ///
     /// # Safety
     /// `destination` has room for the bytes.
@@ -76,7 +74,7 @@ impl Stream {
         if source.is_empty() {
             return Ok(());
         }
-        self.context().bind()?;
+        self.refuse_recording("copy from pageable memory")?;
         // SAFETY: the context is current; the rest is the caller's promise.
         unsafe { self.context().staging().upload(self.context().api(), self.handle(), destination.0, source) }
     }
@@ -84,7 +82,7 @@ impl Stream {
     /// Waits for the stream and copies to the host.
     ///
     /// # Errors
-    /// Those of the calls, and of earlier work in the stream.
+    /// Those of the calls, and of earlier work in the stream; [`CudaError::Recording`].
     ///
     /// # Safety
     /// `source` has that many bytes.
@@ -92,7 +90,7 @@ impl Stream {
         if destination.is_empty() {
             return self.synchronize();
         }
-        self.context().bind()?;
+        self.refuse_recording("copy to pageable memory")?;
         // SAFETY: the context is current; the rest is the caller's promise.
         unsafe {
             self.context().staging().download(self.context().api(), self.handle(), destination, source.0)

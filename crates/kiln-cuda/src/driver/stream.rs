@@ -1,7 +1,7 @@
 //! Streams: queues of work on a GPU, each in order.
 
 use super::context::Context;
-use super::error::Result;
+use super::error::{CudaError, Result};
 use super::event::Event;
 use super::ffi::{self, Status, StreamHandle};
 use std::ffi::c_int;
@@ -96,6 +96,14 @@ impl Stream {
         // SAFETY: the stream is live, `status` is writable.
         unsafe { self.context().api().cuStreamIsCapturing(self.handle(), &mut status) }?;
         Ok(status == ffi::CAPTURE_ACTIVE)
+    }
+}
+
+impl Stream {
+    /// Refuses `what` while the stream is recorded. The driver would take it into the graph, where it means something else: memory that belongs to
+    /// the graph, or a copy that reads the host's memory again at every launch.
+    pub(super) fn refuse_recording(&self, what: &'static str) -> Result<()> {
+        if self.is_capturing()? { Err(CudaError::Recording { what }) } else { Ok(()) }
     }
 }
 
