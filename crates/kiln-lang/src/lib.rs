@@ -1,1 +1,115 @@
 //! The embedded kernel language: handles that record IR while a kernel is traced.
+//!
+//! A kernel is a Rust function over device values. `#[kernel]` rewrites control flow, comparison, assignment and `&&`/`||`; the rest
+//! is ordinary Rust that runs once, when the kernel is specialised, and records IR through [`Val`] handles. What lives on the host
+//! (`usize`, `bool`, an enum) is a constant of the specialisation: `if` on it picks an arm, `for` over it unrolls. What lives on the
+//! device becomes control flow of the IR.
+//!
+//! ```
+//! use kiln_lang::prelude::*;
+//!
+//! #[device(crate = kiln_lang)]
+//! fn relu_sum(row: View<f32, 1>, block: usize, twice: bool) -> Val<f32> {
+//!     let mut total: Val<f32> = 0.0;
+//!     for start in (0..row.extent(0)).step_by(block) {   // a device bound: a loop of the IR
+//!         let v = row.tile(start, block).load(0.0);
+//!         total += v.maximum(0.0).sum();
+//!     }
+//!     if twice { total * 2.0 } else { total }             // a host bool: decided now
+//! }
+//!
+//! let kernel = trace("k", Level::Tile { warps: None }, |p| {
+//!     let x = p.view::<f32, 2>("x", Default::default());
+//!     let y = p.view_mut::<f32, 1>("y", Default::default());
+//!     let row = program_id(0);
+//!     y.tile(row, 1).store(relu_sum(x.row(row), 128, true));
+//! })?;
+//! # Ok::<(), kiln_lang::TraceErrors>(())
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `elem`, `val` | element types, the handle |
+//! | `ops` | operators, mathematics, shapes, reductions, scans, `dot` |
+//! | `view`, `memory` | tensors, shared and local memory |
+//! | `thread` | ids, barriers, shuffles, votes |
+//! | `diag` | `device_assert!`, `device_print!` |
+//! | `flow` | what control flow becomes |
+//! | `trace` | recording, exits, variables to SSA |
+//! | `param` | parameters: the contract with a runtime |
+
+// The attribute macros name this crate.
+extern crate self as kiln_lang;
+
+pub mod diag;
+mod elem;
+#[doc(hidden)]
+pub mod flow;
+mod memory;
+mod ops;
+pub mod param;
+mod thread;
+mod trace;
+mod val;
+mod view;
+
+pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number};
+pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, range, range_step};
+pub use half::{bf16, f16};
+pub use kiln_ir::Level;
+pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
+pub use memory::{Local, Shared, local, shared};
+pub use ops::{Accumulate, Combine, IntoShape, dot, dot_acc, full, iota, select, zeros};
+pub use thread::*;
+pub use trace::{TraceError, TraceErrors, trace};
+pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
+pub use view::{
+    Indices, Offsets, ThreadIndex, TileView, TileViewMut, View, ViewMut, thread_index, thread_index_2d,
+    thread_index_3d,
+};
+
+/// Everything a kernel uses.
+pub mod prelude {
+    pub use crate::{
+        Accumulate, Bits, Combine, DeviceValue, Elem, Float, Idx, Int, IntoIndex, IntoVal, KernelConst,
+        Level, Local, Num, Shared, ThreadIndex, Tile, Val, View, ViewMut, ballot, barrier, bf16, block_dim,
+        device, device_assert, device_print, dot, dot_acc, f16, fence, full, iota, kernel, lane_id, local,
+        num_programs, program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up,
+        shuffle_xor, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all,
+        vote_any, warp_id, zeros,
+    };
+}
+
+/// What the macros name. No part of the public interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::flow::branch::{Branch, JoinProbe, LikeProbe, branch, guard};
+    pub use crate::flow::compare::{CompareProbe, LiteralLeft};
+    pub use crate::flow::exit::{
+        Block, Slot, SlotProbe, TakeProbe, exit_break, exit_continue, mark_unreachable, never_returns,
+        unreachable,
+    };
+    pub use crate::flow::logic::{and, or};
+    pub use crate::flow::loops::{Loop, LoopProbe, While};
+    pub use crate::flow::range::RangeProbe;
+    pub use crate::flow::refuse::{CastProbe, MatchProbe};
+    pub use crate::flow::variable::{Annotated, PlaceProbe, Probe, depth};
+    pub use crate::flow::{DeviceValue, FieldProbe, HostField, Zip};
+    pub use crate::param::{ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey};
+    pub use crate::trace::Raw;
+    pub use std::any::TypeId;
+
+    /// The methods of probes on host values, to be imported without names.
+    pub mod host {
+        pub use crate::flow::branch::{JoinHost as _, JoinOpaque as _, LikeHost as _};
+        pub use crate::flow::compare::{
+            CompareEq as _, CompareOrd as _, CompareRight as _, LiteralAdd as _, LiteralDiv as _,
+            LiteralMul as _, LiteralRem as _, LiteralSub as _,
+        };
+        pub use crate::flow::exit::{SlotHost as _, SlotOpaque as _, TakeHost as _};
+        pub use crate::flow::loops::LoopHost as _;
+        pub use crate::flow::range::{RangeHost as _, RangeTo as _};
+        pub use crate::flow::refuse::{CastHost as _, MatchHost as _};
+        pub use crate::flow::variable::{HostAnnotated as _, HostPlace as _, HostProbe as _};
+    }
+}

@@ -1,0 +1,121 @@
+//! Assertions and prints on the device.
+
+use crate::elem::{Elem, for_host_numbers};
+use crate::trace::{Raw, Recorder, error, with};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{Literal, OpKind, Shape};
+use smallvec::SmallVec;
+use std::panic::Location;
+
+/// Ends the kernel with a fault where a condition is false; the message may show scalars, each as `{}`.
+///
+/// ```
+/// # use kiln_lang::{device_assert, param::Facts, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |p| {
+/// # let n = p.scalar::<i32>("n", Default::default());
+/// device_assert!(n.gt(0), "n is {}", n);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[macro_export]
+macro_rules! device_assert {
+    ($cond:expr $(,)?) => {
+        $crate::diag::assert($cond, concat!("assertion failed: ", stringify!($cond)), &[])
+    };
+    ($cond:expr, $text:literal $(, $value:expr)* $(,)?) => {
+        $crate::diag::assert($cond, $text, &[$($crate::diag::Shown::shown(&$value)),*])
+    };
+}
+
+/// Prints scalars, each in the place of a `{}`.
+#[macro_export]
+macro_rules! device_print {
+    ($text:literal $(, $value:expr)* $(,)?) => {
+        $crate::diag::print($text, &[$($crate::diag::Shown::shown(&$value)),*])
+    };
+}
+
+/// What a message can show: scalars of the device and numbers of the host.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be shown from a device",
+    note = "messages show scalars of the device, and numbers and bools of the host"
+)]
+pub trait Shown {
+    /// The handle.
+    #[doc(hidden)]
+    fn shown(&self) -> Raw;
+}
+
+impl<T: Elem> Shown for Val<T> {
+    fn shown(&self) -> Raw {
+        self.raw()
+    }
+}
+
+impl Shown for bool {
+    fn shown(&self) -> Raw {
+        Raw::Const(self.literal())
+    }
+}
+
+macro_rules! shown {
+    ($($t:ty)*) => {$(
+        impl Shown for $t {
+            fn shown(&self) -> Raw {
+                use crate::elem::{HostNumber, Number};
+                Raw::Const(match self.number() {
+                    Number::Int(n) => Literal::wrapping(kiln_ir::Scalar::I64, n),
+                    Number::Float(x) => Literal::from_f64(kiln_ir::Scalar::F64, x),
+                })
+            }
+        }
+    )*};
+}
+for_host_numbers!(shown);
+
+#[doc(hidden)]
+#[track_caller]
+pub fn assert(cond: impl IntoVal<bool>, text: &str, values: &[Raw]) {
+    let site = Location::caller();
+    let cond = cond.into_val();
+    with(|r| {
+        let cond = r.read(cond.raw(), site)?;
+        emit(r, text, Some(cond), values, site)
+    });
+}
+
+#[doc(hidden)]
+#[track_caller]
+pub fn print(text: &str, values: &[Raw]) {
+    let site = Location::caller();
+    with(|r| emit(r, text, None, values, site));
+}
+
+fn emit(
+    r: &mut Recorder,
+    text: &str,
+    cond: Option<crate::trace::Id>,
+    values: &[Raw],
+    site: &'static Location<'static>,
+) -> Option<()> {
+    let places = text.matches("{}").count();
+    if places != values.len() {
+        let message = format!("the message has {places} places for {} values", values.len());
+        r.error(site, message, "write one `{}` for each value");
+        return None;
+    }
+    let mut operands: SmallVec<[_; 4]> = cond.into_iter().collect();
+    for value in values {
+        operands.push(r.read_as(*value, &Shape::scalar(), site)?);
+    }
+    let message = r.message(text);
+    let kind = if cond.is_some() { OpKind::Assert(message) } else { OpKind::Print(message) };
+    r.effect(kind, &operands, site);
+    Some(())
+}
+
+/// Reports a mistake in code that builds on the language, with a location and what to do.
+#[track_caller]
+pub fn report(message: impl Into<String>, help: impl Into<String>) {
+    error(Location::caller(), message, help);
+}

@@ -1,0 +1,63 @@
+//! What `if` and `while` decide on.
+
+use crate::trace::{Raw, Site, error, with};
+use crate::val::Val;
+
+/// The condition of an `if` or `while`: a host `bool` decides while the kernel is traced, a device `Val<bool>` becomes control flow.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a condition",
+    label = "expected `bool` or `Val<bool>`",
+    note = "compare it, as in `x != 0`"
+)]
+pub trait Condition: Copy {
+    /// Where the decision is taken.
+    #[doc(hidden)]
+    fn decision(self) -> Decision;
+
+    /// The condition that is known on the host.
+    #[doc(hidden)]
+    fn constant(value: bool) -> Self;
+}
+
+/// Where a condition is decided.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decision {
+    /// On the host, now.
+    Host(bool),
+    /// On the device.
+    Device(Raw),
+}
+
+impl Condition for bool {
+    fn decision(self) -> Decision {
+        Decision::Host(self)
+    }
+
+    fn constant(value: bool) -> bool {
+        value
+    }
+}
+
+impl Condition for Val<bool> {
+    fn decision(self) -> Decision {
+        Decision::Device(self.raw())
+    }
+
+    fn constant(value: bool) -> Val<bool> {
+        Val::from_raw(Raw::Const(kiln_ir::Literal::bool(value)))
+    }
+}
+
+/// Reports a condition of rank 1 or more: there is one control flow for the whole tile.
+pub(super) fn scalar_condition(raw: Raw, site: Site) -> Raw {
+    let shape = with(|r| r.shape(raw)).flatten();
+    match shape {
+        Some(shape) if shape.rank() > 0 => {
+            let message = format!("the condition is a tile of shape {shape}, not one bool");
+            error(site, message, "reduce it with `.any()` or `.all()`, or choose elements with `select`");
+            Raw::Poison
+        }
+        _ => raw,
+    }
+}

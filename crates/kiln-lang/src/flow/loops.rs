@@ -1,0 +1,285 @@
+//! `for`, `while` and `loop`.
+//!
+//! A loop over a host iterator, or while a host condition holds, runs on the host: it unrolls. A loop over a [`DeviceRange`] or a
+//! device condition is traced once, into a region. `loop` shows which it is by how its first iteration ends: if it was left by
+//! the host's own `break`, or can only be, it is unrolled; else it belongs to the device.
+
+use super::condition::{Condition, Decision, scalar_condition};
+use super::range::DeviceRange;
+use crate::elem::Int;
+use crate::trace::{Bounds, Id, Region, RegionKind, ScopeKind, Site, error, with};
+use crate::val::Val;
+use std::panic::Location;
+
+/// Host loops that go on for longer than this while a kernel is traced do not end.
+const MAX_HOST_ITERATIONS: u32 = 1 << 20;
+
+/// What a `for` loops over.
+pub struct LoopProbe<S>(pub S);
+
+impl<T: Int> LoopProbe<DeviceRange<T>> {
+    /// The loop on the device.
+    pub fn begin(self) -> DeviceFor<T> {
+        DeviceFor { range: self.0, state: ForState::Before }
+    }
+}
+
+/// The host's side of [`LoopProbe`].
+pub trait LoopHost<I: Iterator> {
+    #[track_caller]
+    fn begin(self) -> HostFor<I>;
+}
+
+impl<S: IntoIterator> LoopHost<S::IntoIter> for LoopProbe<S> {
+    #[track_caller]
+    fn begin(self) -> HostFor<S::IntoIter> {
+        HostFor::new(self.0.into_iter(), Location::caller())
+    }
+}
+
+/// A `for` that is unrolled.
+pub struct HostFor<I> {
+    items: I,
+    scope: u32,
+    first: bool,
+    site: Site,
+}
+
+impl<I: Iterator> HostFor<I> {
+    fn new(items: I, site: Site) -> Self {
+        let scope = with(|r| r.enter(ScopeKind::HostLoop)).unwrap_or(0);
+        HostFor { items, scope, first: true, site }
+    }
+
+    /// The next item, if there is one and the loop was not left.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<I::Item> {
+        let first = std::mem::take(&mut self.first);
+        let goes_on = first || with(|r| r.end_iteration(self.scope, self.site)).unwrap_or(true);
+        let item = if goes_on { self.items.next() } else { None };
+        with(|r| match item {
+            Some(_) => r.begin_iteration(self.scope, self.site),
+            None => r.leave_host_loop(self.scope, self.site),
+        });
+        item
+    }
+}
+
+impl<I> Drop for HostFor<I> {
+    /// Left by a jump of the host's: `?`, a panic, or an exit that has already left the scope.
+    fn drop(&mut self) {
+        with(|r| r.leave_host_loop(self.scope, self.site));
+    }
+}
+
+/// A `for` on the device.
+pub struct DeviceFor<T> {
+    range: DeviceRange<T>,
+    state: ForState,
+}
+
+enum ForState {
+    Before,
+    Inside { scope: u32, bounds: Bounds, open: u32 },
+    After,
+}
+
+impl<T: Int> DeviceFor<T> {
+    /// The loop variable the first time, then nothing: the body is traced once.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Val<T>> {
+        match std::mem::replace(&mut self.state, ForState::After) {
+            ForState::Before => self.enter(),
+            ForState::Inside { scope, bounds, .. } => {
+                with(|r| r.end_for(scope, bounds, self.range.site()));
+                None
+            }
+            ForState::After => None,
+        }
+    }
+
+    fn enter(&mut self) -> Option<Val<T>> {
+        // Poisoned bounds: an error was reported, and the body is skipped.
+        let bounds = self.range.bounds()?;
+        let index = self.range.new_index()?;
+        let (scope, open) = with(|r| (r.begin_for(), r.innermost()))?;
+        let [lo, hi, step] = bounds;
+        self.state = ForState::Inside { scope, bounds: Bounds { lo, hi, step, index }, open };
+        Some(self.range.item(bounds, index))
+    }
+}
+
+impl<T> Drop for DeviceFor<T> {
+    fn drop(&mut self) {
+        if let ForState::Inside { scope, open, .. } = self.state {
+            abandon(scope, open, "for", self.range.site());
+        }
+    }
+}
+
+/// Cleans up behind a device loop that the host jumped out of, by `?` or a panic.
+fn abandon(scope: u32, open: u32, what: &str, site: Site) {
+    with(|r| {
+        let Some(at) = r.position(open) else { return };
+        r.regions.truncate(at);
+        r.leave(scope, true);
+        let message = format!("control leaves this `{what}` on the device through `?` or a panic");
+        r.error(site, message, "use `return`, `break` or `continue`");
+    });
+}
+
+/// A `while`.
+pub struct While {
+    scope: u32,
+    site: Site,
+    open: u32,
+    /// The condition, once it is known to be decided on the device.
+    test: Option<(Region, Id)>,
+    iterations: u32,
+}
+
+impl While {
+    /// Begins a `while`, before its condition is traced.
+    #[track_caller]
+    #[allow(clippy::new_without_default)]
+    pub fn begin() -> While {
+        let site = Location::caller();
+        let begun = with(|r| (r.enter(ScopeKind::UndecidedLoop), r.open(RegionKind::Undecided)));
+        let (scope, open) = begun.unwrap_or_default();
+        While { scope, site, open, test: None, iterations: 0 }
+    }
+
+    /// Takes the condition; whether the body is to be traced.
+    pub fn test<C: Condition>(&mut self, cond: C) -> bool {
+        match cond.decision() {
+            Decision::Host(value) => {
+                with(|r| {
+                    r.splice();
+                    r.decide(self.scope, ScopeKind::HostLoop);
+                });
+                if !value {
+                    with(|r| r.leave_host_loop(self.scope, self.site));
+                }
+                value
+            }
+            Decision::Device(raw) => {
+                let raw = scalar_condition(raw, self.site);
+                let body = with(|r| {
+                    let cond = r.read(raw, self.site);
+                    let test = r.close();
+                    self.open = r.open(RegionKind::Device);
+                    r.decide(self.scope, ScopeKind::DeviceLoop);
+                    cond.map(|c| (test, c))
+                });
+                self.test = body.flatten();
+                true
+            }
+        }
+    }
+
+    /// Ends an iteration; whether the condition is to be asked again.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> bool {
+        self.iterations += 1;
+        let kind = with(|r| r.kind_of(self.scope)).flatten();
+        if kind != Some(ScopeKind::HostLoop) {
+            let test = self.test.take();
+            with(|r| {
+                let known = test.is_some();
+                r.end_while(self.scope, test, self.site);
+                // A poisoned condition is not an endless loop.
+                if !known {
+                    r.set_dead(false);
+                }
+            });
+            return false;
+        }
+        let goes_on = with(|r| r.end_iteration(self.scope, self.site)) == Some(true);
+        if !goes_on || host_runs_away(self.iterations, self.site) {
+            with(|r| r.leave_host_loop(self.scope, self.site));
+            return false;
+        }
+        let opened = with(|r| {
+            r.begin_iteration(self.scope, self.site);
+            r.open(RegionKind::Undecided)
+        });
+        self.open = opened.unwrap_or(0);
+        true
+    }
+}
+
+impl Drop for While {
+    fn drop(&mut self) {
+        if with(|r| r.in_scope(self.scope)) == Some(true) {
+            abandon(self.scope, self.open, "while", self.site);
+            with(|r| r.leave_host_loop(self.scope, self.site));
+        }
+    }
+}
+
+fn host_runs_away(iterations: u32, site: Site) -> bool {
+    if iterations < MAX_HOST_ITERATIONS {
+        return false;
+    }
+    let message = format!("this loop did not end after {iterations} iterations on the host");
+    error(site, message, "its condition must change, or depend on a device value");
+    true
+}
+
+/// A `loop`.
+pub struct Loop {
+    scope: u32,
+    open: u32,
+    site: Site,
+    can_exit: bool,
+    iterations: u32,
+}
+
+impl Loop {
+    /// Begins a `loop`; `can_exit` says whether anything in its body leaves it.
+    #[track_caller]
+    pub fn begin(can_exit: bool) -> Loop {
+        let begun = with(|r| {
+            let scope = r.enter(ScopeKind::UndecidedLoop);
+            let open = r.open(RegionKind::Undecided);
+            r.decide(scope, ScopeKind::UndecidedLoop);
+            (scope, open)
+        });
+        let (scope, open) = begun.unwrap_or_default();
+        Loop { scope, open, site: Location::caller(), can_exit, iterations: 0 }
+    }
+
+    /// Ends an iteration; whether there is another to trace.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> bool {
+        self.iterations += 1;
+        let left = with(|r| r.left_flag(self.scope).is_some()) == Some(true);
+        if left || !self.can_exit {
+            with(|r| r.end_while(self.scope, None, self.site));
+            return false;
+        }
+        let runs_away = host_runs_away(self.iterations, self.site);
+        let opened = with(|r| {
+            r.splice();
+            r.decide(self.scope, ScopeKind::HostLoop);
+            if !r.end_iteration(self.scope, self.site) || runs_away {
+                r.leave_host_loop(self.scope, self.site);
+                return None;
+            }
+            let open = r.open(RegionKind::Undecided);
+            r.decide(self.scope, ScopeKind::UndecidedLoop);
+            Some(open)
+        });
+        self.open = opened.flatten().unwrap_or(0);
+        opened.flatten().is_some()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if with(|r| r.in_scope(self.scope)) == Some(true) {
+            abandon(self.scope, self.open, "loop", self.site);
+            with(|r| r.leave_host_loop(self.scope, self.site));
+        }
+    }
+}

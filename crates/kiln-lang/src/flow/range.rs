@@ -1,0 +1,152 @@
+//! Ranges whose bounds are known on the device alone.
+
+use crate::elem::Int;
+use crate::trace::{Id, Raw, Site, error, with};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{BinaryOp, Shape, Type};
+use std::ops::Range;
+use std::panic::Location;
+
+/// A range of integers for a loop on the device. Made by [`range`], [`range_step`], or `a..b` with a device bound.
+#[derive(Clone, Copy)]
+pub struct DeviceRange<T> {
+    lo: Val<T>,
+    hi: Val<T>,
+    step: Val<T>,
+    reversed: bool,
+    site: Site,
+}
+
+/// The integers from `lo` to before `hi`, as a loop on the device even where both are host numbers.
+///
+/// The type is that of the first bound that is a device value; of two host numbers it is `i64`, unless the use says otherwise.
+#[track_caller]
+pub fn range<T: Int>(lo: impl IntoVal<T>, hi: impl IntoVal<T>) -> DeviceRange<T> {
+    range_step(lo, hi, 1)
+}
+
+/// The integers from `lo` to before `hi` by a positive `step`.
+#[track_caller]
+pub fn range_step<T: Int>(lo: impl IntoVal<T>, hi: impl IntoVal<T>, step: impl IntoVal<T>) -> DeviceRange<T> {
+    let (lo, hi, step) = (lo.into_val(), hi.into_val(), step.into_val());
+    if let Raw::Const(literal) = step.raw()
+        && literal.as_i128() <= 0
+    {
+        let help = "count up, and use `.rev()` for the other direction";
+        error(Location::caller(), format!("a loop cannot step by {literal}"), help);
+    }
+    DeviceRange { lo, hi, step, reversed: false, site: Location::caller() }
+}
+
+impl<T: Int> DeviceRange<T> {
+    /// Every `step`th integer.
+    #[track_caller]
+    pub fn step_by(self, step: impl IntoVal<T>) -> DeviceRange<T> {
+        DeviceRange { site: Location::caller(), ..range_step(self.lo, self.hi, step) }
+    }
+
+    /// The integers from the last to the first.
+    #[must_use]
+    pub fn rev(self) -> DeviceRange<T> {
+        DeviceRange { reversed: !self.reversed, ..self }
+    }
+
+    /// The bounds as values, read now.
+    pub(super) fn bounds(&self) -> Option<[Id; 3]> {
+        let mut ids = [None; 3];
+        for (id, part) in ids.iter_mut().zip([self.lo, self.hi, self.step]) {
+            *id = with(|r| r.read_as(part.raw(), &Shape::scalar(), self.site)).flatten();
+        }
+        Some([ids[0]?, ids[1]?, ids[2]?])
+    }
+
+    /// What the user's loop variable is, given the index of the loop.
+    pub(super) fn item(&self, [lo, hi, step]: [Id; 3], index: Id) -> Val<T> {
+        if !self.reversed {
+            return Val::from_id(Some(index));
+        }
+        // With last = lo + (hi - 1 - lo) / step * step, the loop over lo, lo + step, … visits last - (index - lo).
+        let site = self.site;
+        let id = with(|r| {
+            let one = Val::<T>::from_raw(Raw::Const(kiln_ir::Literal::one(T::SCALAR)));
+            let one = r.read(one.raw(), site)?;
+            let span = r.binary(BinaryOp::Sub, hi, lo, site)?;
+            let span = r.binary(BinaryOp::Sub, span, one, site)?;
+            let count = r.binary(BinaryOp::Div, span, step, site)?;
+            let reach = r.binary(BinaryOp::Mul, count, step, site)?;
+            let done = r.binary(BinaryOp::Sub, index, lo, site)?;
+            let rest = r.binary(BinaryOp::Sub, reach, done, site)?;
+            r.binary(BinaryOp::Add, lo, rest, site)
+        });
+        Val::from_id(id.flatten())
+    }
+
+    /// A value for the loop's index.
+    pub(super) fn new_index(&self) -> Option<Id> {
+        with(|r| r.value(Type::scalar(T::SCALAR)))
+    }
+}
+
+impl<T> DeviceRange<T> {
+    pub(super) fn site(&self) -> Site {
+        self.site
+    }
+}
+
+/// `a..b` in the head of a `for`, whose bounds may be device values.
+pub struct RangeProbe<A, B>(pub A, pub B);
+
+impl<T: Int, B: IntoVal<T>> RangeProbe<Val<T>, B> {
+    /// The range.
+    #[track_caller]
+    pub fn range(self) -> DeviceRange<T> {
+        range(self.0, self.1)
+    }
+
+    /// The range, the upper bound included.
+    #[track_caller]
+    pub fn range_inclusive(self) -> DeviceRange<T> {
+        range(self.0, self.1.into_val() + 1)
+    }
+}
+
+/// A device bound on the right.
+pub trait RangeTo<T> {
+    type Range;
+    type Inclusive;
+    #[track_caller]
+    fn range(self) -> Self::Range;
+    #[track_caller]
+    fn range_inclusive(self) -> Self::Inclusive;
+}
+
+impl<T: Int, A: IntoVal<T> + crate::elem::HostNumber> RangeTo<Val<T>> for RangeProbe<A, Val<T>> {
+    type Range = DeviceRange<T>;
+    type Inclusive = DeviceRange<T>;
+
+    #[track_caller]
+    fn range(self) -> DeviceRange<T> {
+        range(self.0, self.1)
+    }
+
+    #[track_caller]
+    fn range_inclusive(self) -> DeviceRange<T> {
+        range(self.0, self.1 + 1)
+    }
+}
+
+/// Two host bounds.
+pub trait RangeHost<A> {
+    fn range(self) -> Range<A>;
+    fn range_inclusive(self) -> std::ops::RangeInclusive<A>;
+}
+
+impl<A> RangeHost<A> for RangeProbe<A, A> {
+    fn range(self) -> Range<A> {
+        self.0..self.1
+    }
+
+    fn range_inclusive(self) -> std::ops::RangeInclusive<A> {
+        self.0..=self.1
+    }
+}

@@ -1,0 +1,91 @@
+//! Memory of a block and of a thread.
+
+use crate::elem::Elem;
+use crate::ops::checked_shape;
+use crate::trace::{Site, with};
+use crate::val::IntoVal;
+use crate::view::core::ViewCore;
+use crate::view::{Indices, ViewMut};
+use kiln_ir::{OpKind, Space, Type};
+use std::ops::Deref;
+use std::panic::Location;
+
+/// Memory that the threads of a block share. Uninitialised at first.
+///
+/// ```
+/// # use kiln_lang::{barrier, shared, thread_id, trace, val, Level};
+/// # trace("k", Level::Thread { block: [16, 1, 1] }, |_| {
+/// let s = shared::<f32, 1>([16]);
+/// // SAFETY: each thread writes its own element, and the barrier comes before any is read.
+/// unsafe { s.put(thread_id(0), 1.0) };
+/// barrier();
+/// let neighbour = s.get((thread_id(0) + 1) % 16);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Shared<T: Elem, const R: usize> {
+    view: ViewMut<T, R>,
+}
+
+/// Reading, atomics and boxes of tiles are those of a view.
+impl<T: Elem, const R: usize> Deref for Shared<T, R> {
+    type Target = ViewMut<T, R>;
+    fn deref(&self) -> &ViewMut<T, R> {
+        &self.view
+    }
+}
+
+/// Allocates shared memory of a static shape.
+#[track_caller]
+pub fn shared<T: Elem, const R: usize>(shape: [usize; R]) -> Shared<T, R> {
+    Shared { view: alloc(Space::Shared, &shape, Location::caller()) }
+}
+
+impl<T: Elem, const R: usize> Shared<T, R> {
+    /// Stores an element. An index outside the extents ends the kernel with a fault.
+    ///
+    /// # Safety
+    ///
+    /// No other thread of the block may read or write the element without a [`barrier`](crate::barrier) in between.
+    #[track_caller]
+    pub unsafe fn put(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
+        // SAFETY: the caller keeps the promise that `write` asks for.
+        unsafe { self.view.write(index, value) }
+    }
+}
+
+/// An array of one thread, with indices on the device. Uninitialised at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Local<T: Elem> {
+    view: ViewMut<T, 1>,
+}
+
+/// Allocates an array of `len` elements for each thread.
+#[track_caller]
+pub fn local<T: Elem>(len: usize) -> Local<T> {
+    Local { view: alloc(Space::Local, &[len], Location::caller()) }
+}
+
+impl<T: Elem> Local<T> {
+    /// The element at an index. An index outside the array ends the kernel with a fault.
+    #[track_caller]
+    pub fn get(&self, index: impl Indices<1>) -> crate::Val<T> {
+        self.view.get(index)
+    }
+
+    /// Stores an element. An index outside the array ends the kernel with a fault.
+    #[track_caller]
+    pub fn set(&self, index: impl Indices<1>, value: impl IntoVal<T>) {
+        // SAFETY: the array belongs to one thread, so that nothing races.
+        unsafe { self.view.write(index, value) }
+    }
+}
+
+fn alloc<T: Elem, const R: usize>(space: Space, extents: &[usize], site: Site) -> ViewMut<T, R> {
+    let Some(shape) = checked_shape(extents, site) else { return ViewMut::from_core(ViewCore::poison()) };
+    let elem = T::SCALAR;
+    let ty = Type::view(elem, R as u32, space);
+    let core = with(|r| ViewCore::new(r.op(OpKind::Alloc { space, elem, shape }, &[], ty, site), R));
+    ViewMut::from_core(core.unwrap_or_else(ViewCore::poison))
+}

@@ -1,0 +1,62 @@
+//! Comparisons and selection.
+//!
+//! Inside `#[kernel]` and `#[device]` the operators `<`, `==` and so on do this; the methods are for code without the attribute.
+
+use super::elementwise;
+use crate::elem::{Elem, Num};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{CompareOp, OpKind};
+use std::panic::Location;
+
+macro_rules! compare {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl<T: Elem> Val<T> {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(self, other: impl IntoVal<T>) -> Val<bool> {
+                let other = other.into_val();
+                elementwise(OpKind::Compare(CompareOp::$op), &[self.raw(), other.raw()], Location::caller())
+            }
+        )*}
+    };
+}
+
+compare! {
+    /// Whether the elements are equal.
+    eq Eq;
+    /// Whether the elements differ.
+    ne Ne;
+    /// Whether these elements are smaller.
+    lt Lt;
+    /// Whether these elements are smaller or equal.
+    le Le;
+    /// Whether these elements are larger.
+    gt Gt;
+    /// Whether these elements are larger or equal.
+    ge Ge;
+}
+
+/// `a` where `cond` holds, `b` elsewhere. Both are computed.
+///
+/// ```
+/// # use kiln_lang::{iota, select, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let i = iota::<i32>(8);
+/// let clipped = select(i.lt(4), i, 0);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn select<T: Elem>(cond: impl IntoVal<bool>, a: Val<T>, b: impl IntoVal<T>) -> Val<T> {
+    let site = Location::caller();
+    let (cond, b) = (cond.into_val(), b.into_val());
+    elementwise(OpKind::Select, &[cond.raw(), a.raw(), b.raw()], site)
+}
+
+impl<T: Num> Val<T> {
+    /// The value limited to `lo ..= hi`.
+    #[track_caller]
+    pub fn clamp(self, lo: impl IntoVal<T>, hi: impl IntoVal<T>) -> Val<T> {
+        self.maximum(lo).minimum(hi)
+    }
+}

@@ -1,0 +1,110 @@
+//! Element-wise mathematics.
+
+use super::elementwise;
+use crate::elem::{Float, Int, Num};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{BinaryOp, OpKind, UnaryOp};
+use std::panic::Location;
+
+macro_rules! unary {
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl<T: $bound> Val<T> {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(self) -> Val<T> {
+                elementwise(OpKind::Unary(UnaryOp::$op), &[self.raw()], Location::caller())
+            }
+        )*}
+    };
+}
+
+unary! { Num:
+    /// The absolute value; wraps for the least integer.
+    abs Abs;
+}
+
+unary! { Float:
+    /// e to the power of the value.
+    exp Exp;
+    /// 2 to the power of the value.
+    exp2 Exp2;
+    /// The natural logarithm.
+    log Log;
+    /// The logarithm to base 2.
+    log2 Log2;
+    /// The square root.
+    sqrt Sqrt;
+    /// One over the square root.
+    rsqrt Rsqrt;
+    /// One over the value.
+    recip Recip;
+    /// The sine of an angle in radians.
+    sin Sin;
+    /// The cosine of an angle in radians.
+    cos Cos;
+    /// The hyperbolic tangent.
+    tanh Tanh;
+    /// The error function.
+    erf Erf;
+    /// 1 / (1 + e^-x).
+    sigmoid Sigmoid;
+    /// The largest integer not above the value.
+    floor Floor;
+    /// The smallest integer not below the value.
+    ceil Ceil;
+    /// The nearest integer; ties go to the even one.
+    round Round;
+    /// The value without its fraction.
+    trunc Trunc;
+}
+
+unary! { Int:
+    /// The number of one bits.
+    popcount Popcount;
+    /// The number of leading zero bits.
+    clz Clz;
+}
+
+macro_rules! binary {
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl<T: $bound> Val<T> {$(
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(self, other: impl IntoVal<T>) -> Val<T> {
+                let other = other.into_val();
+                elementwise(OpKind::Binary(BinaryOp::$op), &[self.raw(), other.raw()], Location::caller())
+            }
+        )*}
+    };
+}
+
+binary! { Num:
+    /// The smaller of two values, element by element; a number wins over NaN. [`min`](Val::min) is the least element of a tile.
+    minimum Min;
+    /// The larger of two values, element by element; a number wins over NaN. [`max`](Val::max) is the greatest element of a tile.
+    maximum Max;
+}
+
+binary! { Float:
+    /// The value to the power of another.
+    pow Pow;
+    /// The angle of the point (x = `other`, y = the value), in radians.
+    atan2 Atan2;
+}
+
+impl<T: Float> Val<T> {
+    /// Whether the value is not a number.
+    #[track_caller]
+    pub fn is_nan(self) -> Val<bool> {
+        elementwise(OpKind::Unary(UnaryOp::IsNan), &[self.raw()], Location::caller())
+    }
+}
+
+impl<T: Num> Val<T> {
+    /// `self * a + b`, rounded once for floats.
+    #[track_caller]
+    pub fn fma(self, a: impl IntoVal<T>, b: impl IntoVal<T>) -> Val<T> {
+        let (a, b) = (a.into_val(), b.into_val());
+        elementwise(OpKind::Fma, &[self.raw(), a.raw(), b.raw()], Location::caller())
+    }
+}

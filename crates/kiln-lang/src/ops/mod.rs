@@ -1,0 +1,57 @@
+//! Operations on values.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `arith.rs` | operators |
+//! | `compare.rs` | comparisons and selection |
+//! | `math.rs` | element-wise mathematics |
+//! | `convert.rs` | casts |
+//! | `shape.rs` | making tiles and changing their shape |
+//! | `reduce.rs` | reductions and scans |
+//! | `dot.rs` | matrix products |
+
+mod arith;
+mod compare;
+mod convert;
+mod dot;
+mod math;
+mod reduce;
+mod shape;
+
+pub use compare::select;
+pub use dot::{Accumulate, dot, dot_acc};
+pub use reduce::Combine;
+pub(crate) use shape::checked_shape;
+pub use shape::{IntoShape, full, iota, zeros};
+
+use crate::elem::Elem;
+use crate::trace::{Raw, Recorder, Site, with};
+use crate::val::Val;
+use kiln_ir::{OpKind, Shape, Type};
+use smallvec::SmallVec;
+
+/// The shape that operands combine to; reports shapes that do not. `None` also if one is poison.
+pub(crate) fn common_shape(r: &mut Recorder, operands: &[Raw], site: Site) -> Option<Shape> {
+    let mut common = Shape::scalar();
+    for raw in operands {
+        let shape = r.shape(*raw)?;
+        let Some(wider) = common.broadcast(&shape) else {
+            let message = format!("shapes {common} and {shape} do not combine");
+            r.error(site, message, "extents must be equal or 1; see `expand`, `reshape` and `broadcast_to`");
+            return None;
+        };
+        common = wider;
+    }
+    Some(common)
+}
+
+/// Records an element-wise operation whose operands stretch to one shape.
+pub(crate) fn elementwise<U: Elem>(kind: OpKind, operands: &[Raw], site: Site) -> Val<U> {
+    let id = with(|r| {
+        let shape = common_shape(r, operands, site)?;
+        let ids = operands.iter().map(|raw| r.read_as(*raw, &shape, site));
+        let ids: SmallVec<[_; 4]> = ids.collect::<Option<_>>()?;
+        Some(r.op(kind, &ids, Type::tile(U::SCALAR, shape), site))
+    });
+    Val::from_id(id.flatten())
+}

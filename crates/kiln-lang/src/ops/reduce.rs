@@ -1,0 +1,216 @@
+//! Reductions and scans.
+
+use crate::elem::{Bits, Elem, Num};
+use crate::trace::{Site, error, with};
+use crate::val::{Idx, Val};
+use kiln_ir::{OpKind, ReduceOp, Shape, Type};
+use std::panic::Location;
+
+/// How the elements of a scan combine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combine {
+    /// Sum.
+    Sum,
+    /// Product.
+    Prod,
+    /// The smaller.
+    Min,
+    /// The larger.
+    Max,
+}
+
+impl Combine {
+    fn op(self) -> ReduceOp {
+        match self {
+            Combine::Sum => ReduceOp::Sum,
+            Combine::Prod => ReduceOp::Prod,
+            Combine::Min => ReduceOp::Min,
+            Combine::Max => ReduceOp::Max,
+        }
+    }
+}
+
+fn has_axis(shape: &Shape, axis: usize, site: Site) -> bool {
+    if axis < shape.rank() {
+        return true;
+    }
+    let help = if shape.rank() == 0 { "a scalar has no axes" } else { "axes count from 0" };
+    error(site, format!("shape {shape} has no axis {axis}"), help);
+    false
+}
+
+impl<T: Elem> Val<T> {
+    fn reduce_axis<U: Elem>(self, op: ReduceOp, axis: usize, site: Site) -> Val<U> {
+        let Some(shape) = self.ir_shape() else { return Val::poison() };
+        if !has_axis(&shape, axis, site) {
+            return Val::poison();
+        }
+        let kind = OpKind::Reduce { op, axis: axis as u32 };
+        let id = with(|r| {
+            let id = r.read(self.raw(), site)?;
+            Some(r.op(kind, &[id], Type::tile(U::SCALAR, shape.without(axis)), site))
+        });
+        Val::from_id(id.flatten())
+    }
+
+    /// All elements, as one axis.
+    fn flat(self, site: Site) -> Val<T> {
+        match self.ir_shape() {
+            Some(shape) if shape.rank() != 1 => self.reshaped(Shape::new(&[shape.len() as u32]), site),
+            _ => self,
+        }
+    }
+
+    fn reduce_all(self, op: ReduceOp, site: Site) -> Val<T> {
+        match self.ir_shape() {
+            Some(shape) if shape.rank() == 0 => self,
+            Some(shape) => (0..shape.rank()).rev().fold(self, |v, axis| v.reduce_axis(op, axis, site)),
+            None => self,
+        }
+    }
+
+    fn scan(self, op: ReduceOp, axis: usize, reverse: bool, exclusive: bool, site: Site) -> Val<T> {
+        let Some(shape) = self.ir_shape() else { return Val::poison() };
+        if !has_axis(&shape, axis, site) {
+            return Val::poison();
+        }
+        let kind = OpKind::Scan { op, axis: axis as u32, reverse, exclusive };
+        let id = with(|r| {
+            let id = r.read(self.raw(), site)?;
+            Some(r.op(kind, &[id], Type::tile(T::SCALAR, shape), site))
+        });
+        Val::from_id(id.flatten())
+    }
+}
+
+macro_rules! reductions {
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $on_axis:ident $op:ident;)*) => {
+        impl<T: $bound> Val<T> {$(
+            $(#[$doc])*
+            ///
+            /// Over all axes: the result is a scalar.
+            #[track_caller]
+            pub fn $name(self) -> Val<T> {
+                self.reduce_all(ReduceOp::$op, Location::caller())
+            }
+
+            $(#[$doc])*
+            ///
+            /// Along one axis, which goes.
+            #[track_caller]
+            pub fn $on_axis(self, axis: usize) -> Val<T> {
+                self.reduce_axis(ReduceOp::$op, axis, Location::caller())
+            }
+        )*}
+    };
+}
+
+reductions! { Num:
+    /// The sum. Its order is unspecified; f16 and bf16 accumulate in f32.
+    sum sum_axis Sum;
+    /// The product. Its order is unspecified; f16 and bf16 accumulate in f32.
+    prod prod_axis Prod;
+    /// The least element; NaN loses to numbers. [`minimum`](Val::minimum) compares two values.
+    min min_axis Min;
+    /// The greatest element; NaN loses to numbers. [`maximum`](Val::maximum) compares two values.
+    max max_axis Max;
+}
+
+reductions! { Bits:
+    /// All bits that every element has; for bool, whether all are true.
+    and_bits and_bits_axis And;
+    /// All bits that some element has; for bool, whether any is true.
+    or_bits or_bits_axis Or;
+    /// The exclusive or of all elements.
+    xor_bits xor_bits_axis Xor;
+}
+
+impl<T: Num> Val<T> {
+    /// The position of the first greatest element, in row-major order.
+    #[track_caller]
+    pub fn argmax(self) -> Idx {
+        let site = Location::caller();
+        self.flat(site).reduce_axis(ReduceOp::ArgMax, 0, site)
+    }
+
+    /// The position of the first least element, in row-major order.
+    #[track_caller]
+    pub fn argmin(self) -> Idx {
+        let site = Location::caller();
+        self.flat(site).reduce_axis(ReduceOp::ArgMin, 0, site)
+    }
+
+    /// The index of the first greatest element along an axis, which goes.
+    #[track_caller]
+    pub fn argmax_axis(self, axis: usize) -> Idx {
+        self.reduce_axis(ReduceOp::ArgMax, axis, Location::caller())
+    }
+
+    /// The index of the first least element along an axis, which goes.
+    #[track_caller]
+    pub fn argmin_axis(self, axis: usize) -> Idx {
+        self.reduce_axis(ReduceOp::ArgMin, axis, Location::caller())
+    }
+
+    /// Running sums along an axis: element `i` is the sum of elements `0 ..= i`.
+    #[track_caller]
+    pub fn cumsum(self, axis: usize) -> Val<T> {
+        self.scan(ReduceOp::Sum, axis, false, false, Location::caller())
+    }
+
+    /// Running products along an axis.
+    #[track_caller]
+    pub fn cumprod(self, axis: usize) -> Val<T> {
+        self.scan(ReduceOp::Prod, axis, false, false, Location::caller())
+    }
+
+    /// Running combination along an axis: element `i` combines elements `0 ..= i`.
+    #[track_caller]
+    pub fn scan_axis(self, op: Combine, axis: usize) -> Val<T> {
+        self.scan(op.op(), axis, false, false, Location::caller())
+    }
+
+    /// As [`scan_axis`](Val::scan_axis), without the element itself: the first result is the identity.
+    #[track_caller]
+    pub fn scan_axis_exclusive(self, op: Combine, axis: usize) -> Val<T> {
+        self.scan(op.op(), axis, false, true, Location::caller())
+    }
+
+    /// As [`scan_axis`](Val::scan_axis), from the last element to the first.
+    #[track_caller]
+    pub fn scan_axis_reverse(self, op: Combine, axis: usize) -> Val<T> {
+        self.scan(op.op(), axis, true, false, Location::caller())
+    }
+
+    /// As [`scan_axis_reverse`](Val::scan_axis_reverse), without the element itself.
+    #[track_caller]
+    pub fn scan_axis_reverse_exclusive(self, op: Combine, axis: usize) -> Val<T> {
+        self.scan(op.op(), axis, true, true, Location::caller())
+    }
+}
+
+impl Val<bool> {
+    /// Whether any element is true.
+    #[track_caller]
+    pub fn any(self) -> Val<bool> {
+        self.reduce_all(ReduceOp::Or, Location::caller())
+    }
+
+    /// Whether all elements are true.
+    #[track_caller]
+    pub fn all(self) -> Val<bool> {
+        self.reduce_all(ReduceOp::And, Location::caller())
+    }
+
+    /// Whether any element along an axis is true.
+    #[track_caller]
+    pub fn any_axis(self, axis: usize) -> Val<bool> {
+        self.reduce_axis(ReduceOp::Or, axis, Location::caller())
+    }
+
+    /// Whether all elements along an axis are true.
+    #[track_caller]
+    pub fn all_axis(self, axis: usize) -> Val<bool> {
+        self.reduce_axis(ReduceOp::And, axis, Location::caller())
+    }
+}

@@ -1,0 +1,196 @@
+//! Making tiles and changing their shape.
+
+use crate::elem::Elem;
+use crate::trace::{Raw, Recorder, Site, error, with};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{OpKind, Shape, Type};
+use smallvec::SmallVec;
+use std::panic::Location;
+
+/// The extents of a tile of rank `R`: a host integer for rank 1, or an array or tuple of them.
+///
+/// ```
+/// # use kiln_lang::{trace, zeros, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// assert_eq!(zeros::<f32>([4, 8]).shape(), [4, 8]);
+/// assert_eq!(zeros::<f32>(16).rank(), 1);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the shape of a tile",
+    note = "shapes are static: use host integers (`usize`), a tuple or an array of them"
+)]
+pub trait IntoShape {
+    /// The extents, outermost first.
+    fn extents(self) -> SmallVec<[usize; 4]>;
+}
+
+impl IntoShape for usize {
+    fn extents(self) -> SmallVec<[usize; 4]> {
+        SmallVec::from_slice(&[self])
+    }
+}
+
+impl<const N: usize> IntoShape for [usize; N] {
+    fn extents(self) -> SmallVec<[usize; 4]> {
+        SmallVec::from_slice(&self)
+    }
+}
+
+impl IntoShape for &[usize] {
+    fn extents(self) -> SmallVec<[usize; 4]> {
+        SmallVec::from_slice(self)
+    }
+}
+
+impl IntoShape for Vec<usize> {
+    fn extents(self) -> SmallVec<[usize; 4]> {
+        SmallVec::from_vec(self)
+    }
+}
+
+macro_rules! tuple_shape {
+    ($($t:ident $n:tt),*) => {
+        impl IntoShape for ($(tuple_shape!(@usize $t),)*) {
+            fn extents(self) -> SmallVec<[usize; 4]> {
+                SmallVec::from_slice(&[$(self.$n),*])
+            }
+        }
+    };
+    (@usize $t:ident) => { usize };
+}
+tuple_shape!(A 0);
+tuple_shape!(A 0, B 1);
+tuple_shape!(A 0, B 1, C 2);
+tuple_shape!(A 0, B 1, C 2, D 3);
+
+/// The IR's shape, if all extents are positive and the tile is not absurdly large.
+pub(crate) fn checked_shape(extents: &[usize], site: Site) -> Option<Shape> {
+    const MAX_ELEMENTS: usize = 1 << 24;
+    if extents.contains(&0) {
+        error(site, format!("a tile has no extent of 0, as in {extents:?}"), "");
+        return None;
+    }
+    let len = extents.iter().try_fold(1usize, |n, e| n.checked_mul(*e));
+    if len.is_none_or(|n| n > MAX_ELEMENTS) {
+        let message = format!("a tile of shape {extents:?} has more than {MAX_ELEMENTS} elements");
+        error(site, message, "a tile is what one program holds: load a part and loop");
+        return None;
+    }
+    let narrow: SmallVec<[u32; 4]> = extents.iter().map(|&e| e as u32).collect();
+    Some(Shape::new(&narrow))
+}
+
+/// 0, 1, 2, … `len - 1`.
+#[track_caller]
+pub fn iota<T: crate::Num>(len: usize) -> Val<T> {
+    let site = Location::caller();
+    let Some(shape) = checked_shape(&[len], site) else { return Val::poison() };
+    if T::SCALAR.is_float() {
+        let ids = with(|r| r.op(OpKind::Iota, &[], Type::tile(kiln_ir::Scalar::I32, shape), site));
+        return Val::<i32>::from_id(ids).cast::<T>();
+    }
+    Val::from_id(with(|r| r.op(OpKind::Iota, &[], Type::tile(T::SCALAR, shape), site)))
+}
+
+/// A tile whose elements are all `x`.
+#[track_caller]
+pub fn full<T: Elem>(shape: impl IntoShape, x: impl IntoVal<T>) -> Val<T> {
+    let site = Location::caller();
+    let value = x.into_val();
+    let Some(shape) = checked_shape(&shape.extents(), site) else { return Val::poison() };
+    Val::from_id(with(|r| r.read_as(value.raw(), &shape, site)).flatten())
+}
+
+/// A tile of zeros, or of `false`.
+#[track_caller]
+pub fn zeros<T: Elem>(shape: impl IntoShape) -> Val<T> {
+    full(shape, Val::<T>::from_raw(Raw::Const(kiln_ir::Literal::zero(T::SCALAR))))
+}
+
+impl<T: Elem> Val<T> {
+    /// The same elements, in row-major order, under another shape of as many elements.
+    #[track_caller]
+    pub fn reshape(self, shape: impl IntoShape) -> Val<T> {
+        let site = Location::caller();
+        let (Some(from), Some(to)) = (self.ir_shape(), checked_shape(&shape.extents(), site)) else {
+            return Val::poison();
+        };
+        if from.len() != to.len() {
+            let message = format!("{from} holds {} elements, {to} would hold {}", from.len(), to.len());
+            error(site, message, "`reshape` keeps the number of elements; see `broadcast_to`");
+            return Val::poison();
+        }
+        self.reshaped(to, site)
+    }
+
+    /// Records a reshape to a shape that fits.
+    pub(crate) fn reshaped(self, to: Shape, site: Site) -> Val<T> {
+        let id = with(|r| {
+            if r.shape(self.raw())? == to {
+                return r.read(self.raw(), site);
+            }
+            let id = r.read(self.raw(), site)?;
+            // A scalar has no axes to reshape: it stretches.
+            let kind = if r.shape(self.raw())?.rank() == 0 { OpKind::Broadcast } else { OpKind::Reshape };
+            Some(r.op(kind, &[id], Type::tile(T::SCALAR, to), site))
+        });
+        Val::from_id(id.flatten())
+    }
+
+    /// Stretches to a shape: missing leading axes are added, extents of 1 repeat.
+    #[track_caller]
+    pub fn broadcast_to(self, shape: impl IntoShape) -> Val<T> {
+        let site = Location::caller();
+        let Some(shape) = checked_shape(&shape.extents(), site) else { return Val::poison() };
+        Val::from_id(with(|r| r.read_as(self.raw(), &shape, site)).flatten())
+    }
+
+    /// Inserts an axis of extent 1 before axis `axis`: `expand(0)` makes a row of a vector, `expand(1)` a column.
+    #[track_caller]
+    pub fn expand(self, axis: usize) -> Val<T> {
+        let site = Location::caller();
+        let Some(shape) = self.ir_shape() else { return Val::poison() };
+        if axis > shape.rank() {
+            let message = format!("there is no place {axis} for an axis in shape {shape}");
+            error(site, message, format!("places are 0 to {}", shape.rank()));
+            return Val::poison();
+        }
+        let mut extents: SmallVec<[u32; 4]> = SmallVec::from_slice(shape.extents());
+        extents.insert(axis, 1);
+        self.reshaped(Shape::new(&extents), site)
+    }
+
+    /// Reverses the axes: of a matrix, the transpose.
+    #[track_caller]
+    pub fn transpose(self) -> Val<T> {
+        let axes: Vec<usize> = (0..self.rank()).rev().collect();
+        self.permute(axes)
+    }
+
+    /// Reorders the axes: axis `i` of the result is axis `axes[i]`.
+    #[track_caller]
+    pub fn permute(self, axes: impl IntoShape) -> Val<T> {
+        let site = Location::caller();
+        let axes = axes.extents();
+        let Some(shape) = self.ir_shape() else { return Val::poison() };
+        let each_once = (0..shape.rank()).all(|a| axes.contains(&a));
+        if axes.len() != shape.rank() || !each_once {
+            let message = format!("{axes:?} does not name each axis of shape {shape} once");
+            error(site, message, "");
+            return Val::poison();
+        }
+        if axes.iter().enumerate().all(|(i, a)| i == *a) {
+            return self;
+        }
+        let order: SmallVec<[u32; 4]> = axes.iter().map(|&a| a as u32).collect();
+        let extents: SmallVec<[u32; 4]> = axes.iter().map(|&a| shape[a]).collect();
+        let ty = Type::tile(T::SCALAR, Shape::new(&extents));
+        let id = with(|r: &mut Recorder| {
+            let id = r.read(self.raw(), site)?;
+            Some(r.op(OpKind::Transpose(Shape::new(&order)), &[id], ty, site))
+        });
+        Val::from_id(id.flatten())
+    }
+}

@@ -1,0 +1,355 @@
+//! Parameters of kernels: the contract between the language, the `#[kernel]` macro and a runtime.
+//!
+//! # What `#[kernel]` generates
+//!
+//! ```text
+//! #[kernel]
+//! fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) { .. }
+//! ```
+//!
+//! becomes a function that only gathers its arguments (`P` stands for `krate::__private`):
+//!
+//! ```text
+//! fn softmax<'k>(
+//!     x: <&'k Tensor<f32, 2> as P::KernelParam>::Arg,
+//!     y: <&'k mut Tensor<f32, 2> as P::KernelParam>::Arg,
+//!     block: <usize as P::KernelParam>::Arg,
+//! ) -> P::Launch<(&'k Tensor<f32, 2>, &'k mut Tensor<f32, 2>, usize)> {
+//!     fn body<'k>(x: <&'k Tensor<f32, 2> as P::KernelParam>::Traced, ..) { /* the rewritten body */ }
+//!     static SITE: P::KernelSite = P::KernelSite::new("softmax", &["x", "y", "block"], file!(), line!(), column!());
+//!     P::Launch::new(P::KernelFn::new(&SITE, TypeId::of::<(/* generic arguments */)>(), |(x, y, block)| body(x, y, block)), (x, y, block))
+//! }
+//! ```
+//!
+//! # What a runtime provides
+//!
+//! - `krate::__private`, which re-exports [`kiln_lang::__private`](crate::__private) and has a type `Launch<P: KernelParams>` with
+//!   `fn new(kernel: KernelFn<P>, args: P::Args) -> Launch<P>`. `krate` is `::kiln`, or what `#[kernel(crate = path)]` says.
+//! - [`KernelParam`] for its tensor references: `&'k Tensor<T, R>` with `Arg = Self` and `Traced = View<T, R>`, and `&'k mut
+//!   Tensor<T, R>` with `Traced = ViewMut<T, R>`. Scalars and host constants are implemented here.
+//!
+//! # A launch
+//!
+//! 1. [`KernelFn::key`] writes the specialisation key: the kernel's static address, its generic arguments and what each argument
+//!    contributes (facts of tensors, values of host constants). It does not allocate for ordinary kernels. The runtime adds the [`Level`]
+//!    and the device and looks the compiled kernel up.
+//! 2. Only if it is not there, [`KernelFn::trace`] records the kernel, with the same arguments.
+//! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of the IR's parameters, in the
+//!    words that [`kiln_ir::Param`] describes: for a view [`ArgSink::storage`] (one word: the address) and then `2 * rank` words,
+//!    extents then strides; for a scalar one word. Host constants pack nothing.
+
+use crate::elem::Elem;
+use crate::trace::{Raw, TraceErrors, trace, with};
+use crate::val::Val;
+use crate::view::core::ViewCore;
+use crate::view::{View, ViewMut};
+pub use kiln_ir::{Facts, IntFact, Level};
+use kiln_ir::{Kernel, Param, Space, Type};
+use smallvec::SmallVec;
+use std::any::{Any, TypeId};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+/// A parameter type of a kernel, as the user writes it in the signature.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a kernel",
+    label = "not a kernel parameter",
+    note = "parameters are `&Tensor<T, R>`, `&mut Tensor<T, R>`, `Val<T>` for a number known at the launch, and host constants such as `usize` and `bool`",
+    note = "for an enum or struct of your own as a host constant, add `#[derive(Clone, Copy, Hash, KernelConst)]`"
+)]
+pub trait KernelParam {
+    /// What the caller passes, and a launch holds.
+    type Arg;
+    /// What the body sees.
+    type Traced;
+
+    /// Adds to the specialisation key everything that [`declare`](Self::declare) looks at, apart from types.
+    fn key(arg: &Self::Arg, key: &mut SpecKey);
+
+    /// Declares the IR's parameters, if any, and gives what the body sees.
+    fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> Self::Traced;
+
+    /// Hands over the words of the declared parameters.
+    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink);
+}
+
+/// The parameters of a kernel: a tuple of [`KernelParam`]s.
+pub trait KernelParams {
+    /// What a launch holds.
+    type Args;
+    /// What the body sees.
+    type Traced;
+
+    /// Adds every argument's part of the key.
+    fn key(args: &Self::Args, key: &mut SpecKey);
+
+    /// Declares all parameters.
+    fn declare(args: &Self::Args, names: &[&'static str], decl: &mut ParamDecl) -> Self::Traced;
+
+    /// Packs all arguments, in order.
+    fn pack(args: &Self::Args, sink: &mut dyn ArgSink);
+}
+
+macro_rules! kernel_params {
+    ($($t:ident $n:tt)*) => {
+        impl<$($t: KernelParam),*> KernelParams for ($($t,)*) {
+            type Args = ($($t::Arg,)*);
+            type Traced = ($($t::Traced,)*);
+
+            #[allow(unused_variables)]
+            fn key(args: &Self::Args, key: &mut SpecKey) {
+                $($t::key(&args.$n, key);)*
+            }
+
+            #[allow(unused_variables)]
+            fn declare(args: &Self::Args, names: &[&'static str], decl: &mut ParamDecl) -> Self::Traced {
+                ($($t::declare(&args.$n, names.get($n).copied().unwrap_or("_"), decl),)*)
+            }
+
+            #[allow(unused_variables)]
+            fn pack(args: &Self::Args, sink: &mut dyn ArgSink) {
+                $($t::pack(&args.$n, sink);)*
+            }
+        }
+    };
+}
+kernel_params!();
+kernel_params!(A 0);
+kernel_params!(A 0 B 1);
+kernel_params!(A 0 B 1 C 2);
+kernel_params!(A 0 B 1 C 2 D 3);
+kernel_params!(A 0 B 1 C 2 D 3 E 4);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14);
+kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14 P 15);
+
+/// What distinguishes one specialisation of a kernel from another. Equal keys give equal traces.
+///
+/// A key is meaningful in one process only.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SpecKey {
+    site: usize,
+    types: TypeId,
+    words: SmallVec<[u64; 24]>,
+}
+
+impl SpecKey {
+    fn new(site: &'static KernelSite, types: TypeId) -> SpecKey {
+        SpecKey { site: std::ptr::from_ref(site) as usize, types, words: SmallVec::new() }
+    }
+
+    /// Adds a word.
+    pub fn word(&mut self, word: u64) {
+        self.words.push(word);
+    }
+
+    /// Adds a value by 128 bits of hash.
+    pub fn hashed<T: Hash>(&mut self, value: &T) {
+        for seed in [0u64, 0x9e37_79b9_7f4a_7c15] {
+            let mut hasher = DefaultHasher::new();
+            hasher.write_u64(seed);
+            value.hash(&mut hasher);
+            self.word(hasher.finish());
+        }
+    }
+}
+
+/// Where a runtime collects the packed arguments of a launch.
+pub trait ArgSink {
+    /// One 64-bit word.
+    fn word(&mut self, word: u64);
+
+    /// The storage behind a view, `offset` elements of `element_bytes` from its start. The runtime knows its type, makes the
+    /// contents valid on the device, orders the launch after other uses, and appends the address as one word.
+    fn storage(&mut self, storage: &dyn Any, byte_offset: u64, mutable: bool);
+}
+
+/// The declarations of a kernel's parameters.
+pub struct ParamDecl(());
+
+impl ParamDecl {
+    pub(crate) fn new() -> ParamDecl {
+        ParamDecl(())
+    }
+
+    fn declare(&mut self, name: &str, ty: Type, mutable: bool, facts: Facts) -> Option<crate::trace::Id> {
+        with(|r| {
+            let id = r.value(ty.clone());
+            r.params.push((Param { name: name.to_owned(), ty, mutable, facts }, id));
+            id
+        })
+    }
+
+    /// A tensor that the kernel reads.
+    pub fn view<T: Elem, const R: usize>(&mut self, name: &str, facts: Facts) -> View<T, R> {
+        View::from_core(self.view_core::<T, R>(name, false, facts))
+    }
+
+    /// A tensor that the kernel reads and writes.
+    pub fn view_mut<T: Elem, const R: usize>(&mut self, name: &str, facts: Facts) -> ViewMut<T, R> {
+        ViewMut::from_core(self.view_core::<T, R>(name, true, facts))
+    }
+
+    fn view_core<T: Elem, const R: usize>(&mut self, name: &str, mutable: bool, facts: Facts) -> ViewCore {
+        let ty = Type::view(T::SCALAR, R as u32, Space::Global);
+        self.declare(name, ty, mutable, facts).map_or_else(ViewCore::poison, |id| ViewCore::new(id, R))
+    }
+
+    /// A number that is known at the launch.
+    pub fn scalar<T: Elem>(&mut self, name: &str, fact: IntFact) -> Val<T> {
+        let facts = Facts { value: fact, ..Facts::default() };
+        let id = self.declare(name, Type::scalar(T::SCALAR), false, facts);
+        Val::from_raw(id.map_or(Raw::Poison, Raw::Value))
+    }
+}
+
+/// A number that is passed at each launch; the kernel is not specialised to its value.
+impl<T: Elem> KernelParam for Val<T> {
+    type Arg = T;
+    type Traced = Val<T>;
+
+    fn key(_: &T, _: &mut SpecKey) {}
+
+    fn declare(_: &T, name: &'static str, decl: &mut ParamDecl) -> Val<T> {
+        decl.scalar(name, IntFact::default())
+    }
+
+    fn pack(arg: &T, sink: &mut dyn ArgSink) {
+        sink.word(arg.literal().bits());
+    }
+}
+
+macro_rules! constants {
+    ($($t:ty: |$v:ident| $word:expr;)*) => {$(
+        /// A host constant: the kernel is specialised to its value.
+        impl KernelParam for $t {
+            type Arg = $t;
+            type Traced = $t;
+
+            fn key($v: &$t, key: &mut SpecKey) {
+                key.word($word);
+            }
+
+            fn declare(arg: &$t, _: &'static str, _: &mut ParamDecl) -> $t {
+                *arg
+            }
+
+            fn pack(_: &$t, _: &mut dyn ArgSink) {}
+        }
+    )*};
+}
+
+constants! {
+    bool: |v| u64::from(*v);
+    char: |v| u64::from(*v);
+    u8: |v| u64::from(*v);
+    u16: |v| u64::from(*v);
+    u32: |v| u64::from(*v);
+    u64: |v| *v;
+    usize: |v| *v as u64;
+    i8: |v| *v as u64;
+    i16: |v| *v as u64;
+    i32: |v| *v as u64;
+    i64: |v| *v as u64;
+    isize: |v| *v as u64;
+    f32: |v| u64::from(v.to_bits());
+    f64: |v| v.to_bits();
+}
+
+/// An array of host constants.
+impl<T: KernelParam<Arg = T, Traced = T> + Copy, const N: usize> KernelParam for [T; N] {
+    type Arg = [T; N];
+    type Traced = [T; N];
+
+    fn key(arg: &[T; N], key: &mut SpecKey) {
+        arg.iter().for_each(|a| T::key(a, key));
+    }
+
+    fn declare(arg: &[T; N], _: &'static str, _: &mut ParamDecl) -> [T; N] {
+        *arg
+    }
+
+    fn pack(_: &[T; N], _: &mut dyn ArgSink) {}
+}
+
+/// A kernel function's place in the source. Its address is the kernel's identity in this process.
+#[derive(Debug)]
+pub struct KernelSite {
+    /// The function's name.
+    pub name: &'static str,
+    /// The names of the parameters.
+    pub params: &'static [&'static str],
+    /// The source file.
+    pub file: &'static str,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+impl KernelSite {
+    /// A kernel function's place.
+    pub const fn new(
+        name: &'static str,
+        params: &'static [&'static str],
+        file: &'static str,
+        line: u32,
+        column: u32,
+    ) -> KernelSite {
+        KernelSite { name, params, file, line, column }
+    }
+}
+
+/// A kernel function with its generic arguments: what to trace.
+pub struct KernelFn<P: KernelParams> {
+    site: &'static KernelSite,
+    types: TypeId,
+    body: fn(P::Traced),
+}
+
+impl<P: KernelParams> Clone for KernelFn<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: KernelParams> Copy for KernelFn<P> {}
+
+impl<P: KernelParams> KernelFn<P> {
+    /// A kernel function. `types` identifies its generic arguments.
+    pub fn new(site: &'static KernelSite, types: TypeId, body: fn(P::Traced)) -> KernelFn<P> {
+        KernelFn { site, types, body }
+    }
+
+    /// Where the function stands in the source.
+    pub fn site(&self) -> &'static KernelSite {
+        self.site
+    }
+
+    /// What distinguishes the specialisation that these arguments ask for.
+    pub fn key(&self, args: &P::Args) -> SpecKey {
+        let mut key = SpecKey::new(self.site, self.types);
+        P::key(args, &mut key);
+        key
+    }
+
+    /// Records the specialisation that these arguments ask for.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake the kernel makes, with its source location.
+    pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
+        trace(self.site.name, level, |decl| {
+            let traced = P::declare(args, self.site.params, decl);
+            (self.body)(traced);
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! Where a program or a thread stands in the launch, and what the threads of a block do together.
+
+use crate::elem::Elem;
+use crate::trace::{Raw, Site, error, with};
+use crate::val::{Idx, IntoIndex, IntoVal, Val};
+use kiln_ir::{Axis, Level, Literal, OpKind, Scalar, Scope, ShuffleMode, Type, VoteMode};
+use std::panic::Location;
+
+const WARP: i64 = 32;
+
+fn axis_of(axis: usize, site: Site) -> Option<Axis> {
+    let found = [Axis::X, Axis::Y, Axis::Z].get(axis).copied();
+    if found.is_none() {
+        error(site, format!("a launch has no axis {axis}"), "axes are 0, 1 and 2");
+    }
+    found
+}
+
+fn query(kind: fn(Axis) -> OpKind, axis: usize, site: Site) -> Idx {
+    let Some(axis) = axis_of(axis, site) else { return Idx::poison() };
+    Val::from_id(with(|r| r.op(kind(axis), &[], Type::scalar(Scalar::I64), site)))
+}
+
+fn index(value: i64) -> Idx {
+    Val::from_raw(Raw::Const(Literal::index(value)))
+}
+
+/// The extents of the block, of a kernel that is launched with threads.
+fn block(what: &str, site: Site) -> Option<[u32; 3]> {
+    match with(|r| r.level)? {
+        Level::Thread { block } => Some(block),
+        Level::Tile { .. } => {
+            let message = format!("`{what}` needs a launch with threads");
+            error(site, message, "give the launch a block, as in `.block([256])`");
+            None
+        }
+    }
+}
+
+/// Which program (block) of the launch this is, on an axis: 0, 1 or 2.
+#[track_caller]
+pub fn program_id(axis: usize) -> Idx {
+    query(OpKind::ProgramId, axis, Location::caller())
+}
+
+/// How many programs (blocks) the launch has on an axis.
+#[track_caller]
+pub fn num_programs(axis: usize) -> Idx {
+    query(OpKind::NumPrograms, axis, Location::caller())
+}
+
+/// The thread's index in its block, on an axis. Needs a launch with threads.
+#[track_caller]
+pub fn thread_id(axis: usize) -> Idx {
+    let site = Location::caller();
+    match block("thread_id", site) {
+        // An axis of one thread has one index.
+        Some(block) if block.get(axis) == Some(&1) => index(0),
+        Some(_) => query(OpKind::ThreadId, axis, site),
+        None => Idx::poison(),
+    }
+}
+
+/// The block's extent on an axis: a constant of the specialisation. Needs a launch with threads.
+#[track_caller]
+pub fn block_dim(axis: usize) -> Idx {
+    let site = Location::caller();
+    match (block("block_dim", site), axis_of(axis, site)) {
+        (Some(block), Some(axis)) => index(i64::from(block[axis as usize])),
+        _ => Idx::poison(),
+    }
+}
+
+/// The thread's number in its block, axis 0 fastest.
+#[track_caller]
+fn thread_in_block() -> Idx {
+    (thread_id(2) * block_dim(1) + thread_id(1)) * block_dim(0) + thread_id(0)
+}
+
+/// The thread's lane in its warp of 32.
+#[track_caller]
+pub fn lane_id() -> Idx {
+    thread_in_block() % WARP
+}
+
+/// The number of the thread's warp in its block.
+#[track_caller]
+pub fn warp_id() -> Idx {
+    thread_in_block() / WARP
+}
+
+/// Waits until every thread of the block is here; what they wrote to shared memory before is visible after.
+///
+/// All threads of the block must reach the same barrier.
+#[track_caller]
+pub fn barrier() {
+    let site = Location::caller();
+    if block("barrier", site).is_some() {
+        with(|r| r.effect(OpKind::Barrier, &[], site));
+    }
+}
+
+/// Orders this thread's earlier accesses of memory before its later ones, as other threads of the device see them.
+#[track_caller]
+pub fn fence() {
+    let site = Location::caller();
+    with(|r| r.effect(OpKind::Fence(Scope::Device), &[], site));
+}
+
+fn shuffle<T: Elem>(mode: ShuffleMode, value: Val<T>, by: Idx, site: Site) -> Val<T> {
+    if block("shuffle", site).is_none() {
+        return Val::poison();
+    }
+    let id = with(|r| {
+        let scalar = kiln_ir::Shape::scalar();
+        let operands = [r.read_as(value.raw(), &scalar, site)?, r.read_as(by.raw(), &scalar, site)?];
+        Some(r.op(OpKind::Shuffle(mode), &operands, Type::scalar(T::SCALAR), site))
+    });
+    Val::from_id(id.flatten())
+}
+
+/// The value that lane `lane` of the warp has.
+#[track_caller]
+pub fn shuffle_idx<T: Elem>(value: Val<T>, lane: impl IntoIndex) -> Val<T> {
+    shuffle(ShuffleMode::Index, value, lane.into_index(), Location::caller())
+}
+
+/// The value that the lane `by` below has; the lowest lanes keep their own.
+#[track_caller]
+pub fn shuffle_up<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
+    shuffle(ShuffleMode::Up, value, by.into_index(), Location::caller())
+}
+
+/// The value that the lane `by` above has; the highest lanes keep their own.
+#[track_caller]
+pub fn shuffle_down<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
+    shuffle(ShuffleMode::Down, value, by.into_index(), Location::caller())
+}
+
+/// The value that the lane whose number differs by exclusive or with `mask` has.
+#[track_caller]
+pub fn shuffle_xor<T: Elem>(value: Val<T>, mask: impl IntoIndex) -> Val<T> {
+    shuffle(ShuffleMode::Xor, value, mask.into_index(), Location::caller())
+}
+
+fn vote<U: Elem>(mode: VoteMode, predicate: Val<bool>, site: Site) -> Val<U> {
+    if block("vote", site).is_none() {
+        return Val::poison();
+    }
+    let id = with(|r| {
+        let predicate = r.read_as(predicate.raw(), &kiln_ir::Shape::scalar(), site)?;
+        Some(r.op(OpKind::Vote(mode), &[predicate], Type::scalar(U::SCALAR), site))
+    });
+    Val::from_id(id.flatten())
+}
+
+/// Whether the predicate holds in every thread of the warp.
+#[track_caller]
+pub fn vote_all(predicate: impl IntoVal<bool>) -> Val<bool> {
+    vote(VoteMode::All, predicate.into_val(), Location::caller())
+}
+
+/// Whether the predicate holds in some thread of the warp.
+#[track_caller]
+pub fn vote_any(predicate: impl IntoVal<bool>) -> Val<bool> {
+    vote(VoteMode::Any, predicate.into_val(), Location::caller())
+}
+
+/// A bit for each lane of the warp in which the predicate holds.
+#[track_caller]
+pub fn ballot(predicate: impl IntoVal<bool>) -> Val<u32> {
+    vote(VoteMode::Ballot, predicate.into_val(), Location::caller())
+}

@@ -1,0 +1,71 @@
+//! The tree that a traced kernel leaves.
+
+use super::recorder::Site;
+use kiln_ir::{Literal, OpKind};
+use smallvec::SmallVec;
+
+/// A recorded value: a parameter or the result of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Id(pub(super) u32);
+
+/// A variable: a place that is read and written. Before its first write it holds zeros.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Var(pub(super) u32);
+
+/// What a handle stands for, without its element type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Raw {
+    /// A host number, not yet an operation: it becomes a constant of whatever shape its use wants.
+    Const(Literal),
+    /// A value.
+    Value(Id),
+    /// A variable: every use reads it anew.
+    Var(Var),
+    /// The result of something that was refused. Everything computed from it is poison too, without a second error.
+    Poison,
+}
+
+/// One step of a trace.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// An IR operation with at most one result.
+    Op { kind: OpKind, operands: SmallVec<[Id; 4]>, result: Option<Id>, site: Site },
+    /// Reads a variable.
+    Get { var: Var, result: Id },
+    /// Writes a variable.
+    Set { var: Var, value: Id },
+    /// Runs one of two regions.
+    If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
+    /// A loop.
+    Loop { head: Loop, body: Region, site: Site, live: Live },
+}
+
+/// What decides how often a loop runs.
+#[derive(Debug)]
+pub(crate) enum Loop {
+    /// From `lo` to before `hi` by `step`.
+    For { lo: Id, hi: Id, step: Id, index: Id },
+    /// While the value that a region computes holds.
+    While { test: Region, cond: Id },
+}
+
+/// The variables that an `if` or a loop must hand on, filled in by the liveness pass.
+pub(crate) type Live = Vec<Var>;
+
+/// Steps that run in order, and the variables that exist only while they do.
+#[derive(Debug, Default)]
+pub(crate) struct Region {
+    pub items: Vec<Item>,
+    pub owned: Vec<Var>,
+}
+
+impl Region {
+    /// Whether the steps neither touch memory nor can fail, so that they may run although nobody asked.
+    pub fn is_pure(&self) -> bool {
+        self.items.iter().all(|item| match item {
+            Item::Op { kind, .. } => kind.is_pure(),
+            Item::Get { .. } => true,
+            Item::Set { .. } | Item::If { .. } | Item::Loop { .. } => false,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Which variables an `if` or a loop must hand on: those it writes that are read afterwards.
+
+use super::item::{Item, Loop, Region, Var};
+use std::collections::BTreeSet;
+
+type Vars = BTreeSet<Var>;
+
+/// Fills in the `live` lists of every step in a region, given what is read after it; gives what it reads before writing.
+pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
+    let mut live = after.clone();
+    for item in region.items.iter_mut().rev() {
+        match item {
+            Item::Op { .. } => {}
+            Item::Get { var, .. } => {
+                live.insert(*var);
+            }
+            Item::Set { var, .. } => {
+                live.remove(var);
+            }
+            Item::If { then, otherwise, live: handed_on, .. } => {
+                let mut written = Vars::new();
+                writes(then, &mut written);
+                writes(otherwise, &mut written);
+                *handed_on = written.intersection(&live).copied().collect();
+                let mut before = annotate(then, &live);
+                before.extend(annotate(otherwise, &live));
+                live = before;
+            }
+            Item::Loop { head, body, live: handed_on, .. } => {
+                let mut written = Vars::new();
+                writes(body, &mut written);
+                if let Loop::While { test, .. } = head {
+                    writes(test, &mut written);
+                }
+                // What is live at the head is live at the end of the body: repeat until nothing is added.
+                let mut at_head = live.clone();
+                loop {
+                    let mut now = annotate(body, &at_head);
+                    now.extend(live.iter());
+                    if let Loop::While { test, .. } = head {
+                        now = annotate(test, &now);
+                    }
+                    now.extend(at_head.iter());
+                    if now == at_head {
+                        break;
+                    }
+                    at_head = now;
+                }
+                *handed_on = written.intersection(&at_head).copied().collect();
+                live = at_head;
+            }
+        }
+    }
+    for var in &region.owned {
+        live.remove(var);
+    }
+    live
+}
+
+/// Adds the variables that a region writes and that outlive it.
+fn writes(region: &Region, into: &mut Vars) {
+    let mut inner = Vars::new();
+    for item in &region.items {
+        match item {
+            Item::Op { .. } | Item::Get { .. } => {}
+            Item::Set { var, .. } => {
+                inner.insert(*var);
+            }
+            Item::If { then, otherwise, .. } => {
+                writes(then, &mut inner);
+                writes(otherwise, &mut inner);
+            }
+            Item::Loop { head, body, .. } => {
+                writes(body, &mut inner);
+                if let Loop::While { test, .. } = head {
+                    writes(test, &mut inner);
+                }
+            }
+        }
+    }
+    into.extend(inner.into_iter().filter(|v| !region.owned.contains(v)));
+}
+
+/// Whether a region writes a variable that outlives it.
+pub(super) fn writes_outer(region: &Region) -> bool {
+    let mut written = Vars::new();
+    writes(region, &mut written);
+    !written.is_empty()
+}

@@ -1,0 +1,33 @@
+//! Recording a kernel: what an operator on a handle leaves behind, and how that becomes IR.
+//!
+//! A trace is a tree of [`Item`]s: IR operations, reads and writes of *variables* (which the IR does not have), and structured
+//! control flow. When the kernel has run to its end, `promote` turns variables into region arguments and results and
+//! writes a [`kiln_ir::Kernel`].
+//!
+//! | file | holds |
+//! |---|---|
+//! | `item.rs` | the tree |
+//! | `recorder.rs` | the open regions, types, errors; appending operations |
+//! | `exits.rs` | `break`, `continue` and `return` as flags: what the IR, which has no jumps, makes of them |
+//! | `loops.rs` | closing loops that may be left |
+//! | `liveness.rs` | which variables are still read after an `if` or a loop |
+//! | `promote.rs` | variables to SSA |
+//! | `error.rs` | what a kernel can do wrong while it is traced |
+
+mod error;
+mod exits;
+mod item;
+mod liveness;
+mod loops;
+mod promote;
+mod recorder;
+mod run;
+
+pub use error::{TraceError, TraceErrors};
+pub(crate) use exits::{ExitKind, ScopeKind};
+pub use item::Raw;
+pub(crate) use item::{Id, Item, Region, Var};
+pub(crate) use loops::Bounds;
+pub(crate) use recorder::{Depth, Recorder, RegionKind, Site, error, with};
+pub(crate) use run::abort;
+pub use run::trace;

@@ -1,0 +1,374 @@
+//! The trace that is being recorded on this thread: open regions, types of values, errors.
+
+use super::error::TraceError;
+use super::exits::Scope;
+use super::item::{Id, Item, Raw, Region, Var};
+use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Type};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+
+/// A place in the user's source.
+pub(crate) type Site = &'static Location<'static>;
+
+/// Errors beyond this many are not kept: the first ones matter.
+const MAX_ERRORS: usize = 20;
+/// A trace longer than this is a loop on the host that was meant to run on the device.
+const MAX_ITEMS: usize = 4_000_000;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` on the recorder of this thread; `None` outside a trace.
+pub(crate) fn with<R>(f: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
+    CURRENT.with(|c| c.try_borrow_mut().ok()?.as_mut().map(f))
+}
+
+/// Installs a recorder and gives back the one before it.
+pub(super) fn install(recorder: Option<Recorder>) -> Option<Recorder> {
+    CURRENT.with(|c| c.replace(recorder))
+}
+
+/// Reports a mistake of the user's; a no-op outside a trace.
+pub(crate) fn error(site: Site, message: impl Into<String>, help: impl Into<String>) {
+    with(|r| r.error(site, message, help));
+}
+
+/// What a region is to the steps outside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RegionKind {
+    /// An arm or a loop body on the device.
+    Device,
+    /// The condition of a `while` or the body of a `loop`, of which it is not known yet whether it runs on the host.
+    Undecided,
+}
+
+/// A region that is being filled.
+pub(crate) struct OpenRegion {
+    pub kind: RegionKind,
+    pub region: Region,
+    /// Names this region among all that were ever opened.
+    pub uid: u32,
+    /// Nothing recorded from here on could ever run.
+    pub dead: bool,
+    /// Errors that hold only if an undecided region turns out to be the device's.
+    suspended: Vec<TraceError>,
+}
+
+/// How deep in device control flow the trace is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Depth {
+    device: u32,
+    undecided: u32,
+}
+
+/// A trace under way.
+pub(crate) struct Recorder {
+    pub name: String,
+    pub level: Level,
+    pub params: Vec<(Param, Id)>,
+    pub messages: Vec<String>,
+    pub regions: Vec<OpenRegion>,
+    pub(super) scopes: Vec<Scope>,
+    pub errors: Vec<TraceError>,
+    pub(super) types: Vec<Type>,
+    pub(super) vars: Vec<Type>,
+    recorded: usize,
+    uids: u32,
+}
+
+impl Recorder {
+    pub fn new(name: &str, level: Level) -> Recorder {
+        let mut recorder = Recorder {
+            name: name.to_owned(),
+            level,
+            params: Vec::new(),
+            messages: Vec::new(),
+            regions: Vec::new(),
+            scopes: Vec::new(),
+            errors: Vec::new(),
+            types: Vec::new(),
+            vars: Vec::new(),
+            recorded: 0,
+            uids: 0,
+        };
+        recorder.open(RegionKind::Device);
+        recorder
+    }
+
+    /// Reports a mistake.
+    pub fn error(&mut self, site: Site, message: impl Into<String>, help: impl Into<String>) {
+        self.push_error(located(site, message.into(), help.into()));
+    }
+
+    fn push_error(&mut self, error: TraceError) {
+        if self.errors.len() < MAX_ERRORS && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    /// A number that was not given before.
+    pub fn uid(&mut self) -> u32 {
+        self.uids += 1;
+        self.uids
+    }
+
+    // ---- regions
+
+    /// Opens a region; everything is recorded into it until it is closed.
+    pub fn open(&mut self, kind: RegionKind) -> u32 {
+        let uid = self.uid();
+        self.regions.push(OpenRegion {
+            kind,
+            region: Region::default(),
+            uid,
+            dead: false,
+            suspended: Vec::new(),
+        });
+        uid
+    }
+
+    /// Closes the innermost region and gives it away; it has become the device's.
+    pub fn close(&mut self) -> Region {
+        let Some(open) = self.regions.pop() else { return Region::default() };
+        open.suspended.into_iter().for_each(|e| self.push_error(e));
+        open.region
+    }
+
+    /// Closes the innermost region, whose steps belong to the one around it after all.
+    pub fn splice(&mut self) {
+        let Some(open) = self.regions.pop() else { return };
+        let Some(outer) = self.regions.last_mut() else { return };
+        outer.region.items.extend(open.region.items);
+        outer.region.owned.extend(open.region.owned);
+        outer.dead |= open.dead;
+        // Whatever was suspended stays so as long as a region around is undecided too.
+        if outer.kind == RegionKind::Undecided {
+            outer.suspended.extend(open.suspended);
+        }
+    }
+
+    /// The position of the region with this number, if it is still open.
+    pub fn position(&self, uid: u32) -> Option<usize> {
+        self.regions.iter().rposition(|r| r.uid == uid)
+    }
+
+    /// The number of the innermost region.
+    pub fn innermost(&self) -> u32 {
+        self.regions.last().map_or(0, |r| r.uid)
+    }
+
+    /// Appends a step to the innermost region.
+    pub fn push(&mut self, item: Item) {
+        if let Some(open) = self.regions.last_mut() {
+            open.region.items.push(item);
+        }
+    }
+
+    /// Whether the trace has outgrown any sensible kernel; reported once, at `site`.
+    pub fn overflowed(&mut self, site: Site) -> bool {
+        if self.recorded <= MAX_ITEMS {
+            return false;
+        }
+        let message = format!("this loop was unrolled into more than {MAX_ITEMS} operations");
+        self.error(site, message, "loop over `range(lo, hi)` to make it a loop on the device");
+        true
+    }
+
+    /// How deep the trace is in device control flow now.
+    pub fn depth(&self) -> Depth {
+        let undecided = self.regions.iter().filter(|r| r.kind == RegionKind::Undecided).count() as u32;
+        Depth { device: self.regions.len() as u32 - undecided, undecided }
+    }
+
+    /// Reports a host variable that changes deeper in device control flow than `declared`.
+    pub fn check_host_assignment(&mut self, declared: Depth, site: Site) {
+        let now = self.depth();
+        if now.device <= declared.device && now.undecided <= declared.undecided {
+            return;
+        }
+        let error = located(
+            site,
+            "a host value is changed under device control flow".into(),
+            "make it a device value (`let mut n = val(0)`), or declare it inside the branch or loop".into(),
+        );
+        if now.device > declared.device {
+            return self.push_error(error);
+        }
+        let undecided = self.regions.iter_mut().filter(|r| r.kind == RegionKind::Undecided);
+        undecided.skip(declared.undecided as usize).for_each(|r| r.suspended.push(error.clone()));
+    }
+
+    /// Marks everything that follows in the innermost region as unreachable, or as reachable again.
+    pub fn set_dead(&mut self, dead: bool) {
+        if let Some(open) = self.regions.last_mut() {
+            open.dead = dead;
+        }
+    }
+
+    /// Whether nothing recorded now could run.
+    pub fn is_dead(&self) -> bool {
+        self.regions.last().is_some_and(|r| r.dead)
+    }
+
+    // ---- values
+
+    /// A new value of a type.
+    pub fn value(&mut self, ty: Type) -> Id {
+        self.types.push(ty);
+        Id(self.types.len() as u32 - 1)
+    }
+
+    /// The type of a value. Handles kept from another trace are not values of this one.
+    pub fn type_of(&self, id: Id) -> Option<&Type> {
+        self.types.get(id.0 as usize)
+    }
+
+    /// The type behind a handle; `None` for poison.
+    pub fn ty(&self, raw: Raw) -> Option<Type> {
+        match raw {
+            Raw::Const(literal) => Some(Type::scalar(literal.elem())),
+            Raw::Value(id) => self.type_of(id).cloned(),
+            Raw::Var(var) => self.vars.get(var.0 as usize).cloned(),
+            Raw::Poison => None,
+        }
+    }
+
+    /// The shape behind a handle; `None` for poison and for views.
+    pub fn shape(&self, raw: Raw) -> Option<Shape> {
+        self.ty(raw)?.as_tile().map(|t| t.shape.clone())
+    }
+
+    /// The value a handle stands for now.
+    pub fn read(&mut self, raw: Raw, site: Site) -> Option<Id> {
+        match raw {
+            Raw::Const(literal) => Some(self.constant(literal, Shape::scalar(), site)),
+            Raw::Value(id) => self.type_of(id).map(|_| id),
+            Raw::Var(var) => {
+                let ty = self.vars.get(var.0 as usize)?.clone();
+                let result = self.value(ty);
+                self.push(Item::Get { var, result });
+                Some(result)
+            }
+            Raw::Poison => None,
+        }
+    }
+
+    /// The value a handle stands for now, stretched to a shape; reports shapes that do not fit.
+    pub fn read_as(&mut self, raw: Raw, shape: &Shape, site: Site) -> Option<Id> {
+        if let Raw::Const(literal) = raw {
+            return Some(self.constant(literal, shape.clone(), site));
+        }
+        let from = self.shape(raw)?;
+        if from == *shape {
+            return self.read(raw, site);
+        }
+        if from.broadcast(shape).as_ref() != Some(shape) {
+            let message = format!("a value of shape {from} does not stretch to shape {shape}");
+            self.error(site, message, "only extents of 1 and missing leading axes stretch");
+            return None;
+        }
+        let id = self.read(raw, site)?;
+        let elem = self.ty(raw)?.elem();
+        Some(self.stretch(id, elem, &from, shape, site))
+    }
+
+    fn stretch(&mut self, id: Id, elem: Scalar, from: &Shape, to: &Shape, site: Site) -> Id {
+        let mut id = id;
+        if from.rank() > 0 && from.rank() < to.rank() {
+            let mut extents: SmallVec<[u32; 4]> = SmallVec::from_elem(1, to.rank() - from.rank());
+            extents.extend_from_slice(from.extents());
+            let padded = Shape::new(&extents);
+            id = self.op(OpKind::Reshape, &[id], Type::tile(elem, padded.clone()), site);
+            if padded == *to {
+                return id;
+            }
+        }
+        self.op(OpKind::Broadcast, &[id], Type::tile(elem, to.clone()), site)
+    }
+
+    // ---- operations
+
+    /// Appends an operation with one result.
+    pub fn op(&mut self, kind: OpKind, operands: &[Id], ty: Type, site: Site) -> Id {
+        let id = self.value(ty);
+        self.record(kind, operands, Some(id), site);
+        id
+    }
+
+    /// Appends an operation without a result.
+    pub fn effect(&mut self, kind: OpKind, operands: &[Id], site: Site) {
+        self.record(kind, operands, None, site);
+    }
+
+    fn record(&mut self, kind: OpKind, operands: &[Id], result: Option<Id>, site: Site) {
+        self.recorded += 1;
+        if self.recorded <= MAX_ITEMS {
+            self.push(Item::Op { kind, operands: SmallVec::from_slice(operands), result, site });
+        }
+    }
+
+    /// Appends a constant.
+    pub fn constant(&mut self, literal: Literal, shape: Shape, site: Site) -> Id {
+        self.op(OpKind::Const(literal), &[], Type::tile(literal.elem(), shape), site)
+    }
+
+    /// Appends a binary operation on values of one type.
+    pub fn binary(&mut self, op: BinaryOp, a: Id, b: Id, site: Site) -> Option<Id> {
+        let ty = self.type_of(a)?.clone();
+        Some(self.op(OpKind::Binary(op), &[a, b], ty, site))
+    }
+
+    /// The number of a message text.
+    pub fn message(&mut self, text: &str) -> Message {
+        let at = self.messages.iter().position(|m| m == text).unwrap_or_else(|| {
+            self.messages.push(text.to_owned());
+            self.messages.len() - 1
+        });
+        Message(at as u32)
+    }
+
+    // ---- variables
+
+    /// A new variable that lives in the region at a position of the stack.
+    pub fn declare(&mut self, ty: Type, home: usize) -> Var {
+        self.vars.push(ty);
+        let var = Var(self.vars.len() as u32 - 1);
+        if let Some(open) = self.regions.get_mut(home) {
+            open.region.owned.push(var);
+        }
+        var
+    }
+
+    /// A new variable of the innermost region that holds what `raw` stands for now.
+    pub fn declare_as(&mut self, raw: Raw, site: Site) -> Raw {
+        let Some(value) = self.read(raw, site) else { return Raw::Poison };
+        let Some(ty) = self.type_of(value).cloned() else { return Raw::Poison };
+        let var = self.declare(ty, self.regions.len() - 1);
+        self.push(Item::Set { var, value });
+        Raw::Var(var)
+    }
+
+    /// Writes a variable. A value of a smaller shape stretches.
+    pub fn set(&mut self, var: Var, raw: Raw, site: Site) {
+        let Some(ty) = self.vars.get(var.0 as usize).cloned() else { return };
+        let (Some(target), Some(shape)) = (ty.as_tile(), self.shape(raw)) else { return };
+        if shape.broadcast(&target.shape).as_ref() != Some(&target.shape) {
+            let message = format!(
+                "a variable of shape {} cannot take a value of shape {shape}: shapes are fixed at the declaration",
+                target.shape
+            );
+            let help = format!("declare it with the larger shape, such as `full({shape}, x)`");
+            return self.error(site, message, help);
+        }
+        let shape = target.shape.clone();
+        if let Some(value) = self.read_as(raw, &shape, site) {
+            self.push(Item::Set { var, value });
+        }
+    }
+}
+
+fn located(site: Site, message: String, help: String) -> TraceError {
+    TraceError { file: site.file().to_owned(), line: site.line(), column: site.column(), message, help }
+}

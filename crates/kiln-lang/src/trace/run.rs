@@ -1,0 +1,67 @@
+//! Running a kernel once, to record it.
+
+use super::error::{TraceError, TraceErrors};
+use super::promote::promote;
+use super::recorder::{Recorder, install};
+use crate::param::ParamDecl;
+use kiln_ir::{Kernel, Level};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+
+/// Ends a trace whose errors leave no value to go on with. Unwinds without a panic message.
+pub(crate) fn abort() -> ! {
+    resume_unwind(Box::new(Aborted))
+}
+
+struct Aborted;
+
+/// Records what `body` does as a kernel.
+///
+/// `body` declares the parameters and uses them. It runs once, on this thread.
+///
+/// # Errors
+///
+/// Every mistake that the body's operations noticed, with its source location. A panic in the body is one of them.
+///
+/// ```
+/// use kiln_lang::{param::Facts, program_id, trace};
+/// let kernel = trace("fill", kiln_ir::Level::Tile { warps: None }, |p| {
+///     let y = p.view_mut::<f32, 1>("y", Facts::default());
+///     y.tile(program_id(0) * 128, 128).store(1.0);
+/// })?;
+/// assert_eq!(kernel.params.len(), 1);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Result<Kernel, TraceErrors> {
+    let caller = Location::caller();
+    let outer = install(Some(Recorder::new(name, level)));
+    let ended = catch_unwind(AssertUnwindSafe(|| body(&mut ParamDecl::new())));
+    let recorder = install(outer);
+    let Some(mut recorder) = recorder else {
+        return Err(TraceErrors::new(name.to_owned(), vec![internal(caller, "the trace was lost")]));
+    };
+    if let Err(payload) = ended
+        && !payload.is::<Aborted>()
+    {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown cause");
+        recorder.error(caller, format!("the kernel panicked while it was traced: {text}"), "");
+    }
+    if recorder.errors.is_empty() && recorder.regions.len() != 1 {
+        recorder.errors.push(internal(caller, "a region was left open"));
+    }
+    if recorder.errors.is_empty() {
+        return Ok(promote(recorder));
+    }
+    Err(TraceErrors::new(recorder.name, recorder.errors))
+}
+
+fn internal(caller: &Location<'_>, what: &str) -> TraceError {
+    TraceError {
+        file: caller.file().to_owned(),
+        line: caller.line(),
+        column: caller.column(),
+        message: format!("internal error: {what}"),
+        help: "please report it".to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+//! The handle of a device value.
+
+use crate::elem::{Elem, HostNumber, Int, Num, Number, for_host_numbers};
+use crate::trace::{Id, Raw, Site, error, with};
+use kiln_ir::Shape;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// A value on the device, of any static shape: at rank 0 a scalar, else a tile.
+///
+/// A `Val` is a handle: what is done with it is recorded, not computed. Operators take another `Val` or a host number, which
+/// becomes a constant of the element type. Shapes combine as in NumPy: scalars and extents of 1 stretch.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let i = iota::<f32>(8);
+/// let y = (i * 2.0 + 1.0).sqrt();
+/// assert_eq!(y.shape(), [8]);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+pub struct Val<T> {
+    raw: Raw,
+    elem: PhantomData<fn() -> T>,
+}
+
+/// A [`Val`] of rank 1 or more: a name for readers.
+pub type Tile<T> = Val<T>;
+
+/// The type of indices, extents and program ids.
+pub type Idx = Val<i64>;
+
+impl<T> Clone for Val<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Val<T> {}
+
+impl<T: Elem> fmt::Debug for Val<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape = with(|r| r.shape(self.raw)).flatten();
+        match shape {
+            Some(shape) if shape.rank() > 0 => write!(f, "Val<{}>{shape}", T::SCALAR),
+            _ => write!(f, "Val<{}>", T::SCALAR),
+        }
+    }
+}
+
+impl<T: Elem> Val<T> {
+    pub(crate) fn from_raw(raw: Raw) -> Self {
+        Val { raw, elem: PhantomData }
+    }
+
+    pub(crate) fn from_id(id: Option<Id>) -> Self {
+        Val::from_raw(id.map_or(Raw::Poison, Raw::Value))
+    }
+
+    pub(crate) fn poison() -> Self {
+        Val::from_raw(Raw::Poison)
+    }
+
+    pub(crate) fn raw(self) -> Raw {
+        self.raw
+    }
+
+    /// The extents, outermost first; empty for a scalar, and for the result of something that was refused.
+    pub fn shape(self) -> Vec<usize> {
+        let shape = with(|r| r.shape(self.raw)).flatten().unwrap_or_default();
+        shape.extents().iter().map(|&e| e as usize).collect()
+    }
+
+    /// The number of axes.
+    pub fn rank(self) -> usize {
+        self.ir_shape().map_or(0, |s| s.rank())
+    }
+
+    /// The shape, `None` for poison.
+    pub(crate) fn ir_shape(self) -> Option<Shape> {
+        with(|r| r.shape(self.raw)).flatten()
+    }
+}
+
+/// Lifts a host number to a device value.
+///
+/// The element type is usually inferred from the use. A number that does not fit it is an error of the trace.
+///
+/// ```
+/// # use kiln_lang::{trace, val, Level, Val};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let mut total: Val<f32> = val(0);
+/// total += 2.5;
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn val<T: Elem>(x: impl IntoVal<T>) -> Val<T> {
+    x.into_val()
+}
+
+/// What converts to a device value of element type `T`: itself, or a host number.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not convert to a device value of `{T}`",
+    note = "device values convert with `.cast::<T>()`; only host numbers convert by themselves"
+)]
+pub trait IntoVal<T: Elem>: Copy {
+    /// The value.
+    #[track_caller]
+    fn into_val(self) -> Val<T>;
+}
+
+impl<T: Elem> IntoVal<T> for Val<T> {
+    fn into_val(self) -> Val<T> {
+        self
+    }
+}
+
+impl IntoVal<bool> for bool {
+    fn into_val(self) -> Val<bool> {
+        Val::from_raw(Raw::Const(self.literal()))
+    }
+}
+
+macro_rules! into_val {
+    ($($t:ty)*) => {$(
+        impl<T: Num> IntoVal<T> for $t {
+            #[track_caller]
+            fn into_val(self) -> Val<T> {
+                constant(self.number(), Location::caller())
+            }
+        }
+    )*};
+}
+for_host_numbers!(into_val);
+
+fn constant<T: Elem>(number: Number, site: Site) -> Val<T> {
+    match number.literal(T::SCALAR) {
+        Ok(literal) => Val::from_raw(Raw::Const(literal)),
+        Err(why) => {
+            error(site, why, "choose a number in range or another element type");
+            Val::poison()
+        }
+    }
+}
+
+/// What serves as an index: an integer of the device or the host.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an index",
+    note = "an index is an integer: a `Val<i64>`, `Val<i32>`, `Val<u32>`, `Val<u64>` or a host integer"
+)]
+pub trait IntoIndex: Copy {
+    /// The index.
+    #[track_caller]
+    fn into_index(self) -> Idx;
+}
+
+impl<T: Int> IntoIndex for Val<T> {
+    #[track_caller]
+    fn into_index(self) -> Idx {
+        self.cast::<i64>()
+    }
+}
+
+macro_rules! into_index {
+    ($($t:ty)*) => {$(
+        impl IntoIndex for $t {
+            #[track_caller]
+            fn into_index(self) -> Idx {
+                self.into_val()
+            }
+        }
+    )*};
+}
+into_index! { i8 u8 i16 u16 i32 u32 i64 u64 isize usize }

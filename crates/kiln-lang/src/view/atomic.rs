@@ -1,0 +1,102 @@
+//! Atomic operations on elements. Relaxed order, among all threads of the device.
+
+use super::element::Access;
+use super::{Indices, ViewMut};
+use crate::elem::{Bits, Elem, Num};
+use crate::trace::{Raw, Site, with};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{AtomicOp, Bounds, OpKind, Scope, Type};
+use std::panic::Location;
+
+/// A thread's index is checked; tiles of indices are masked, as in `scatter`.
+fn bounds_for(access: &Access) -> Bounds {
+    if access.shape.rank() == 0 { Bounds::Check } else { Bounds::Mask }
+}
+
+impl<T: Elem, const R: usize> ViewMut<T, R> {
+    fn atomic(
+        &self,
+        op: AtomicOp,
+        indices: [Raw; R],
+        mask: Option<Val<bool>>,
+        value: Val<T>,
+        site: Site,
+    ) -> Val<T> {
+        let id = with(|r| {
+            let mut access = self.view.access(r, indices, mask, Some(value.raw()), site)?;
+            access.operands.push(r.read_as(value.raw(), &access.shape, site)?);
+            let bounds = bounds_for(&access);
+            let kind = OpKind::Atomic { op, scope: Scope::Device, bounds, masked: mask.is_some() };
+            Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
+        });
+        Val::from_id(id.flatten())
+    }
+
+    /// Atomically replaces the element by `value`; gives the old one.
+    #[track_caller]
+    pub fn atomic_exchange(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
+        self.atomic(AtomicOp::Exchange, index.indices(), None, value.into_val(), Location::caller())
+    }
+
+    /// Atomically replaces the element by `desired` if it equals `expected`; gives the old one.
+    #[track_caller]
+    pub fn atomic_cas(
+        &self,
+        index: impl Indices<R>,
+        expected: impl IntoVal<T>,
+        desired: impl IntoVal<T>,
+    ) -> Val<T> {
+        let site = Location::caller();
+        let (expected, desired) = (expected.into_val().raw(), desired.into_val().raw());
+        let indices = index.indices();
+        let id = with(|r| {
+            let mut access = self.view.access(r, indices, None, Some(desired), site)?;
+            access.operands.push(r.read_as(expected, &access.shape, site)?);
+            access.operands.push(r.read_as(desired, &access.shape, site)?);
+            let kind = OpKind::AtomicCas { scope: Scope::Device, bounds: bounds_for(&access) };
+            Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
+        });
+        Val::from_id(id.flatten())
+    }
+}
+
+macro_rules! atomics {
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $masked:ident $op:ident;)*) => {
+        impl<T: $bound, const R: usize> ViewMut<T, R> {$(
+            $(#[$doc])*
+            ///
+            /// Gives the old value. A thread's index outside the view is a fault; of a tile of indices, those outside do nothing and give 0.
+            #[track_caller]
+            pub fn $name(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
+                self.atomic(AtomicOp::$op, index.indices(), None, value.into_val(), Location::caller())
+            }
+
+            $(#[$doc])*
+            ///
+            /// Where `mask` holds; elsewhere nothing happens and the result is 0.
+            #[track_caller]
+            pub fn $masked(&self, index: impl Indices<R>, mask: impl IntoVal<bool>, value: impl IntoVal<T>) -> Val<T> {
+                let mask = Some(mask.into_val());
+                self.atomic(AtomicOp::$op, index.indices(), mask, value.into_val(), Location::caller())
+            }
+        )*}
+    };
+}
+
+atomics! { Num:
+    /// Atomically adds to the element.
+    atomic_add atomic_add_where Add;
+    /// Atomically replaces the element by the smaller of it and the value.
+    atomic_min atomic_min_where Min;
+    /// Atomically replaces the element by the larger of it and the value.
+    atomic_max atomic_max_where Max;
+}
+
+atomics! { Bits:
+    /// Atomically combines the element with the bits of the value by and.
+    atomic_and atomic_and_where And;
+    /// Atomically combines the element with the bits of the value by or.
+    atomic_or atomic_or_where Or;
+    /// Atomically combines the element with the bits of the value by exclusive or.
+    atomic_xor atomic_xor_where Xor;
+}

@@ -1,0 +1,92 @@
+//! A view of the IR, with some axes fixed at an index.
+//!
+//! `x.row(i)` is no operation: the index is kept beside the view, and loads and stores add it again.
+
+use crate::trace::{Id, Raw, Recorder, Site, with};
+use crate::val::{Idx, Val};
+use kiln_ir::{OpKind, Scalar, Shape, Type};
+use smallvec::SmallVec;
+
+/// The largest rank of a view.
+pub(crate) const MAX_RANK: usize = 5;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ViewCore {
+    view: Raw,
+    rank: usize,
+    fixed: [Option<Raw>; MAX_RANK],
+}
+
+impl ViewCore {
+    /// The view a value is.
+    pub fn new(view: Id, rank: usize) -> ViewCore {
+        ViewCore { view: Raw::Value(view), rank, fixed: [None; MAX_RANK] }
+    }
+
+    /// A view after an error.
+    pub fn poison() -> ViewCore {
+        ViewCore { view: Raw::Poison, rank: 0, fixed: [None; MAX_RANK] }
+    }
+
+    /// The axes that are not fixed.
+    pub fn free_axes(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rank).filter(|&a| self.fixed[a].is_none())
+    }
+
+    /// The view with one more axis fixed.
+    pub fn fix(mut self, axis: usize, index: Idx, site: Site) -> ViewCore {
+        // The index as it is now: the name it came from may change later.
+        let index = match index.raw() {
+            raw @ Raw::Var(_) => with(|r| r.read(raw, site)).flatten().map_or(Raw::Poison, Raw::Value),
+            raw => raw,
+        };
+        self.fixed[axis] = Some(index);
+        self
+    }
+
+    pub fn extent(&self, axis: usize, site: Site) -> Idx {
+        self.query(OpKind::Extent(axis as u32), site)
+    }
+
+    pub fn stride(&self, axis: usize, site: Site) -> Idx {
+        self.query(OpKind::Stride(axis as u32), site)
+    }
+
+    fn query(&self, kind: OpKind, site: Site) -> Idx {
+        let id = with(|r| {
+            let view = r.read(self.view, site)?;
+            Some(r.op(kind, &[view], Type::scalar(Scalar::I64), site))
+        });
+        Val::from_id(id.flatten())
+    }
+
+    /// The view's value and an operand for every axis, fixed or not, each stretched to `shape`.
+    pub fn operands(
+        &self,
+        r: &mut Recorder,
+        free: &[Raw],
+        shape: &Shape,
+        site: Site,
+    ) -> Option<SmallVec<[Id; 4]>> {
+        let mut ids = SmallVec::new();
+        ids.push(r.read(self.view, site)?);
+        let mut free = free.iter();
+        for axis in 0..self.rank {
+            let index = match self.fixed[axis] {
+                Some(index) => index,
+                None => *free.next()?,
+            };
+            ids.push(r.read_as(index, shape, site)?);
+        }
+        Some(ids)
+    }
+
+    /// The extents of a box of the whole view, given those on the axes that are not fixed.
+    pub fn box_shape(&self, free: &Shape) -> Shape {
+        let mut free = free.extents().iter();
+        let extents: SmallVec<[u32; 4]> = (0..self.rank)
+            .map(|a| if self.fixed[a].is_some() { 1 } else { free.next().copied().unwrap_or(1) })
+            .collect();
+        Shape::new(&extents)
+    }
+}

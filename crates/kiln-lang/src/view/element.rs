@@ -1,0 +1,242 @@
+//! Single elements: a thread's loads and stores, and gather and scatter over tiles of indices.
+
+use super::{View, ViewMut};
+use crate::elem::Elem;
+use crate::ops::common_shape;
+use crate::thread::{block_dim, num_programs, program_id, thread_id};
+use crate::trace::{Id, Raw, Recorder, Site, with};
+use crate::val::{Idx, IntoIndex, IntoVal, Val};
+use kiln_ir::{Bounds, Literal, OpKind, Shape, Type};
+use smallvec::SmallVec;
+use std::panic::Location;
+
+/// Indices into a view of rank `R`: one for rank 1, else a tuple with one for each axis. Tiles of indices name as many
+/// elements as they have, and stretch to one shape.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not index a view of rank {R}",
+    note = "use one integer for rank 1, else a tuple with an integer for each axis"
+)]
+pub trait Indices<const R: usize> {
+    #[doc(hidden)]
+    #[track_caller]
+    fn indices(self) -> [Raw; R];
+}
+
+impl<I: super::Offsets<R>, const R: usize> Indices<R> for I {
+    #[track_caller]
+    fn indices(self) -> [Raw; R] {
+        self.offsets()
+    }
+}
+
+/// The number of a thread in the launch, which no other thread has: where it may store without racing.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, thread_index, trace, Level};
+/// # trace("k", Level::Thread { block: [256, 1, 1] }, |p| {
+/// # let (x, y) = (p.view::<f32, 1>("x", Facts::default()), p.view_mut::<f32, 1>("y", Facts::default()));
+/// let i = thread_index();
+/// y.set_or_skip(i, x.get_or(i, 0.0) + 1.0);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadIndex<const R: usize> {
+    axes: [Idx; R],
+}
+
+impl<const R: usize> ThreadIndex<R> {
+    /// The index on an axis, outermost first.
+    pub fn axis(self, axis: usize) -> Idx {
+        self.axes.get(axis).copied().unwrap_or_else(Idx::poison)
+    }
+
+    /// The indices.
+    pub fn axes(self) -> [Idx; R] {
+        self.axes
+    }
+}
+
+impl ThreadIndex<1> {
+    /// The index.
+    pub fn get(self) -> Idx {
+        self.axes[0]
+    }
+}
+
+impl IntoIndex for ThreadIndex<1> {
+    fn into_index(self) -> Idx {
+        self.axes[0]
+    }
+}
+
+macro_rules! thread_index_offsets {
+    ($($rank:literal)*) => {$(
+        impl super::Offsets<$rank> for ThreadIndex<$rank> {
+            fn offsets(self) -> [Raw; $rank] {
+                self.axes.map(Val::raw)
+            }
+        }
+    )*};
+}
+thread_index_offsets!(2 3);
+
+/// The thread's number in the launch: `program_id(0) * block_dim(0) + thread_id(0)` where blocks and grid have one axis; further
+/// axes of the grid and of blocks count on from there.
+#[track_caller]
+pub fn thread_index() -> ThreadIndex<1> {
+    let (px, py, pz) = (program_id(0), program_id(1), program_id(2));
+    let block = (pz * num_programs(1) + py) * num_programs(0) + px;
+    let thread = (thread_id(2) * block_dim(1) + thread_id(1)) * block_dim(0) + thread_id(0);
+    ThreadIndex { axes: [block * (block_dim(0) * block_dim(1) * block_dim(2)) + thread] }
+}
+
+/// The thread's place in a two-dimensional launch: row (axis 1 of grid and block), column (axis 0). A third axis counts on in
+/// rows.
+#[track_caller]
+pub fn thread_index_2d() -> ThreadIndex<2> {
+    let block_row = program_id(2) * num_programs(1) + program_id(1);
+    let thread_row = thread_id(2) * block_dim(1) + thread_id(1);
+    let row = block_row * (block_dim(1) * block_dim(2)) + thread_row;
+    ThreadIndex { axes: [row, program_id(0) * block_dim(0) + thread_id(0)] }
+}
+
+/// The thread's place in a three-dimensional launch: plane (axis 2), row (axis 1), column (axis 0).
+#[track_caller]
+pub fn thread_index_3d() -> ThreadIndex<3> {
+    ThreadIndex { axes: [2, 1, 0].map(|axis| program_id(axis) * block_dim(axis) + thread_id(axis)) }
+}
+
+/// Everything that an access by indices needs.
+pub(super) struct Access {
+    pub operands: SmallVec<[Id; 4]>,
+    pub shape: Shape,
+}
+
+impl<T: Elem, const R: usize> View<T, R> {
+    /// The view, indices and mask of an access, stretched to one shape.
+    pub(super) fn access(
+        &self,
+        r: &mut Recorder,
+        indices: [Raw; R],
+        mask: Option<Val<bool>>,
+        value: Option<Raw>,
+        site: Site,
+    ) -> Option<Access> {
+        let mut all: SmallVec<[Raw; 8]> = SmallVec::from_slice(&indices);
+        all.extend(mask.map(Val::raw));
+        all.extend(value);
+        let shape = common_shape(r, &all, site)?;
+        let mut operands = self.core.operands(r, &indices, &shape, site)?;
+        if let Some(mask) = mask {
+            operands.push(r.read_as(mask.raw(), &shape, site)?);
+        }
+        Some(Access { operands, shape })
+    }
+
+    fn gather(
+        &self,
+        indices: [Raw; R],
+        mask: Option<Val<bool>>,
+        other: Raw,
+        bounds: Bounds,
+        site: Site,
+    ) -> Val<T> {
+        let id = with(|r| {
+            let mut access = self.access(r, indices, mask, None, site)?;
+            access.operands.push(r.read_as(other, &Shape::scalar(), site)?);
+            let kind = OpKind::Gather { bounds, masked: mask.is_some() };
+            Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
+        });
+        Val::from_id(id.flatten())
+    }
+
+    /// The element at an index, or the elements at a tile of indices. An index outside the view ends the kernel with a fault.
+    #[track_caller]
+    pub fn get(&self, index: impl Indices<R>) -> Val<T> {
+        let zero = Raw::Const(Literal::zero(T::SCALAR));
+        self.gather(index.indices(), None, zero, Bounds::Check, Location::caller())
+    }
+
+    /// As [`get`](Self::get); where the index lies outside the view, `other`.
+    #[track_caller]
+    pub fn get_or(&self, index: impl Indices<R>, other: impl IntoVal<T>) -> Val<T> {
+        let other = other.into_val().raw();
+        self.gather(index.indices(), None, other, Bounds::Mask, Location::caller())
+    }
+
+    /// As [`get_or`](Self::get_or), and `other` where `mask` is false too.
+    #[track_caller]
+    pub fn get_where(
+        &self,
+        index: impl Indices<R>,
+        mask: impl IntoVal<bool>,
+        other: impl IntoVal<T>,
+    ) -> Val<T> {
+        let (mask, other) = (mask.into_val(), other.into_val().raw());
+        self.gather(index.indices(), Some(mask), other, Bounds::Mask, Location::caller())
+    }
+}
+
+impl<T: Elem, const R: usize> ViewMut<T, R> {
+    fn put(&self, indices: [Raw; R], mask: Option<Val<bool>>, value: Raw, bounds: Bounds, site: Site) {
+        with(|r| {
+            let mut access = self.view.access(r, indices, mask, Some(value), site)?;
+            access.operands.push(r.read_as(value, &access.shape, site)?);
+            r.effect(OpKind::Scatter { bounds, masked: mask.is_some() }, &access.operands, site);
+            Some(())
+        });
+    }
+
+    /// Stores an element at the thread's own index. An index outside the view ends the kernel with a fault.
+    #[track_caller]
+    pub fn set(&self, index: ThreadIndex<R>, value: impl IntoVal<T>) {
+        let value = value.into_val().raw();
+        self.put(index.axes.map(Val::raw), None, value, Bounds::Check, Location::caller());
+    }
+
+    /// As [`set`](Self::set); where the index lies outside the view, nothing is stored.
+    #[track_caller]
+    pub fn set_or_skip(&self, index: ThreadIndex<R>, value: impl IntoVal<T>) {
+        let value = value.into_val().raw();
+        self.put(index.axes.map(Val::raw), None, value, Bounds::Mask, Location::caller());
+    }
+
+    /// Stores an element at any index. An index outside the view ends the kernel with a fault.
+    ///
+    /// # Safety
+    ///
+    /// No other thread of the launch may read or write the element, unless a barrier or an atomic orders the two.
+    #[track_caller]
+    pub unsafe fn write(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
+        let value = value.into_val().raw();
+        self.put(index.indices(), None, value, Bounds::Check, Location::caller());
+    }
+
+    /// Stores the elements of a tile at a tile of indices; those outside the view are dropped.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write). Where two indices are equal, one of the values stays.
+    #[track_caller]
+    pub unsafe fn scatter(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
+        let value = value.into_val().raw();
+        self.put(index.indices(), None, value, Bounds::Mask, Location::caller());
+    }
+
+    /// As [`scatter`](Self::scatter), where `mask` holds.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write). Where two indices are equal, one of the values stays.
+    #[track_caller]
+    pub unsafe fn scatter_where(
+        &self,
+        index: impl Indices<R>,
+        mask: impl IntoVal<bool>,
+        value: impl IntoVal<T>,
+    ) {
+        let (mask, value) = (mask.into_val(), value.into_val().raw());
+        self.put(index.indices(), Some(mask), value, Bounds::Mask, Location::caller());
+    }
+}

@@ -1,0 +1,178 @@
+//! Views: what a tensor parameter is inside a kernel.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `core.rs` | a view and the axes that are fixed at an index |
+//! | `tile.rs` | boxes of elements: masked loads and stores |
+//! | `element.rs` | single elements, gather and scatter |
+//! | `atomic.rs` | atomic operations |
+
+mod atomic;
+pub(crate) mod core;
+mod element;
+mod tile;
+
+pub use element::{Indices, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};
+pub use tile::{Offsets, TileView, TileViewMut};
+
+use self::core::ViewCore;
+use crate::elem::Elem;
+use crate::trace::error;
+use crate::val::{Idx, IntoIndex};
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// A tensor of rank `R` that a kernel reads.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, program_id, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |p| {
+/// # let x = p.view::<f32, 2>("x", Facts::default());
+/// let row = x.row(program_id(0));            // a View<f32, 1>
+/// let v = row.load(1024, f32::NEG_INFINITY); // elements 0..1024, padded beyond the extent
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+pub struct View<T, const R: usize> {
+    pub(crate) core: ViewCore,
+    elem: PhantomData<fn() -> T>,
+}
+
+/// A tensor of rank `R` that a kernel reads and writes.
+pub struct ViewMut<T, const R: usize> {
+    view: View<T, R>,
+}
+
+impl<T, const R: usize> Clone for View<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const R: usize> Copy for View<T, R> {}
+
+impl<T, const R: usize> Clone for ViewMut<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const R: usize> Copy for ViewMut<T, R> {}
+
+/// What can be asked of a writable view for reading too.
+impl<T, const R: usize> std::ops::Deref for ViewMut<T, R> {
+    type Target = View<T, R>;
+    fn deref(&self) -> &View<T, R> {
+        &self.view
+    }
+}
+
+impl<T: Elem, const R: usize> std::fmt::Debug for View<T, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View<{}, {R}>", T::SCALAR)
+    }
+}
+
+impl<T: Elem, const R: usize> std::fmt::Debug for ViewMut<T, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ViewMut<{}, {R}>", T::SCALAR)
+    }
+}
+
+impl<T: Elem, const R: usize> View<T, R> {
+    pub(crate) fn from_core(core: ViewCore) -> Self {
+        View { core, elem: PhantomData }
+    }
+
+    /// The number of elements on an axis.
+    #[track_caller]
+    pub fn extent(&self, axis: usize) -> Idx {
+        match self.axis(axis) {
+            Some(axis) => self.core.extent(axis, Location::caller()),
+            None => Idx::poison(),
+        }
+    }
+
+    /// The distance of neighbours on an axis, in elements.
+    #[track_caller]
+    pub fn stride(&self, axis: usize) -> Idx {
+        match self.axis(axis) {
+            Some(axis) => self.core.stride(axis, Location::caller()),
+            None => Idx::poison(),
+        }
+    }
+
+    #[track_caller]
+    fn axis(&self, axis: usize) -> Option<usize> {
+        let found = self.core.free_axes().nth(axis);
+        if found.is_none() {
+            error(Location::caller(), format!("a view of rank {R} has no axis {axis}"), "axes count from 0");
+        }
+        found
+    }
+
+    #[track_caller]
+    fn fixed<const S: usize>(&self, axis: usize, index: impl IntoIndex) -> View<T, S> {
+        let site = Location::caller();
+        let index = index.into_index();
+        match self.axis(axis) {
+            Some(axis) => View::from_core(self.core.fix(axis, index, site)),
+            None => View::from_core(ViewCore::poison()),
+        }
+    }
+}
+
+impl<T: Elem, const R: usize> ViewMut<T, R> {
+    pub(crate) fn from_core(core: ViewCore) -> Self {
+        ViewMut { view: View::from_core(core) }
+    }
+}
+
+macro_rules! subviews {
+    ($($rank:literal -> $lower:literal;)*) => {$(
+        impl<T: Elem> View<T, $rank> {
+            /// The part at index `i` of the first axis. An index outside the extent gives an empty part.
+            #[track_caller]
+            pub fn row(&self, i: impl IntoIndex) -> View<T, $lower> {
+                self.fixed(0, i)
+            }
+
+            /// The part at index `i` of an axis.
+            #[track_caller]
+            pub fn at_axis(&self, axis: usize, i: impl IntoIndex) -> View<T, $lower> {
+                self.fixed(axis, i)
+            }
+        }
+
+        impl<T: Elem> ViewMut<T, $rank> {
+            /// The part at index `i` of the first axis. An index outside the extent gives an empty part.
+            #[track_caller]
+            pub fn row(&self, i: impl IntoIndex) -> ViewMut<T, $lower> {
+                ViewMut { view: self.view.fixed(0, i) }
+            }
+
+            /// The part at index `i` of an axis.
+            #[track_caller]
+            pub fn at_axis(&self, axis: usize, i: impl IntoIndex) -> ViewMut<T, $lower> {
+                ViewMut { view: self.view.fixed(axis, i) }
+            }
+        }
+    )*};
+}
+subviews! { 2 -> 1; 3 -> 2; 4 -> 3; 5 -> 4; }
+
+impl<T: Elem> View<T, 2> {
+    /// The column at index `j`.
+    #[track_caller]
+    pub fn col(&self, j: impl IntoIndex) -> View<T, 1> {
+        self.fixed(1, j)
+    }
+}
+
+impl<T: Elem> ViewMut<T, 2> {
+    /// The column at index `j`.
+    #[track_caller]
+    pub fn col(&self, j: impl IntoIndex) -> ViewMut<T, 1> {
+        ViewMut { view: self.view.fixed(1, j) }
+    }
+}
