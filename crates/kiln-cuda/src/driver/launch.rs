@@ -83,6 +83,8 @@ impl Function {
             (&raw mut bytes).cast(),
             null_mut(),
         ];
+        // Without parameters there is no buffer to name.
+        let extra = if words.is_empty() { null_mut() } else { extra.as_mut_ptr() };
         let api = self.module().context().api();
         let launched = if shape.is_plain() {
             let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
@@ -99,13 +101,13 @@ impl Function {
                     shape.shared_bytes,
                     stream.handle(),
                     null_mut(),
-                    extra.as_mut_ptr(),
+                    extra,
                 )
             }
         } else {
             shape.describe(stream.handle(), |description| {
                 // SAFETY: as above; the description is complete for the duration of the call.
-                unsafe { api.cuLaunchKernelEx(description, self.handle(), null_mut(), extra.as_mut_ptr()) }
+                unsafe { api.cuLaunchKernelEx(description, self.handle(), null_mut(), extra) }
             })
         };
         launched.map_err(|error| self.explain(shape, error))
