@@ -1,0 +1,200 @@
+//! Operations with two operands of one type: what each does to an element, and which loop runs it.
+
+use super::Form;
+use super::element::{Bits, Int, Number, Ordered};
+use super::elementwise::{Arrays, HalfZipLoop, OperandForm, ScalarLeft, ScalarRight, Zip, ZipLoop};
+use super::float16::Half;
+use super::level::{Isa, Level};
+use super::math_f32;
+use super::signature::{BinaryFn, BinaryLoop};
+use half::{bf16, f16};
+use kiln_ir::{BinaryOp, Scalar};
+
+/// `Operation<element bound>: |a, b| value`
+macro_rules! zip {
+    ($($op:ident<$bound:ident>: |$a:ident, $b:ident| $body:expr;)*) => {$(
+        pub(crate) struct $op;
+        impl<T: $bound> Zip<T> for $op {
+            type Out = T;
+            #[inline(always)]
+            fn apply<I: Isa>($a: T, $b: T) -> T {
+                $body
+            }
+        }
+    )*};
+}
+
+zip! {
+    Add<Number>: |a, b| a.add(b);
+    Sub<Number>: |a, b| a.sub(b);
+    Mul<Number>: |a, b| a.mul(b);
+    Min<Ordered>: |a, b| a.lesser(b);
+    Max<Ordered>: |a, b| a.greater(b);
+    And<Bits>: |a, b| a.and(b);
+    Or<Bits>: |a, b| a.or(b);
+    Xor<Bits>: |a, b| a.xor(b);
+    Shl<Int>: |a, b| a.shl(b);
+    Shr<Int>: |a, b| a.shr(b);
+}
+
+/// Integer division, which reports zero divisors.
+pub(crate) struct IntDiv;
+impl<T: Int> Zip<T> for IntDiv {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(a: T, b: T) -> T {
+        a.div(b)
+    }
+    #[inline(always)]
+    fn faults(_: T, b: T) -> bool {
+        b == T::ZERO
+    }
+}
+
+/// Integer remainder, which reports zero divisors.
+pub(crate) struct IntRem;
+impl<T: Int> Zip<T> for IntRem {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(a: T, b: T) -> T {
+        a.rem(b)
+    }
+    #[inline(always)]
+    fn faults(_: T, b: T) -> bool {
+        b == T::ZERO
+    }
+}
+
+pub(crate) struct FloatDiv;
+pub(crate) struct FloatRem;
+pub(crate) struct Pow;
+pub(crate) struct Atan2;
+
+/// `Operation: type, |a, b, level| value`
+macro_rules! zip_float {
+    ($($op:ident: $t:ty, |$a:ident, $b:ident, $isa:ident| $body:expr;)*) => {$(
+        impl Zip<$t> for $op {
+            type Out = $t;
+            #[inline(always)]
+            fn apply<$isa: Isa>($a: $t, $b: $t) -> $t {
+                $body
+            }
+        }
+    )*};
+}
+
+zip_float! {
+    FloatDiv: f32, |a, b, _I| a / b;
+    FloatDiv: f64, |a, b, _I| a / b;
+    // Exact, and hence one by one.
+    FloatRem: f32, |a, b, _I| a % b;
+    FloatRem: f64, |a, b, _I| a % b;
+    Pow: f32, |a, b, I| math_f32::pow::<I>(a, b);
+    Pow: f64, |a, b, _I| a.powf(b);
+    Atan2: f32, |a, b, I| math_f32::atan2::<I>(a, b);
+    Atan2: f64, |a, b, _I| a.atan2(b);
+}
+
+/// The type with the same loop for operations that do not depend on signedness.
+pub(crate) fn unsigned(scalar: Scalar) -> Scalar {
+    match scalar {
+        Scalar::I32 => Scalar::U32,
+        Scalar::I64 => Scalar::U64,
+        other => other,
+    }
+}
+
+/// The primitive for a binary operation, if the operation is defined on the type.
+pub(crate) fn lookup(level: Level, op: BinaryOp, form: Form, scalar: Scalar) -> Option<BinaryFn> {
+    match form {
+        Form::Arrays => binary::<Arrays>(level, op, scalar),
+        Form::ScalarLeft => binary::<ScalarLeft>(level, op, scalar),
+        Form::ScalarRight => binary::<ScalarRight>(level, op, scalar),
+    }
+}
+
+fn binary<F: OperandForm>(level: Level, op: BinaryOp, scalar: Scalar) -> Option<BinaryFn> {
+    use BinaryOp::{Div, Max, Min, Rem, Shr};
+    let scalar = if matches!(op, Div | Rem | Min | Max | Shr) { scalar } else { unsigned(scalar) };
+    match scalar {
+        Scalar::Bool => bool_binary::<F>(level, op),
+        Scalar::I32 => signed_binary::<i32, F>(level, op),
+        Scalar::I64 => signed_binary::<i64, F>(level, op),
+        Scalar::U32 => int_binary::<u32, F>(level, op),
+        Scalar::U64 => int_binary::<u64, F>(level, op),
+        Scalar::F16 => half_binary::<f16, F>(level, op),
+        Scalar::BF16 => half_binary::<bf16, F>(level, op),
+        Scalar::F32 => float_binary::<f32, F>(level, op),
+        Scalar::F64 => float_binary::<f64, F>(level, op),
+    }
+}
+
+fn bool_binary<F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+    Some(match op {
+        BinaryOp::And | BinaryOp::Min => F::Commuting::<And, u8>::at(level),
+        BinaryOp::Or | BinaryOp::Max => F::Commuting::<Or, u8>::at(level),
+        BinaryOp::Xor => F::Commuting::<Xor, u8>::at(level),
+        _ => return None,
+    })
+}
+
+/// The operations in which signedness matters.
+fn signed_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+    Some(match op {
+        BinaryOp::Div => ZipLoop::<IntDiv, T, F>::at(level),
+        BinaryOp::Rem => ZipLoop::<IntRem, T, F>::at(level),
+        BinaryOp::Min => F::Commuting::<Min, T>::at(level),
+        BinaryOp::Max => F::Commuting::<Max, T>::at(level),
+        BinaryOp::Shr => ZipLoop::<Shr, T, F>::at(level),
+        _ => return None,
+    })
+}
+
+fn int_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+    Some(match op {
+        BinaryOp::Add => F::Commuting::<Add, T>::at(level),
+        BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(level),
+        BinaryOp::Mul => F::Commuting::<Mul, T>::at(level),
+        BinaryOp::And => F::Commuting::<And, T>::at(level),
+        BinaryOp::Or => F::Commuting::<Or, T>::at(level),
+        BinaryOp::Xor => F::Commuting::<Xor, T>::at(level),
+        BinaryOp::Shl => ZipLoop::<Shl, T, F>::at(level),
+        _ => return signed_binary::<T, F>(level, op),
+    })
+}
+
+fn half_binary<H: Half, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
+    Some(match op {
+        BinaryOp::Add => HalfZipLoop::<Add, H, F>::at(level),
+        BinaryOp::Sub => HalfZipLoop::<Sub, H, F>::at(level),
+        BinaryOp::Mul => HalfZipLoop::<Mul, H, F>::at(level),
+        BinaryOp::Div => HalfZipLoop::<FloatDiv, H, F>::at(level),
+        BinaryOp::Rem => HalfZipLoop::<FloatRem, H, F>::at(level),
+        BinaryOp::Min => HalfZipLoop::<Min, H, F>::at(level),
+        BinaryOp::Max => HalfZipLoop::<Max, H, F>::at(level),
+        BinaryOp::Pow => HalfZipLoop::<Pow, H, F>::at(level),
+        BinaryOp::Atan2 => HalfZipLoop::<Atan2, H, F>::at(level),
+        _ => return None,
+    })
+}
+
+fn float_binary<T: Number, F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn>
+where
+    FloatDiv: Zip<T>,
+    FloatRem: Zip<T>,
+    Pow: Zip<T>,
+    Atan2: Zip<T>,
+{
+    Some(match op {
+        BinaryOp::Add => F::Commuting::<Add, T>::at(level),
+        BinaryOp::Sub => ZipLoop::<Sub, T, F>::at(level),
+        BinaryOp::Mul => F::Commuting::<Mul, T>::at(level),
+        BinaryOp::Div => ZipLoop::<FloatDiv, T, F>::at(level),
+        BinaryOp::Rem => ZipLoop::<FloatRem, T, F>::at(level),
+        BinaryOp::Min => F::Commuting::<Min, T>::at(level),
+        BinaryOp::Max => F::Commuting::<Max, T>::at(level),
+        BinaryOp::Pow => ZipLoop::<Pow, T, F>::at(level),
+        BinaryOp::Atan2 => ZipLoop::<Atan2, T, F>::at(level),
+        _ => return None,
+    })
+}

@@ -1,0 +1,236 @@
+//! Conversions between all element types, as Rust's `as`; to bool it is `!= 0`.
+
+use super::element::Element;
+use super::elementwise::{Map, MapLoop, NarrowLoop, STAGE, WidenLoop, narrow_part, widen_part};
+use super::float16::{Half, ToOddF32};
+use super::level::{Isa, Level};
+use super::signature::{UnaryFn, UnaryLoop};
+use half::{bf16, f16};
+use kiln_ir::Scalar;
+use std::marker::PhantomData;
+
+/// Conversion to `R`.
+struct To<R>(PhantomData<R>);
+
+macro_rules! casts {
+    ($($from:ty => $($to:ty),*;)*) => {$($(
+        impl Map<$from> for To<$to> {
+            type Out = $to;
+            #[inline(always)]
+            fn apply<I: Isa>(x: $from) -> $to {
+                x as $to
+            }
+        }
+    )*)*};
+}
+
+casts! {
+    u8 => i32, i64, f32, f64;
+    i32 => i64, f32, f64;
+    u32 => i64, f32, f64;
+    i64 => i32, f32, f64;
+    u64 => f32, f64;
+    f32 => i32, u32, i64, u64, f64;
+    f64 => i32, u32, i64, u64, f32;
+}
+
+/// Conversion to bool.
+struct ToBool;
+impl<T: Element> Map<T> for ToBool {
+    type Out = u8;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> u8 {
+        (x != T::default()) as u8
+    }
+}
+
+/// The bits, unchanged.
+struct Same;
+impl<T: Element> Map<T> for Same {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> T {
+        x
+    }
+}
+
+/// Conversion to f32 on the way to a shorter float.
+struct ToOdd;
+impl<T: ToOddF32> Map<T> for ToOdd {
+    type Out = f32;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> f32 {
+        x.to_odd_f32()
+    }
+}
+
+/// A cast to a 16-bit float through f32, rounding once.
+struct CastToHalf<T, H>(PhantomData<(T, H)>);
+
+impl<T: ToOddF32, H: Half> UnaryLoop for CastToHalf<T, H> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        let to_odd = MapLoop::<ToOdd, T>::at(I::LEVEL);
+        let mut wide = [0.0f32; STAGE];
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            // SAFETY: the caller passed `n` elements and `start + len <= n`.
+            unsafe {
+                to_odd(wide.as_mut_ptr().cast(), a.cast::<T>().add(start).cast(), len);
+                narrow_part::<I, H>(out, start, &wide[..len]);
+            }
+        }
+    }
+}
+
+/// A cast from a 16-bit float through f32, which is exact, by the conversion `K` of f32.
+struct CastFromHalf<H, K>(PhantomData<(H, K)>);
+
+impl<H: Half, K: Map<f32>> UnaryLoop for CastFromHalf<H, K> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        let convert = MapLoop::<K, f32>::at(I::LEVEL);
+        let mut wide = [0.0f32; STAGE];
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            // SAFETY: the caller passed `n` elements and `start + len <= n`.
+            unsafe {
+                widen_part::<I, H>(&mut wide[..len], a, start);
+                convert(out.cast::<K::Out>().add(start).cast(), wide.as_ptr().cast(), len);
+            }
+        }
+    }
+}
+
+/// A cast from one 16-bit float to the other.
+struct RenarrowLoop<H, R>(PhantomData<(H, R)>);
+
+impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        let mut wide = [0.0f32; STAGE];
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; the input is read before its place is written.
+            unsafe {
+                widen_part::<I, H>(&mut wide[..len], a, start);
+                narrow_part::<I, R>(out, start, &wide[..len]);
+            }
+        }
+    }
+}
+
+/// The primitive that copies elements of a size, in bytes, which a scalar type has.
+pub(crate) fn copy(level: Level, bytes: u32) -> UnaryFn {
+    match bytes {
+        1 => MapLoop::<Same, u8>::at(level),
+        2 => MapLoop::<Same, u16>::at(level),
+        4 => MapLoop::<Same, u32>::at(level),
+        _ => MapLoop::<Same, u64>::at(level),
+    }
+}
+
+/// The primitive for a cast.
+pub(crate) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+    if from == to {
+        return copy(level, from.bytes());
+    }
+    match to {
+        Scalar::Bool => to_bool(level, from),
+        Scalar::I32 | Scalar::U32 => to_int32(level, from, to),
+        Scalar::I64 | Scalar::U64 => to_int64(level, from, to),
+        Scalar::F16 => to_half::<f16>(level, from),
+        Scalar::BF16 => to_half::<bf16>(level, from),
+        Scalar::F32 => to_f32(level, from),
+        Scalar::F64 => to_f64(level, from),
+    }
+}
+
+fn to_bool(level: Level, from: Scalar) -> UnaryFn {
+    match from {
+        Scalar::Bool => copy(level, 1),
+        Scalar::I32 | Scalar::U32 => MapLoop::<ToBool, u32>::at(level),
+        Scalar::I64 | Scalar::U64 => MapLoop::<ToBool, u64>::at(level),
+        Scalar::F16 => MapLoop::<ToBool, f16>::at(level),
+        Scalar::BF16 => MapLoop::<ToBool, bf16>::at(level),
+        Scalar::F32 => MapLoop::<ToBool, f32>::at(level),
+        Scalar::F64 => MapLoop::<ToBool, f64>::at(level),
+    }
+}
+
+fn to_int32(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+    let unsigned = to == Scalar::U32;
+    match from {
+        Scalar::Bool => MapLoop::<To<i32>, u8>::at(level),
+        Scalar::I32 | Scalar::U32 => copy(level, 4),
+        Scalar::I64 | Scalar::U64 => MapLoop::<To<i32>, i64>::at(level),
+        Scalar::F16 if unsigned => CastFromHalf::<f16, To<u32>>::at(level),
+        Scalar::F16 => CastFromHalf::<f16, To<i32>>::at(level),
+        Scalar::BF16 if unsigned => CastFromHalf::<bf16, To<u32>>::at(level),
+        Scalar::BF16 => CastFromHalf::<bf16, To<i32>>::at(level),
+        Scalar::F32 if unsigned => MapLoop::<To<u32>, f32>::at(level),
+        Scalar::F32 => MapLoop::<To<i32>, f32>::at(level),
+        Scalar::F64 if unsigned => MapLoop::<To<u32>, f64>::at(level),
+        Scalar::F64 => MapLoop::<To<i32>, f64>::at(level),
+    }
+}
+
+fn to_int64(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+    let unsigned = to == Scalar::U64;
+    match from {
+        Scalar::Bool => MapLoop::<To<i64>, u8>::at(level),
+        Scalar::I32 => MapLoop::<To<i64>, i32>::at(level),
+        Scalar::U32 => MapLoop::<To<i64>, u32>::at(level),
+        Scalar::I64 | Scalar::U64 => copy(level, 8),
+        Scalar::F16 if unsigned => CastFromHalf::<f16, To<u64>>::at(level),
+        Scalar::F16 => CastFromHalf::<f16, To<i64>>::at(level),
+        Scalar::BF16 if unsigned => CastFromHalf::<bf16, To<u64>>::at(level),
+        Scalar::BF16 => CastFromHalf::<bf16, To<i64>>::at(level),
+        Scalar::F32 if unsigned => MapLoop::<To<u64>, f32>::at(level),
+        Scalar::F32 => MapLoop::<To<i64>, f32>::at(level),
+        Scalar::F64 if unsigned => MapLoop::<To<u64>, f64>::at(level),
+        Scalar::F64 => MapLoop::<To<i64>, f64>::at(level),
+    }
+}
+
+fn to_half<H: Half>(level: Level, from: Scalar) -> UnaryFn {
+    match from {
+        Scalar::Bool => CastToHalf::<u8, H>::at(level),
+        Scalar::I32 => CastToHalf::<i32, H>::at(level),
+        Scalar::U32 => CastToHalf::<u32, H>::at(level),
+        Scalar::I64 => CastToHalf::<i64, H>::at(level),
+        Scalar::U64 => CastToHalf::<u64, H>::at(level),
+        Scalar::F16 => RenarrowLoop::<f16, H>::at(level),
+        Scalar::BF16 => RenarrowLoop::<bf16, H>::at(level),
+        Scalar::F32 => NarrowLoop::<H>::at(level),
+        Scalar::F64 => CastToHalf::<f64, H>::at(level),
+    }
+}
+
+fn to_f32(level: Level, from: Scalar) -> UnaryFn {
+    match from {
+        Scalar::Bool => MapLoop::<To<f32>, u8>::at(level),
+        Scalar::I32 => MapLoop::<To<f32>, i32>::at(level),
+        Scalar::U32 => MapLoop::<To<f32>, u32>::at(level),
+        Scalar::I64 => MapLoop::<To<f32>, i64>::at(level),
+        Scalar::U64 => MapLoop::<To<f32>, u64>::at(level),
+        Scalar::F16 => WidenLoop::<f16>::at(level),
+        Scalar::BF16 => WidenLoop::<bf16>::at(level),
+        Scalar::F32 => copy(level, 4),
+        Scalar::F64 => MapLoop::<To<f32>, f64>::at(level),
+    }
+}
+
+fn to_f64(level: Level, from: Scalar) -> UnaryFn {
+    match from {
+        Scalar::Bool => MapLoop::<To<f64>, u8>::at(level),
+        Scalar::I32 => MapLoop::<To<f64>, i32>::at(level),
+        Scalar::U32 => MapLoop::<To<f64>, u32>::at(level),
+        Scalar::I64 => MapLoop::<To<f64>, i64>::at(level),
+        Scalar::U64 => MapLoop::<To<f64>, u64>::at(level),
+        Scalar::F16 => CastFromHalf::<f16, To<f64>>::at(level),
+        Scalar::BF16 => CastFromHalf::<bf16, To<f64>>::at(level),
+        Scalar::F32 => MapLoop::<To<f64>, f32>::at(level),
+        Scalar::F64 => copy(level, 8),
+    }
+}

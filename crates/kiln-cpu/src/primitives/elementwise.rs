@@ -1,0 +1,399 @@
+//! The loops of element-wise primitives, generic over what they do to an element.
+
+use super::element::Element;
+use super::float16::Half;
+use super::level::Isa;
+use super::signature::{BinaryLoop, Operand, TernaryLoop, UnaryLoop};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// Elements that go through a buffer on the stack at a time.
+pub(crate) const STAGE: usize = 256;
+
+/// A function of one element.
+pub(crate) trait Map<A>: 'static {
+    type Out: Element;
+    fn apply<I: Isa>(a: A) -> Self::Out;
+
+    /// Whether `apply` does not hold for this element, so that `exceptional` must replace its result.
+    #[inline(always)]
+    fn is_exceptional(_: A) -> bool {
+        false
+    }
+
+    /// The result where `is_exceptional`.
+    fn exceptional(a: A) -> Self::Out {
+        Self::apply::<super::level::Portable>(a)
+    }
+}
+
+/// A function of two elements.
+pub(crate) trait Zip<A>: 'static {
+    type Out: Element;
+    fn apply<I: Isa>(a: A, b: A) -> Self::Out;
+
+    /// Whether the pair of operands is one to report.
+    #[inline(always)]
+    fn faults(_a: A, _b: A) -> bool {
+        false
+    }
+}
+
+/// A function of two elements and one of type `C`.
+pub(crate) trait Zip3<A, C>: 'static {
+    fn apply(a: A, b: A, c: C) -> A;
+}
+
+/// Which operands are scalars, as types so that each form is a loop of its own.
+pub(crate) trait OperandForm: Sized + 'static {
+    const A_IS_SCALAR: bool;
+    const B_IS_SCALAR: bool;
+    /// The loop of this form for an operation that commutes: the two forms with a scalar share one.
+    type Commuting<K: Zip<A>, A: Element>: BinaryLoop;
+}
+
+macro_rules! operand_form {
+    ($($name:ident: $a:expr, $b:expr, $commuting:ty;)*) => {$(
+        pub(crate) struct $name;
+        impl OperandForm for $name {
+            const A_IS_SCALAR: bool = $a;
+            const B_IS_SCALAR: bool = $b;
+            type Commuting<K: Zip<A>, A: Element> = $commuting;
+        }
+    )*};
+}
+operand_form! {
+    Arrays: false, false, ZipLoop<K, A, Arrays>;
+    ScalarLeft: true, false, Swapped<ZipLoop<K, A, ScalarRight>>;
+    ScalarRight: false, true, ZipLoop<K, A, ScalarRight>;
+}
+
+/// Calls `body(output, start)` for parts of `0..n` that together cover it. An output that is also an input is written through a buffer,
+/// so that `body` may take input and output for disjoint: LLVM then vectorises without a scalar version for the other case.
+///
+/// # Safety
+/// `out` is valid for writes of `n` elements.
+#[inline(always)]
+unsafe fn staged<T: Element>(
+    out: *mut T,
+    n: usize,
+    in_place: bool,
+    mut body: impl FnMut(&mut [MaybeUninit<T>], usize),
+) {
+    let mut buffer = [const { MaybeUninit::<T>::uninit() }; STAGE];
+    let step = if in_place { STAGE } else { n };
+    let mut start = 0;
+    while start < n {
+        let len = step.min(n - start);
+        // SAFETY: `start + len <= n`; the buffer holds `STAGE >= len` elements where it is used.
+        unsafe {
+            let target = out.add(start).cast::<MaybeUninit<T>>();
+            let part = if in_place { buffer.as_mut_ptr() } else { target };
+            body(std::slice::from_raw_parts_mut(part, len), start);
+            if in_place {
+                part.copy_to_nonoverlapping(target, len);
+            }
+        }
+        start += len;
+    }
+}
+
+/// The part of an array operand that begins at `start`.
+///
+/// # Safety
+/// The array is valid for reads of `start + len` elements.
+#[inline(always)]
+unsafe fn part<'a, T>(array: *const u8, start: usize, len: usize) -> &'a [T] {
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts(array.cast::<T>().add(start), len) }
+}
+
+/// The loop of a [`Map`] over elements of type `A`.
+pub(crate) struct MapLoop<K, A>(PhantomData<(K, A)>);
+
+impl<A: Element, K: Map<A>> UnaryLoop for MapLoop<K, A> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        let in_place = out.cast_const() == a;
+        let body = |out: &mut [MaybeUninit<K::Out>], start: usize| {
+            // SAFETY: the caller passed `n` readable elements and `start + out.len() <= n`.
+            let a = unsafe { part::<A>(a, start, out.len()) };
+            map_slice::<I, K, A>(out, a);
+        };
+        // SAFETY: the caller passed `n` writable elements.
+        unsafe { staged(out.cast(), n, in_place, body) }
+    }
+}
+
+#[inline(always)]
+fn map_slice<I: Isa, K: Map<A>, A: Element>(out: &mut [MaybeUninit<K::Out>], a: &[A]) {
+    let mut exceptional = false;
+    for (o, &x) in out.iter_mut().zip(a) {
+        exceptional |= K::is_exceptional(x);
+        o.write(K::apply::<I>(x));
+    }
+    if exceptional {
+        for (o, &x) in out.iter_mut().zip(a) {
+            if K::is_exceptional(x) {
+                o.write(K::exceptional(x));
+            }
+        }
+    }
+}
+
+/// The loop of a [`Map`] on f32 over 16-bit floats.
+pub(crate) struct HalfMapLoop<K, H>(PhantomData<(K, H)>);
+
+impl<H: Half, K: Map<f32, Out = f32>> UnaryLoop for HalfMapLoop<K, H> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        let map = <MapLoop<K, f32> as UnaryLoop>::at(I::LEVEL);
+        let mut wide = [0.0f32; STAGE];
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            let wide = &mut wide[..len];
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read before its place is written.
+            unsafe {
+                widen_part::<I, H>(wide, a, start);
+                map(wide.as_mut_ptr().cast(), wide.as_ptr().cast(), len);
+                narrow_part::<I, H>(out, start, wide);
+            }
+        }
+    }
+}
+
+/// The loop that widens 16-bit floats.
+pub(crate) struct WidenLoop<H>(PhantomData<H>);
+
+impl<H: Half> UnaryLoop for WidenLoop<H> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        // SAFETY: the caller passed `n` elements of each; every bit pattern is a valid element, so that stale memory may be borrowed.
+        unsafe { H::widen_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
+    }
+}
+
+/// The loop that rounds f32 to 16-bit floats.
+pub(crate) struct NarrowLoop<H>(PhantomData<H>);
+
+impl<H: Half> UnaryLoop for NarrowLoop<H> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
+        // SAFETY: as above.
+        unsafe { H::narrow_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
+    }
+}
+
+/// Fills `wide` from `a[start..]`, by a call: the loop is not worth a copy in every loop of 16-bit floats.
+///
+/// # Safety
+/// `a` is valid for reads of `start + wide.len()` elements.
+#[inline(always)]
+pub(crate) unsafe fn widen_part<I: Isa, H: Half>(wide: &mut [f32], a: *const u8, start: usize) {
+    let widen = WidenLoop::<H>::at(I::LEVEL);
+    // SAFETY: the caller's.
+    unsafe { widen(wide.as_mut_ptr().cast(), a.cast::<H>().add(start).cast(), wide.len()) }
+}
+
+/// Rounds `wide` to `out[start..]`, by a call.
+///
+/// # Safety
+/// `out` is valid for writes of `start + wide.len()` elements.
+#[inline(always)]
+pub(crate) unsafe fn narrow_part<I: Isa, H: Half>(out: *mut u8, start: usize, wide: &[f32]) {
+    let narrow = NarrowLoop::<H>::at(I::LEVEL);
+    // SAFETY: the caller's.
+    unsafe { narrow(out.cast::<H>().add(start).cast(), wide.as_ptr().cast(), wide.len()) }
+}
+
+/// The loop of a [`Zip`] over elements of type `A`.
+pub(crate) struct ZipLoop<K, A, F>(PhantomData<(K, A, F)>);
+
+impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        let mut fault = false;
+        // SAFETY: the form says which member each operand is; arrays have `n` elements and the output, too.
+        unsafe {
+            if F::A_IS_SCALAR {
+                let (x, in_place) = (A::from_bits(a.bits), out.cast_const() == b.array);
+                staged(out.cast(), n, in_place, |out, start| {
+                    let b = part::<A>(b.array, start, out.len());
+                    fault |= zip_slice::<I, K, A>(out, |i| (x, b[i]));
+                });
+            } else if F::B_IS_SCALAR {
+                let (y, in_place) = (A::from_bits(b.bits), out.cast_const() == a.array);
+                staged(out.cast(), n, in_place, |out, start| {
+                    let a = part::<A>(a.array, start, out.len());
+                    fault |= zip_slice::<I, K, A>(out, |i| (a[i], y));
+                });
+            } else {
+                let in_place = out.cast_const() == a.array || out.cast_const() == b.array;
+                staged(out.cast(), n, in_place, |out, start| {
+                    let a = part::<A>(a.array, start, out.len());
+                    let b = part::<A>(b.array, start, out.len());
+                    fault |= zip_slice::<I, K, A>(out, |i| (a[i], b[i]));
+                });
+            }
+        }
+        fault as u32
+    }
+}
+
+#[inline(always)]
+fn zip_slice<I: Isa, K: Zip<A>, A: Element>(
+    out: &mut [MaybeUninit<K::Out>],
+    at: impl Fn(usize) -> (A, A),
+) -> bool {
+    let mut fault = false;
+    for (i, o) in out.iter_mut().enumerate() {
+        let (x, y) = at(i);
+        fault |= K::faults(x, y);
+        o.write(K::apply::<I>(x, y));
+    }
+    fault
+}
+
+/// A loop with its operands exchanged, by a call to it.
+pub(crate) struct Swapped<L>(PhantomData<L>);
+
+impl<L: BinaryLoop> BinaryLoop for Swapped<L> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        // SAFETY: the caller's.
+        unsafe { L::at(I::LEVEL)(out, b, a, n) }
+    }
+}
+
+/// An operand of 16-bit floats as one of f32: a scalar's bits, or `buffer` filled from `start`.
+///
+/// # Safety
+/// An array operand is valid for reads of `start + buffer.len()` elements.
+#[inline(always)]
+unsafe fn widen_operand<I: Isa, H: Half>(
+    operand: Operand,
+    scalar: bool,
+    start: usize,
+    buffer: &mut [f32],
+) -> Operand {
+    // SAFETY: the caller's.
+    unsafe {
+        if scalar {
+            Operand { bits: H::from_bits(operand.bits).widen().to_bits() as u64 }
+        } else {
+            widen_part::<I, H>(buffer, operand.array, start);
+            Operand { array: buffer.as_ptr().cast() }
+        }
+    }
+}
+
+/// The loop of a [`Zip`] on f32 over 16-bit floats, rounded to them.
+pub(crate) struct HalfZipLoop<K, H, F>(PhantomData<(K, H, F)>);
+
+impl<H: Half, K: Zip<f32, Out = f32>, F: OperandForm> BinaryLoop for HalfZipLoop<K, H, F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::LEVEL);
+        let (mut wide_a, mut wide_b, mut wide) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read before its place is written.
+            unsafe {
+                let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
+                let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
+                zip(wide.as_mut_ptr().cast(), a, b, len);
+                narrow_part::<I, H>(out, start, &wide[..len]);
+            }
+        }
+        0
+    }
+}
+
+/// The loop of a comparison on f32 over 16-bit floats.
+pub(crate) struct HalfCompareLoop<K, H, F>(PhantomData<(K, H, F)>);
+
+impl<H: Half, K: Zip<f32, Out = u8>, F: OperandForm> BinaryLoop for HalfCompareLoop<K, H, F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
+        let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::LEVEL);
+        let (mut wide_a, mut wide_b) = ([0.0f32; STAGE], [0.0f32; STAGE]);
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            // SAFETY: the caller passed `n` elements and `start + len <= n`.
+            unsafe {
+                let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
+                let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
+                zip(out.add(start), a, b, len);
+            }
+        }
+        0
+    }
+}
+
+/// The loop of a [`Zip3`] over elements of type `A` and an array of `C`.
+pub(crate) struct Zip3Loop<K, A, C, F>(PhantomData<(K, A, C, F)>);
+
+impl<A: Element, C: Element, K: Zip3<A, C>, F: OperandForm> TernaryLoop for Zip3Loop<K, A, C, F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
+        // SAFETY: the form says which member each operand is; arrays have `n` elements and the output, too.
+        unsafe {
+            let mut in_place = out.cast_const() == c;
+            if F::A_IS_SCALAR {
+                in_place |= out.cast_const() == b.array;
+                let x = A::from_bits(a.bits);
+                staged(out.cast(), n, in_place, |out, start| {
+                    let (b, c) = (part::<A>(b.array, start, out.len()), part::<C>(c, start, out.len()));
+                    zip3_slice::<K, A, C>(out, |i| (x, b[i], c[i]));
+                });
+            } else if F::B_IS_SCALAR {
+                in_place |= out.cast_const() == a.array;
+                let y = A::from_bits(b.bits);
+                staged(out.cast(), n, in_place, |out, start| {
+                    let (a, c) = (part::<A>(a.array, start, out.len()), part::<C>(c, start, out.len()));
+                    zip3_slice::<K, A, C>(out, |i| (a[i], y, c[i]));
+                });
+            } else {
+                in_place |= out.cast_const() == a.array || out.cast_const() == b.array;
+                staged(out.cast(), n, in_place, |out, start| {
+                    let (a, b) = (part::<A>(a.array, start, out.len()), part::<A>(b.array, start, out.len()));
+                    let c = part::<C>(c, start, out.len());
+                    zip3_slice::<K, A, C>(out, |i| (a[i], b[i], c[i]));
+                });
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn zip3_slice<K: Zip3<A, C>, A: Element, C: Element>(
+    out: &mut [MaybeUninit<A>],
+    at: impl Fn(usize) -> (A, A, C),
+) {
+    for (i, o) in out.iter_mut().enumerate() {
+        let (a, b, c) = at(i);
+        o.write(K::apply(a, b, c));
+    }
+}
+
+/// The loop of a [`Zip3`] on f32 over 16-bit floats.
+pub(crate) struct HalfZip3Loop<K, H, F>(PhantomData<(K, H, F)>);
+
+impl<H: Half, K: Zip3<f32, f32>, F: OperandForm> TernaryLoop for HalfZip3Loop<K, H, F> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
+        let zip = <Zip3Loop<K, f32, f32, F> as TernaryLoop>::at(I::LEVEL);
+        let (mut wide_a, mut wide_b, mut wide_c) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
+        for start in (0..n).step_by(STAGE) {
+            let len = STAGE.min(n - start);
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read before its place is written.
+            unsafe {
+                let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
+                let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
+                widen_part::<I, H>(&mut wide_c[..len], c, start);
+                zip(wide_c.as_mut_ptr().cast(), a, b, wide_c.as_ptr().cast(), len);
+                narrow_part::<I, H>(out, start, &wide_c[..len]);
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Reductions of the middle axis of an `outer` × `len` × `inner` tile.
+//!
+//! The order of combination depends on the shape alone, not on the level, so that results are the same on every machine.
+
+use super::binary::unsigned;
+use super::element::{Bits, Element, Number, Ordered};
+use super::float16::Half;
+use super::level::{Isa, Level};
+use super::signature::{AxisFn, AxisLoop};
+use half::{bf16, f16};
+use kiln_ir::{ReduceOp, Scalar};
+use std::marker::PhantomData;
+
+/// An element type with the type in which its values are combined.
+pub(crate) trait Accumulate: Element {
+    /// f32 for the 16-bit floats, else the type itself.
+    type Acc: Element;
+    fn widen_to_acc(self) -> Self::Acc;
+    fn narrow_acc(acc: Self::Acc) -> Self;
+
+    /// `widen_to_acc` of each element. The slices have one length.
+    #[inline(always)]
+    fn widen_slice<I: Isa>(out: &mut [Self::Acc], a: &[Self]) {
+        for (o, x) in out.iter_mut().zip(a) {
+            *o = x.widen_to_acc();
+        }
+    }
+}
+
+macro_rules! accumulate {
+    ($($t:ty => $acc:ty, |$x:ident| $widen:expr, $narrow:expr;)*) => {$(
+        impl Accumulate for $t {
+            type Acc = $acc;
+            #[inline(always)]
+            fn widen_to_acc(self) -> $acc {
+                let $x = self;
+                $widen
+            }
+            #[inline(always)]
+            fn narrow_acc($x: $acc) -> $t {
+                $narrow
+            }
+        }
+    )*};
+}
+
+accumulate! {
+    u8 => u8, |x| x, x;
+    i32 => i32, |x| x, x;
+    u32 => u32, |x| x, x;
+    i64 => i64, |x| x, x;
+    u64 => u64, |x| x, x;
+    f32 => f32, |x| x, x;
+    f64 => f64, |x| x, x;
+    f16 => f32, |x| x.widen(), f16::narrow(x);
+    bf16 => f32, |x| x.widen(), bf16::narrow(x);
+}
+
+/// An associative operation.
+pub(crate) trait Combine<A: Element>: 'static {
+    /// `combine` with this leaves every value but NaN as it is.
+    const IDENTITY: A;
+    /// What a reduction starts with: the identity, or a NaN that even NaN can replace.
+    const START: A = Self::IDENTITY;
+    fn combine(a: A, b: A) -> A;
+}
+
+pub(crate) struct Sum;
+impl<A: Number> Combine<A> for Sum {
+    const IDENTITY: A = A::ZERO;
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.add(b)
+    }
+}
+
+pub(crate) struct Prod;
+impl<A: Number> Combine<A> for Prod {
+    const IDENTITY: A = A::ONE;
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.mul(b)
+    }
+}
+
+pub(crate) struct Least;
+impl<A: Ordered> Combine<A> for Least {
+    const IDENTITY: A = A::GREATEST;
+    const START: A = match A::LOSER {
+        Some(loser) => loser,
+        None => A::GREATEST,
+    };
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.lesser(b)
+    }
+}
+
+pub(crate) struct Greatest;
+impl<A: Ordered> Combine<A> for Greatest {
+    const IDENTITY: A = A::LEAST;
+    const START: A = match A::LOSER {
+        Some(loser) => loser,
+        None => A::LEAST,
+    };
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.greater(b)
+    }
+}
+
+struct All;
+impl<A: Bits> Combine<A> for All {
+    const IDENTITY: A = A::ALL_ONES;
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.and(b)
+    }
+}
+
+struct Any;
+impl<A: Bits> Combine<A> for Any {
+    const IDENTITY: A = A::ZEROS;
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.or(b)
+    }
+}
+
+struct Parity;
+impl<A: Bits> Combine<A> for Parity {
+    const IDENTITY: A = A::ZEROS;
+    #[inline(always)]
+    fn combine(a: A, b: A) -> A {
+        a.xor(b)
+    }
+}
+
+/// Independent accumulators of a contiguous run: enough to hide the latency of an addition at every vector width.
+const LANES: usize = 32;
+
+/// Columns that are reduced together when the axis is not the innermost.
+pub(crate) const COLUMNS: usize = 64;
+
+/// Combines a contiguous run.
+#[inline(always)]
+fn reduce_run<K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
+    if a.len() < LANES {
+        return a.iter().fold(K::START, |acc, x| K::combine(acc, x.widen_to_acc()));
+    }
+    let mut acc = [K::START; LANES];
+    let (rows, rest) = a.as_chunks::<LANES>();
+    for row in rows {
+        for (acc, x) in acc.iter_mut().zip(row) {
+            *acc = K::combine(*acc, x.widen_to_acc());
+        }
+    }
+    for (acc, x) in acc.iter_mut().zip(rest) {
+        *acc = K::combine(*acc, x.widen_to_acc());
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            acc[lane] = K::combine(acc[lane], acc[lane + width]);
+        }
+        width /= 2;
+    }
+    acc[0]
+}
+
+/// The loop of a reduction whose result has the element type.
+struct ReduceLoop<K, T>(PhantomData<(K, T)>);
+
+impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
+        // SAFETY: the caller passed `outer * len * inner` readable and `outer * inner` writable elements.
+        let (out, a) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(out.cast::<T>(), outer * inner),
+                std::slice::from_raw_parts(a.cast::<T>(), outer * len * inner),
+            )
+        };
+        if inner == 1 {
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = T::narrow_acc(reduce_run::<K, T>(&a[i * len..][..len]));
+            }
+            return;
+        }
+        for o in 0..outer {
+            let (out, a) = (&mut out[o * inner..][..inner], &a[o * len * inner..][..len * inner]);
+            for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
+                reduce_columns::<K, T>(out, &a[(block * COLUMNS).min(a.len())..], inner);
+            }
+        }
+    }
+}
+
+/// Combines the columns of the rows that begin every `stride` elements of `a`.
+#[inline(always)]
+fn reduce_columns<K: Combine<T::Acc>, T: Accumulate>(out: &mut [T], a: &[T], stride: usize) {
+    let mut acc = [K::START; COLUMNS];
+    let acc = &mut acc[..out.len()];
+    for row in a.chunks(stride) {
+        for (acc, x) in acc.iter_mut().zip(row) {
+            *acc = K::combine(*acc, x.widen_to_acc());
+        }
+    }
+    for (o, acc) in out.iter_mut().zip(acc) {
+        *o = T::narrow_acc(*acc);
+    }
+}
+
+/// The order in which the first of several extremes is searched.
+trait Extreme: 'static {
+    type Combine<A: Ordered>: Combine<A>;
+    /// Whether `a` replaces `best`.
+    fn beats<A: Ordered>(a: A, best: A) -> bool;
+}
+
+struct First<const GREATEST: bool>;
+
+impl Extreme for First<false> {
+    type Combine<A: Ordered> = Least;
+    #[inline(always)]
+    fn beats<A: Ordered>(a: A, best: A) -> bool {
+        a < best
+    }
+}
+
+impl Extreme for First<true> {
+    type Combine<A: Ordered> = Greatest;
+    #[inline(always)]
+    fn beats<A: Ordered>(a: A, best: A) -> bool {
+        a > best
+    }
+}
+
+/// The loop of a reduction to the index of the first extreme.
+struct ArgLoop<E, T>(PhantomData<(E, T)>);
+
+impl<E: Extreme, T: Accumulate<Acc: Ordered>> AxisLoop for ArgLoop<E, T> {
+    #[inline(always)]
+    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
+        // SAFETY: as for `ReduceLoop`, with results of i64.
+        let (out, a) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(out.cast::<i64>(), outer * inner),
+                std::slice::from_raw_parts(a.cast::<T>(), outer * len * inner),
+            )
+        };
+        if inner == 1 {
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = arg_run::<E, T>(&a[i * len..][..len]);
+            }
+            return;
+        }
+        for o in 0..outer {
+            let (out, a) = (&mut out[o * inner..][..inner], &a[o * len * inner..][..len * inner]);
+            for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
+                arg_columns::<E, T>(out, &a[(block * COLUMNS).min(a.len())..], inner);
+            }
+        }
+    }
+}
+
+/// Where the extreme of a contiguous run stands: first its value, then its place, each at vector speed.
+#[inline(always)]
+fn arg_run<E: Extreme, T: Accumulate<Acc: Ordered>>(a: &[T]) -> i64 {
+    let extreme = reduce_run::<E::Combine<T::Acc>, T>(a);
+    let is_it = |x: &T| x.widen_to_acc() == extreme;
+    for (block, row) in a.chunks(LANES).enumerate() {
+        if row.iter().fold(false, |any, x| any | is_it(x)) {
+            return (block * LANES + row.iter().position(is_it).unwrap_or(0)) as i64;
+        }
+    }
+    0
+}
+
+/// The same for columns, once for all levels.
+fn arg_columns<E: Extreme, T: Accumulate<Acc: Ordered>>(out: &mut [i64], a: &[T], stride: usize) {
+    let mut best = [<E::Combine<T::Acc> as Combine<T::Acc>>::START; COLUMNS];
+    let best = &mut best[..out.len()];
+    out.fill(0);
+    for (index, row) in a.chunks(stride).enumerate() {
+        for ((best, place), x) in best.iter_mut().zip(out.iter_mut()).zip(row) {
+            let x = x.widen_to_acc();
+            // A number beats the NaN that `best` may start with.
+            let is_number = |x: T::Acc| x.partial_cmp(&x).is_some();
+            let wins = E::beats(x, *best) | (is_number(x) & !is_number(*best));
+            *best = if wins { x } else { *best };
+            *place = if wins { index as i64 } else { *place };
+        }
+    }
+}
+
+/// The primitive for a reduction, if the operation is defined on the type.
+pub(crate) fn lookup(level: Level, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
+    let signed = matches!(op, ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax);
+    match if signed { scalar } else { unsigned(scalar) } {
+        Scalar::Bool => bits::<u8>(level, op).or_else(|| ordered::<u8>(level, op)),
+        Scalar::I32 => ordered::<i32>(level, op),
+        Scalar::I64 => ordered::<i64>(level, op),
+        Scalar::U32 => bits::<u32>(level, op).or_else(|| number::<u32>(level, op)),
+        Scalar::U64 => bits::<u64>(level, op).or_else(|| number::<u64>(level, op)),
+        Scalar::F16 => number::<f16>(level, op),
+        Scalar::BF16 => number::<bf16>(level, op),
+        Scalar::F32 => number::<f32>(level, op),
+        Scalar::F64 => number::<f64>(level, op),
+    }
+}
+
+fn bits<T: Accumulate<Acc: Bits>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
+    Some(match op {
+        ReduceOp::And => ReduceLoop::<All, T>::at(level),
+        ReduceOp::Or => ReduceLoop::<Any, T>::at(level),
+        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(level),
+        _ => return None,
+    })
+}
+
+fn ordered<T: Accumulate<Acc: Ordered>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
+    Some(match op {
+        ReduceOp::Min => ReduceLoop::<Least, T>::at(level),
+        ReduceOp::Max => ReduceLoop::<Greatest, T>::at(level),
+        ReduceOp::ArgMin => ArgLoop::<First<false>, T>::at(level),
+        ReduceOp::ArgMax => ArgLoop::<First<true>, T>::at(level),
+        _ => return None,
+    })
+}
+
+fn number<T: Accumulate<Acc: Number>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
+    Some(match op {
+        ReduceOp::Sum => ReduceLoop::<Sum, T>::at(level),
+        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(level),
+        _ => return ordered::<T>(level, op),
+    })
+}

@@ -1,0 +1,108 @@
+//! Running combinations along the middle axis of an `outer` × `len` × `inner` tile.
+//!
+//! One element waits for the one before it, whatever the vector width, so that there is one loop for all levels.
+
+use super::binary::unsigned;
+use super::element::{Number, Ordered};
+use super::reduce::{Accumulate, COLUMNS, Combine, Greatest, Least, Prod, Sum};
+use super::signature::AxisFn;
+use half::{bf16, f16};
+use kiln_ir::{ReduceOp, Scalar};
+
+/// Scans every strip of columns of an `outer` × `len` × `inner` tile. The 16-bit floats accumulate in f32 and every result is rounded.
+///
+/// # Safety
+/// As for [`AxisFn`].
+unsafe extern "C" fn scan_axis<
+    K: Combine<T::Acc>,
+    T: Accumulate,
+    const REVERSE: bool,
+    const EXCLUSIVE: bool,
+>(
+    out: *mut u8,
+    a: *const u8,
+    outer: usize,
+    len: usize,
+    inner: usize,
+) {
+    // From one row to the next, and where the first row is.
+    let row = inner as isize;
+    let (first_row, step) = if REVERSE { (row * (len as isize - 1), -row) } else { (0, row) };
+    for o in 0..outer {
+        for column in (0..inner).step_by(COLUMNS) {
+            let width = COLUMNS.min(inner - column);
+            let start = ((o * len * inner + column) as isize).wrapping_add(first_row);
+            let (out, a) = (out.cast::<T>().wrapping_offset(start), a.cast::<T>().wrapping_offset(start));
+            // SAFETY: the caller passed `outer * len * inner` elements; this is a strip of `width` columns of one of the `outer` parts.
+            unsafe { scan_strip::<K, T>(out, a, len, step, width, EXCLUSIVE) }
+        }
+    }
+}
+
+/// Scans `width` adjacent columns of `len` rows that are `step` elements apart. Each input is read before its place is written.
+///
+/// # Safety
+/// Both arrays are valid for those elements and are the same or disjoint; `width` is at most `COLUMNS`.
+unsafe fn scan_strip<K: Combine<T::Acc>, T: Accumulate>(
+    out: *mut T,
+    a: *const T,
+    len: usize,
+    step: isize,
+    width: usize,
+    exclusive: bool,
+) {
+    // An inclusive scan gives NaN while there has been nothing else.
+    let mut acc = [if exclusive { K::IDENTITY } else { K::START }; COLUMNS];
+    for row in 0..len as isize {
+        let (out, a) = (out.wrapping_offset(row * step), a.wrapping_offset(row * step));
+        for (column, acc) in acc[..width].iter_mut().enumerate() {
+            // SAFETY: this row and column are within the strip.
+            unsafe {
+                let next = K::combine(*acc, a.add(column).read().widen_to_acc());
+                out.add(column).write(T::narrow_acc(if exclusive { *acc } else { next }));
+                *acc = next;
+            }
+        }
+    }
+}
+
+/// The primitive for a scan, if the operation is defined on the type.
+pub(crate) fn lookup(op: ReduceOp, scalar: Scalar, reverse: bool, exclusive: bool) -> Option<AxisFn> {
+    match (reverse, exclusive) {
+        (false, false) => scan::<false, false>(op, scalar),
+        (false, true) => scan::<false, true>(op, scalar),
+        (true, false) => scan::<true, false>(op, scalar),
+        (true, true) => scan::<true, true>(op, scalar),
+    }
+}
+
+fn scan<const R: bool, const E: bool>(op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
+    let signed = matches!(op, ReduceOp::Min | ReduceOp::Max);
+    match if signed { scalar } else { unsigned(scalar) } {
+        Scalar::Bool => None,
+        Scalar::I32 => ordered::<i32, R, E>(op),
+        Scalar::I64 => ordered::<i64, R, E>(op),
+        Scalar::U32 => number::<u32, R, E>(op),
+        Scalar::U64 => number::<u64, R, E>(op),
+        Scalar::F16 => number::<f16, R, E>(op),
+        Scalar::BF16 => number::<bf16, R, E>(op),
+        Scalar::F32 => number::<f32, R, E>(op),
+        Scalar::F64 => number::<f64, R, E>(op),
+    }
+}
+
+fn ordered<T: Accumulate<Acc: Ordered>, const R: bool, const E: bool>(op: ReduceOp) -> Option<AxisFn> {
+    Some(match op {
+        ReduceOp::Min => scan_axis::<Least, T, R, E>,
+        ReduceOp::Max => scan_axis::<Greatest, T, R, E>,
+        _ => return None,
+    })
+}
+
+fn number<T: Accumulate<Acc: Number>, const R: bool, const E: bool>(op: ReduceOp) -> Option<AxisFn> {
+    Some(match op {
+        ReduceOp::Sum => scan_axis::<Sum, T, R, E>,
+        ReduceOp::Prod => scan_axis::<Prod, T, R, E>,
+        _ => return ordered::<T, R, E>(op),
+    })
+}

@@ -1,0 +1,166 @@
+//! Copies between strided arrays: broadcasts, transpositions, tiles of tensors; and copies past the caches.
+
+use super::element::Element;
+use super::signature::{CopyAxis, StridedCopyFn, UnaryFn};
+use kiln_ir::Scalar;
+
+/// Rows and columns of a transposition that are moved together, so that both sides stay within a few cache lines.
+const BLOCK: i64 = 16;
+
+/// The primitive that copies between strided arrays.
+pub(crate) fn lookup(scalar: Scalar) -> StridedCopyFn {
+    match scalar.bytes() {
+        1 => copy::<u8>,
+        2 => copy::<u16>,
+        4 => copy::<u32>,
+        _ => copy::<u64>,
+    }
+}
+
+/// # Safety
+/// As for [`StridedCopyFn`].
+unsafe extern "C" fn copy<T: Element>(to: *mut u8, from: *const u8, axes: *const CopyAxis, rank: usize) {
+    // SAFETY: the caller passed `rank` readable axes; without any, the pointer may be null.
+    let axes = if rank == 0 { &[] } else { unsafe { std::slice::from_raw_parts(axes, rank) } };
+    // SAFETY: both arrays are valid for what the axes address.
+    unsafe { copy_axes(to.cast::<T>(), from.cast::<T>(), axes) }
+}
+
+/// Copies the elements that `axes`, outermost first, address.
+///
+/// # Safety
+/// Both arrays are valid for these elements and do not overlap.
+pub(crate) unsafe fn copy_axes<T: Element>(to: *mut T, from: *const T, axes: &[CopyAxis]) {
+    // SAFETY: every offset is that of an element which the axes address.
+    unsafe {
+        match axes {
+            [] => to.write(from.read()),
+            [row] => copy_row(to, from, row),
+            [rows, row]
+                if rows.from_stride.abs() < row.from_stride.abs()
+                    && rows.to_stride.abs() > row.to_stride.abs() =>
+            {
+                copy_transposed(to, from, rows, row)
+            }
+            [first, rest @ ..] => {
+                for i in 0..first.extent {
+                    copy_axes(
+                        to.offset((i * first.to_stride) as isize),
+                        from.offset((i * first.from_stride) as isize),
+                        rest,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`copy_axes`].
+#[inline]
+unsafe fn copy_row<T: Element>(to: *mut T, from: *const T, row: &CopyAxis) {
+    // SAFETY: every offset is that of an element which the axis addresses.
+    unsafe {
+        match (row.to_stride, row.from_stride) {
+            (1, 1) => to.copy_from_nonoverlapping(from, row.extent.max(0) as usize),
+            (1, 0) => {
+                if row.extent > 0 {
+                    std::slice::from_raw_parts_mut(to, row.extent as usize).fill(from.read());
+                }
+            }
+            (to_stride, from_stride) => {
+                for i in 0..row.extent {
+                    to.offset((i * to_stride) as isize).write(from.offset((i * from_stride) as isize).read());
+                }
+            }
+        }
+    }
+}
+
+/// Copies a matrix in blocks.
+///
+/// # Safety
+/// As for [`copy_axes`].
+unsafe fn copy_transposed<T: Element>(to: *mut T, from: *const T, rows: &CopyAxis, row: &CopyAxis) {
+    for top in (0..rows.extent).step_by(BLOCK as usize) {
+        for left in (0..row.extent).step_by(BLOCK as usize) {
+            let bottom = rows.extent.min(top + BLOCK);
+            let block = CopyAxis { extent: BLOCK.min(row.extent - left), ..*row };
+            for i in top..bottom {
+                let to_offset = i * rows.to_stride + left * row.to_stride;
+                let from_offset = i * rows.from_stride + left * row.from_stride;
+                // SAFETY: row `i` and the columns from `left` are within the axes.
+                unsafe { copy_row(to.offset(to_offset as isize), from.offset(from_offset as isize), &block) }
+            }
+        }
+    }
+}
+
+/// The primitive that copies contiguous elements past the caches.
+pub(crate) fn copy_streaming(scalar: Scalar) -> UnaryFn {
+    match scalar.bytes() {
+        1 => stream_elements::<u8>,
+        2 => stream_elements::<u16>,
+        4 => stream_elements::<u32>,
+        _ => stream_elements::<u64>,
+    }
+}
+
+/// # Safety
+/// As for [`UnaryFn`].
+unsafe extern "C" fn stream_elements<T: Element>(out: *mut u8, a: *const u8, n: usize) {
+    // SAFETY: the caller passed `n` elements of each.
+    unsafe { stream(out, a, n * size_of::<T>()) }
+    end_streaming();
+}
+
+/// Copies bytes with stores that do not bring their lines into the caches. [`end_streaming`] must follow the last one.
+///
+/// # Safety
+/// Both are valid for `bytes` bytes and do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) unsafe fn stream(out: *mut u8, a: *const u8, bytes: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+    const LINE: usize = 64;
+    // Only whole lines are written past the caches: what is left at the ends is copied as usual.
+    let head = out.align_offset(LINE).min(bytes);
+    let lines = (bytes - head) / LINE;
+    let tail = head + lines * LINE;
+    // SAFETY: the three parts cover `bytes` bytes; `out + head` is aligned to a line if there is a line.
+    unsafe {
+        out.copy_from_nonoverlapping(a, head);
+        for line in 0..lines {
+            let at = head + line * LINE;
+            for part in 0..4 {
+                let value = _mm_loadu_si128(a.add(at).cast::<__m128i>().add(part));
+                _mm_stream_si128(out.add(at).cast::<__m128i>().add(part), value);
+            }
+        }
+        out.add(tail).copy_from_nonoverlapping(a.add(tail), bytes - tail);
+    }
+}
+
+/// Orders streamed stores before every later one of this thread.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn end_streaming() {
+    // SAFETY: SSE is part of x86-64.
+    unsafe { std::arch::x86_64::_mm_sfence() }
+}
+
+/// Copies bytes.
+///
+/// # Safety
+/// Both are valid for `bytes` bytes and do not overlap.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) unsafe fn stream(out: *mut u8, a: *const u8, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe { out.copy_from_nonoverlapping(a, bytes) }
+}
+
+/// Nothing: stores are not streamed here.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn end_streaming() {}

@@ -1,0 +1,65 @@
+//! `select` and fused multiply-add.
+
+use super::Form;
+use super::element::{Element, Number};
+use super::elementwise::{Arrays, HalfZip3Loop, OperandForm, ScalarLeft, ScalarRight, Zip3, Zip3Loop};
+use super::level::Level;
+use super::signature::{TernaryFn, TernaryLoop};
+use half::{bf16, f16};
+use kiln_ir::Scalar;
+
+struct Select;
+impl<T: Element> Zip3<T, u8> for Select {
+    #[inline(always)]
+    fn apply(a: T, b: T, mask: u8) -> T {
+        if mask != 0 { a } else { b }
+    }
+}
+
+struct Fma;
+impl<T: Number> Zip3<T, T> for Fma {
+    #[inline(always)]
+    fn apply(a: T, b: T, c: T) -> T {
+        a.mul_add(b, c)
+    }
+}
+
+/// The primitive for `select`, whose third operand is the mask.
+pub(crate) fn select(level: Level, form: Form, scalar: Scalar) -> TernaryFn {
+    match form {
+        Form::Arrays => select_form::<Arrays>(level, scalar),
+        Form::ScalarLeft => select_form::<ScalarLeft>(level, scalar),
+        Form::ScalarRight => select_form::<ScalarRight>(level, scalar),
+    }
+}
+
+fn select_form<F: OperandForm>(level: Level, scalar: Scalar) -> TernaryFn {
+    // Bits move, whatever they mean.
+    match scalar.bytes() {
+        1 => Zip3Loop::<Select, u8, u8, F>::at(level),
+        2 => Zip3Loop::<Select, u16, u8, F>::at(level),
+        4 => Zip3Loop::<Select, u32, u8, F>::at(level),
+        _ => Zip3Loop::<Select, u64, u8, F>::at(level),
+    }
+}
+
+/// The primitive for `fma`, whose third operand is the addend.
+pub(crate) fn fma(level: Level, form: Form, scalar: Scalar) -> Option<TernaryFn> {
+    match form {
+        Form::Arrays => fma_form::<Arrays>(level, scalar),
+        Form::ScalarLeft => fma_form::<ScalarLeft>(level, scalar),
+        Form::ScalarRight => fma_form::<ScalarRight>(level, scalar),
+    }
+}
+
+fn fma_form<F: OperandForm>(level: Level, scalar: Scalar) -> Option<TernaryFn> {
+    Some(match scalar {
+        Scalar::Bool => return None,
+        Scalar::I32 | Scalar::U32 => Zip3Loop::<Fma, u32, u32, F>::at(level),
+        Scalar::I64 | Scalar::U64 => Zip3Loop::<Fma, u64, u64, F>::at(level),
+        Scalar::F16 => HalfZip3Loop::<Fma, f16, F>::at(level),
+        Scalar::BF16 => HalfZip3Loop::<Fma, bf16, F>::at(level),
+        Scalar::F32 => Zip3Loop::<Fma, f32, f32, F>::at(level),
+        Scalar::F64 => Zip3Loop::<Fma, f64, f64, F>::at(level),
+    })
+}

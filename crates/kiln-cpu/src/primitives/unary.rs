@@ -1,0 +1,217 @@
+//! Operations with one operand: what each does to an element, and which loop runs it.
+
+use super::element::{Int, Number};
+use super::elementwise::{HalfMapLoop, Map, MapLoop};
+use super::float16::Half;
+use super::level::{Isa, Level};
+use super::math_f32;
+use super::signature::{UnaryFn, UnaryLoop};
+use half::{bf16, f16};
+use kiln_ir::{Scalar, UnaryOp};
+
+pub(crate) struct Neg;
+pub(crate) struct Not;
+pub(crate) struct Abs;
+pub(crate) struct Exp;
+pub(crate) struct Exp2;
+pub(crate) struct Log;
+pub(crate) struct Log2;
+pub(crate) struct Sqrt;
+pub(crate) struct Rsqrt;
+pub(crate) struct Recip;
+pub(crate) struct Sin;
+pub(crate) struct Cos;
+pub(crate) struct Tanh;
+pub(crate) struct Erf;
+pub(crate) struct Sigmoid;
+pub(crate) struct Floor;
+pub(crate) struct Ceil;
+pub(crate) struct Round;
+pub(crate) struct Trunc;
+pub(crate) struct Popcount;
+pub(crate) struct Clz;
+pub(crate) struct IsNan;
+
+impl<T: Number> Map<T> for Neg {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> T {
+        x.neg()
+    }
+}
+
+impl<T: Number> Map<T> for Abs {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> T {
+        x.abs()
+    }
+}
+
+impl<T: Int> Map<T> for Popcount {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> T {
+        x.popcount()
+    }
+}
+
+impl<T: Int> Map<T> for Clz {
+    type Out = T;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> T {
+        x.clz()
+    }
+}
+
+/// `Operation: argument type -> result type, |argument, level| value`
+macro_rules! map {
+    ($($op:ident: $t:ty => $out:ty, |$x:ident, $isa:ident| $body:expr;)*) => {$(
+        impl Map<$t> for $op {
+            type Out = $out;
+            #[inline(always)]
+            fn apply<$isa: Isa>($x: $t) -> $out {
+                $body
+            }
+        }
+    )*};
+}
+
+map! {
+    // Bool, as a byte of 0 or 1.
+    Not: u8 => u8, |x, _I| x ^ 1;
+    Not: u32 => u32, |x, _I| !x;
+    Not: u64 => u64, |x, _I| !x;
+
+    Exp: f32 => f32, |x, I| math_f32::exp::<I>(x);
+    Exp2: f32 => f32, |x, I| math_f32::exp2::<I>(x);
+    Log: f32 => f32, |x, I| math_f32::log::<I>(x);
+    Log2: f32 => f32, |x, I| math_f32::log2::<I>(x);
+    Sqrt: f32 => f32, |x, _I| x.sqrt();
+    Rsqrt: f32 => f32, |x, _I| 1.0 / x.sqrt();
+    Recip: f32 => f32, |x, _I| 1.0 / x;
+    Tanh: f32 => f32, |x, I| math_f32::tanh::<I>(x);
+    Erf: f32 => f32, |x, I| math_f32::erf::<I>(x);
+    Sigmoid: f32 => f32, |x, I| math_f32::sigmoid::<I>(x);
+    Floor: f32 => f32, |x, _I| x.floor();
+    Ceil: f32 => f32, |x, _I| x.ceil();
+    Round: f32 => f32, |x, _I| x.round_ties_even();
+    Trunc: f32 => f32, |x, _I| x.trunc();
+    IsNan: f32 => u8, |x, _I| x.is_nan() as u8;
+
+    Exp: f64 => f64, |x, _I| x.exp();
+    Exp2: f64 => f64, |x, _I| x.exp2();
+    Log: f64 => f64, |x, _I| x.ln();
+    Log2: f64 => f64, |x, _I| x.log2();
+    Sqrt: f64 => f64, |x, _I| x.sqrt();
+    Rsqrt: f64 => f64, |x, _I| 1.0 / x.sqrt();
+    Recip: f64 => f64, |x, _I| 1.0 / x;
+    Sin: f64 => f64, |x, _I| x.sin();
+    Cos: f64 => f64, |x, _I| x.cos();
+    Tanh: f64 => f64, |x, _I| x.tanh();
+    Erf: f64 => f64, |x, _I| libm::erf(x);
+    Sigmoid: f64 => f64, |x, _I| {
+        let e = (-x.abs()).exp();
+        (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+    };
+    Floor: f64 => f64, |x, _I| x.floor();
+    Ceil: f64 => f64, |x, _I| x.ceil();
+    Round: f64 => f64, |x, _I| x.round_ties_even();
+    Trunc: f64 => f64, |x, _I| x.trunc();
+    IsNan: f64 => u8, |x, _I| x.is_nan() as u8;
+
+    // By bits: a comparison of 16-bit floats would go through f32.
+    IsNan: f16 => u8, |x, _I| ((x.to_bits() & 0x7fff) > 0x7c00) as u8;
+    IsNan: bf16 => u8, |x, _I| ((x.to_bits() & 0x7fff) > 0x7f80) as u8;
+}
+
+/// The sine or cosine of f32: large arguments, which the vector code cannot reduce exactly, go through f64 one by one.
+macro_rules! trigonometric {
+    ($($op:ident: $name:ident;)*) => {$(
+        impl Map<f32> for $op {
+            type Out = f32;
+            #[inline(always)]
+            fn apply<I: Isa>(x: f32) -> f32 {
+                math_f32::$name::<I>(x)
+            }
+            #[inline(always)]
+            fn is_exceptional(x: f32) -> bool {
+                x.abs() > math_f32::TRIGONOMETRIC_LIMIT
+            }
+            fn exceptional(x: f32) -> f32 {
+                (x as f64).$name() as f32
+            }
+        }
+    )*};
+}
+trigonometric! { Sin: sin; Cos: cos; }
+
+/// The primitive for a unary operation, if the operation is defined on the type.
+pub(crate) fn lookup(level: Level, op: UnaryOp, scalar: Scalar) -> Option<UnaryFn> {
+    match scalar {
+        Scalar::Bool => (op == UnaryOp::Not).then(|| MapLoop::<Not, u8>::at(level)),
+        Scalar::I32 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i32>::at(level)),
+        Scalar::I64 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i64>::at(level)),
+        Scalar::I32 | Scalar::U32 if op == UnaryOp::Not => Some(MapLoop::<Not, u32>::at(level)),
+        Scalar::I64 | Scalar::U64 if op == UnaryOp::Not => Some(MapLoop::<Not, u64>::at(level)),
+        // Apart from `abs` the signedness makes no difference.
+        Scalar::I32 | Scalar::U32 => int::<u32>(level, op),
+        Scalar::I64 | Scalar::U64 => int::<u64>(level, op),
+        Scalar::F16 if op == UnaryOp::IsNan => Some(MapLoop::<IsNan, f16>::at(level)),
+        Scalar::BF16 if op == UnaryOp::IsNan => Some(MapLoop::<IsNan, bf16>::at(level)),
+        Scalar::F16 => float16::<f16>(level, op),
+        Scalar::BF16 => float16::<bf16>(level, op),
+        Scalar::F32 => float32(level, op),
+        Scalar::F64 => float64(level, op),
+    }
+}
+
+fn int<T: Int>(level: Level, op: UnaryOp) -> Option<UnaryFn> {
+    Some(match op {
+        UnaryOp::Neg => MapLoop::<Neg, T>::at(level),
+        UnaryOp::Abs => MapLoop::<Abs, T>::at(level),
+        UnaryOp::Popcount => MapLoop::<Popcount, T>::at(level),
+        UnaryOp::Clz => MapLoop::<Clz, T>::at(level),
+        _ => return None,
+    })
+}
+
+/// A match over the float operations that stay in their type; `$rest` for the others.
+macro_rules! float_ops {
+    ($op:expr, $run:ident::<_, $t:ty>, $level:expr, $($rest:tt)*) => {
+        Some(match $op {
+            UnaryOp::Neg => $run::<Neg, $t>::at($level),
+            UnaryOp::Abs => $run::<Abs, $t>::at($level),
+            UnaryOp::Exp => $run::<Exp, $t>::at($level),
+            UnaryOp::Exp2 => $run::<Exp2, $t>::at($level),
+            UnaryOp::Log => $run::<Log, $t>::at($level),
+            UnaryOp::Log2 => $run::<Log2, $t>::at($level),
+            UnaryOp::Sqrt => $run::<Sqrt, $t>::at($level),
+            UnaryOp::Rsqrt => $run::<Rsqrt, $t>::at($level),
+            UnaryOp::Recip => $run::<Recip, $t>::at($level),
+            UnaryOp::Sin => $run::<Sin, $t>::at($level),
+            UnaryOp::Cos => $run::<Cos, $t>::at($level),
+            UnaryOp::Tanh => $run::<Tanh, $t>::at($level),
+            UnaryOp::Erf => $run::<Erf, $t>::at($level),
+            UnaryOp::Sigmoid => $run::<Sigmoid, $t>::at($level),
+            UnaryOp::Floor => $run::<Floor, $t>::at($level),
+            UnaryOp::Ceil => $run::<Ceil, $t>::at($level),
+            UnaryOp::Round => $run::<Round, $t>::at($level),
+            UnaryOp::Trunc => $run::<Trunc, $t>::at($level),
+            $($rest)*
+            _ => return None,
+        })
+    };
+}
+
+fn float16<H: Half>(level: Level, op: UnaryOp) -> Option<UnaryFn> {
+    float_ops!(op, HalfMapLoop::<_, H>, level,)
+}
+
+fn float32(level: Level, op: UnaryOp) -> Option<UnaryFn> {
+    float_ops!(op, MapLoop::<_, f32>, level, UnaryOp::IsNan => MapLoop::<IsNan, f32>::at(level),)
+}
+
+fn float64(level: Level, op: UnaryOp) -> Option<UnaryFn> {
+    float_ops!(op, MapLoop::<_, f64>, level, UnaryOp::IsNan => MapLoop::<IsNan, f64>::at(level),)
+}
