@@ -1,7 +1,14 @@
 //! Tests of Kiln's IR, passes and backends.
 //!
+//! Test files stand in `files/`, a folder for each subject; `cargo test -p kiln-filetests` runs them all, `KILN_BLESS=1` in
+//! the environment writes what came out into the files instead.
+//!
 //! | file | holds |
 //! |---|---|
+//! | `file.rs` | the format of test files |
+//! | `commands.rs` | what test files can ask for |
 //! | `generate/` | random well-formed kernels with arguments, for fuzzing |
 
+pub mod commands;
+pub mod file;
 pub mod generate;

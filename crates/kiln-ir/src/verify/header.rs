@@ -28,8 +28,8 @@ fn level(level: Level) -> Result<(), String> {
         Level::Tile { warps: Some(n) } if !n.is_power_of_two() || n > 32 => {
             Err(format!("the number of warps is {n}, expected a power of two up to 32"))
         }
-        Level::Thread { block } => match block.iter().map(|&e| u64::from(e)).product::<u64>() {
-            1..=1024 if block.iter().all(|&e| e <= 1024) => Ok(()),
+        Level::Thread { block } => match block.iter().map(|&e| u128::from(e)).product::<u128>() {
+            1..=1024 => Ok(()),
             n => Err(format!("a block of {block:?} has {n} threads, expected 1 to 1024")),
         },
         _ => Ok(()),

@@ -227,3 +227,71 @@ impl<'k> Verifier<'k> {
         }
     }
 }
+
+/// What text cannot say; the rest is tested by files.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+
+    fn kernel() -> Kernel {
+        Kernel::new("k", Level::Tile { warps: None })
+    }
+
+    fn first_message(kernel: &Kernel) -> String {
+        verify(kernel).map_or_else(|errors| errors[0].message.clone(), |()| "ok".into())
+    }
+
+    #[test]
+    fn parameters_have_names_of_their_own() {
+        let mut kernel = kernel();
+        for _ in 0..2 {
+            let ty = Type::scalar(Scalar::I32);
+            kernel.add_param(Param { name: "a".into(), ty, mutable: false, facts: Facts::default() });
+        }
+        assert_eq!(first_message(&kernel), "two parameters are called `a`");
+        kernel.params.pop();
+        assert_eq!(first_message(&kernel), "the arguments of the body are not the parameters");
+    }
+
+    #[test]
+    fn an_operation_stands_in_one_place() {
+        let mut kernel = kernel();
+        let body = kernel.body;
+        let op = kernel.append(body, OpKind::Fence(Scope::Block), &[], &[], &[], Loc::default());
+        kernel.block_mut(body).ops.push(op);
+        assert_eq!(first_message(&kernel), "op0 does not exist or stands in two places");
+    }
+
+    #[test]
+    fn values_know_where_they_come_from() {
+        let mut kernel = kernel();
+        let mut b = Builder::new(&mut kernel);
+        let one = b.index(1);
+        let op = b.op(OpKind::Const(Literal::index(2)), &[], &[]);
+        kernel.op_mut(op).results.push(one);
+        assert_eq!(first_message(&kernel), "value %0 is result 0 of op1, but records another origin");
+    }
+
+    #[test]
+    fn entities_exist() {
+        let mut kernel = kernel();
+        let body = kernel.body;
+        kernel.append(body, OpKind::Yield, &[Value::from_index(7)], &[], &[], Loc::default());
+        assert_eq!(first_message(&kernel), "value %7 of op0 does not exist");
+    }
+
+    #[test]
+    fn errors_name_the_source_line() {
+        let mut kernel = kernel();
+        let file = kernel.file("a.rs");
+        let mut b = Builder::new(&mut kernel);
+        b.loc = Loc { file, line: 7, column: 3 };
+        b.op(OpKind::Barrier, &[], &[]);
+        let errors = verify(&kernel).unwrap_err();
+        assert_eq!(
+            errors[0].to_string(),
+            "a.rs:7:3: only kernels over threads have this operation, in `barrier`"
+        );
+    }
+}

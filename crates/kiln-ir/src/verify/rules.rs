@@ -56,7 +56,8 @@ impl<'k> Subject<'k> {
     /// Extents are positive, tiles not too large.
     fn extents(&self) -> Outcome {
         let args = self.data.regions.iter().flat_map(|&r| &self.kernel.block(r).args);
-        for &value in self.data.results.iter().chain(args) {
+        // Operands too, so that no rule multiplies extents that overflow.
+        for &value in self.data.results.iter().chain(&self.data.operands).chain(args) {
             if let Some(tile) = self.kernel.ty(value).as_tile() {
                 self.size(&tile.shape)?;
             }

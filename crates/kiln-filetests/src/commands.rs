@@ -1,0 +1,69 @@
+//! What test files can ask for: a command turns a kernel into text.
+
+use crate::file::{TestCase, TestFile};
+use kiln_ir::{Kernel, Uniformity, parse, verify};
+use std::fmt::Write;
+
+/// Runs the command of a file on its cases.
+///
+/// # Errors
+/// The command is unknown, or a kernel that the command needs does not parse or verify.
+pub fn run(file: &TestFile) -> Result<Vec<String>, String> {
+    file.cases.iter().map(|case| one(&file.command, case)).collect()
+}
+
+fn one(command: &[String], case: &TestCase) -> Result<String, String> {
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    match words[..] {
+        ["parse"] => Ok(parse(&case.text).map_or_else(|e| format!("{e}\n"), |_| "ok\n".into())),
+        ["verify"] => Ok(verified(&read(case)?)),
+        ["print"] => print(&well_formed(case)?, false),
+        ["print", "locations"] => print(&well_formed(case)?, true),
+        ["uniformity"] => Ok(uniformity(&well_formed(case)?)),
+        _ => Err(format!("no command `{}`", command.join(" "))),
+    }
+}
+
+fn read(case: &TestCase) -> Result<Kernel, String> {
+    parse(&case.text).map_err(|mut error| {
+        error.line += case.line as u32 - 1;
+        error.to_string()
+    })
+}
+
+fn well_formed(case: &TestCase) -> Result<Kernel, String> {
+    let kernel = read(case)?;
+    match verify(&kernel) {
+        Ok(()) => Ok(kernel),
+        Err(errors) => Err(format!("line {}: the kernel is not well-formed: {}", case.line, errors[0])),
+    }
+}
+
+fn verified(kernel: &Kernel) -> String {
+    match verify(kernel) {
+        Ok(()) => "ok\n".into(),
+        Err(errors) => errors.iter().map(|e| format!("{}\n", e.to_string().replace('\n', " "))).collect(),
+    }
+}
+
+/// The text of the kernel, which reads back as itself.
+fn print(kernel: &Kernel, locations: bool) -> Result<String, String> {
+    let text = |k: &Kernel| if locations { format!("{k:#}") } else { k.to_string() };
+    let once = text(kernel);
+    let again = parse(&once).map_err(|e| format!("the printed text does not parse: {e}\n{once}"))?;
+    if text(&again) == once { Ok(once) } else { Err(format!("printed twice, the text differs:\n{once}")) }
+}
+
+/// Every operation with a result or an effect on threads, and whether it varies or diverges.
+fn uniformity(kernel: &Kernel) -> String {
+    let uniformity = Uniformity::of(kernel);
+    let mut text = String::new();
+    kernel.walk(|op, data| {
+        let mut notes = Vec::new();
+        notes.extend(data.results.iter().map(|&v| if uniformity.varies(v) { "varying" } else { "uniform" }));
+        notes.extend(uniformity.diverges(op).then_some("divergent"));
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{:20}{}", notes.join(" "), kernel.op_text(op));
+    });
+    text
+}
