@@ -47,7 +47,8 @@ pub struct Cubin {
     pub log: JitLog,
 }
 
-/// Compiles PTX for the context's GPU into a cubin that can be kept. See the [module](self) for what that costs.
+/// Compiles PTX for the context's GPU into a cubin that can be kept, as relocatable code: `setmaxnreg` is ignored in it, and it may spill where
+/// what [`Module::from_ptx`] makes does not. The log says so.
 ///
 /// `name` is for messages.
 ///
@@ -68,9 +69,10 @@ pub fn compile_to_cubin(context: &Context, name: &str, ptx: &str, options: &JitO
 }
 
 impl Module {
-    /// Compiles PTX for the context's GPU and loads it, with the best code the driver makes. See [`JitOptions`] and [`compile_to_cubin`].
+    /// Compiles PTX for the context's GPU and loads it, with the best code the driver makes. Unlike [`compile_to_cubin`] it leaves nothing for
+    /// the caller to keep: keep the PTX, which the driver has in a cache of its own.
     ///
-    /// `name` is for messages. The log is empty where the driver found the PTX in its own cache.
+    /// `name` is for messages. The log is empty where the driver found the PTX in its cache.
     ///
     /// # Errors
     /// [`CudaError::Jit`] with the log; those of the calls.
