@@ -175,11 +175,16 @@ impl Backend for Interp {
     }
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
-        verify(kernel).map_err(|error| Error::Compile {
-            kernel: kernel.name.clone(),
-            location: "unknown location".into(),
-            message: format!("{error:?}"),
-        })?;
+        if let Err(errors) = verify(kernel) {
+            let location = errors.first().map_or_else(String::new, |e| e.location.clone());
+            let message: Vec<String> =
+                errors.iter().map(|e| format!("{}, in `{}`", e.message, e.op)).collect();
+            return Err(Error::Compile {
+                kernel: kernel.name.clone(),
+                location,
+                message: message.join("; "),
+            });
+        }
         let loaded = Loaded::new(kernel);
         let threads: u64 = loaded.block.iter().map(|&e| u64::from(e)).product();
         self.limit(kernel, "threads per block", threads, self.properties.max_threads.into())?;

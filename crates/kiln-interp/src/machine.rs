@@ -8,7 +8,7 @@ use crate::spaces::Spaces;
 use crate::threads::{thread_id, thread_index};
 use crate::value::{Data, Trap, View};
 use kiln_backend::{Error, Fault, PrintSink};
-use kiln_ir::{Block, Kernel, Loc, OpKind, Shape, Space, Value};
+use kiln_ir::{Block, Kernel, Loc, OpKind, Shape, Value};
 
 /// Runs the blocks of one launch, one after the other in increasing order (x fastest). All threads of a block execute an operation before
 /// any executes the next one; a mask says which of them take part.
@@ -205,10 +205,5 @@ impl Machine<'_> {
     /// Whether a value is a tile of rank 1 or more.
     pub fn is_tile(&self, value: Value) -> bool {
         self.kernel.ty(value).as_tile().is_some_and(|t| t.shape.rank() > 0)
-    }
-
-    /// Whether the thread's or the block's memory is meant by views of a space: tile operations cannot reach the memory of one of several threads.
-    pub fn tiles_reach(&self, space: Space) -> bool {
-        space != Space::Local || self.loaded.lanes() == 1
     }
 }

@@ -58,8 +58,8 @@ pub fn binary(op: BinaryOp, out: &mut Data, a: &Data, b: &Data, mask: Option<&Ma
         BinaryOp::Xor => dispatch!(bits elem, T => map2(out, a, b, <T as Bits>::xor)),
         BinaryOp::Shl => dispatch!(int elem, T => map2(out, a, b, <T as Int>::shl)),
         BinaryOp::Shr => dispatch!(int elem, T => map2(out, a, b, <T as Int>::shr)),
-        BinaryOp::Pow => dispatch!(float elem, T => map2(out, a, b, |x: T, y: T| x.via2(y, f64::powf))),
-        BinaryOp::Atan2 => dispatch!(float elem, T => map2(out, a, b, |y: T, x: T| y.via2(x, f64::atan2))),
+        BinaryOp::Pow => dispatch!(float elem, T => map2(out, a, b, |x: T, y: T| x.via2(y, libm::pow))),
+        BinaryOp::Atan2 => dispatch!(float elem, T => map2(out, a, b, |y: T, x: T| y.via2(x, libm::atan2))),
     }
 }
 

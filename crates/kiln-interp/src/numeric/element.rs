@@ -54,16 +54,19 @@ pub trait Element: Copy + PartialOrd + Display + 'static {
         unsafe { at.cast::<Self>().write_unaligned(self) }
     }
 
-    /// The smaller; a value that is not equal to itself (NaN) loses.
-    #[allow(clippy::eq_op)]
-    fn least(self, other: Self) -> Self {
-        if other < self || self != self { other } else { self }
+    /// Whether this is less than the other, or a negative zero beside a zero; never of NaN.
+    fn below(self, other: Self) -> bool {
+        self < other
     }
 
-    /// The larger; a value that is not equal to itself (NaN) loses.
-    #[allow(clippy::eq_op)]
+    /// The smaller; NaN loses.
+    fn least(self, other: Self) -> Self {
+        if Element::is_nan(other) || self.below(other) { self } else { other }
+    }
+
+    /// The larger; NaN loses.
     fn greatest(self, other: Self) -> Self {
-        if other > self || self != self { other } else { self }
+        if Element::is_nan(other) || other.below(self) { self } else { other }
     }
 
     /// Whether this is NaN.
@@ -134,6 +137,9 @@ macro_rules! float_element {
             element_common!($variant, $cast, |x| x);
             const LEAST: Self = <$t>::NEG_INFINITY;
             const GREATEST: Self = <$t>::INFINITY;
+            fn below(self, other: Self) -> bool {
+                self < other || (self == other && self.is_sign_negative())
+            }
             fn bits(self) -> u64 {
                 self.to_bits() as u64
             }
@@ -166,6 +172,9 @@ macro_rules! half_element {
             element_common!($variant, of_f32, <$t>::to_f32);
             const LEAST: Self = <$t>::NEG_INFINITY;
             const GREATEST: Self = <$t>::INFINITY;
+            fn below(self, other: Self) -> bool {
+                self < other || (self == other && self.is_sign_negative())
+            }
             fn bits(self) -> u64 {
                 self.to_bits() as u64
             }

@@ -1,6 +1,8 @@
-//! Elementary functions, written once in f64 and rounded to the element type: for f32 the result is correctly rounded in all but
-//! one case in about 2^29. The 16-bit floats take the f32 result and round it again.
+//! Elementary functions, written once in f64 and rounded once to the element type: for f32 and the 16-bit floats the result is correctly
+//! rounded in all but a few cases in 2^29. They are those of the `libm` crate, so that every host computes the same bits, and
+//! constant folding too.
 
+use super::element::Element;
 use super::number::Number;
 use half::{bf16, f16};
 use kiln_ir::UnaryOp;
@@ -35,10 +37,10 @@ macro_rules! half_float {
     ($t:ty) => {
         impl Float for $t {
             fn via(self, f: impl Fn(f64) -> f64) -> $t {
-                Self::narrow(self.to_f32().via(f))
+                Self::of_f64(f(self.to_f64()))
             }
             fn via2(self, other: $t, f: impl Fn(f64, f64) -> f64) -> $t {
-                Self::narrow(self.to_f32().via2(other.to_f32(), f))
+                Self::of_f64(f(self.to_f64(), other.to_f64()))
             }
         }
     };
@@ -50,18 +52,18 @@ half_float!(bf16);
 /// The function of one f64 that a float operation rounds; `None` for operations that are not functions of that kind.
 pub fn function(op: UnaryOp) -> Option<fn(f64) -> f64> {
     Some(match op {
-        UnaryOp::Exp => f64::exp,
-        UnaryOp::Exp2 => f64::exp2,
-        UnaryOp::Log => f64::ln,
-        UnaryOp::Log2 => f64::log2,
+        UnaryOp::Exp => libm::exp,
+        UnaryOp::Exp2 => libm::exp2,
+        UnaryOp::Log => libm::log,
+        UnaryOp::Log2 => libm::log2,
         UnaryOp::Sqrt => f64::sqrt,
         UnaryOp::Rsqrt => |x| 1.0 / x.sqrt(),
         UnaryOp::Recip => |x| 1.0 / x,
-        UnaryOp::Sin => f64::sin,
-        UnaryOp::Cos => f64::cos,
-        UnaryOp::Tanh => f64::tanh,
+        UnaryOp::Sin => libm::sin,
+        UnaryOp::Cos => libm::cos,
+        UnaryOp::Tanh => libm::tanh,
         UnaryOp::Erf => libm::erf,
-        UnaryOp::Sigmoid => |x| 1.0 / (1.0 + (-x).exp()),
+        UnaryOp::Sigmoid => |x| 1.0 / (1.0 + libm::exp(-x)),
         UnaryOp::Floor => f64::floor,
         UnaryOp::Ceil => f64::ceil,
         UnaryOp::Round => f64::round_ties_even,

@@ -1,0 +1,15 @@
+//! Every operation against values that are computed by other means, through the public device.
+
+mod access;
+mod arithmetic;
+mod control;
+mod device;
+mod faults;
+mod harness;
+mod messages;
+mod pointers;
+mod programs;
+mod reductions;
+mod sanitizer;
+mod shapes;
+mod threads;

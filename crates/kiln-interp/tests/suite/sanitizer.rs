@@ -1,0 +1,255 @@
+//! What the sanitizer finds, and what it must not find.
+
+use crate::harness::*;
+use kiln_backend::{Backend, Finding};
+use kiln_ir::*;
+
+const N: u32 = 8;
+
+fn barrier(b: &mut Builder) {
+    b.op(OpKind::Barrier, &[], &[]);
+}
+
+/// Threads write their index to shared memory at `write` and read it at `read`, which get the thread's index.
+fn exchange(with_barrier: bool, shift: i64) -> Kernel {
+    threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let shared = b.alloc(Space::Shared, Scalar::I64, Shape::new(&[N]));
+        b.at(10).store_at(shared, tid, tid);
+        if with_barrier {
+            barrier(b);
+        }
+        let (shift, n) = (b.index(shift), b.index(N.into()));
+        let other = b.binary(BinaryOp::Add, tid, shift);
+        let other = b.binary(BinaryOp::Rem, other, n);
+        let value = b.at(11).load_at(shared, other);
+        b.store_at(p[0], tid, value);
+    })
+}
+
+#[test]
+fn a_missing_barrier_is_a_race() {
+    let host = Host::sanitizing();
+    let out = host.uninit(64, &[8]);
+    host.run(&exchange(true, 1), [2, 1, 1], &args(&[&out])).unwrap();
+    assert_eq!(host.read::<i64>(&out), [1, 2, 3, 4, 5, 6, 7, 0]);
+    host.run(&exchange(false, 0), [2, 1, 1], &args(&[&out])).unwrap();
+    let fault = host.fault(&exchange(false, 1), [1; 3], &args(&[&out]));
+    assert_eq!(fault.location, "test.rs:11:1");
+    assert!(
+        fault.to_string().starts_with("data race in `under_test`: read of shared memory: read by thread 0")
+    );
+    assert!(fault.to_string().contains("written by thread 1"), "{fault}");
+    // Without the sanitizer the lockstep order decides.
+    let host = Host::new();
+    let out = host.uninit(64, &[8]);
+    host.run(&exchange(false, 1), [1; 3], &args(&[&out])).unwrap();
+}
+
+#[test]
+fn a_write_after_a_read_needs_a_barrier() {
+    let kernel = |with_barrier| {
+        threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
+            let tid = b.thread_id(Axis::X);
+            let shared = b.alloc(Space::Shared, Scalar::I64, Shape::new(&[1]));
+            let (zero, seven) = (b.index(0), b.index(7));
+            let last = b.compare(CompareOp::Eq, tid, seven);
+            let store = |b: &mut Builder, value: Value| {
+                b.if_(
+                    last,
+                    &[],
+                    |b| {
+                        b.at(12).store_at(shared, zero, value);
+                        vec![]
+                    },
+                    |_| vec![],
+                );
+            };
+            store(b, seven);
+            barrier(b);
+            let value = b.load_at(shared, zero);
+            if with_barrier {
+                barrier(b);
+            }
+            store(b, zero);
+            b.store_at(p[0], tid, value);
+        })
+    };
+    let host = Host::sanitizing();
+    let out = host.uninit(64, &[8]);
+    host.run(&kernel(true), [1; 3], &args(&[&out])).unwrap();
+    assert_eq!(host.read::<i64>(&out), [7; 8]);
+    let (finding, detail) = host.finding(&kernel(false), [1; 3], &args(&[&out]));
+    assert_eq!(finding, Finding::Race);
+    assert!(detail.contains("written by thread 7 and read by thread"), "{detail}");
+}
+
+#[test]
+fn atomics_do_not_race_with_each_other() {
+    let kernel = |atomic: bool| {
+        threads(N, &[P::View(Scalar::U32, 1)], |b, p| {
+            let tid = b.thread_id(Axis::X);
+            let shared = b.alloc(Space::Shared, Scalar::U32, Shape::new(&[1]));
+            let (zero, none) = (b.index(0), b.constant(Literal::zero(Scalar::U32)));
+            // Every thread writes the same value: no race.
+            b.store_at(shared, zero, none);
+            barrier(b);
+            let value = b.cast(tid, Scalar::U32);
+            let kind = OpKind::Atomic {
+                op: AtomicOp::Add,
+                scope: Scope::Block,
+                bounds: Bounds::Check,
+                masked: false,
+            };
+            if atomic {
+                b.op(kind, &[shared, zero, value], &[Type::scalar(Scalar::U32)]);
+            } else {
+                b.store_at(shared, zero, value);
+            }
+            barrier(b);
+            let sum = b.load_at(shared, zero);
+            b.store_at(p[0], tid, sum);
+        })
+    };
+    let host = Host::sanitizing();
+    let out = host.uninit(32, &[8]);
+    host.run(&kernel(true), [1; 3], &args(&[&out])).unwrap();
+    assert_eq!(host.read::<u32>(&out), [28; 8]);
+    assert_eq!(host.finding(&kernel(false), [1; 3], &args(&[&out])).0, Finding::Race);
+}
+
+#[test]
+fn uninitialised_reads_are_found_in_every_space() {
+    let host = Host::sanitizing();
+    let global = tiles(&[P::View(Scalar::F32, 1)], |b, p| {
+        let (zero, pad) = (b.index(0), b.f32(0.0));
+        b.at(3).load(p[0], &[zero], pad, Shape::new(&[4]), Reuse::Normal);
+    });
+    let fresh = host.uninit(16, &[4]);
+    let fault = host.fault(&global, [1; 3], &args(&[&fresh]));
+    assert_eq!(fault.location, "test.rs:3:1");
+    assert!(fault.to_string().starts_with("read of uninitialised memory in `under_test`"), "{fault}");
+    // A filled buffer, and a copy of one, are written; a copy of a fresh one is not.
+    let (other, filled) = (host.uninit(16, &[4]), host.uninit(16, &[4]));
+    // SAFETY: the allocations have 16 bytes.
+    unsafe {
+        host.device.fill(filled.ptr, 0, 16, STREAM).unwrap();
+        host.run(&global, [1; 3], &args(&[&filled])).unwrap();
+        host.device.copy(other.ptr, filled.ptr, 16, STREAM).unwrap();
+        host.run(&global, [1; 3], &args(&[&other])).unwrap();
+        host.device.copy(other.ptr, fresh.ptr, 16, STREAM).unwrap();
+    }
+    assert_eq!(host.finding(&global, [1; 3], &args(&[&other])).0, Finding::Uninitialised);
+    // Freed and allocated again is fresh again.
+    for space in [Space::Shared, Space::Local] {
+        let kernel = threads(4, &[P::Scalar(Scalar::I64)], |b, p| {
+            let tid = b.thread_id(Axis::X);
+            let memory = b.alloc(space, Scalar::I64, Shape::new(&[4]));
+            b.store_at(memory, tid, tid);
+            barrier(b);
+            let at = b.binary(BinaryOp::Add, tid, p[0]);
+            let zero = b.index(0);
+            b.gather(memory, &[at], None, zero, Bounds::Mask);
+        });
+        host.run(&kernel, [1; 3], &[Arg::Bits(0)]).unwrap();
+        if space == Space::Local {
+            assert_eq!(host.finding(&kernel, [1; 3], &[Arg::Bits(1)]).0, Finding::Uninitialised);
+        } else {
+            host.run(&kernel, [1; 3], &[Arg::Bits(1)]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn block_memory_is_fresh_in_every_block_and_iteration() {
+    let in_block = threads(1, &[], |b, _| {
+        let shared = b.alloc(Space::Shared, Scalar::I32, Shape::new(&[1]));
+        let pid = b.program_id(Axis::X);
+        let zero = b.index(0);
+        let first = b.compare(CompareOp::Eq, pid, zero);
+        let one = b.i32(1);
+        b.if_(
+            first,
+            &[],
+            |b| {
+                b.store_at(shared, zero, one);
+                vec![]
+            },
+            |_| vec![],
+        );
+        b.load_at(shared, zero);
+    });
+    let host = Host::sanitizing();
+    host.run(&in_block, [1; 3], &[]).unwrap();
+    let fault = host.fault(&in_block, [2, 1, 1], &[]);
+    assert_eq!(fault.block, [1, 0, 0]);
+    let in_loop = threads(2, &[], |b, _| {
+        let (zero, one, two) = (b.index(0), b.index(1), b.index(2));
+        b.for_([zero, two, one], &[], |b, i, _| {
+            let local = b.alloc(Space::Local, Scalar::I64, Shape::new(&[1]));
+            let first = b.compare(CompareOp::Eq, i, zero);
+            b.if_(
+                first,
+                &[],
+                |b| {
+                    b.store_at(local, zero, one);
+                    vec![]
+                },
+                |_| vec![],
+            );
+            b.load_at(local, zero);
+            vec![]
+        });
+    });
+    assert_eq!(host.finding(&in_loop, [1; 3], &[]).0, Finding::Uninitialised);
+}
+
+/// A divergent condition that the verifier takes as uniform: threads load it from one place, which a race changes between.
+/// Kernels lowered to threads are exempt from the verifier's rule, so an address operation is there.
+fn divergent(body: impl FnOnce(&mut Builder, Value)) -> Kernel {
+    threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let address = b.op(OpKind::Address, &[p[0]], &[Type::scalar(Scalar::U64)]);
+        let _ = b.kernel.result(address);
+        body(b, tid);
+    })
+}
+
+#[test]
+fn divergent_barriers_and_tiles_are_found() {
+    let host = Host::new();
+    let out = host.vector(&[0i64; 8]);
+    let in_branch = divergent(|b, tid| {
+        let five = b.index(5);
+        let low = b.compare(CompareOp::Lt, tid, five);
+        b.if_(
+            low,
+            &[],
+            |b| {
+                b.at(20).op(OpKind::Barrier, &[], &[]);
+                vec![]
+            },
+            |_| vec![],
+        );
+    });
+    let fault = host.fault(&in_branch, [1; 3], &args(&[&out]));
+    assert_eq!(fault.location, "test.rs:20:1");
+    assert_eq!(
+        fault.to_string(),
+        "divergent threads in `under_test`: a barrier reached by 5 of 8 threads, at test.rs:20:1, block [0, 0, 0]"
+    );
+    let in_loop = divergent(|b, tid| {
+        let (zero, one) = (b.index(0), b.index(1));
+        b.for_([zero, tid, one], &[], |b, _, _| {
+            b.op(OpKind::Barrier, &[], &[]);
+            vec![]
+        });
+    });
+    assert_eq!(host.finding(&in_loop, [1; 3], &args(&[&out])).0, Finding::Divergence);
+    let splat = divergent(|b, tid| {
+        b.broadcast(tid, Shape::new(&[4]));
+    });
+    let (finding, detail) = host.finding(&splat, [1; 3], &args(&[&out]));
+    assert_eq!(finding, Finding::Divergence);
+    assert_eq!(detail, "a tile operation takes 0 from thread 0 and 1 from thread 1");
+}

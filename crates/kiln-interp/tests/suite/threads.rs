@@ -1,0 +1,179 @@
+//! Threads of a block: indices, votes, shuffles, shared and local memory.
+
+use crate::harness::*;
+use kiln_ir::*;
+
+#[test]
+fn indices_count_x_fastest() {
+    let level = Level::Thread { block: [3, 2, 2] };
+    let kernel = kernel(level, &[P::View(Scalar::I64, 2)], |b, p| {
+        let axes = [Axis::X, Axis::Y, Axis::Z];
+        let [x, y, z] = axes.map(|a| b.thread_id(a));
+        let [dx, dy, _] = axes.map(|a| b.block_dim(a));
+        let yz = b.binary(BinaryOp::Mul, z, dy);
+        let yz = b.binary(BinaryOp::Add, yz, y);
+        let linear = b.binary(BinaryOp::Mul, yz, dx);
+        let linear = b.binary(BinaryOp::Add, linear, x);
+        let [px, py, pz] = axes.map(|a| b.program_id(a));
+        let [nx, ny, _] = axes.map(|a| b.num_programs(a));
+        let block = b.binary(BinaryOp::Mul, pz, ny);
+        let block = b.binary(BinaryOp::Add, block, py);
+        let block = b.binary(BinaryOp::Mul, block, nx);
+        let block = b.binary(BinaryOp::Add, block, px);
+        let (hundred, ten) = (b.index(100), b.index(10));
+        let digits = b.binary(BinaryOp::Mul, x, hundred);
+        let y_digit = b.binary(BinaryOp::Mul, y, ten);
+        let digits = b.binary(BinaryOp::Add, digits, y_digit);
+        let digits = b.binary(BinaryOp::Add, digits, z);
+        b.scatter(p[0], &[block, linear], None, digits, Bounds::Check);
+    });
+    let host = Host::new();
+    let out = host.uninit(12 * 12 * 8, &[12, 12]);
+    host.run(&kernel, [2, 3, 2], &args(&[&out])).unwrap();
+    let row = [0, 100, 200, 10, 110, 210, 1, 101, 201, 11, 111, 211i64];
+    assert_eq!(host.read::<i64>(&out), row.repeat(12));
+}
+
+/// Every thread of `n` stores what `f` computes.
+fn run_threads(n: u32, f: impl FnOnce(&mut Builder, Value) -> Value) -> Vec<i32> {
+    let kernel = threads(n, &[P::View(Scalar::I32, 1)], |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let value = f(b, tid);
+        let value = b.cast(value, Scalar::I32);
+        b.store_at(p[0], tid, value);
+    });
+    let host = Host::new();
+    let out = host.uninit(n as usize * 4, &[n as usize]);
+    host.run(&kernel, [1; 3], &args(&[&out])).unwrap();
+    host.read(&out)
+}
+
+fn shuffle(b: &mut Builder, mode: ShuffleMode, value: Value, by: Value) -> Value {
+    let ty = b.kernel.ty(value).clone();
+    let op = b.op(OpKind::Shuffle(mode), &[value, by], &[ty]);
+    b.kernel.result(op)
+}
+
+#[test]
+fn shuffles_stay_in_the_warp() {
+    let by = |mode, amount: i64| {
+        run_threads(70, move |b, tid| {
+            let amount = b.index(amount);
+            shuffle(b, mode, tid, amount)
+        })
+    };
+    let want = |f: fn(i32) -> i32| (0..70).map(|t| t / 32 * 32 + f(t % 32)).collect::<Vec<_>>();
+    // In the last warp only lanes 0 to 5 are there; a lane that would read another one keeps its own value.
+    assert_eq!(by(ShuffleMode::Index, 3), want(|_| 3));
+    assert_eq!(by(ShuffleMode::Up, 5), want(|l| if l >= 5 { l - 5 } else { l }));
+    let down = by(ShuffleMode::Down, 5);
+    assert_eq!(down[..64], want(|l| if l + 5 < 32 { l + 5 } else { l })[..64]);
+    assert_eq!(down[64..], [69, 65, 66, 67, 68, 69]);
+    assert_eq!(by(ShuffleMode::Xor, 16)[..64], want(|l| l ^ 16)[..64]);
+    let index = run_threads(32, |b, tid| {
+        let (seven, span) = (b.index(7), b.index(32));
+        let at = b.binary(BinaryOp::Mul, tid, seven);
+        let at = b.binary(BinaryOp::Rem, at, span);
+        shuffle(b, ShuffleMode::Index, tid, at)
+    });
+    assert_eq!(index, (0..32).map(|l| l * 7 % 32).collect::<Vec<_>>());
+}
+
+#[test]
+fn votes_ask_the_active_threads_of_a_warp() {
+    let vote = |mode, elem: Scalar, keep: fn(i32) -> bool| {
+        run_threads(40, move |b, tid| {
+            let tid = b.cast(tid, Scalar::I32);
+            // The predicate: tid >= 32, or tid is in {0, 1, 2}.
+            let (low, high) = (b.i32(3), b.i32(32));
+            let low = b.compare(CompareOp::Lt, tid, low);
+            let high = b.compare(CompareOp::Ge, tid, high);
+            let predicate = b.binary(BinaryOp::Or, low, high);
+            let op = |b: &mut Builder| {
+                let op = b.op(OpKind::Vote(mode), &[predicate], &[Type::scalar(elem)]);
+                let vote = b.kernel.result(op);
+                vec![b.cast(vote, Scalar::I32)]
+            };
+            if keep(39) {
+                return op(b)[0];
+            }
+            // Divergent: only the threads of `low` vote.
+            b.if_(low, &[Type::scalar(Scalar::I32)], op, |b| vec![b.i32(-1)])[0]
+        })
+    };
+    let (everyone, few): (fn(i32) -> bool, fn(i32) -> bool) = (|_| true, |t| t < 3);
+    let warps = |first: i32, second: i32| [vec![first; 32], vec![second; 8]].concat();
+    assert_eq!(vote(VoteMode::All, Scalar::Bool, everyone), warps(0, 1));
+    assert_eq!(vote(VoteMode::Any, Scalar::Bool, everyone), warps(1, 1));
+    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, everyone), warps(7, 255));
+    let mut all = vec![-1; 40];
+    all[..3].fill(1);
+    assert_eq!(vote(VoteMode::All, Scalar::Bool, few), all);
+    all[..3].fill(7);
+    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, few), all);
+}
+
+#[test]
+fn shared_memory_belongs_to_the_block() {
+    // Each block reverses its part.
+    let kernel = threads(48, &[P::View(Scalar::I32, 1)], |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let pid = b.program_id(Axis::X);
+        let n = b.block_dim(Axis::X);
+        let base = b.binary(BinaryOp::Mul, pid, n);
+        let at = b.binary(BinaryOp::Add, base, tid);
+        let shared = b.alloc(Space::Shared, Scalar::I32, Shape::new(&[6, 8]));
+        let eight = b.index(8);
+        let place = |b: &mut Builder, i: Value| {
+            [b.binary(BinaryOp::Div, i, eight), b.binary(BinaryOp::Rem, i, eight)]
+        };
+        let value = b.load_at(p[0], at);
+        let mine = place(b, tid);
+        b.scatter(shared, &mine, None, value, Bounds::Check);
+        b.op(OpKind::Barrier, &[], &[]);
+        let last = b.index(47);
+        let other = b.binary(BinaryOp::Sub, last, tid);
+        let theirs = place(b, other);
+        let padding = b.i32(0);
+        let value = b.gather(shared, &theirs, None, padding, Bounds::Check);
+        b.store_at(p[0], at, value);
+    });
+    let host = Host::sanitizing();
+    let data = host.vector(&(0..96).collect::<Vec<i32>>());
+    host.run(&kernel, [2, 1, 1], &args(&[&data])).unwrap();
+    assert_eq!(host.read::<i32>(&data), (0..48).rev().chain((48..96).rev()).collect::<Vec<_>>());
+}
+
+#[test]
+fn local_memory_belongs_to_the_thread() {
+    // Each thread fills an array of 5 with tid + i and sums it.
+    let got = run_threads(37, |b, tid| {
+        let local = b.alloc(Space::Local, Scalar::I64, Shape::new(&[5]));
+        let (zero, one, five) = (b.index(0), b.index(1), b.index(5));
+        b.for_([zero, five, one], &[], |b, i, _| {
+            let value = b.binary(BinaryOp::Add, tid, i);
+            b.store_at(local, i, value);
+            vec![]
+        });
+        b.for_([zero, five, one], &[zero], |b, i, c| {
+            let value = b.load_at(local, i);
+            vec![b.binary(BinaryOp::Add, c[0], value)]
+        })[0]
+    });
+    assert_eq!(got, (0..37).map(|t| 5 * t + 10).collect::<Vec<_>>());
+}
+
+#[test]
+fn tiles_and_threads_in_one_kernel() {
+    // Threads fill shared memory, a tile operation sums it, every thread gets the sum.
+    let got = run_threads(16, |b, tid| {
+        let shared = b.alloc(Space::Shared, Scalar::I64, Shape::new(&[16]));
+        b.store_at(shared, tid, tid);
+        b.op(OpKind::Barrier, &[], &[]);
+        let zero = b.index(0);
+        let tile = b.load(shared, &[zero], zero, Shape::new(&[16]), Reuse::Normal);
+        let sum = b.reduce(ReduceOp::Sum, 0, tile);
+        b.binary(BinaryOp::Add, sum, tid)
+    });
+    assert_eq!(got, (0..16).map(|t| 120 + t).collect::<Vec<_>>());
+}
