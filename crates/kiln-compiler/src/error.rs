@@ -1,0 +1,85 @@
+//! Why a kernel cannot be compiled.
+
+use kiln_ir::Shape;
+
+/// Why a kernel cannot be compiled for a target. Locations are `file:line:column` of the user's source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// A tile's extent is not a power of two.
+    #[error(
+        "{location}: a tile of shape {shape} has extent {extent} on axis {axis}, which is not a power of two; use {next}: \
+         loads give the padding outside the view and stores drop what lies there"
+    )]
+    ExtentNotPowerOfTwo {
+        /// Where the tile is made.
+        location: String,
+        /// The tile's shape.
+        shape: Shape,
+        /// The axis.
+        axis: usize,
+        /// The extent on that axis.
+        extent: u32,
+        /// The next power of two.
+        next: u32,
+    },
+    /// Tile operations stand in a kernel over threads whose block cannot hold tiles.
+    #[error(
+        "{location}: tiles need a block of a power of two of at least {warp} threads, this kernel's has {threads}; \
+         change the block's extents"
+    )]
+    TilesNeedWarps {
+        /// Where the first tile is made.
+        location: String,
+        /// Threads of the block.
+        threads: u32,
+        /// Threads of a warp.
+        warp: u32,
+    },
+    /// A block is larger than the target's largest.
+    #[error(
+        "`{kernel}` has blocks of {threads} threads, the limit is {limit}; use smaller extents or fewer warps"
+    )]
+    TooManyThreads {
+        /// The kernel.
+        kernel: String,
+        /// Threads of the block.
+        threads: u32,
+        /// The target's limit.
+        limit: u32,
+    },
+    /// The kernel needs more shared memory than a block can have.
+    #[error(
+        "{location}: `{kernel}` needs {needed} bytes of shared memory, of which this operation {own}; a block has {limit}; \
+         use smaller tiles"
+    )]
+    SharedMemory {
+        /// The operation that needs most.
+        location: String,
+        /// The kernel.
+        kernel: String,
+        /// Bytes needed in all.
+        needed: u32,
+        /// Bytes that the operation at the location needs.
+        own: u32,
+        /// The target's limit in bytes.
+        limit: u32,
+    },
+    /// The lowering does not know this combination.
+    #[error("{location}: {what} is not supported; {hint}")]
+    Unsupported {
+        /// Where it stands.
+        location: String,
+        /// What it is.
+        what: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// A bug in the compiler.
+    #[error("internal error in the compiler at {location}: {message}; please report it")]
+    Internal {
+        /// Where the operation that could not be lowered stands.
+        location: String,
+        /// What does not hold.
+        message: String,
+    },
+}

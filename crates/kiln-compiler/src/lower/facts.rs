@@ -1,0 +1,238 @@
+//! What is known of uniform integers: powers of two that divide them and intervals they lie in.
+
+use kiln_ir::{BinaryOp, Block, Def, IntFact, Kernel, OpKind, Scalar, Value};
+use std::collections::HashMap;
+
+/// What is known of an integer value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    /// A power of two that divides it.
+    pub divisor: u64,
+    /// The least it can be.
+    pub min: i128,
+    /// The greatest it can be.
+    pub max: i128,
+}
+
+/// No divisor larger than this is tracked: it is above every alignment and extent that matters.
+const LARGEST: u64 = 1 << 32;
+
+impl Known {
+    fn nothing(elem: Scalar) -> Known {
+        let (min, max) = match elem {
+            Scalar::Bool => (0, 1),
+            Scalar::I32 => (i32::MIN as i128, i32::MAX as i128),
+            Scalar::U32 => (0, u32::MAX as i128),
+            Scalar::U64 => (0, u64::MAX as i128),
+            _ => (i64::MIN as i128, i64::MAX as i128),
+        };
+        Known { divisor: 1, min, max }
+    }
+
+    fn exactly(value: i128) -> Known {
+        let divisor = if value == 0 { LARGEST } else { 1 << value.trailing_zeros().min(32) };
+        Known { divisor, min: value, max: value }
+    }
+
+    fn of_fact(fact: IntFact, elem: Scalar, floor: i128) -> Known {
+        if let Some(value) = fact.equals {
+            return Known::exactly(value.into());
+        }
+        let mut known = Known::nothing(elem);
+        known.min = known.min.max(floor);
+        if fact.fits_i32 {
+            (known.min, known.max) = (0, i32::MAX.into());
+        }
+        // The largest power of two, in case the fact is a multiple of one.
+        known.divisor = 1 << u64::from(fact.divisor.max(1)).trailing_zeros();
+        known
+    }
+
+    /// Whether it is never negative.
+    pub fn non_negative(&self) -> bool {
+        self.min >= 0
+    }
+}
+
+/// Finds what is known of the integers of a kernel, on demand.
+pub(crate) struct IntFacts<'k> {
+    kernel: &'k Kernel,
+    known: HashMap<Value, Known>,
+    /// The `For` operation's bounds and step for each loop body.
+    loops: HashMap<Block, [Value; 3]>,
+}
+
+impl<'k> IntFacts<'k> {
+    pub fn new(kernel: &'k Kernel) -> Self {
+        let mut loops = HashMap::new();
+        kernel.walk(|_, data| {
+            if data.kind == OpKind::For {
+                loops.insert(data.regions[0], [data.operands[0], data.operands[1], data.operands[2]]);
+            }
+        });
+        IntFacts { kernel, known: HashMap::new(), loops }
+    }
+
+    /// What is known of an integer scalar.
+    pub fn of(&mut self, value: Value) -> Known {
+        if let Some(&known) = self.known.get(&value) {
+            return known;
+        }
+        let elem = self.kernel.ty(value).elem();
+        let mut known = self.find(value, elem).unwrap_or(Known::nothing(elem));
+        let limits = Known::nothing(elem);
+        if known.min < limits.min || known.max > limits.max {
+            // It may wrap, which keeps divisibility by powers of two and nothing else.
+            known = Known { divisor: known.divisor, ..limits };
+        }
+        self.known.insert(value, known);
+        known
+    }
+
+    /// What is known of the extent of a view on an axis.
+    pub fn extent(&self, view: Value, axis: usize) -> Known {
+        self.view_fact(view, axis, true)
+    }
+
+    /// What is known of the stride of a view on an axis, in elements.
+    pub fn stride(&self, view: Value, axis: usize) -> Known {
+        self.view_fact(view, axis, false)
+    }
+
+    /// A power of two that divides the address of element 0 of a view, in bytes.
+    pub fn alignment(&self, view: Value) -> u64 {
+        let bytes = self.kernel.ty(view).elem().bytes();
+        match self.kernel.def(view) {
+            Def::Arg(_, i) => match self.kernel.params[i as usize].facts.align {
+                0 => bytes.into(),
+                align => 1 << u64::from(align).trailing_zeros(),
+            },
+            Def::Result(..) => 16, // memory of a block or thread is laid out on 16 bytes
+        }
+    }
+
+    fn view_fact(&self, view: Value, axis: usize, extent: bool) -> Known {
+        let floor = if extent { 0 } else { i64::MIN.into() };
+        match self.kernel.def(view) {
+            Def::Arg(_, i) => {
+                let facts = &self.kernel.params[i as usize].facts;
+                let list = if extent { &facts.extents } else { &facts.strides };
+                let fact = list.get(axis).copied().unwrap_or_default();
+                Known::of_fact(fact, Scalar::I64, floor)
+            }
+            Def::Result(op, _) => match &self.kernel.op(op).kind {
+                OpKind::Alloc { shape, .. } => {
+                    let (_, own, inner) = shape.around(axis);
+                    Known::exactly(if extent { own as i128 } else { inner as i128 })
+                }
+                _ => Known::nothing(Scalar::I64),
+            },
+        }
+    }
+
+    fn find(&mut self, value: Value, elem: Scalar) -> Option<Known> {
+        let kernel = self.kernel;
+        let data = match kernel.def(value) {
+            Def::Arg(block, 0) if self.loops.contains_key(&block) => return self.induction(block),
+            Def::Arg(block, i) if block == kernel.body => {
+                return Some(Known::of_fact(kernel.params[i as usize].facts.value, elem, i64::MIN.into()));
+            }
+            Def::Arg(..) => return None,
+            Def::Result(op, _) => kernel.op(op),
+        };
+        match data.kind {
+            OpKind::Const(literal) if !literal.elem().is_float() => Some(Known::exactly(literal.as_i128())),
+            // Grid extents fit 31 bits on every backend.
+            OpKind::ProgramId(_) => Some(Known { divisor: 1, min: 0, max: i32::MAX as i128 - 1 }),
+            OpKind::NumPrograms(_) => Some(Known { divisor: 1, min: 1, max: i32::MAX.into() }),
+            OpKind::ThreadId(_) => Some(Known { divisor: 1, min: 0, max: 1023 }),
+            OpKind::BlockDim(_) => Some(Known { divisor: 1, min: 1, max: 1024 }),
+            OpKind::Extent(axis) => Some(self.extent(data.operands[0], axis as usize)),
+            OpKind::Stride(axis) => Some(self.stride(data.operands[0], axis as usize)),
+            OpKind::Cast if elem.is_int() && kernel.ty(data.operands[0]).elem().is_int() => {
+                Some(self.of(data.operands[0]))
+            }
+            OpKind::Binary(op) if elem.is_int() => {
+                let (a, b) = (self.of(data.operands[0]), self.of(data.operands[1]));
+                combine(op, a, b)
+            }
+            _ => None,
+        }
+    }
+
+    /// The induction variable of a loop: `lo + i * step`, below `hi`.
+    fn induction(&mut self, body: Block) -> Option<Known> {
+        let [lo, hi, step] = self.loops[&body].map(|v| self.of(v));
+        Some(Known { divisor: lo.divisor.min(step.divisor), min: lo.min, max: (hi.max - 1).max(lo.min) })
+    }
+}
+
+fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
+    let corners = |f: fn(i128, i128) -> Option<i128>| -> Option<(i128, i128)> {
+        let all = [f(a.min, b.min)?, f(a.min, b.max)?, f(a.max, b.min)?, f(a.max, b.max)?];
+        Some((all.into_iter().min()?, all.into_iter().max()?))
+    };
+    let (divisor, (min, max)) = match op {
+        BinaryOp::Add => (a.divisor.min(b.divisor), corners(i128::checked_add)?),
+        BinaryOp::Sub => (a.divisor.min(b.divisor), corners(i128::checked_sub)?),
+        BinaryOp::Mul => (a.divisor.saturating_mul(b.divisor).min(LARGEST), corners(i128::checked_mul)?),
+        BinaryOp::Min => (a.divisor.min(b.divisor), (a.min.min(b.min), a.max.min(b.max))),
+        BinaryOp::Max => (a.divisor.min(b.divisor), (a.min.max(b.min), a.max.max(b.max))),
+        BinaryOp::Div if a.min >= 0 && b.min > 0 => {
+            let exact = b.min == b.max && a.divisor as i128 % b.min == 0;
+            let divisor = if exact { a.divisor / b.min as u64 } else { 1 };
+            (divisor, (a.min / b.max, a.max / b.min))
+        }
+        BinaryOp::Rem if a.min >= 0 && b.min > 0 => (a.divisor.min(b.divisor), (0, a.max.min(b.max - 1))),
+        _ => return None,
+    };
+    Some(Known { divisor, min, max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_ir::{Axis, Builder, Facts, Level, Literal, Param, Space, Type};
+
+    #[test]
+    fn offsets_of_programs_and_loops() {
+        let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+        let extent = IntFact { divisor: 16, equals: None, fits_i32: true };
+        let x = kernel.add_param(Param {
+            name: "x".into(),
+            ty: Type::view(Scalar::F32, 1, Space::Global),
+            mutable: false,
+            facts: Facts { align: 256, extents: [extent].into_iter().collect(), ..Facts::default() },
+        });
+        let mut b = Builder::new(&mut kernel);
+        let pid = b.program_id(Axis::X);
+        let block = b.index(1024);
+        let at = b.binary(BinaryOp::Mul, pid, block);
+        let n = b.extent(x, 0);
+        let last = b.binary(BinaryOp::Sub, n, block);
+        let odd = b.constant(Literal::index(-3));
+        let low = b.binary(BinaryOp::Add, at, odd);
+        let block_body = b.kernel.add_block();
+        let iv = b.kernel.add_arg(block_body, Type::scalar(Scalar::I64));
+        b.kernel.append(b.block, OpKind::For, &[at, n, block], &[], &[block_body], b.loc);
+
+        let mut facts = IntFacts::new(&kernel);
+        assert_eq!(facts.of(at), Known { divisor: 1024, min: 0, max: (i32::MAX as i128 - 1) * 1024 });
+        assert_eq!(facts.of(n), Known { divisor: 16, min: 0, max: i32::MAX.into() });
+        assert_eq!(facts.of(last).divisor, 16);
+        assert!(!facts.of(last).non_negative());
+        assert_eq!((facts.of(low).divisor, facts.of(low).min), (1, -3));
+        assert_eq!((facts.of(iv).divisor, facts.of(iv).min), (1024, 0));
+        assert_eq!((facts.alignment(x), facts.stride(x, 0).divisor), (256, 1));
+    }
+
+    #[test]
+    fn wrapping_forgets_the_interval_but_not_the_divisor() {
+        let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+        let mut b = Builder::new(&mut kernel);
+        let big = b.index(1 << 40);
+        let square = b.binary(BinaryOp::Mul, big, big);
+        let mut facts = IntFacts::new(&kernel);
+        assert_eq!(facts.of(square), Known { divisor: 1 << 32, min: i64::MIN.into(), max: i64::MAX.into() });
+    }
+}

@@ -1,0 +1,70 @@
+//! Structured control flow: what carried a tile carries its registers.
+
+use super::Lowering;
+use crate::error::CompileError;
+use kiln_ir::{Block, OpData, OpKind, Type, Value};
+
+impl Lowering<'_> {
+    pub(super) fn flow(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let src = self.src;
+        // Leading operands that are not carried: a condition, or a loop's bounds and step.
+        let fixed = match data.kind {
+            OpKind::If => 1,
+            OpKind::For => 3,
+            _ => 0,
+        };
+        let mut operands: Vec<Value> = self.scalars(&data.operands[..fixed])?.to_vec();
+        for (&init, &result) in data.operands[fixed..].iter().zip(&data.results) {
+            operands.extend_from_slice(&self.operand(init, self.plan.home(result))?);
+        }
+        let regions: Vec<Block> =
+            data.regions.iter().map(|&r| self.region(r, &data.results)).collect::<Result<_, _>>()?;
+        let mut types = Vec::new();
+        for &result in &data.results {
+            let count = self.plan.layout(self.plan.home(result)).registers();
+            types.extend(std::iter::repeat_n(Type::scalar(src.ty(result).elem()), count));
+        }
+        self.em.loc = data.loc;
+        let op =
+            self.em.kernel.append(self.em.block, data.kind.clone(), &operands, &types, &regions, data.loc);
+        let mut lowered = self.em.kernel.op(op).results.to_vec().into_iter();
+        for &result in &data.results {
+            self.carry(result, &mut lowered)?;
+        }
+        Ok(())
+    }
+
+    /// Lowers a region into a new block.
+    fn region(&mut self, region: Block, results: &[Value]) -> Result<Block, CompileError> {
+        let block = self.em.kernel.add_block();
+        let outer = std::mem::replace(&mut self.em.block, block);
+        for &arg in &self.src.block(region).args {
+            let ty = Type::scalar(self.src.ty(arg).elem());
+            let count = self.plan.layout(self.plan.home(arg)).registers();
+            let mut registers = Vec::with_capacity(count);
+            for _ in 0..count {
+                registers.push(self.em.kernel.add_arg(block, ty.clone()));
+            }
+            self.carry(arg, &mut registers.into_iter())?;
+        }
+        self.ops(region, results)?;
+        self.em.block = outer;
+        Ok(block)
+    }
+
+    /// Defines a carried value from the registers that carry it.
+    fn carry(&mut self, value: Value, lowered: &mut impl Iterator<Item = Value>) -> Result<(), CompileError> {
+        let home = self.plan.home(value);
+        let count = self.plan.layout(home).registers();
+        self.define(value, home, lowered.take(count).collect())
+    }
+
+    pub(super) fn yield_(&mut self, data: &OpData, results: &[Value]) -> Result<(), CompileError> {
+        let mut operands = Vec::new();
+        for (&value, &result) in data.operands.iter().zip(results) {
+            operands.extend_from_slice(&self.operand(value, self.plan.home(result))?);
+        }
+        self.em.op(OpKind::Yield, &operands, &[]);
+        Ok(())
+    }
+}

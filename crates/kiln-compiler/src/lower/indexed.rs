@@ -1,0 +1,198 @@
+//! Gather, scatter and atomics: element by element, at indices that tiles hold.
+
+use super::barriers::{Does, Memory, Place, Same};
+use super::plan::LayoutId;
+use super::roles;
+use super::{Lowering, Registers};
+use crate::error::CompileError;
+use kiln_ir::{Bounds, CompareOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, UnaryOp, Value};
+
+/// The operands of an indexed access, as registers of one layout.
+struct Indexed {
+    view: Value,
+    elem: Scalar,
+    space: Space,
+    rank: usize,
+    indices: Vec<Registers>,
+    mask: Option<Registers>,
+    bounds: Bounds,
+    count: usize,
+    /// Where threads hold copies, the one that acts.
+    first: Option<Value>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn gather(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let OpKind::Gather { bounds, masked } = data.kind else { return Ok(()) };
+        let result = data.results[0];
+        let layout = self.plan.home(result);
+        // A load does no harm where copies repeat it.
+        let access = Indexed { first: None, ..self.indexed(data, layout, bounds, masked)? };
+        let padding = self.scalar(data.operands[data.operands.len() - 1])?;
+        let zero_padding = self.em.kernel.as_const(padding) == Some(Literal::zero(access.elem));
+        let mut loaded = Vec::with_capacity(access.count);
+        for r in 0..access.count {
+            let (address, predicate) = self.element_address(&access, r)?;
+            let op = self.ptr_load(access.space, access.elem, 1, Reuse::Normal, address, predicate);
+            self.note_view(op, data, Does::Read)?;
+            loaded.push((self.em.kernel.result(op), predicate));
+        }
+        let registers = loaded
+            .into_iter()
+            .map(|(value, predicate)| match predicate {
+                Some(predicate) if !zero_padding => self.em.select(predicate, value, padding),
+                _ => value,
+            })
+            .collect();
+        self.define(result, layout, registers)
+    }
+
+    pub(super) fn scatter(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
+        let OpKind::Scatter { bounds, masked } = data.kind else { return Ok(()) };
+        let layout = self.plan.input(op, 0);
+        let access = self.indexed(data, layout, bounds, masked)?;
+        let values = self.operand(data.operands[data.operands.len() - 1], layout)?;
+        for r in 0..access.count {
+            let (address, predicate) = self.element_address(&access, r)?;
+            let op = self.ptr_store(access.space, Reuse::Normal, address, predicate, &[values[r]]);
+            self.note_view(op, data, Does::Write)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let (bounds, masked, operands) = match data.kind {
+            OpKind::Atomic { bounds, masked, .. } => (bounds, masked, 1),
+            OpKind::AtomicCas { bounds, .. } => (bounds, false, 2),
+            _ => return Ok(()),
+        };
+        let result = data.results[0];
+        let layout = self.plan.home(result);
+        let access = self.indexed(data, layout, bounds, masked)?;
+        let values: Vec<Registers> = data.operands[data.operands.len() - operands..]
+            .iter()
+            .map(|&v| self.operand(v, layout))
+            .collect::<Result<_, _>>()?;
+        let mut old = Vec::with_capacity(access.count);
+        for r in 0..access.count {
+            let (address, predicate) = self.element_address(&access, r)?;
+            let predicated = predicate.is_some();
+            let kind = match data.kind {
+                OpKind::Atomic { op, scope, .. } => {
+                    OpKind::PtrAtomic { space: access.space, op, scope, predicated }
+                }
+                OpKind::AtomicCas { scope, .. } => {
+                    OpKind::PtrAtomicCas { space: access.space, scope, predicated }
+                }
+                _ => continue,
+            };
+            let operands: Vec<Value> = std::iter::once(address)
+                .chain(predicate)
+                .chain(values.iter().map(|registers| registers[r]))
+                .collect();
+            let op = self.em.op(kind, &operands, &[Type::scalar(access.elem)]);
+            self.note_view(op, data, Does::Atomic)?;
+            old.push(self.em.kernel.result(op));
+        }
+        if access.first.is_some() && self.is_used(result) {
+            old = self.share(layout, old);
+        }
+        self.define(result, layout, old)
+    }
+
+    /// Whether an operation of the source uses a value.
+    fn is_used(&self, value: Value) -> bool {
+        let mut used = false;
+        self.src.walk(|_, data| used |= data.operands.contains(&value));
+        used
+    }
+
+    fn indexed(
+        &mut self,
+        data: &OpData,
+        layout: LayoutId,
+        bounds: Bounds,
+        masked: bool,
+    ) -> Result<Indexed, CompileError> {
+        let view = data.operands[0];
+        let ty = self.src.ty(view);
+        let (elem, space) = (ty.elem(), ty.as_view().map_or(Space::Global, |v| v.space));
+        let rank = ty.as_view().map_or(0, |v| v.rank as usize);
+        let indices = data.operands[1..=rank]
+            .iter()
+            .map(|&v| self.operand(v, layout))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mask = match masked {
+            true => Some(self.operand(data.operands[1 + rank], layout)?),
+            false => None,
+        };
+        let tile = data.results.first().or(data.operands.last()).copied().unwrap_or(view);
+        let layout = if roles::is_tile(self.src, tile) { layout } else { LayoutId::SCALAR };
+        let first = self.first_copy(layout);
+        let count = self.plan.layout(layout).registers();
+        Ok(Indexed { view, elem, space, rank, indices, mask, bounds, count, first })
+    }
+
+    /// The address of an element, and where it is to be accessed.
+    fn element_address(
+        &mut self,
+        access: &Indexed,
+        r: usize,
+    ) -> Result<(Value, Option<Value>), CompileError> {
+        let mut predicate = access.mask.as_ref().map(|mask| mask[r]);
+        let mut address = self.address(access.view)?;
+        for axis in 0..access.rank {
+            let index = access.indices[axis][r];
+            let wide = self.em.cast(index, Scalar::I64);
+            let inside = self.index_inside(access, axis, wide, predicate)?;
+            predicate = self.em.both(predicate, inside);
+            let stride = self.stride(access.view, axis)?;
+            let bytes = self.em.i64(access.elem.bytes().into());
+            let step = self.em.hoisted(|e| e.mul(stride, bytes));
+            let distance = self.em.mul(wide, step);
+            let distance = self.em.cast(distance, Scalar::U64);
+            address = self.em.add(address, distance);
+        }
+        Ok((address, self.em.both(predicate, access.first)))
+    }
+
+    /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be checked.
+    fn index_inside(
+        &mut self,
+        access: &Indexed,
+        axis: usize,
+        index: Value,
+        mask: Option<Value>,
+    ) -> Result<Option<Value>, CompileError> {
+        if access.bounds == Bounds::Trust {
+            return Ok(None);
+        }
+        let extent = self.extent(access.view, axis)?;
+        // As unsigned numbers, negative indices are above every extent.
+        let (unsigned, limit) = (self.em.cast(index, Scalar::U64), self.em.cast(extent, Scalar::U64));
+        let inside = self.em.compare(CompareOp::Lt, unsigned, limit);
+        if access.bounds == Bounds::Mask {
+            return Ok(Some(inside));
+        }
+        let fine = match mask {
+            Some(mask) => {
+                let masked_off = self.em.unary(UnaryOp::Not, mask);
+                self.em.or(inside, masked_off)
+            }
+            None => inside,
+        };
+        self.em.op(OpKind::CheckBounds, &[fine, index, extent], &[]);
+        Ok(None)
+    }
+
+    fn note_view(&mut self, op: Op, data: &OpData, does: Does) -> Result<(), CompileError> {
+        if self.per_thread && !data.operands.iter().any(|&v| roles::is_tile(self.src, v)) {
+            return Ok(());
+        }
+        let memory = Memory::View(self.scalar(data.operands[0])?);
+        // Elements of one scatter that name one place leave any of the values.
+        let same = (does == Does::Write).then(|| Same::Scatter(data.operands.to_vec()));
+        self.accesses.note(op, Some(Place { memory, same }), does);
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The lowering from tiles to threads.
+//!
+//! [`lower_to_threads`] makes of a kernel over tiles one in which every value is a scalar: each tile becomes the registers that one thread
+//! holds of it under a [`Layout`], memory is reached by address in vectors, and threads exchange elements
+//! by shuffles and through the block's scratch memory. Control flow keeps its structure.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `roles.rs` | what each value becomes: scalar, recomputed, renamed, held |
+//! | `plan.rs` | which layout each tile has and where it is wanted in another |
+//! | `facts.rs` | divisors and intervals of uniform integers |
+//! | `coalesce.rs` | how a box of memory is best moved |
+//! | `emit.rs` | writing the thread-level kernel |
+//! | `elementwise.rs` | operations on each element by itself, and changes of shape |
+//! | `flow.rs` | `if`, `for`, `while` |
+//! | `memory.rs`, `indexed.rs` | boxes; gather, scatter and atomics |
+//! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
+//! | `dot.rs` | products of matrices |
+//! | `convert.rs` | from one layout to another |
+//! | `scratch.rs` | where in scratch memory exchanges take place |
+//! | `barriers.rs` | barriers where threads read what others wrote |
+
+mod barriers;
+mod coalesce;
+mod combine;
+mod convert;
+mod dot;
+mod elementwise;
+mod emit;
+mod facts;
+mod flow;
+mod indexed;
+mod memory;
+mod plan;
+mod reduce;
+mod roles;
+mod scan;
+mod scratch;
+
+use crate::error::CompileError;
+use crate::layout::Layout;
+use crate::target::Target;
+use barriers::Accesses;
+use emit::{Emitter, OpKey};
+use facts::IntFacts;
+use kiln_ir::{Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Value};
+use plan::{LayoutId, Plan};
+use roles::Role;
+use scratch::ScratchMemory;
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// The registers of a tile in one layout, by register index.
+type Registers = Rc<[Value]>;
+
+/// Lowers a kernel to threads: in the result, of level [`Level::Thread`], every value has rank 0, and scratch memory is laid out.
+///
+/// A kernel that is at thread level already keeps its block; its accesses become addresses and predicates.
+///
+/// # Errors
+/// A tile whose extents are not powers of two, blocks or scratch memory over the target's limits, and operations that have no
+/// lowering. Each names the place in the user's source.
+///
+/// ```
+/// use kiln_compiler::{Target, lower_to_threads};
+/// use kiln_ir::*;
+/// let mut kernel = Kernel::new("double", Level::Tile { warps: None });
+/// let ty = Type::view(Scalar::F32, 1, Space::Global);
+/// let x = kernel.add_param(Param { name: "x".into(), ty, mutable: true, facts: Facts::default() });
+/// let mut b = Builder::new(&mut kernel);
+/// let pid = b.program_id(Axis::X);
+/// let block = b.index(1024);
+/// let at = b.binary(BinaryOp::Mul, pid, block);
+/// let zero = b.constant(Literal::f32(0.0));
+/// let v = b.load(x, &[at], zero, Shape::new(&[1024]), Reuse::Normal);
+/// let w = b.binary(BinaryOp::Add, v, v);
+/// b.store(x, &[at], w, Reuse::Normal, true);
+/// let threads = lower_to_threads(&kernel, &Target::cuda((9, 0), 227 << 10))?;
+/// assert_eq!(threads.level, Level::Thread { block: [128, 1, 1] });
+/// # Ok::<(), kiln_compiler::CompileError>(())
+/// ```
+pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
+    let block = choose_block(kernel, target)?;
+    let mut facts = IntFacts::new(kernel);
+    let warps = (block.iter().product::<u32>() / target.warp).max(1);
+    let plan = Plan::new(kernel, &mut facts, warps);
+    let mut lowering = Lowering {
+        src: kernel,
+        facts,
+        plan,
+        em: Emitter::new(&kernel.name, block),
+        tiles: vec![SmallVec::new(); kernel.counts().0],
+        scratch: ScratchMemory::default(),
+        accesses: Accesses::default(),
+        per_thread: matches!(kernel.level, Level::Thread { .. }),
+    };
+    lowering.run()?;
+    let Lowering { em, scratch, accesses, .. } = lowering;
+    let mut lowered = em.finish();
+    scratch.finish(&mut lowered, target)?;
+    barriers::insert(&mut lowered, &accesses);
+    Ok(lowered)
+}
+
+/// The block's extents: as given, or as many warps as suit the largest tile.
+fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
+    let mut largest = 0;
+    let mut first: Option<Loc> = None;
+    let mut error = None;
+    kernel.walk(|_, data| {
+        let args = data.regions.iter().flat_map(|&r| &kernel.block(r).args);
+        for &value in data.results.iter().chain(args).chain(&data.operands) {
+            let shape = kernel.shape(value);
+            if shape.rank() == 0 {
+                continue;
+            }
+            largest = largest.max(shape.len());
+            first.get_or_insert(data.loc);
+            if let Some(axis) = shape.extents().iter().position(|e| !e.is_power_of_two()) {
+                error.get_or_insert(CompileError::ExtentNotPowerOfTwo {
+                    location: kernel.describe(data.loc),
+                    extent: shape[axis],
+                    next: shape[axis].next_power_of_two(),
+                    axis,
+                    shape,
+                });
+            }
+        }
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let block = match kernel.level {
+        Level::Thread { block } => block,
+        Level::Tile { warps } => [target.warp * warps.unwrap_or(default_warps(largest)), 1, 1],
+    };
+    let threads = block.iter().product::<u32>();
+    if threads > target.max_threads {
+        let limit = target.max_threads;
+        return Err(CompileError::TooManyThreads { kernel: kernel.name.clone(), threads, limit });
+    }
+    match first {
+        Some(loc) if !threads.is_power_of_two() || threads < target.warp => {
+            Err(CompileError::TilesNeedWarps { location: kernel.describe(loc), threads, warp: target.warp })
+        }
+        _ => Ok(block),
+    }
+}
+
+/// Warps for a kernel whose largest tile has so many elements: 8 to 32 elements a thread, so that a thread has several vectors in
+/// flight and a block leaves room for others.
+fn default_warps(elements: usize) -> u32 {
+    match elements {
+        0..=128 => 1,
+        129..=256 => 2,
+        257..=2048 => 4,
+        2049..=8192 => 8,
+        _ => 16,
+    }
+}
+
+/// A kernel being lowered.
+struct Lowering<'k> {
+    src: &'k Kernel,
+    facts: IntFacts<'k>,
+    plan: Plan,
+    em: Emitter,
+    /// What each value of the source has become, in each layout in which it is wanted.
+    tiles: Vec<SmallVec<[(LayoutId, Registers); 1]>>,
+    scratch: ScratchMemory,
+    accesses: Accesses,
+    /// The source is over threads: its scalars differ from thread to thread.
+    per_thread: bool,
+}
+
+impl<'k> Lowering<'k> {
+    fn run(&mut self) -> Result<(), CompileError> {
+        self.em.kernel.files = self.src.files.clone();
+        self.em.kernel.messages = self.src.messages.clone();
+        let body = self.src.body;
+        for (param, &arg) in self.src.params.iter().zip(&self.src.block(body).args) {
+            let value = self.em.kernel.add_param(param.clone());
+            self.define_scalar(arg, value);
+        }
+        self.ops(body, &[])
+    }
+
+    /// Lowers the operations of a block into the current one. `results` are those of the operation whose region this is.
+    fn ops(&mut self, block: kiln_ir::Block, results: &[Value]) -> Result<(), CompileError> {
+        let src = self.src;
+        for &op in &src.block(block).ops {
+            let data = src.op(op);
+            self.em.loc = data.loc;
+            self.op(op, data, results)?;
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: Op, data: &'k OpData, results: &[Value]) -> Result<(), CompileError> {
+        use OpKind::*;
+        match &data.kind {
+            Const(literal) => {
+                let value = self.em.constant(*literal);
+                self.splat(data.results[0], value);
+            }
+            Iota => self.iota(data),
+            ProgramId(_) | NumPrograms(_) | ThreadId(_) | BlockDim(_) => {
+                let kind = data.kind.clone();
+                let value = self.em.one(kind, &[], Scalar::I64);
+                self.define_scalar(data.results[0], value);
+            }
+            Unary(_) | Binary(_) | Compare(_) | Select | Fma | Cast | Bitcast => self.elementwise(data)?,
+            Broadcast | Reshape | Transpose(_) => self.reshape(data)?,
+            Reduce { .. } => self.reduce(op, data)?,
+            Scan { .. } => self.scan(op, data)?,
+            Dot => self.dot(op, data)?,
+            Extent(axis) => {
+                let value = self.extent(data.operands[0], *axis as usize)?;
+                self.define_scalar(data.results[0], value);
+            }
+            Stride(axis) => {
+                let value = self.stride(data.operands[0], *axis as usize)?;
+                self.define_scalar(data.results[0], value);
+            }
+            Alloc { .. } => {
+                let ty = self.src.ty(data.results[0]).clone();
+                let alloc = self.em.hoisted(|e| {
+                    let alloc = e.op(data.kind.clone(), &[], &[ty]);
+                    e.kernel.result(alloc)
+                });
+                if let Alloc { space: kiln_ir::Space::Shared, elem, shape } = &data.kind {
+                    self.scratch.reserve(shape.len() as u32 * elem.bytes(), data.loc);
+                }
+                self.define_scalar(data.results[0], alloc);
+            }
+            Load(_) => self.load(data)?,
+            Store { .. } => self.store(op, data)?,
+            Gather { .. } => self.gather(data)?,
+            Scatter { .. } => self.scatter(op, data)?,
+            Atomic { .. } | AtomicCas { .. } => self.atomic(data)?,
+            Fence(_)
+            | Barrier
+            | Shuffle(_)
+            | Vote(_)
+            | Address
+            | Scratch { .. }
+            | CheckBounds
+            | CheckDivisor
+            | PtrLoad { .. }
+            | PtrStore { .. }
+            | PtrAtomic { .. }
+            | PtrAtomicCas { .. }
+            | Condition => self.copy(data)?,
+            If | For | While => self.flow(data)?,
+            Yield => self.yield_(data, results)?,
+            Assert(_) => self.assert(op, data)?,
+            Print(_) => self.print(data)?,
+        }
+        Ok(())
+    }
+
+    /// An operation over scalars that stays as it is.
+    fn copy(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let operands = self.scalars(&data.operands)?;
+        let types: SmallVec<[Type; 2]> = data.results.iter().map(|&r| self.src.ty(r).clone()).collect();
+        let op = self.em.op(data.kind.clone(), &operands, &types);
+        for (i, &result) in data.results.iter().enumerate() {
+            let value = self.em.kernel.op(op).results[i];
+            self.define_scalar(result, value);
+        }
+        Ok(())
+    }
+
+    /// What a value of rank 0, or a view, has become.
+    fn scalar(&self, value: Value) -> Result<Value, CompileError> {
+        self.tile(value, LayoutId::SCALAR).map(|registers| registers[0])
+    }
+
+    fn scalars(&self, values: &[Value]) -> Result<SmallVec<[Value; 4]>, CompileError> {
+        values.iter().map(|&v| self.scalar(v)).collect()
+    }
+
+    /// The registers of a value in a layout in which it is wanted.
+    fn tile(&self, value: Value, layout: LayoutId) -> Result<Registers, CompileError> {
+        let found = self.tiles[value.index()].iter().find(|(l, _)| *l == layout);
+        found.map(|(_, registers)| registers.clone()).ok_or_else(|| {
+            self.internal(format!("{value} is not at hand in layout {}", self.plan.layout(layout)))
+        })
+    }
+
+    /// The registers of an operand: of a tile in a layout, of a scalar its one value.
+    fn operand(&self, value: Value, layout: LayoutId) -> Result<Registers, CompileError> {
+        self.tile(value, if roles::is_tile(self.src, value) { layout } else { LayoutId::SCALAR })
+    }
+
+    fn define_scalar(&mut self, value: Value, lowered: Value) {
+        self.tiles[value.index()].push((LayoutId::SCALAR, Rc::new([lowered])));
+    }
+
+    /// Defines a tile that has been made in a layout, and converts it to its home and the others in which it is wanted.
+    fn define(&mut self, value: Value, made: LayoutId, registers: Vec<Value>) -> Result<(), CompileError> {
+        let registers: Registers = registers.into();
+        let mut layouts = self.plan.wanted(value);
+        if self.plan.roles[value.index()] != Role::Free && !layouts.contains(&self.plan.home(value)) {
+            layouts.push(self.plan.home(value));
+        }
+        for layout in layouts {
+            let converted = match layout == made {
+                true => registers.clone(),
+                false => self.convert(&registers, made, layout)?,
+            };
+            self.tiles[value.index()].push((layout, converted));
+        }
+        Ok(())
+    }
+
+    fn layout(&self, id: LayoutId) -> Layout {
+        self.plan.layout(id).clone()
+    }
+
+    /// The extent of a view on an axis, as an i64.
+    fn extent(&mut self, view: Value, axis: usize) -> Result<Value, CompileError> {
+        let known = self.facts.extent(view, axis);
+        self.view_word(view, OpKey::Extent(axis as u32), OpKind::Extent(axis as u32), known)
+    }
+
+    /// The stride of a view on an axis in elements, as an i64.
+    fn stride(&mut self, view: Value, axis: usize) -> Result<Value, CompileError> {
+        let known = self.facts.stride(view, axis);
+        self.view_word(view, OpKey::Stride(axis as u32), OpKind::Stride(axis as u32), known)
+    }
+
+    fn view_word(
+        &mut self,
+        view: Value,
+        key: OpKey,
+        kind: OpKind,
+        known: facts::Known,
+    ) -> Result<Value, CompileError> {
+        if known.min == known.max {
+            return Ok(self.em.i64(known.min as i64));
+        }
+        let view = self.scalar(view)?;
+        Ok(self.em.pooled(key, Some(view), |e| e.one(kind, &[view], Scalar::I64)))
+    }
+
+    /// The address of element 0 of a view.
+    fn address(&mut self, view: Value) -> Result<Value, CompileError> {
+        let view = self.scalar(view)?;
+        Ok(self.em.pooled(OpKey::Address, Some(view), |e| e.one(OpKind::Address, &[view], Scalar::U64)))
+    }
+
+    /// Whether this thread is the one that acts for all that hold the same elements; `None` if each acts.
+    fn first_copy(&mut self, layout: LayoutId) -> Option<Value> {
+        if self.per_thread && layout == LayoutId::SCALAR {
+            return None;
+        }
+        let copies = self.plan.layout(layout).copies();
+        self.em.thread_is_first(copies)
+    }
+
+    fn internal(&self, message: String) -> CompileError {
+        CompileError::Internal { location: self.src.describe(self.em.loc), message }
+    }
+
+    fn unsupported(&self, what: String, hint: &str) -> CompileError {
+        CompileError::Unsupported { location: self.src.describe(self.em.loc), what, hint: hint.into() }
+    }
+}

@@ -1,0 +1,456 @@
+//! Which layout each tile has, and in which layouts each is wanted.
+//!
+//! Values that are combined element by element or carried through control flow form classes with one layout. A class takes
+//! it from what hardware dictates (a product of matrices), from a reduction it holds the result of, from the memory access that moves most
+//! bytes, or from the tile it is a transpose of, in this order. A walk from the last operation to the first then collects the layouts
+//! in which each value is wanted.
+
+use super::coalesce::Contiguity;
+use super::facts::IntFacts;
+use super::roles::{self, Role};
+use crate::layout::{Conversion, Layout};
+use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Shape, Value};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// A layout of a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LayoutId(u32);
+
+impl LayoutId {
+    /// Every thread holds the one element.
+    pub const SCALAR: LayoutId = LayoutId(0);
+}
+
+/// The layouts of a kernel's tiles.
+pub(crate) struct Plan {
+    layouts: Vec<Layout>,
+    ids: HashMap<Layout, LayoutId>,
+    /// The number of warps of a block.
+    pub warps: u32,
+    /// What each value becomes.
+    pub roles: Vec<Role>,
+    /// The layout in which a held tile is made.
+    home: Vec<Option<LayoutId>>,
+    /// The layouts in which a value is wanted.
+    wanted: Vec<SmallVec<[LayoutId; 2]>>,
+    /// The layouts in which an operation wants its tiles, where its result does not say.
+    inputs: HashMap<Op, SmallVec<[LayoutId; 2]>>,
+}
+
+impl Plan {
+    /// Plans a kernel for so many warps.
+    pub fn new<'k>(kernel: &'k Kernel, facts: &mut IntFacts<'k>, warps: u32) -> Plan {
+        let values = kernel.counts().0;
+        let mut plan = Plan {
+            layouts: Vec::new(),
+            ids: HashMap::new(),
+            warps,
+            roles: roles::assign(kernel),
+            home: vec![None; values],
+            wanted: vec![SmallVec::new(); values],
+            inputs: HashMap::new(),
+        };
+        plan.intern(Layout::scalar(warps));
+        let mut classes = Classes::new(kernel, &plan.roles);
+        classes.gather(kernel, facts, &mut plan);
+        for index in 0..values {
+            if plan.roles[index] == Role::Held && plan.home[index].is_none() {
+                plan.home[index] = Some(classes.resolve(kernel, &mut plan, Value::from_index(index)));
+            }
+        }
+        Demand { kernel, facts, classes, plan: &mut plan }.collect();
+        plan
+    }
+
+    /// A layout.
+    pub fn layout(&self, id: LayoutId) -> &Layout {
+        &self.layouts[id.0 as usize]
+    }
+
+    /// The number of a layout.
+    pub fn intern(&mut self, layout: Layout) -> LayoutId {
+        if let Some(&id) = self.ids.get(&layout) {
+            return id;
+        }
+        let id = LayoutId(self.layouts.len() as u32);
+        self.layouts.push(layout.clone());
+        self.ids.insert(layout, id);
+        id
+    }
+
+    /// The layout in which a value is made: that of a held tile, or that of scalars.
+    pub fn home(&self, value: Value) -> LayoutId {
+        self.home[value.index()].unwrap_or(LayoutId::SCALAR)
+    }
+
+    /// The layouts in which a value is wanted. For a held tile, others than where it is made need a conversion.
+    pub fn wanted(&self, value: Value) -> SmallVec<[LayoutId; 2]> {
+        self.wanted[value.index()].clone()
+    }
+
+    /// The layout in which an operation wants its tile operands, or the `i`-th kind of them.
+    pub fn input(&self, op: Op, i: usize) -> LayoutId {
+        self.inputs.get(&op).and_then(|l| l.get(i)).copied().unwrap_or(LayoutId::SCALAR)
+    }
+
+    /// The layout an operand of a `Seen` or `Free` change of shape must have for its result to have this one.
+    pub fn before(&mut self, kernel: &Kernel, data: &OpData, result: LayoutId) -> LayoutId {
+        let from = kernel.shape(data.operands[0]);
+        if from.rank() == 0 {
+            return LayoutId::SCALAR;
+        }
+        let layout = match &data.kind {
+            OpKind::Broadcast => self.layout(result).before_broadcast(&from, &kernel.shape(data.results[0])),
+            OpKind::Transpose(perm) => self.layout(result).before_transpose(&from, perm),
+            _ => return result,
+        };
+        self.intern(layout)
+    }
+
+    fn default_layout(&mut self, shape: &Shape, bytes: u32) -> LayoutId {
+        let last = shape.rank().saturating_sub(1);
+        self.intern(Layout::coalesced(shape, last, 16 / bytes, self.warps))
+    }
+
+    /// The layout in which a value is at hand without a conversion.
+    fn natural(&mut self, kernel: &Kernel, classes: &mut Classes, value: Value) -> LayoutId {
+        let shape = kernel.shape(value);
+        match self.roles[value.index()] {
+            Role::Uniform => LayoutId::SCALAR,
+            Role::Held => match self.home[value.index()] {
+                Some(home) => home,
+                None => classes.resolve(kernel, self, value),
+            },
+            Role::Free => self.default_layout(&shape, kernel.ty(value).elem().bytes()),
+            Role::Seen => match kernel.defining_op(value) {
+                Some(OpData { kind: OpKind::Transpose(perm), operands, .. }) => {
+                    let under = self.natural(kernel, classes, operands[0]);
+                    let after = self.layout(under).after_transpose(&kernel.shape(operands[0]), perm);
+                    self.intern(after)
+                }
+                _ => self.default_layout(&shape, kernel.ty(value).elem().bytes()),
+            },
+        }
+    }
+}
+
+/// Held values that share a layout, as a union-find forest, with what each class has to go by.
+struct Classes {
+    parent: Vec<u32>,
+    hints: HashMap<u32, Hints>,
+}
+
+#[derive(Default)]
+struct Hints {
+    product: Option<LayoutId>,
+    /// Operations whose result, a slice of their operand, is in the class.
+    reductions: Vec<Op>,
+    /// Bytes moved and the layout in which that is fastest.
+    memory: Option<(usize, LayoutId)>,
+    /// Transposes that are combined with the class.
+    seen: Vec<Value>,
+    settled: Settled,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Settled {
+    #[default]
+    No,
+    /// On the way: what asks again must do without.
+    Begun,
+    Yes(LayoutId),
+}
+
+impl Classes {
+    fn new(kernel: &Kernel, roles: &[Role]) -> Classes {
+        let mut classes = Classes { parent: (0..roles.len() as u32).collect(), hints: HashMap::new() };
+        let mut seen = Vec::new();
+        roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
+            (Role::Held, Role::Held) => {
+                let (a, b) = (classes.find(a), classes.find(b));
+                // The earlier value stands for the class, so that the default layout is that of its shape.
+                classes.parent[a.max(b) as usize] = a.min(b);
+            }
+            (Role::Held, Role::Seen) => seen.push((a, b)),
+            _ => {}
+        });
+        for (value, transpose) in seen {
+            classes.hints(value).seen.push(transpose);
+        }
+        classes
+    }
+
+    fn find(&mut self, value: Value) -> u32 {
+        let mut at = value.index() as u32;
+        while self.parent[at as usize] != at {
+            let above = self.parent[self.parent[at as usize] as usize];
+            self.parent[at as usize] = above;
+            at = above;
+        }
+        at
+    }
+
+    fn hints(&mut self, value: Value) -> &mut Hints {
+        let class = self.find(value);
+        self.hints.entry(class).or_default()
+    }
+
+    /// Collects what operations say about their classes.
+    fn gather(&mut self, kernel: &Kernel, facts: &mut IntFacts, plan: &mut Plan) {
+        kernel.walk(|op, data| {
+            let (value, layout) = match &data.kind {
+                OpKind::Dot => {
+                    let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
+                    self.hints(data.results[0]).product = Some(plan.intern(layout));
+                    return;
+                }
+                OpKind::Reduce { .. } if roles::is_tile(kernel, data.results[0]) => {
+                    self.hints(data.results[0]).reductions.push(op);
+                    return;
+                }
+                OpKind::Load(_)
+                | OpKind::Gather { .. }
+                | OpKind::Atomic { .. }
+                | OpKind::AtomicCas { .. } => (data.results[0], access(kernel, facts, data)),
+                OpKind::Store { .. } | OpKind::Scatter { .. } => {
+                    (data.operands[data.operands.len() - 1], access(kernel, facts, data))
+                }
+                _ => return,
+            };
+            if plan.roles[value.index()] != Role::Held {
+                return;
+            }
+            let shape = kernel.shape(value);
+            let bytes = shape.len() * kernel.ty(value).elem().bytes() as usize;
+            let id = plan.intern(layout.layout(&shape, plan.warps));
+            let hint = &mut self.hints(value).memory;
+            if hint.is_none_or(|(most, _)| bytes > most) {
+                *hint = Some((bytes, id));
+            }
+        });
+    }
+
+    /// The layout of a held value's class.
+    fn resolve(&mut self, kernel: &Kernel, plan: &mut Plan, value: Value) -> LayoutId {
+        let class = self.find(value);
+        let first = Value::from_index(class as usize);
+        let default =
+            |plan: &mut Plan| plan.default_layout(&kernel.shape(first), kernel.ty(first).elem().bytes());
+        let hints = self.hints.entry(class).or_default();
+        match hints.settled {
+            Settled::Yes(layout) => return layout,
+            Settled::Begun => return default(plan),
+            Settled::No => hints.settled = Settled::Begun,
+        }
+        let memory = hints.memory.map(|(_, layout)| layout);
+        let (product, reductions, seen) =
+            (hints.product, std::mem::take(&mut hints.reductions), std::mem::take(&mut hints.seen));
+        let layout = product
+            .or_else(|| reductions.first().map(|&op| self.slice(kernel, plan, op)))
+            .or(memory)
+            .or_else(|| seen.first().map(|&v| plan.natural(kernel, self, v)))
+            .unwrap_or_else(|| default(plan));
+        self.hints(value).settled = Settled::Yes(layout);
+        layout
+    }
+
+    /// The layout that a reduction leaves its result in.
+    fn slice(&mut self, kernel: &Kernel, plan: &mut Plan, op: Op) -> LayoutId {
+        let data = kernel.op(op);
+        let OpKind::Reduce { axis, .. } = data.kind else { return LayoutId::SCALAR };
+        let from = plan.natural(kernel, self, data.operands[0]);
+        let slice = plan.layout(from).without(&kernel.shape(data.operands[0]), axis as usize);
+        plan.intern(slice)
+    }
+}
+
+/// How memory wants the tile of an access.
+fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
+    match data.kind {
+        OpKind::Load(_) => {
+            let shape = kernel.shape(data.results[0]);
+            Contiguity::of(facts, kernel, data.operands[0], &data.operands[1..=shape.rank()], &shape)
+        }
+        OpKind::Store { .. } => {
+            let shape = kernel.shape(data.operands[data.operands.len() - 1]);
+            Contiguity::of(facts, kernel, data.operands[0], &data.operands[1..=shape.rank()], &shape)
+        }
+        // Where the indices point is not known: neighbouring lanes take neighbouring elements.
+        _ => {
+            let rank = kernel.shape(data.operands[data.operands.len() - 1]).rank();
+            Contiguity { axis: rank.saturating_sub(1), vector: 1 }
+        }
+    }
+}
+
+/// Collects in which layouts values are wanted, from the last operation to the first.
+struct Demand<'a, 'k> {
+    kernel: &'k Kernel,
+    facts: &'a mut IntFacts<'k>,
+    classes: Classes,
+    plan: &'a mut Plan,
+}
+
+impl Demand<'_, '_> {
+    fn collect(mut self) {
+        let mut order = Vec::new();
+        self.kernel.walk(|op, _| order.push(op));
+        // Loads first: where one keeps a layout of its own, its users see that.
+        for &op in &order {
+            self.settle_load(op);
+        }
+        self.block(self.kernel.body, &[]);
+    }
+
+    /// A load whose class has a layout in which it would crawl is made in its own and converted.
+    fn settle_load(&mut self, op: Op) {
+        let data = self.kernel.op(op);
+        if !matches!(data.kind, OpKind::Load(_)) || !roles::is_tile(self.kernel, data.results[0]) {
+            return;
+        }
+        let home = self.plan.home(data.results[0]);
+        let chosen = self.cheapest(data, data.results[0], home, true);
+        self.plan.home[data.results[0].index()] = Some(chosen);
+    }
+
+    /// The layout in which a tile is stored.
+    fn stored(&mut self, data: &OpData, tile: Value) -> LayoutId {
+        if self.plan.roles[tile.index()] == Role::Free {
+            let own = access(self.kernel, self.facts, data).layout(&self.kernel.shape(tile), self.plan.warps);
+            return self.plan.intern(own);
+        }
+        let natural = self.natural(tile);
+        self.cheapest(data, tile, natural, false)
+    }
+
+    /// Whether to move a box in the layout at hand or in memory's own with a conversion.
+    fn cheapest(&mut self, data: &OpData, tile: Value, at_hand: LayoutId, load: bool) -> LayoutId {
+        let contiguity = access(self.kernel, self.facts, data);
+        let shape = self.kernel.shape(tile);
+        let bytes = self.kernel.ty(tile).elem().bytes();
+        let own = contiguity.layout(&shape, self.plan.warps);
+        let here = self.plan.layout(at_hand);
+        let direct = contiguity.cost(here, &shape, bytes);
+        let best = contiguity.cost(&own, &shape, bytes);
+        if direct <= best {
+            return at_hand;
+        }
+        let (from, to) = if load { (&own, here) } else { (here, &own) };
+        let convert = Conversion::between(from, to, bytes).cost;
+        if direct <= best + convert { at_hand } else { self.plan.intern(own) }
+    }
+
+    /// `results`: the layouts in which the region's parent carries what the region yields.
+    fn block(&mut self, block: Block, results: &[Value]) {
+        let kernel = self.kernel;
+        for &op in kernel.block(block).ops.iter().rev() {
+            let data = kernel.op(op);
+            for &region in data.regions.iter().rev() {
+                self.block(region, &data.results);
+            }
+            self.operands(op, data, results);
+        }
+    }
+
+    fn want(&mut self, value: Value, layout: LayoutId) {
+        let wanted = &mut self.plan.wanted[value.index()];
+        if !wanted.contains(&layout) {
+            wanted.push(layout);
+        }
+    }
+
+    fn want_all(&mut self, values: &[Value], layout: LayoutId) {
+        for &value in values.iter().filter(|v| roles::is_tile(self.kernel, **v)) {
+            self.want(value, layout);
+        }
+    }
+
+    /// Wants each value in the layout of its counterpart.
+    fn want_like(&mut self, values: &[Value], like: &[Value]) {
+        for (&value, &like) in values.iter().zip(like) {
+            self.want_all(&[value], self.plan.home(like));
+        }
+    }
+
+    /// The layouts in which a result is made.
+    fn made(&self, result: Value) -> SmallVec<[LayoutId; 2]> {
+        match self.plan.roles[result.index()] {
+            Role::Free | Role::Seen => self.plan.wanted(result),
+            _ => smallvec![self.plan.home(result)],
+        }
+    }
+
+    fn natural(&mut self, value: Value) -> LayoutId {
+        self.plan.natural(self.kernel, &mut self.classes, value)
+    }
+
+    fn operands(&mut self, op: Op, data: &OpData, results: &[Value]) {
+        let kernel = self.kernel;
+        match &data.kind {
+            OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
+                for layout in self.made(data.results[0]) {
+                    let before = self.plan.before(kernel, data, layout);
+                    self.want_all(&data.operands, before);
+                }
+            }
+            OpKind::Reduce { .. } => {
+                let layout = self.natural(data.operands[0]);
+                self.input(op, data, layout);
+            }
+            OpKind::Scan { axis, .. } => {
+                let home = self.plan.home(data.results[0]);
+                let shape = kernel.shape(data.results[0]);
+                let ordered = super::scan::is_ordered(self.plan.layout(home), &shape, *axis as usize);
+                let layout = match ordered {
+                    true => home,
+                    false => {
+                        let own = Layout::scanning(&shape, *axis as usize, self.plan.warps);
+                        self.plan.intern(own)
+                    }
+                };
+                self.input(op, data, layout);
+            }
+            OpKind::Dot => {
+                let layouts: SmallVec<[LayoutId; 2]> =
+                    data.operands[..2].iter().map(|&v| self.natural(v)).collect();
+                self.want(data.operands[0], layouts[0]);
+                self.want(data.operands[1], layouts[1]);
+                self.plan.inputs.insert(op, layouts);
+                self.want_like(&data.operands[2..], &data.results);
+            }
+            OpKind::Store { .. } => {
+                let tile = data.operands[data.operands.len() - 1];
+                if roles::is_tile(kernel, tile) {
+                    let layout = self.stored(data, tile);
+                    self.input(op, data, layout);
+                }
+            }
+            OpKind::Scatter { .. } | OpKind::Assert(_) => {
+                let held = |v: &&Value| self.plan.roles[v.index()] == Role::Held;
+                let tile = data.operands.iter().rev().find(held).or(data.operands.last());
+                if let Some(&tile) = tile.filter(|v| roles::is_tile(kernel, **v)) {
+                    let layout = self.natural(tile);
+                    self.input(op, data, layout);
+                } else if let Some(&tile) = data.operands.iter().find(|v| roles::is_tile(kernel, **v)) {
+                    let layout = self.natural(tile);
+                    self.input(op, data, layout);
+                }
+            }
+            OpKind::For => self.want_like(&data.operands[3..], &data.results),
+            OpKind::While => self.want_like(&data.operands, &data.results),
+            OpKind::Yield => self.want_like(&data.operands, results),
+            _ => {
+                let Some(&result) = data.results.first() else { return };
+                for layout in self.made(result) {
+                    self.want_all(&data.operands, layout);
+                }
+            }
+        }
+    }
+
+    fn input(&mut self, op: Op, data: &OpData, layout: LayoutId) {
+        self.plan.inputs.insert(op, smallvec![layout]);
+        self.want_all(&data.operands, layout);
+    }
+}

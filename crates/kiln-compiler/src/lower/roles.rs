@@ -1,0 +1,128 @@
+//! What each value of a tile kernel becomes: a scalar, a tile that is cheaper to compute again than to move, a tile that is
+//! another one seen differently, or a tile with a layout of its own.
+
+use kiln_ir::{BinaryOp, Block, Kernel, Op, OpData, OpKind, UnaryOp, Value};
+
+/// What a value becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// A view or a value of rank 0: one value in every thread.
+    Uniform,
+    /// A tile that is computed in whatever layout is asked for: constants, indices, masks.
+    Free,
+    /// A transposed or broadcast tile: registers of the operand under other names.
+    Seen,
+    /// A tile with a layout of its own.
+    Held,
+}
+
+/// The role of every value, by index.
+pub(crate) fn assign(kernel: &Kernel) -> Vec<Role> {
+    let mut roles = vec![Role::Uniform; kernel.counts().0];
+    let held = |roles: &mut Vec<Role>, values: &[Value]| {
+        for &value in values.iter().filter(|v| is_tile(kernel, **v)) {
+            roles[value.index()] = Role::Held;
+        }
+    };
+    kernel.walk(|_, data| {
+        for &region in &data.regions {
+            held(&mut roles, &kernel.block(region).args);
+        }
+        match of_result(kernel, data, &roles) {
+            Some(role) if is_tile(kernel, data.results[0]) => roles[data.results[0].index()] = role,
+            _ => held(&mut roles, &data.results),
+        }
+    });
+    roles
+}
+
+/// Whether a value is a tile of rank 1 or more.
+pub(crate) fn is_tile(kernel: &Kernel, value: Value) -> bool {
+    kernel.ty(value).as_tile().is_some_and(|t| t.shape.rank() > 0)
+}
+
+/// The role of the result of an operation that need not be held.
+fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
+    let free = || data.operands.iter().all(|v| roles[v.index()] == Role::Free || !is_tile(kernel, *v));
+    match &data.kind {
+        OpKind::Const(_) | OpKind::Iota => Some(Role::Free),
+        OpKind::Broadcast | OpKind::Reshape if !is_tile(kernel, data.operands[0]) => Some(Role::Free),
+        OpKind::Broadcast | OpKind::Transpose(_) => Some(if free() { Role::Free } else { Role::Seen }),
+        OpKind::Reshape => free().then_some(Role::Free),
+        kind => (is_cheap(kernel, kind, data) && free()).then_some(Role::Free),
+    }
+}
+
+/// Whether computing an element-wise operation twice costs less than moving its result.
+fn is_cheap(kernel: &Kernel, kind: &OpKind, data: &OpData) -> bool {
+    let float = |v: Value| kernel.ty(v).elem().is_float();
+    match kind {
+        OpKind::Unary(op) => matches!(op, UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs | UnaryOp::IsNan),
+        OpKind::Binary(op) => {
+            !matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2)
+                || is_constant_division(kernel, *op, data) && !float(data.operands[0])
+        }
+        OpKind::Compare(_) | OpKind::Select | OpKind::Fma | OpKind::Cast | OpKind::Bitcast => true,
+        _ => false,
+    }
+}
+
+/// Whether this divides by a constant other than zero.
+fn is_constant_division(kernel: &Kernel, op: BinaryOp, data: &OpData) -> bool {
+    matches!(op, BinaryOp::Div | BinaryOp::Rem)
+        && kernel.as_const(data.operands[1]).is_some_and(|literal| literal.is_true())
+}
+
+/// Whether an operation works on each element of its operands by itself.
+pub(crate) fn is_elementwise(kind: &OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+    )
+}
+
+/// Calls `visit` with every group of values that must share a layout: what an operation carries, joins or combines by element.
+pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
+    kernel.walk(|op, data| match &data.kind {
+        kind if is_elementwise(kind) || matches!(kind, OpKind::Reshape | OpKind::Scan { .. }) => {
+            data.operands.iter().for_each(|&v| visit(data.results[0], v));
+        }
+        OpKind::Dot => visit(data.results[0], data.operands[2]),
+        OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {
+            visit(data.results[0], data.operands[data.operands.len() - 1]);
+        }
+        OpKind::If | OpKind::For | OpKind::While => {
+            for (i, &result) in data.results.iter().enumerate() {
+                carried(kernel, op, i).into_iter().for_each(|v| visit(result, v));
+            }
+        }
+        _ => {}
+    });
+}
+
+/// Every value that takes the place of result `i` of a control-flow operation on some path.
+fn carried(kernel: &Kernel, op: Op, i: usize) -> Vec<Value> {
+    let data = kernel.op(op);
+    let yielded = |block: Block| yields(kernel, block).get(i).copied();
+    let arg = |region: usize, at: usize| kernel.block(data.regions[region]).args.get(at).copied();
+    let all = match data.kind {
+        OpKind::For => [data.operands.get(3 + i).copied(), arg(0, 1 + i), yielded(data.regions[0]), None],
+        OpKind::While => [data.operands.get(i).copied(), arg(0, i), arg(1, i), yielded(data.regions[1])],
+        _ => [yielded(data.regions[0]), yielded(data.regions[1]), None, None],
+    };
+    all.into_iter().flatten().collect()
+}
+
+/// The values a region ends with.
+fn yields(kernel: &Kernel, block: Block) -> &[Value] {
+    match kernel.block(block).ops.last().map(|&op| kernel.op(op)) {
+        Some(data) if data.kind == OpKind::Yield => &data.operands,
+        _ => &[],
+    }
+}
