@@ -8,26 +8,27 @@
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::Result;
 use kiln_ir::{Message, OpData, Scalar};
+use std::mem::offset_of;
 
 /// Values a site can report.
 pub const MAX_VALUES: usize = 8;
 
-/// The control block, in device memory. Zeroed `claimed` and `cursor` arm it.
+/// The control block, in device memory. Zeroed `claimed`, `cursor` and `lost` arm it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Control {
     /// 1 once a thread has faulted.
     pub claimed: u32,
-    /// Where the next print record goes, in 4-byte words; may run past the capacity.
+    /// Where the next print record goes, in 4-byte words; runs past the capacity when the ring is full.
     pub cursor: u32,
+    /// Print records that found no room.
+    pub lost: u32,
+    /// Words in the print ring.
+    pub capacity: u32,
     /// Device address of the [`FaultRecord`].
     pub fault: u64,
     /// Device address of the print ring.
     pub prints: u64,
-    /// Words in the print ring.
-    pub capacity: u32,
-    /// Padding.
-    pub reserved: u32,
 }
 
 /// What a faulting thread reports, in mapped host memory.
@@ -36,7 +37,7 @@ pub struct Control {
 pub struct FaultRecord {
     /// 1 once the rest is written.
     pub ready: u32,
-    /// The program, as in the hidden word.
+    /// The program, as in the hidden word; never 0.
     pub program: u32,
     /// The site in the program.
     pub site: u32,
@@ -50,7 +51,7 @@ pub struct FaultRecord {
     pub values: [u64; MAX_VALUES],
 }
 
-/// Words of a print record before its values: program, site, block, thread. Each value takes two words.
+/// Words of a print record before its values: program (never 0), site, block, thread. Each value takes two words.
 pub const PRINT_HEADER: u32 = 8;
 
 /// A place in a kernel that can report.
@@ -131,15 +132,13 @@ impl Writer<'_> {
         wide
     }
 
-    fn coordinates(&mut self, base: Reg, offset: u32) {
+    /// Writes the block's and the thread's index to six words.
+    fn coordinates(&mut self, base: Reg, offset: usize) {
         let part = self.reg(Class::B32);
         for (group, special) in ["ctaid", "tid"].into_iter().enumerate() {
             for (i, axis) in ["x", "y", "z"].into_iter().enumerate() {
                 self.put(format_args!("mov.u32 {part}, %{special}.{axis}"));
-                self.put(format_args!(
-                    "st.global.u32 [{base}+{}], {part}",
-                    offset + 12 * group as u32 + 4 * i as u32
-                ));
+                self.put(format_args!("st.global.u32 [{base}+{}], {part}", offset + 12 * group + 4 * i));
             }
         }
     }
@@ -155,20 +154,23 @@ impl Writer<'_> {
         let taken = self.reg(Class::Pred);
         self.text.push_str("$FAULT:\n");
         self.put(format_args!("ld.param.b64 {control}, [w{hidden}]"));
-        self.put(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{control}], 0, 1"));
+        let claimed = offset_of!(Control, claimed);
+        self.put(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{control}+{claimed}], 0, 1"));
         self.put(format_args!("setp.ne.u32 {taken}, {old}, 0"));
         self.put(format_args!("@{taken} exit"));
-        self.put(format_args!("ld.global.b64 {record}, [{control}+8]"));
+        self.put(format_args!("ld.global.b64 {record}, [{control}+{}]", offset_of!(Control, fault)));
         self.put(format_args!("ld.param.b64 {program}, [w{}]", hidden + 1));
-        self.put(format_args!("st.global.u32 [{record}+4], {program}"));
-        self.put(format_args!("st.global.u32 [{record}+8], %fault_site"));
-        self.coordinates(record, 12);
+        self.put(format_args!("st.global.u32 [{record}+{}], {program}", offset_of!(FaultRecord, program)));
+        self.put(format_args!("st.global.u32 [{record}+{}], %fault_site", offset_of!(FaultRecord, site)));
+        self.coordinates(record, offset_of!(FaultRecord, block));
         for i in 0..values {
-            self.put(format_args!("st.global.b64 [{record}+{}], %fault_value{i}", 40 + 8 * i));
+            let at = offset_of!(FaultRecord, values) + 8 * i;
+            self.put(format_args!("st.global.b64 [{record}+{at}], %fault_value{i}"));
         }
         self.put(format_args!("fence.acq_rel.sys"));
         self.put(format_args!("mov.b32 {one}, 1"));
-        self.put(format_args!("st.relaxed.sys.global.b32 [{record}], {one}"));
+        let ready = offset_of!(FaultRecord, ready);
+        self.put(format_args!("st.relaxed.sys.global.b32 [{record}+{ready}], {one}"));
         self.put(format_args!("exit"));
     }
 
@@ -188,12 +190,15 @@ impl Writer<'_> {
         let done = self.label();
         self.put(format_args!("ld.param.b64 {control}, [w{hidden}]"));
         self.put(format_args!("ld.param.b64 {program}, [w{}]", hidden + 1));
-        self.put(format_args!("atom.relaxed.gpu.global.add.u32 {at}, [{control}+4], {words}"));
-        self.put(format_args!("ld.global.u32 {capacity}, [{control}+24]"));
+        let cursor = offset_of!(Control, cursor);
+        self.put(format_args!("atom.relaxed.gpu.global.add.u32 {at}, [{control}+{cursor}], {words}"));
+        self.put(format_args!("ld.global.u32 {capacity}, [{control}+{}]", offset_of!(Control, capacity)));
         self.put(format_args!("add.u32 {end}, {at}, {words}"));
         self.put(format_args!("setp.gt.u32 {full}, {end}, {capacity}"));
+        let lost = offset_of!(Control, lost);
+        self.put(format_args!("@{full} red.relaxed.gpu.global.add.u32 [{control}+{lost}], 1"));
         self.put(format_args!("@{full} bra {done}"));
-        self.put(format_args!("ld.global.b64 {ring}, [{control}+16]"));
+        self.put(format_args!("ld.global.b64 {ring}, [{control}+{}]", offset_of!(Control, prints)));
         self.put(format_args!("mul.wide.u32 {offset}, {at}, 4"));
         self.put(format_args!("add.u64 {ring}, {ring}, {offset}"));
         self.put(format_args!("st.global.u32 [{ring}], {program}"));
