@@ -7,6 +7,7 @@ use crate::spaces::{Place, Spaces};
 use crate::value::{Data, Trap, View, dispatch};
 use kiln_backend::{FaultKind, Finding};
 use kiln_ir::{AtomicOp, Bounds, Shape};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A box of a view: its first index on each axis, and its shape, of rank 1 or more.
@@ -30,17 +31,17 @@ impl Region<'_> {
         let valid = inside(self.offsets[last], self.view.extents[last], width);
         let mut index = vec![0u32; last];
         for row in 0..self.shape.len() / width {
-            let mut position = i128::from(self.offsets[last]) + valid.start as i128;
-            position *= i128::from(self.view.strides[last]);
+            let mut position = Position::default();
+            position.step(self.offsets[last].wrapping_add(valid.start as i64), self.view.strides[last]);
             let mut outside = false;
             for (axis, &i) in index.iter().enumerate() {
-                let at = i128::from(self.offsets[axis]) + i128::from(i);
-                outside |= at < 0 || at >= i128::from(self.view.extents[axis]);
-                position += at * i128::from(self.view.strides[axis]);
+                let at = self.offsets[axis].checked_add(i.into());
+                outside |= at.is_none_or(|at| at < 0 || at >= self.view.extents[axis]);
+                position.step(at.unwrap_or(0), self.view.strides[axis]);
             }
             let valid = if outside { 0..0 } else { valid.clone() };
             let all = row * width..(row + 1) * width;
-            visit(all, valid, address(self.view, position))?;
+            visit(all, valid, position.address(self.view))?;
             advance(&mut index, self.shape.extents());
         }
         Ok(())
@@ -63,9 +64,19 @@ fn inside(first: i64, extent: i64, width: usize) -> Range<usize> {
     start..clamp(i128::from(extent) - i128::from(first)).max(start)
 }
 
-/// The address of an element by its distance from element 0. Distances beyond 64 bits wrap; such an access is caught in memory.
-fn address(view: &View, position: i128) -> u64 {
-    view.base.wrapping_add((position as u64).wrapping_mul(view.elem_bytes))
+/// The distance of an element from element 0. It wraps at 64 bits, as addresses do; where that leaves the view's memory, the access is caught
+/// there.
+#[derive(Default)]
+struct Position(u64);
+
+impl Position {
+    fn step(&mut self, index: i64, stride: i64) {
+        self.0 = self.0.wrapping_add(index.wrapping_mul(stride) as u64);
+    }
+
+    fn address(self, view: &View) -> u64 {
+        view.base.wrapping_add(self.0.wrapping_mul(view.elem_bytes))
+    }
 }
 
 /// Loads a box; elements outside the view are the padding.
@@ -113,7 +124,7 @@ pub struct Elements<'a> {
     /// The view.
     pub view: &'a View,
     /// An index for each element, on each axis.
-    pub indices: Vec<Vec<i64>>,
+    pub indices: Vec<Cow<'a, [i64]>>,
     /// The elements that take part, if not all do.
     pub chosen: Option<&'a [bool]>,
     /// The active threads, for an operation of rank 0, whose elements are the threads'.
@@ -131,7 +142,7 @@ impl Elements<'_> {
         if self.threads.is_some_and(|m| !m.has(i)) || self.chosen.is_some_and(|c| !c[i]) {
             return Ok(None);
         }
-        let mut position = 0i128;
+        let mut position = Position::default();
         for (axis, index) in self.indices.iter().enumerate() {
             let (index, extent) = (index[i], self.view.extents[axis]);
             if index < 0 || index >= extent {
@@ -145,9 +156,9 @@ impl Elements<'_> {
                 };
                 return Err(Trap::Fault { kind, lane });
             }
-            position += i128::from(index) * i128::from(self.view.strides[axis]);
+            position.step(index, self.view.strides[axis]);
         }
-        let address = address(self.view, position);
+        let address = position.address(self.view);
         Ok(Some(Place { space: self.view.space, address, lane, atomic: self.atomic }))
     }
 

@@ -240,10 +240,10 @@ impl Machine<'_> {
             _ => (Bounds::Trust, false, false),
         };
         let (chosen, rest) = if masked { (rest.first(), &rest[1..]) } else { (None, rest) };
-        let indices = indices.iter().map(|&i| self.data(i).indices()).collect::<Result<_, _>>()?;
         let Machine { registers, spaces, .. } = self;
         let mut out = data.results.first().map(|r| std::mem::take(&mut registers[r.index()]));
         let register = |v: &Value| &registers[v.index()];
+        let indices = indices.iter().map(|i| register(i).indices()).collect::<Result<_, _>>()?;
         let chosen = chosen.map(|c| bool::of(register(c))).transpose()?;
         let elements = Elements { view, indices, chosen, threads, bounds, atomic };
         let result = run_elements(&elements, data, rest, &register, spaces, out.as_mut());

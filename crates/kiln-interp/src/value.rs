@@ -5,6 +5,7 @@ use crate::numeric::{Element, Int};
 use half::{bf16, f16};
 use kiln_backend::{FaultKind, Finding};
 use kiln_ir::{Scalar, Space};
+use std::borrow::Cow;
 
 /// Why an operation did not complete. The executor adds the source location, the block and the thread's index.
 #[derive(Debug)]
@@ -158,7 +159,10 @@ impl Data {
     }
 
     /// The elements of an integer register as indices; an u64 too large for one is the largest.
-    pub fn indices(&self) -> Result<Vec<i64>, Trap> {
+    pub fn indices(&self) -> Result<Cow<'_, [i64]>, Trap> {
+        if let Data::I64(v) = self {
+            return Ok(Cow::Borrowed(v));
+        }
         dispatch!(int self.elem(), T => Ok(T::of(self)?.iter().map(|x| x.to_index()).collect()))
     }
 

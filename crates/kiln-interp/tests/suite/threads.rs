@@ -81,7 +81,7 @@ fn shuffles_stay_in_the_warp() {
 
 #[test]
 fn votes_ask_the_active_threads_of_a_warp() {
-    let vote = |mode, elem: Scalar, keep: fn(i32) -> bool| {
+    let vote = |mode, elem: Scalar, everyone: bool| {
         run_threads(40, move |b, tid| {
             let tid = b.cast(tid, Scalar::I32);
             // The predicate: tid >= 32, or tid is in {0, 1, 2}.
@@ -94,23 +94,22 @@ fn votes_ask_the_active_threads_of_a_warp() {
                 let vote = b.kernel.result(op);
                 vec![b.cast(vote, Scalar::I32)]
             };
-            if keep(39) {
+            if everyone {
                 return op(b)[0];
             }
             // Divergent: only the threads of `low` vote.
             b.if_(low, &[Type::scalar(Scalar::I32)], op, |b| vec![b.i32(-1)])[0]
         })
     };
-    let (everyone, few): (fn(i32) -> bool, fn(i32) -> bool) = (|_| true, |t| t < 3);
     let warps = |first: i32, second: i32| [vec![first; 32], vec![second; 8]].concat();
-    assert_eq!(vote(VoteMode::All, Scalar::Bool, everyone), warps(0, 1));
-    assert_eq!(vote(VoteMode::Any, Scalar::Bool, everyone), warps(1, 1));
-    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, everyone), warps(7, 255));
+    assert_eq!(vote(VoteMode::All, Scalar::Bool, true), warps(0, 1));
+    assert_eq!(vote(VoteMode::Any, Scalar::Bool, true), warps(1, 1));
+    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, true), warps(7, 255));
     let mut all = vec![-1; 40];
     all[..3].fill(1);
-    assert_eq!(vote(VoteMode::All, Scalar::Bool, few), all);
+    assert_eq!(vote(VoteMode::All, Scalar::Bool, false), all);
     all[..3].fill(7);
-    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, few), all);
+    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, false), all);
 }
 
 #[test]
