@@ -1,1 +1,29 @@
 //! The CPU backend: Cranelift for control flow and addressing, SIMD tile primitives compiled ahead.
+//!
+//! [`CpuBackend`] implements [`kiln_backend::Backend`] on the host's processor. A kernel becomes one function that runs one program; a pool of
+//! threads runs the programs of a launch. Kernels written for threads are first rewritten so that the threads of a block advance in
+//! lockstep, as the lanes of tiles: no operating-system thread stands for a GPU thread.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `backend.rs`, `memory.rs`, `launch.rs`, `pool.rs` | the device: memory, launches, threads |
+//! | `program.rs` | a compiled kernel |
+//! | `spmd/` | threads to lanes |
+//! | `codegen/` | lanes and tiles to machine code |
+//! | `frame.rs`, `report.rs`, `indexing.rs` | what generated code calls back |
+//! | `primitives/` | tile operations, compiled ahead for each instruction set |
+
+mod backend;
+mod codegen;
+mod frame;
+mod indexing;
+mod launch;
+mod memory;
+mod pool;
+pub mod primitives;
+mod program;
+mod report;
+mod spmd;
+
+pub use backend::CpuBackend;
+pub use program::clif;

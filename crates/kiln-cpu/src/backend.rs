@@ -1,0 +1,258 @@
+//! The CPU as a device.
+
+use crate::launch;
+use crate::memory::{Memory, total_memory};
+use crate::pool::Pool;
+use crate::primitives::Level;
+use crate::program::CpuProgram;
+use kiln_backend::{
+    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, PrintSink, Program, Properties,
+    Result, StreamId,
+};
+use kiln_ir::Kernel;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+/// The most blocks on an axis of a grid.
+const MAX_GRID: u32 = i32::MAX as u32;
+/// The most threads of a block, as on GPUs.
+const MAX_THREADS: u32 = 1024;
+/// Block memory in bytes: what fits a core's second-level cache with room to spare.
+const SHARED_MEMORY: u32 = 256 << 10;
+
+/// The host's processor as a device: kernels are compiled to machine code and run on a pool of threads.
+///
+/// A launch is over when the call returns, so streams hold nothing but faults that have not been reported yet, and events are the
+/// times at which they were recorded.
+///
+/// ```
+/// use kiln_backend::Backend;
+/// use kiln_cpu::CpuBackend;
+/// let cpu = CpuBackend::new();
+/// assert_eq!(cpu.properties().id, "cpu");
+/// assert!(cpu.properties().unified);
+/// ```
+pub struct CpuBackend {
+    properties: Properties,
+    memory: Memory,
+    pool: Pool,
+    sink: RwLock<PrintSink>,
+    /// The first fault of each stream since the last report.
+    faults: Mutex<HashMap<StreamId, Fault>>,
+    events: Mutex<HashMap<EventId, Instant>>,
+    next_id: AtomicU64,
+}
+
+impl Default for CpuBackend {
+    fn default() -> CpuBackend {
+        CpuBackend::new()
+    }
+}
+
+impl CpuBackend {
+    /// A device with a thread for each core that this process may use.
+    pub fn new() -> CpuBackend {
+        CpuBackend::with_threads(std::thread::available_parallelism().map_or(1, |n| n.get()))
+    }
+
+    /// A device with this many threads, the launching one among them. Results do not depend on the number.
+    pub fn with_threads(threads: usize) -> CpuBackend {
+        CpuBackend {
+            properties: properties(threads),
+            memory: Memory::default(),
+            pool: Pool::new(threads),
+            sink: RwLock::new(Arc::new(|line| println!("{line}"))),
+            faults: Mutex::default(),
+            events: Mutex::default(),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    fn report(&self, stream: StreamId) -> Result<()> {
+        locked(&self.faults).remove(&stream).map_or(Ok(()), |fault| Err(fault.into()))
+    }
+
+    fn event(&self, event: EventId) -> Result<Instant> {
+        locked(&self.events).get(&event).copied().ok_or_else(|| Error::Driver {
+            call: "event".into(),
+            code: "unknown".into(),
+            message: format!("event {} was never recorded, or has been destroyed", event.0),
+        })
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn properties(threads: usize) -> Properties {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name =
+        cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, n)| n.trim()));
+    Properties {
+        kind: BackendKind::Cpu,
+        id: "cpu".into(),
+        name: name.unwrap_or(std::env::consts::ARCH).to_owned(),
+        units: threads as u32,
+        warp: 32,
+        max_threads: MAX_THREADS,
+        max_grid: [MAX_GRID; 3],
+        shared_memory: SHARED_MEMORY,
+        memory: total_memory(),
+        cache: last_level_cache().unwrap_or(0),
+        compute_capability: None,
+        driver: format!("{:?}", Level::best()).to_lowercase(),
+        ptx: None,
+        unified: true,
+    }
+}
+
+/// The last-level cache in bytes, where Linux tells.
+fn last_level_cache() -> Option<u64> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
+    Some(text.trim().strip_suffix('K')?.parse::<u64>().ok()? * 1024)
+}
+
+fn check_grid(program: &CpuProgram, grid: [u32; 3]) -> Result<()> {
+    let over = |what: &str, given: u64, limit: u64| Error::LaunchLimit {
+        kernel: program.name.clone(),
+        what: what.into(),
+        given,
+        limit,
+    };
+    for (axis, extent) in ["x", "y", "z"].into_iter().zip(grid) {
+        if extent > MAX_GRID {
+            return Err(over(&format!("grid extent {axis}"), extent.into(), MAX_GRID.into()));
+        }
+    }
+    let programs: u128 = grid.iter().map(|&g| u128::from(g)).product();
+    if programs > i64::MAX as u128 {
+        return Err(over("number of blocks", programs.try_into().unwrap_or(u64::MAX), i64::MAX as u64));
+    }
+    Ok(())
+}
+
+impl Backend for CpuBackend {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        Ok(self.memory.free())
+    }
+
+    fn allocate(&self, bytes: usize, _: StreamId) -> Result<DevicePtr> {
+        self.memory.allocate(bytes)
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, bytes: usize, _: StreamId) {
+        // SAFETY: the caller's promise; nothing is in flight.
+        unsafe { self.memory.release(ptr, bytes) }
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], _: StreamId) -> Result<()> {
+        // SAFETY: the caller promises room for `src`, which is not in device memory it could overlap.
+        unsafe { std::ptr::copy(src.as_ptr(), dst.0 as *mut u8, src.len()) };
+        Ok(())
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        self.report(stream)?;
+        // SAFETY: the caller promises `dst.len()` readable bytes.
+        unsafe { std::ptr::copy(src.0 as *const u8, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, _: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy(src.0 as *const u8, dst.0 as *mut u8, bytes) };
+        Ok(())
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, _: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::write_bytes(dst.0 as *mut u8, byte, bytes) };
+        Ok(())
+    }
+
+    fn artifact_key(&self) -> Option<String> {
+        None
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        Ok(Compiled { program: Arc::new(CpuProgram::new(kernel)?), artifact: None })
+    }
+
+    fn load(&self, _: &[u8]) -> Result<Arc<dyn Program>> {
+        Err(Error::Unsupported {
+            kernel: "a kernel from a cache".into(),
+            what: "loading compiled programs".into(),
+            device: self.properties.id.clone(),
+            location: "unknown location".into(),
+            hint: "Compile the kernel again: it takes milliseconds.".into(),
+        })
+    }
+
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        let internal = |message: String| Error::Internal { place: "kiln-cpu", message };
+        let program = program.as_any().downcast_ref::<CpuProgram>();
+        let program = program.ok_or_else(|| internal("a program of another backend".into()))?;
+        check_grid(program, launch.grid)?;
+        if launch.words.len() != program.words {
+            let (given, wanted) = (launch.words.len(), program.words);
+            return Err(internal(format!("`{}` takes {wanted} words, not {given}", program.name)));
+        }
+        let sink = self.sink.read().unwrap_or_else(PoisonError::into_inner).clone();
+        // SAFETY: the caller vouches for the words.
+        let fault = unsafe { launch::run(program, launch.grid, launch.words, &self.pool, sink)? };
+        if let Some(fault) = fault {
+            locked(&self.faults).entry(launch.stream).or_insert(fault);
+        }
+        Ok(())
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        Ok(StreamId(self.next_id.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        locked(&self.faults).remove(&stream);
+    }
+
+    fn record(&self, _: StreamId, _: bool) -> Result<EventId> {
+        let event = EventId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        locked(&self.events).insert(event, Instant::now());
+        Ok(event)
+    }
+
+    fn wait(&self, _: StreamId, event: EventId) -> Result<()> {
+        self.event(event).map(drop)
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        self.event(event).map(|_| true)
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        let (start, end) = (self.event(start)?, self.event(end)?);
+        let seconds = match end.checked_duration_since(start) {
+            Some(after) => after.as_secs_f64(),
+            None => -start.duration_since(end).as_secs_f64(),
+        };
+        Ok((seconds * 1e3) as f32)
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        locked(&self.events).remove(&event);
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.report(stream)
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        *self.sink.write().unwrap_or_else(PoisonError::into_inner) = sink;
+    }
+}

@@ -1,0 +1,153 @@
+//! Loads and stores of boxes: in place where the box is inside the view and contiguous, by a copy where it is not.
+
+use super::emitter::{Emitter, Repr, Tile, View};
+use super::liveness::inner_len;
+use crate::primitives::{BoxAxis, PrimitiveKey};
+use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
+use kiln_backend::Result;
+use kiln_ir::{OpData, OpKind, Reuse, Scalar, Shape, Value};
+use std::mem::{offset_of, size_of};
+
+/// Where a box of a view lies.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Not 0 if every element of the box is inside the view and they are adjacent, in order.
+    pub(super) inside: ir::Value,
+    /// The address of the box's first element, if it is inside.
+    pub(super) address: ir::Value,
+}
+
+impl Emitter<'_> {
+    /// The place of the box of a load or store.
+    pub(super) fn place(&mut self, data: &OpData) -> Result<Place> {
+        let (view, offsets, shape) = self.box_of(data)?;
+        let mut inside = self.asm.fb.ins().iconst(types::I8, 1);
+        let mut linear = self.asm.int(0);
+        for (axis, &offset) in offsets.iter().enumerate() {
+            let tile = i64::from(shape[axis]);
+            let last = self.asm.add_const(view.extents[axis], -tile);
+            let zero = self.asm.int(0);
+            let begins = self.asm.compare(IntCC::SignedGreaterThanOrEqual, offset, zero);
+            let ends = self.asm.compare(IntCC::SignedLessThanOrEqual, offset, last);
+            inside = self.asm.and(inside, begins);
+            inside = self.asm.and(inside, ends);
+            if tile > 1 {
+                let adjacent = self.asm.int(inner_len(&shape, axis) as i64);
+                let adjacent = self.asm.compare(IntCC::Equal, view.strides[axis], adjacent);
+                inside = self.asm.and(inside, adjacent);
+            }
+            let step = self.asm.mul(offset, view.strides[axis]);
+            linear = self.asm.add(linear, step);
+        }
+        let bytes = self.asm.mul_const(linear, view.elem.bytes().into());
+        let address = self.asm.add(view.base, bytes);
+        Ok(Place { inside, address })
+    }
+
+    /// The view, the offsets and the shape of the box of a load or store.
+    fn box_of(&mut self, data: &OpData) -> Result<(View, Vec<ir::Value>, Shape)> {
+        let [view, offsets @ .., stored] = &data.operands[..] else {
+            return Err(self.internal("a load or store without operands"));
+        };
+        let shape = self.kernel.shape(data.results.first().copied().unwrap_or(*stored));
+        let offsets = offsets.iter().map(|&o| self.scalar(o)).collect::<Result<_>>()?;
+        Ok((self.view(*view)?.clone(), offsets, shape))
+    }
+
+    pub(super) fn load(&mut self, data: &OpData) -> Result<()> {
+        let result = data.results[0];
+        let elem = self.kernel.ty(result).elem();
+        if self.kernel.ty(result).is_scalar() {
+            let base = self.view(data.operands[0])?.base;
+            let scalar = self.asm.load(super::asm::scalar_type(elem), base, 0);
+            self.set(result, Repr::Scalar(scalar));
+            return Ok(());
+        }
+        if !self.live.is_in_place(result) {
+            let out = self.output(result).at;
+            return self.load_box(data, out, elem);
+        }
+        let place = self.place(data)?;
+        let fallback = self.output(result);
+        let at = self.asm.fb.ins().select(place.inside, place.address, fallback.at);
+        self.set(result, Repr::Tile(Tile { at, ..fallback }));
+        let mut outcome = Ok(());
+        self.unless(place.inside, |e| outcome = e.load_box(data, fallback.at, elem));
+        outcome
+    }
+
+    fn load_box(&mut self, data: &OpData, tile: ir::Value, elem: Scalar) -> Result<()> {
+        let padding = self.scalar(data.operands[data.operands.len() - 1])?;
+        let padding = self.asm.bits(padding);
+        self.box_call(data, PrimitiveKey::LoadBox(elem), tile, padding)
+    }
+
+    pub(super) fn store(&mut self, data: &OpData, reuse: Reuse) -> Result<()> {
+        let value = data.operands[data.operands.len() - 1];
+        let ty = self.kernel.ty(value);
+        if ty.is_scalar() {
+            let (base, scalar) = (self.view(data.operands[0])?.base, self.scalar(value)?);
+            self.asm.store(scalar, base, 0);
+            return Ok(());
+        }
+        let tile = self.array(value, self.kernel.shape(value).len())?;
+        self.store_box(data, tile, reuse)
+    }
+
+    /// The end of a store whose value was made in place, if it was.
+    pub(super) fn finish_store(&mut self, data: &OpData, direct: Option<Place>) -> Result<()> {
+        let OpKind::Store { reuse, .. } = data.kind else { return Err(self.internal("not a store")) };
+        let Some(place) = direct else { return self.store(data, reuse) };
+        let mut outcome = Ok(());
+        self.unless(place.inside, |e| outcome = e.store(data, reuse));
+        outcome
+    }
+
+    fn store_box(&mut self, data: &OpData, tile: ir::Value, reuse: Reuse) -> Result<()> {
+        let elem = self.kernel.ty(data.operands[0]).elem();
+        let key = match reuse {
+            Reuse::Normal => PrimitiveKey::StoreBox(elem),
+            Reuse::Streaming => PrimitiveKey::StoreBoxStreaming(elem),
+        };
+        let padding = self.asm.int(0);
+        self.box_call(data, key, tile, padding)
+    }
+
+    fn box_call(
+        &mut self,
+        data: &OpData,
+        key: PrimitiveKey,
+        tile: ir::Value,
+        padding: ir::Value,
+    ) -> Result<()> {
+        let (view, offsets, shape) = self.box_of(data)?;
+        let axes = self.asm.stack(size_of::<BoxAxis>() * shape.rank());
+        for (axis, &offset) in offsets.iter().enumerate() {
+            let at = (axis * size_of::<BoxAxis>()) as i32;
+            let tile = self.asm.int(shape[axis].into());
+            self.asm.store(tile, axes, at + offset_of!(BoxAxis, tile) as i32);
+            self.asm.store(offset, axes, at + offset_of!(BoxAxis, offset) as i32);
+            self.asm.store(view.extents[axis], axes, at + offset_of!(BoxAxis, extent) as i32);
+            self.asm.store(view.strides[axis], axes, at + offset_of!(BoxAxis, stride) as i32);
+        }
+        let rank = self.asm.int(shape.rank() as i64);
+        self.call(key, &[tile, view.base, axes, rank, padding]).map(drop)
+    }
+
+    /// Runs `cold` only where the condition is 0.
+    pub(super) fn unless(&mut self, condition: ir::Value, cold: impl FnOnce(&mut Self)) {
+        let (slow, _) = self.asm.block(&[]);
+        let (rest, _) = self.asm.block(&[]);
+        self.asm.fb.set_cold_block(slow);
+        self.asm.branch(condition, rest, slow);
+        self.asm.enter(slow);
+        cold(self);
+        self.asm.jump(rest, &[]);
+        self.asm.enter(rest);
+    }
+
+    /// The shape of a tile value.
+    pub(super) fn len(&self, value: Value) -> usize {
+        self.kernel.shape(value).len()
+    }
+}

@@ -1,0 +1,472 @@
+//! The state of code generation, and the walk over a kernel's operations.
+//!
+//! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where a load found them. A tile whose
+//! elements are all the same stays a scalar (a *splat*). Views are their words. Every operation on tiles becomes a call of a primitive.
+
+use super::arena::{Arena, Slot};
+use super::asm::{Asm, scalar_type};
+use super::group::Group;
+use super::liveness::{self, Liveness};
+use crate::frame::{Frame, Site, SiteKind};
+use crate::primitives::PrimitiveKey;
+use cranelift_codegen::ir::{self, InstBuilder, types};
+use kiln_backend::{Error, Result};
+use kiln_ir::{Axis, Block, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
+use std::collections::HashMap;
+use std::mem::offset_of;
+
+/// A tile in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    /// The address of its first element.
+    pub(super) at: ir::Value,
+    /// The slot that is given back when the tile dies, if it has one of its own.
+    pub(super) slot: Option<Slot>,
+    /// Whether only the part of the tile that a group works on is there.
+    pub(super) windowed: bool,
+}
+
+/// A view: an address, and an extent and a stride in elements for each axis.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) base: ir::Value,
+    pub(super) extents: Vec<ir::Value>,
+    pub(super) strides: Vec<ir::Value>,
+    pub(super) elem: Scalar,
+}
+
+/// What has become of an IR value.
+#[derive(Clone, Debug)]
+pub(super) enum Repr {
+    /// A scalar, or a tile that consists of it.
+    Scalar(ir::Value),
+    Tile(Tile),
+    View(View),
+}
+
+/// Code generation for one kernel.
+pub(super) struct Emitter<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) asm: Asm<'a>,
+    pub(super) live: Liveness,
+    pub(super) arena: Arena,
+    pub(super) group: Group,
+    /// Places of the kernel that may fault or print.
+    pub(super) sites: Vec<Site>,
+    /// Memory that generated code refers to by address.
+    pub(super) constants: Vec<Box<[i64]>>,
+    /// Where a tile is to be made, for those that a loop carries.
+    pub(super) preferred: HashMap<Value, Tile>,
+    /// The address of the frame.
+    pub(super) frame: ir::Value,
+    /// The block's extents, in a kernel for threads.
+    pub(super) lanes: Option<[u32; 3]>,
+    /// Returns 1: after a fault.
+    pub(super) exit: ir::Block,
+    scratch: ir::Value,
+    reprs: Vec<Option<Repr>>,
+    temporaries: Vec<Slot>,
+    loc: Loc,
+}
+
+impl<'a> Emitter<'a> {
+    /// Begins the function: its entry block, the parameters, the exit.
+    pub(super) fn new(kernel: &'a Kernel, mut asm: Asm<'a>, lanes: Option<[u32; 3]>) -> Emitter<'a> {
+        let entry = asm.fb.create_block();
+        asm.fb.append_block_params_for_function_params(entry);
+        asm.enter(entry);
+        let frame = asm.fb.block_params(entry)[0];
+        let scratch = asm.load(types::I64, frame, offset_of!(Frame, scratch) as i32);
+        let exit = asm.fb.create_block();
+        asm.fb.set_cold_block(exit);
+        let mut emitter = Emitter {
+            kernel,
+            asm,
+            live: Liveness::of(kernel),
+            arena: Arena::default(),
+            group: Group::default(),
+            sites: Vec::new(),
+            constants: Vec::new(),
+            preferred: HashMap::new(),
+            frame,
+            lanes,
+            exit,
+            scratch,
+            reprs: vec![None; kernel.counts().0],
+            temporaries: Vec::new(),
+            loc: Loc::default(),
+        };
+        emitter.parameters();
+        emitter
+    }
+
+    /// Emits the whole kernel.
+    pub(super) fn function(&mut self) -> Result<()> {
+        self.body(self.kernel.body)?;
+        self.asm.return_status(0);
+        self.asm.enter(self.exit);
+        self.asm.return_status(1);
+        Ok(())
+    }
+
+    fn parameters(&mut self) {
+        let words = self.asm.load(types::I64, self.frame, offset_of!(Frame, words) as i32);
+        let kernel = self.kernel;
+        let mut next = 0;
+        for (param, &value) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
+            let repr = self.parameter(param, words, next);
+            next += param.words() as i32;
+            self.set(value, repr);
+        }
+    }
+
+    fn parameter(&mut self, param: &Param, words: ir::Value, first: i32) -> Repr {
+        let mut word = |index: i32, known: Option<i64>| match known {
+            Some(value) => self.asm.int(value),
+            None => self.asm.load(types::I64, words, (first + index) * 8),
+        };
+        let elem = param.ty.elem();
+        let Some(view) = param.ty.as_view() else {
+            let bits = word(0, None);
+            return Repr::Scalar(self.asm.from_bits(bits, elem));
+        };
+        let rank = view.rank as usize;
+        let (facts, base) = (&param.facts, word(0, None));
+        let extents = (0..rank).map(|i| word(1 + i as i32, facts.extents.get(i).and_then(|f| f.equals)));
+        let extents = extents.collect();
+        let strides =
+            (0..rank).map(|i| word((1 + rank + i) as i32, facts.strides.get(i).and_then(|f| f.equals)));
+        Repr::View(View { base, extents, strides: strides.collect(), elem })
+    }
+
+    /// Emits a block's operations, and gives the operands of its terminator if it has one.
+    pub(super) fn body(&mut self, block: Block) -> Result<Option<&'a OpData>> {
+        let mut terminator = None;
+        for &op in &self.kernel.block(block).ops {
+            let data = self.kernel.op(op);
+            self.loc = data.loc;
+            if data.kind.is_terminator() {
+                self.flush()?;
+                terminator = Some(data);
+            } else if !self.is_dead(op) && !self.join(op)? {
+                if !self.passes_group(op) {
+                    self.flush()?;
+                }
+                self.operation(op, data)?;
+                self.release(op);
+            } else if self.is_dead(op) {
+                self.release(op);
+            }
+        }
+        self.flush()?;
+        Ok(terminator)
+    }
+
+    /// Whether nothing would notice that an operation is missing.
+    fn is_dead(&self, op: Op) -> bool {
+        let data = self.kernel.op(op);
+        let may_fault = matches!(data.kind, OpKind::Binary(_)) && !self.kernel.is_pure(op);
+        let stays = data.kind.has_effect() || !data.regions.is_empty() || may_fault;
+        let stays = stays || matches!(data.kind, OpKind::Atomic { .. } | OpKind::AtomicCas { .. });
+        !stays && !data.results.iter().any(|&r| self.live.is_used(r))
+    }
+
+    /// Whether an operation may be emitted before a group that has been collected and not emitted yet.
+    fn passes_group(&self, op: Op) -> bool {
+        let data = self.kernel.op(op);
+        if let OpKind::Load(_) = data.kind {
+            return !self.group.stores_to(self.kernel, data.operands[0]);
+        }
+        let scalar = |v: &Value| {
+            let ty = self.kernel.ty(*v);
+            ty.is_scalar() || ty.as_view().is_some() || self.live.is_splat(*v)
+        };
+        self.kernel.is_pure(op) && data.results.iter().chain(&data.operands).all(scalar)
+    }
+
+    fn operation(&mut self, op: Op, data: &'a OpData) -> Result<()> {
+        use OpKind::*;
+        let result = data.results.first().copied();
+        match &data.kind {
+            Const(literal) => {
+                let value = self.constant(*literal);
+                self.set_result(result, Repr::Scalar(value));
+            }
+            ProgramId(axis) => self.frame_field(result, offset_of!(Frame, program), *axis),
+            NumPrograms(axis) => self.frame_field(result, offset_of!(Frame, grid), *axis),
+            Unary(_) | Binary(_) | Compare(_) | Select | Fma | Cast => self.scalar_operation(data)?,
+            Bitcast | Reshape => self.alias(data)?,
+            Broadcast => self.broadcast(data)?,
+            Transpose(perm) => self.transpose(data, perm)?,
+            Reduce { op, axis } => {
+                let elem = self.kernel.ty(data.operands[0]).elem();
+                self.along_axis(data, PrimitiveKey::Reduce(*op, elem), *axis)?;
+            }
+            Scan { op, axis, reverse, exclusive } => {
+                let scalar = self.kernel.ty(data.operands[0]).elem();
+                let (op, reverse, exclusive) = (*op, *reverse, *exclusive);
+                self.along_axis(data, PrimitiveKey::Scan { op, scalar, reverse, exclusive }, *axis)?;
+            }
+            Dot => self.dot(data)?,
+            Extent(axis) => {
+                let extent = self.view(data.operands[0])?.extents[*axis as usize];
+                self.set_result(result, Repr::Scalar(extent));
+            }
+            Stride(axis) => {
+                let stride = self.view(data.operands[0])?.strides[*axis as usize];
+                self.set_result(result, Repr::Scalar(stride));
+            }
+            Alloc { elem, shape, .. } => {
+                let view = self.allocation(*elem, shape);
+                self.set_result(result, Repr::View(view));
+            }
+            Load(_) => self.load(data)?,
+            Store { reuse, .. } => self.store(data, *reuse)?,
+            Gather { bounds, masked } => self.gather(data, *bounds, *masked)?,
+            Scatter { bounds, masked } => self.scatter(data, *bounds, *masked)?,
+            Atomic { op, bounds, masked, .. } => self.atomic(data, *op, *bounds, *masked)?,
+            AtomicCas { bounds, .. } => self.atomic_cas(data, *bounds)?,
+            // The threads of a block run in lockstep on one worker: their accesses are in order already.
+            Barrier => {}
+            Fence(_) => {
+                self.asm.fb.ins().fence();
+            }
+            If => self.if_else(data)?,
+            For => self.for_loop(op, data)?,
+            While => self.while_loop(op, data)?,
+            Assert(message) => self.assert(data, *message)?,
+            Print(message) => self.print(data, *message)?,
+            Iota | Yield | Condition => return Err(self.internal("an operation out of place")),
+            ThreadId(_) | BlockDim(_) | Shuffle(_) | Vote(_) => {
+                return Err(self.internal("a thread operation is left after the lockstep rewrite"));
+            }
+            Address
+            | Scratch { .. }
+            | PtrLoad { .. }
+            | PtrStore { .. }
+            | PtrAtomic { .. }
+            | PtrAtomicCas { .. }
+            | CheckBounds
+            | CheckDivisor => {
+                return Err(self.internal("an operation below the tile level"));
+            }
+        }
+        Ok(())
+    }
+
+    fn frame_field(&mut self, result: Option<Value>, field: usize, axis: Axis) {
+        let value = self.asm.load(types::I64, self.frame, (field + 8 * axis as usize) as i32);
+        self.set_result(result, Repr::Scalar(value));
+    }
+
+    /// A scalar constant.
+    pub(super) fn constant(&mut self, literal: Literal) -> ir::Value {
+        let ins = self.asm.fb.ins();
+        match literal.elem() {
+            Scalar::F32 => ins.f32const(f32::from_bits(literal.bits() as u32)),
+            Scalar::F64 => ins.f64const(f64::from_bits(literal.bits())),
+            // Cranelift wants immediates sign-extended or masked to the type; bits are zero-extended.
+            elem => ins.iconst(scalar_type(elem), literal.bits() as i64),
+        }
+    }
+
+    fn allocation(&mut self, elem: Scalar, shape: &Shape) -> View {
+        let slot = self.arena.take(shape.len() * elem.bytes() as usize);
+        let base = self.slot_address(slot);
+        let extents = shape.extents().iter().map(|&e| self.asm.int(e.into())).collect();
+        let strides = (0..shape.rank()).map(|i| self.asm.int(liveness::inner_len(shape, i) as i64)).collect();
+        View { base, extents, strides, elem }
+    }
+
+    fn alias(&mut self, data: &OpData) -> Result<()> {
+        let (from, to) = (data.operands[0], data.results[0]);
+        let ty = self.kernel.ty(to);
+        let repr = match self.repr(from)?.clone() {
+            Repr::Scalar(value) => {
+                let bits = self.asm.bits(value);
+                Repr::Scalar(self.asm.from_bits(bits, ty.elem()))
+            }
+            Repr::Tile(tile) if ty.is_scalar() => {
+                Repr::Scalar(self.asm.load(scalar_type(ty.elem()), tile.at, 0))
+            }
+            // The root of the alias owns the slot.
+            Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
+            Repr::View(_) => return Err(self.internal("a view under another shape")),
+        };
+        self.set(to, repr);
+        Ok(())
+    }
+
+    // ---- values
+
+    pub(super) fn repr(&self, value: Value) -> Result<&Repr> {
+        self.reprs[value.index()].as_ref().ok_or_else(|| self.internal("a value is used before it is made"))
+    }
+
+    pub(super) fn set(&mut self, value: Value, repr: Repr) {
+        self.reprs[value.index()] = Some(repr);
+    }
+
+    fn set_result(&mut self, result: Option<Value>, repr: Repr) {
+        if let Some(result) = result {
+            self.set(result, repr);
+        }
+    }
+
+    /// A scalar value, or the scalar that a splat consists of.
+    pub(super) fn scalar(&self, value: Value) -> Result<ir::Value> {
+        match self.repr(value)? {
+            Repr::Scalar(scalar) => Ok(*scalar),
+            _ => Err(self.internal("a scalar was expected")),
+        }
+    }
+
+    pub(super) fn view(&self, value: Value) -> Result<&View> {
+        match self.repr(value)? {
+            Repr::View(view) => Ok(view),
+            _ => Err(self.internal("a view was expected")),
+        }
+    }
+
+    /// The address of a tile. A scalar is written out first, `len` times.
+    pub(super) fn array(&mut self, value: Value, len: usize) -> Result<ir::Value> {
+        let scalar = match self.repr(value)? {
+            Repr::Tile(tile) => return Ok(tile.at),
+            Repr::Scalar(scalar) => *scalar,
+            Repr::View(_) => return Err(self.internal("a tile was expected")),
+        };
+        let elem = self.kernel.ty(value).elem();
+        if len == 1 {
+            let at = self.asm.stack(8);
+            self.asm.store(scalar, at, 0);
+            return Ok(at);
+        }
+        let at = self.temporary(len * elem.bytes() as usize);
+        self.splat(at, scalar, elem, len)?;
+        Ok(at)
+    }
+
+    /// Writes a scalar `len` times.
+    pub(super) fn splat(&mut self, at: ir::Value, scalar: ir::Value, elem: Scalar, len: usize) -> Result<()> {
+        let (bits, len) = (self.asm.bits(scalar), self.asm.int(len as i64));
+        self.call(PrimitiveKey::Splat(elem), &[at, bits, len]).map(drop)
+    }
+
+    /// Copies a tile.
+    pub(super) fn copy(&mut self, to: ir::Value, from: ir::Value, elem: Scalar, len: usize) -> Result<()> {
+        let len = self.asm.int(len as i64);
+        self.call(PrimitiveKey::Copy(elem), &[to, from, len]).map(drop)
+    }
+
+    /// Calls a primitive that must exist for a verified kernel; gives its flag if it returns one.
+    pub(super) fn call(&mut self, key: PrimitiveKey, args: &[ir::Value]) -> Result<Option<ir::Value>> {
+        match self.asm.primitive(key, args) {
+            Some(flag) => Ok(flag),
+            None => Err(self.unsupported(format!("{key:?}"))),
+        }
+    }
+
+    // ---- memory
+
+    pub(super) fn slot_address(&mut self, slot: Slot) -> ir::Value {
+        self.asm.add_const(self.scratch, slot.offset as i64)
+    }
+
+    /// Scratch memory until the operation is done.
+    pub(super) fn temporary(&mut self, bytes: usize) -> ir::Value {
+        let slot = self.arena.take(bytes);
+        self.temporaries.push(slot);
+        self.slot_address(slot)
+    }
+
+    /// Memory for a tile that an operation makes, which becomes the value's representation.
+    pub(super) fn output(&mut self, value: Value) -> Tile {
+        let tile = self.preferred.get(&value).copied().unwrap_or_else(|| {
+            let slot = self.arena.take(liveness::tile_bytes(self.kernel.ty(value)));
+            Tile { at: self.slot_address(slot), slot: Some(slot), windowed: false }
+        });
+        self.set(value, Repr::Tile(tile));
+        tile
+    }
+
+    /// Lets `make` write a value, a tile or a scalar, through its address.
+    pub(super) fn produce(
+        &mut self,
+        value: Value,
+        make: impl FnOnce(&mut Self, ir::Value) -> Result<()>,
+    ) -> Result<()> {
+        let ty = self.kernel.ty(value);
+        if !ty.is_scalar() {
+            let at = self.output(value).at;
+            return make(self, at);
+        }
+        let at = self.asm.stack(8);
+        make(self, at)?;
+        let scalar = self.asm.load(scalar_type(ty.elem()), at, 0);
+        self.set(value, Repr::Scalar(scalar));
+        Ok(())
+    }
+
+    /// Gives back what nothing uses after an operation.
+    pub(super) fn release(&mut self, op: Op) {
+        for slot in std::mem::take(&mut self.temporaries) {
+            self.arena.give(slot);
+        }
+        for index in 0..self.live.dead_after(op).len() {
+            let value = self.live.dead_after(op)[index];
+            self.free(value);
+        }
+    }
+
+    /// Gives a value's slot back, if it has one.
+    pub(super) fn free(&mut self, value: Value) {
+        if let Some(slot) = self.take_slot(value) {
+            self.arena.give(slot);
+        }
+    }
+
+    /// Takes a value's slot away from it.
+    pub(super) fn take_slot(&mut self, value: Value) -> Option<Slot> {
+        match &mut self.reprs[value.index()] {
+            Some(Repr::Tile(tile)) => tile.slot.take(),
+            _ => None,
+        }
+    }
+
+    // ---- reports
+
+    /// From now on, reports point at an operation (none leaves it as it is); gives what they pointed at before.
+    pub(super) fn locate(&mut self, op: Option<Op>) -> Loc {
+        let before = self.loc;
+        if let Some(op) = op {
+            self.loc = self.kernel.op(op).loc;
+        }
+        before
+    }
+
+    /// Takes back [`locate`](Self::locate).
+    pub(super) fn restore(&mut self, loc: Loc) {
+        self.loc = loc;
+    }
+
+    /// Adds a place that may fault or print.
+    pub(super) fn site(&mut self, kind: SiteKind) -> ir::Value {
+        self.sites.push(Site { kind, location: self.kernel.describe(self.loc) });
+        self.asm.int(self.sites.len() as i64 - 1)
+    }
+
+    pub(super) fn internal(&self, message: &str) -> Error {
+        let message = format!("{message}, in `{}` at {}", self.kernel.name, self.kernel.describe(self.loc));
+        Error::Internal { place: "kiln-cpu", message }
+    }
+
+    pub(super) fn unsupported(&self, what: String) -> Error {
+        Error::Unsupported {
+            kernel: self.kernel.name.clone(),
+            what,
+            device: "cpu".into(),
+            location: self.kernel.describe(self.loc),
+            hint: "Use another element type or operation here.".into(),
+        }
+    }
+}

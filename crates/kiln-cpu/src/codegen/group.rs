@@ -1,0 +1,393 @@
+//! Groups of element-wise operations over tiles of one length, done chunk by chunk.
+//!
+//! Operations are collected, not emitted, until something needs their results or their place in the order. Then the group runs as one loop:
+//! each turn takes a chunk of every tile through all operations, so that intermediate results never leave the L1 cache. A result that
+//! is stored is written where it belongs at once, if the box lies inside the view and is contiguous.
+
+use super::boxes::Place;
+use super::emitter::{Emitter, Repr, Tile};
+use super::liveness::{is_alias, is_elementwise};
+use crate::primitives::PrimitiveKey;
+use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
+use kiln_backend::Result;
+use kiln_ir::{Kernel, Op, OpKind, Value};
+
+/// Elements of a chunk. A few tiles of 4-byte elements fit L1, and calls cost little beside the work.
+const CHUNK: usize = 2048;
+
+/// Operations that have been collected.
+#[derive(Default)]
+pub(super) struct Group {
+    len: usize,
+    ops: Vec<Op>,
+}
+
+impl Group {
+    fn contains(&self, op: Op) -> bool {
+        self.ops.contains(&op)
+    }
+
+    /// Whether an operation of the group stores to a view.
+    pub(super) fn stores_to(&self, kernel: &Kernel, view: Value) -> bool {
+        let stores = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. });
+        self.ops.iter().any(|op| stores(op) && kernel.op(*op).operands[0] == view)
+    }
+
+    /// Whether an operation of the group makes a value.
+    fn makes(&self, kernel: &Kernel, value: Value) -> bool {
+        self.ops.iter().any(|&op| kernel.op(op).results.contains(&value))
+    }
+}
+
+/// The part of each tile that is worked on.
+#[derive(Clone, Copy)]
+struct Window {
+    /// The index of its first element; none for 0.
+    start: Option<ir::Value>,
+    /// The number of elements, and the most that there can be.
+    count: ir::Value,
+    most: usize,
+}
+
+/// An operand of an element-wise primitive: an address, or bits.
+enum Argument {
+    Array(ir::Value),
+    Scalar(ir::Value),
+}
+
+/// A store of the group.
+struct PlannedStore {
+    op: Op,
+    /// Where the box lies, if the stored value is to be made there.
+    direct: Option<Place>,
+}
+
+impl Emitter<'_> {
+    /// Adds an operation to the group if it is one that groups do.
+    pub(super) fn join(&mut self, op: Op) -> Result<bool> {
+        let data = self.kernel.op(op);
+        let makes_tile = data.results.first().is_some_and(|&r| {
+            let ty = self.kernel.ty(r);
+            ty.as_tile().is_some() && !ty.is_scalar() && !self.live.is_splat(r)
+        });
+        let pending = |e: &Self, v: Option<&Value>| v.is_some_and(|&v| e.group.makes(e.kernel, v));
+        let joins = match &data.kind {
+            OpKind::Iota => true,
+            kind if is_elementwise(kind) => makes_tile,
+            kind if is_alias(kind) => makes_tile && pending(self, data.operands.first()),
+            OpKind::Store { .. } => {
+                pending(self, data.operands.last()) && !self.group.stores_to(self.kernel, data.operands[0])
+            }
+            _ => false,
+        };
+        if !joins {
+            return Ok(false);
+        }
+        let len = match data.results.first() {
+            Some(&result) => self.kernel.shape(result).len(),
+            None => self.group.len,
+        };
+        if len != self.group.len {
+            self.flush()?;
+        }
+        self.group.len = len;
+        self.group.ops.push(op);
+        Ok(true)
+    }
+
+    /// Emits the group.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let group = std::mem::take(&mut self.group);
+        if group.ops.is_empty() {
+            return Ok(());
+        }
+        let at = self.locate(None);
+        let stores = self.plan_stores(&group)?;
+        if group.len <= CHUNK {
+            let count = self.asm.int(group.len as i64);
+            self.members(&group, Window { start: None, count, most: group.len })?;
+        } else {
+            self.outputs(&group);
+            self.chunks(&group)?;
+        }
+        for store in stores {
+            self.locate(Some(store.op));
+            self.finish_store(self.kernel.op(store.op), store.direct)?;
+        }
+        for &op in &group.ops {
+            self.release(op);
+        }
+        self.restore(at);
+        Ok(())
+    }
+
+    /// Finds the stores whose values can be made in the view's memory, and makes that their place.
+    fn plan_stores(&mut self, group: &Group) -> Result<Vec<PlannedStore>> {
+        let mut stores = Vec::new();
+        for &op in &group.ops {
+            let data = self.kernel.op(op);
+            if !matches!(data.kind, OpKind::Store { .. }) {
+                continue;
+            }
+            self.locate(Some(op));
+            let root = self.live.root(data.operands[data.operands.len() - 1]);
+            let direct = if self.may_store_directly(group, op, root) {
+                let place = self.place(data)?;
+                let fallback = self.output(root);
+                let at = self.asm.fb.ins().select(place.inside, place.address, fallback.at);
+                self.set(root, Repr::Tile(Tile { at, ..fallback }));
+                Some(place)
+            } else {
+                None
+            };
+            stores.push(PlannedStore { op, direct });
+        }
+        Ok(stores)
+    }
+
+    /// Whether making a value in the box that it is stored to changes nothing that is read later.
+    fn may_store_directly(&self, group: &Group, store: Op, root: Value) -> bool {
+        let kernel = self.kernel;
+        let data = kernel.op(store);
+        let maker = group.ops.iter().position(|&op| kernel.op(op).results.contains(&root));
+        let (Some(maker), false) = (maker, self.preferred.contains_key(&root)) else { return false };
+        if self.live.last_use(root) != Some(store) || kernel.ty(root).elem() != data_elem(kernel, store) {
+            return false;
+        }
+        let operands = group
+            .ops
+            .iter()
+            .enumerate()
+            .flat_map(|(i, &op)| kernel.op(op).operands.iter().map(move |&v| (i, v)));
+        let mut loads = operands.filter_map(|(i, v)| {
+            let load = kernel.defining_op(self.live.root(v))?;
+            let same_view = matches!(load.kind, OpKind::Load(_)) && load.operands[0] == data.operands[0];
+            (same_view && self.live.is_in_place(v)).then_some((i, load))
+        });
+        let offsets = |d: &kiln_ir::OpData| d.operands[..d.operands.len() - 1].to_vec();
+        let shape = |v: Value| kernel.shape(v);
+        let stored = data.operands[data.operands.len() - 1];
+        loads.all(|(i, load)| {
+            i <= maker && offsets(load) == offsets(data) && shape(load.results[0]) == shape(stored)
+        })
+    }
+
+    /// Gives every result that outlives the group its memory before the loop over chunks.
+    fn outputs(&mut self, group: &Group) {
+        for &op in &group.ops {
+            for &result in &self.kernel.op(op).results {
+                let root = self.live.root(result) == result && self.repr(result).is_err();
+                let outlives = self.live.last_use(result).is_none_or(|last| !group.contains(last));
+                if root && (outlives || self.preferred.contains_key(&result)) {
+                    self.output(result);
+                }
+            }
+        }
+    }
+
+    /// A loop over chunks.
+    fn chunks(&mut self, group: &Group) -> Result<()> {
+        let len = self.asm.int(group.len as i64);
+        let (chunk, params) = self.asm.block(&[types::I64]);
+        let (rest, _) = self.asm.block(&[]);
+        let zero = self.asm.int(0);
+        self.asm.jump(chunk, &[zero]);
+        self.asm.enter(chunk);
+        let start = params[0];
+        let full = self.asm.int(CHUNK as i64);
+        let count = if group.len.is_multiple_of(CHUNK) {
+            full
+        } else {
+            let left = self.asm.fb.ins().isub(len, start);
+            self.asm.fb.ins().umin(left, full)
+        };
+        self.members(group, Window { start: Some(start), count, most: CHUNK })?;
+        let next = self.asm.add_const(start, CHUNK as i64);
+        let more = self.asm.compare(IntCC::UnsignedLessThan, next, len);
+        self.asm.fb.ins().brif(more, chunk, &[next.into()], rest, &[]);
+        self.asm.enter(rest);
+        Ok(())
+    }
+
+    /// Emits each operation for a window.
+    fn members(&mut self, group: &Group, window: Window) -> Result<()> {
+        for &op in &group.ops {
+            self.locate(Some(op));
+            let data = self.kernel.op(op);
+            match data.kind {
+                OpKind::Store { .. } => continue,
+                ref kind if is_alias(kind) => {
+                    let repr = self.repr(data.operands[0])?.clone();
+                    self.set(data.results[0], without_slot(repr));
+                }
+                _ => self.member(group, op, window)?,
+            }
+            self.release_members(group, op, window);
+        }
+        Ok(())
+    }
+
+    /// Gives back what dies with an operation, unless the next chunk needs it.
+    fn release_members(&mut self, group: &Group, op: Op, window: Window) {
+        if window.start.is_none() {
+            return self.release(op);
+        }
+        for index in 0..self.live.dead_after(op).len() {
+            let value = self.live.dead_after(op)[index];
+            let windowed = matches!(self.repr(value), Ok(Repr::Tile(tile)) if tile.windowed);
+            if windowed && group.makes(self.kernel, value) {
+                self.free(value);
+            }
+        }
+    }
+
+    fn member(&mut self, group: &Group, op: Op, window: Window) -> Result<()> {
+        let data = self.kernel.op(op);
+        let result = data.results[0];
+        let elem = self.kernel.ty(result).elem();
+        if data.kind == OpKind::Iota {
+            let out = self.destination(op, window);
+            let zero = self.asm.int(0);
+            let first = window.start.unwrap_or(zero);
+            return self.call(PrimitiveKey::Iota(elem), &[out, first, window.count]).map(drop);
+        }
+        let from = self.kernel.ty(data.operands[data.operands.len() - 1]).elem();
+        match data.kind {
+            OpKind::Unary(op_) => self.map(op, PrimitiveKey::Unary(op_, from), window),
+            OpKind::Cast => self.map(op, PrimitiveKey::Cast(from, elem), window),
+            OpKind::Binary(op_) => {
+                let (a, b) = (data.operands[0], data.operands[1]);
+                let (form, args) = self.pair(a, b, window)?;
+                let out = self.destination(op, window);
+                let key = PrimitiveKey::Binary(op_, form, elem);
+                let flag = self.call(key, &[out, args[0], args[1], window.count])?;
+                self.check_divisor(op_, elem, flag, args, form, window.start, window.count)
+            }
+            OpKind::Compare(op_) => {
+                let (form, args) = self.pair(data.operands[0], data.operands[1], window)?;
+                let out = self.destination(op, window);
+                let key = PrimitiveKey::Compare(op_, form, from);
+                self.call(key, &[out, args[0], args[1], window.count]).map(drop)
+            }
+            OpKind::Select => {
+                let key = |form| PrimitiveKey::Select(form, elem);
+                self.three(op, [data.operands[1], data.operands[2], data.operands[0]], key, window)
+            }
+            OpKind::Fma => {
+                let key = |form| PrimitiveKey::Fma(form, elem);
+                self.three(op, [data.operands[0], data.operands[1], data.operands[2]], key, window)
+            }
+            _ => Err(self.internal(&format!("{:?} in a group of {}", data.kind, group.ops.len()))),
+        }
+    }
+
+    fn map(&mut self, op: Op, key: PrimitiveKey, window: Window) -> Result<()> {
+        let a = self.written_out(self.kernel.op(op).operands[0], window)?;
+        let out = self.destination(op, window);
+        self.call(key, &[out, a, window.count]).map(drop)
+    }
+
+    fn three(
+        &mut self,
+        op: Op,
+        [a, b, c]: [Value; 3],
+        key: impl Fn(crate::primitives::Form) -> PrimitiveKey,
+        window: Window,
+    ) -> Result<()> {
+        let c = self.written_out(c, window)?;
+        let (form, args) = self.pair(a, b, window)?;
+        let out = self.destination(op, window);
+        self.call(key(form), &[out, args[0], args[1], c, window.count]).map(drop)
+    }
+
+    /// Two operands, of which at most one is passed as a scalar.
+    fn pair(
+        &mut self,
+        a: Value,
+        b: Value,
+        window: Window,
+    ) -> Result<(crate::primitives::Form, [ir::Value; 2])> {
+        use crate::primitives::Form;
+        Ok(match (self.argument(a, window)?, self.argument(b, window)?) {
+            (Argument::Array(a), Argument::Array(b)) => (Form::Arrays, [a, b]),
+            (Argument::Scalar(a), Argument::Array(b)) => (Form::ScalarLeft, [a, b]),
+            (Argument::Array(a), Argument::Scalar(b)) => (Form::ScalarRight, [a, b]),
+            (Argument::Scalar(_), Argument::Scalar(b)) => {
+                (Form::ScalarRight, [self.written_out(a, window)?, b])
+            }
+        })
+    }
+
+    fn argument(&mut self, value: Value, window: Window) -> Result<Argument> {
+        match *self.repr(value)? {
+            Repr::Scalar(scalar) => Ok(Argument::Scalar(self.asm.bits(scalar))),
+            Repr::Tile(tile) => Ok(Argument::Array(self.in_window(tile, value, window))),
+            Repr::View(_) => Err(self.internal("a view as an element-wise operand")),
+        }
+    }
+
+    /// The address of an operand; a scalar is written out.
+    fn written_out(&mut self, value: Value, window: Window) -> Result<ir::Value> {
+        let bits = match self.argument(value, window)? {
+            Argument::Array(at) => return Ok(at),
+            Argument::Scalar(bits) => bits,
+        };
+        let elem = self.kernel.ty(value).elem();
+        let at = self.temporary(window.most * elem.bytes() as usize);
+        self.call(PrimitiveKey::Splat(elem), &[at, bits, window.count])?;
+        Ok(at)
+    }
+
+    fn in_window(&mut self, tile: Tile, value: Value, window: Window) -> ir::Value {
+        match window.start {
+            Some(start) if !tile.windowed => {
+                let bytes = self.asm.mul_const(start, self.kernel.ty(value).elem().bytes().into());
+                self.asm.add(tile.at, bytes)
+            }
+            _ => tile.at,
+        }
+    }
+
+    /// Where a member writes: the memory its result has been given, that of an operand that dies, or new memory.
+    fn destination(&mut self, op: Op, window: Window) -> ir::Value {
+        let result = self.kernel.op(op).results[0];
+        if let Ok(&Repr::Tile(tile)) = self.repr(result) {
+            return self.in_window(tile, result, window);
+        }
+        if let Some(tile) = self.preferred.get(&result).copied() {
+            self.set(result, Repr::Tile(tile));
+            return tile.at;
+        }
+        let bytes = window.most * self.kernel.ty(result).elem().bytes() as usize;
+        let windowed = window.start.is_some();
+        let slot = self.inherited(op, windowed).unwrap_or_else(|| self.arena.take(bytes));
+        let at = self.slot_address(slot);
+        self.set(result, Repr::Tile(Tile { at, slot: Some(slot), windowed }));
+        at
+    }
+
+    /// The slot of an operand of the result's element size that dies here: element-wise primitives work in place.
+    fn inherited(&mut self, op: Op, windowed: bool) -> Option<super::arena::Slot> {
+        let data = self.kernel.op(op);
+        let bytes = |v: Value| self.kernel.ty(v).elem().bytes();
+        let heir = data.operands.iter().map(|&v| self.live.root(v)).find(|&root| {
+            let owned =
+                matches!(self.repr(root), Ok(Repr::Tile(t)) if t.slot.is_some() && t.windowed == windowed);
+            // A load's slot is only its fallback: the tile itself may lie in the view.
+            let own = owned && !self.live.is_in_place(root);
+            own && bytes(root) == bytes(data.results[0]) && self.live.dead_after(op).contains(&root)
+        })?;
+        self.take_slot(heir)
+    }
+}
+
+fn without_slot(repr: Repr) -> Repr {
+    match repr {
+        Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
+        other => other,
+    }
+}
+
+fn data_elem(kernel: &Kernel, store: Op) -> kiln_ir::Scalar {
+    kernel.ty(kernel.op(store).operands[0]).elem()
+}

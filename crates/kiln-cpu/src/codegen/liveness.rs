@@ -1,0 +1,202 @@
+//! What the code generator must know of a kernel before it starts: when tiles die, which values share memory, which are splats, and
+//! which loads may be used where they lie.
+
+use kiln_ir::{Block, Def, Kernel, Op, OpKind, Shape, Type, Value};
+
+/// The facts, in tables indexed by value or operation.
+pub(super) struct Liveness {
+    root: Vec<Value>,
+    splat: Vec<bool>,
+    in_place: Vec<bool>,
+    /// For each root value, the operation of its own block during which it is used last.
+    last_use: Vec<Option<Op>>,
+    dead_after: Vec<Vec<Value>>,
+    used: Vec<bool>,
+}
+
+impl Liveness {
+    pub(super) fn of(kernel: &Kernel) -> Liveness {
+        let (values, ops, blocks) = kernel.counts();
+        let mut walk = Walk {
+            kernel,
+            parent: vec![None; blocks],
+            block_of: vec![None; ops],
+            position: vec![0; ops],
+            facts: Liveness {
+                root: (0..values).map(Value::from_index).collect(),
+                splat: vec![false; values],
+                in_place: vec![false; values],
+                last_use: vec![None; values],
+                dead_after: vec![Vec::new(); ops],
+                used: vec![false; values],
+            },
+        };
+        walk.block(kernel.body, None);
+        walk.deaths();
+        walk.loads();
+        walk.facts
+    }
+
+    /// The value whose memory a value shares: reshapes and bitcasts are their operand under another type.
+    pub(super) fn root(&self, value: Value) -> Value {
+        self.root[value.index()]
+    }
+
+    /// Whether every element of a tile is the same scalar, which is then never written out.
+    pub(super) fn is_splat(&self, value: Value) -> bool {
+        self.splat[value.index()]
+    }
+
+    /// Whether the result of a `Load` may be used in the view's memory: nothing writes there while the tile lives.
+    pub(super) fn is_in_place(&self, value: Value) -> bool {
+        self.in_place[self.root(value).index()]
+    }
+
+    /// Whether anything uses the value.
+    pub(super) fn is_used(&self, value: Value) -> bool {
+        self.used[value.index()]
+    }
+
+    /// The operation in the value's own block during which its memory is used last, if it is used.
+    pub(super) fn last_use(&self, value: Value) -> Option<Op> {
+        self.last_use[self.root(value).index()]
+    }
+
+    /// The root values whose memory is free once the operation is done.
+    pub(super) fn dead_after(&self, op: Op) -> &[Value] {
+        &self.dead_after[op.index()]
+    }
+}
+
+struct Walk<'k> {
+    kernel: &'k Kernel,
+    /// The operation that a block is a region of.
+    parent: Vec<Option<Op>>,
+    block_of: Vec<Option<Block>>,
+    position: Vec<usize>,
+    facts: Liveness,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: Block, parent: Option<Op>) {
+        self.parent[block.index()] = parent;
+        for (position, &op) in self.kernel.block(block).ops.iter().enumerate() {
+            self.block_of[op.index()] = Some(block);
+            self.position[op.index()] = position;
+            let data = self.kernel.op(op);
+            self.alias(op);
+            for &operand in &data.operands {
+                self.facts.used[operand.index()] = true;
+                let root = self.facts.root(operand);
+                if let Some(user) = self.ancestor_in(self.home(root), op) {
+                    self.facts.last_use[root.index()] = Some(user);
+                }
+            }
+            for &region in &data.regions {
+                self.block(region, Some(op));
+            }
+        }
+    }
+
+    fn alias(&mut self, op: Op) {
+        let data = self.kernel.op(op);
+        let [result] = data.results[..] else { return };
+        if self.kernel.ty(result).is_scalar() || self.kernel.ty(result).as_view().is_some() {
+            return;
+        }
+        let facts = &mut self.facts;
+        let splat = |v: &Value| facts.splat[v.index()] || self.kernel.ty(*v).is_scalar();
+        facts.splat[result.index()] = match data.kind {
+            OpKind::Const(_) => true,
+            OpKind::Broadcast | OpKind::Transpose(_) => splat(&data.operands[0]),
+            OpKind::Reshape | OpKind::Bitcast => splat(&data.operands[0]),
+            ref kind => is_elementwise(kind) && data.operands.iter().all(splat),
+        };
+        if is_alias(&data.kind) && !facts.splat[result.index()] {
+            facts.root[result.index()] = facts.root[data.operands[0].index()];
+        }
+    }
+
+    /// The block that a value is defined in.
+    fn home(&self, value: Value) -> Option<Block> {
+        match self.kernel.def(value) {
+            Def::Arg(block, _) => Some(block),
+            Def::Result(op, _) => self.block_of[op.index()],
+        }
+    }
+
+    /// The operation of `home` that is `op` or contains it.
+    fn ancestor_in(&self, home: Option<Block>, mut op: Op) -> Option<Op> {
+        while self.block_of[op.index()] != home {
+            op = self.parent[self.block_of[op.index()]?.index()]?;
+        }
+        Some(op)
+    }
+
+    fn deaths(&mut self) {
+        for index in 0..self.facts.root.len() {
+            let value = Value::from_index(index);
+            let defined = match self.kernel.def(value) {
+                Def::Result(op, _) if self.block_of[op.index()].is_some() => Some(op),
+                _ => None,
+            };
+            if self.facts.root(value) != value {
+                continue;
+            }
+            if let Some(op) = self.facts.last_use[index].or(defined) {
+                self.facts.dead_after[op.index()].push(value);
+            }
+        }
+    }
+
+    fn loads(&mut self) {
+        for index in 0..self.facts.root.len() {
+            let value = Value::from_index(index);
+            let Def::Result(op, _) = self.kernel.def(value) else { continue };
+            let data = self.kernel.op(op);
+            if !matches!(data.kind, OpKind::Load(_)) {
+                continue;
+            }
+            let (Some(home), Some(last)) = (self.block_of[op.index()], self.facts.last_use[index]) else {
+                continue;
+            };
+            let range = self.position[op.index()] + 1..self.position[last.index()] + 1;
+            let range = range.start..range.end.max(range.start);
+            self.facts.in_place[index] = !self.kernel.block(home).ops[range]
+                .iter()
+                .any(|&op| writes(self.kernel, op, data.operands[0]));
+        }
+    }
+}
+
+/// Whether an operation, or one inside it, writes memory of a view. Distinct parameters and allocations do not overlap.
+pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
+    use OpKind::*;
+    let data = kernel.op(op);
+    let inside = |block: &Block| kernel.block(*block).ops.iter().any(|&op| writes(kernel, op, view));
+    match data.kind {
+        Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } => data.operands[0] == view,
+        _ => data.regions.iter().any(inside),
+    }
+}
+
+/// Operations that work on each element alone.
+pub(super) fn is_elementwise(kind: &OpKind) -> bool {
+    use OpKind::*;
+    matches!(kind, Unary(_) | Binary(_) | Compare(_) | Select | Fma | Cast)
+}
+
+/// Operations whose result is the operand's memory under another type.
+pub(super) fn is_alias(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Reshape | OpKind::Bitcast)
+}
+
+/// The size of a tile in memory.
+pub(super) fn tile_bytes(ty: &Type) -> usize {
+    ty.as_tile().map_or(0, |t| t.shape.len() * t.elem.bytes() as usize)
+}
+
+/// Whether a row-major box of this shape is one run of memory on each axis from `axis` inwards, whatever the strides outside.
+pub(super) fn inner_len(shape: &Shape, axis: usize) -> u64 {
+    shape.extents()[axis + 1..].iter().map(|&e| u64::from(e)).product()
+}

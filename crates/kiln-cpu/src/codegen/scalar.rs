@@ -1,0 +1,189 @@
+//! Operations on scalars, and on splats, which are scalars. What Cranelift has is emitted; everything else is a primitive over one element,
+//! so that scalars and tiles agree to the bit.
+
+use super::asm::scalar_type;
+use super::emitter::{Emitter, Repr};
+use crate::primitives::{Form, PrimitiveKey};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{self, InstBuilder};
+use kiln_backend::Result;
+use kiln_ir::{BinaryOp, CompareOp, OpData, OpKind, Scalar, UnaryOp};
+
+impl Emitter<'_> {
+    /// An element-wise operation on scalars.
+    pub(super) fn scalar_operation(&mut self, data: &OpData) -> Result<()> {
+        let result = data.results[0];
+        let elem = self.kernel.ty(result).elem();
+        let from = self.kernel.ty(data.operands[data.operands.len() - 1]).elem();
+        let args = data.operands.iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
+        let native = match data.kind {
+            OpKind::Unary(op) => self.native_unary(op, from, args[0]),
+            OpKind::Binary(op) => self.native_binary(op, elem, args[0], args[1]),
+            OpKind::Compare(op) => self.native_compare(op, from, args[0], args[1]),
+            OpKind::Select => Some(self.asm.fb.ins().select(args[0], args[1], args[2])),
+            OpKind::Fma if elem.is_int() => {
+                let product = self.asm.mul(args[0], args[1]);
+                Some(self.asm.add(product, args[2]))
+            }
+            OpKind::Cast => self.native_cast(from, elem, args[0]),
+            _ => None,
+        };
+        let value = match native {
+            Some(value) => value,
+            None => self.one_element(data, from, elem, &args)?,
+        };
+        self.set(result, Repr::Scalar(value));
+        Ok(())
+    }
+
+    /// Calls the primitive of an operation for one element.
+    fn one_element(
+        &mut self,
+        data: &OpData,
+        from: Scalar,
+        elem: Scalar,
+        args: &[ir::Value],
+    ) -> Result<ir::Value> {
+        let out = self.asm.stack(8);
+        let one = self.asm.int(1);
+        let a = self.asm.stack(8);
+        self.asm.store(args[0], a, 0);
+        match data.kind {
+            OpKind::Unary(op) => drop(self.call(PrimitiveKey::Unary(op, from), &[out, a, one])?),
+            OpKind::Cast => drop(self.call(PrimitiveKey::Cast(from, elem), &[out, a, one])?),
+            OpKind::Binary(op) => {
+                let b = self.asm.bits(args[1]);
+                let form = Form::ScalarRight;
+                let flag = self.call(PrimitiveKey::Binary(op, form, elem), &[out, a, b, one])?;
+                self.check_divisor(op, elem, flag, [a, b], form, None, one)?;
+            }
+            OpKind::Compare(op) => {
+                let b = self.asm.bits(args[1]);
+                self.call(PrimitiveKey::Compare(op, Form::ScalarRight, from), &[out, a, b, one])?;
+            }
+            OpKind::Fma => {
+                let (b, c) = (self.asm.bits(args[1]), self.asm.stack(8));
+                self.asm.store(args[2], c, 0);
+                self.call(PrimitiveKey::Fma(Form::ScalarRight, elem), &[out, a, b, c, one])?;
+            }
+            _ => return Err(self.internal("not an element-wise operation")),
+        }
+        Ok(self.asm.load(scalar_type(elem), out, 0))
+    }
+
+    fn native_unary(&mut self, op: UnaryOp, elem: Scalar, x: ir::Value) -> Option<ir::Value> {
+        use UnaryOp::*;
+        let ins = self.asm.fb.ins();
+        let wide_float = matches!(elem, Scalar::F32 | Scalar::F64);
+        Some(match op {
+            Neg if elem.is_int() => ins.ineg(x),
+            Neg if wide_float => ins.fneg(x),
+            Not if elem == Scalar::Bool => ins.bxor_imm_u(x, 1),
+            Not if elem.is_int() => ins.bnot(x),
+            Abs if wide_float => ins.fabs(x),
+            Abs if elem.is_int() => match elem.is_signed() {
+                true => ins.iabs(x),
+                false => x,
+            },
+            Sqrt if wide_float => ins.sqrt(x),
+            IsNan if wide_float => ins.fcmp(FloatCC::Unordered, x, x),
+            _ => return None,
+        })
+    }
+
+    fn native_binary(&mut self, op: BinaryOp, elem: Scalar, a: ir::Value, b: ir::Value) -> Option<ir::Value> {
+        use BinaryOp::*;
+        let ins = self.asm.fb.ins();
+        if matches!(elem, Scalar::F32 | Scalar::F64) {
+            return Some(match op {
+                Add => ins.fadd(a, b),
+                Sub => ins.fsub(a, b),
+                Mul => ins.fmul(a, b),
+                Div => ins.fdiv(a, b),
+                _ => return None,
+            });
+        }
+        if elem.is_float() {
+            return None;
+        }
+        Some(match (op, elem.is_signed()) {
+            (Add, _) => ins.iadd(a, b),
+            (Sub, _) => ins.isub(a, b),
+            (Mul, _) => ins.imul(a, b),
+            (And, _) => ins.band(a, b),
+            (Or, _) => ins.bor(a, b),
+            (Xor, _) => ins.bxor(a, b),
+            // Cranelift takes amounts modulo the width, too.
+            (Shl, _) => ins.ishl(a, b),
+            (Shr, true) => ins.sshr(a, b),
+            (Shr, false) => ins.ushr(a, b),
+            (Min, true) => ins.smin(a, b),
+            (Min, false) => ins.umin(a, b),
+            (Max, true) => ins.smax(a, b),
+            (Max, false) => ins.umax(a, b),
+            _ => return None,
+        })
+    }
+
+    fn native_compare(
+        &mut self,
+        op: CompareOp,
+        elem: Scalar,
+        a: ir::Value,
+        b: ir::Value,
+    ) -> Option<ir::Value> {
+        if matches!(elem, Scalar::F16 | Scalar::BF16) {
+            return None;
+        }
+        let ins = self.asm.fb.ins();
+        if elem.is_float() {
+            let cc = match op {
+                CompareOp::Eq => FloatCC::Equal,
+                CompareOp::Ne => FloatCC::NotEqual,
+                CompareOp::Lt => FloatCC::LessThan,
+                CompareOp::Le => FloatCC::LessThanOrEqual,
+                CompareOp::Gt => FloatCC::GreaterThan,
+                CompareOp::Ge => FloatCC::GreaterThanOrEqual,
+            };
+            return Some(ins.fcmp(cc, a, b));
+        }
+        let cc = match op {
+            CompareOp::Eq => IntCC::Equal,
+            CompareOp::Ne => IntCC::NotEqual,
+            CompareOp::Lt => IntCC::SignedLessThan,
+            CompareOp::Le => IntCC::SignedLessThanOrEqual,
+            CompareOp::Gt => IntCC::SignedGreaterThan,
+            CompareOp::Ge => IntCC::SignedGreaterThanOrEqual,
+        };
+        Some(ins.icmp(if elem.is_signed() { cc } else { cc.unsigned() }, a, b))
+    }
+
+    fn native_cast(&mut self, from: Scalar, to: Scalar, x: ir::Value) -> Option<ir::Value> {
+        let ty = scalar_type(to);
+        let (narrower, same) = (to.bytes() < from.bytes(), to.bytes() == from.bytes());
+        let ins = self.asm.fb.ins();
+        let whole = |s: Scalar| s.is_int() || s == Scalar::Bool;
+        let wide_float = |s: Scalar| matches!(s, Scalar::F32 | Scalar::F64);
+        Some(match to {
+            Scalar::Bool if from.is_int() => ins.icmp_imm_s(IntCC::NotEqual, x, 0),
+            Scalar::Bool => return None,
+            _ if to.is_int() && whole(from) => match (narrower, same, from.is_signed()) {
+                (_, true, _) => x,
+                (true, ..) => ins.ireduce(ty, x),
+                (_, _, true) => ins.sextend(ty, x),
+                (_, _, false) => ins.uextend(ty, x),
+            },
+            _ if to.is_int() && wide_float(from) => match to.is_signed() {
+                true => ins.fcvt_to_sint_sat(ty, x),
+                false => ins.fcvt_to_uint_sat(ty, x),
+            },
+            _ if wide_float(to) && from.is_int() => match from.is_signed() {
+                true => ins.fcvt_from_sint(ty, x),
+                false => ins.fcvt_from_uint(ty, x),
+            },
+            Scalar::F64 if from == Scalar::F32 => ins.fpromote(ty, x),
+            Scalar::F32 if from == Scalar::F64 => ins.fdemote(ty, x),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Running a launch: programs are claimed in increasing order, in batches, by the threads of the pool.
+
+use crate::frame::Frame;
+use crate::pool::Pool;
+use crate::program::CpuProgram;
+use crate::report::Reporter;
+use kiln_backend::{Error, Fault, PrintSink, Result};
+use std::alloc::Layout;
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a launch may run on its own thread before others are woken: about the cost of waking one.
+const ALONE: Duration = Duration::from_micros(10);
+/// Batches a thread should get in a launch, so that threads finish together.
+const BATCHES: u64 = 16;
+/// The most programs of a batch.
+const LONGEST_BATCH: u64 = 64;
+
+/// Runs every program of a launch, and gives the first fault in program order.
+///
+/// # Safety
+/// As for [`kiln_backend::Backend::launch`].
+pub(crate) unsafe fn run(
+    program: &CpuProgram,
+    grid: [u32; 3],
+    words: &[u64],
+    pool: &Pool,
+    sink: PrintSink,
+) -> Result<Option<Fault>> {
+    let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
+    let reporter = Reporter::new(program.sites.clone(), sink);
+    let launch = Launch { program, grid, words, reporter: &reporter };
+    let begun = Instant::now();
+    let mut first = 0;
+    let mut step = 1;
+    // SAFETY: the caller's promise, here and below.
+    while first < total && begun.elapsed() < ALONE {
+        unsafe { launch.programs(first, total.min(first + step)) };
+        first = total.min(first + step);
+        step *= 2;
+    }
+    let mut fine = true;
+    if first < total {
+        let batch = ((total - first) / (pool.threads() as u64 * BATCHES)).clamp(1, LONGEST_BATCH);
+        let next = AtomicU64::new(first);
+        fine = pool.run(&|| {
+            loop {
+                let from = next.fetch_add(batch, Ordering::Relaxed);
+                if from >= total || !launch.reporter.wants(from) {
+                    break;
+                }
+                // SAFETY: as above.
+                unsafe { launch.programs(from, total.min(from + batch)) };
+            }
+        });
+    }
+    if !fine {
+        return Err(Error::Internal { place: "kiln-cpu", message: "a worker panicked".into() });
+    }
+    Ok(reporter.into_fault())
+}
+
+struct Launch<'a> {
+    program: &'a CpuProgram,
+    grid: [u32; 3],
+    words: &'a [u64],
+    reporter: &'a Reporter,
+}
+
+impl Launch<'_> {
+    /// Runs programs `from..to`, in order, on this thread.
+    ///
+    /// # Safety
+    /// As for [`run`].
+    unsafe fn programs(&self, from: u64, to: u64) {
+        let entry = self.program.code.entry();
+        let [nx, ny, _] = self.grid.map(u64::from);
+        with_scratch(self.program.code.scratch_bytes, |scratch| {
+            let mut frame = Frame {
+                program: [0; 3],
+                grid: self.grid.map(i64::from),
+                words: self.words.as_ptr(),
+                scratch,
+                reporter: self.reporter,
+            };
+            for linear in from..to {
+                if !self.reporter.wants(linear) {
+                    break;
+                }
+                frame.program = [linear % nx, linear / nx % ny, linear / nx / ny].map(|p| p as i64);
+                // SAFETY: the frame is complete, the scratch memory large enough, and the caller vouches for the words.
+                unsafe { entry(&frame) };
+            }
+        });
+    }
+}
+
+/// Memory aligned to a cache line.
+struct Scratch {
+    at: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Scratch {
+    /// `bytes`, rounded up to whole pages so that it seldom grows.
+    fn new(bytes: usize) -> Scratch {
+        let bytes = bytes.max(1).next_multiple_of(4096);
+        let layout =
+            Layout::from_size_align(bytes, crate::frame::SCRATCH_ALIGN).unwrap_or(Layout::new::<u64>());
+        // SAFETY: the layout has a size.
+        let at = unsafe { std::alloc::alloc(layout) };
+        let at = NonNull::new(at).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Scratch { at, layout }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, freed once.
+        unsafe { std::alloc::dealloc(self.at.as_ptr(), self.layout) };
+    }
+}
+
+/// Calls `body` with at least `bytes` of this thread's scratch memory. Not reentrant calls reuse the memory.
+fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
+    thread_local! {
+        static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
+    }
+    // Taken out for the call: a launch from inside a print gets memory of its own.
+    let kept = SCRATCH.with(|cell| cell.try_borrow_mut().ok().and_then(|mut s| s.take()));
+    let scratch = kept.filter(|s| s.layout.size() >= bytes).unwrap_or_else(|| Scratch::new(bytes));
+    body(scratch.at.as_ptr());
+    SCRATCH.with(|cell| {
+        if let Ok(mut kept) = cell.try_borrow_mut() {
+            *kept = Some(scratch);
+        }
+    });
+}

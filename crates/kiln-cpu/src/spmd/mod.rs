@@ -1,0 +1,23 @@
+//! Threads to lanes: a kernel written for the threads of a block becomes one over tiles, with uniform control flow.
+//!
+//! All threads of a block advance together. A scalar that varies between them becomes a tile with an element for each thread (a *lane*),
+//! x fastest; what is uniform stays a scalar. Where threads part ways, both ways are taken, under masks: a varying `if` becomes its two
+//! arms and a `select`, a varying loop runs while any lane wants to, and accesses to memory take the mask of the lanes that are there.
+//! The values of lanes that are not there are arbitrary and never seen. Barriers vanish, local memory gets an axis for the lanes.
+//!
+//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end may write in two points: the values
+//! of `Assert` may have an element for each lane, and `Print` begins with a mask.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rewrite.rs` | the walk, values in their two forms, scalar operations |
+//! | `control.rs` | branches and loops |
+//! | `memory.rs` | accesses under masks |
+//! | `warp.rs` | thread indices, shuffles, votes |
+
+mod control;
+mod memory;
+mod rewrite;
+mod warp;
+
+pub(crate) use rewrite::lockstep;

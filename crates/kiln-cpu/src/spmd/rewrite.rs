@@ -1,0 +1,343 @@
+//! The walk over a kernel for threads, and its values in their two forms.
+
+use kiln_backend::{Error, Result};
+use kiln_ir::{
+    Axis, BinaryOp, Block, Builder, Kernel, Level, Literal, Loc, Message, Op, OpData, OpKind, ReduceOp,
+    Scalar, Shape, Type, UnaryOp, Uniformity, Value,
+};
+use std::collections::HashMap;
+
+/// Lanes of a warp.
+pub(super) const WARP: u32 = 32;
+
+/// A value of the old kernel in the new one.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A scalar that all threads share, a tile or a view.
+    Uniform(Value),
+    /// A tile with an element for each lane.
+    Lanes(Value),
+}
+
+/// Rewrites a kernel for threads into one over tiles; see the [module](super).
+///
+/// # Errors
+/// [`Error::Unsupported`] names what has no form in lockstep.
+pub(crate) fn lockstep(kernel: &Kernel) -> Result<Kernel> {
+    let Level::Thread { block } = kernel.level else { return Ok(kernel.clone()) };
+    let mut new = Kernel::new(kernel.name.clone(), Level::Tile { warps: None });
+    new.files.clone_from(&kernel.files);
+    new.messages.clone_from(&kernel.messages);
+    let params: Vec<Value> = kernel.params.iter().map(|p| new.add_param(p.clone())).collect();
+    let threads: u32 = block.iter().product();
+    let mut rewrite = Rewrite {
+        old: kernel,
+        b: Builder::new(&mut new),
+        uniformity: Uniformity::of(kernel),
+        block,
+        lanes: lanes(kernel, threads),
+        forms: vec![None; kernel.counts().0],
+        locals: HashMap::new(),
+        mask: None,
+        indices: [None; 3],
+    };
+    for (&old, value) in kernel.block(kernel.body).args.iter().zip(params) {
+        rewrite.forms[old.index()] = Some(Form::Uniform(value));
+    }
+    rewrite.prologue(threads);
+    rewrite.body(kernel.body)?;
+    Ok(new)
+}
+
+/// How many lanes a block of `threads` gets: votes need whole warps.
+fn lanes(kernel: &Kernel, threads: u32) -> u32 {
+    let mut votes = false;
+    kernel.walk(|_, op| votes |= matches!(op.kind, OpKind::Vote(_)));
+    if votes && threads > WARP { threads.next_multiple_of(WARP) } else { threads }
+}
+
+/// The state of the rewrite.
+pub(super) struct Rewrite<'a> {
+    pub(super) old: &'a Kernel,
+    /// Appends to the new kernel.
+    pub(super) b: Builder<'a>,
+    pub(super) uniformity: Uniformity,
+    pub(super) block: [u32; 3],
+    pub(super) lanes: u32,
+    forms: Vec<Option<Form>>,
+    /// The shapes of local arrays, without the lanes, by their new view.
+    pub(super) locals: HashMap<Value, Shape>,
+    /// Which lanes are there; none for all.
+    pub(super) mask: Option<Value>,
+    /// The thread's index on each axis.
+    indices: [Option<Value>; 3],
+}
+
+impl Rewrite<'_> {
+    /// What the body may use everywhere: thread indices, and the mask of the lanes that are threads.
+    fn prologue(&mut self, threads: u32) {
+        for axis in [Axis::X, Axis::Y, Axis::Z] {
+            let mut used = false;
+            self.old.walk(|_, op| used |= op.kind == OpKind::ThreadId(axis));
+            if used && self.block[axis as usize] > 1 {
+                self.indices[axis as usize] = Some(self.thread_index(axis));
+            }
+        }
+        if self.lanes > threads {
+            let (lane, threads) = (self.lane(), self.index_lanes(threads.into()));
+            self.mask = Some(self.b.compare(kiln_ir::CompareOp::Lt, lane, threads));
+        }
+    }
+
+    /// Rewrites a block's operations, and gives its terminator's operands.
+    pub(super) fn body(&mut self, block: Block) -> Result<Vec<Value>> {
+        for &op in &self.old.block(block).ops {
+            let data = self.old.op(op);
+            self.b.loc = data.loc;
+            if data.kind.is_terminator() {
+                return Ok(data.operands.to_vec());
+            }
+            self.operation(op, data)?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn operation(&mut self, op: Op, data: &OpData) -> Result<()> {
+        use OpKind::*;
+        match &data.kind {
+            ThreadId(axis) => {
+                let form = match self.indices[*axis as usize] {
+                    Some(lanes) => Form::Lanes(lanes),
+                    None => Form::Uniform(self.b.index(0)),
+                };
+                self.forms[data.results[0].index()] = Some(form);
+            }
+            BlockDim(axis) => {
+                let extent = self.b.index(self.block[*axis as usize].into());
+                self.set_uniform(data.results[0], extent);
+            }
+            Barrier => {}
+            Stride(axis) => self.stride(data, *axis)?,
+            Alloc { .. } => self.alloc(data),
+            Load(_) => self.load(data)?,
+            Store { .. } => self.store(data)?,
+            Gather { bounds, masked } => self.gather(op, data, *bounds, *masked)?,
+            Scatter { bounds, masked } => self.scatter(op, data, *bounds, *masked)?,
+            Atomic { .. } => self.atomic(data)?,
+            AtomicCas { scope, bounds } => self.atomic_cas(data, *scope, *bounds)?,
+            Shuffle(mode) => self.shuffle(data, *mode)?,
+            Vote(mode) => self.vote(data, *mode)?,
+            If => self.branch(data)?,
+            For => self.for_loop(data)?,
+            While => self.while_loop(data)?,
+            Assert(_) => self.assert(data)?,
+            Print(message) => self.print(data, *message)?,
+            Binary(BinaryOp::Div | BinaryOp::Rem) if self.mask.is_some() && !self.old.is_pure(op) => {
+                self.guarded_division(data)?;
+            }
+            _ => self.plain(data)?,
+        }
+        Ok(())
+    }
+
+    /// An operation that is the same on lanes as on scalars.
+    fn plain(&mut self, data: &OpData) -> Result<()> {
+        let varies = data.results.iter().any(|&r| self.uniformity.varies(r));
+        if varies {
+            let operands = self.all_lanes(&data.operands)?;
+            let elem = self.old.ty(data.results[0]).elem();
+            let result = self.one(data.kind.clone(), &operands, self.lanes_type(elem));
+            self.set_lanes(data.results[0], result);
+            return Ok(());
+        }
+        let operands = data.operands.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
+        let types: Vec<Type> = data.results.iter().map(|&r| self.old.ty(r).clone()).collect();
+        let op = self.b.op(data.kind.clone(), &operands, &types);
+        for (i, &result) in data.results.iter().enumerate() {
+            let value = self.b.kernel.op(op).results[i];
+            self.set_uniform(result, value);
+        }
+        Ok(())
+    }
+
+    /// An integer division where some lanes are not there: those must not fault.
+    fn guarded_division(&mut self, data: &OpData) -> Result<()> {
+        let [a, b] = data.operands[..] else { return Err(self.internal("a division without operands")) };
+        let elem = self.old.ty(b).elem();
+        let one = self.b.splat(Literal::one(elem), self.shape());
+        let divisor = self.lanes_of(b)?;
+        let divisor = self.under_mask(divisor, one);
+        let dividend = self.lanes_of(a)?;
+        let ty = self.lanes_type(elem);
+        let result = self.one(data.kind.clone(), &[dividend, divisor], ty);
+        if self.uniformity.varies(data.results[0]) {
+            self.set_lanes(data.results[0], result);
+            return Ok(());
+        }
+        // The lanes have faulted if they should. Where none is there, the scalar must not.
+        let (dividend, divisor) = (self.uniform(a)?, self.uniform(b)?);
+        let one = self.b.constant(Literal::one(elem));
+        let any = self.any_active();
+        let divisor = self.b.select(any, divisor, one);
+        let value = self.one(data.kind.clone(), &[dividend, divisor], Type::scalar(elem));
+        self.set_uniform(data.results[0], value);
+        Ok(())
+    }
+
+    fn assert(&mut self, data: &OpData) -> Result<()> {
+        let condition = data.operands[0];
+        let mut operands = Vec::new();
+        if self.is_lanes(condition)? || (self.mask.is_some() && self.old.ty(condition).is_scalar()) {
+            let yes = self.b.splat(Literal::bool(true), self.shape());
+            let holds = self.lanes_of(condition)?;
+            operands.push(self.under_mask(holds, yes));
+        } else {
+            operands.push(self.uniform(condition)?);
+        }
+        for &value in &data.operands[1..] {
+            operands.push(self.either(value)?);
+        }
+        self.b.op(data.kind.clone(), &operands, &[]);
+        Ok(())
+    }
+
+    fn print(&mut self, data: &OpData, message: Message) -> Result<()> {
+        let mut operands = vec![self.mask_or_all()];
+        for &value in &data.operands {
+            operands.push(self.either(value)?);
+        }
+        self.b.op(OpKind::Print(message), &operands, &[]);
+        Ok(())
+    }
+
+    // ---- values
+
+    /// The shape of a tile of lanes.
+    pub(super) fn shape(&self) -> Shape {
+        Shape::new(&[self.lanes])
+    }
+
+    pub(super) fn lanes_type(&self, elem: Scalar) -> Type {
+        Type::tile(elem, self.shape())
+    }
+
+    /// The type of an old value in the new kernel, in the form that it will have.
+    pub(super) fn new_type(&self, old: Value, lanes: bool) -> Type {
+        let ty = self.old.ty(old);
+        if lanes { self.lanes_type(ty.elem()) } else { ty.clone() }
+    }
+
+    fn form(&self, old: Value) -> Result<Form> {
+        self.forms[old.index()].ok_or_else(|| self.internal("a value is used before it is made"))
+    }
+
+    pub(super) fn is_lanes(&self, old: Value) -> Result<bool> {
+        self.form(old).map(|form| matches!(form, Form::Lanes(_)))
+    }
+
+    /// A value that is uniform.
+    pub(super) fn uniform(&self, old: Value) -> Result<Value> {
+        match self.form(old)? {
+            Form::Uniform(value) => Ok(value),
+            Form::Lanes(_) => Err(self.internal("a uniform value was expected")),
+        }
+    }
+
+    /// A scalar as lanes.
+    pub(super) fn lanes_of(&mut self, old: Value) -> Result<Value> {
+        match self.form(old)? {
+            Form::Lanes(value) => Ok(value),
+            Form::Uniform(value) => Ok(self.b.broadcast(value, self.shape())),
+        }
+    }
+
+    pub(super) fn all_lanes(&mut self, old: &[Value]) -> Result<Vec<Value>> {
+        old.iter().map(|&v| self.lanes_of(v)).collect()
+    }
+
+    /// A value as it is.
+    pub(super) fn either(&self, old: Value) -> Result<Value> {
+        match self.form(old)? {
+            Form::Uniform(value) | Form::Lanes(value) => Ok(value),
+        }
+    }
+
+    /// A value in one form or the other.
+    pub(super) fn in_form(&mut self, old: Value, lanes: bool) -> Result<Value> {
+        if lanes { self.lanes_of(old) } else { self.uniform(old) }
+    }
+
+    pub(super) fn set_uniform(&mut self, old: Value, new: Value) {
+        self.forms[old.index()] = Some(Form::Uniform(new));
+    }
+
+    pub(super) fn set_lanes(&mut self, old: Value, new: Value) {
+        self.forms[old.index()] = Some(Form::Lanes(new));
+    }
+
+    pub(super) fn set_in_form(&mut self, old: Value, new: Value, lanes: bool) {
+        self.forms[old.index()] = Some(if lanes { Form::Lanes(new) } else { Form::Uniform(new) });
+    }
+
+    /// Appends an operation with one result.
+    pub(super) fn one(&mut self, kind: OpKind, operands: &[Value], ty: Type) -> Value {
+        let op = self.b.op(kind, operands, &[ty]);
+        self.b.kernel.result(op)
+    }
+
+    // ---- masks
+
+    /// The current mask and a condition.
+    pub(super) fn narrowed(&mut self, condition: Value) -> Value {
+        match self.mask {
+            Some(mask) => self.b.binary(BinaryOp::And, mask, condition),
+            None => condition,
+        }
+    }
+
+    /// `lanes` where lanes are there, `otherwise` where not.
+    pub(super) fn under_mask(&mut self, lanes: Value, otherwise: Value) -> Value {
+        match self.mask {
+            Some(mask) => self.b.select(mask, lanes, otherwise),
+            None => lanes,
+        }
+    }
+
+    pub(super) fn mask_or_all(&mut self) -> Value {
+        self.mask.unwrap_or_else(|| self.b.splat(Literal::bool(true), Shape::new(&[self.lanes])))
+    }
+
+    /// Whether any lane is there, as a scalar.
+    pub(super) fn any_active(&mut self) -> Value {
+        match self.mask {
+            Some(mask) => self.b.reduce(ReduceOp::Or, 0, mask),
+            None => self.b.constant(Literal::bool(true)),
+        }
+    }
+
+    /// The negation of a mask.
+    pub(super) fn not(&mut self, mask: Value) -> Value {
+        self.b.unary(UnaryOp::Not, mask)
+    }
+
+    // ---- errors
+
+    pub(super) fn internal(&self, message: &str) -> Error {
+        let message = format!("{message}, in `{}` at {}", self.old.name, self.old.describe(self.loc()));
+        Error::Internal { place: "kiln-cpu lockstep", message }
+    }
+
+    pub(super) fn unsupported(&self, what: &str, hint: &str) -> Error {
+        Error::Unsupported {
+            kernel: self.old.name.clone(),
+            what: what.into(),
+            device: "cpu".into(),
+            location: self.old.describe(self.loc()),
+            hint: hint.into(),
+        }
+    }
+
+    fn loc(&self) -> Loc {
+        self.b.loc
+    }
+}

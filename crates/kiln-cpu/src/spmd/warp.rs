@@ -1,0 +1,122 @@
+//! Thread indices, shuffles and votes, in terms of tiles: a warp is a row of 32 lanes.
+
+use super::rewrite::{Rewrite, WARP};
+use kiln_backend::Result;
+use kiln_ir::{
+    Axis, BinaryOp, Bounds, CompareOp, Literal, OpData, ReduceOp, Reuse, Scalar, Shape, ShuffleMode, Space,
+    Value, VoteMode,
+};
+
+impl Rewrite<'_> {
+    /// The lane's number, as i64.
+    pub(super) fn lane(&mut self) -> Value {
+        self.b.iota(Scalar::I64, self.lanes)
+    }
+
+    /// A constant for every lane.
+    pub(super) fn index_lanes(&mut self, value: i64) -> Value {
+        self.b.splat(Literal::index(value), self.shape())
+    }
+
+    /// The thread's index in its block on an axis: x is the fastest.
+    pub(super) fn thread_index(&mut self, axis: Axis) -> Value {
+        let axis = axis as usize;
+        let inner: u32 = self.block[..axis].iter().product();
+        let outer = self.block[axis + 1..].iter().product::<u32>();
+        if inner * self.block[axis] * outer != self.lanes {
+            return self.padded_thread_index(inner, self.block[axis]);
+        }
+        let index = self.b.iota(Scalar::I64, self.block[axis]);
+        let index = self.b.reshape(index, Shape::new(&[1, self.block[axis], 1]));
+        let index = self.b.broadcast(index, Shape::new(&[outer, self.block[axis], inner]));
+        self.b.reshape(index, self.shape())
+    }
+
+    /// As `thread_index`, where there are more lanes than threads.
+    fn padded_thread_index(&mut self, inner: u32, extent: u32) -> Value {
+        let lane = self.lane();
+        let (inner, extent) = (self.index_lanes(inner.into()), self.index_lanes(extent.into()));
+        let slower = self.b.binary(BinaryOp::Div, lane, inner);
+        self.b.binary(BinaryOp::Rem, slower, extent)
+    }
+
+    /// A shuffle goes through block memory: each lane puts its value there and takes another's.
+    pub(super) fn shuffle(&mut self, data: &OpData, mode: ShuffleMode) -> Result<()> {
+        let [value, by] = data.operands[..] else { return Err(self.internal("a shuffle without operands")) };
+        let (value, by) = (self.lanes_of(value)?, self.lanes_of(by)?);
+        let (lane, last) = (self.lane(), self.index_lanes(i64::from(WARP) - 1));
+        let here = self.b.binary(BinaryOp::And, lane, last);
+        let there = match mode {
+            ShuffleMode::Index => by,
+            ShuffleMode::Up => self.b.binary(BinaryOp::Sub, here, by),
+            ShuffleMode::Down => self.b.binary(BinaryOp::Add, here, by),
+            ShuffleMode::Xor => self.b.binary(BinaryOp::Xor, here, by),
+        };
+        let first = self.b.binary(BinaryOp::Sub, lane, here);
+        let source = self.b.binary(BinaryOp::Add, first, there);
+        let (zero, lanes) = (self.index_lanes(0), self.index_lanes(self.lanes.into()));
+        let above = self.b.compare(CompareOp::Ge, there, zero);
+        let below = self.b.compare(CompareOp::Le, there, last);
+        let exists = self.b.compare(CompareOp::Lt, source, lanes);
+        let valid = self.b.binary(BinaryOp::And, above, below);
+        let valid = self.b.binary(BinaryOp::And, valid, exists);
+        let source = self.b.select(valid, source, lane);
+        let taken = self.from_lanes(value, source);
+        let result = match self.mask {
+            // A lane that is not there has nothing to give.
+            Some(mask) => {
+                let gives = self.from_lanes(mask, source);
+                self.b.select(gives, taken, value)
+            }
+            None => taken,
+        };
+        self.set_in_own_form(data.results[0], result)
+    }
+
+    /// The elements of a tile of lanes at other lanes' places.
+    fn from_lanes(&mut self, value: Value, source: Value) -> Value {
+        let elem = self.b.kernel.ty(value).elem();
+        let exchange = self.b.alloc(Space::Shared, elem, self.shape());
+        let zero = self.b.index(0);
+        self.b.store(exchange, &[zero], value, Reuse::Normal, true);
+        let padding = self.b.constant(Literal::zero(elem));
+        self.b.gather(exchange, &[source], None, padding, Bounds::Trust)
+    }
+
+    pub(super) fn vote(&mut self, data: &OpData, mode: VoteMode) -> Result<()> {
+        let predicate = self.lanes_of(data.operands[0])?;
+        let result = match mode {
+            VoteMode::All => {
+                let yes = self.b.splat(Literal::bool(true), self.shape());
+                let asked = self.under_mask(predicate, yes);
+                self.over_warps(ReduceOp::And, asked)
+            }
+            VoteMode::Any => {
+                let asked = self.narrowed(predicate);
+                self.over_warps(ReduceOp::Or, asked)
+            }
+            VoteMode::Ballot => {
+                let asked = self.narrowed(predicate);
+                let lane = self.b.iota(Scalar::U32, self.lanes);
+                let one = self.b.splat(Literal::one(Scalar::U32), self.shape());
+                // The amount is taken modulo 32: the lane's number in its warp.
+                let bit = self.b.binary(BinaryOp::Shl, one, lane);
+                let none = self.b.splat(Literal::zero(Scalar::U32), self.shape());
+                let bits = self.b.select(asked, bit, none);
+                self.over_warps(ReduceOp::Or, bits)
+            }
+        };
+        self.set_in_own_form(data.results[0], result)
+    }
+
+    /// Combines each warp's lanes and gives all of them the result.
+    fn over_warps(&mut self, op: ReduceOp, lanes: Value) -> Value {
+        let width = self.lanes.min(WARP);
+        let warps = self.lanes / width;
+        let rows = self.b.reshape(lanes, Shape::new(&[warps, width]));
+        let each = self.b.reduce(op, 1, rows);
+        let each = self.b.reshape(each, Shape::new(&[warps, 1]));
+        let all = self.b.broadcast(each, Shape::new(&[warps, width]));
+        self.b.reshape(all, self.shape())
+    }
+}

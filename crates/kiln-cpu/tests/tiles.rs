@@ -1,0 +1,180 @@
+//! Tile-level kernels on the CPU against independent references.
+
+mod device;
+use device::*;
+use kiln_ir::*;
+
+fn shape(extents: &[u32]) -> Shape {
+    Shape::new(extents)
+}
+
+fn zero(b: &mut Builder<'_>) -> Value {
+    b.constant(Literal::f32(0.0))
+}
+
+fn offset(b: &mut Builder<'_>, block: u32) -> Value {
+    let (pid, block) = (b.program_id(Axis::X), b.index(block.into()));
+    b.binary(BinaryOp::Mul, pid, block)
+}
+
+#[test]
+fn add_at_odd_sizes() {
+    for block in [1u32, 64, 1000, 4096, 5000] {
+        let (mut k, p) = kernel("add", TILE, &[(Scalar::F32, 1); 3]);
+        let mut b = Builder::new(&mut k);
+        let at = offset(&mut b, block);
+        let pad = zero(&mut b);
+        let x = b.load(p[0], &[at], pad, shape(&[block]), Reuse::Normal);
+        let y = b.load(p[1], &[at], pad, shape(&[block]), Reuse::Normal);
+        let z = b.binary(BinaryOp::Add, x, y);
+        b.store(p[2], &[at], z, Reuse::Normal, true);
+        for n in [0usize, 1, 63, 4096, 10_007] {
+            let (mut x, mut y) = (random(n, 1), random(n, 2));
+            let mut z = vec![f32::NAN; n];
+            let want: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + y).collect();
+            let e = [n as i64];
+            let grid = [(n as u32).div_ceil(block), 1, 1];
+            run(&k, grid, vec![view(&mut x, &e), view(&mut y, &e), view(&mut z, &e)]).unwrap();
+            assert_eq!(z, want, "{n} by {block}");
+        }
+    }
+}
+
+fn chain(block: u32) -> Kernel {
+    let (mut k, p) = kernel("chain", TILE, &[(Scalar::F32, 1); 3]);
+    let mut b = Builder::new(&mut k);
+    let at = offset(&mut b, block);
+    let pad = zero(&mut b);
+    let x = b.load(p[0], &[at], pad, shape(&[block]), Reuse::Normal);
+    let y = b.load(p[1], &[at], pad, shape(&[block]), Reuse::Normal);
+    let xy = b.binary(BinaryOp::Mul, x, y);
+    let s = b.binary(BinaryOp::Add, xy, x);
+    let zeros = b.splat(Literal::f32(0.0), shape(&[block]));
+    let r = b.binary(BinaryOp::Max, s, zeros);
+    let half = b.splat(Literal::f32(0.5), shape(&[block]));
+    let h = b.binary(BinaryOp::Mul, r, half);
+    let t = b.unary(UnaryOp::Tanh, y);
+    let z = b.binary(BinaryOp::Add, h, t);
+    b.store(p[2], &[at], z, Reuse::Normal, true);
+    k
+}
+
+#[test]
+fn fused_chain() {
+    for block in [512, 2048, 8192, 10_000] {
+        let k = chain(block);
+        let n = 50_001;
+        let (mut x, mut y) = (random(n, 3), random(n, 4));
+        let mut z = vec![f32::NAN; n];
+        let want: Vec<f32> =
+            x.iter().zip(&y).map(|(x, y)| (x * y + x).max(0.0) * 0.5 + (*y as f64).tanh() as f32).collect();
+        let e = [n as i64];
+        let grid = [(n as u32).div_ceil(block), 1, 1];
+        run(&k, grid, vec![view(&mut x, &e), view(&mut y, &e), view(&mut z, &e)]).unwrap();
+        close(&z, &want, 1e-6);
+    }
+}
+
+#[test]
+fn softmax_of_rows() {
+    let block = 4096;
+    let (mut k, p) = kernel("softmax", TILE, &[(Scalar::F32, 2); 2]);
+    let mut b = Builder::new(&mut k);
+    let row = b.program_id(Axis::X);
+    let (first, pad) = (b.index(0), b.constant(Literal::f32(f32::NEG_INFINITY)));
+    let v = b.load(p[0], &[row, first], pad, shape(&[1, block]), Reuse::Normal);
+    let v = b.reshape(v, shape(&[block]));
+    let m = b.reduce(ReduceOp::Max, 0, v);
+    let m = b.broadcast(m, shape(&[block]));
+    let d = b.binary(BinaryOp::Sub, v, m);
+    let e = b.unary(UnaryOp::Exp, d);
+    let s = b.reduce(ReduceOp::Sum, 0, e);
+    let s = b.broadcast(s, shape(&[block]));
+    let q = b.binary(BinaryOp::Div, e, s);
+    let q = b.reshape(q, shape(&[1, block]));
+    b.store(p[1], &[row, first], q, Reuse::Normal, true);
+    for n in [1usize, 1000, 4000, 4096] {
+        let rows = 37;
+        let mut x = random(rows * n, 5);
+        let mut y = vec![f32::NAN; rows * n];
+        let mut want = Vec::new();
+        for row in x.chunks(n) {
+            let max = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b)) as f64;
+            let sum: f64 = row.iter().map(|&v| (v as f64 - max).exp()).sum();
+            want.extend(row.iter().map(|&v| ((v as f64 - max).exp() / sum) as f32));
+        }
+        let e = [rows as i64, n as i64];
+        run(&k, [rows as u32, 1, 1], vec![view(&mut x, &e), view(&mut y, &e)]).unwrap();
+        close(&y, &want, 1e-6);
+    }
+}
+
+#[test]
+fn sum_with_atomics_over_programs() {
+    let block = 3000;
+    let (mut k, p) = kernel("sum", TILE, &[(Scalar::F32, 1), (Scalar::F32, 1)]);
+    let mut b = Builder::new(&mut k);
+    let at = offset(&mut b, block);
+    let pad = zero(&mut b);
+    let x = b.load(p[0], &[at], pad, shape(&[block]), Reuse::Normal);
+    let s = b.reduce(ReduceOp::Sum, 0, x);
+    let first = b.index(0);
+    let kind =
+        OpKind::Atomic { op: AtomicOp::Add, scope: Scope::Device, bounds: Bounds::Check, masked: false };
+    b.op(kind, &[p[1], first, s], &[Type::scalar(Scalar::F32)]);
+    let n = 1_000_003;
+    let mut x = random(n, 6);
+    let want: f64 = x.iter().map(|&v| v as f64).sum();
+    let mut total = [0.0f32];
+    run(&k, [(n as u32).div_ceil(block), 1, 1], vec![view(&mut x, &[n as i64]), view(&mut total, &[1])])
+        .unwrap();
+    assert!((total[0] as f64 - want).abs() < 1e-2, "{} {want}", total[0]);
+}
+
+fn matmul(m: u32, n: u32, k: u32) -> Kernel {
+    let (mut kernel, p) = kernel("matmul", TILE, &[(Scalar::F32, 2); 3]);
+    let mut b = Builder::new(&mut kernel);
+    let (pi, pj) = (b.program_id(Axis::Y), b.program_id(Axis::X));
+    let (tm, tn, tk) = (b.index(m.into()), b.index(n.into()), b.index(k.into()));
+    let (i, j) = (b.binary(BinaryOp::Mul, pi, tm), b.binary(BinaryOp::Mul, pj, tn));
+    let (pad, lo, inner) = (zero(&mut b), b.index(0), b.extent(p[0], 1));
+    let init = b.splat(Literal::f32(0.0), shape(&[m, n]));
+    let acc = Type::tile(Scalar::F32, shape(&[m, n]));
+    let body = b.kernel.add_block();
+    let at = b.kernel.add_arg(body, Type::scalar(Scalar::I64));
+    let carried = b.kernel.add_arg(body, acc.clone());
+    let outer = b.block;
+    b.block = body;
+    let x = b.load(p[0], &[i, at], pad, shape(&[m, k]), Reuse::Normal);
+    let y = b.load(p[1], &[at, j], pad, shape(&[k, n]), Reuse::Normal);
+    let next = b.dot(x, y, carried);
+    b.yield_(&[next]);
+    b.block = outer;
+    let loc = b.loc;
+    let op = b.kernel.append(outer, OpKind::For, &[lo, inner, tk, init], &[acc], &[body], loc);
+    let result = b.kernel.result(op);
+    b.store(p[2], &[i, j], result, Reuse::Normal, true);
+    kernel
+}
+
+#[test]
+fn matmul_with_edges() {
+    for (tm, tn, tk) in [(16, 16, 16), (64, 32, 48), (33, 17, 5)] {
+        let kernel = matmul(tm, tn, tk);
+        let (m, n, k) = (70usize, 65, 90);
+        let (mut a, mut b) = (random(m * k, 7), random(k * n, 8));
+        let mut c = vec![f32::NAN; m * n];
+        let mut want = vec![0.0; m * n];
+        for i in 0..m {
+            for j in 0..n {
+                want[i * n + j] =
+                    (0..k).map(|l| a[i * k + l] as f64 * b[l * n + j] as f64).sum::<f64>() as f32;
+            }
+        }
+        let grid = [(n as u32).div_ceil(tn), (m as u32).div_ceil(tm), 1];
+        let e = |r: usize, c: usize| [r as i64, c as i64];
+        run(&kernel, grid, vec![view(&mut a, &e(m, k)), view(&mut b, &e(k, n)), view(&mut c, &e(m, n))])
+            .unwrap();
+        close(&c, &want, 1e-5);
+    }
+}
