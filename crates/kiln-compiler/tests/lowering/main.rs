@@ -1,0 +1,5 @@
+//! The lowering from tiles to threads, by what the lowered kernels do: run on the interpreter with its sanitizer, against the kernels they
+//! come from.
+
+mod harness;
+mod kernels;
