@@ -38,9 +38,6 @@
 //! | `trace` | recording, exits, variables to SSA |
 //! | `param` | parameters: the contract with a runtime |
 
-// The attribute macros name this crate.
-extern crate self as kiln_lang;
-
 pub mod diag;
 mod elem;
 #[doc(hidden)]

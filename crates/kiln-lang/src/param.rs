@@ -17,7 +17,7 @@
 //! ) -> P::Launch<(&'k Tensor<f32, 2>, &'k mut Tensor<f32, 2>, usize)> {
 //!     fn body<'k>(x: <&'k Tensor<f32, 2> as P::KernelParam>::Traced, ..) { /* the rewritten body */ }
 //!     static SITE: P::KernelSite = P::KernelSite::new("softmax", &["x", "y", "block"], file!(), line!(), column!());
-//!     P::Launch::new(P::KernelFn::new(&SITE, TypeId::of::<(/* generic arguments */)>(), |(x, y, block)| body(x, y, block)), (x, y, block))
+//!     P::Launch::new(P::KernelFn::new(&SITE, TypeId::of::<Types</* generic arguments */>>(), |(x, y, block)| body(x, y, block)), (x, y, block))
 //! }
 //! ```
 //!
@@ -92,6 +92,7 @@ pub trait KernelParams {
 
 macro_rules! kernel_params {
     ($($t:ident $n:tt)*) => {
+        #[allow(clippy::unused_unit)]
         impl<$($t: KernelParam),*> KernelParams for ($($t,)*) {
             type Args = ($($t::Arg,)*);
             type Traced = ($($t::Traced,)*);

@@ -73,8 +73,8 @@ pub fn block_dim(axis: usize) -> Idx {
 
 /// The thread's number in its block, axis 0 fastest.
 #[track_caller]
-fn thread_in_block() -> Idx {
-    (thread_id(2) * block_dim(1) + thread_id(1)) * block_dim(0) + thread_id(0)
+pub(crate) fn thread_in_block() -> Idx {
+    thread_id(0) + block_dim(0) * (thread_id(1) + block_dim(1) * thread_id(2))
 }
 
 /// The thread's lane in its warp of 32.

@@ -1,23 +1,62 @@
 //! The attribute and derive macros of the Kiln kernel language.
-use proc_macro::TokenStream;
+//!
+//! The macros see syntax, not types: they rewrite control flow, comparisons, assignments and `&&`/`||` into calls of
+//! `kiln_lang::flow`, where type inference decides what is host and what is device. Everything else stays as the user wrote it, with
+//! the user's spans.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `options.rs` | `crate = path` |
+//! | `kernel.rs` | `#[kernel]`: the function that gathers the arguments of a launch |
+//! | `function.rs` | `#[device]` and function bodies: parameters, `return` |
+//! | `rewrite/` | expressions, statements, control flow |
+//! | `derive.rs` | `DeviceValue`, `KernelConst` |
 
-/// .
+mod derive;
+mod function;
+mod kernel;
+mod options;
+mod rewrite;
+
+use proc_macro::TokenStream;
+use syn::parse_macro_input;
+
+/// Makes a function a kernel.
+///
+/// The function's parameters are `&Tensor<T, R>`, `&mut Tensor<T, R>`, `Val<T>` for a number known at the launch, and host
+/// constants (`usize`, `bool`, an enum with `#[derive(KernelConst)]`), which the kernel is specialised to. Calling the function
+/// gathers the arguments of a launch; nothing runs before it is launched.
+///
+/// `#[kernel(crate = path)]` names the crate that the expansion refers to, `::kiln` by default.
 #[proc_macro_attribute]
-pub fn kernel(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(args as options::Options);
+    let item = parse_macro_input!(item as syn::ItemFn);
+    kernel::expand(&options, item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
-/// .
+
+/// Lets a helper function use control flow, comparisons and assignment on device values.
+///
+/// Functions and methods that only compute need no attribute. `#[device(crate = path)]` as for `kernel`.
 #[proc_macro_attribute]
-pub fn device(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn device(args: TokenStream, item: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(args as options::Options);
+    let item = parse_macro_input!(item as syn::ItemFn);
+    function::expand(&options, item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
-/// .
+
+/// Makes a struct a device value, so that `let mut`, assignment and `if` work on it as a whole.
+///
+/// Fields are device values, or host values with `Clone + PartialEq`.
 #[proc_macro_derive(DeviceValue, attributes(kiln))]
-pub fn dv(_: TokenStream) -> TokenStream {
-    TokenStream::new()
+pub fn derive_device_value(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    derive::device_value(item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
-/// .
+
+/// Makes a type with `Copy + Hash` a host constant that kernels can take as a parameter.
 #[proc_macro_derive(KernelConst, attributes(kiln))]
-pub fn kc(_: TokenStream) -> TokenStream {
-    TokenStream::new()
+pub fn derive_kernel_const(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    derive::kernel_const(item).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -324,10 +324,9 @@ impl<D: DeviceValue, L: IntoDevice<D>> LikeProbe<'_, D, L> {
     /// The literal, as a device value.
     #[track_caller]
     pub fn convert(self) -> Option<D> {
-        match self.1 {
-            Some(literal) => Some(literal.into_device()),
-            None => None,
-        }
+        // Not `map`: the location of an error is this method's caller.
+        let literal = self.1?;
+        Some(literal.into_device())
     }
 }
 

@@ -65,6 +65,7 @@ impl<D: DeviceValue, const N: usize> DeviceValue for [D; N] {
 
 macro_rules! tuple {
     ($($t:ident $n:tt)*) => {
+        #[allow(clippy::unused_unit)]
         impl<$($t: DeviceValue),*> DeviceValue for ($($t,)*) {
             #[allow(unused_variables)]
             fn map(&self, f: &mut dyn FnMut(Raw) -> Raw) -> Self {

@@ -27,7 +27,7 @@ pub use shape::{IntoShape, full, iota, zeros};
 use crate::elem::Elem;
 use crate::trace::{Raw, Recorder, Site, with};
 use crate::val::Val;
-use kiln_ir::{OpKind, Shape, Type};
+use kiln_ir::{BinaryOp, Literal, OpKind, Scalar, Shape, Type, eval};
 use smallvec::SmallVec;
 
 /// The shape that operands combine to; reports shapes that do not. `None` also if one is poison.
@@ -47,6 +47,9 @@ pub(crate) fn common_shape(r: &mut Recorder, operands: &[Raw], site: Site) -> Op
 
 /// Records an element-wise operation whose operands stretch to one shape.
 pub(crate) fn elementwise<U: Elem>(kind: OpKind, operands: &[Raw], site: Site) -> Val<U> {
+    if let Some(known) = folded(&kind, operands, U::SCALAR) {
+        return Val::from_raw(known);
+    }
     let id = with(|r| {
         let shape = common_shape(r, operands, site)?;
         let ids = operands.iter().map(|raw| r.read_as(*raw, &shape, site));
@@ -54,4 +57,25 @@ pub(crate) fn elementwise<U: Elem>(kind: OpKind, operands: &[Raw], site: Site) -
         Some(r.op(kind, &ids, Type::tile(U::SCALAR, shape), site))
     });
     Val::from_id(id.flatten())
+}
+
+/// The result, where it takes no operation: of constants, and of integers plus 0 or times 1.
+fn folded(kind: &OpKind, operands: &[Raw], elem: Scalar) -> Option<Raw> {
+    let literal = match (kind, operands) {
+        (OpKind::Unary(op), [Raw::Const(x)]) => eval::unary(*op, *x),
+        (OpKind::Binary(op), [Raw::Const(a), Raw::Const(b)]) => eval::binary(*op, *a, *b)?,
+        (OpKind::Compare(op), [Raw::Const(a), Raw::Const(b)]) => eval::compare(*op, *a, *b),
+        (OpKind::Cast, [Raw::Const(x)]) => eval::cast(*x, elem),
+        (OpKind::Binary(op), [value, Raw::Const(c)] | [Raw::Const(c), value]) if elem.is_int() => {
+            let neutral = match op {
+                BinaryOp::Add => c.as_i128() == 0,
+                BinaryOp::Mul => c.as_i128() == 1,
+                _ => false,
+            };
+            // A variable is read where it is used, which is here.
+            return (neutral && matches!(value, Raw::Value(_))).then_some(*value);
+        }
+        _ => return None,
+    };
+    Some(Raw::Const(literal))
 }

@@ -3,7 +3,7 @@
 use super::{View, ViewMut};
 use crate::elem::Elem;
 use crate::ops::common_shape;
-use crate::thread::{block_dim, num_programs, program_id, thread_id};
+use crate::thread::{block_dim, num_programs, program_id, thread_id, thread_in_block};
 use crate::trace::{Id, Raw, Recorder, Site, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
 use kiln_ir::{Bounds, Literal, OpKind, Shape, Type};
@@ -85,18 +85,17 @@ thread_index_offsets!(2 3);
 /// axes of the grid and of blocks count on from there.
 #[track_caller]
 pub fn thread_index() -> ThreadIndex<1> {
-    let (px, py, pz) = (program_id(0), program_id(1), program_id(2));
-    let block = (pz * num_programs(1) + py) * num_programs(0) + px;
-    let thread = (thread_id(2) * block_dim(1) + thread_id(1)) * block_dim(0) + thread_id(0);
-    ThreadIndex { axes: [block * (block_dim(0) * block_dim(1) * block_dim(2)) + thread] }
+    let block = program_id(0) + num_programs(0) * (program_id(1) + num_programs(1) * program_id(2));
+    let threads = block_dim(0) * block_dim(1) * block_dim(2);
+    ThreadIndex { axes: [block * threads + thread_in_block()] }
 }
 
 /// The thread's place in a two-dimensional launch: row (axis 1 of grid and block), column (axis 0). A third axis counts on in
 /// rows.
 #[track_caller]
 pub fn thread_index_2d() -> ThreadIndex<2> {
-    let block_row = program_id(2) * num_programs(1) + program_id(1);
-    let thread_row = thread_id(2) * block_dim(1) + thread_id(1);
+    let block_row = program_id(1) + num_programs(1) * program_id(2);
+    let thread_row = thread_id(1) + block_dim(1) * thread_id(2);
     let row = block_row * (block_dim(1) * block_dim(2)) + thread_row;
     ThreadIndex { axes: [row, program_id(0) * block_dim(0) + thread_id(0)] }
 }

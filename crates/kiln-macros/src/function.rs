@@ -1,0 +1,126 @@
+//! Function bodies: parameters, `return`, the result.
+
+use crate::options::Options;
+use crate::rewrite::exits::{self, ExitKind};
+use crate::rewrite::{Rewriter, Scope, ScopeKind, names};
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{FnArg, ItemFn, ReturnType, Type};
+
+/// Lints that the expansion would raise in the user's name.
+pub fn allowed() -> TokenStream {
+    quote! {
+        #[allow(
+            unused_mut, unused_labels, unused_parens, unused_braces, unreachable_code, unused_assignments,
+            irrefutable_let_patterns, clippy::all
+        )]
+    }
+}
+
+/// Expands `#[device]`.
+pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
+    let body = rewritten(options, &mut item)?;
+    let (attrs, vis, sig, allowed) = (&item.attrs, &item.vis, &item.sig, allowed());
+    Ok(quote!(#(#attrs)* #allowed #vis #sig { #body }))
+}
+
+/// Rewrites a function's body; takes `mut` from its parameters.
+pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStream> {
+    let sig = &item.sig;
+    if let Some(token) = &sig.asyncness {
+        return Err(syn::Error::new(token.span, "device code is not asynchronous"));
+    }
+    let span = sig.ident.span();
+    let mut rewriter = Rewriter::new(options);
+    rewriter.assigned = names::assigned(&item.block);
+    let (result, is_unit) = match &sig.output {
+        ReturnType::Default => (None, true),
+        ReturnType::Type(_, ty) => (Some((**ty).clone()), is_unit(ty)),
+    };
+    rewriter.result = result.filter(|ty| !is_unit && crate::rewrite::nameable(ty));
+    let mut rebind = TokenStream::new();
+    for input in &mut item.sig.inputs {
+        match input {
+            FnArg::Typed(arg) => {
+                let bound = names::bound(&arg.pat);
+                rebind.extend(rewriter.rebind(&mut arg.pat, span));
+                rebind.extend(rewriter.declare(bound, span));
+            }
+            FnArg::Receiver(_) => {}
+        }
+    }
+    let block = std::mem::replace(
+        &mut *item.block,
+        syn::Block { brace_token: Default::default(), stmts: Vec::new() },
+    );
+    let tokens = body(&mut rewriter, block, is_unit, span);
+    let mut errors = std::mem::take(&mut rewriter.errors).into_iter();
+    if let Some(mut first) = errors.next() {
+        errors.for_each(|e| first.combine(e));
+        return Err(first);
+    }
+    let p = options.private(Span::call_site());
+    Ok(quote! {
+        #[allow(unused_imports)]
+        use #p::host::*;
+        #rebind
+        #tokens
+    })
+}
+
+/// Rewrites the block of a function or closure, whose parameters are in scope.
+pub fn body(rewriter: &mut Rewriter<'_>, block: syn::Block, is_unit: bool, span: Span) -> TokenStream {
+    let p = rewriter.options.private(span);
+    let depth = quote_spanned!(span=> let __kiln_depth = #p::depth(););
+    let returns = exits::of_block(&block).iter().any(|x| x.kind == ExitKind::Return);
+    let diverges = exits::block_diverges(&block);
+    if !returns && !has_endless_loop(&block) && !diverges {
+        let tokens = rewriter.block(block, crate::rewrite::Tail::Value);
+        return match &rewriter.result {
+            Some(ty) => {
+                let value = rewriter.converted_to(quote_spanned!(span=> { #tokens }), &ty.clone(), span);
+                quote_spanned!(span=> #depth #value)
+            }
+            None => quote_spanned!(span=> #depth #tokens),
+        };
+    }
+    let id = 0;
+    rewriter.scopes.push(Scope { kind: ScopeKind::Function, label: None, id, slot: !is_unit });
+    let tokens = rewriter.exitable(block, id, !is_unit, span);
+    rewriter.scopes.pop();
+    quote_spanned!(span=> #depth #tokens)
+}
+
+/// Whether a block holds a loop that nothing leaves, so that what follows it is jumped over.
+fn has_endless_loop(block: &syn::Block) -> bool {
+    use syn::visit::{self, Visit};
+    struct Finder(bool);
+    impl<'a> Visit<'a> for Finder {
+        fn visit_expr(&mut self, e: &'a syn::Expr) {
+            self.0 |= exits::diverges(e);
+            if !matches!(e, syn::Expr::Closure(_)) {
+                visit::visit_expr(self, e);
+            }
+        }
+        fn visit_item(&mut self, _: &'a syn::Item) {}
+    }
+    let mut finder = Finder(false);
+    finder.visit_block(block);
+    finder.0
+}
+
+fn is_unit(ty: &Type) -> bool {
+    matches!(ty, Type::Tuple(t) if t.elems.is_empty())
+}
+
+/// Reports a type that is not allowed in a signature.
+pub fn reject_impl_trait(ty: &Type) -> syn::Result<()> {
+    match ty {
+        Type::ImplTrait(t) => Err(syn::Error::new(
+            t.span(),
+            "a kernel's parameters have named types: the type of an argument is part of the specialisation",
+        )),
+        _ => Ok(()),
+    }
+}

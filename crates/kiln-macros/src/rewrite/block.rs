@@ -1,0 +1,261 @@
+//! Blocks: statements, `let`, and the guards around what follows an exit.
+
+use super::names::{self, Name};
+use super::{Rewriter, exits, none, some};
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, Ident, Local, Pat, Stmt, Type};
+
+/// What becomes of the last expression of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tail {
+    /// It is the block's value.
+    Value,
+    /// It goes into the slot of the function (or labelled block) with this number, like the value of an exit.
+    Slot(usize),
+}
+
+impl Rewriter<'_> {
+    /// Rewrites the statements of a block, which open a scope of names.
+    pub fn block(&mut self, block: syn::Block, tail: Tail) -> TokenStream {
+        let depth = self.names.len();
+        let tokens = self.statements(block.stmts.into(), tail, block.brace_token.span.close());
+        self.names.truncate(depth);
+        tokens
+    }
+
+    fn statements(
+        &mut self,
+        mut stmts: std::collections::VecDeque<Stmt>,
+        tail: Tail,
+        end: Span,
+    ) -> TokenStream {
+        let mut out = TokenStream::new();
+        while let Some(mut stmt) = stmts.pop_front() {
+            hoist_assigned_exit(&mut stmt, &mut stmts);
+            let exits = exits::of_stmt(&stmt);
+            let is_last = stmts.is_empty();
+            out.extend(self.statement(stmt, is_last, tail));
+            if let (Some(exit), false) = (exits.first(), is_last) {
+                // What follows runs only if control is still here.
+                out.extend(self.guarded(stmts, tail, exit.span, end));
+                return out;
+            }
+        }
+        out
+    }
+
+    fn guarded(
+        &mut self,
+        rest: std::collections::VecDeque<Stmt>,
+        tail: Tail,
+        span: Span,
+        end: Span,
+    ) -> TokenStream {
+        let exits = rest.iter().any(|s| !exits::of_stmt(s).is_empty());
+        let has_value =
+            tail == Tail::Value && matches!(rest.back(), Some(Stmt::Expr(e, None)) if !exits::diverges(e));
+        let (label, rest) = self.framed("rest", true, span, |r| r.statements(rest, tail, end));
+        let exits = exits || label.is_some();
+        let some = if has_value {
+            some(rest, span)
+        } else {
+            quote_spanned!(span=> ::core::option::Option::Some::<()>({ #rest }))
+        };
+        let (p, none) = (self.private(span), none());
+        let probe = quote_spanned!(span=> #p::JoinProbe::new(__kiln_guard, __kiln_rest, #none));
+        let join = self.join(probe, exits, span);
+        quote_spanned! {span=> {
+            let mut __kiln_guard = #p::guard();
+            let __kiln_rest = if __kiln_guard.then() { #label { #some } } else { #none };
+            #join
+        }}
+    }
+
+    /// The end of an `if` or guard: its value, or a jump where there is none.
+    pub fn join(&mut self, probe: TokenStream, exits: bool, span: Span) -> TokenStream {
+        if !exits {
+            return quote_spanned!(span=> #probe.join());
+        }
+        let bounce = self.bounce(span);
+        let none = none();
+        quote_spanned! {span=>
+            match #probe.join_or_exit() {
+                ::core::option::Option::Some(__kiln_value) => __kiln_value,
+                #none => #bounce,
+            }
+        }
+    }
+
+    fn statement(&mut self, stmt: Stmt, is_last: bool, tail: Tail) -> TokenStream {
+        match stmt {
+            Stmt::Local(local) => self.binding(local),
+            Stmt::Item(item) => quote!(#item),
+            Stmt::Macro(mut m) => {
+                self.macro_call(&mut m.mac);
+                if let (true, None, Tail::Slot(slot)) = (is_last, &m.semi_token, tail) {
+                    let mac = &m.mac;
+                    return self.put(slot, quote!(#mac), mac.span());
+                }
+                quote!(#m)
+            }
+            Stmt::Expr(mut e, semi) => {
+                let span = e.span();
+                let ends = is_last && semi.is_none();
+                let is_value = !exits::diverges(&e);
+                if ends && is_value {
+                    self.value(&mut e);
+                } else {
+                    self.place(&mut e);
+                }
+                match tail {
+                    Tail::Slot(slot) if ends && is_value => self.put(slot, quote!(#e), span),
+                    _ if ends && !is_value => quote_spanned!(span=> #e;),
+                    _ => quote!(#e #semi),
+                }
+            }
+        }
+    }
+
+    /// Puts a value into a slot.
+    pub fn put(&mut self, slot: usize, value: TokenStream, span: Span) -> TokenStream {
+        let p = self.private(span);
+        let name = slot_name(slot, span);
+        let value = self.converted(value, slot, span);
+        quote_spanned! {span=> {
+            let __kiln_value = #value;
+            #p::SlotProbe::new(&mut #name, __kiln_value).put();
+        }}
+    }
+
+    /// A result of the function, as its declared type.
+    fn converted(&mut self, value: TokenStream, slot: usize, span: Span) -> TokenStream {
+        let of_function = self.scopes.iter().any(|s| s.id == slot && s.kind == super::ScopeKind::Function);
+        match (&self.result, of_function) {
+            (Some(ty), true) => self.converted_to(value, ty, span),
+            _ => value,
+        }
+    }
+
+    /// A value where a type is wanted: a host number becomes a device value if the type is one.
+    pub fn converted_to(&self, value: TokenStream, ty: &Type, span: Span) -> TokenStream {
+        let p = self.private(span);
+        quote_spanned!(span=> #p::Annotated::<#ty>::new().convert(#value))
+    }
+
+    // ---- let
+
+    fn binding(&mut self, local: Local) -> TokenStream {
+        let span = local.let_token.span;
+        let (mut pat, ty) = match local.pat {
+            Pat::Type(t) => (*t.pat, Some(*t.ty)),
+            pat => (pat, None),
+        };
+        let Some(init) = local.init else {
+            self.error(
+                span,
+                "a `let` in a kernel needs a value: whether the name holds a device value must be known here; write \
+                 `let mut x = val(0.0);`",
+            );
+            return TokenStream::new();
+        };
+        let bound = names::bound(&pat);
+        let (mut value, needs_probe) = (*init.expr, !obviously_host(&pat));
+        let host_init = matches!(value, Expr::Closure(_) | Expr::Lit(_) | Expr::Reference(_));
+        self.value(&mut value);
+        let mut value = match &ty {
+            Some(ty) if nameable(ty) => self.converted_to(quote!(#value), ty, value.span()),
+            Some(ty) => quote_spanned!(span=> { let __kiln_value: #ty = #value; __kiln_value }),
+            None => quote!(#value),
+        };
+        let simple = matches!(&pat, Pat::Ident(i) if i.by_ref.is_none() && i.subpat.is_none());
+        let is_host = ty.is_none() && host_init;
+        if simple && bound.iter().any(|(_, mutable)| *mutable) && needs_probe && !is_host {
+            let p = self.private(span);
+            value = quote_spanned!(span=> #p::Probe(#value).variable());
+        }
+        let rebind = if simple { TokenStream::new() } else { self.rebind(&mut pat, span) };
+        let diverge = init.diverge.map(|(token, mut diverge)| {
+            self.place(&mut diverge);
+            quote_spanned!(token.span=> else { #diverge })
+        });
+        let ty = ty.map(|ty| quote!(: #ty));
+        let depths = self.declare(bound, span);
+        let attrs = &local.attrs;
+        quote_spanned!(span=> #(#attrs)* let #pat #ty = #value #diverge; #rebind #depths)
+    }
+
+    /// Takes `mut` from a pattern, and gives the statements that bind its names again, as variables.
+    pub fn rebind(&mut self, pat: &mut Pat, span: Span) -> TokenStream {
+        let mutable: Vec<Ident> = names::bound(pat).into_iter().filter(|(_, m)| *m).map(|(i, _)| i).collect();
+        names::strip_mut(pat);
+        let p = self.private(span);
+        quote_spanned!(span=> #(let mut #mutable = #p::Probe(#mutable).variable();)*)
+    }
+
+    /// Brings names into scope; gives the statements that record how deep they are declared.
+    pub fn declare(&mut self, bound: Vec<(Ident, bool)>, span: Span) -> TokenStream {
+        let p = self.private(span);
+        let mut out = TokenStream::new();
+        for (ident, mutable) in bound {
+            let has_depth = self.assigned.iter().any(|n| ident == n);
+            if has_depth {
+                let depth = depth_name(&ident);
+                out.extend(quote_spanned!(span=> let #depth = #p::depth();));
+            }
+            self.names.push(Name { ident: ident.to_string(), mutable, has_depth });
+        }
+        out
+    }
+}
+
+/// `x = if c { break } else { v }` becomes two statements, so that the assignment is behind the guard.
+fn hoist_assigned_exit(stmt: &mut Stmt, rest: &mut std::collections::VecDeque<Stmt>) {
+    let Stmt::Expr(e, _) = stmt else { return };
+    let (right, span) = match e {
+        Expr::Assign(a) => (&mut a.right, a.eq_token.span),
+        Expr::Binary(b) if super::is_assign_op(&b.op) => {
+            let span = b.op.span();
+            (&mut b.right, span)
+        }
+        _ => return,
+    };
+    if exits::of_expr(right).is_empty() {
+        return;
+    }
+    let name = Ident::new("__kiln_assigned", span);
+    let value = std::mem::replace(&mut **right, Expr::Verbatim(quote!(#name)));
+    let local: Stmt = syn::parse_quote_spanned!(span=> let #name = #value;);
+    let mut assignment = std::mem::replace(stmt, local);
+    if let Stmt::Expr(_, semi) = &mut assignment {
+        *semi = Some(syn::Token![;](span));
+    }
+    rest.push_front(assignment);
+}
+
+/// Whether a pattern can only bind host values.
+fn obviously_host(pat: &Pat) -> bool {
+    matches!(pat, Pat::Wild(_))
+}
+
+/// Whether a type can be written again: it has no parts for the compiler to infer.
+pub fn nameable(ty: &Type) -> bool {
+    fn open(tokens: TokenStream) -> bool {
+        tokens.into_iter().any(|t| match t {
+            proc_macro2::TokenTree::Ident(i) => i == "_" || i == "impl",
+            proc_macro2::TokenTree::Punct(_) | proc_macro2::TokenTree::Literal(_) => false,
+            proc_macro2::TokenTree::Group(g) => open(g.stream()),
+        })
+    }
+    !matches!(ty, Type::Never(_)) && !open(quote!(#ty))
+}
+
+pub fn slot_name(id: usize, span: Span) -> Ident {
+    Ident::new(&format!("__kiln_slot_{id}"), span)
+}
+
+/// The name that holds the depth at which another was declared.
+pub fn depth_name(ident: &Ident) -> Ident {
+    format_ident!("__kiln_depth_{}", ident.to_string().trim_start_matches("r#"), span = ident.span())
+}

@@ -1,0 +1,150 @@
+//! Closures, and the macros whose arguments are expressions.
+
+use super::{Rewriter, exits, names};
+use crate::function;
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Expr, Ident, ReturnType, Token};
+
+impl Rewriter<'_> {
+    /// A closure is traced where it is called; its body is a function body of its own.
+    pub(super) fn closure(&mut self, e: &mut Expr) {
+        let Expr::Closure(c) = e else { return };
+        let span = c.or1_token.span;
+        let captured = if c.capture.is_some() { self.captured(&c.body) } else { Vec::new() };
+
+        let depth = self.names.len();
+        let scopes = std::mem::take(&mut self.scopes);
+        let frames = std::mem::take(&mut self.frames);
+        let result = match &c.output {
+            ReturnType::Type(_, ty) => Some((**ty).clone()),
+            ReturnType::Default => None,
+        };
+        let outer_result = std::mem::replace(&mut self.result, result.filter(super::block::nameable));
+
+        let mut rebind = TokenStream::new();
+        for pat in &mut c.inputs {
+            let bound = names::bound(pat);
+            rebind.extend(self.rebind(pat, span));
+            rebind.extend(self.declare(bound, span));
+        }
+        let has_type = !matches!(c.output, ReturnType::Default);
+        let body_span = c.body.span();
+        let body = std::mem::replace(&mut *c.body, Expr::Verbatim(TokenStream::new()));
+        let is_unit =
+            matches!(&body, Expr::Block(b) if !ends_in_value(&b.block)) && !has_type && !returns_value(&body);
+        let block = match body {
+            Expr::Block(b) if b.label.is_none() => b.block,
+            other => syn::Block {
+                brace_token: syn::token::Brace(body_span),
+                stmts: vec![syn::Stmt::Expr(other, None)],
+            },
+        };
+        let tokens = function::body(self, block, is_unit, body_span);
+
+        self.names.truncate(depth);
+        self.scopes = scopes;
+        self.frames = frames;
+        self.result = outer_result;
+
+        *c.body = Expr::Verbatim(quote_spanned!(body_span=> { #rebind #tokens }));
+        if !captured.is_empty() {
+            // A `move` closure has its own copy of what it captures.
+            let p = self.private(span);
+            let closure = quote!(#e);
+            *e = Expr::Verbatim(quote_spanned! {span=> ({
+                #(let mut #captured = #p::Probe(#p::Probe(#captured).snapshot()).variable();)*
+                #closure
+            })});
+        }
+    }
+
+    fn captured(&self, body: &Expr) -> Vec<Ident> {
+        let tokens = quote!(#body);
+        let mut found: Vec<Ident> = Vec::new();
+        for name in self.names.iter().rev() {
+            let seen = found.iter().any(|f| *f == name.ident);
+            if !seen && name.mutable && names::mentions(tokens.clone(), &name.ident) {
+                found.push(Ident::new(&name.ident, body.span()));
+            }
+        }
+        found
+    }
+
+    /// Rewrites the arguments of the macros that take expressions; others are left alone.
+    pub(super) fn macro_call(&mut self, mac: &mut syn::Macro) {
+        let Some(name) = mac.path.segments.last().map(|s| s.ident.to_string()) else { return };
+        match name.as_str() {
+            "vec" => self.vec_macro(mac),
+            "device_assert" | "device_print" | "assert" | "assert_eq" | "assert_ne" | "debug_assert"
+            | "debug_assert_eq" | "debug_assert_ne" | "print" | "println" | "eprint" | "eprintln"
+            | "format" | "panic" | "unreachable" | "write" | "writeln" => {
+                let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
+                let Ok(mut args) = parser.parse2(mac.tokens.clone()) else { return };
+                for arg in &mut args {
+                    match arg {
+                        // `name = value` in a format string's arguments.
+                        Expr::Assign(a) => self.place(&mut a.right),
+                        arg => self.place(arg),
+                    }
+                }
+                mac.tokens = quote!(#args);
+            }
+            _ => {}
+        }
+    }
+
+    fn vec_macro(&mut self, mac: &mut syn::Macro) {
+        let Ok(mut args) = syn::parse2::<VecArgs>(mac.tokens.clone()) else { return };
+        match &mut args {
+            VecArgs::Repeat(value, len) => {
+                self.value(value);
+                self.value(len);
+                mac.tokens = quote!(#value; #len);
+            }
+            VecArgs::List(items) => {
+                items.iter_mut().for_each(|i| self.value(i));
+                mac.tokens = quote!(#items);
+            }
+        }
+    }
+}
+
+enum VecArgs {
+    Repeat(Box<Expr>, Box<Expr>),
+    List(Punctuated<Expr, Token![,]>),
+}
+
+impl Parse for VecArgs {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        if input.is_empty() {
+            return Ok(VecArgs::List(Punctuated::new()));
+        }
+        let first: Expr = input.parse()?;
+        if input.peek(Token![;]) {
+            input.parse::<Token![;]>()?;
+            return Ok(VecArgs::Repeat(Box::new(first), Box::new(input.parse()?)));
+        }
+        let mut items = Punctuated::new();
+        items.push_value(first);
+        while input.peek(Token![,]) {
+            items.push_punct(input.parse()?);
+            if input.is_empty() {
+                break;
+            }
+            items.push_value(input.parse()?);
+        }
+        Ok(VecArgs::List(items))
+    }
+}
+
+fn ends_in_value(block: &syn::Block) -> bool {
+    matches!(block.stmts.last(), Some(syn::Stmt::Expr(_, None)))
+}
+
+fn returns_value(body: &Expr) -> bool {
+    exits::of_expr(body).iter().any(|x| x.kind == exits::ExitKind::Return && x.has_value)
+}
