@@ -3,7 +3,7 @@
 use kiln_backend::{Backend, DevicePtr, Launch, StreamId};
 use kiln_compiler::{Target, lower_to_threads};
 use kiln_interp::{Interp, Options};
-use kiln_ir::{IntFact, Kernel, Level, Scalar, parse, verify};
+use kiln_ir::{Kernel, Level, Scalar, parse, verify};
 use std::fmt::Write;
 
 const STREAM: StreamId = StreamId(0);
@@ -242,9 +242,4 @@ pub fn count(kernel: &Kernel, mut of: impl FnMut(&kiln_ir::OpKind) -> bool) -> u
     let mut n = 0;
     kernel.walk(|_, data| n += of(&data.kind) as usize);
     n
-}
-
-/// Facts of an integer that the harness does not derive.
-pub fn exactly(value: i64) -> IntFact {
-    IntFact { divisor: 1, equals: Some(value), fits_i32: false }
 }

@@ -1,5 +1,10 @@
 //! The lowering from tiles to threads, by what the lowered kernels do: run on the interpreter with its sanitizer, against the kernels they
 //! come from.
 
+mod flow;
 mod harness;
 mod kernels;
+mod memory;
+mod reductions;
+mod refusals;
+mod shapes;

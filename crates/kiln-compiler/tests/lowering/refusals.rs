@@ -1,0 +1,68 @@
+//! Kernels that cannot be lowered, and what is said of them.
+
+use crate::harness::target;
+use kiln_compiler::{CompileError, Target, lower_to_threads};
+use kiln_ir::parse;
+
+fn refuse(text: &str, target: &Target) -> CompileError {
+    let kernel = parse(text).unwrap();
+    lower_to_threads(&kernel, target).unwrap_err()
+}
+
+#[test]
+fn extents_that_are_not_powers_of_two() {
+    let text = "
+file \"src/k.rs\"
+kernel @k(%x: mut view<f32, 2, global>) tile {
+  %0 = const 0 : i64
+  %1 = const 1.0 : f32[4, 100] @0:7:13
+  store %x[%0, %0] = %1
+}
+";
+    let error = refuse(text, &target());
+    assert!(matches!(error, CompileError::ExtentNotPowerOfTwo { axis: 1, extent: 100, next: 128, .. }));
+    assert_eq!(
+        error.to_string(),
+        "src/k.rs:7:13: a tile of shape [4, 100] has extent 100 on axis 1, which is not a power of two; use 128: \
+         loads give the padding outside the view and stores drop what lies there"
+    );
+}
+
+#[test]
+fn blocks_that_cannot_hold_tiles() {
+    for block in ["[48, 1, 1]", "[16, 1, 1]"] {
+        let text = format!(
+            "kernel @k(%x: mut view<f32, 1, global>) thread {block} {{
+  %0 = const 0 : i64
+  %1 = const 1.0 : f32[64]
+  store %x[%0] = %1
+}}
+"
+        );
+        assert!(matches!(refuse(&text, &target()), CompileError::TilesNeedWarps { warp: 32, .. }));
+    }
+}
+
+#[test]
+fn blocks_and_memory_over_the_limits() {
+    let text = "kernel @k() tile warps 32 {\n}\n";
+    let small = Target { max_threads: 512, ..target() };
+    assert!(matches!(refuse(text, &small), CompileError::TooManyThreads { threads: 1024, limit: 512, .. }));
+    let text = "
+kernel @k(%x: mut view<f32, 2, global>, %y: mut view<f32, 2, global>) tile {
+  %0 = const 0 : i64
+  %1 = const 0.0 : f32
+  %2 = load %x[%0, %0] pad %1 : f32[128, 128]
+  %3 = load %y[%0, %0] pad %1 : f32[128, 128]
+  %4 = dot %2, %3, %3 : f32[128, 128]
+  store %y[%0, %0] = %4
+}
+";
+    let small = Target { shared_memory: 48 << 10, ..target() };
+    match refuse(text, &small) {
+        CompileError::SharedMemory { needed, own, limit, .. } => {
+            assert!(needed >= own && own >= 128 << 10 && limit == 48 << 10);
+        }
+        other => panic!("{other}"),
+    }
+}
