@@ -51,11 +51,15 @@ pub fn run(
             total: 0,
         })
     };
+    memory.begin_launch();
     let spaces = Spaces {
         shared: block_memory(loaded.shared_bytes, 1)?,
         local: block_memory(loaded.local_bytes, loaded.lanes())?,
         global: memory,
+        block: 0,
         epoch: 0,
+        threaded: loaded.threaded,
+        fenced: loaded.fenced,
     };
     let mut machine = Machine {
         kernel: &loaded.kernel,
@@ -139,11 +143,13 @@ impl Machine<'_> {
         let everyone = Mask::full(self.loaded.lanes());
         let body = self.kernel.body;
         let [x, y, z] = self.grid;
+        let mut linear = 0u32;
         for z in 0..z {
             for y in 0..y {
                 for x in 0..x {
                     self.block = [x, y, z];
-                    self.spaces.begin_block();
+                    self.spaces.begin_block(linear);
+                    linear = linear.wrapping_add(1);
                     self.run_block(body, &everyone)?;
                 }
             }

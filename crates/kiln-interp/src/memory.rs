@@ -53,7 +53,7 @@ impl Arena {
         (start.checked_add(len)? <= self.len).then_some(start)
     }
 
-    fn read<T: Element>(&mut self, start: usize, out: &mut [T], actor: Option<Actor>) -> Result<(), Report> {
+    fn read<T: Element>(&mut self, start: usize, out: &mut [T], actor: Actor) -> Result<(), Report> {
         let size = size_of::<T>();
         if let Some(shadow) = &mut self.shadow {
             shadow.read(start, size_of_val(out), actor)?;
@@ -66,14 +66,15 @@ impl Arena {
         Ok(())
     }
 
-    fn write<T: Element>(&mut self, start: usize, from: &[T], actor: Option<Actor>) -> Result<(), Report> {
+    fn write<T: Element>(&mut self, start: usize, from: &[T], actor: Actor) -> Result<(), Report> {
         let size = size_of::<T>();
         let to = self.bytes.as_ptr().wrapping_add(start);
         if let Some(shadow) = &mut self.shadow {
-            // SAFETY: as below.
-            let held = |i: usize| unsafe { T::read(to.wrapping_add(i * size)) };
-            let same = from.iter().enumerate().all(|(i, v)| held(i).bits() == v.bits());
-            shadow.write(start, size_of_val(from), actor, same)?;
+            for (i, v) in from.iter().enumerate() {
+                // SAFETY: as below; the bytes are initialised.
+                let held = unsafe { T::read(to.wrapping_add(i * size)) };
+                shadow.write(start + i * size, size, actor, held.bits() == v.bits())?;
+            }
         }
         for (i, v) in from.iter().enumerate() {
             // SAFETY: the caller found `from.len()` elements from `start` inside the arena.
@@ -112,6 +113,13 @@ impl Memory {
     /// Whether the sanitizer is on.
     pub fn sanitizes(&self) -> bool {
         self.sanitize
+    }
+
+    /// Lets the sanitizer forget who touched what: launches are ordered.
+    pub fn begin_launch(&mut self) {
+        for shadow in self.arenas.iter_mut().filter_map(|a| a.shadow.as_mut()) {
+            shadow.begin_launch();
+        }
     }
 
     /// Bytes that can still be allocated.
@@ -168,7 +176,7 @@ impl Memory {
     pub fn upload(&mut self, to: u64, from: &[u8]) -> Result<(), Report> {
         let (arena, start) = self.find(to, from.len())?;
         if let Some(shadow) = &mut arena.shadow {
-            shadow.write(start, from.len(), None, true)?;
+            shadow.set_written(start, from.len());
         }
         let at = arena.bytes.as_ptr().wrapping_add(start);
         // SAFETY: the range lies in the arena; `copy_from` allows overlap with memory that the host reads directly.
@@ -189,10 +197,10 @@ impl Memory {
     pub fn copy(&mut self, to: u64, from: u64, len: usize) -> Result<(), Report> {
         let (source, start) = self.find(from, len)?;
         let at = source.bytes.as_ptr().wrapping_add(start);
-        let written: Option<Vec<bool>> = source.shadow.as_ref().map(|s| s.written(start, len).collect());
+        let written: Option<Vec<bool>> = source.shadow.as_ref().map(|s| s.written(start, len).to_vec());
         let (target, start) = self.find(to, len)?;
         if let (Some(shadow), Some(written)) = (&mut target.shadow, written) {
-            shadow.set_written(start, &written);
+            shadow.copy_written(start, &written);
         }
         // SAFETY: both ranges lie in live arenas; `copy_from` allows them to overlap.
         unsafe { target.bytes.as_ptr().wrapping_add(start).copy_from(at, len) };
@@ -203,7 +211,7 @@ impl Memory {
     pub fn fill(&mut self, to: u64, byte: u8, len: usize) -> Result<(), Report> {
         let (arena, start) = self.find(to, len)?;
         if let Some(shadow) = &mut arena.shadow {
-            shadow.write(start, len, None, true)?;
+            shadow.set_written(start, len);
         }
         // SAFETY: the range lies in the arena.
         unsafe { arena.bytes.as_ptr().wrapping_add(start).write_bytes(byte, len) };
@@ -211,15 +219,15 @@ impl Memory {
     }
 
     /// Reads elements for a kernel.
-    pub fn read<T: Element>(&mut self, address: u64, out: &mut [T]) -> Result<(), Report> {
+    pub fn read<T: Element>(&mut self, address: u64, out: &mut [T], actor: Actor) -> Result<(), Report> {
         let (arena, start) = self.find(address, size_of_val(out))?;
-        arena.read(start, out, None)
+        arena.read(start, out, actor)
     }
 
     /// Writes elements for a kernel.
-    pub fn write<T: Element>(&mut self, address: u64, from: &[T]) -> Result<(), Report> {
+    pub fn write<T: Element>(&mut self, address: u64, from: &[T], actor: Actor) -> Result<(), Report> {
         let (arena, start) = self.find(address, size_of_val(from))?;
-        arena.write(start, from, None)
+        arena.write(start, from, actor)
     }
 }
 
@@ -270,7 +278,7 @@ impl BlockMemory {
         actor: Actor,
     ) -> Result<(), Report> {
         let start = self.offset(part, address, size_of_val(out))?;
-        self.arena.read(start, out, Some(actor))
+        self.arena.read(start, out, actor)
     }
 
     /// Writes elements of one part.
@@ -282,6 +290,6 @@ impl BlockMemory {
         actor: Actor,
     ) -> Result<(), Report> {
         let start = self.offset(part, address, size_of_val(from))?;
-        self.arena.write(start, from, Some(actor))
+        self.arena.write(start, from, actor)
     }
 }

@@ -18,6 +18,8 @@ pub struct Loaded {
     pub shared_bytes: usize,
     /// Bytes of each thread's memory.
     pub local_bytes: usize,
+    /// Whether it has fences.
+    pub fenced: bool,
     /// The address of each allocation in its space.
     pub allocations: HashMap<Op, u64>,
 }
@@ -35,9 +37,11 @@ impl Loaded {
             threaded,
             shared_bytes: kernel.scratch_bytes as usize,
             local_bytes: 0,
+            fenced: false,
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {
+            loaded.fenced |= matches!(data.kind, OpKind::Fence(_));
             if let OpKind::Alloc { space, elem, shape } = &data.kind {
                 let end = match space {
                     kiln_ir::Space::Local => &mut loaded.local_bytes,

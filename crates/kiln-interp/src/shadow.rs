@@ -1,129 +1,190 @@
-//! What the sanitizer remembers of every byte: whether it was written, and who touched it since the last barrier.
+//! What the sanitizer remembers of memory: which bytes were written, and who touched them in the current launch.
+//!
+//! Two accesses of one byte race if they are by different threads of a block with no barrier between, or by different blocks, and one of
+//! them writes, and not both are atomic. A write of what the byte already holds is no race.
 
 use kiln_backend::Finding;
 
 /// Who makes an access, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Actor {
+    /// The linear index of the block.
+    pub block: u32,
     /// The linear index of the thread; `None` for a tile operation, which the block does as one.
     pub lane: Option<usize>,
     /// How many barriers the block has passed.
     pub epoch: u32,
     /// Whether the access is part of an atomic operation.
     pub atomic: bool,
+    /// Whether the kernel orders its blocks itself, by fences and atomics, which the sanitizer does not follow.
+    pub fenced: bool,
 }
 
 /// A broken rule, in words.
 pub type Report = (Finding, String);
 
 /// One access of a byte.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Touch {
-    /// The thread's index + 1; 0 is nobody.
-    thread: u32,
+    block: u32,
     epoch: u32,
+    /// The thread's index; a tile operation is no thread's.
+    thread: Option<u16>,
     atomic: bool,
 }
 
 impl Touch {
     fn by(actor: Actor) -> Touch {
-        Touch { thread: actor.lane.map_or(0, |l| l as u32 + 1), epoch: actor.epoch, atomic: actor.atomic }
+        let Actor { block, lane, epoch, atomic, .. } = actor;
+        Touch { block, epoch, thread: lane.map(|l| l as u16), atomic }
     }
 
-    /// Whether another thread did this with no barrier since, and not both as atomics.
-    fn conflicts(self, other: Touch) -> bool {
-        self.thread != 0
-            && other.thread != 0
+    fn same_thread(self, other: Touch) -> bool {
+        (self.block, self.thread) == (other.block, other.thread)
+    }
+
+    /// Whether nothing orders the two, `fenced` as in [`Actor`].
+    fn conflicts(self, other: Touch, fenced: bool) -> bool {
+        if self.atomic && other.atomic {
+            return false;
+        }
+        if self.block != other.block {
+            return !fenced;
+        }
+        self.epoch == other.epoch
             && self.thread != other.thread
-            && self.epoch == other.epoch
-            && !(self.atomic && other.atomic)
+            && self.thread.is_some()
+            && other.thread.is_some()
+    }
+
+    fn describe(self) -> String {
+        match self.thread {
+            Some(thread) => format!("thread {thread} of block {}", self.block),
+            None => format!("block {}", self.block),
+        }
     }
 }
 
+/// The accesses of a byte in this launch that a later one can race with.
 #[derive(Debug, Clone, Copy, Default)]
-struct Byte {
-    written: bool,
-    write: Touch,
-    read: Touch,
+struct Touches {
+    /// The last write. It stands for all earlier ones, which it did not race with.
+    write: Option<Touch>,
+    /// The last reads by two different threads of the block that read last: any writer differs from one of them.
+    reads: [Option<Touch>; 2],
+    /// The last read by another block.
+    foreign: Option<Touch>,
 }
+
+impl Touches {
+    fn read(&mut self, touch: Touch) {
+        match self.reads[0] {
+            Some(last) if last.block != touch.block => {
+                self.foreign = Some(last);
+                self.reads = [Some(touch), None];
+            }
+            Some(last) if !last.same_thread(touch) => self.reads = [Some(touch), Some(last)],
+            _ => self.reads[0] = Some(touch),
+        }
+    }
+
+    fn readers(&self) -> impl Iterator<Item = Touch> {
+        [self.reads[0], self.reads[1], self.foreign].into_iter().flatten()
+    }
+}
+
+/// How many bytes share one piece of the table of touches, which is made when the first of them is touched.
+const PAGE: usize = 1024;
 
 /// The shadow of a range of memory.
 #[derive(Debug)]
 pub struct Shadow {
-    bytes: Vec<Byte>,
+    written: Vec<bool>,
+    pages: Vec<Option<Box<[Touches; PAGE]>>>,
 }
 
 impl Shadow {
-    /// The shadow of memory that nothing has touched.
+    /// The shadow of memory that nothing has written.
     pub fn new(len: usize) -> Shadow {
-        Shadow { bytes: vec![Byte::default(); len] }
+        let mut shadow = Shadow { written: vec![false; len], pages: Vec::new() };
+        shadow.begin_launch();
+        shadow
     }
 
-    /// Makes a range untouched again.
+    /// Forgets who touched what.
+    pub fn begin_launch(&mut self) {
+        self.pages.clear();
+        self.pages.resize(self.written.len().div_ceil(PAGE), None);
+    }
+
+    /// Makes a range untouched and not written.
     pub fn forget(&mut self, start: usize, len: usize) {
-        self.bytes[start..start + len].fill(Byte::default());
+        self.written[start..start + len].fill(false);
+        for at in start..start + len {
+            if let Some(page) = &mut self.pages[at / PAGE] {
+                page[at % PAGE] = Touches::default();
+            }
+        }
     }
 
-    /// Notes a read; `None` as the actor is a copy by the host or of global memory, where only initialisation is checked.
-    pub fn read(&mut self, start: usize, len: usize, actor: Option<Actor>) -> Result<(), Report> {
-        for byte in &mut self.bytes[start..start + len] {
-            if !byte.written {
-                return Err((Finding::Uninitialised, "nothing has been written there".into()));
-            }
-            let Some(actor) = actor else { continue };
-            let touch = Touch::by(actor);
-            if byte.write.conflicts(touch) {
-                return Err(race("read", touch, "written", byte.write));
-            }
-            // Of several readers one is kept, and never a writer's own read in place of another's: any of them conflicts with a later writer.
-            if byte.read.epoch != touch.epoch
-                || byte.read.thread == 0
-                || byte.read.thread == byte.write.thread
-            {
-                byte.read = touch;
+    fn touches(&mut self, at: usize) -> &mut Touches {
+        let page = self.pages[at / PAGE].get_or_insert_with(|| Box::new([Touches::default(); PAGE]));
+        &mut page[at % PAGE]
+    }
+
+    /// Notes a read by a kernel.
+    pub fn read(&mut self, start: usize, len: usize, actor: Actor) -> Result<(), Report> {
+        if self.written[start..start + len].contains(&false) {
+            return Err((Finding::Uninitialised, "nothing has been written there".into()));
+        }
+        let touch = Touch::by(actor);
+        for at in start..start + len {
+            let touches = self.touches(at);
+            match touches.write.filter(|write| write.conflicts(touch, actor.fenced)) {
+                Some(write) => return Err(race("read", touch, "written", write)),
+                None => touches.read(touch),
             }
         }
         Ok(())
     }
 
-    /// Notes a write. `same` says that the bytes there are already those that are written, which is no race.
-    pub fn write(
-        &mut self,
-        start: usize,
-        len: usize,
-        actor: Option<Actor>,
-        same: bool,
-    ) -> Result<(), Report> {
-        for byte in &mut self.bytes[start..start + len] {
-            if let Some(actor) = actor {
-                let touch = Touch::by(actor);
-                if !same && byte.written && byte.write.conflicts(touch) {
-                    return Err(race("written", touch, "written", byte.write));
+    /// Notes a write by a kernel. `same` says that the bytes there are already those that are written.
+    pub fn write(&mut self, start: usize, len: usize, actor: Actor, same: bool) -> Result<(), Report> {
+        let touch = Touch::by(actor);
+        for at in start..start + len {
+            let same = same && self.written[at];
+            let touches = self.touches(at);
+            if !same {
+                if let Some(write) = touches.write.filter(|w| w.conflicts(touch, actor.fenced)) {
+                    return Err(race("written", touch, "written", write));
                 }
-                if !same && byte.read.conflicts(touch) {
-                    return Err(race("written", touch, "read", byte.read));
+                if let Some(read) = touches.readers().find(|r| r.conflicts(touch, actor.fenced)) {
+                    return Err(race("written", touch, "read", read));
                 }
-                byte.write = touch;
             }
-            byte.written = true;
+            touches.write = Some(touch);
         }
+        self.set_written(start, len);
         Ok(())
     }
 
-    /// Whether every byte of a range was written.
-    pub fn written(&self, start: usize, len: usize) -> impl Iterator<Item = bool> + '_ {
-        self.bytes[start..start + len].iter().map(|b| b.written)
+    /// Notes a write by the host.
+    pub fn set_written(&mut self, start: usize, len: usize) {
+        self.written[start..start + len].fill(true);
+    }
+
+    /// Which bytes of a range were written.
+    pub fn written(&self, start: usize, len: usize) -> &[bool] {
+        &self.written[start..start + len]
     }
 
     /// Makes a range as written or not as another one is.
-    pub fn set_written(&mut self, start: usize, written: &[bool]) {
-        for (byte, &w) in self.bytes[start..].iter_mut().zip(written) {
-            *byte = Byte { written: w, ..Byte::default() };
-        }
+    pub fn copy_written(&mut self, start: usize, written: &[bool]) {
+        self.written[start..start + written.len()].copy_from_slice(written);
     }
 }
 
 fn race(now: &str, touch: Touch, before: &str, other: Touch) -> Report {
-    let (a, b) = (touch.thread - 1, other.thread - 1);
-    (Finding::Race, format!("{now} by thread {a} and {before} by thread {b} with no barrier between"))
+    let (touch, other) = (touch.describe(), other.describe());
+    (Finding::Race, format!("{now} by {touch} and {before} by {other}, which nothing orders"))
 }

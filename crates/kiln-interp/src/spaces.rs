@@ -28,15 +28,22 @@ pub struct Spaces<'a> {
     pub shared: BlockMemory,
     /// Memory of each thread.
     pub local: BlockMemory,
+    /// The linear index of the block.
+    pub block: u32,
     /// How many barriers the block has passed.
     pub epoch: u32,
+    /// Whether the block has threads that the user knows of.
+    pub threaded: bool,
+    /// Whether the kernel has fences, by which its blocks may order themselves.
+    pub fenced: bool,
 }
 
 impl Spaces<'_> {
-    /// Fresh block memory, for the next block.
-    pub fn begin_block(&mut self) {
+    /// Fresh block memory, for the block with this linear index.
+    pub fn begin_block(&mut self, block: u32) {
         self.shared.reset();
         self.local.reset();
+        self.block = block;
         self.epoch = 0;
     }
 
@@ -55,7 +62,7 @@ impl Spaces<'_> {
         let actor = self.actor(place);
         let part = place.lane.unwrap_or(0);
         let result = match place.space {
-            Space::Global => self.global.read(place.address, out),
+            Space::Global => self.global.read(place.address, out, actor),
             Space::Shared => self.shared.read(0, place.address, out, actor),
             Space::Local => self.local.read(part, place.address, out, actor),
         };
@@ -68,7 +75,7 @@ impl Spaces<'_> {
         let actor = self.actor(place);
         let part = place.lane.unwrap_or(0);
         let result = match place.space {
-            Space::Global => self.global.write(place.address, from),
+            Space::Global => self.global.write(place.address, from, actor),
             Space::Shared => self.shared.write(0, place.address, from, actor),
             Space::Local => self.local.write(part, place.address, from, actor),
         };
@@ -76,7 +83,13 @@ impl Spaces<'_> {
     }
 
     fn actor(&self, place: Place) -> Actor {
-        Actor { lane: place.lane, epoch: self.epoch, atomic: place.atomic }
+        Actor {
+            block: self.block,
+            lane: place.lane.filter(|_| self.threaded),
+            epoch: self.epoch,
+            atomic: place.atomic,
+            fenced: self.fenced,
+        }
     }
 }
 

@@ -37,7 +37,9 @@ fn a_missing_barrier_is_a_race() {
     let fault = host.fault(&exchange(false, 1), [1; 3], &args(&[&out]));
     assert_eq!(fault.location, "test.rs:11:1");
     assert!(
-        fault.to_string().starts_with("data race in `under_test`: read of shared memory: read by thread 0")
+        fault
+            .to_string()
+            .starts_with("data race in `under_test`: read of shared memory: read by thread 0 of")
     );
     assert!(fault.to_string().contains("written by thread 1"), "{fault}");
     // Without the sanitizer the lockstep order decides.
@@ -81,7 +83,7 @@ fn a_write_after_a_read_needs_a_barrier() {
     assert_eq!(host.read::<i64>(&out), [7; 8]);
     let (finding, detail) = host.finding(&kernel(false), [1; 3], &args(&[&out]));
     assert_eq!(finding, Finding::Race);
-    assert!(detail.contains("written by thread 7 and read by thread"), "{detail}");
+    assert!(detail.contains("written by thread 7 of block 0 and read by thread"), "{detail}");
 }
 
 #[test]
@@ -116,6 +118,80 @@ fn atomics_do_not_race_with_each_other() {
     host.run(&kernel(true), [1; 3], &args(&[&out])).unwrap();
     assert_eq!(host.read::<u32>(&out), [28; 8]);
     assert_eq!(host.finding(&kernel(false), [1; 3], &args(&[&out])).0, Finding::Race);
+}
+
+#[test]
+fn programs_must_not_share_what_they_write() {
+    // Each program stores 4 elements of value `pid * scale` at `pid * step`.
+    let params = [P::View(Scalar::I64, 1), P::Scalar(Scalar::I64), P::Scalar(Scalar::I64)];
+    let store = tiles(&params, |b, p| {
+        let pid = b.program_id(Axis::X);
+        let value = b.binary(BinaryOp::Mul, pid, p[1]);
+        let tile = b.broadcast(value, Shape::new(&[4]));
+        let at = b.binary(BinaryOp::Mul, pid, p[2]);
+        b.at(30).store(p[0], &[at], tile, Reuse::Normal, true);
+    });
+    let host = Host::sanitizing();
+    let out = host.uninit(64, &[8]);
+    let with = |scale, step| [Arg::Buffer(&out), Arg::Bits(scale), Arg::Bits(step)];
+    host.run(&store, [2, 1, 1], &with(1, 4)).unwrap();
+    host.run(&store, [2, 1, 1], &with(0, 3)).unwrap();
+    let fault = host.fault(&store, [2, 1, 1], &with(1, 3));
+    assert_eq!((fault.block, fault.location.as_str()), ([1, 0, 0], "test.rs:30:1"));
+    let text = fault.to_string();
+    assert!(text.contains("written by block 1 and written by block 0, which nothing orders"), "{text}");
+    // Launches are ordered.
+    host.run(&store, [1; 3], &with(7, 0)).unwrap();
+    host.run(&store, [2, 1, 1], &with(1, 4)).unwrap();
+}
+
+#[test]
+fn programs_must_not_read_what_others_write() {
+    let kernel = |read_first: bool, fence: bool| {
+        tiles(&[P::View(Scalar::I64, 1)], |b, p| {
+            let pid = b.program_id(Axis::X);
+            let one = b.index(1);
+            let other = b.binary(BinaryOp::Sub, one, pid);
+            if fence {
+                b.op(OpKind::Fence(Scope::Device), &[], &[]);
+            }
+            if read_first {
+                b.load_at(p[0], other);
+                b.store_at(p[0], pid, pid);
+            } else {
+                b.store_at(p[0], pid, pid);
+                b.load_at(p[0], other);
+            }
+        })
+    };
+    let host = Host::sanitizing();
+    let detail = |k: &Kernel| host.finding(k, [2, 1, 1], &args(&[&host.vector(&[9i64; 2])])).1;
+    let text = detail(&kernel(false, false));
+    assert!(text.contains("written by block 1 and read by block 0,"), "{text}");
+    let text = detail(&kernel(true, false));
+    assert!(text.contains("read by block 1 and written by block 0,"), "{text}");
+    host.run(&kernel(true, true), [2, 1, 1], &args(&[&host.vector(&[9i64; 2])])).unwrap();
+    // Many readers in two blocks, then a writer in the second.
+    let readers = threads(3, &[P::View(Scalar::I64, 1)], |b, p| {
+        let (tid, pid) = (b.thread_id(Axis::X), b.program_id(Axis::X));
+        let zero = b.index(0);
+        b.load_at(p[0], zero);
+        b.op(OpKind::Barrier, &[], &[]);
+        let last = b.binary(BinaryOp::Add, tid, pid);
+        let three = b.index(3);
+        let writes = b.compare(CompareOp::Eq, last, three);
+        b.if_(
+            writes,
+            &[],
+            |b| {
+                b.store_at(p[0], zero, tid);
+                vec![]
+            },
+            |_| vec![],
+        );
+    });
+    let text = detail(&readers);
+    assert!(text.contains("written by thread 2 of block 1 and read by thread 2 of block 0"), "{text}");
 }
 
 #[test]
