@@ -1,5 +1,10 @@
 //! The NVIDIA backend: PTX text, the driver's own JIT compiler, no CUDA toolkit.
-
-pub mod ptx;
+//!
+//! [`Cuda`] is a GPU as Kiln's runtime drives it. [`compile_to_ptx`] needs no GPU. [`driver`] and [`ptx`] are the layers below.
 
 pub mod driver;
+pub mod ptx;
+
+mod backend;
+
+pub use backend::{Cuda, compile_to_ptx, device_count};

@@ -205,6 +205,11 @@ impl DeviceBuffer {
         Ok(DeviceBuffer { stream: stream.clone(), pointer: stream.allocate(bytes)?, bytes })
     }
 
+    /// The stream it was allocated in.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// Its address; null if it has no bytes.
     pub fn pointer(&self) -> DevicePtr {
         self.pointer

@@ -18,7 +18,7 @@ impl Writer<'_> {
         use Scalar::*;
         match (from, into) {
             (a, b) if a == b => self.mov(to, x),
-            (Bool, F16 | BF16 | F32 | F64) => self.from_bool(into, x, to),
+            (Bool, F16 | BF16 | F32 | F64) => self.cast_bool(into, x, to),
             (Bool, _) => self.put(format_args!("selp.{} {to}, 1, 0, {x}", to.class.bits())),
             (F16 | BF16, Bool) => {
                 let wide = self.widened(from, x);
@@ -57,7 +57,7 @@ impl Writer<'_> {
         }
     }
 
-    fn from_bool(&mut self, into: Scalar, x: Reg, to: Reg) {
+    fn cast_bool(&mut self, into: Scalar, x: Reg, to: Reg) {
         let one = kiln_ir::Literal::one(into).bits();
         self.put(format_args!("selp.{} {to}, 0x{one:x}, 0, {x}", to.class.bits()));
     }

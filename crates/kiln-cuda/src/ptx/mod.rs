@@ -24,4 +24,4 @@ mod memory;
 mod threads;
 mod writer;
 
-pub use entry::{Module, Target, emit};
+pub use entry::{Module, STATIC_SHARED, Target, emit};

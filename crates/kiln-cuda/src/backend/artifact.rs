@@ -1,0 +1,272 @@
+//! Compiled kernels as bytes, so that another process loads instead of compiling.
+//!
+//! All numbers are little-endian. A header of 20 bytes: magic, format version, checksum of the rest. Then the fields of [`Artifact`] in order;
+//! texts and lists begin with their length. Whoever changes the layout raises [`FORMAT`].
+
+use super::sites::SiteTable;
+use crate::ptx::diagnostics::{MAX_VALUES, Site, SiteKind};
+use kiln_ir::Scalar;
+
+const MAGIC: [u8; 8] = *b"KILNCUDA";
+const FORMAT: u32 = 1;
+const HEADER: usize = 20;
+
+/// What is kept of a compiled kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Artifact {
+    /// The kernel's sites.
+    pub(super) table: SiteTable,
+    /// The entry in the cubin.
+    pub(super) entry: String,
+    /// Threads of a block on x, y and z.
+    pub(super) block: [u32; 3],
+    /// Shared memory of a block, in bytes.
+    pub(super) shared: u32,
+    /// Words of its parameters, without hidden ones.
+    pub(super) words: u32,
+    /// Bytes of registers a thread spills.
+    pub(super) spills: u32,
+    /// What the driver loads.
+    pub(super) cubin: Vec<u8>,
+}
+
+impl Artifact {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer(Vec::with_capacity(self.cubin.len() + 1024));
+        out.0.extend(MAGIC);
+        out.number(FORMAT);
+        out.0.extend([0; 8]);
+        out.text(&self.table.kernel);
+        out.number(self.table.per_thread.into());
+        out.number(self.table.sites.len() as u32);
+        for site in &self.table.sites {
+            out.site(site);
+        }
+        out.text(&self.entry);
+        for number in self.block.into_iter().chain([self.shared, self.words, self.spills]) {
+            out.number(number);
+        }
+        out.bytes(&self.cubin);
+        let mut bytes = out.0;
+        let sum = checksum(&bytes[HEADER..]);
+        bytes[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Artifact, &'static str> {
+        let mut input = Reader(bytes);
+        if input.take(8)? != MAGIC {
+            return Err("they are no compiled CUDA kernel");
+        }
+        if input.number()? != FORMAT {
+            return Err("they were written by another version of Kiln");
+        }
+        let sum = input.take(8)?;
+        if checksum(input.0).to_le_bytes() != sum {
+            return Err("their checksum is wrong");
+        }
+        let kernel = input.text()?;
+        let per_thread = input.number()? != 0;
+        let count = input.number()?;
+        let sites = (0..count).map(|_| input.site()).collect::<Result<Vec<_>, _>>()?;
+        let artifact = Artifact {
+            table: SiteTable { kernel, per_thread, sites },
+            entry: input.text()?,
+            block: [input.number()?, input.number()?, input.number()?],
+            shared: input.number()?,
+            words: input.number()?,
+            spills: input.number()?,
+            cubin: input.bytes()?.to_vec(),
+        };
+        if input.0.is_empty() { Ok(artifact) } else { Err("something follows them") }
+    }
+}
+
+/// FNV-1a over 64 bits (Fowler, Noll, Vo): every step is a bijection of the sum, so no change of a single byte goes unseen.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, number: u32) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u32);
+        self.0.extend(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn site(&mut self, site: &Site) {
+        let (kind, text) = match &site.kind {
+            SiteKind::Assert(text) => (0, text.as_str()),
+            SiteKind::Bounds => (1, ""),
+            SiteKind::Divisor => (2, ""),
+            SiteKind::Print(text) => (3, text.as_str()),
+        };
+        self.number(kind);
+        self.text(text);
+        self.text(&site.location);
+        self.number(site.values.len() as u32);
+        // The position in `Scalar::ALL`, which is the order of declaration.
+        self.0.extend(site.values.iter().map(|&elem| elem as u8));
+    }
+}
+
+/// The bytes that are left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or("they are cut short")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u32, &'static str> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], &'static str> {
+        let length = self.number()?;
+        self.take(length as usize)
+    }
+
+    fn text(&mut self) -> Result<String, &'static str> {
+        let text = std::str::from_utf8(self.bytes()?).map_err(|_| "a name in them is not UTF-8")?;
+        Ok(text.to_owned())
+    }
+
+    fn site(&mut self) -> Result<Site, &'static str> {
+        let kind = self.number()?;
+        let text = self.text()?;
+        let location = self.text()?;
+        let count = self.number()? as usize;
+        if count > MAX_VALUES {
+            return Err("a message in them has too many values");
+        }
+        let elems = self.take(count)?.iter().map(|&index| Scalar::ALL.get(usize::from(index)).copied());
+        let values = elems.collect::<Option<Vec<_>>>().ok_or("a value in them has no known type")?;
+        let kind = match kind {
+            0 => SiteKind::Assert(text),
+            1 => SiteKind::Bounds,
+            2 => SiteKind::Divisor,
+            3 => SiteKind::Print(text),
+            _ => return Err("a report in them is of no known kind"),
+        };
+        Ok(Site { kind, location, values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact() -> Artifact {
+        let site = |kind, values: &[Scalar]| Site {
+            kind,
+            location: "kernel ü.rs:10:3".into(),
+            values: values.to_vec(),
+        };
+        Artifact {
+            table: SiteTable {
+                kernel: "softmax".into(),
+                per_thread: true,
+                sites: vec![
+                    site(SiteKind::Assert("x = {}".into()), &Scalar::ALL[..8]),
+                    site(SiteKind::Bounds, &[Scalar::I64, Scalar::I64]),
+                    site(SiteKind::Divisor, &[]),
+                    site(SiteKind::Print("{}".into()), &[Scalar::F64]),
+                ],
+            },
+            entry: "kiln_softmax".into(),
+            block: [128, 2, 1],
+            shared: 49_153,
+            words: 7,
+            spills: 16,
+            cubin: (0..257u32).map(|i| (i * 7 + 3) as u8).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let artifact = artifact();
+        assert_eq!(Artifact::decode(&artifact.encode()), Ok(artifact));
+        let empty = Artifact {
+            table: SiteTable { kernel: String::new(), per_thread: false, sites: vec![] },
+            entry: String::new(),
+            block: [0; 3],
+            shared: 0,
+            words: 0,
+            spills: 0,
+            cubin: vec![],
+        };
+        assert_eq!(Artifact::decode(&empty.encode()), Ok(empty));
+    }
+
+    #[test]
+    fn element_types_are_numbered_in_the_order_of_all() {
+        for (index, elem) in Scalar::ALL.into_iter().enumerate() {
+            assert_eq!(elem as usize, index);
+        }
+    }
+
+    #[test]
+    fn every_shorter_or_longer_run_of_bytes_is_refused() {
+        let mut bytes = artifact().encode();
+        for length in 0..bytes.len() {
+            assert!(Artifact::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        bytes.push(0);
+        assert!(Artifact::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused() {
+        let mut bytes = artifact().encode();
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Artifact::decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// Damage that the checksum does not show, because whoever did it made a new one: the fields are checked on their own.
+    #[test]
+    fn damage_behind_a_right_checksum_does_not_panic() {
+        let whole = artifact().encode();
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize % below
+        };
+        let mut refused = 0;
+        for _ in 0..20_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=random(3) {
+                let at = HEADER + random(bytes.len() - HEADER);
+                bytes[at] = random(256) as u8;
+            }
+            if random(4) == 0 {
+                bytes.truncate(HEADER + random(bytes.len() - HEADER));
+            }
+            let sum = checksum(&bytes[HEADER..]);
+            bytes[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
+            refused += usize::from(Artifact::decode(&bytes).is_err());
+        }
+        assert!(refused > 1000, "{refused}");
+    }
+}

@@ -1,0 +1,245 @@
+//! [`Cuda`]: an NVIDIA GPU as a Kiln device.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `pipeline.rs` | from a kernel to PTX |
+//! | `program.rs` | a loaded kernel and its launch |
+//! | `artifact.rs` | a compiled kernel as bytes |
+//! | `device.rs` | what everything on one GPU shares |
+//! | `streams.rs` | streams and events by number |
+//! | `reports.rs` | where faults and prints of a stream arrive |
+//! | `sites.rs` | what they mean |
+
+mod artifact;
+mod device;
+mod pipeline;
+mod program;
+mod reports;
+mod sites;
+mod streams;
+
+pub use pipeline::compile_to_ptx;
+
+use crate::driver::{CudaError, Driver, Event, JitOptions, compile_to_cubin};
+use crate::ptx;
+use artifact::Artifact;
+use device::Device;
+use kiln_backend::{
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties, Result, StreamId,
+};
+use kiln_ir::{Kernel, Level};
+use program::CudaProgram;
+use sites::SiteTable;
+use std::sync::Arc;
+
+/// Raised with every change of the lowering or the emitter that changes code, so that code of an older compiler is not taken from a cache.
+const GENERATOR: u32 = 1;
+
+/// How many GPUs this process sees.
+///
+/// # Errors
+/// [`Error::Unavailable`] without a driver or without a GPU, with what to do about it. The answer is found once a process.
+///
+/// ```
+/// match kiln_cuda::device_count() {
+///     Ok(count) => println!("{count} GPUs"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+pub fn device_count() -> Result<usize> {
+    Driver::get().map(Driver::device_count).map_err(|error| error.into_backend("cuda"))
+}
+
+/// An NVIDIA GPU as a Kiln device.
+///
+/// ```no_run
+/// use kiln_backend::{Backend, StreamId};
+/// # fn main() -> kiln_backend::Result<()> {
+/// let gpu = kiln_cuda::Cuda::open(0)?;
+/// println!("{}: {}", gpu.properties().id, gpu.properties().name);
+/// let stream = StreamId::default();
+/// let memory = gpu.allocate(4096, stream)?;
+/// // SAFETY: the fill is as long as the allocation, which nothing uses after it.
+/// unsafe {
+///     gpu.fill(memory, 0, 4096, stream)?;
+///     gpu.free(memory, 4096, stream);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cuda {
+    device: Arc<Device>,
+}
+
+impl Cuda {
+    /// Opens GPU `index`, from 0.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without a driver or such a GPU, with what to do about it; [`Error::Driver`] where the GPU does not start.
+    pub fn open(index: usize) -> Result<Cuda> {
+        Device::open(index).map(|device| Cuda { device: Arc::new(device) })
+    }
+
+    fn check<T>(&self, result: crate::driver::Result<T>) -> Result<T> {
+        result.map_err(|error| self.device.explain(error))
+    }
+
+    fn event(&self, id: EventId) -> Result<Arc<Event>> {
+        self.device.events.get(id).ok_or_else(|| Error::Internal {
+            place: "kiln-cuda",
+            message: format!("event {} does not exist", id.0),
+        })
+    }
+
+    /// What PTX may be written for: the GPU, in the language of the driver.
+    fn target(&self) -> ptx::Target {
+        let Properties { compute_capability, ptx, .. } = &self.device.properties;
+        ptx::Target { compute: compute_capability.unwrap_or((8, 0)), ptx: ptx.unwrap_or((8, 0)) }
+    }
+
+    /// Compiles as far as an artifact.
+    fn build(&self, kernel: &Kernel) -> Result<Artifact> {
+        let module = pipeline::translate(kernel, self.target(), self.device.properties.shared_memory)?;
+        let options = JitOptions::default();
+        let cubin = compile_to_cubin(&self.device.context, &module.entry, &module.text, &options)
+            .map_err(|error| self.refused(kernel, error))?;
+        let usage = cubin.log.functions.iter().find(|usage| usage.name == module.entry);
+        Ok(Artifact {
+            table: SiteTable {
+                kernel: kernel.name.clone(),
+                per_thread: matches!(kernel.level, Level::Thread { .. }),
+                sites: module.sites,
+            },
+            entry: module.entry,
+            block: module.block,
+            shared: module.shared,
+            words: module.words,
+            spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
+            cubin: cubin.bytes,
+        })
+    }
+
+    fn refused(&self, kernel: &Kernel, error: CudaError) -> Error {
+        let CudaError::Jit(failure) = error else { return self.device.explain(error) };
+        let location = "generated PTX".to_owned();
+        let message = format!("{failure}\n{}", failure.log.text);
+        Error::Compile { kernel: kernel.name.clone(), location, message }
+    }
+}
+
+impl Backend for Cuda {
+    fn properties(&self) -> &Properties {
+        &self.device.properties
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        let memory = self.check(self.device.context.memory())?;
+        let pooled = memory.pool_reserved.saturating_sub(memory.pool_used);
+        Ok((memory.free + pooled) as u64)
+    }
+
+    fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        self.check(self.device.streams.get(stream).stream.allocate(bytes.max(1)))
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, _bytes: usize, stream: StreamId) {
+        // A failure has nobody to report to: see the trait.
+        // SAFETY: as the caller promises.
+        let _ = unsafe { self.device.streams.get(stream).stream.free(ptr) };
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
+        // SAFETY: as the caller promises.
+        self.check(unsafe { self.device.streams.get(stream).stream.upload(dst, src) })
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        let queue = self.device.streams.get(stream);
+        // SAFETY: as the caller promises.
+        self.check(unsafe { queue.stream.download(dst, src) })?;
+        self.device.report(&queue)
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
+        // SAFETY: as the caller promises.
+        self.check(unsafe { self.device.streams.get(stream).stream.copy(dst, src, bytes) })
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+        // SAFETY: as the caller promises.
+        self.check(unsafe { self.device.streams.get(stream).stream.fill_bytes(dst, byte, bytes) })
+    }
+
+    fn artifact_key(&self) -> Option<String> {
+        let Properties { driver, .. } = &self.device.properties;
+        let version = env!("CARGO_PKG_VERSION");
+        Some(format!("kiln-cuda {version}.{GENERATOR}, sm_{}, driver {driver}", self.target().capability()))
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        self.device.sweep();
+        let artifact = self.build(kernel)?;
+        let program = Arc::new(CudaProgram::load(&self.device, &artifact)?);
+        Ok(Compiled { program, artifact: Some(artifact.encode()) })
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        let artifact = Artifact::decode(artifact).map_err(|reason| Error::Driver {
+            call: format!("{}: loading a compiled kernel", self.device.properties.id),
+            code: "damaged bytes".into(),
+            message: format!("{reason}; compile the kernel again"),
+        })?;
+        Ok(Arc::new(CudaProgram::load(&self.device, &artifact)?))
+    }
+
+    #[inline]
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        let program = program.as_any().downcast_ref::<CudaProgram>();
+        let Some(program) = program.filter(|program| program.is_on(&self.device)) else {
+            let message = "the program was compiled for another device".into();
+            return Err(Error::Internal { place: "kiln-cuda", message });
+        };
+        // SAFETY: as the caller promises.
+        unsafe { program.launch(&self.device.streams.get(launch.stream), launch) }
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        self.check(self.device.streams.create())
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        // A failure leaves the stream as it is, which is no worse than not destroying it.
+        let _ = self.device.streams.destroy(stream);
+    }
+
+    fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
+        self.check(self.device.events.record(&self.device.streams.get(stream).stream, timing))
+    }
+
+    fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        self.check(self.device.streams.get(stream).stream.wait(&*self.event(event)?))
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        self.check(self.event(event)?.has_passed())
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        let (start, end) = (self.event(start)?, self.event(end)?);
+        self.check(end.since(&start)).map(|time| time.as_secs_f32() * 1e3)
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        self.device.events.destroy(event);
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        let queue = self.device.streams.get(stream);
+        self.check(queue.stream.synchronize())?;
+        self.device.report(&queue)
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        self.device.set_print_sink(sink);
+    }
+}

@@ -1,0 +1,113 @@
+//! From a kernel as the front end made it to PTX.
+
+use crate::ptx;
+use kiln_backend::{Error, Result};
+use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads};
+use kiln_ir::{Kernel, verify};
+
+/// Compiles a kernel to PTX, for a GPU that need not be there.
+///
+/// # Errors
+/// [`Error::Compile`] for a kernel that is not well-formed or cannot be lowered, [`Error::Unsupported`] for an operation that the target does
+/// not have, [`Error::LaunchLimit`] for a block that is too large for it.
+///
+/// ```
+/// use kiln_cuda::{compile_to_ptx, ptx};
+/// use kiln_ir::*;
+/// # fn main() -> kiln_backend::Result<()> {
+/// let mut kernel = Kernel::new("twice", Level::Tile { warps: None });
+/// let ty = Type::view(Scalar::F32, 1, Space::Global);
+/// let x = kernel.add_param(Param { name: "x".into(), ty, mutable: true, facts: Facts::default() });
+/// let mut b = Builder::new(&mut kernel);
+/// let (zero, padding) = (b.index(0), b.constant(Literal::f32(0.0)));
+/// let tile = b.load(x, &[zero], padding, Shape::new(&[256]), Reuse::Normal);
+/// let sum = b.binary(BinaryOp::Add, tile, tile);
+/// b.store(x, &[zero], sum, Reuse::Normal, true);
+/// let module = compile_to_ptx(&kernel, ptx::Target { compute: (9, 0), ptx: (8, 0) })?;
+/// assert!(module.text.contains(".entry kiln_twice"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
+    translate(kernel, target, shared_memory_of(target))
+}
+
+/// Compiles a kernel to PTX for a GPU whose blocks can have `shared` bytes of shared memory.
+pub(super) fn translate(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<ptx::Module> {
+    check(kernel)?;
+    let mut source = kernel.clone();
+    expand(&mut source);
+    let lowered = lower_to_threads(&source, &Target::cuda(target.compute, shared))
+        .map_err(|error| explain(kernel, target, error))?;
+    let module = ptx::emit(&lowered, target)?;
+    within_shared_memory(kernel, module.shared, shared)?;
+    Ok(module)
+}
+
+fn check(kernel: &Kernel) -> Result<()> {
+    let Err(errors) = verify(kernel) else { return Ok(()) };
+    let messages: Vec<String> = errors.iter().map(|e| format!("{}, in `{}`", e.message, e.op)).collect();
+    Err(Error::Compile {
+        kernel: kernel.name.clone(),
+        location: errors.into_iter().next().map_or_else(String::new, |e| e.location),
+        message: messages.join("; "),
+    })
+}
+
+/// The lowering counts what it knows of; arrays that the user asked for are laid out by the emitter.
+fn within_shared_memory(kernel: &Kernel, given: u32, limit: u32) -> Result<()> {
+    if given <= limit {
+        return Ok(());
+    }
+    Err(too_large(kernel, "bytes of shared memory per block", given, limit))
+}
+
+fn too_large(kernel: &Kernel, what: &str, given: u32, limit: u32) -> Error {
+    Error::LaunchLimit {
+        kernel: kernel.name.clone(),
+        what: what.into(),
+        given: given.into(),
+        limit: limit.into(),
+    }
+}
+
+fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
+    let name = kernel.name.clone();
+    match error {
+        CompileError::TooManyThreads { threads, limit, .. } => {
+            too_large(kernel, "threads per block", threads, limit)
+        }
+        CompileError::SharedMemory { needed, limit, .. } => {
+            too_large(kernel, "bytes of shared memory per block", needed, limit)
+        }
+        CompileError::Unsupported { location, what, hint } => Error::Unsupported {
+            kernel: name,
+            what,
+            device: format!("sm_{}", target.capability()),
+            location,
+            hint,
+        },
+        CompileError::Internal { location, message } => Error::Internal {
+            place: "the lowering to threads",
+            message: format!("`{name}`, {location}: {message}"),
+        },
+        CompileError::ExtentNotPowerOfTwo { ref location, .. }
+        | CompileError::TilesNeedWarps { ref location, .. } => {
+            let text = error.to_string();
+            let message = text.strip_prefix(&format!("{location}: ")).unwrap_or(&text).to_owned();
+            Error::Compile { kernel: name, location: location.clone(), message }
+        }
+    }
+}
+
+/// The shared memory that a block can ask for (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"), less 1 KiB that
+/// the system keeps.
+fn shared_memory_of(target: ptx::Target) -> u32 {
+    let kib = match target.capability() {
+        80 | 87 => 163,
+        86 | 89 => 99,
+        90..=119 => 227,
+        _ => 99,
+    };
+    kib << 10
+}

@@ -1,0 +1,165 @@
+//! A compiled kernel on a device, and its launch.
+
+use super::artifact::Artifact;
+use super::device::Device;
+use super::sites::SiteTable;
+use super::streams::Queue;
+use crate::driver::{Function, LaunchShape, Module};
+use crate::ptx::STATIC_SHARED;
+use kiln_backend::{Error, Launch, Program, Report, Result};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::sync::Arc;
+
+/// Parameter words that a launch copies on the stack, the hidden ones included; more of them cost an allocation.
+const STACK_WORDS: usize = 64;
+
+/// A kernel that is loaded on a device.
+pub(super) struct CudaProgram {
+    device: Arc<Device>,
+    /// `None` only while it is dropped.
+    function: Option<Function>,
+    kernel: String,
+    shape: LaunchShape,
+    words: usize,
+    hidden: Option<Hidden>,
+    report: Report,
+}
+
+/// What a program that can report passes besides its parameters.
+struct Hidden {
+    number: u32,
+    prints: bool,
+}
+
+impl CudaProgram {
+    /// Loads an artifact.
+    pub(super) fn load(device: &Arc<Device>, artifact: &Artifact) -> Result<CudaProgram> {
+        let function = load_function(device, artifact).map_err(|error| device.explain(error))?;
+        let threads: u32 = artifact.block.iter().product();
+        let dynamic = if artifact.shared > STATIC_SHARED { artifact.shared } else { 0 };
+        let used = function.attributes();
+        if threads > used.max_threads {
+            return Err(Error::LaunchLimit {
+                kernel: artifact.table.kernel.clone(),
+                what: format!("threads per block, of {} registers each,", used.registers),
+                given: threads.into(),
+                limit: used.max_threads.into(),
+            });
+        }
+        let shape = LaunchShape { shared_bytes: dynamic, ..LaunchShape::new([0; 3], artifact.block) };
+        let report =
+            Report { threads, registers: used.registers, shared: artifact.shared, spills: artifact.spills };
+        Ok(CudaProgram {
+            device: device.clone(),
+            function: Some(function),
+            kernel: artifact.table.kernel.clone(),
+            shape,
+            words: artifact.words as usize,
+            hidden: hidden(device, &artifact.table),
+            report,
+        })
+    }
+
+    /// Whether it was loaded on this device.
+    pub(super) fn is_on(&self, device: &Arc<Device>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+
+    /// Enqueues a launch.
+    ///
+    /// # Safety
+    /// That of [`Backend::launch`](kiln_backend::Backend::launch).
+    #[inline]
+    pub(super) unsafe fn launch(&self, queue: &Queue, launch: Launch<'_>) -> Result<()> {
+        if launch.words.len() != self.words {
+            return Err(self.internal(format!("{} words for {}", launch.words.len(), self.words)));
+        }
+        self.check_grid(launch.grid)?;
+        if launch.grid.contains(&0) {
+            return Ok(());
+        }
+        let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
+        let shape = LaunchShape { grid: launch.grid, ..self.shape };
+        let Some(hidden) = &self.hidden else {
+            // SAFETY: the words are as many as the kernel's parameters; what they mean is the caller's promise.
+            return unsafe { function.launch(&queue.stream, &shape, launch.words) }
+                .map_err(|error| self.device.explain(error));
+        };
+        // SAFETY: as above.
+        unsafe { self.launch_reporting(function, queue, &shape, launch.words, hidden) }
+            .map_err(|error| self.device.explain(error))
+    }
+
+    /// # Safety
+    /// That of [`launch`](Self::launch).
+    unsafe fn launch_reporting(
+        &self,
+        function: &Function,
+        queue: &Queue,
+        shape: &LaunchShape,
+        words: &[u64],
+        hidden: &Hidden,
+    ) -> crate::driver::Result<()> {
+        let reports = queue.ready_reports()?;
+        let mut all: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(words);
+        all.extend_from_slice(&[reports.control(), hidden.number.into()]);
+        let _expected = if hidden.prints { Some(reports.expect_prints()?) } else { None };
+        // SAFETY: the two hidden words follow the parameters, as the kernel declares them: the control block lives as long as the stream's work,
+        // which its owner waits for before it goes. The rest is the caller's promise.
+        unsafe { function.launch(&queue.stream, shape, &all) }
+    }
+
+    #[inline]
+    fn check_grid(&self, grid: [u32; 3]) -> Result<()> {
+        let limits = self.device.properties.max_grid;
+        match (0..3).find(|&axis| grid[axis] > limits[axis]) {
+            None => Ok(()),
+            Some(axis) => Err(Error::LaunchLimit {
+                kernel: self.kernel.clone(),
+                what: format!("grid extent {}", ["x", "y", "z"][axis]),
+                given: grid[axis].into(),
+                limit: limits[axis].into(),
+            }),
+        }
+    }
+
+    #[cold]
+    fn internal(&self, message: String) -> Error {
+        Error::Internal { place: "kiln-cuda", message: format!("launch of `{}`: {message}", self.kernel) }
+    }
+}
+
+fn load_function(device: &Device, artifact: &Artifact) -> crate::driver::Result<Function> {
+    let module = Module::load(&device.context, &artifact.cubin)?;
+    let function = module.function(&artifact.entry)?;
+    if artifact.shared > STATIC_SHARED {
+        function.allow_shared(artifact.shared)?;
+    }
+    Ok(function)
+}
+
+fn hidden(device: &Device, table: &SiteTable) -> Option<Hidden> {
+    if table.sites.is_empty() {
+        return None;
+    }
+    Some(Hidden { number: device.tables.number(&Arc::new(table.clone())), prints: table.prints() })
+}
+
+impl Program for CudaProgram {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn report(&self) -> Report {
+        self.report.clone()
+    }
+}
+
+impl Drop for CudaProgram {
+    fn drop(&mut self) {
+        if let Some(function) = self.function.take() {
+            self.device.retire(function);
+        }
+    }
+}
