@@ -58,9 +58,19 @@ impl Emitter {
         }
     }
 
-    /// The kernel, with the prologue in front.
+    /// The kernel, with what is used of the prologue in front.
     pub fn finish(mut self) -> Kernel {
+        let mut used = vec![false; self.kernel.counts().0];
+        self.kernel.walk(|_, data| data.operands.iter().for_each(|v| used[v.index()] = true));
         let mut ops = std::mem::take(&mut self.kernel.block_mut(self.prologue).ops);
+        for i in (0..ops.len()).rev() {
+            let data = self.kernel.op(ops[i]);
+            if data.results.iter().any(|v| used[v.index()]) {
+                data.operands.iter().for_each(|v| used[v.index()] = true);
+            } else {
+                ops.remove(i);
+            }
+        }
         let body = self.kernel.body;
         ops.append(&mut self.kernel.block_mut(body).ops);
         self.kernel.block_mut(body).ops = ops;
@@ -107,10 +117,6 @@ impl Emitter {
 
     pub fn i64(&mut self, value: i64) -> Value {
         self.int(Scalar::I64, value)
-    }
-
-    pub fn bool(&mut self, value: bool) -> Value {
-        self.constant(Literal::bool(value))
     }
 
     /// The constant a value is, as an integer.

@@ -195,17 +195,30 @@ impl Lowering<'_> {
         access: &BoxAccess<'_>,
         firsts: &[usize],
     ) -> Result<Vec<Option<Value>>, CompileError> {
-        let rank = access.shape.rank();
-        let mut windows = Vec::with_capacity(rank);
-        for axis in 0..rank {
-            windows.push(self.window(access, axis)?);
+        let mut windows = Vec::new();
+        let mut uniform = None;
+        for axis in 0..access.shape.rank() {
+            if access.shape[axis] == 1 {
+                let own = self.single(access, axis)?;
+                uniform = self.em.both(uniform, own);
+            } else {
+                windows.push((axis, self.window(access, axis)?));
+            }
+        }
+        // What holds for all elements or none narrows one window, instead of every predicate.
+        if let Some(holds) = uniform
+            && let Some(high) = windows.iter_mut().find_map(|(_, window)| window.high.as_mut())
+        {
+            let nothing = self.em.i32(i32::MIN.into());
+            *high = self.em.select(holds, *high, nothing);
+            uniform = None;
         }
         let mut made: HashMap<(usize, u32), Option<Value>> = HashMap::new();
         let mut predicates = Vec::with_capacity(firsts.len());
         for &first in firsts {
             let flat = access.layout.register_index(first);
-            let mut inside = None;
-            for (axis, &window) in windows.iter().enumerate() {
+            let mut inside = uniform;
+            for &(axis, window) in &windows {
                 let at = AxisBits::of(&access.shape, axis).coordinate(flat);
                 let own = match made.get(&(axis, at)) {
                     Some(&own) => own,
@@ -228,6 +241,19 @@ impl Lowering<'_> {
         let below = window.high.map(|high| self.em.compare(CompareOp::Lt, at, high));
         let above = window.low.map(|low| self.em.compare(CompareOp::Ge, at, low));
         self.em.both(below, above)
+    }
+
+    /// Where the one coordinate of a box on an axis lies inside the view.
+    fn single(&mut self, access: &BoxAccess<'_>, axis: usize) -> Result<Option<Value>, CompileError> {
+        let offset = self.facts.of(access.offsets[axis]);
+        if inside(offset, self.facts.extent(access.view, axis), 1) {
+            return Ok(None);
+        }
+        let at = self.scalar(access.offsets[axis])?;
+        let extent = self.extent(access.view, axis)?;
+        // As unsigned numbers, negative offsets are above every extent.
+        let (at, extent) = (self.em.cast(at, Scalar::U64), self.em.cast(extent, Scalar::U64));
+        Ok(Some(self.em.compare(CompareOp::Lt, at, extent)))
     }
 
     /// The part of the box that lies inside the view on an axis. Clamped to the box it fits i32, whatever the offset.

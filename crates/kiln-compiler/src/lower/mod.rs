@@ -362,8 +362,4 @@ impl<'k> Lowering<'k> {
     fn internal(&self, message: String) -> CompileError {
         CompileError::Internal { location: self.src.describe(self.em.loc), message }
     }
-
-    fn unsupported(&self, what: String, hint: &str) -> CompileError {
-        CompileError::Unsupported { location: self.src.describe(self.em.loc), what, hint: hint.into() }
-    }
 }
