@@ -34,6 +34,8 @@ pub(crate) struct Site {
     pub(crate) kind: SiteKind,
     /// `file:line:column`.
     pub(crate) location: String,
+    /// The block's extents, where a lane is a thread.
+    pub(crate) block: Option<[u32; 3]>,
 }
 
 /// What a [`Site`] reports, and what its values are.

@@ -1,8 +1,8 @@
 //! A compiled kernel.
 
-use crate::codegen::{self, Code};
+use crate::codegen::{self, Code, Source};
 use crate::report::SiteTable;
-use crate::spmd;
+use crate::spmd::{self, Lockstep};
 use kiln_backend::{Program, Report, Result};
 use kiln_ir::{Kernel, Level};
 use std::any::Any;
@@ -15,21 +15,22 @@ pub(crate) struct CpuProgram {
     pub(crate) name: String,
     /// How many 64-bit words a launch passes.
     pub(crate) words: usize,
+    threads: u32,
 }
 
 impl CpuProgram {
     /// Compiles a verified kernel.
     pub(crate) fn new(kernel: &Kernel) -> Result<CpuProgram> {
-        let lockstep = lower(kernel)?;
-        let mut code = codegen::compile(lockstep.as_ref().unwrap_or(kernel), lanes(kernel))?;
+        let lowered = Lowered::of(kernel)?;
+        let mut code = codegen::compile(&lowered.source(kernel))?;
         let sites = SiteTable {
             kernel: kernel.name.clone(),
             messages: kernel.messages.clone(),
             sites: std::mem::take(&mut code.sites),
-            block: lanes(kernel),
         };
         let words = kernel.params.iter().map(|p| p.words()).sum();
-        Ok(CpuProgram { code, sites: Arc::new(sites), name: kernel.name.clone(), words })
+        let threads = lowered.0.map_or(1, |l| l.block.iter().product());
+        Ok(CpuProgram { code, sites: Arc::new(sites), name: kernel.name.clone(), words, threads })
     }
 }
 
@@ -38,22 +39,25 @@ impl CpuProgram {
 /// # Errors
 /// As [`compile`](kiln_backend::Backend::compile).
 pub fn clif(kernel: &Kernel) -> Result<String> {
-    let lockstep = lower(kernel)?;
-    codegen::clif(lockstep.as_ref().unwrap_or(kernel), lanes(kernel))
+    codegen::clif(&Lowered::of(kernel)?.source(kernel))
 }
 
-/// The kernel in lockstep form, if it was written for threads.
-fn lower(kernel: &Kernel) -> Result<Option<Kernel>> {
-    match kernel.level {
-        Level::Tile { .. } => Ok(None),
-        Level::Thread { .. } => spmd::lockstep(kernel).map(Some),
+/// A kernel written for threads, in lockstep form; nothing for a kernel over tiles.
+struct Lowered(Option<Lockstep>);
+
+impl Lowered {
+    fn of(kernel: &Kernel) -> Result<Lowered> {
+        match kernel.level {
+            Level::Tile { .. } => Ok(Lowered(None)),
+            Level::Thread { block } => spmd::lockstep(kernel, block).map(|l| Lowered(Some(l))),
+        }
     }
-}
 
-fn lanes(kernel: &Kernel) -> Option<[u32; 3]> {
-    match kernel.level {
-        Level::Tile { .. } => None,
-        Level::Thread { block } => Some(block),
+    fn source<'a>(&'a self, kernel: &'a Kernel) -> Source<'a> {
+        match &self.0 {
+            Some(lockstep) => Source { kernel: &lockstep.kernel, lockstep: Some(lockstep) },
+            None => Source { kernel, lockstep: None },
+        }
     }
 }
 
@@ -63,7 +67,6 @@ impl Program for CpuProgram {
     }
 
     fn report(&self) -> Report {
-        let threads = self.sites.block.map_or(1, |b| b.iter().product());
-        Report { threads, spills: self.code.scratch_bytes as u32, ..Report::default() }
+        Report { threads: self.threads, spills: self.code.scratch_bytes as u32, ..Report::default() }
     }
 }

@@ -12,8 +12,6 @@ pub(crate) struct SiteTable {
     pub(crate) kernel: String,
     pub(crate) messages: Vec<String>,
     pub(crate) sites: Vec<Site>,
-    /// The block's extents, if the kernel is written for threads.
-    pub(crate) block: Option<[u32; 3]>,
 }
 
 /// Where and when something was reported.
@@ -78,7 +76,7 @@ impl Reporter {
             kind,
             location: site.location.clone(),
             block: incident.program.map(|p| p as u32),
-            thread: self.table.block.map(|block| thread_index(incident.lane, block)),
+            thread: site.block.map(|block| thread_index(incident.lane, block)),
         };
         self.first.fetch_min(linear, Ordering::Relaxed);
         let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);

@@ -100,7 +100,7 @@ impl Emitter<'_> {
     /// `Print`: once for scalars. After the lockstep rewrite the first operand is a mask with an element for each lane, and every lane prints
     /// where it is not 0.
     pub(super) fn print(&mut self, data: &OpData, message: Message) -> Result<()> {
-        let mask = data.operands.first().filter(|&&v| self.lanes.is_some() && self.is_lane_mask(v));
+        let mask = data.operands.first().filter(|&&v| self.lockstep.is_some() && self.is_lane_mask(v));
         let values = &data.operands[mask.is_some() as usize..];
         let elems = values.iter().map(|&v| self.kernel.ty(v).elem()).collect();
         let site = self.site(SiteKind::Print(message, elems));

@@ -7,8 +7,10 @@ use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
 use super::group::Group;
 use super::liveness::{self, Liveness};
+use super::Source;
 use crate::frame::{Frame, Site, SiteKind};
 use crate::primitives::PrimitiveKey;
+use crate::spmd::Lockstep;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::{Error, Result};
 use kiln_ir::{Axis, Block, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
@@ -59,19 +61,21 @@ pub(super) struct Emitter<'a> {
     pub(super) preferred: HashMap<Value, Tile>,
     /// The address of the frame.
     pub(super) frame: ir::Value,
-    /// The block's extents, in a kernel for threads.
-    pub(super) lanes: Option<[u32; 3]>,
+    /// What the kernel was made from, if it was written for threads.
+    pub(super) lockstep: Option<&'a Lockstep>,
     /// Returns 1: after a fault.
     pub(super) exit: ir::Block,
     scratch: ir::Value,
     reprs: Vec<Option<Repr>>,
     temporaries: Vec<Slot>,
-    loc: Loc,
+    /// The operation that is being emitted.
+    at: Option<Op>,
 }
 
 impl<'a> Emitter<'a> {
     /// Begins the function: its entry block, the parameters, the exit.
-    pub(super) fn new(kernel: &'a Kernel, mut asm: Asm<'a>, lanes: Option<[u32; 3]>) -> Emitter<'a> {
+    pub(super) fn new(source: Source<'a>, mut asm: Asm<'a>) -> Emitter<'a> {
+        let Source { kernel, lockstep } = source;
         let entry = asm.fb.create_block();
         asm.fb.append_block_params_for_function_params(entry);
         asm.enter(entry);
@@ -89,12 +93,12 @@ impl<'a> Emitter<'a> {
             constants: Vec::new(),
             preferred: HashMap::new(),
             frame,
-            lanes,
+            lockstep,
             exit,
             scratch,
             reprs: vec![None; kernel.counts().0],
             temporaries: Vec::new(),
-            loc: Loc::default(),
+            at: None,
         };
         emitter.parameters();
         emitter
@@ -144,7 +148,7 @@ impl<'a> Emitter<'a> {
         let mut terminator = None;
         for &op in &self.kernel.block(block).ops {
             let data = self.kernel.op(op);
-            self.loc = data.loc;
+            self.at = Some(op);
             if data.kind.is_terminator() {
                 self.flush()?;
                 terminator = Some(data);
@@ -435,28 +439,24 @@ impl<'a> Emitter<'a> {
 
     // ---- reports
 
-    /// From now on, reports point at an operation (none leaves it as it is); gives what they pointed at before.
-    pub(super) fn locate(&mut self, op: Option<Op>) -> Loc {
-        let before = self.loc;
-        if let Some(op) = op {
-            self.loc = self.kernel.op(op).loc;
-        }
-        before
+    /// From now on, reports point at an operation; gives what they pointed at before.
+    pub(super) fn locate(&mut self, op: Option<Op>) -> Option<Op> {
+        std::mem::replace(&mut self.at, op)
     }
 
-    /// Takes back [`locate`](Self::locate).
-    pub(super) fn restore(&mut self, loc: Loc) {
-        self.loc = loc;
+    fn location(&self) -> String {
+        self.kernel.describe(self.at.map_or(Loc::default(), |op| self.kernel.op(op).loc))
     }
 
     /// Adds a place that may fault or print.
     pub(super) fn site(&mut self, kind: SiteKind) -> ir::Value {
-        self.sites.push(Site { kind, location: self.kernel.describe(self.loc) });
+        let lanes = self.lockstep.filter(|l| self.at.is_none_or(|op| !l.collective.contains(&op)));
+        self.sites.push(Site { kind, location: self.location(), block: lanes.map(|l| l.block) });
         self.asm.int(self.sites.len() as i64 - 1)
     }
 
     pub(super) fn internal(&self, message: &str) -> Error {
-        let message = format!("{message}, in `{}` at {}", self.kernel.name, self.kernel.describe(self.loc));
+        let message = format!("{message}, in `{}` at {}", self.kernel.name, self.location());
         Error::Internal { place: "kiln-cpu", message }
     }
 
@@ -465,7 +465,7 @@ impl<'a> Emitter<'a> {
             kernel: self.kernel.name.clone(),
             what,
             device: "cpu".into(),
-            location: self.kernel.describe(self.loc),
+            location: self.location(),
             hint: "Use another element type or operation here.".into(),
         }
     }

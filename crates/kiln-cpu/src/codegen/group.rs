@@ -117,7 +117,7 @@ impl Emitter<'_> {
         for &op in &group.ops {
             self.release(op);
         }
-        self.restore(at);
+        self.locate(at);
         Ok(())
     }
 

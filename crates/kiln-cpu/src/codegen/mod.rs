@@ -28,6 +28,7 @@ mod scalar;
 mod tile;
 
 use crate::frame::{Entry, Site};
+use crate::spmd::Lockstep;
 use asm::Asm;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, types};
 use cranelift_codegen::isa::OwnedTargetIsa;
@@ -74,8 +75,18 @@ impl Drop for Code {
     }
 }
 
-/// Compiles a kernel whose control flow is uniform. `lanes` is the block's extents if it was written for threads.
-pub(crate) fn compile(kernel: &Kernel, lanes: Option<[u32; 3]>) -> Result<Code> {
+/// What is compiled: a kernel whose control flow is uniform.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// The kernel.
+    pub(crate) kernel: &'a Kernel,
+    /// What it was made from, if it was written for threads.
+    pub(crate) lockstep: Option<&'a Lockstep>,
+}
+
+/// Compiles a kernel.
+pub(crate) fn compile(source: &Source<'_>) -> Result<Code> {
+    let kernel = source.kernel;
     let isa = target().as_ref().map_err(|e| cannot(kernel, e.clone()))?;
     let mut module = JITModule::new(JITBuilder::with_isa(isa.clone(), default_libcall_names()));
     let mut context = module.make_context();
@@ -87,7 +98,7 @@ pub(crate) fn compile(kernel: &Kernel, lanes: Option<[u32; 3]>) -> Result<Code> 
 
     let mut frontend = FunctionBuilderContext::new();
     let builder = FunctionBuilder::new(&mut context.func, &mut frontend);
-    let mut emitter = Emitter::new(kernel, Asm::new(builder, isa.default_call_conv()), lanes);
+    let mut emitter = Emitter::new(*source, Asm::new(builder, isa.default_call_conv()));
     emitter.function()?;
     let Emitter { asm, arena, sites, constants, .. } = emitter;
     asm.finish(isa.frontend_config());
@@ -101,7 +112,8 @@ pub(crate) fn compile(kernel: &Kernel, lanes: Option<[u32; 3]>) -> Result<Code> 
 }
 
 /// What Cranelift makes of a kernel, before it selects instructions.
-pub(crate) fn clif(kernel: &Kernel, lanes: Option<[u32; 3]>) -> Result<String> {
+pub(crate) fn clif(source: &Source<'_>) -> Result<String> {
+    let kernel = source.kernel;
     let isa = target().as_ref().map_err(|e| cannot(kernel, e.clone()))?;
     let mut function = cranelift_codegen::ir::Function::new();
     function.signature = Signature::new(isa.default_call_conv());
@@ -109,7 +121,7 @@ pub(crate) fn clif(kernel: &Kernel, lanes: Option<[u32; 3]>) -> Result<String> {
     function.signature.returns.push(AbiParam::new(types::I32));
     let mut frontend = FunctionBuilderContext::new();
     let builder = FunctionBuilder::new(&mut function, &mut frontend);
-    let mut emitter = Emitter::new(kernel, Asm::new(builder, isa.default_call_conv()), lanes);
+    let mut emitter = Emitter::new(*source, Asm::new(builder, isa.default_call_conv()));
     emitter.function()?;
     emitter.asm.finish(isa.frontend_config());
     Ok(function.display().to_string())

@@ -109,7 +109,7 @@ impl<A: Ordered> Combine<A> for Greatest {
     }
 }
 
-struct All;
+pub(crate) struct All;
 impl<A: Bits> Combine<A> for All {
     const IDENTITY: A = A::ALL_ONES;
     #[inline(always)]
@@ -118,7 +118,7 @@ impl<A: Bits> Combine<A> for All {
     }
 }
 
-struct Any;
+pub(crate) struct Any;
 impl<A: Bits> Combine<A> for Any {
     const IDENTITY: A = A::ZEROS;
     #[inline(always)]
@@ -127,7 +127,7 @@ impl<A: Bits> Combine<A> for Any {
     }
 }
 
-struct Parity;
+pub(crate) struct Parity;
 impl<A: Bits> Combine<A> for Parity {
     const IDENTITY: A = A::ZEROS;
     #[inline(always)]
@@ -172,6 +172,8 @@ fn reduce_run<K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
 struct ReduceLoop<K, T>(PhantomData<(K, T)>);
 
 impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
+    const WIDE: bool = size_of::<T>() == 4;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
         // SAFETY: the caller passed `outer * len * inner` readable and `outer * inner` writable elements.
@@ -236,48 +238,53 @@ impl Extreme for First<true> {
     }
 }
 
-/// The loop of a reduction to the index of the first extreme.
-struct ArgLoop<E, T>(PhantomData<(E, T)>);
-
-impl<E: Extreme, T: Accumulate<Acc: Ordered>> AxisLoop for ArgLoop<E, T> {
-    #[inline(always)]
-    unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
-        // SAFETY: as for `ReduceLoop`, with results of i64.
-        let (out, a) = unsafe {
-            (
-                std::slice::from_raw_parts_mut(out.cast::<i64>(), outer * inner),
-                std::slice::from_raw_parts(a.cast::<T>(), outer * len * inner),
-            )
-        };
-        if inner == 1 {
-            for (i, o) in out.iter_mut().enumerate() {
-                *o = arg_run::<E, T>(&a[i * len..][..len]);
-            }
-            return;
+/// Reduces to the index of the first extreme.
+///
+/// # Safety
+/// As for [`AxisFn`], with results of i64.
+unsafe extern "C" fn arg_axis<E: Extreme, T: Accumulate<Acc: Ordered>>(
+    out: *mut u8,
+    a: *const u8,
+    outer: usize,
+    len: usize,
+    inner: usize,
+) {
+    // SAFETY: the caller passed `outer * len * inner` readable elements and `outer * inner` writable results.
+    let (out, a) = unsafe {
+        (
+            std::slice::from_raw_parts_mut(out.cast::<i64>(), outer * inner),
+            std::slice::from_raw_parts(a.cast::<T>(), outer * len * inner),
+        )
+    };
+    if inner == 1 {
+        for (i, o) in out.iter_mut().enumerate() {
+            *o = arg_run::<E, T>(&a[i * len..][..len]);
         }
-        for o in 0..outer {
-            let (out, a) = (&mut out[o * inner..][..inner], &a[o * len * inner..][..len * inner]);
-            for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
-                arg_columns::<E, T>(out, &a[(block * COLUMNS).min(a.len())..], inner);
-            }
+        return;
+    }
+    for o in 0..outer {
+        let (out, a) = (&mut out[o * inner..][..inner], &a[o * len * inner..][..len * inner]);
+        for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
+            arg_columns::<E, T>(out, &a[(block * COLUMNS).min(a.len())..], inner);
         }
     }
 }
 
-/// Where the extreme of a contiguous run stands: first its value, then its place, each at vector speed.
-#[inline(always)]
+/// Where the extreme of a contiguous run stands: first its value, at full vector speed, then its place.
 fn arg_run<E: Extreme, T: Accumulate<Acc: Ordered>>(a: &[T]) -> i64 {
-    let extreme = reduce_run::<E::Combine<T::Acc>, T>(a);
-    let is_it = |x: &T| x.widen_to_acc() == extreme;
+    let mut extreme = T::default();
+    let reduce = ReduceLoop::<E::Combine<T::Acc>, T>::at(Level::best());
+    // SAFETY: one run of `a.len()` elements and room for one result.
+    unsafe { reduce((&raw mut extreme).cast(), a.as_ptr().cast(), 1, a.len(), 1) };
     for (block, row) in a.chunks(LANES).enumerate() {
-        if row.iter().fold(false, |any, x| any | is_it(x)) {
-            return (block * LANES + row.iter().position(is_it).unwrap_or(0)) as i64;
+        if row.iter().fold(false, |any, x| any | (*x == extreme)) {
+            return (block * LANES + row.iter().position(|x| *x == extreme).unwrap_or(0)) as i64;
         }
     }
     0
 }
 
-/// The same for columns, once for all levels.
+/// The same for columns.
 fn arg_columns<E: Extreme, T: Accumulate<Acc: Ordered>>(out: &mut [i64], a: &[T], stride: usize) {
     let mut best = [<E::Combine<T::Acc> as Combine<T::Acc>>::START; COLUMNS];
     let best = &mut best[..out.len()];
@@ -298,11 +305,11 @@ fn arg_columns<E: Extreme, T: Accumulate<Acc: Ordered>>(out: &mut [i64], a: &[T]
 pub(crate) fn lookup(level: Level, op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
     let signed = matches!(op, ReduceOp::Min | ReduceOp::Max | ReduceOp::ArgMin | ReduceOp::ArgMax);
     match if signed { scalar } else { unsigned(scalar) } {
-        Scalar::Bool => bits::<u8>(level, op).or_else(|| ordered::<u8>(level, op)),
+        Scalar::Bool => bits::<u8>(op).or_else(|| ordered::<u8>(level, op)),
         Scalar::I32 => ordered::<i32>(level, op),
         Scalar::I64 => ordered::<i64>(level, op),
-        Scalar::U32 => bits::<u32>(level, op).or_else(|| number::<u32>(level, op)),
-        Scalar::U64 => bits::<u64>(level, op).or_else(|| number::<u64>(level, op)),
+        Scalar::U32 => bits::<u32>(op).or_else(|| number::<u32>(level, op)),
+        Scalar::U64 => bits::<u64>(op).or_else(|| number::<u64>(level, op)),
         Scalar::F16 => number::<f16>(level, op),
         Scalar::BF16 => number::<bf16>(level, op),
         Scalar::F32 => number::<f32>(level, op),
@@ -310,11 +317,12 @@ pub(crate) fn lookup(level: Level, op: ReduceOp, scalar: Scalar) -> Option<AxisF
     }
 }
 
-fn bits<T: Accumulate<Acc: Bits>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
+/// Rare enough that one version does for every level.
+fn bits<T: Accumulate<Acc: Bits>>(op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
-        ReduceOp::And => ReduceLoop::<All, T>::at(level),
-        ReduceOp::Or => ReduceLoop::<Any, T>::at(level),
-        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(level),
+        ReduceOp::And => ReduceLoop::<All, T>::at(Level::Portable),
+        ReduceOp::Or => ReduceLoop::<Any, T>::at(Level::Portable),
+        ReduceOp::Xor => ReduceLoop::<Parity, T>::at(Level::Portable),
         _ => return None,
     })
 }
@@ -323,8 +331,8 @@ fn ordered<T: Accumulate<Acc: Ordered>>(level: Level, op: ReduceOp) -> Option<Ax
     Some(match op {
         ReduceOp::Min => ReduceLoop::<Least, T>::at(level),
         ReduceOp::Max => ReduceLoop::<Greatest, T>::at(level),
-        ReduceOp::ArgMin => ArgLoop::<First<false>, T>::at(level),
-        ReduceOp::ArgMax => ArgLoop::<First<true>, T>::at(level),
+        ReduceOp::ArgMin => arg_axis::<First<false>, T>,
+        ReduceOp::ArgMax => arg_axis::<First<true>, T>,
         _ => return None,
     })
 }
@@ -332,7 +340,7 @@ fn ordered<T: Accumulate<Acc: Ordered>>(level: Level, op: ReduceOp) -> Option<Ax
 fn number<T: Accumulate<Acc: Number>>(level: Level, op: ReduceOp) -> Option<AxisFn> {
     Some(match op {
         ReduceOp::Sum => ReduceLoop::<Sum, T>::at(level),
-        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(level),
+        ReduceOp::Prod => ReduceLoop::<Prod, T>::at(Level::Portable),
         _ => return ordered::<T>(level, op),
     })
 }

@@ -3,8 +3,8 @@
 //! One element waits for the one before it, whatever the vector width, so that there is one loop for all levels.
 
 use super::binary::unsigned;
-use super::element::{Number, Ordered};
-use super::reduce::{Accumulate, COLUMNS, Combine, Greatest, Least, Prod, Sum};
+use super::element::{Bits, Number, Ordered};
+use super::reduce::{Accumulate, All, Any, COLUMNS, Combine, Greatest, Least, Parity, Prod, Sum};
 use super::signature::AxisFn;
 use half::{bf16, f16};
 use kiln_ir::{ReduceOp, Scalar};
@@ -79,11 +79,11 @@ pub(crate) fn lookup(op: ReduceOp, scalar: Scalar, reverse: bool, exclusive: boo
 fn scan<const R: bool, const E: bool>(op: ReduceOp, scalar: Scalar) -> Option<AxisFn> {
     let signed = matches!(op, ReduceOp::Min | ReduceOp::Max);
     match if signed { scalar } else { unsigned(scalar) } {
-        Scalar::Bool => None,
+        Scalar::Bool => bits::<u8, R, E>(op).or_else(|| ordered::<u8, R, E>(op)),
         Scalar::I32 => ordered::<i32, R, E>(op),
         Scalar::I64 => ordered::<i64, R, E>(op),
-        Scalar::U32 => number::<u32, R, E>(op),
-        Scalar::U64 => number::<u64, R, E>(op),
+        Scalar::U32 => bits::<u32, R, E>(op).or_else(|| number::<u32, R, E>(op)),
+        Scalar::U64 => bits::<u64, R, E>(op).or_else(|| number::<u64, R, E>(op)),
         Scalar::F16 => number::<f16, R, E>(op),
         Scalar::BF16 => number::<bf16, R, E>(op),
         Scalar::F32 => number::<f32, R, E>(op),
@@ -104,5 +104,14 @@ fn number<T: Accumulate<Acc: Number>, const R: bool, const E: bool>(op: ReduceOp
         ReduceOp::Sum => scan_axis::<Sum, T, R, E>,
         ReduceOp::Prod => scan_axis::<Prod, T, R, E>,
         _ => return ordered::<T, R, E>(op),
+    })
+}
+
+fn bits<T: Accumulate<Acc: Bits>, const R: bool, const E: bool>(op: ReduceOp) -> Option<AxisFn> {
+    Some(match op {
+        ReduceOp::And => scan_axis::<All, T, R, E>,
+        ReduceOp::Or => scan_axis::<Any, T, R, E>,
+        ReduceOp::Xor => scan_axis::<Parity, T, R, E>,
+        _ => return None,
     })
 }

@@ -307,6 +307,7 @@ impl Rewrite<'_> {
         }
         let types: Vec<Type> = data.results.iter().map(|&r| self.old.ty(r).clone()).collect();
         let op = self.b.op(data.kind.clone(), &operands, &types);
+        self.note_collective(op);
         if let Some(&result) = data.results.first() {
             let value = self.b.kernel.result(op);
             self.set_uniform(result, value);

@@ -20,4 +20,4 @@ mod memory;
 mod rewrite;
 mod warp;
 
-pub(crate) use rewrite::lockstep;
+pub(crate) use rewrite::{Lockstep, lockstep};

@@ -5,7 +5,7 @@ use kiln_ir::{
     Axis, BinaryOp, Block, Builder, Kernel, Level, Literal, Loc, Message, Op, OpData, OpKind, ReduceOp,
     Scalar, Shape, Type, UnaryOp, Uniformity, Value,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Lanes of a warp.
 pub(super) const WARP: u32 = 32;
@@ -19,12 +19,21 @@ enum Form {
     Lanes(Value),
 }
 
+/// A kernel for threads as one over tiles.
+pub(crate) struct Lockstep {
+    /// The new kernel.
+    pub(crate) kernel: Kernel,
+    /// The block's extents: a lane's number is x + (y + z * block[1]) * block[0].
+    pub(crate) block: [u32; 3],
+    /// Operations of the new kernel that the block does as one: the elements of their tiles are no lanes.
+    pub(crate) collective: HashSet<Op>,
+}
+
 /// Rewrites a kernel for threads into one over tiles; see the [module](super).
 ///
 /// # Errors
 /// [`Error::Unsupported`] names what has no form in lockstep.
-pub(crate) fn lockstep(kernel: &Kernel) -> Result<Kernel> {
-    let Level::Thread { block } = kernel.level else { return Ok(kernel.clone()) };
+pub(crate) fn lockstep(kernel: &Kernel, block: [u32; 3]) -> Result<Lockstep> {
     let mut new = Kernel::new(kernel.name.clone(), Level::Tile { warps: None });
     new.files.clone_from(&kernel.files);
     new.messages.clone_from(&kernel.messages);
@@ -40,13 +49,15 @@ pub(crate) fn lockstep(kernel: &Kernel) -> Result<Kernel> {
         locals: HashMap::new(),
         mask: None,
         indices: [None; 3],
+        collective: HashSet::new(),
     };
     for (&old, value) in kernel.block(kernel.body).args.iter().zip(params) {
         rewrite.forms[old.index()] = Some(Form::Uniform(value));
     }
     rewrite.prologue(threads);
     rewrite.body(kernel.body)?;
-    Ok(new)
+    let collective = rewrite.collective;
+    Ok(Lockstep { kernel: new, block, collective })
 }
 
 /// How many lanes a block of `threads` gets: votes need whole warps.
@@ -69,6 +80,8 @@ pub(super) struct Rewrite<'a> {
     pub(super) locals: HashMap<Value, Shape>,
     /// Which lanes are there; none for all.
     pub(super) mask: Option<Value>,
+    /// Operations that the block does as one.
+    pub(super) collective: HashSet<Op>,
     /// The thread's index on each axis.
     indices: [Option<Value>; 3],
 }
@@ -153,6 +166,7 @@ impl Rewrite<'_> {
         let operands = data.operands.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
         let types: Vec<Type> = data.results.iter().map(|&r| self.old.ty(r).clone()).collect();
         let op = self.b.op(data.kind.clone(), &operands, &types);
+        self.note_collective(op);
         for (i, &result) in data.results.iter().enumerate() {
             let value = self.b.kernel.op(op).results[i];
             self.set_uniform(result, value);
@@ -197,8 +211,23 @@ impl Rewrite<'_> {
         for &value in &data.operands[1..] {
             operands.push(self.either(value)?);
         }
-        self.b.op(data.kind.clone(), &operands, &[]);
+        let op = self.b.op(data.kind.clone(), &operands, &[]);
+        if !self.old.ty(condition).is_scalar() {
+            self.collective.insert(op);
+        }
         Ok(())
+    }
+
+    /// Remembers an operation of the old kernel that has been copied, if it is over tiles.
+    pub(super) fn note_collective(&mut self, op: Op) {
+        let data = self.b.kernel.op(op);
+        let tile = |v: &Value| {
+            let ty = self.b.kernel.ty(*v);
+            ty.as_tile().is_some() && !ty.is_scalar()
+        };
+        if data.operands.iter().chain(&data.results).any(tile) {
+            self.collective.insert(op);
+        }
     }
 
     fn print(&mut self, data: &OpData, message: Message) -> Result<()> {
