@@ -1,1 +1,37 @@
-//! Devices, tensors, streams, caches and launches.
+//! Kiln's runtime: devices, tensors, streams, program caches and launches.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `device.rs` | finding and opening devices |
+//! | `tensor.rs`, `layout.rs`, `buffer.rs` | tensors, their strides, and the memory behind them on device and host |
+//! | `stream.rs` | streams and events |
+//! | `launch.rs`, `args.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
+//! | `cache/` | compiled programs in memory and on disk |
+//! | `error.rs` | what can go wrong |
+
+mod args;
+mod buffer;
+mod cache;
+mod device;
+mod error;
+mod facts;
+mod launch;
+mod layout;
+mod stream;
+mod tensor;
+
+pub use buffer::Residency;
+pub use cache::{DiskCache, DiskStats, ProgramCache};
+pub use device::Device;
+pub use error::{Error, Result};
+pub use kiln_backend::{BackendKind, Fault, FaultKind, Properties, Report};
+pub use launch::Launch;
+pub use stream::{Event, Stream};
+pub use tensor::Tensor;
+
+/// What `#[kernel]` names. No part of the public interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::launch::Launch;
+    pub use kiln_lang::__private::*;
+}

@@ -1,0 +1,93 @@
+//! Element-wise kernels over whole tensors.
+
+use crate::sizes::{elements_per_program, same_shape};
+use kiln_lang::prelude::*;
+use kiln_runtime::{Result, Tensor};
+
+/// Kernels, for launches of one's own.
+pub mod kernels {
+    use super::*;
+
+    /// z = x + y, `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn add<T: Num>(x: &Tensor<T, 1>, y: &Tensor<T, 1>, z: &mut Tensor<T, 1>, block: usize) {
+        let at = program_id(0) * block;
+        let sum = x.tile(at, block).streaming().load(0) + y.tile(at, block).streaming().load(0);
+        z.tile(at, block).streaming().store(sum);
+    }
+
+    /// z = relu(x y + x) / 2 + tanh(y), `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn chain(x: &Tensor<f32, 1>, y: &Tensor<f32, 1>, z: &mut Tensor<f32, 1>, block: usize) {
+        let at = program_id(0) * block;
+        let (a, b) = (x.tile(at, block).streaming().load(0.0), y.tile(at, block).streaming().load(0.0));
+        let result = (a * b + a).maximum(0.0) * 0.5 + b.tanh();
+        z.tile(at, block).streaming().store(result);
+    }
+
+    /// y = x, `block` elements a program.
+    #[kernel(crate = kiln_runtime)]
+    pub fn copy<T: Num>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, block: usize) {
+        let at = program_id(0) * block;
+        y.tile(at, block).streaming().store(x.tile(at, block).streaming().load(0));
+    }
+}
+
+/// z = x + y.
+///
+/// # Errors
+/// [`kiln_runtime::Error::Shape`] if the lengths differ.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (x, y) = (device.tensor(&[1.0f32, 2.0, 3.0], [3])?, device.tensor(&[10.0, 20.0, 30.0], [3])?);
+/// let mut z = device.uninit([3])?;
+/// kiln_kernels::add(&x, &y, &mut z)?;
+/// assert_eq!(z.to_vec()?, [11.0, 22.0, 33.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn add<T: Num>(x: &Tensor<T, 1>, y: &Tensor<T, 1>, z: &mut Tensor<T, 1>) -> Result<()> {
+    same_shape("add, y", x, y)?;
+    same_shape("add, z", x, z)?;
+    let device = x.device().clone();
+    kernels::add(x, y, z, elements_per_program(&device, size_of::<T>())).launch(&device)
+}
+
+/// z = relu(x y + x) / 2 + tanh(y): a chain that eager frameworks run in five passes over memory.
+///
+/// # Errors
+/// [`kiln_runtime::Error::Shape`] if the lengths differ.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (x, y) = (device.tensor(&[1.0f32, -2.0], [2])?, device.tensor(&[0.5f32, 0.0], [2])?);
+/// let mut z = device.uninit([2])?;
+/// kiln_kernels::chain(&x, &y, &mut z)?;
+/// assert!((z.to_vec()?[0] - (0.75 + 0.5f32.tanh())).abs() < 1e-6);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn chain(x: &Tensor<f32, 1>, y: &Tensor<f32, 1>, z: &mut Tensor<f32, 1>) -> Result<()> {
+    same_shape("chain, y", x, y)?;
+    same_shape("chain, z", x, z)?;
+    let device = x.device().clone();
+    kernels::chain(x, y, z, elements_per_program(&device, 4)).launch(&device)
+}
+
+/// y = x.
+///
+/// # Errors
+/// [`kiln_runtime::Error::Shape`] if the lengths differ.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[1i32, 2, 3], [3])?;
+/// let mut y = device.uninit([3])?;
+/// kiln_kernels::copy(&x, &mut y)?;
+/// assert_eq!(y.to_vec()?, [1, 2, 3]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn copy<T: Num>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>) -> Result<()> {
+    same_shape("copy", x, y)?;
+    let device = x.device().clone();
+    kernels::copy(x, y, elements_per_program(&device, size_of::<T>())).launch(&device)
+}

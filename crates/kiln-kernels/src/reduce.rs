@@ -1,0 +1,53 @@
+//! Reductions of whole tensors.
+
+use crate::sizes::{elements_per_program, resident_programs, row_tile};
+use kiln_lang::prelude::*;
+use kiln_runtime::{Result, Tensor};
+
+/// Kernels, for launches of one's own.
+pub mod kernels {
+    use super::*;
+
+    /// Each program sums tiles of `block` elements, a grid apart, into its own element of `partial`.
+    #[kernel(crate = kiln_runtime)]
+    pub fn partial_sums(x: &Tensor<f32, 1>, partial: &mut Tensor<f32, 1>, block: usize) {
+        let (first, step) = (program_id(0) * block, num_programs(0) * block);
+        let mut total = zeros::<f32>(block);
+        for at in range_step(first, x.extent(0), step) {
+            total += x.tile(at, block).streaming().load(0.0);
+        }
+        partial.tile(program_id(0), 1).store(total.sum().reshape(1));
+    }
+
+    /// One program sums everything, in tiles of `block` elements.
+    #[kernel(crate = kiln_runtime)]
+    pub fn total_sum(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
+        let mut total = zeros::<f32>(block);
+        for at in range_step(0, x.extent(0), block) {
+            total += x.tile(at, block).load(0.0);
+        }
+        y.tile(program_id(0), 1).store(total.sum().reshape(1));
+    }
+}
+
+/// y\[0\] = the sum of x. The order of additions depends on the device and the length only: equal inputs give equal sums.
+///
+/// # Errors
+/// Out of memory for the partial sums.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[1.5f32; 1000], [1000])?;
+/// let mut y = device.uninit([1])?;
+/// kiln_kernels::sum(&x, &mut y)?;
+/// assert_eq!(y.item()?, 1500.0);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn sum(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) -> Result<()> {
+    let device = x.device().clone();
+    let block = 2 * elements_per_program(&device, 4);
+    let programs = x.len().div_ceil(block).clamp(1, resident_programs(&device));
+    let mut partial = device.uninit([programs])?;
+    kernels::partial_sums(x, &mut partial, block).launch(&device)?;
+    kernels::total_sum(&partial, y, row_tile(programs).min(1024)).launch(&device)
+}

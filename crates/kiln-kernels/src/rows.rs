@@ -1,0 +1,92 @@
+//! Row-wise normalisations: softmax and layer norm.
+
+use crate::sizes::{row_tile, same_shape};
+use kiln_lang::prelude::*;
+use kiln_runtime::{Error, Result, Tensor};
+
+/// Kernels, for launches of one's own.
+pub mod kernels {
+    use super::*;
+
+    /// A row a program; `block` covers the row.
+    #[kernel(crate = kiln_runtime)]
+    pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) {
+        let row = program_id(0);
+        let v = x.row(row).tile(0, block).streaming().load(f32::NEG_INFINITY);
+        let e = (v - v.max()).exp();
+        y.row(row).tile(0, block).streaming().store(e / e.sum());
+    }
+
+    /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32; `block` covers the row.
+    #[kernel(crate = kiln_runtime)]
+    pub fn layer_norm<T: Float>(
+        x: &Tensor<T, 2>,
+        weight: &Tensor<T, 1>,
+        bias: &Tensor<T, 1>,
+        y: &mut Tensor<T, 2>,
+        epsilon: Val<f32>,
+        block: usize,
+    ) {
+        let row = program_id(0);
+        let columns = x.extent(1);
+        let count = columns.cast::<f32>();
+        let v = x.row(row).tile(0, block).streaming().load(0).cast::<f32>();
+        let mean = v.sum() / count;
+        // Padding must not count towards the variance.
+        let centred = select(iota::<i64>(block).lt(columns), v - mean, 0.0);
+        let scale = ((centred * centred).sum() / count + epsilon).rsqrt();
+        let (w, b) = (weight.load(block, 0).cast::<f32>(), bias.load(block, 0).cast::<f32>());
+        y.row(row).tile(0, block).streaming().store((centred * scale * w + b).cast::<T>());
+    }
+}
+
+/// y = softmax of each row of x.
+///
+/// # Errors
+/// [`Error::Shape`] if the shapes differ.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[0.0f32, 0.0, 0.0, 1000.0], [2, 2])?;
+/// let mut y = device.uninit([2, 2])?;
+/// kiln_kernels::softmax(&x, &mut y)?;
+/// assert_eq!(y.to_vec()?, [0.5, 0.5, 0.0, 1.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
+    same_shape("softmax", x, y)?;
+    let device = x.device().clone();
+    kernels::softmax(x, y, row_tile(x.shape()[1])).launch(&device)
+}
+
+/// y = layer norm of each row of x (Ba, Kiros and Hinton, "Layer Normalization", 2016).
+///
+/// # Errors
+/// [`Error::Shape`] if the shapes differ, or weight and bias are not as long as a row.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let x = device.tensor(&[1.0f32, 3.0], [1, 2])?;
+/// let (w, b) = (device.tensor(&[1.0f32, 1.0], [2])?, device.zeros([2])?);
+/// let mut y = device.uninit([1, 2])?;
+/// kiln_kernels::layer_norm(&x, &w, &b, &mut y, 0.0)?;
+/// assert_eq!(y.to_vec()?, [-1.0, 1.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn layer_norm<T: Float>(
+    x: &Tensor<T, 2>,
+    weight: &Tensor<T, 1>,
+    bias: &Tensor<T, 1>,
+    y: &mut Tensor<T, 2>,
+    epsilon: f32,
+) -> Result<()> {
+    same_shape("layer_norm", x, y)?;
+    let columns = x.shape()[1];
+    for (what, vector) in [("layer_norm, weight", weight), ("layer_norm, bias", bias)] {
+        if vector.len() != columns {
+            return Err(Error::Shape { what: what.into(), expected: vec![columns], given: vec![vector.len()] });
+        }
+    }
+    let device = x.device().clone();
+    kernels::layer_norm(x, weight, bias, y, epsilon, row_tile(columns)).launch(&device)
+}

@@ -1,0 +1,36 @@
+//! How much a program takes on: the defaults of this library's kernels.
+
+use kiln_lang::Elem;
+use kiln_runtime::{BackendKind, Device, Error, Result, Tensor};
+
+/// Elements of a streaming kernel's program. On a GPU enough for several 16-byte accesses a thread; on a CPU about an L1 cache of each operand, so that
+/// the cost of starting a program and of each tile operation is spread.
+pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize {
+    match device.properties().kind {
+        BackendKind::Cuda => 4096 / elem_bytes.max(2),
+        BackendKind::Cpu => 16384 / elem_bytes.max(1),
+        BackendKind::Interp => 4096,
+    }
+}
+
+/// Programs of a kernel that strides over its input: enough to fill the device, few enough that combining their results costs nothing.
+pub(crate) fn resident_programs(device: &Device) -> usize {
+    match device.properties().kind {
+        BackendKind::Cuda => 16 * device.properties().units as usize,
+        BackendKind::Cpu => 4 * device.properties().units as usize,
+        BackendKind::Interp => 2,
+    }
+}
+
+/// The tile that covers a row.
+pub(crate) fn row_tile(columns: usize) -> usize {
+    columns.max(1).next_power_of_two()
+}
+
+/// Refuses tensors of different shapes.
+pub(crate) fn same_shape<T: Elem, U: Elem, const R: usize>(what: &str, x: &Tensor<T, R>, y: &Tensor<U, R>) -> Result<()> {
+    if x.shape() == y.shape() {
+        return Ok(());
+    }
+    Err(Error::Shape { what: what.into(), expected: x.shape().to_vec(), given: y.shape().to_vec() })
+}

@@ -1,0 +1,202 @@
+//! The arguments of one launch: their words, the buffers behind them, and the checks before anything changes.
+
+use crate::buffer::{Buffer, Named};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::facts;
+use crate::launch::LoadedKernel;
+use crate::tensor::Tensor;
+use kiln_backend::StreamId;
+use kiln_ir::Param;
+use kiln_lang::Elem;
+use kiln_lang::param::{ArgSink, KernelParam, KernelParams, ParamDecl, SpecKey};
+use kiln_lang::{View, ViewMut};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl<'k, T: Elem, const R: usize> KernelParam for &'k Tensor<T, R> {
+    type Arg = &'k Tensor<T, R>;
+    type Traced = View<T, R>;
+
+    fn key(arg: &Self::Arg, key: &mut SpecKey) {
+        key.word(facts::bits(arg.layout(), address(arg), size_of::<T>()));
+    }
+
+    fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> View<T, R> {
+        decl.view(name, facts::facts(arg.layout(), address(arg), size_of::<T>()))
+    }
+
+    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
+        pack(arg, false, sink);
+    }
+}
+
+impl<'k, T: Elem, const R: usize> KernelParam for &'k mut Tensor<T, R> {
+    type Arg = &'k mut Tensor<T, R>;
+    type Traced = ViewMut<T, R>;
+
+    fn key(arg: &Self::Arg, key: &mut SpecKey) {
+        key.word(facts::bits(arg.layout(), address(arg), size_of::<T>()));
+    }
+
+    fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> ViewMut<T, R> {
+        decl.view_mut(name, facts::facts(arg.layout(), address(arg), size_of::<T>()))
+    }
+
+    fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
+        pack(arg, true, sink);
+    }
+}
+
+fn address<T: Elem, const R: usize>(tensor: &Tensor<T, R>) -> u64 {
+    tensor.buffer().ptr().0 + tensor.byte_offset() as u64
+}
+
+fn pack<T: Elem, const R: usize>(tensor: &Tensor<T, R>, mutable: bool, sink: &mut dyn ArgSink) {
+    sink.storage(tensor.buffer(), tensor.byte_offset() as u64, mutable);
+    tensor.shape().iter().chain(&tensor.strides()).for_each(|&n| sink.word(n as u64));
+}
+
+/// What a launch needs of a parameter.
+pub(crate) struct ParamInfo {
+    pub(crate) name: String,
+    /// The rank of a view, and its element's size in bytes.
+    view: Option<(usize, usize)>,
+    /// Where its words begin.
+    words: usize,
+}
+
+impl ParamInfo {
+    /// The parameters in order; `words` runs on from one to the next.
+    pub(crate) fn list(params: &[Param]) -> Vec<ParamInfo> {
+        let mut words = 0;
+        let info = |p: &Param| {
+            let view = p.ty.as_view().map(|v| (v.rank as usize, v.elem.bytes() as usize));
+            let info = ParamInfo { name: p.name.clone(), view, words };
+            words += p.words();
+            info
+        };
+        params.iter().map(info).collect()
+    }
+}
+
+/// A tensor argument.
+struct Use {
+    buffer: Arc<Buffer>,
+    param: usize,
+    mutable: bool,
+    byte_offset: u64,
+}
+
+/// The packed arguments of one launch.
+pub(crate) struct Arguments {
+    words: SmallVec<[u64; 32]>,
+    uses: SmallVec<[Use; 8]>,
+    first_words: SmallVec<[u16; 8]>,
+}
+
+impl Arguments {
+    /// Packs the arguments and checks them. Nothing is changed yet.
+    pub(crate) fn collect<P: KernelParams>(
+        args: &P::Args,
+        kernel: &LoadedKernel,
+        device: &Device,
+    ) -> Result<Arguments> {
+        let mut sink = Sink { words: SmallVec::new(), uses: SmallVec::new() };
+        P::pack(args, &mut sink);
+        let mut uses: SmallVec<[Use; 8]> = SmallVec::new();
+        let views = kernel.params.iter().enumerate().filter(|(_, p)| p.view.is_some());
+        for ((param, info), (buffer, byte_offset, mutable)) in views.zip(sink.uses) {
+            if buffer.device() != device {
+                return Err(Error::DeviceMismatch {
+                    kernel: kernel.name.to_owned(),
+                    argument: info.name.clone(),
+                    found: buffer.device().id().to_owned(),
+                    expected: device.id().to_owned(),
+                });
+            }
+            uses.push(Use { buffer, param, mutable, byte_offset });
+        }
+        let first_words = kernel.params.iter().map(|p| p.words as u16).collect();
+        let arguments = Arguments { words: sink.words, uses, first_words };
+        arguments.check_overlaps(kernel)?;
+        Ok(arguments)
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// The extent of a view parameter on an axis.
+    pub(crate) fn extent(&self, param: usize, axis: usize) -> u64 {
+        self.words[self.first_words[param] as usize + 1 + axis]
+    }
+
+    /// Refuses a written tensor that shares memory with another argument.
+    fn check_overlaps(&self, kernel: &LoadedKernel) -> Result<()> {
+        for (i, a) in self.uses.iter().enumerate() {
+            for b in &self.uses[i + 1..] {
+                if !(a.mutable || b.mutable) || !Arc::ptr_eq(&a.buffer, &b.buffer) {
+                    continue;
+                }
+                let (x, y) = (self.bytes(a, kernel), self.bytes(b, kernel));
+                if x.start < y.end && y.start < x.end {
+                    return Err(Error::Overlap {
+                        kernel: kernel.name.to_owned(),
+                        first: kernel.params[a.param].name.clone(),
+                        second: kernel.params[b.param].name.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of the buffer that a tensor spans, gaps included.
+    fn bytes(&self, tensor: &Use, kernel: &LoadedKernel) -> Range<u64> {
+        let info = &kernel.params[tensor.param];
+        let (rank, size) = info.view.unwrap_or((0, 0));
+        let (extents, strides) = self.words[info.words + 1..info.words + 1 + 2 * rank].split_at(rank);
+        let empty = extents.contains(&0);
+        let last: u64 = extents.iter().zip(strides).map(|(e, s)| e.saturating_sub(1) * s).sum();
+        let length = if empty { 0 } else { (last + 1) * size as u64 };
+        tensor.byte_offset..tensor.byte_offset + length
+    }
+
+    /// Brings the tensors to the device and orders the stream after their other uses. If one argument is refused, none was marked as written.
+    pub(crate) fn prepare(&self, kernel: &LoadedKernel, stream: StreamId) -> Result<()> {
+        for u in self.uses.iter().filter(|u| !u.mutable) {
+            u.buffer.prepare_read(argument(kernel, u), stream)?;
+        }
+        for u in self.uses.iter().filter(|u| u.mutable) {
+            u.buffer.prepare_write(argument(kernel, u), stream)?;
+        }
+        Ok(())
+    }
+}
+
+fn argument<'a>(kernel: &'a LoadedKernel, tensor: &Use) -> Named<'a> {
+    Named::Argument { kernel: kernel.name, argument: &kernel.params[tensor.param].name }
+}
+
+/// Collects what the parameters pack.
+struct Sink {
+    words: SmallVec<[u64; 32]>,
+    uses: SmallVec<[(Arc<Buffer>, u64, bool); 8]>,
+}
+
+impl ArgSink for Sink {
+    fn word(&mut self, word: u64) {
+        self.words.push(word);
+    }
+
+    fn storage(&mut self, storage: &dyn Any, byte_offset: u64, mutable: bool) {
+        // Only this crate's tensors implement `KernelParam` with storage, and theirs is an `Arc<Buffer>`.
+        if let Some(buffer) = storage.downcast_ref::<Arc<Buffer>>() {
+            self.words.push(buffer.ptr().0 + byte_offset);
+            self.uses.push((buffer.clone(), byte_offset, mutable));
+        }
+    }
+}

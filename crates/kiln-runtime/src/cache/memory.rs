@@ -1,0 +1,92 @@
+//! The programs of one device in this process: found by specialisation, each compiled once even if several threads want it at once.
+
+use crate::error::{Error, Result};
+use crate::launch::LoadedKernel;
+use kiln_ir::Level;
+use kiln_lang::param::SpecKey;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+/// Everything that a compiled program depends on, beside the device. Compared whole, so that no accident of hashing confuses two.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Specialisation {
+    pub(crate) spec: SpecKey,
+    pub(crate) level: Level,
+}
+
+/// FxHash's multiply-rotate step: the keys are a few words of our own making, looked up on every launch.
+#[derive(Default)]
+pub(crate) struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+type Slot = Arc<OnceLock<std::result::Result<Arc<LoadedKernel>, Error>>>;
+
+/// The programs compiled so far for one device.
+#[derive(Default)]
+pub struct ProgramCache {
+    slots: RwLock<HashMap<Specialisation, Slot, BuildHasherDefault<WordHasher>>>,
+}
+
+impl ProgramCache {
+    /// How many specialisations have been compiled, or refused.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert_eq!(device.programs().len(), 0);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether nothing was compiled yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk) again.
+    pub fn clear(&self) {
+        self.slots.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The program of a specialisation, made by `build` if it is the first request. Others that come meanwhile wait for it.
+    ///
+    /// A refusal is kept too, unless it may pass: a kernel that does not compile is not compiled again on every launch.
+    pub(crate) fn get(
+        &self,
+        key: &Specialisation,
+        build: impl FnOnce() -> Result<Arc<LoadedKernel>>,
+    ) -> Result<Arc<LoadedKernel>> {
+        let found = self.slots.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        let slot = found.unwrap_or_else(|| {
+            self.slots.write().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().clone()
+        });
+        let outcome = slot.get_or_init(build).clone();
+        if matches!(&outcome, Err(error) if !matches!(error, Error::Kernel { .. })) {
+            self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        }
+        outcome
+    }
+}

@@ -1,0 +1,140 @@
+//! Devices: finding them, opening them, and what hangs on one.
+
+use crate::cache::{DiskCache, ProgramCache};
+use crate::error::{Error, Result};
+use crate::stream::Stream;
+use kiln_backend::{Backend, Properties, StreamId};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A device: an NVIDIA GPU, the host's processor, or the interpreter. Cloning gives another handle to the same device.
+///
+/// Devices are opened once in a process: opening `cuda:0` twice gives the same one, with the same caches.
+///
+/// ```
+/// use kiln_runtime::Device;
+/// let device = Device::open("interp")?;
+/// let x = device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+/// assert_eq!(x.to_vec()?, [1.0, 2.0, 3.0, 4.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Device(Arc<Inner>);
+
+struct Inner {
+    backend: Box<dyn Backend>,
+    programs: ProgramCache,
+    disk: DiskCache,
+}
+
+impl Device {
+    /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the first NVIDIA GPU, else the CPU.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a device that cannot be had. Without
+    /// the variable there is always a device.
+    #[allow(clippy::should_implement_trait)] // it can fail, and `Device::default()?` is what a user expects to write
+    pub fn default() -> Result<Device> {
+        match std::env::var("KILN_DEVICE") {
+            Ok(name) if !name.trim().is_empty() => Device::open(name.trim()),
+            _ => Device::open("cuda:0").or_else(|_| Device::open("cpu")),
+        }
+    }
+
+    /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`] for another name, [`kiln_backend::Error::Unavailable`] if there is no such device or driver.
+    pub fn open(name: &str) -> Result<Device> {
+        static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
+        let name = if name == "cuda" { "cuda:0" } else { name };
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(inner) = open.iter().find(|(n, _)| n == name).and_then(|(_, weak)| weak.upgrade()) {
+            return Ok(Device(inner));
+        }
+        let device = Device::with_backend(open_backend(name)?, DiskCache::from_env());
+        open.retain(|(n, _)| n != name);
+        open.push((name.to_owned(), Arc::downgrade(&device.0)));
+        Ok(device)
+    }
+
+    /// A device over a backend of one's own, or with a cache folder of its own.
+    pub fn with_backend(backend: Box<dyn Backend>, disk: DiskCache) -> Device {
+        Device(Arc::new(Inner { backend, programs: ProgramCache::default(), disk }))
+    }
+
+    /// The names of the devices that can be opened here, best first.
+    pub fn available() -> Vec<String> {
+        let gpus = kiln_cuda::device_count().unwrap_or(0);
+        (0..gpus).map(|i| format!("cuda:{i}")).chain(["cpu".into(), "interp".into()]).collect()
+    }
+
+    /// What the device is and can do.
+    pub fn properties(&self) -> &Properties {
+        self.0.backend.properties()
+    }
+
+    /// The name it was opened by.
+    pub fn id(&self) -> &str {
+        &self.properties().id
+    }
+
+    /// Bytes of device memory that are free now.
+    pub fn free_memory(&self) -> Result<u64> {
+        Ok(self.backend().free_memory()?)
+    }
+
+    /// Waits for all work on the default stream.
+    ///
+    /// # Errors
+    /// The first [`kiln_backend::Fault`] of a kernel since the last report.
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(self.backend().synchronize(StreamId::default())?)
+    }
+
+    /// A new stream on this device.
+    pub fn stream(&self) -> Result<Stream> {
+        Stream::new(self)
+    }
+
+    /// The backend beneath, for what the runtime does not wrap.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
+    }
+
+    /// The programs compiled so far in this process.
+    pub fn programs(&self) -> &ProgramCache {
+        &self.0.programs
+    }
+
+    /// The programs kept on disk.
+    pub fn disk_cache(&self) -> &DiskCache {
+        &self.0.disk
+    }
+}
+
+fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
+    if let Some(index) = name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) {
+        return Ok(Box::new(kiln_cuda::Cuda::open(index)?));
+    }
+    match name {
+        "cpu" => Ok(Box::new(kiln_cpu::CpuBackend::new())),
+        "interp" => Ok(Box::new(kiln_interp::Interp::new(kiln_interp::Options::default()))),
+        _ => Err(Error::UnknownDevice { name: name.into(), available: Device::available().join(", ") }),
+    }
+}
+
+impl PartialEq for Device {
+    /// Whether both are handles to one device.
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({}, {})", self.id(), self.properties().name)
+    }
+}

@@ -1,0 +1,145 @@
+//! What a user of the runtime can get wrong, and what a device can.
+
+use kiln_ir::Scalar;
+use std::path::PathBuf;
+
+/// Why an operation of the runtime failed. Whatever it is, the device and every tensor stay usable.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed, or a kernel on it did.
+    #[error(transparent)]
+    Device(#[from] kiln_backend::Error),
+    /// A kernel could not be traced or compiled; every problem found, a line each.
+    #[error("kernel `{kernel}` is not valid:\n{}", problems.join("\n"))]
+    Kernel {
+        /// The kernel.
+        kernel: String,
+        /// The problems, each with its place in the source and what to do.
+        problems: Vec<String>,
+    },
+    /// The number of elements does not match a shape.
+    #[error("{given} elements do not fill shape {shape:?}, which has {expected}")]
+    Length {
+        /// Elements given.
+        given: usize,
+        /// Elements the shape has.
+        expected: usize,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// A shape is too large to address.
+    #[error("shape {shape:?} of {elem} has more bytes than can be addressed")]
+    TooLarge {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The element type.
+        elem: Scalar,
+    },
+    /// A view would reach outside its tensor.
+    #[error("{what} is out of range for a tensor of shape {shape:?}")]
+    Range {
+        /// What was asked for.
+        what: String,
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
+    /// Shapes that must agree do not.
+    #[error("`{what}`: expected shape {expected:?}, got {given:?}")]
+    Shape {
+        /// The operation or argument.
+        what: String,
+        /// The shape it must have.
+        expected: Vec<usize>,
+        /// The shape it has.
+        given: Vec<usize>,
+    },
+    /// An argument lives on another device than the launch.
+    #[error("argument `{argument}` of `{kernel}` is on {found}, but the launch is on {expected}; copy it with `Tensor::to_device`")]
+    DeviceMismatch {
+        /// The kernel.
+        kernel: String,
+        /// The argument's name.
+        argument: String,
+        /// Where it is.
+        found: String,
+        /// Where it must be.
+        expected: String,
+    },
+    /// A mutable argument shares memory with another argument.
+    #[error("arguments `{first}` and `{second}` of `{kernel}` share memory and one of them is written; copy one of them first")]
+    Overlap {
+        /// The kernel.
+        kernel: String,
+        /// One argument.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The contents of a tensor were never written.
+    #[error("{what} was never written; fill it or pass it as `&mut` to a kernel first")]
+    Uninitialised {
+        /// The tensor or argument.
+        what: String,
+    },
+    /// A tensor is used inside the closure that its own host contents are lent to.
+    #[error("{what} is in use: its host contents are lent to a closure of `with_host` that has not returned")]
+    Lent {
+        /// The tensor or argument.
+        what: String,
+    },
+    /// The grid was not given and does not follow from the kernel's stores.
+    #[error("the grid of `{kernel}` does not follow from its stores: {reason}; give it with `.grid([x, y, z])`")]
+    Grid {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        reason: String,
+    },
+    /// A device name that no backend knows.
+    #[error("no device is called `{name}`; there are {available}")]
+    UnknownDevice {
+        /// What was asked for.
+        name: String,
+        /// The names that exist.
+        available: String,
+    },
+    /// The operating system refused a file operation that was asked for by name.
+    #[error("{what} `{}`: {message}", path.display())]
+    File {
+        /// The operation.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's words.
+        message: String,
+    },
+}
+
+impl Error {
+    /// The kernel's own failure, if that is what happened.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, Error};
+    /// let device = Device::open("interp")?;
+    /// assert!(matches!(device.synchronize(), Ok(())));
+    /// let error = Device::open("abacus").unwrap_err();
+    /// assert!(error.fault().is_none());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn fault(&self) -> Option<&kiln_backend::Fault> {
+        match self {
+            Error::Device(kiln_backend::Error::Fault(fault)) => Some(fault),
+            _ => None,
+        }
+    }
+}
+
+impl From<kiln_backend::Fault> for Error {
+    fn from(fault: kiln_backend::Fault) -> Error {
+        Error::Device(fault.into())
+    }
+}
+
+/// The result of a runtime operation.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,69 @@
+//! What a launch knows of a tensor, and specialises the kernel to.
+
+use crate::layout::Layout;
+use kiln_lang::param::{Facts, IntFact};
+
+/// The largest divisor that is worth knowing: 16 elements, or 16 bytes of an address, make the widest access.
+const MOST: u64 = 16;
+
+/// The facts of a tensor at an address. Tensors with equal [`bits`] have equal facts.
+pub(crate) fn facts<const R: usize>(layout: &Layout<R>, address: u64, elem_bytes: usize) -> Facts {
+    let axis = |n: usize, unit: bool| IntFact {
+        divisor: 1 << divisor_log2(n as u64),
+        equals: (unit && n == 1).then_some(1),
+        fits_i32: i32::try_from(n).is_ok(),
+    };
+    Facts {
+        align: 1 << divisor_log2(address),
+        extents: layout.shape.iter().map(|&n| axis(n, false)).collect(),
+        strides: layout.strides.iter().map(|&n| axis(n, true)).collect(),
+        span_fits_i32: i32::try_from(layout.span() * elem_bytes).is_ok(),
+        value: IntFact::default(),
+    }
+}
+
+/// [`facts`] in one word, without building them: this runs on every launch.
+pub(crate) fn bits<const R: usize>(layout: &Layout<R>, address: u64, elem_bytes: usize) -> u64 {
+    let fits = |n: usize| u64::from(i32::try_from(n).is_ok());
+    let mut word = divisor_log2(address) << 1 | fits(layout.span() * elem_bytes);
+    for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
+        word = word << 4 | divisor_log2(extent as u64) << 1 | fits(extent);
+        word = word << 5 | divisor_log2(stride as u64) << 2 | u64::from(stride == 1) << 1 | fits(stride);
+    }
+    word
+}
+
+fn divisor_log2(n: u64) -> u64 {
+    u64::from((n | MOST).trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_ir::Scalar;
+
+    #[test]
+    fn facts_of_a_matrix() {
+        let f = facts(&Layout::row_major([1024, 4000], Scalar::F32).unwrap(), 0x1008, 4);
+        assert_eq!(f.align, 8);
+        assert_eq!((f.extents[1].divisor, f.strides[0].divisor), (16, 16), "4000 = 16 · 250");
+        assert_eq!((f.strides[0].equals, f.strides[1].equals), (None, Some(1)));
+        assert!(f.span_fits_i32 && f.extents[0].fits_i32);
+    }
+
+    #[test]
+    fn equal_bits_mean_equal_facts() {
+        let shapes = [[1, 1], [3, 5], [16, 16], [2, 8], [1 << 20, 1 << 12], [1 << 33, 4], [0, 7], [6, 12]];
+        let addresses = [0u64, 1, 4, 8, 16, 24, 0x100];
+        let mut seen = Vec::new();
+        for shape in shapes {
+            for address in addresses {
+                let layout = Layout::row_major(shape, Scalar::F32).unwrap();
+                seen.push((bits(&layout, address, 4), facts(&layout, address, 4)));
+            }
+        }
+        for (b, f) in &seen {
+            assert!(seen.iter().all(|(b2, f2)| (b == b2) == (f == f2)), "{b:#x} {f:?}");
+        }
+    }
+}

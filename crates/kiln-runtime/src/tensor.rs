@@ -1,0 +1,273 @@
+//! Tensors: typed, shaped, strided windows on a buffer of a device.
+
+use crate::buffer::{Buffer, Residency};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use kiln_lang::Elem;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A tensor of `T` with `R` axes on a device.
+///
+/// Contents move between host and device when they are needed and stale, never twice. Views ([`slice`](Self::slice), [`transpose`](Self::transpose),
+/// [`reshape`](Self::reshape)) share the memory of the tensor they come from; a launch refuses arguments that share memory if it writes one of them.
+///
+/// ```
+/// use kiln_runtime::Device;
+/// let device = Device::open("interp")?;
+/// let x = device.tensor(&[1, 2, 3, 4, 5, 6], [2, 3])?;
+/// assert_eq!(x.transpose().to_vec()?, [1, 4, 2, 5, 3, 6]);
+/// assert_eq!(x.slice(1, 1..3)?.to_vec()?, [2, 3, 5, 6]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub struct Tensor<T, const R: usize> {
+    buffer: Arc<Buffer>,
+    layout: Layout<R>,
+    elem: PhantomData<T>,
+}
+
+impl Device {
+    /// A tensor with the given elements, in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if their number is not the shape's; out of memory.
+    pub fn tensor<T: Elem, const R: usize>(&self, data: &[T], shape: [usize; R]) -> Result<Tensor<T, R>> {
+        let mut tensor = self.uninit(shape)?;
+        tensor.write(data)?;
+        Ok(tensor)
+    }
+
+    /// A tensor of zeros (or `false`).
+    ///
+    /// # Errors
+    /// Out of memory; a shape that cannot be addressed.
+    pub fn zeros<T: Elem, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>> {
+        let tensor = self.uninit(shape)?;
+        tensor.buffer.fill(0)?;
+        Ok(tensor)
+    }
+
+    /// A tensor with no contents yet: reading it before a kernel or a write filled it is an error.
+    ///
+    /// # Errors
+    /// Out of memory; a shape that cannot be addressed.
+    pub fn uninit<T: Elem, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>> {
+        let layout = Layout::row_major(shape, T::SCALAR)?;
+        let buffer = Arc::new(Buffer::new(self, layout.len() * size_of::<T>())?);
+        Ok(Tensor { buffer, layout, elem: PhantomData })
+    }
+}
+
+impl<T: Elem, const R: usize> Tensor<T, R> {
+    /// The extents, outermost first.
+    pub fn shape(&self) -> [usize; R] {
+        self.layout.shape
+    }
+
+    /// The distance between neighbours on each axis, in elements.
+    pub fn strides(&self) -> [usize; R] {
+        self.layout.strides
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.buffer.device()
+    }
+
+    /// Which of the host's and the device's copy is current.
+    pub fn residency(&self) -> Residency {
+        self.buffer.residency()
+    }
+
+    /// The elements in row-major order, after all work that writes them.
+    ///
+    /// # Errors
+    /// [`Error::Uninitialised`]; the first fault of a kernel on the stream that wrote the tensor.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let mut all = vec![T::from_bits(0); self.layout.span()];
+        self.buffer.read(self.byte_offset(), bytes_of(&mut all))?;
+        if T::SCALAR == kiln_ir::Scalar::Bool {
+            normalise_bools(bytes_of(&mut all));
+        }
+        if self.layout.is_dense() {
+            return Ok(all);
+        }
+        let mut picked = Vec::with_capacity(self.len());
+        self.layout.for_each(|i| picked.push(all[i]));
+        Ok(picked)
+    }
+
+    /// Overwrites all elements, in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if their number is not the tensor's.
+    pub fn write(&mut self, data: &[T]) -> Result<()> {
+        if data.len() != self.len() {
+            return Err(Error::Length { given: data.len(), expected: self.len(), shape: self.shape().to_vec() });
+        }
+        if self.layout.is_dense() {
+            return self.buffer.write(self.byte_offset(), bytes_of_ref(data));
+        }
+        let mut all = vec![T::from_bits(0); self.layout.span()];
+        if self.residency() != Residency::Uninitialised {
+            self.buffer.read(self.byte_offset(), bytes_of(&mut all))?;
+        }
+        let mut source = data.iter();
+        self.layout.for_each(|i| all[i] = *source.next().unwrap_or(&data[0]));
+        self.buffer.write(self.byte_offset(), bytes_of_ref(&all))
+    }
+
+    /// A tensor of its own with the same contents, row-major, on the same device.
+    pub fn copy(&self) -> Result<Tensor<T, R>> {
+        self.to_device(self.device())
+    }
+
+    /// A tensor of its own with the same contents, row-major, on any device.
+    pub fn to_device(&self, device: &Device) -> Result<Tensor<T, R>> {
+        let mut copy = device.uninit(self.shape())?;
+        if self.layout.offset == 0 && self.layout.is_dense() && Arc::strong_count(&self.buffer) == 1 {
+            copy.buffer.copy_from(&self.buffer)?;
+        } else {
+            copy.write(&self.to_vec()?)?;
+        }
+        Ok(copy)
+    }
+
+    /// Runs a closure on the elements in host memory, without a copy where host and device share it.
+    ///
+    /// # Errors
+    /// [`Error::Uninitialised`]; [`Error::Range`] if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
+    pub fn with_host<U>(&self, f: impl FnOnce(&[T]) -> U) -> Result<U> {
+        let range = self.dense_range()?;
+        self.buffer.with_host(false, |bytes| f(&elements(bytes)[range]))
+    }
+
+    /// Runs a closure that may change the elements in host memory; the device sees them at its next use.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
+    pub fn with_host_mut<U>(&mut self, f: impl FnOnce(&mut [T]) -> U) -> Result<U> {
+        let range = self.dense_range()?;
+        self.buffer.with_host(true, |bytes| {
+            // Fresh memory may hold any bytes, which a bool must not.
+            if T::SCALAR == kiln_ir::Scalar::Bool {
+                normalise_bools(bytes);
+            }
+            f(&mut elements_mut(bytes)[range])
+        })
+    }
+
+    /// The part of an axis in `range`, as a view.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the axis or the range does not exist.
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor<T, R>> {
+        if axis >= R || range.start > range.end || range.end > self.layout.shape[axis] {
+            return Err(Error::Range { what: format!("{range:?} on axis {axis}"), shape: self.shape().to_vec() });
+        }
+        let mut layout = self.layout;
+        layout.offset += range.start * layout.strides[axis];
+        layout.shape[axis] = range.len();
+        Ok(self.view(layout))
+    }
+
+    /// The axes in reverse order, as a view.
+    pub fn transpose(&self) -> Tensor<T, R> {
+        let mut layout = self.layout;
+        layout.shape.reverse();
+        layout.strides.reverse();
+        self.view(layout)
+    }
+
+    /// The same elements in row-major order under another shape, as a view.
+    ///
+    /// # Errors
+    /// [`Error::Length`] if the number of elements differs, [`Error::Range`] if this is a view with gaps (`copy` it first).
+    pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<Tensor<T, S>> {
+        self.dense_range()?;
+        let mut layout = Layout::row_major(shape, T::SCALAR)?;
+        if layout.len() != self.len() {
+            return Err(Error::Length { given: self.len(), expected: layout.len(), shape: shape.to_vec() });
+        }
+        layout.offset = self.layout.offset;
+        Ok(Tensor { buffer: self.buffer.clone(), layout, elem: PhantomData })
+    }
+
+    fn view(&self, layout: Layout<R>) -> Tensor<T, R> {
+        Tensor { buffer: self.buffer.clone(), layout, elem: PhantomData }
+    }
+
+    fn dense_range(&self) -> Result<Range<usize>> {
+        if !self.layout.is_dense() {
+            return Err(Error::Range { what: "host access to a view with gaps".into(), shape: self.shape().to_vec() });
+        }
+        Ok(self.layout.offset..self.layout.offset + self.len())
+    }
+
+    pub(crate) fn byte_offset(&self) -> usize {
+        self.layout.offset * size_of::<T>()
+    }
+
+    pub(crate) fn buffer(&self) -> &Arc<Buffer> {
+        &self.buffer
+    }
+
+    pub(crate) fn layout(&self) -> &Layout<R> {
+        &self.layout
+    }
+}
+
+impl<T: Elem> Tensor<T, 1> {
+    /// The first element: for results that are one number.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the tensor is empty; as for [`to_vec`](Self::to_vec).
+    pub fn item(&self) -> Result<T> {
+        self.slice(0, 0..1)?.to_vec().map(|v| v[0])
+    }
+}
+
+impl<T: Elem, const R: usize> fmt::Debug for Tensor<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor<{}, {R}>({:?} on {}, {:?})", T::SCALAR, self.shape(), self.device().id(), self.residency())
+    }
+}
+
+fn bytes_of<T: Elem>(data: &mut [T]) -> &mut [u8] {
+    // SAFETY: `Elem` is sealed: its types have no padding; every caller writes valid elements, or bytes that
+    // `normalise_bools` makes valid before the slice is read as `T`.
+    unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) }
+}
+
+fn bytes_of_ref<T: Elem>(data: &[T]) -> &[u8] {
+    // SAFETY: `Elem` is sealed: its types have no padding.
+    unsafe { std::slice::from_raw_parts(data.as_ptr().cast(), size_of_val(data)) }
+}
+
+fn elements<T: Elem>(bytes: &[u8]) -> &[T] {
+    // SAFETY: buffers are aligned to at least 8 bytes and hold `T`; kernels store only valid elements.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
+}
+
+fn elements_mut<T: Elem>(bytes: &mut [u8]) -> &mut [T] {
+    // SAFETY: as `elements`.
+    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
+}
+
+/// Memory that was partly never written may hold other bytes than 0 and 1, which a `bool` must not.
+fn normalise_bools(bytes: &mut [u8]) {
+    bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+}
