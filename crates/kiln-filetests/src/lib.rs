@@ -7,8 +7,10 @@
 //! |---|---|
 //! | `file.rs` | the format of test files |
 //! | `commands.rs` | what test files can ask for |
+//! | `run.rs` | launching a kernel on a device |
 //! | `generate/` | random well-formed kernels with arguments, for fuzzing |
 
 pub mod commands;
 pub mod file;
 pub mod generate;
+pub mod run;

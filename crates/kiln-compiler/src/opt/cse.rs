@@ -1,0 +1,102 @@
+//! Common subexpressions: of two pure operations that compute the same, the later goes.
+//!
+//! An operation is known in the block it stands in and in the regions below. Loads are pure enough if nobody may write what
+//! they read: views of global memory that are not mutable.
+
+use super::rewrite::Renames;
+use super::simplify::commutes;
+use kiln_ir::{Block, Bounds, Def, Kernel, Op, OpKind, Value};
+use std::collections::HashMap;
+
+pub(super) fn run(kernel: &mut Kernel) -> bool {
+    let mut cse = Cse { known: HashMap::new(), renames: Renames::default(), changed: false };
+    let body = kernel.body;
+    cse.block(kernel, body);
+    cse.changed
+}
+
+/// What operations that compute the same have in common, but for the details of their kind.
+type Key = (&'static str, Vec<Value>);
+
+struct Cse {
+    known: HashMap<Key, Vec<Op>>,
+    renames: Renames,
+    changed: bool,
+}
+
+impl Cse {
+    fn block(&mut self, kernel: &mut Kernel, block: Block) {
+        let ops = std::mem::take(&mut kernel.block_mut(block).ops);
+        let mut kept = Vec::with_capacity(ops.len());
+        let mut added = Vec::new();
+        for op in ops {
+            self.changed |= self.renames.apply(kernel, op);
+            if mergeable(kernel, op) {
+                let key = key(kernel, op);
+                if let Some(earlier) = self.find(kernel, &key, op) {
+                    self.replace(kernel, op, earlier);
+                    continue;
+                }
+                self.known.entry(key.clone()).or_default().push(op);
+                added.push(key);
+            }
+            for region in kernel.op(op).regions.clone() {
+                self.block(kernel, region);
+            }
+            kept.push(op);
+        }
+        kernel.block_mut(block).ops = kept;
+        // What this block computed is not known outside.
+        for key in added {
+            self.known.entry(key).and_modify(|ops| {
+                ops.pop();
+            });
+        }
+    }
+
+    fn find(&self, kernel: &Kernel, key: &Key, op: Op) -> Option<Op> {
+        let data = kernel.op(op);
+        let same = |&other: &Op| {
+            let other = kernel.op(other);
+            let types = other.results.iter().zip(&data.results);
+            other.kind == data.kind
+                && other.results.len() == data.results.len()
+                && types.into_iter().all(|(&a, &b)| kernel.ty(a) == kernel.ty(b))
+        };
+        self.known.get(key)?.iter().copied().find(same)
+    }
+
+    fn replace(&mut self, kernel: &Kernel, op: Op, earlier: Op) {
+        self.changed = true;
+        for (&from, &to) in kernel.op(op).results.iter().zip(&kernel.op(earlier).results) {
+            self.renames.add(from, to);
+        }
+    }
+}
+
+fn mergeable(kernel: &Kernel, op: Op) -> bool {
+    let data = kernel.op(op);
+    let reads_constant_memory = match data.kind {
+        OpKind::Load(_) => true,
+        OpKind::Gather { bounds, .. } => bounds != Bounds::Check,
+        _ => false,
+    } && is_constant_memory(kernel, data.operands[0]);
+    kernel.is_pure(op) || reads_constant_memory
+}
+
+fn is_constant_memory(kernel: &Kernel, view: Value) -> bool {
+    match kernel.def(view) {
+        Def::Arg(block, at) => block == kernel.body && !kernel.params[at as usize].mutable,
+        Def::Result(..) => false,
+    }
+}
+
+/// Operands that may change places stand in the order of their numbers.
+fn key(kernel: &Kernel, op: Op) -> Key {
+    let data = kernel.op(op);
+    let mut operands = data.operands.to_vec();
+    if matches!(data.kind, OpKind::Binary(kind) if commutes(kind)) {
+        operands.sort_unstable();
+    }
+    (data.kind.mnemonic(), operands)
+}

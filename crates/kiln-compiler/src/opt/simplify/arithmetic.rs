@@ -1,0 +1,239 @@
+//! Element-wise operations.
+
+use super::{Change, Cursor};
+use kiln_ir::{BinaryOp, CompareOp, Kernel, Literal, OpKind, Scalar, UnaryOp, Value, eval};
+
+/// The operation that defines a value, if it is of one kind with two operands.
+fn binary_def(kernel: &Kernel, value: Value, kind: BinaryOp) -> Option<(Value, Value)> {
+    let data = kernel.defining_op(value)?;
+    (data.kind == OpKind::Binary(kind)).then(|| (data.operands[0], data.operands[1]))
+}
+
+fn unary_def(kernel: &Kernel, value: Value, kind: UnaryOp) -> Option<Value> {
+    let data = kernel.defining_op(value)?;
+    (data.kind == OpKind::Unary(kind)).then(|| data.operands[0])
+}
+
+pub(super) fn unary(cx: &mut Cursor<'_>, kind: UnaryOp, x: Value) -> Change {
+    if let Some(literal) = cx.kernel.as_const(x) {
+        return Change::Constant(eval::unary(kind, literal));
+    }
+    if matches!(kind, UnaryOp::Neg | UnaryOp::Not)
+        && let Some(inner) = unary_def(cx.kernel, x, kind)
+    {
+        return Change::Value(inner);
+    }
+    if kind == UnaryOp::Not
+        && let Some(data) = cx.kernel.defining_op(x)
+        && let OpKind::Compare(compare) = data.kind
+    {
+        let float = cx.kernel.ty(data.operands[0]).elem().is_float();
+        if let Some(inverse) = inverse(compare, float) {
+            return Change::Become(OpKind::Compare(inverse), data.operands.to_vec());
+        }
+    }
+    Change::None
+}
+
+/// The comparison that holds exactly where this one does not; with NaN only equality has one.
+fn inverse(kind: CompareOp, float: bool) -> Option<CompareOp> {
+    Some(match kind {
+        CompareOp::Eq => CompareOp::Ne,
+        CompareOp::Ne => CompareOp::Eq,
+        _ if float => return None,
+        CompareOp::Lt => CompareOp::Ge,
+        CompareOp::Le => CompareOp::Gt,
+        CompareOp::Gt => CompareOp::Le,
+        CompareOp::Ge => CompareOp::Lt,
+    })
+}
+
+/// Whether operands may change places.
+pub(in crate::opt) fn commutes(kind: BinaryOp) -> bool {
+    use BinaryOp::*;
+    matches!(kind, Add | Mul | Min | Max | And | Or | Xor)
+}
+
+pub(super) fn binary(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value) -> Change {
+    match (cx.kernel.as_const(a), cx.kernel.as_const(b)) {
+        (Some(x), Some(y)) => match eval::binary(kind, x, y) {
+            Some(literal) => Change::Constant(literal),
+            None => Change::None, // a fault, which stays
+        },
+        (Some(_), None) if commutes(kind) => Change::Become(OpKind::Binary(kind), vec![b, a]),
+        (None, Some(y)) if y.elem().is_float() => float_by_constant(cx, kind, a, b, y),
+        (None, Some(y)) => int_by_constant(cx, kind, a, b, y),
+        (None, None) if a == b => with_itself(cx, kind, a),
+        _ => Change::None,
+    }
+}
+
+fn with_itself(cx: &Cursor<'_>, kind: BinaryOp, x: Value) -> Change {
+    use BinaryOp::*;
+    let elem = cx.kernel.ty(x).elem();
+    match kind {
+        Min | Max | And | Or => Change::Value(x),
+        Xor => Change::Constant(Literal::zero(elem)),
+        Sub if !elem.is_float() => Change::Constant(Literal::zero(elem)),
+        _ => Change::None,
+    }
+}
+
+/// `a kind c`, of integers and bools; `b` is the value that is `c`.
+fn int_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c: Literal) -> Change {
+    use BinaryOp::*;
+    let elem = c.elem();
+    let (zero, one) = (Literal::zero(elem), Literal::one(elem));
+    let ones = Literal::from_bits(elem, u64::MAX);
+    let become_ = |kind, operands: [Value; 2]| Change::Become(OpKind::Binary(kind), operands.to_vec());
+    let unsigned = matches!(elem, Scalar::U32 | Scalar::U64);
+    match kind {
+        Add | Sub | Or | Xor | Shl | Shr if c == zero => Change::Value(a),
+        Mul | Div if c == one => Change::Value(a),
+        Mul | And if c == zero => Change::Constant(zero),
+        Rem if c == one => Change::Constant(zero),
+        And if c == ones => Change::Value(a),
+        Or if c == ones => Change::Constant(ones),
+        Xor if c == ones => Change::Become(OpKind::Unary(UnaryOp::Not), vec![a]),
+        // Differences of signed integers are sums, so that constants meet.
+        Sub if elem.is_signed() => {
+            let minus = cx.constant_like(b, eval::unary(UnaryOp::Neg, c));
+            become_(Add, [a, minus])
+        }
+        Add | Mul | And | Or | Xor | Min | Max => match binary_def(cx.kernel, a, kind) {
+            Some((x, d)) => match cx.kernel.as_const(d).and_then(|d| eval::binary(kind, c, d)) {
+                Some(both) => {
+                    let both = cx.constant_like(b, both);
+                    become_(kind, [x, both])
+                }
+                None => Change::None,
+            },
+            None => Change::None,
+        },
+        Div if unsigned && c.bits().is_power_of_two() => {
+            let amount = Literal::from_bits(elem, u64::from(c.bits().trailing_zeros()));
+            let amount = cx.constant_like(b, amount);
+            become_(Shr, [a, amount])
+        }
+        Rem if unsigned && c.bits().is_power_of_two() => {
+            let mask = cx.constant_like(b, Literal::from_bits(elem, c.bits() - 1));
+            become_(And, [a, mask])
+        }
+        _ => Change::None,
+    }
+}
+
+/// `a kind c`, of floats, where it holds for every `a`.
+fn float_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c: Literal) -> Change {
+    use BinaryOp::*;
+    let elem = c.elem();
+    let (one, zero) = (Literal::one(elem), Literal::zero(elem));
+    let minus_zero = eval::unary(UnaryOp::Neg, zero);
+    match kind {
+        Mul | Div if c == one => Change::Value(a),
+        // `x + 0` is not `x` for a negative zero; these two are.
+        Add if c == minus_zero => Change::Value(a),
+        Sub if c == zero => Change::Value(a),
+        Div => match exact_reciprocal(c) {
+            Some(reciprocal) => {
+                let reciprocal = cx.constant_like(b, reciprocal);
+                Change::Become(OpKind::Binary(Mul), vec![a, reciprocal])
+            }
+            None => Change::None,
+        },
+        _ => Change::None,
+    }
+}
+
+/// 1 / c, if both are powers of two that are normal in their type: dividing by one is multiplying by the other.
+fn exact_reciprocal(c: Literal) -> Option<Literal> {
+    let reciprocal = Literal::from_f64(c.elem(), 1.0 / c.as_f64());
+    let least_normal = match c.elem() {
+        Scalar::F16 => 2f64.powi(-14),
+        Scalar::BF16 | Scalar::F32 => 2f64.powi(-126),
+        _ => 2f64.powi(-1022),
+    };
+    let exact = |l: Literal| {
+        let v = l.as_f64();
+        v.is_finite() && v.abs() >= least_normal && v.to_bits().trailing_zeros() >= 52
+    };
+    (exact(c) && exact(reciprocal)).then_some(reciprocal)
+}
+
+pub(super) fn compare(cx: &mut Cursor<'_>, kind: CompareOp, a: Value, b: Value) -> Change {
+    let elem = cx.kernel.ty(a).elem();
+    match (cx.kernel.as_const(a), cx.kernel.as_const(b)) {
+        (Some(x), Some(y)) => Change::Constant(eval::compare(kind, x, y)),
+        (Some(_), None) => Change::Become(OpKind::Compare(mirrored(kind)), vec![b, a]),
+        (None, Some(y)) if elem == Scalar::Bool => {
+            if y.is_true() == (kind == CompareOp::Eq) {
+                Change::Value(a)
+            } else {
+                Change::Become(OpKind::Unary(UnaryOp::Not), vec![a])
+            }
+        }
+        (None, None) if a == b && !elem.is_float() => {
+            Change::Constant(Literal::bool(matches!(kind, CompareOp::Eq | CompareOp::Le | CompareOp::Ge)))
+        }
+        _ => Change::None,
+    }
+}
+
+/// The comparison with its operands changed over.
+fn mirrored(kind: CompareOp) -> CompareOp {
+    match kind {
+        CompareOp::Lt => CompareOp::Gt,
+        CompareOp::Le => CompareOp::Ge,
+        CompareOp::Gt => CompareOp::Lt,
+        CompareOp::Ge => CompareOp::Le,
+        same => same,
+    }
+}
+
+pub(super) fn select(cx: &mut Cursor<'_>, cond: Value, a: Value, b: Value) -> Change {
+    if let Some(known) = cx.kernel.as_const(cond) {
+        return Change::Value(if known.is_true() { a } else { b });
+    }
+    if a == b {
+        return Change::Value(a);
+    }
+    if let Some(inner) = unary_def(cx.kernel, cond, UnaryOp::Not) {
+        return Change::Become(OpKind::Select, vec![inner, b, a]);
+    }
+    if cx.kernel.ty(a).elem() != Scalar::Bool {
+        return Change::None;
+    }
+    // Of bools, a selection is logic.
+    let logic = |kind, x| Change::Become(OpKind::Binary(kind), vec![cond, x]);
+    let known = |cx: &Cursor<'_>, v| cx.kernel.as_const(v).map(Literal::is_true);
+    match (known(cx, a), known(cx, b)) {
+        (Some(true), Some(false)) => Change::Value(cond),
+        (Some(false), Some(true)) => Change::Become(OpKind::Unary(UnaryOp::Not), vec![cond]),
+        (_, Some(false)) => logic(BinaryOp::And, a),
+        (Some(true), _) => logic(BinaryOp::Or, b),
+        _ => Change::None,
+    }
+}
+
+pub(super) fn fma(cx: &mut Cursor<'_>, a: Value, b: Value, c: Value) -> Change {
+    let [x, y, z] = [a, b, c].map(|v| cx.kernel.as_const(v));
+    if let (Some(x), Some(y), Some(z)) = (x, y, z) {
+        return Change::Constant(eval::fma(x, y, z));
+    }
+    let elem = cx.kernel.ty(a).elem();
+    let (zero, one) = (Some(Literal::zero(elem)), Some(Literal::one(elem)));
+    let sum = |x, y| Change::Become(OpKind::Binary(BinaryOp::Add), vec![x, y]);
+    if y == one {
+        return sum(a, c);
+    }
+    if x == one {
+        return sum(b, c);
+    }
+    if !elem.is_float() && (x == zero || y == zero) {
+        return Change::Value(c);
+    }
+    if !elem.is_float() && z == zero {
+        return Change::Become(OpKind::Binary(BinaryOp::Mul), vec![a, b]);
+    }
+    Change::None
+}

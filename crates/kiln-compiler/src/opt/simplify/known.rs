@@ -1,0 +1,65 @@
+//! What is known before the launch.
+
+use super::Change;
+use kiln_ir::{Def, Facts, Kernel, Level, Literal, Loc, Op, OpKind, Type, Value};
+
+/// Replaces scalar parameters whose value is part of the specialisation by constants; whether any was used.
+pub(super) fn parameters(kernel: &mut Kernel) -> bool {
+    let mut known = Vec::new();
+    for (param, &value) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
+        if let Some(equals) = param.facts.value.equals {
+            known.push((value, Literal::wrapping(param.ty.elem(), equals.into())));
+        }
+    }
+    let mut changed = false;
+    for (param, literal) in known {
+        let mut uses: Vec<Op> = Vec::new();
+        kernel.walk(|op, data| uses.extend(data.operands.contains(&param).then_some(op)));
+        if uses.is_empty() {
+            continue;
+        }
+        changed = true;
+        let ty = Type::scalar(literal.elem());
+        let constant = kernel.add_op(OpKind::Const(literal), &[], &[ty], &[], Loc::default());
+        let body = kernel.body;
+        kernel.block_mut(body).ops.insert(0, constant);
+        let constant = kernel.result(constant);
+        for op in uses {
+            let operands = &mut kernel.op_mut(op).operands;
+            operands.iter_mut().filter(|v| **v == param).for_each(|v| *v = constant);
+        }
+    }
+    changed
+}
+
+fn facts(kernel: &Kernel, view: Value) -> Option<&Facts> {
+    match kernel.def(view) {
+        Def::Arg(block, at) if block == kernel.body => Some(&kernel.params[at as usize].facts),
+        _ => None,
+    }
+}
+
+/// Extents and strides of views, and of the block.
+pub(super) fn of_launch(kernel: &Kernel, kind: &OpKind, operands: &[Value]) -> Change {
+    let block = |axis: usize| match kernel.level {
+        Level::Thread { block } => Some(i64::from(block[axis])),
+        Level::Tile { .. } => None,
+    };
+    let alloc = |axis: u32, stride: bool| match &kernel.defining_op(operands[0])?.kind {
+        OpKind::Alloc { shape, .. } if stride => Some(shape.around(axis as usize).2 as i64),
+        OpKind::Alloc { shape, .. } => Some(i64::from(shape[axis as usize])),
+        _ => None,
+    };
+    let param = |axis: u32, stride: bool| {
+        let facts = facts(kernel, operands[0])?;
+        (if stride { &facts.strides } else { &facts.extents }).get(axis as usize)?.equals
+    };
+    let known = match *kind {
+        OpKind::BlockDim(axis) => block(axis as usize),
+        OpKind::ThreadId(axis) => block(axis as usize).filter(|&e| e == 1).map(|_| 0),
+        OpKind::Extent(axis) => param(axis, false).or_else(|| alloc(axis, false)),
+        OpKind::Stride(axis) => param(axis, true).or_else(|| alloc(axis, true)),
+        _ => None,
+    };
+    known.map_or(Change::None, |value| Change::Constant(Literal::index(value)))
+}
