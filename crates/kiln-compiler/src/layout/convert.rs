@@ -184,7 +184,7 @@ fn within_threads(from: &Layout, to: &Layout) -> Option<Conversion> {
         Conversion { route: Route::Registers { registers }, cost: 0 }
     } else {
         let warps = 1 << to.warp().len();
-        let cost = (to.registers() as u32 * warps / 4 << depends).max(1);
+        let cost = ((to.registers() as u32 * warps / 4) << depends).max(1);
         Conversion { route: Route::Select { registers, thread }, cost }
     })
 }
@@ -209,7 +209,7 @@ fn within_warps(from: &Layout, to: &Layout, bytes: u32) -> Option<Conversion> {
         register_lanes: part(registers, in_lanes, theirs),
         lanes: part(lanes, in_lanes, theirs),
     };
-    let cost = 2 * (to.registers() as u32) * bytes.div_ceil(4) << warps.len();
+    let cost = (2 * to.registers() as u32 * bytes.div_ceil(4)) << warps.len();
     let through = through_scratch(from, to, bytes);
     (cost <= through.cost).then_some(Conversion { route, cost })
 }

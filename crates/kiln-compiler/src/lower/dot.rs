@@ -104,12 +104,12 @@ impl Lowering<'_> {
         let right_base = self.advance(product.bases.1, at, product.columns * bytes);
         let mut left: BTreeMap<u32, Vec<Value>> = BTreeMap::new();
         for &(row, _) in &product.registers {
-            if !left.contains_key(&row) {
+            left.entry(row).or_insert_with(|| {
                 let distance = product.left.offset(row * product.depth);
                 let lanes = product.step as usize;
                 let loaded = self.scratch_load(product.areas.0, left_base, distance, product.operand, lanes);
-                left.insert(row, self.widened(loaded, product.accumulator));
-            }
+                self.widened(loaded, product.accumulator)
+            });
         }
         let runs = adjacent(product.registers.iter().map(|&(_, column)| column), 16 / bytes);
         for k in 0..product.step {

@@ -1,4 +1,5 @@
-//! What is known of uniform integers: powers of two that divide them and intervals they lie in.
+//! What is known of integers: powers of two that divide them and intervals they lie in. What is known of a tile holds for each
+//! element.
 
 use kiln_ir::{BinaryOp, Block, Def, IntFact, Kernel, OpKind, Scalar, Value};
 use std::collections::HashMap;
@@ -73,7 +74,7 @@ impl<'k> IntFacts<'k> {
         IntFacts { kernel, known: HashMap::new(), loops }
     }
 
-    /// What is known of an integer scalar.
+    /// What is known of an integer value.
     pub fn of(&mut self, value: Value) -> Known {
         if let Some(&known) = self.known.get(&value) {
             return known;
@@ -151,6 +152,16 @@ impl<'k> IntFacts<'k> {
             OpKind::Stride(axis) => Some(self.stride(data.operands[0], axis as usize)),
             OpKind::Cast if elem.is_int() && kernel.ty(data.operands[0]).elem().is_int() => {
                 Some(self.of(data.operands[0]))
+            }
+            OpKind::Iota => {
+                let last = kernel.shape(value).len() as i128 - 1;
+                Some(Known { divisor: 1, min: 0, max: last })
+            }
+            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => Some(self.of(data.operands[0])),
+            OpKind::Select if elem.is_int() => {
+                let (a, b) = (self.of(data.operands[1]), self.of(data.operands[2]));
+                let divisor = a.divisor.min(b.divisor);
+                Some(Known { divisor, min: a.min.min(b.min), max: a.max.max(b.max) })
             }
             OpKind::Binary(op) if elem.is_int() => {
                 let (a, b) = (self.of(data.operands[0]), self.of(data.operands[1]));

@@ -27,7 +27,8 @@ impl Lowering<'_> {
         self.em.loc = data.loc;
         let op =
             self.em.kernel.append(self.em.block, data.kind.clone(), &operands, &types, &regions, data.loc);
-        let mut lowered = self.em.kernel.op(op).results.to_vec().into_iter();
+        let results = self.em.kernel.op(op).results.clone();
+        let mut lowered = results.into_iter();
         for &result in &data.results {
             self.carry(result, &mut lowered)?;
         }

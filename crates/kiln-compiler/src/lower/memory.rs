@@ -168,11 +168,10 @@ impl Lowering<'_> {
         for &first in firsts {
             let flat = access.layout.register_index(first);
             let mut distance = self.em.i64(0);
-            for axis in 0..rank {
+            for (axis, &step) in steps.iter().enumerate() {
                 let at = AxisBits::of(&access.shape, axis).coordinate(flat);
                 let part = *made.entry((axis, at)).or_insert_with(|| {
                     let at = self.em.i64(at.into());
-                    let step = steps[axis];
                     self.em.hoisted(|e| e.mul(at, step))
                 });
                 distance = self.em.add(distance, part);

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `roles.rs` | what each value becomes: scalar, recomputed, renamed, held |
 //! | `plan.rs` | which layout each tile has and where it is wanted in another |
-//! | `facts.rs` | divisors and intervals of uniform integers |
+//! | `facts.rs` | divisors and intervals of integers |
+//! | `narrow.rs` | index arithmetic in 32 bits |
 //! | `coalesce.rs` | how a box of memory is best moved |
 //! | `emit.rs` | writing the thread-level kernel |
 //! | `elementwise.rs` | operations on each element by itself, and changes of shape |
@@ -31,6 +32,7 @@ mod facts;
 mod flow;
 mod indexed;
 mod memory;
+mod narrow;
 mod plan;
 mod reduce;
 mod roles;
@@ -81,6 +83,8 @@ type Registers = Rc<[Value]>;
 /// ```
 pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
     let block = choose_block(kernel, target)?;
+    let narrow = narrow::narrow(kernel);
+    let kernel = narrow.as_ref().unwrap_or(kernel);
     let mut facts = IntFacts::new(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
     let plan = Plan::new(kernel, &mut facts, warps);

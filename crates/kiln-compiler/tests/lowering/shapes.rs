@@ -157,3 +157,48 @@ kernel @k(%x: view<f32, 2, global> {$0}, %y: mut view<f32, 1, global> {$1}, %z: 
     ];
     Case::new(text, 1, buffers).check();
 }
+
+#[test]
+fn indices_in_64_bits_against_any_bound() {
+    // Every comparison, with bounds inside and far outside what the indices reach.
+    let text = "
+kernel @k(%y: mut view<i32, 2, global> {$0}, %n: i64) tile {
+  %0 = iota : i64[64]
+  %1 = const 3 : i64[64]
+  %2 = mul %0, %1 : i64[64]
+  %3 = const 20 : i64[64]
+  %4 = sub %2, %3 : i64[64]
+  %5 = broadcast %n : i64[64]
+  %6 = lt %4, %5 : bool[64]
+  %7 = le %4, %5 : bool[64]
+  %8 = eq %4, %5 : bool[64]
+  %9 = gt %4, %5 : bool[64]
+  %10 = ge %5, %4 : bool[64]
+  %11 = ne %5, %4 : bool[64]
+  %12 = cast %6 : i32[64]
+  %13 = cast %7 : i32[64]
+  %14 = cast %8 : i32[64]
+  %15 = cast %9 : i32[64]
+  %16 = cast %10 : i32[64]
+  %17 = cast %11 : i32[64]
+  %18 = const 2 : i32[64]
+  %19 = fma %12, %18, %13 : i32[64]
+  %20 = fma %19, %18, %14 : i32[64]
+  %21 = fma %20, %18, %15 : i32[64]
+  %22 = fma %21, %18, %16 : i32[64]
+  %23 = fma %22, %18, %17 : i32[64]
+  %24 = reshape %23 : i32[1, 64]
+  %25 = const 0 : i64
+  store.disjoint %y[%25, %25] = %24
+  %26 = cast %4 : f32[64]
+  %27 = cast %26 : i32[64]
+  %28 = reshape %27 : i32[1, 64]
+  %29 = const 1 : i64
+  store.disjoint %y[%29, %25] = %28
+}
+";
+    for n in [-21, -20, -19, 0, 100, 169, 170, i64::MIN, i64::MAX, 1 << 32, -(1 << 32)] {
+        let buffers = vec![buffer(Scalar::I32, &[2, 64], Fill::Poison)];
+        Case { scalars: vec![n as u64], ..Case::new(text, 1, buffers) }.check();
+    }
+}

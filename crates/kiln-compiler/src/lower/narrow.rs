@@ -1,0 +1,241 @@
+//! Index arithmetic over tiles in 32 bits.
+//!
+//! Front ends compute indices in i64, each operation of which is several instructions on a GPU. Where every element of a tile provably
+//! fits i32, comparisons, conversions and indexed accesses that use it are given an i32 copy of the arithmetic instead; what is
+//! no longer used is never lowered.
+
+use super::facts::{IntFacts, Known};
+use super::roles::is_tile;
+use kiln_ir::{BinaryOp, Block, Def, Kernel, Literal, Op, OpKind, Scalar, Type, Value};
+use std::collections::HashMap;
+
+/// The kernel with narrow index arithmetic, or `None` if there is nothing to narrow.
+pub(crate) fn narrow(kernel: &Kernel) -> Option<Kernel> {
+    let mut pass = Narrowing {
+        facts: IntFacts::new(kernel),
+        src: kernel,
+        out: kernel.clone(),
+        copies: HashMap::new(),
+        after: HashMap::new(),
+        changed: false,
+    };
+    kernel.walk(|op, _| pass.op(op));
+    pass.changed.then(|| pass.finish())
+}
+
+struct Narrowing<'k> {
+    facts: IntFacts<'k>,
+    src: &'k Kernel,
+    out: Kernel,
+    /// The i32 copy of a value, if there can be one.
+    copies: HashMap<Value, Option<Value>>,
+    /// New operations, by the operation they follow.
+    after: HashMap<Op, Vec<Op>>,
+    changed: bool,
+}
+
+impl Narrowing<'_> {
+    fn op(&mut self, op: Op) {
+        let data = self.src.op(op);
+        match &data.kind {
+            OpKind::Compare(_) => self.compare(op),
+            OpKind::Cast => self.operands(op, 0..1),
+            OpKind::Gather { .. }
+            | OpKind::Scatter { .. }
+            | OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. } => {
+                let rank = self.src.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
+                self.operands(op, 1..1 + rank);
+            }
+            _ => {}
+        }
+    }
+
+    /// Replaces those of the operands that are tiles with a narrow copy.
+    fn operands(&mut self, op: Op, range: std::ops::Range<usize>) {
+        for i in range {
+            let value = self.src.op(op).operands[i];
+            if is_tile(self.src, value)
+                && let Some(copy) = self.copy(value)
+            {
+                self.replace(op, i, copy);
+            }
+        }
+    }
+
+    fn compare(&mut self, op: Op) {
+        let operands = [0, 1].map(|i| self.src.op(op).operands[i]);
+        if !is_tile(self.src, operands[0]) || !self.is_wide(operands[0]) {
+            return;
+        }
+        let copies = operands.map(|v| self.copy(v));
+        let both = match copies {
+            [Some(a), Some(b)] => Some([a, b]),
+            // One side is the same everywhere: outside the range of the other its exact value makes no difference.
+            [Some(a), None] => self.clamped(operands[1], operands[0]).map(|b| [a, b]),
+            [None, Some(b)] => self.clamped(operands[0], operands[1]).map(|a| [a, b]),
+            [None, None] => None,
+        };
+        for (i, copy) in both.into_iter().flatten().enumerate() {
+            self.replace(op, i, copy);
+        }
+    }
+
+    fn replace(&mut self, op: Op, i: usize, copy: Value) {
+        self.out.op_mut(op).operands[i] = copy;
+        self.changed = true;
+    }
+
+    fn is_wide(&self, value: Value) -> bool {
+        self.src.ty(value).elem() == Scalar::I64
+    }
+
+    /// The i32 copy of an i64 value whose elements all fit.
+    fn copy(&mut self, value: Value) -> Option<Value> {
+        if let Some(&copy) = self.copies.get(&value) {
+            return copy;
+        }
+        let known = self.facts.of(value);
+        let fits = known.min >= i32::MIN.into() && known.max <= i32::MAX.into();
+        let copy = (self.is_wide(value) && fits).then(|| self.make_copy(value)).flatten();
+        self.copies.insert(value, copy);
+        copy
+    }
+
+    fn make_copy(&mut self, value: Value) -> Option<Value> {
+        let ty = Type::tile(Scalar::I32, self.src.shape(value));
+        let Def::Result(op, _) = self.src.def(value) else {
+            return None;
+        };
+        let data = self.src.op(op);
+        let (kind, wide) = match &data.kind {
+            OpKind::Const(literal) => {
+                let literal = Literal::wrapping(Scalar::I32, literal.as_i128());
+                return Some(self.insert(op, OpKind::Const(literal), &[], ty));
+            }
+            OpKind::Cast if self.src.ty(data.operands[0]).elem() == Scalar::I32 => {
+                return Some(data.operands[0]);
+            }
+            OpKind::Broadcast if !is_tile(self.src, data.operands[0]) => {
+                let scalar = self.insert(op, OpKind::Cast, &data.operands, Type::scalar(Scalar::I32));
+                return Some(self.insert(op, OpKind::Broadcast, &[scalar], ty));
+            }
+            OpKind::Iota => (OpKind::Iota, 0..0),
+            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => (data.kind.clone(), 0..1),
+            OpKind::Binary(binary) if is_exact(*binary) => (data.kind.clone(), 0..2),
+            OpKind::Select => (data.kind.clone(), 1..3),
+            _ => return None,
+        };
+        let mut operands = data.operands.to_vec();
+        for operand in &mut operands[wide] {
+            *operand = self.copy(*operand)?;
+        }
+        Some(self.insert(op, kind, &operands, ty))
+    }
+
+    /// A broadcast scalar, clamped to just outside the range of the tile it is compared with, as an i32 tile.
+    fn clamped(&mut self, value: Value, other: Value) -> Option<Value> {
+        let Def::Result(op, _) = self.src.def(value) else { return None };
+        let data = self.src.op(op);
+        if data.kind != OpKind::Broadcast || is_tile(self.src, data.operands[0]) {
+            return None;
+        }
+        let Known { min, max, .. } = self.facts.of(other);
+        let limits = [(BinaryOp::Max, min - 1), (BinaryOp::Min, max + 1)];
+        let mut scalar = data.operands[0];
+        for (bound, limit) in limits {
+            i32::try_from(limit).ok()?;
+            let literal = Literal::wrapping(Scalar::I64, limit);
+            let ty = Type::scalar(Scalar::I64);
+            let limit = self.insert(op, OpKind::Const(literal), &[], ty.clone());
+            scalar = self.insert(op, OpKind::Binary(bound), &[scalar, limit], ty);
+        }
+        let scalar = self.insert(op, OpKind::Cast, &[scalar], Type::scalar(Scalar::I32));
+        let ty = Type::tile(Scalar::I32, self.src.shape(value));
+        Some(self.insert(op, OpKind::Broadcast, &[scalar], ty))
+    }
+
+    /// A new operation behind one of the source, after those that are there already.
+    fn insert(&mut self, after: Op, kind: OpKind, operands: &[Value], ty: Type) -> Value {
+        let loc = self.src.op(after).loc;
+        let op = self.out.add_op(kind, operands, &[ty], &[], loc);
+        self.after.entry(after).or_default().push(op);
+        self.out.result(op)
+    }
+
+    /// Puts the new operations in their places.
+    fn finish(mut self) -> Kernel {
+        let (.., blocks) = self.out.counts();
+        for block in (0..blocks).map(Block::from_index) {
+            let ops = std::mem::take(&mut self.out.block_mut(block).ops);
+            let placed = ops
+                .into_iter()
+                .flat_map(|op| std::iter::once(op).chain(self.after.remove(&op).unwrap_or_default()));
+            let placed: Vec<Op> = placed.collect();
+            self.out.block_mut(block).ops = placed;
+        }
+        self.out
+    }
+}
+
+/// Whether an operation on operands that fit i32 gives in 32 bits what it gives in 64, if that fits too.
+fn is_exact(op: BinaryOp) -> bool {
+    use BinaryOp::*;
+    matches!(op, Add | Sub | Mul | Min | Max | And | Or | Xor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::narrow;
+    use kiln_ir::{Kernel, OpKind, Scalar, parse, verify};
+
+    /// The element types of the operands of every comparison of tiles, after the pass.
+    fn compared(text: &str) -> Vec<Scalar> {
+        let kernel = parse(text).unwrap();
+        let out: Kernel = narrow(&kernel).unwrap_or(kernel);
+        verify(&out).unwrap();
+        let mut all = Vec::new();
+        out.walk(|_, data| {
+            if matches!(data.kind, OpKind::Compare(_)) {
+                all.extend(data.operands.iter().map(|&v| out.ty(v).elem()));
+            }
+        });
+        all
+    }
+
+    #[test]
+    fn masks_against_any_extent_are_narrow() {
+        let text = "kernel @k(%n: i64) tile {
+  %0 = iota : i64[64]
+  %1 = const 2 : i64[64]
+  %2 = mul %0, %1 : i64[64]
+  %3 = broadcast %n : i64[64]
+  %4 = lt %2, %3 : bool[64]
+  %5 = ge %3, %2 : bool[64]
+  %6 = lt %2, %0 : bool[64]
+}
+";
+        assert_eq!(compared(text), [Scalar::I32; 6]);
+        // The scalar is clamped to one below and one above what it is compared with.
+        let out = narrow(&parse(text).unwrap()).unwrap().to_string();
+        assert!(out.contains("const -1 : i64") && out.contains("const 127 : i64"), "{out}");
+    }
+
+    #[test]
+    fn what_may_not_fit_stays_wide() {
+        let text = "kernel @k(%n: i64) tile {
+  %0 = program_id x : i64
+  %1 = const 1024 : i64
+  %2 = mul %0, %1 : i64
+  %3 = broadcast %2 : i64[1024]
+  %4 = iota : i64[1024]
+  %5 = add %3, %4 : i64[1024]
+  %6 = broadcast %n : i64[1024]
+  %7 = lt %5, %6 : bool[1024]
+  %8 = cast %5 : f32[1024]
+}
+";
+        assert_eq!(compared(text), [Scalar::I64; 2]);
+        assert!(narrow(&parse(text).unwrap()).is_none());
+    }
+}
