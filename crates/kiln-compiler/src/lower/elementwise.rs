@@ -4,7 +4,7 @@ use super::plan::LayoutId;
 use super::roles::Role;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
-use kiln_ir::{BinaryOp, CompareOp, Literal, Message, Op, OpData, OpKind, Scalar, Shape, Value};
+use kiln_ir::{BinaryOp, CompareOp, Literal, Op, OpData, OpKind, Scalar, Shape, Value};
 use smallvec::{SmallVec, smallvec};
 
 impl Lowering<'_> {
@@ -137,21 +137,15 @@ impl Lowering<'_> {
             None => {
                 self.em.op(OpKind::Print(message), &operands, &[]);
             }
-            Some(first) => self.print_if(first, message, &operands),
+            Some(first) => {
+                let print = |lowering: &mut Self| {
+                    lowering.em.op(OpKind::Print(message), &operands, &[]);
+                    Ok(Vec::new())
+                };
+                self.branch(first, &[], print, |_| Ok(Vec::new()))?;
+            }
         }
         Ok(())
-    }
-
-    fn print_if(&mut self, first: Value, message: Message, operands: &[Value]) {
-        let [then, otherwise] = [(); 2].map(|()| self.em.kernel.add_block());
-        let outer = std::mem::replace(&mut self.em.block, then);
-        self.em.op(OpKind::Print(message), operands, &[]);
-        self.em.op(OpKind::Yield, &[], &[]);
-        self.em.block = otherwise;
-        self.em.op(OpKind::Yield, &[], &[]);
-        self.em.block = outer;
-        let loc = self.em.loc;
-        self.em.kernel.append(outer, OpKind::If, &[first], &[], &[then, otherwise], loc);
     }
 }
 

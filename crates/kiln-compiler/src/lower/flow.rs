@@ -53,6 +53,27 @@ impl Lowering<'_> {
         Ok(block)
     }
 
+    /// Emits two branches that give values of these types.
+    pub(super) fn branch(
+        &mut self,
+        condition: Value,
+        types: &[Type],
+        then: impl FnOnce(&mut Self) -> Result<Vec<Value>, CompileError>,
+        otherwise: impl FnOnce(&mut Self) -> Result<Vec<Value>, CompileError>,
+    ) -> Result<Vec<Value>, CompileError> {
+        let blocks = [(); 2].map(|()| self.em.kernel.add_block());
+        let outer = std::mem::replace(&mut self.em.block, blocks[0]);
+        let values = then(self)?;
+        self.em.op(OpKind::Yield, &values, &[]);
+        self.em.block = blocks[1];
+        let values = otherwise(self)?;
+        self.em.op(OpKind::Yield, &values, &[]);
+        self.em.block = outer;
+        let loc = self.em.loc;
+        let op = self.em.kernel.append(outer, OpKind::If, &[condition], types, &blocks, loc);
+        Ok(self.em.kernel.op(op).results.to_vec())
+    }
+
     /// Defines a carried value from the registers that carry it.
     fn carry(&mut self, value: Value, lowered: &mut impl Iterator<Item = Value>) -> Result<(), CompileError> {
         let home = self.plan.home(value);

@@ -14,7 +14,8 @@
 //! | `emit.rs` | writing the thread-level kernel |
 //! | `elementwise.rs` | operations on each element by itself, and changes of shape |
 //! | `flow.rs` | `if`, `for`, `while` |
-//! | `memory.rs`, `indexed.rs` | boxes; gather, scatter and atomics |
+//! | `memory.rs`, `mask.rs` | boxes of views, and which of their elements exist |
+//! | `indexed.rs` | gather, scatter and atomics |
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices |
 //! | `convert.rs` | from one layout to another |
@@ -31,6 +32,7 @@ mod emit;
 mod facts;
 mod flow;
 mod indexed;
+mod mask;
 mod memory;
 mod narrow;
 mod plan;

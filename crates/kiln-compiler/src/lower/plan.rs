@@ -279,7 +279,7 @@ fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
         // Where the indices point is not known: neighbouring lanes take neighbouring elements.
         _ => {
             let rank = kernel.shape(data.operands[data.operands.len() - 1]).rank();
-            Contiguity { axis: rank.saturating_sub(1), vector: 1 }
+            Contiguity::none(rank.saturating_sub(1))
         }
     }
 }
