@@ -1,1 +1,54 @@
-fn main() {}
+//! The `kiln` command.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `doctor.rs`, `doctor/` | what is here, what is missing and how to get it |
+//! | `compile.rs` | the stages of a kernel, from IR text |
+//! | `cache.rs` | the programs kept on disk |
+//! | `failure.rs` | how a command ends that did not succeed |
+//! | `units.rs` | numbers for people |
+
+mod cache;
+mod compile;
+mod doctor;
+mod failure;
+mod units;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Kiln: GPU kernels in Rust, compiled at run time for the device that is there.
+#[derive(Parser)]
+#[command(name = "kiln", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(doctor::Args),
+    Compile(compile::Args),
+    Cache(cache::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Compile(args) => compile::run(&args),
+        Command::Cache(args) => cache::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that has seen enough (`| head`) is no failure.
+        Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            let message = failure.to_string();
+            if !message.is_empty() {
+                eprintln!("kiln: {message}");
+            }
+            failure.code()
+        }
+    }
+}

@@ -1,1 +1,54 @@
 //! Kiln: write a GPU kernel once, in Rust, and run it on NVIDIA GPUs, on the CPU and in the interpreter.
+//!
+//! A kernel is a Rust function over device values. Launching it compiles it, once, for the device that is there; stable Rust is enough, and
+//! for a GPU its driver.
+//!
+//! ```
+//! use kiln::prelude::*;
+//!
+//! #[kernel]
+//! fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) {
+//!     let row = program_id(0);
+//!     let v = x.row(row).load(block, f32::NEG_INFINITY); // masked by the view's extent
+//!     let e = (v - v.max()).exp();
+//!     y.row(row).store(e / e.sum());
+//! }
+//!
+//! fn main() -> kiln::Result<()> {
+//!     let device = Device::default()?; // the best device here; KILN_DEVICE=cuda:0, cpu or interp chooses
+//!     let x = device.tensor(&[1.0, 2.0, 3.0, 1.0, 1.0, 1.0], [2, 3])?;
+//!     let mut y = device.zeros([2, 3])?;
+//!     softmax(&x, &mut y, 4).launch(&device)?;
+//!     let y = y.to_vec()?;
+//!     assert!((y[2] - 0.66524).abs() < 1e-5 && (y[3] - 1.0 / 3.0).abs() < 1e-6);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | where | what |
+//! |---|---|
+//! | [`prelude`] | what programs with kernels import |
+//! | [`lang`] | the kernel language: values, views, operations |
+//! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
+//! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, and in which order |
+//! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
+
+pub use kiln_kernels as kernels;
+pub use kiln_lang as lang;
+pub use kiln_lang::{DeviceValue, KernelConst, bf16, device, f16, kernel};
+pub use kiln_runtime::{
+    BackendKind, Device, DiskCache, DiskStats, Error, Event, Fault, FaultKind, Launch, Properties, Report,
+    Residency, Result, Stream, Tensor,
+};
+
+/// What programs with kernels import: the language, and devices and tensors.
+pub mod prelude {
+    pub use crate::{Device, Event, Stream, Tensor};
+    pub use kiln_lang::prelude::*;
+}
+
+/// What `#[kernel]` names. No part of the public interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use kiln_runtime::__private::*;
+}

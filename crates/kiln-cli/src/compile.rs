@@ -1,0 +1,134 @@
+//! `kiln compile`: the stages of a kernel, from IR text.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads};
+use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_ir::{Kernel, parse, verify};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Prints a stage of compiling a kernel that is given as IR text.
+///
+/// What `Launch::ir` prints for a kernel written in Rust can be given here. Nothing is run and no GPU is needed.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The kernel, as IR text.
+    file: PathBuf,
+    /// The stage to print.
+    #[arg(long, value_enum, default_value_t = Stage::Ir)]
+    emit: Stage,
+    /// What to compile for.
+    #[arg(long, value_enum, default_value_t = Target::Sm90)]
+    target: Target,
+    /// Optimises the IR first.
+    #[arg(long)]
+    optimize: bool,
+}
+
+/// A stage of compiling.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Stage {
+    /// The kernel as it was read and checked.
+    Ir,
+    /// Lowered to threads, for a GPU.
+    Tir,
+    /// NVIDIA's assembly language.
+    Ptx,
+    /// Cranelift IR, for the CPU.
+    Clif,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Target {
+    Interp,
+    Cpu,
+    /// NVIDIA Ampere.
+    #[value(name = "sm_80")]
+    Sm80,
+    /// NVIDIA Hopper.
+    #[value(name = "sm_90")]
+    Sm90,
+    /// NVIDIA Blackwell.
+    #[value(name = "sm_100")]
+    Sm100,
+}
+
+/// The newest PTX that is written, whatever driver is there.
+const PTX: (u32, u32) = (9, 0);
+
+impl Target {
+    fn gpu(self) -> Option<ptx::Target> {
+        let compute = match self {
+            Target::Interp | Target::Cpu => return None,
+            Target::Sm80 => (8, 0),
+            Target::Sm90 => (9, 0),
+            Target::Sm100 => (10, 0),
+        };
+        Some(ptx::Target { compute, ptx: PTX })
+    }
+
+    /// Shared memory that a block can ask for, in bytes (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+    fn shared_memory(self) -> u32 {
+        match self {
+            Target::Sm80 => 163 << 10,
+            _ => 227 << 10,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut kernel = read(&args.file)?;
+    if args.optimize {
+        kiln_compiler::optimize(&mut kernel).map_err(|error| Failure::Source(error.to_string()))?;
+    }
+    let text = match (args.emit, args.target.gpu()) {
+        (Stage::Ir, _) => kernel.to_string(),
+        (Stage::Tir, Some(gpu)) => lower(kernel, gpu, args.target.shared_memory())?.to_string(),
+        (Stage::Ptx, Some(gpu)) => compile_to_ptx(&kernel, gpu)?.text,
+        (Stage::Clif, None) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
+        _ => return Err(Failure::Usage(unfitting(args))),
+    };
+    write!(std::io::stdout().lock(), "{text}")?;
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Kernel, Failure> {
+    let text = fs::read_to_string(path).map_err(|source| Failure::File { path: path.to_owned(), source })?;
+    let name = path.display();
+    let kernel = parse(&text).map_err(|e| {
+        Failure::Source(format!("{name}:{}:{}: expected {}, found {}", e.line, e.column, e.expected, e.found))
+    })?;
+    let Err(errors) = verify(&kernel) else { return Ok(kernel) };
+    let lines =
+        errors.iter().map(|e| format!("{}: {}, in `{}`", place(&text, name.to_string(), e), e.message, e.op));
+    Err(Failure::Source(lines.collect::<Vec<_>>().join("\n")))
+}
+
+/// Where the operation that breaks a rule stands in the text, if it is there once, else its place in the source it was made from.
+fn place(text: &str, name: String, error: &kiln_ir::VerifyError) -> String {
+    let mut found = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(&error.op));
+    match (found.next(), found.next()) {
+        (Some((line, content)), None) => {
+            format!("{name}:{}:{}", line + 1, content.len() - content.trim_start().len() + 1)
+        }
+        _ => format!("{name}: {}", error.location),
+    }
+}
+
+fn lower(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
+    expand(&mut kernel);
+    lower_to_threads(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory))
+        .map_err(|error| Failure::Source(error.to_string()))
+}
+
+fn unfitting(args: &Args) -> String {
+    let name =
+        |v: Option<clap::builder::PossibleValue>| v.map_or_else(String::new, |v| v.get_name().to_owned());
+    let stage = name(args.emit.to_possible_value());
+    let targets = if args.emit == Stage::Clif { "cpu" } else { "sm_80, sm_90 and sm_100" };
+    format!("there is no {stage} for {}; it is made for {targets}", name(args.target.to_possible_value()))
+}

@@ -1,0 +1,235 @@
+//! `kiln doctor`: what is here, what is missing and how to get it.
+//!
+//! Everything is asked for without creating a context on a GPU, which takes longer than all the rest together.
+
+mod report;
+
+use crate::failure::Failure;
+use kiln_backend::Properties;
+use kiln_cuda::driver;
+use kiln_runtime::{Device, DiskCache};
+use std::env;
+use std::io::Write as _;
+
+/// Lists the devices, the driver and the caches; says what is missing and how to get it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Prints one object of JSON instead of text for people.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The oldest GPUs that Kiln compiles for.
+const OLDEST_CAPABILITY: (u32, u32) = (8, 0);
+
+/// Runs the command. What is missing is a finding, not a failure.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let findings = Findings::gather();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", findings.to_json())?;
+    } else {
+        write!(out, "{}", findings.to_text())?;
+    }
+    Ok(())
+}
+
+/// Everything that was found.
+struct Findings {
+    /// Best first.
+    devices: Vec<Found>,
+    nvidia: Option<Nvidia>,
+    /// The device that programs use unless they say otherwise, and what decided.
+    default: (String, &'static str),
+    cache: Cache,
+    missing: Vec<Missing>,
+}
+
+/// A device.
+struct Found {
+    id: String,
+    name: String,
+    units: u32,
+    memory: u64,
+    cache: u64,
+    compute_capability: Option<(u32, u32)>,
+    /// The SIMD level of a processor.
+    simd: Option<String>,
+    max_threads: u32,
+    shared_memory: u32,
+}
+
+/// The NVIDIA driver.
+struct Nvidia {
+    /// The version of its package, where the system tells.
+    release: Option<String>,
+    cuda: String,
+    ptx: String,
+}
+
+/// The programs kept on disk.
+struct Cache {
+    folder: Option<String>,
+    /// The system's words if programs cannot be kept.
+    problem: Option<String>,
+    programs: usize,
+    bytes: u64,
+}
+
+/// Something that is not there or does not work.
+struct Missing {
+    what: &'static str,
+    why: String,
+    how: Option<String>,
+}
+
+impl Findings {
+    fn gather() -> Findings {
+        let mut missing = Vec::new();
+        let (nvidia, mut devices) = match driver::Driver::get() {
+            Ok(driver) => (Some(nvidia(driver)), gpus(&mut missing)),
+            Err(error) => {
+                let (why, how) = split_advice(&error.to_string());
+                missing.push(Missing { what: "NVIDIA GPU", why, how });
+                (None, Vec::new())
+            }
+        };
+        for name in ["cpu", "interp"] {
+            match Device::open(name) {
+                Ok(device) => devices.push(found(device.properties())),
+                Err(error) => missing.push(Missing { what: "device", why: error.to_string(), how: None }),
+            }
+        }
+        let default = default_device(&devices, &mut missing);
+        let cache = cache(&mut missing);
+        Findings { devices, nvidia, default, cache, missing }
+    }
+}
+
+fn nvidia(driver: &driver::Driver) -> Nvidia {
+    Nvidia {
+        release: driver.release(),
+        cuda: driver.version().to_string(),
+        ptx: driver.ptx_version().to_string(),
+    }
+}
+
+fn gpus(missing: &mut Vec<Missing>) -> Vec<Found> {
+    let count = driver::Driver::get().map_or(0, driver::Driver::device_count);
+    let mut found = Vec::with_capacity(count);
+    for ordinal in 0..count {
+        match driver::Device::new(ordinal).and_then(|device| device.properties()) {
+            Ok(properties) => found.push(gpu(ordinal, properties, missing)),
+            Err(error) => {
+                let (why, how) = split_advice(&error.to_string());
+                missing.push(Missing { what: "NVIDIA GPU", why: format!("cuda:{ordinal}: {why}"), how });
+            }
+        }
+    }
+    found
+}
+
+fn gpu(ordinal: usize, properties: driver::DeviceProperties, missing: &mut Vec<Missing>) -> Found {
+    let capability = (properties.compute_capability.major, properties.compute_capability.minor);
+    if capability < OLDEST_CAPABILITY {
+        missing.push(Missing {
+            what: "newer GPU",
+            why: format!(
+                "cuda:{ordinal} ({}) has compute capability {}",
+                properties.name, properties.compute_capability
+            ),
+            how: Some("Kiln needs 8.0 or newer (Ampere, 2020)".into()),
+        });
+    }
+    Found {
+        id: format!("cuda:{ordinal}"),
+        name: properties.name,
+        units: properties.multiprocessors,
+        memory: properties.memory_bytes as u64,
+        cache: u64::from(properties.l2_bytes),
+        compute_capability: Some(capability),
+        simd: None,
+        max_threads: properties.max_threads_per_block,
+        shared_memory: properties.shared_per_block_opt_in,
+    }
+}
+
+fn found(properties: &Properties) -> Found {
+    let is_cpu = properties.kind == kiln_backend::BackendKind::Cpu;
+    Found {
+        id: properties.id.clone(),
+        name: properties.name.clone(),
+        units: properties.units,
+        memory: properties.memory,
+        cache: properties.cache,
+        compute_capability: properties.compute_capability,
+        simd: is_cpu.then(|| properties.driver.clone()),
+        max_threads: properties.max_threads,
+        shared_memory: properties.shared_memory,
+    }
+}
+
+/// Errors of the driver say what is wrong, a colon, and what to do.
+fn split_advice(message: &str) -> (String, Option<String>) {
+    match message.rsplit_once("): ").or_else(|| message.split_once(": ")) {
+        Some((why, how)) if message.contains("): ") => (format!("{why})"), Some(how.to_owned())),
+        Some((why, how)) => (why.to_owned(), Some(how.to_owned())),
+        None => (message.to_owned(), None),
+    }
+}
+
+fn default_device(devices: &[Found], missing: &mut Vec<Missing>) -> (String, &'static str) {
+    let best = devices.first().map_or_else(String::new, |d| d.id.clone());
+    let Some(wish) = env::var("KILN_DEVICE").ok().filter(|w| !w.trim().is_empty()) else {
+        return (best, "the best one; KILN_DEVICE chooses another");
+    };
+    let wish = if wish.trim() == "cuda" { "cuda:0" } else { wish.trim() };
+    if !devices.iter().any(|d| d.id == wish) {
+        let ids: Vec<&str> = devices.iter().map(|d| d.id.as_str()).collect();
+        missing.push(Missing {
+            what: "default device",
+            why: format!("KILN_DEVICE names `{wish}`, which is not here"),
+            how: Some(format!("unset it, or set it to one of {}", ids.join(", "))),
+        });
+    }
+    (wish.to_owned(), "from KILN_DEVICE")
+}
+
+fn cache(missing: &mut Vec<Missing>) -> Cache {
+    let cache = DiskCache::from_env();
+    let problem = cache.check_writable().err();
+    if let Some(problem) = &problem {
+        missing.push(Missing {
+            what: "program cache",
+            why: format!("programs cannot be kept: {problem}"),
+            how: Some(
+                "set KILN_CACHE_DIR to a folder that can be written; until then every process compiles anew"
+                    .into(),
+            ),
+        });
+    }
+    let (programs, bytes) = cache.usage();
+    Cache { folder: cache.folder().map(|f| f.display().to_string()), problem, programs, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_follows_the_last_colon_of_the_reason() {
+        let split = |text| split_advice(text);
+        assert_eq!(
+            split("the library could not be loaded (libcuda.so.1: not found): install the driver"),
+            (
+                "the library could not be loaded (libcuda.so.1: not found)".into(),
+                Some("install the driver".into())
+            )
+        );
+        assert_eq!(
+            split("the driver sees no GPU: check nvidia-smi"),
+            ("the driver sees no GPU".into(), Some("check nvidia-smi".into()))
+        );
+        assert_eq!(split("no advice"), ("no advice".into(), None));
+    }
+}

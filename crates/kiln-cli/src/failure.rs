@@ -1,0 +1,42 @@
+//! How a command ends that did not succeed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Why a command failed. The text goes to standard error.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The command was asked for something that does not exist or does not fit together.
+    #[error("{0}")]
+    Usage(String),
+    /// Kiln refused or failed.
+    #[error(transparent)]
+    Kiln(#[from] kiln_runtime::Error),
+    /// A file that was named could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Standard output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] std::io::Error),
+    /// A kernel given as text is wrong; every line names its place.
+    #[error("{0}")]
+    Source(String),
+}
+
+impl Failure {
+    /// 2 for a wrong command line, as for those that the argument parser refuses, else 1.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(if matches!(self, Failure::Usage(_)) { 2 } else { 1 })
+    }
+}
+
+impl From<kiln_backend::Error> for Failure {
+    fn from(error: kiln_backend::Error) -> Failure {
+        Failure::Kiln(error.into())
+    }
+}
