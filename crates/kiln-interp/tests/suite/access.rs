@@ -84,6 +84,28 @@ fn strides_may_be_any() {
 }
 
 #[test]
+fn nothing_lies_inside_an_empty_view() {
+    let kernel =
+        tiles(&[P::View(Scalar::I32, 1), P::View(Scalar::I32, 1), P::Scalar(Scalar::I64)], |b, p| {
+            let padding = b.i32(4);
+            let tile = b.load(p[0], &[p[2]], padding, Shape::new(&[3]), Reuse::Normal);
+            b.store(p[0], &[p[2]], tile, Reuse::Normal, true);
+            let zero = b.index(0);
+            b.store(p[1], &[zero], tile, Reuse::Normal, true);
+        });
+    let host = Host::new();
+    let (data, out) = (host.vector(&[1, 2, 3i32]), host.uninit(12, &[3]));
+    for extent in [0, -5] {
+        for at in [0i64, 1, -1, -20] {
+            let view = Arg::View(&data, vec![extent], vec![1]);
+            host.run(&kernel, [1; 3], &[view, Arg::Buffer(&out), Arg::Bits(at as u64)]).unwrap();
+            assert_eq!(host.read::<i32>(&out), [4, 4, 4]);
+        }
+    }
+    assert_eq!(host.read::<i32>(&data), [1, 2, 3]);
+}
+
+#[test]
 fn every_type_goes_through_memory() {
     for elem in Scalar::ALL {
         let bits: Vec<u64> =

@@ -97,6 +97,45 @@ fn loops_may_swap_what_they_carry() {
 }
 
 #[test]
+fn loops_may_swap_what_they_carry_for_good() {
+    let got = each_thread(|b, tid| {
+        let (zero, one, seven) = (b.index(0), b.index(1), b.index(7));
+        b.for_([zero, tid, one], &[one, seven], |_, _, c| vec![c[1], c[0]])[0]
+    });
+    assert_eq!(got, (0..40).map(|t| if t % 2 == 0 { 1 } else { 7 }).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_thread_that_left_a_loop_stays_out() {
+    // The condition reads memory; threads that have left read nothing and get the padding, which would let them in again.
+    let kernel = threads(6, &[P::View(I64, 1), P::View(I64, 1)], |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let zero = b.index(0);
+        let rounds = b.while_(
+            &[zero],
+            |b, _| {
+                let nine = b.index(9);
+                let left = b.gather(p[0], &[tid], None, nine, Bounds::Check);
+                let zero = b.index(0);
+                b.compare(CompareOp::Ne, left, zero)
+            },
+            |b, c| {
+                let left = b.load_at(p[0], tid);
+                let left = int(b, BinaryOp::Sub, left, 1);
+                b.store_at(p[0], tid, left);
+                vec![int(b, BinaryOp::Add, c[0], 1)]
+            },
+        );
+        b.store_at(p[1], tid, rounds[0]);
+    });
+    let host = Host::new();
+    let (left, rounds) = (host.vector(&[3i64, 0, 5, 1, 0, 2]), host.uninit(48, &[6]));
+    host.run(&kernel, [1; 3], &args(&[&left, &rounds])).unwrap();
+    assert_eq!(host.read::<i64>(&rounds), [3, 0, 5, 1, 0, 2]);
+    assert_eq!(host.read::<i64>(&left), [0; 6]);
+}
+
+#[test]
 fn while_ends_thread_by_thread() {
     // Collatz steps.
     let got = each_thread(|b, tid| {

@@ -182,24 +182,26 @@ fn broken_trust_is_found() {
 
 #[test]
 fn faults_belong_to_their_stream() {
-    let kernel = tiles(&[P::View(Scalar::F32, 1)], |b, p| {
-        let one = b.index(1);
-        b.load_at(p[0], one);
+    let kernel = tiles(&[P::View(Scalar::F32, 1), P::Scalar(Scalar::I64)], |b, p| {
+        b.load_at(p[0], p[1]);
     });
     let host = Host::new();
     let other = host.device.create_stream().unwrap();
     let program = host.device.compile(&kernel).unwrap().program;
     let data = host.vector(&[0f32]);
-    let words = [data.ptr.0, 1, 1];
-    for _ in 0..2 {
-        let launch = kiln_backend::Launch { grid: [1; 3], words: &words, stream: other };
+    for index in [0, 1, 2] {
+        let launch = kiln_backend::Launch { grid: [1; 3], words: &[data.ptr.0, 1, 1, index], stream: other };
         // SAFETY: the interpreter checks every access.
         unsafe { host.device.launch(&*program, launch).unwrap() };
     }
     assert!(host.device.synchronize(STREAM).is_ok());
     let mut bytes = [0; 4];
     // SAFETY: the allocation has 4 bytes.
-    let download = unsafe { host.device.download(&mut bytes, data.ptr, other) };
-    assert!(matches!(download, Err(Error::Fault(_))));
+    match unsafe { host.device.download(&mut bytes, data.ptr, other) } {
+        Err(Error::Fault(fault)) => {
+            assert_eq!(fault.kind, FaultKind::OutOfBounds { index: 1, extent: 1 });
+        }
+        result => panic!("expected the first fault, got {result:?}"),
+    }
     assert!(host.device.synchronize(other).is_ok());
 }
