@@ -1,0 +1,175 @@
+//! From kernels to PTX that NVIDIA's assembler takes, for every target, without warnings and without spills. `KILN_PTXAS` names the assembler
+//! (`tools/ptxas.sh --path`); without it the tests with `ptxas` in their names pass at once and say so.
+
+#[path = "../examples/backend_check/cases.rs"]
+mod cases;
+#[path = "../examples/backend_check/rig.rs"]
+mod rig;
+
+use cases::Case;
+use kiln_backend::Error;
+use kiln_compiler::{Target, expand::expand, lower_to_threads};
+use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_interp::{Interp, Options};
+use kiln_ir::parse;
+use std::io::Write as _;
+use std::process::Command;
+
+fn target(compute: (u32, u32)) -> ptx::Target {
+    ptx::Target { compute, ptx: (9, 0) }
+}
+
+/// Kernels in one file for the assembler: starting it costs more than a kernel does.
+const BATCH: usize = 100;
+
+/// Assembles a batch. Every entry gets a name of its own.
+fn assemble(assembler: &str, target: ptx::Target, modules: &[ptx::Module]) -> Result<(), String> {
+    let mut text = String::new();
+    for (index, module) in modules.iter().enumerate() {
+        let body = module.text.find(".visible").ok_or("a module without an entry")?;
+        let body = if index == 0 { 0 } else { body };
+        text += &module.text[body..].replacen(&module.entry, &format!("{}_{index}", module.entry), 1);
+    }
+    let mut file = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
+    file.write_all(text.as_bytes()).map_err(|e| e.to_string())?;
+    let arch = format!("-arch=sm_{}", target.capability());
+    let run = Command::new(assembler).args(["-v", &arch, "-o", "/dev/null"]).arg(file.path()).output();
+    let out = run.map_err(|e| e.to_string())?;
+    let log = String::from_utf8_lossy(&out.stderr);
+    let mut entry = "";
+    let mut bad = String::new();
+    for line in log.lines() {
+        if let Some((_, named)) = line.split_once("Compiling entry function ") {
+            entry = named;
+        }
+        let spills = line.contains("spill") && !line.contains(" 0 bytes spill stores, 0 bytes spill loads");
+        if line.contains("error") || line.contains("warning") || spills {
+            bad += &format!("{entry}: {line}\n");
+        }
+    }
+    if out.status.success() && bad.is_empty() { Ok(()) } else { Err(format!("{arch}: {bad}")) }
+}
+
+fn compile(case: &Case, facts: bool, target: ptx::Target) -> Result<ptx::Module, String> {
+    compile_to_ptx(&case.kernel(facts)?, target).map_err(|e| format!("{}: {e}", case.name))
+}
+
+/// Compiles every case for a target and assembles it where there is an assembler.
+fn check_target(target: ptx::Target) {
+    let mut modules = Vec::new();
+    let mut failed = Vec::new();
+    for case in cases::all() {
+        match compile(&case, true, target) {
+            Ok(module) => modules.push(module),
+            Err(error) => failed.push(error),
+        }
+    }
+    match std::env::var("KILN_PTXAS") {
+        Ok(assembler) => {
+            failed.extend(modules.chunks(BATCH).filter_map(|batch| assemble(&assembler, target, batch).err()))
+        }
+        Err(_) => eprintln!("skipped: no KILN_PTXAS to assemble with"),
+    }
+    assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
+}
+
+#[test]
+fn every_case_for_sm_80_by_ptxas() {
+    check_target(target((8, 0)));
+}
+
+#[test]
+fn every_case_for_sm_90_by_ptxas() {
+    check_target(target((9, 0)));
+}
+
+#[test]
+fn every_case_for_sm_100_by_ptxas() {
+    check_target(target((10, 0)));
+}
+
+/// Without a GPU: what the passes make of every case computes the same on the interpreter, and does something.
+#[test]
+fn every_case_expanded_and_lowered_on_the_interpreter() {
+    let interp = Interp::new(Options { sanitize: true, ..Options::default() });
+    let check = |case: &Case| {
+        let source = case.kernel(true)?;
+        let expected = rig::compile_and_run(&interp, &source, case)?;
+        let before = rig::compile_and_run(&interp, &source, &Case { grid: [0; 3], ..case.clone() })?;
+        rig::ensure(before != expected, "the kernel does something")?;
+        let mut expanded = source;
+        expand(&mut expanded);
+        let lowered = lower_to_threads(&expanded, &Target::cuda((9, 0), 227 << 10))?;
+        rig::compare(case, &expected, &rig::compile_and_run(&interp, &lowered, case)?)
+    };
+    let failure = |case: &Case| check(case).err().map(|error| format!("{}: {error}", case.name));
+    let failed: Vec<String> = cases::all().iter().filter_map(failure).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+fn refusal(text: &str) -> Error {
+    let kernel = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+    compile_to_ptx(&kernel, target((8, 0))).expect_err("it cannot be compiled")
+}
+
+#[test]
+fn what_a_gpu_has_not_is_refused_with_its_name() {
+    let shared = refusal(
+        "kernel @big(%y: mut view<f64, 1, global>) thread [32, 1, 1] {
+  %s = alloc shared f64[30000] : view<f64, 1, shared>
+  %t = thread_id x : i64
+  %v = cast %t : f64
+  scatter.check %s[%t] = %v
+}",
+    );
+    let Error::LaunchLimit { kernel, given, limit, .. } = shared else { panic!("{shared}") };
+    assert_eq!((kernel.as_str(), given, limit), ("big", 240_000, 163 << 10));
+
+    let threads = refusal("kernel @wide() tile warps 32 {\n  %v = const 0 : i32[3]\n}");
+    let Error::Compile { message, .. } = &threads else { panic!("{threads}") };
+    assert!(message.contains("not a power of two") && message.contains("use 4"), "{threads}");
+
+    let atomic = refusal(
+        "file \"k.rs\"
+kernel @bits(%y: mut view<f32, 1, global>) thread [32, 1, 1] {
+  %at = const 0 : i64
+  %v = const 1.0 : f32
+  %old = atomic.xor.device.check %y[%at] = %v : f32 @0:3:7
+}",
+    );
+    assert!(matches!(atomic, Error::Compile { .. } | Error::Unsupported { .. }), "{atomic}");
+    assert!(atomic.to_string().contains("k.rs:3:7"), "{atomic}");
+}
+
+#[test]
+fn a_kernel_that_is_not_well_formed_is_refused_with_its_place() {
+    let mut kernel = parse("file \"k.rs\"\nkernel @bad() tile {\n  %v = const 0 : i32 @0:4:2\n}").unwrap();
+    let op = kernel.block(kernel.body).ops[0];
+    kernel.op_mut(op).results.clear();
+    let error = compile_to_ptx(&kernel, target((9, 0))).expect_err("no result");
+    let Error::Compile { kernel, location, .. } = &error else { panic!("{error}") };
+    assert_eq!((kernel.as_str(), location.as_str()), ("bad", "k.rs:4:2"));
+}
+
+#[test]
+fn names_are_made_fit_for_ptx() {
+    let kernel = parse("kernel @\"grüße<f32, 4>\"() tile {\n  %v = const 0 : i32\n}").unwrap();
+    let module = compile_to_ptx(&kernel, target((9, 0))).unwrap();
+    assert!(module.entry.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{}", module.entry);
+    assert!(module.text.contains(&format!(".entry {}(", module.entry)));
+}
+
+/// Without a driver, and with one: an answer, never a panic, and the same one twice.
+#[test]
+fn the_number_of_gpus_is_an_answer() {
+    match kiln_cuda::device_count() {
+        Ok(count) => assert!(count > 0 && matches!(kiln_cuda::device_count(), Ok(again) if again == count)),
+        Err(error) => {
+            let Error::Unavailable { device, hint, .. } = &error else { panic!("{error}") };
+            assert!(device == "cuda" && !hint.is_empty(), "{error}");
+            assert!(
+                matches!(kiln_cuda::Cuda::open(0), Err(Error::Unavailable { device, .. }) if device == "cuda:0")
+            );
+        }
+    }
+}
