@@ -50,7 +50,7 @@ pub enum Route {
         registers: Linear,
         /// From target registers to what they add to the source lane.
         register_lanes: Linear,
-        /// From target to source lanes, for register 0.
+        /// From target to source lanes, for register 0. Bases are zero or distinct powers of two.
         lanes: Linear,
     },
     /// Through scratch memory, with a barrier.
@@ -155,24 +155,28 @@ impl Conversion {
 }
 
 /// Where each hardware bit of the target finds its element in the source: words of register, lane and warp bits of the source.
-fn sources(from: &Layout, to: &Layout) -> Option<Linear> {
+fn sources(from: &Layout, to: &Layout) -> Option<Bases> {
     let inverse = from.linear().right_inverse(elements(from).trailing_zeros())?;
-    let mut map: Bases = inverse.compose(&to.linear()).bases().into();
-    // Where source threads hold copies, each is its own source.
+    Some(inverse.compose(&to.linear()).bases().into())
+}
+
+/// As [`sources`], but where source threads hold copies each thread is its own source.
+fn own_sources(from: &Layout, to: &Layout) -> Option<Bases> {
+    let mut map = sources(from, to)?;
     let (mine, theirs) = (to.register().len(), from.register().len());
     for (bit, base) in from.thread().iter().enumerate() {
         if *base == 0 {
             map[mine + bit] |= 1 << (theirs + bit);
         }
     }
-    Some(Linear::new(&map))
+    Some(map)
 }
 
 fn within_threads(from: &Layout, to: &Layout) -> Option<Conversion> {
-    let map = sources(from, to)?;
+    let map = own_sources(from, to)?;
     let (mine, theirs) = (to.register().len(), from.register().len());
     let in_registers = (1u32 << theirs) - 1;
-    let (registers, threads) = map.bases().split_at(mine);
+    let (registers, threads) = map.split_at(mine);
     let stays = threads.iter().enumerate().all(|(i, b)| b & !in_registers == 1 << (theirs + i));
     if !stays || registers.iter().any(|b| b & !in_registers != 0) {
         return None;
@@ -190,12 +194,13 @@ fn within_threads(from: &Layout, to: &Layout) -> Option<Conversion> {
 }
 
 fn within_warps(from: &Layout, to: &Layout, bytes: u32) -> Option<Conversion> {
-    let map = sources(from, to)?;
+    // Lanes may read any copy; a warp has only its own.
+    let (map, own) = (sources(from, to)?, own_sources(from, to)?);
     let (mine, theirs) = (to.register().len(), from.register().len());
     let in_registers = (1u32 << theirs) - 1;
     let in_lanes = ((1u32 << LANE_BITS) - 1) << theirs;
-    let (registers, threads) = map.bases().split_at(mine);
-    let (lanes, warps) = threads.split_at(LANE_BITS);
+    let (registers, lanes) = map[..mine + LANE_BITS].split_at(mine);
+    let warps = &own[mine + LANE_BITS..];
     let stays = warps.iter().enumerate().all(|(i, b)| *b == 1 << (theirs + LANE_BITS + i));
     let fixed = lanes.iter().all(|b| b & !in_lanes == 0);
     if !stays || !fixed || registers.iter().any(|b| b & !(in_registers | in_lanes) != 0) {
@@ -244,6 +249,13 @@ mod tests {
     /// Moves flat indices by the route and checks that every thread ends up with what its layout says.
     fn check(from: &Layout, to: &Layout, bytes: u32) -> Conversion {
         let conversion = Conversion::between(from, to, bytes);
+        if let Route::Shuffle { lanes, .. } = &conversion.route {
+            let mut seen = 0;
+            for &base in lanes.bases().iter().filter(|b| **b != 0) {
+                assert!(base.is_power_of_two() && seen & base == 0, "{lanes}");
+                seen |= base;
+            }
+        }
         let lanes_of = |thread: u32| (thread & 31, thread >> 5);
         for thread in 0..1u32 << (LANE_BITS + to.warp().len()) {
             let (lane, warp) = lanes_of(thread);
@@ -273,7 +285,7 @@ mod tests {
     #[test]
     fn routes_deliver_what_the_target_says() {
         let mut kinds = [0; 4];
-        for shape in [&[256u32][..], &[16], &[16, 16], &[64, 8], &[32, 1], &[4, 256]] {
+        for shape in [&[256u32][..], &[16], &[4, 4], &[16, 16], &[64, 8], &[32, 1], &[4, 256]] {
             let shape = Shape::new(shape);
             let mut layouts = vec![];
             for axis in 0..shape.rank() {

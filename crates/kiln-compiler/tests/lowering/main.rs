@@ -2,6 +2,7 @@
 //! come from.
 
 mod flow;
+mod fuzz;
 mod harness;
 mod kernels;
 mod memory;
