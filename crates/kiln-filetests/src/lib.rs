@@ -7,10 +7,13 @@
 //! |---|---|
 //! | `file.rs` | the format of test files |
 //! | `commands.rs` | what test files can ask for |
+//! | `fuzz.rs`, `reduce.rs` | comparing two ways of running random kernels; making those that differ smaller |
 //! | `run.rs` | launching a kernel on a device |
 //! | `generate/` | random well-formed kernels with arguments, for fuzzing |
 
 pub mod commands;
 pub mod file;
+pub mod fuzz;
 pub mod generate;
+pub mod reduce;
 pub mod run;

@@ -46,6 +46,8 @@ pub struct Options {
     pub prints: bool,
     /// Extents of tiles are powers of two.
     pub powers_of_two: bool,
+    /// Blocks are whole warps, of a power of two of them.
+    pub whole_warps: bool,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
             faults: false,
             prints: false,
             powers_of_two: false,
+            whole_warps: false,
         }
     }
 }
@@ -102,7 +105,8 @@ pub fn generate(seed: u64, options: &Options) -> Case {
     let level = match options.threads {
         false => Level::Tile { warps: None },
         true => {
-            Level::Thread { block: *rng.pick(&[[32, 1, 1], [64, 1, 1], [8, 4, 2], [1, 1, 1], [5, 3, 1]]) }
+            let blocks = [[32, 1, 1], [64, 1, 1], [8, 4, 2], [1, 1, 1], [5, 3, 1]];
+            Level::Thread { block: *rng.pick(if options.whole_warps { &blocks[..3] } else { &blocks }) }
         }
     };
     let block = match level {

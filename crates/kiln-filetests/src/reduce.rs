@@ -1,0 +1,86 @@
+//! Making a kernel that fails smaller, so that a person can read it.
+//!
+//! A `while` goes as a whole or stays as it is, since a loop that has lost a part may never end.
+
+use kiln_ir::{Block, Kernel, Literal, Op, OpKind, verify};
+
+/// Takes away what can go while the kernel stays well-formed and `fails` holds: operations without results are removed,
+/// others become constants, and what is unused then goes.
+pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
+    let mut smallest = kernel.clone();
+    loop {
+        let before = size(&smallest);
+        let mut ops = Vec::new();
+        collect(&smallest, smallest.body, &mut ops);
+        // From the end, where the values are used that come before.
+        for op in ops.into_iter().rev() {
+            let Some(mut smaller) = without(&smallest, op) else { continue };
+            if kiln_compiler::opt::run_pass(&mut smaller, "dce").is_ok()
+                && verify(&smaller).is_ok()
+                && fails(&smaller)
+            {
+                smallest = smaller;
+            }
+        }
+        if size(&smallest) == before {
+            return smallest;
+        }
+    }
+}
+
+/// The operations that may go.
+fn collect(kernel: &Kernel, block: Block, ops: &mut Vec<Op>) {
+    for &op in &kernel.block(block).ops {
+        ops.push(op);
+        let data = kernel.op(op);
+        if data.kind != OpKind::While {
+            data.regions.iter().for_each(|&region| collect(kernel, region, ops));
+        }
+    }
+}
+
+/// How many operations there are, constants apart.
+fn size(kernel: &Kernel) -> usize {
+    let mut count = 0;
+    kernel.walk(|_, data| count += !matches!(data.kind, OpKind::Const(_)) as usize);
+    count
+}
+
+fn without(kernel: &Kernel, op: Op) -> Option<Kernel> {
+    let home = home(kernel, kernel.body, op)?;
+    let mut smaller = kernel.clone();
+    let data = kernel.op(op);
+    if data.kind.is_terminator() || matches!(data.kind, OpKind::Const(_)) {
+        return None;
+    }
+    let ops = &mut smaller.block_mut(home).ops;
+    let at = ops.iter().position(|&o| o == op)?;
+    ops.remove(at);
+    // Each result becomes a constant of its type.
+    for (i, &result) in data.results.iter().enumerate() {
+        let tile = kernel.ty(result).as_tile()?;
+        let ty = kiln_ir::Type::Tile(tile.clone());
+        let constant = smaller.add_op(OpKind::Const(Literal::one(tile.elem)), &[], &[ty], &[], data.loc);
+        let value = smaller.result(constant);
+        smaller.block_mut(home).ops.insert(at + i, constant);
+        replace(&mut smaller, result, value);
+    }
+    Some(smaller)
+}
+
+fn replace(kernel: &mut Kernel, from: kiln_ir::Value, to: kiln_ir::Value) {
+    let mut uses = Vec::new();
+    kernel.walk(|op, data| uses.extend(data.operands.contains(&from).then_some(op)));
+    for op in uses {
+        kernel.op_mut(op).operands.iter_mut().filter(|v| **v == from).for_each(|v| *v = to);
+    }
+}
+
+fn home(kernel: &Kernel, block: Block, op: Op) -> Option<Block> {
+    let ops = &kernel.block(block).ops;
+    if ops.contains(&op) {
+        return Some(block);
+    }
+    let regions = ops.iter().flat_map(|&o| &kernel.op(o).regions);
+    regions.into_iter().find_map(|&region| home(kernel, region, op))
+}

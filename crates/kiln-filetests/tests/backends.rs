@@ -1,0 +1,36 @@
+//! Backends against the interpreter on random kernels.
+
+use kiln_compiler::{Target, lower_to_threads};
+use kiln_cpu::CpuBackend;
+use kiln_filetests::fuzz::{compare, seeds};
+use kiln_filetests::generate::{Case, Options};
+use kiln_filetests::run::run;
+use kiln_interp::Interp;
+
+fn exact(seed: u64) -> Options {
+    let mut options = Options::new(seed % 2 == 1);
+    options.exact = true;
+    options
+}
+
+#[test]
+fn the_cpu_does_what_the_interpreter_does() {
+    let (interp, cpu) = (Interp::new(Default::default()), CpuBackend::with_threads(2));
+    let reference = |case: &Case| run(case, &interp).map_err(|e| e.to_string());
+    let tested = |case: &Case| run(case, &cpu).map_err(|e| e.to_string());
+    compare(seeds(0..300), exact, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn lowered_kernels_do_what_they_did() {
+    let interp = Interp::new(Default::default());
+    let target = Target::cuda((9, 0), 227 << 10);
+    let reference = |case: &Case| run(case, &interp).map_err(|e| e.to_string());
+    let tested = |case: &Case| {
+        let mut case = case.clone();
+        case.kernel = lower_to_threads(&case.kernel, &target).map_err(|e| e.to_string())?;
+        reference(&case)
+    };
+    let options = |seed| Options { powers_of_two: true, whole_warps: true, ..exact(seed) };
+    compare(seeds(0..300), options, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
+}
