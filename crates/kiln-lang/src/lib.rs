@@ -83,8 +83,8 @@ pub mod __private {
     pub use crate::flow::branch::{Branch, JoinProbe, LikeProbe, branch, guard};
     pub use crate::flow::compare::{CompareProbe, LiteralLeft};
     pub use crate::flow::exit::{
-        Block, Slot, SlotProbe, TakeProbe, exit_break, exit_continue, mark_unreachable, never_returns,
-        unreachable,
+        Block, Slot, SlotLike, SlotProbe, TakeProbe, exit_break, exit_continue, mark_unreachable,
+        never_returns, unreachable,
     };
     pub use crate::flow::logic::{and, or};
     pub use crate::flow::loops::{Loop, LoopProbe, While};
@@ -103,7 +103,7 @@ pub mod __private {
             CompareEq as _, CompareOrd as _, CompareRight as _, LiteralAdd as _, LiteralDiv as _,
             LiteralMul as _, LiteralRem as _, LiteralSub as _,
         };
-        pub use crate::flow::exit::{SlotHost as _, SlotOpaque as _, TakeHost as _};
+        pub use crate::flow::exit::{SlotHost as _, SlotLikeHost as _, SlotOpaque as _, TakeHost as _};
         pub use crate::flow::loops::LoopHost as _;
         pub use crate::flow::range::{RangeHost as _, RangeTo as _};
         pub use crate::flow::refuse::{CastHost as _, MatchHost as _};

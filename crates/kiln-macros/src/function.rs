@@ -1,6 +1,6 @@
 //! Function bodies: parameters, `return`, the result.
 
-use crate::options::Options;
+use crate::options::{Options, hygienic};
 use crate::rewrite::exits::{self, ExitKind};
 use crate::rewrite::{Rewriter, Scope, ScopeKind, names};
 use proc_macro2::{Span, TokenStream};
@@ -61,12 +61,12 @@ pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStrea
         return Err(first);
     }
     let p = options.private(Span::call_site());
-    Ok(quote! {
+    Ok(hygienic(quote! {
         #[allow(unused_imports)]
         use #p::host::*;
         #rebind
         #tokens
-    })
+    }))
 }
 
 /// Rewrites the block of a function or closure, whose parameters are in scope.
@@ -86,7 +86,7 @@ pub fn body(rewriter: &mut Rewriter<'_>, block: syn::Block, is_unit: bool, span:
         };
     }
     let id = 0;
-    rewriter.scopes.push(Scope { kind: ScopeKind::Function, label: None, id, slot: !is_unit });
+    rewriter.scopes.push(Scope { kind: ScopeKind::Function, label: None, id, slot: !is_unit, typed: true });
     let tokens = rewriter.exitable(block, id, !is_unit, span);
     rewriter.scopes.pop();
     quote_spanned!(span=> #depth #tokens)

@@ -1,6 +1,6 @@
 //! The options of the attributes.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{Path, Token};
@@ -49,4 +49,30 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
             token
         })
         .collect()
+}
+
+/// Gives the names that an expansion makes up (`__kiln_…`, labels too) one hygiene, whatever macro the syntax around them came from.
+pub fn hygienic(tokens: TokenStream) -> TokenStream {
+    let own = |span: Span| span.resolved_at(Span::mixed_site());
+    let mut out: Vec<TokenTree> = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), hygienic(group.stream()));
+                inner.set_span(group.span());
+                out.push(inner.into());
+            }
+            TokenTree::Ident(mut ident) if ident.to_string().starts_with("__kiln") => {
+                ident.set_span(own(ident.span()));
+                if let Some(TokenTree::Punct(quote)) = out.last_mut()
+                    && quote.as_char() == '\''
+                {
+                    quote.set_span(own(quote.span()));
+                }
+                out.push(ident.into());
+            }
+            other => out.push(other),
+        }
+    }
+    out.into_iter().collect()
 }

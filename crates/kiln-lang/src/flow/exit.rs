@@ -3,7 +3,7 @@
 //! The value of an exit, if it has one, is put into the target's [`Slot`]; then the exit is recorded: either the host jumps to the
 //! target, or flags were set and what is left of the innermost block on the device is skipped.
 
-use super::value::{DeviceValue, Places};
+use super::value::{DeviceValue, IntoDevice, Places};
 use crate::trace::{ExitKind, Raw, ScopeKind, Site, abort, error, with};
 use std::panic::Location;
 
@@ -168,5 +168,27 @@ pub trait TakeHost<T> {
 impl<T> TakeHost<T> for TakeProbe<T> {
     fn take(self) -> Option<T> {
         self.0.value
+    }
+}
+
+/// A slot, and a literal that takes the slot's type.
+pub struct SlotLike<'a, T, L>(pub &'a Slot<T>, pub L);
+
+impl<D: DeviceValue, L: IntoDevice<D>> SlotLike<'_, D, L> {
+    /// The literal, as a device value.
+    #[track_caller]
+    pub fn convert(self) -> D {
+        self.1.into_device()
+    }
+}
+
+/// The host's side of [`SlotLike`].
+pub trait SlotLikeHost<T> {
+    fn convert(self) -> T;
+}
+
+impl<T> SlotLikeHost<T> for SlotLike<'_, T, T> {
+    fn convert(self) -> T {
+        self.1
     }
 }

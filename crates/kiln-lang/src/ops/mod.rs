@@ -27,7 +27,7 @@ pub use shape::{IntoShape, full, iota, zeros};
 use crate::elem::Elem;
 use crate::trace::{Raw, Recorder, Site, with};
 use crate::val::Val;
-use kiln_ir::{BinaryOp, Literal, OpKind, Scalar, Shape, Type, eval};
+use kiln_ir::{BinaryOp, OpKind, Scalar, Shape, Type, eval};
 use smallvec::SmallVec;
 
 /// The shape that operands combine to; reports shapes that do not. `None` also if one is poison.

@@ -96,7 +96,7 @@ impl Rewriter<'_> {
                 self.macro_call(&mut m.mac);
                 if let (true, None, Tail::Slot(slot)) = (is_last, &m.semi_token, tail) {
                     let mac = &m.mac;
-                    return self.put(slot, quote!(#mac), mac.span());
+                    return self.put(slot, quote!(#mac), false, mac.span());
                 }
                 quote!(#m)
             }
@@ -104,13 +104,14 @@ impl Rewriter<'_> {
                 let span = e.span();
                 let ends = is_last && semi.is_none();
                 let is_value = !exits::diverges(&e);
+                let literal = super::is_literal(&e);
                 if ends && is_value {
                     self.value(&mut e);
                 } else {
                     self.place(&mut e);
                 }
                 match tail {
-                    Tail::Slot(slot) if ends && is_value => self.put(slot, quote!(#e), span),
+                    Tail::Slot(slot) if ends && is_value => self.put(slot, quote!(#e), literal, span),
                     _ if ends && !is_value => quote_spanned!(span=> #e;),
                     _ => quote!(#e #semi),
                 }
@@ -118,24 +119,25 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Puts a value into a slot.
-    pub fn put(&mut self, slot: usize, value: TokenStream, span: Span) -> TokenStream {
+    /// Puts a value into a slot. A number literal takes the type that the slot has from an earlier exit.
+    pub fn put(&mut self, slot: usize, value: TokenStream, literal: bool, span: Span) -> TokenStream {
         let p = self.private(span);
         let name = slot_name(slot, span);
-        let value = self.converted(value, slot, span);
+        let scope = self.scopes.iter_mut().rfind(|s| s.id == slot);
+        let of_function = scope.as_ref().is_some_and(|s| s.kind == super::ScopeKind::Function);
+        let typed = scope.as_ref().is_some_and(|s| s.typed);
+        if let Some(scope) = scope {
+            scope.typed |= !literal;
+        }
+        let value = match &self.result {
+            Some(ty) if of_function => self.converted_to(value, ty, span),
+            _ if literal && typed => quote_spanned!(span=> #p::SlotLike(&#name, #value).convert()),
+            _ => value,
+        };
         quote_spanned! {span=> {
             let __kiln_value = #value;
             #p::SlotProbe::new(&mut #name, __kiln_value).put();
         }}
-    }
-
-    /// A result of the function, as its declared type.
-    fn converted(&mut self, value: TokenStream, slot: usize, span: Span) -> TokenStream {
-        let of_function = self.scopes.iter().any(|s| s.id == slot && s.kind == super::ScopeKind::Function);
-        match (&self.result, of_function) {
-            (Some(ty), true) => self.converted_to(value, ty, span),
-            _ => value,
-        }
     }
 
     /// A value where a type is wanted: a host number becomes a device value if the type is one.
@@ -162,15 +164,16 @@ impl Rewriter<'_> {
         };
         let bound = names::bound(&pat);
         let (mut value, needs_probe) = (*init.expr, !obviously_host(&pat));
-        let host_init = matches!(value, Expr::Closure(_) | Expr::Lit(_) | Expr::Reference(_));
+        let diverges = exits::diverges(&value);
+        let host_init = diverges || matches!(value, Expr::Closure(_) | Expr::Lit(_) | Expr::Reference(_));
         self.value(&mut value);
         let mut value = match &ty {
-            Some(ty) if nameable(ty) => self.converted_to(quote!(#value), ty, value.span()),
+            Some(ty) if nameable(ty) && !diverges => self.converted_to(quote!(#value), ty, value.span()),
             Some(ty) => quote_spanned!(span=> { let __kiln_value: #ty = #value; __kiln_value }),
             None => quote!(#value),
         };
         let simple = matches!(&pat, Pat::Ident(i) if i.by_ref.is_none() && i.subpat.is_none());
-        let is_host = ty.is_none() && host_init;
+        let is_host = diverges || (ty.is_none() && host_init);
         if simple && bound.iter().any(|(_, mutable)| *mutable) && needs_probe && !is_host {
             let p = self.private(span);
             value = quote_spanned!(span=> #p::Probe(#value).variable());

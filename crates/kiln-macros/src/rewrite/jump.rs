@@ -66,8 +66,9 @@ impl Rewriter<'_> {
             if let Some(span) = exits::misplaced(&v) {
                 self.error(span, "an exit inside the value of another: bind the value with `let` first");
             }
+            let literal = super::is_literal(&v);
             self.value(&mut v);
-            if has_slot { self.put(id, quote!(#v), span) } else { quote_spanned!(span=> #v;) }
+            if has_slot { self.put(id, quote!(#v), literal, span) } else { quote_spanned!(span=> #v;) }
         });
         let label = break_label(id, span);
         let bounce = self.bounce(span);
@@ -113,7 +114,7 @@ impl Rewriter<'_> {
         let slot = found.iter().any(|x| x.label.as_deref() == Some(&name) && x.has_value);
         let leaves = found.iter().any(|x| x.label.as_deref() != Some(&name));
         let id = self.id();
-        self.scopes.push(Scope { kind: ScopeKind::Block, label: Some(name), id, slot });
+        self.scopes.push(Scope { kind: ScopeKind::Block, label: Some(name), id, slot, typed: false });
         let tokens = self.exitable(block, id, slot, span);
         self.scopes.pop();
         if !leaves {

@@ -40,7 +40,7 @@ impl Rewriter<'_> {
         let breaks = found.iter().filter(own).any(|x| x.kind == ExitKind::Break);
         let leaves = found.iter().any(|x| !x.targets(label.as_deref()));
         let slot = slot && found.iter().filter(own).any(|x| x.has_value);
-        self.scopes.push(Scope { kind: ScopeKind::Loop, label, id, slot });
+        self.scopes.push(Scope { kind: ScopeKind::Loop, label, id, slot, typed: false });
         Looping { id, span, leaves, exits: breaks || leaves, breaks }
     }
 

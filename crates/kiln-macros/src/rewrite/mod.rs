@@ -39,6 +39,8 @@ pub struct Scope {
     pub id: usize,
     /// Whether exits carry a value, into a slot.
     pub slot: bool,
+    /// Whether the type of the slot is known from an earlier exit.
+    pub typed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
