@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How an [`Interp`] is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Look for reads of memory that nothing has written and for races on shared memory. Slower, and device memory is then no longer
-    /// [`unified`](Properties::unified), because writes by the host would go unseen.
+    /// Look for reads of memory that nothing has written, and for races between threads and between blocks. Slower, and it takes up to 50 bytes
+    /// for each byte that a launch touches. Device memory is then no longer [`unified`](Properties::unified), because writes by the host
+    /// would go unseen.
     pub sanitize: bool,
     /// How many bytes of device memory there are.
     pub memory: u64,
@@ -28,7 +29,8 @@ impl Default for Options {
     }
 }
 
-/// The reference interpreter as a device. Everything is done when a call returns.
+/// The reference interpreter as a device. Everything is done when a call returns. The print sink is called within a launch and must not use
+/// the device.
 ///
 /// ```
 /// use kiln_backend::{Backend, Launch, StreamId};

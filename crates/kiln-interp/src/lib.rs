@@ -3,7 +3,7 @@
 //!
 //! Blocks run one after the other. The threads of a block run in lockstep, one operation at a time, under a mask of the active ones; a value
 //! of rank 0 has an element for each thread, a tile one array for the block. Every access is checked against the live allocations, and with
-//! [`Options::sanitize`] also for reads of uninitialised memory and races on shared memory. What is found is a
+//! [`Options::sanitize`] also for reads of uninitialised memory and for races. What is found is a
 //! [`Fault`](kiln_backend::Fault) at the operation's source line.
 //!
 //! | file | holds |

@@ -88,6 +88,26 @@ fn scratch_memory_is_shared_by_the_block() {
 }
 
 #[test]
+fn scratch_memory_is_fresh_in_every_block() {
+    // The first block writes it, and all read.
+    let mut kernel = threads(1, &[], |_, _| {});
+    kernel.scratch_bytes = 16;
+    let mut b = Builder::new(&mut kernel);
+    let b = &mut b;
+    let (pid, zero) = (b.program_id(Axis::X), b.index(0));
+    let first = b.compare(CompareOp::Eq, pid, zero);
+    let scratch = one(b, OpKind::Scratch { offset: 8 }, &[], U64);
+    b.op(store(Space::Shared, 1, true), &[scratch, first, pid], &[]);
+    b.at(40);
+    one(b, load(Space::Shared, 1, false), &[scratch], Scalar::I64);
+    let host = Host::sanitizing();
+    host.run(&kernel, [1; 3], &[]).unwrap();
+    let fault = host.fault(&kernel, [2, 1, 1], &[]);
+    assert_eq!((fault.block, fault.location.as_str()), ([1, 0, 0], "test.rs:40:1"));
+    assert!(matches!(fault.kind, FaultKind::Sanitizer { finding: Finding::Uninitialised, .. }));
+}
+
+#[test]
 fn local_addresses_are_the_threads_own() {
     let kernel = threads(8, &[P::View(Scalar::I64, 1)], |b, p| {
         let tid = b.thread_id(Axis::X);

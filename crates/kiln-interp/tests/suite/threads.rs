@@ -80,6 +80,35 @@ fn shuffles_stay_in_the_warp() {
 }
 
 #[test]
+fn a_shuffle_from_an_inactive_thread_keeps_the_own_value() {
+    let got = run_threads(6, |b, tid| {
+        let (three, one) = (b.index(3), b.index(1));
+        let low = b.compare(CompareOp::Lt, tid, three);
+        let ty = Type::scalar(Scalar::I64);
+        b.if_(low, &[ty], |b| vec![shuffle(b, ShuffleMode::Down, tid, one)], |b| vec![b.index(-1)])[0]
+    });
+    assert_eq!(got, [1, 2, 2, -1, -1, -1]);
+}
+
+#[test]
+fn allocations_of_mixed_types_are_aligned_and_apart() {
+    let got = run_threads(1, |b, tid| {
+        let small = b.alloc(Space::Shared, Scalar::Bool, Shape::new(&[3]));
+        let large = b.alloc(Space::Shared, Scalar::I64, Shape::new(&[2]));
+        let (zero, one, five) = (b.index(0), b.index(1), b.index(5));
+        let yes = b.constant(Literal::bool(true));
+        b.store_at(large, zero, five);
+        b.store_at(large, one, one);
+        let two = b.index(2);
+        b.store_at(small, two, yes);
+        let (x, y) = (b.load_at(large, zero), b.load_at(large, one));
+        let sum = b.binary(BinaryOp::Add, x, y);
+        b.binary(BinaryOp::Add, sum, tid)
+    });
+    assert_eq!(got, [6]);
+}
+
+#[test]
 fn votes_ask_the_active_threads_of_a_warp() {
     let vote = |mode, elem: Scalar, everyone: bool| {
         run_threads(40, move |b, tid| {
