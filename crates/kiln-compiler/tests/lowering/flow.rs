@@ -71,7 +71,7 @@ kernel @k(%x: view<i32, 1, global> {$0}, %y: mut view<i32, 1, global> {$1}) tile
     Case::new(text, 1, buffers).check();
 }
 
-pub fn product(m: u32, n: u32, k: u32, elem: Scalar, acc: Scalar) -> String {
+fn product(m: u32, n: u32, k: u32, elem: Scalar, acc: Scalar) -> String {
     let zero = |e: Scalar| if e.is_float() { "0.0" } else { "0" };
     format!(
         "kernel @mm(%a: view<{elem}, 2, global> {{$0}}, %b: view<{elem}, 2, global> {{$1}}, %c: mut view<{acc}, 2, global> {{$2}}) tile {{
@@ -98,7 +98,7 @@ pub fn product(m: u32, n: u32, k: u32, elem: Scalar, acc: Scalar) -> String {
 }
 
 #[test]
-pub fn products_of_every_type_and_size() {
+fn products_of_every_type_and_size() {
     for (m, n, k) in [(16, 16, 16), (32, 64, 8), (64, 32, 32), (2, 32, 4), (32, 2, 1), (1, 1, 64)] {
         for (elem, acc) in [
             (Scalar::F32, Scalar::F32),

@@ -5,6 +5,7 @@ use kiln_compiler::{Target, lower_to_threads};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, Scalar, parse, verify};
 use std::fmt::Write;
+use std::sync::{Arc, Mutex};
 
 const STREAM: StreamId = StreamId(0);
 
@@ -145,7 +146,21 @@ impl<'a> Case<'a> {
 
     /// Runs a kernel and gives the buffers it leaves.
     pub fn run(&self, kernel: &Kernel) -> Result<Vec<Vec<u8>>, String> {
-        let device = Interp::new(Options { sanitize: true, ..Options::default() });
+        self.run_on(&Interp::new(Options { sanitize: true, ..Options::default() }), kernel)
+    }
+
+    /// What a kernel prints.
+    pub fn printed(&self, kernel: &Kernel) -> Vec<String> {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let device = Interp::new(Options::default());
+        let sink = lines.clone();
+        device.set_print_sink(Arc::new(move |line| sink.lock().unwrap().push(line.to_owned())));
+        self.run_on(&device, kernel).unwrap();
+        let lines = lines.lock().unwrap();
+        lines.clone()
+    }
+
+    fn run_on(&self, device: &Interp, kernel: &Kernel) -> Result<Vec<Vec<u8>>, String> {
         let mut words = Vec::new();
         let mut held: Vec<(DevicePtr, usize)> = Vec::new();
         let mut random = Words(1);

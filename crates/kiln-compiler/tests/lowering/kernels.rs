@@ -65,7 +65,7 @@ kernel @sum(%x: view<f32, 1, global> {$0}, %y: mut view<f32, 1, global> {$1}) ti
     Case::new(text, 3, buffers).within(1e-4).check();
 }
 
-pub const SOFTMAX: &str = "
+const SOFTMAX: &str = "
 kernel @softmax(%x: view<f32, 2, global> {$0}, %y: mut view<f32, 2, global> {$1}) tile {
   %0 = program_id x : i64
   %1 = const 0 : i64
@@ -156,9 +156,7 @@ kernel @norm(%x: view<bf16, 2, global> {$0}, %w: view<bf16, 1, global> {$1}, %y:
 #[test]
 fn whole_tiles_use_vectors_although_the_last_is_cut() {
     let lowered = lower(&Case::new(ADD, 3, vectors(3001)).kernel(None, true));
-    let loads = |lanes| {
-        move |k: &OpKind| matches!(k, OpKind::PtrLoad { space: Space::Global, lanes: l, .. } if *l == lanes)
-    };
+    let loads = |lanes| move |k: &OpKind| matches!(k, OpKind::PtrLoad { space: Space::Global, lanes: l, .. } if *l == lanes);
     assert_eq!((count(&lowered, loads(4)), count(&lowered, loads(1))), (4, 16), "{lowered}");
     assert_eq!(count(&lowered, |k| *k == OpKind::If), 3);
 }

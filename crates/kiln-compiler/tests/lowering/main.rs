@@ -8,4 +8,5 @@ mod kernels;
 mod memory;
 mod reductions;
 mod refusals;
+mod scalars;
 mod shapes;

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use kiln_ir::{OpKind, Scalar, Space};
 
-pub fn transpose(rows: u32, columns: u32, elem: Scalar) -> String {
+fn transpose(rows: u32, columns: u32, elem: Scalar) -> String {
     format!(
         "kernel @t(%x: view<{elem}, 2, global> {{$0}}, %y: mut view<{elem}, 2, global> {{$1}}) tile {{
   %0 = program_id x : i64
@@ -21,7 +21,7 @@ pub fn transpose(rows: u32, columns: u32, elem: Scalar) -> String {
 }
 
 #[test]
-pub fn transposes() {
+fn transposes() {
     for elem in [Scalar::F32, Scalar::F16, Scalar::I64] {
         for (rows, columns) in [(32, 32), (64, 16), (8, 128), (64, 64)] {
             let buffers = vec![
