@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How an [`Interp`] is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Look for reads of memory that nothing has written, and for races between threads and between blocks. Slower, and it takes up to 50 bytes
+    /// Look for reads of memory that nothing has written, and for races between threads and between blocks. Slower, and it takes some 65 bytes
     /// for each byte that a launch touches. Device memory is then no longer [`unified`](Properties::unified), because writes by the host
     /// would go unseen.
     pub sanitize: bool,
