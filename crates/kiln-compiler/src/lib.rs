@@ -10,6 +10,6 @@ mod target;
 
 pub use analysis::{GridRule, Partition, Unproven, partition};
 pub use error::CompileError;
-pub use lower::lower_to_threads;
+pub use lower::{explain_layouts, lower_to_threads};
 pub use opt::optimize;
 pub use target::{Target, TargetKind};

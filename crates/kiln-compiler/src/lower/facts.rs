@@ -55,10 +55,10 @@ impl Known {
     }
 }
 
-/// Finds what is known of the integers of a kernel, on demand.
+/// What is known of the integers of a kernel.
 pub(crate) struct IntFacts<'k> {
     kernel: &'k Kernel,
-    known: HashMap<Value, Known>,
+    known: Vec<Option<Known>>,
     /// The `For` operation's bounds and step for each loop body.
     loops: HashMap<Block, [Value; 3]>,
 }
@@ -71,12 +71,19 @@ impl<'k> IntFacts<'k> {
                 loops.insert(data.regions[0], [data.operands[0], data.operands[1], data.operands[2]]);
             }
         });
-        IntFacts { kernel, known: HashMap::new(), loops }
+        let mut facts = IntFacts { kernel, known: vec![None; kernel.counts().0], loops };
+        // In order, so that operands are known and long chains need no deep recursion.
+        kernel.walk(|_, data| {
+            for &result in data.results.iter().filter(|v| kernel.ty(**v).elem().is_int()) {
+                facts.of(result);
+            }
+        });
+        facts
     }
 
     /// What is known of an integer value.
     pub fn of(&mut self, value: Value) -> Known {
-        if let Some(&known) = self.known.get(&value) {
+        if let Some(known) = self.known[value.index()] {
             return known;
         }
         let elem = self.kernel.ty(value).elem();
@@ -86,7 +93,7 @@ impl<'k> IntFacts<'k> {
             // It may wrap, which keeps divisibility by powers of two and nothing else.
             known = Known { divisor: known.divisor, ..limits };
         }
-        self.known.insert(value, known);
+        self.known[value.index()] = Some(known);
         known
     }
 

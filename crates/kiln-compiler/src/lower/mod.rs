@@ -20,6 +20,7 @@
 //! | `dot.rs` | products of matrices |
 //! | `convert.rs` | from one layout to another |
 //! | `scratch.rs` | where in scratch memory exchanges take place |
+//! | `report.rs` | the layouts of a kernel in words |
 //! | `barriers.rs` | barriers where threads read what others wrote |
 
 mod barriers;
@@ -37,6 +38,7 @@ mod memory;
 mod narrow;
 mod plan;
 mod reduce;
+mod report;
 mod roles;
 mod scan;
 mod scratch;
@@ -44,6 +46,8 @@ mod scratch;
 use crate::error::CompileError;
 use crate::layout::Layout;
 use crate::target::Target;
+pub use report::explain_layouts;
+
 use barriers::Accesses;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;

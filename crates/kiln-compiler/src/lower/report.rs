@@ -1,0 +1,108 @@
+//! The layouts of a kernel in words, for people who tune it.
+
+use super::facts::IntFacts;
+use super::plan::{LayoutId, Plan};
+use super::roles::{self, Role};
+use super::{choose_block, narrow};
+use crate::error::CompileError;
+use crate::layout::Conversion;
+use crate::target::Target;
+use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
+use std::fmt::Write;
+
+/// Says for every tile that is held which layout it has, and for every conversion between layouts how it is done and what it costs. One line
+/// for each, with the place in the user's source.
+///
+/// # Errors
+/// As [`lower_to_threads`](crate::lower_to_threads), as far as they are found before code is generated.
+///
+/// ```
+/// use kiln_compiler::{Target, explain_layouts};
+/// let kernel = kiln_ir::parse("kernel @t(%x: mut view<f32, 2, global> {strides=[16, =1]}) tile {
+///   %0 = const 0 : i64
+///   %1 = const 0.0 : f32
+///   %2 = load %x[%0, %0] pad %1 : f32[32, 32]
+///   %3 = transpose %2 [1, 0] : f32[32, 32]
+///   store %x[%0, %0] = %3
+/// }").unwrap();
+/// let report = explain_layouts(&kernel, &Target::cuda((9, 0), 227 << 10))?;
+/// assert!(report.starts_with("4 warps\n"));
+/// assert!(report.contains("to store: through scratch"));
+/// # Ok::<(), kiln_compiler::CompileError>(())
+/// ```
+pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, CompileError> {
+    let block = choose_block(kernel, target)?;
+    let narrow = narrow::narrow(kernel);
+    let kernel = narrow.as_ref().unwrap_or(kernel);
+    let warps = (block.iter().product::<u32>() / target.warp).max(1);
+    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps);
+    let mut report = Report { kernel, plan, text: format!("{warps} warps\n") };
+    kernel.walk(|op, data| report.op(op, data));
+    Ok(report.text)
+}
+
+struct Report<'k> {
+    kernel: &'k Kernel,
+    plan: Plan,
+    text: String,
+}
+
+impl Report<'_> {
+    fn op(&mut self, op: Op, data: &OpData) {
+        let args = data.regions.iter().flat_map(|&r| &self.kernel.block(r).args);
+        let made: Vec<Value> = args.chain(&data.results).copied().collect();
+        for value in made {
+            if self.plan.roles[value.index()] == Role::Held {
+                self.value(op, data, value);
+            }
+        }
+        if let OpKind::Store { .. } = data.kind
+            && let Some(&tile) = data.operands.last()
+        {
+            self.stored(op, data, tile);
+        }
+    }
+
+    fn line(&mut self, data: &OpData, what: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{}: {what}", self.kernel.describe(data.loc));
+    }
+
+    fn value(&mut self, op: Op, data: &OpData, value: Value) {
+        let home = self.plan.home(value);
+        let ty = self.kernel.ty(value);
+        let what = format!("{} {ty}: {}", data.kind.mnemonic(), self.plan.layout(home));
+        self.line(data, &what);
+        if let OpKind::Reduce { axis, .. } = data.kind {
+            let from = self.plan.layout(self.plan.input(op, 0));
+            let slice = from.without(&self.kernel.shape(data.operands[0]), axis as usize);
+            let made = self.plan.intern(slice);
+            self.conversion(data, value, made, home, "after reducing");
+        }
+        for wanted in self.plan.wanted(value) {
+            self.conversion(data, value, home, wanted, "for a user");
+        }
+    }
+
+    /// A tile that is another one transposed or broadcast is stored as its own layouts say.
+    fn stored(&mut self, op: Op, data: &OpData, tile: Value) {
+        let wanted = self.plan.input(op, 0);
+        let mut under = (tile, wanted);
+        while self.plan.roles[under.0.index()] == Role::Seen {
+            let Some(seen) = self.kernel.defining_op(under.0) else { return };
+            under = (seen.operands[0], self.plan.before(self.kernel, seen, under.1));
+        }
+        if roles::is_tile(self.kernel, under.0) && self.plan.roles[under.0.index()] == Role::Held {
+            self.conversion(data, under.0, self.plan.home(under.0), under.1, "to store");
+        }
+    }
+
+    fn conversion(&mut self, data: &OpData, value: Value, from: LayoutId, to: LayoutId, why: &str) {
+        if from == to {
+            return;
+        }
+        let bytes = self.kernel.ty(value).elem().bytes();
+        let conversion = Conversion::between(self.plan.layout(from), self.plan.layout(to), bytes);
+        self.line(data, &format!("  {why}: {conversion}"));
+    }
+}
