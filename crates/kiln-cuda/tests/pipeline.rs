@@ -8,8 +8,7 @@ mod rig;
 
 use cases::Case;
 use kiln_backend::Error;
-use kiln_compiler::{Target, expand::expand, lower_to_threads};
-use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
 use kiln_ir::parse;
 use std::io::Write as _;
@@ -90,16 +89,14 @@ fn every_case_for_sm_100_by_ptxas() {
 
 /// Without a GPU: what the passes make of every case computes the same on the interpreter, and does something.
 #[test]
-fn every_case_expanded_and_lowered_on_the_interpreter() {
+fn every_case_over_threads_on_the_interpreter() {
     let interp = Interp::new(Options { sanitize: true, ..Options::default() });
     let check = |case: &Case| {
         let source = case.kernel(true)?;
         let expected = rig::compile_and_run(&interp, &source, case)?;
         let before = rig::compile_and_run(&interp, &source, &Case { grid: [0; 3], ..case.clone() })?;
         rig::ensure(before != expected, "the kernel does something")?;
-        let mut expanded = source;
-        expand(&mut expanded);
-        let lowered = lower_to_threads(&expanded, &Target::cuda((9, 0), 227 << 10))?;
+        let lowered = compile_to_threads(&source, target((9, 0)))?;
         rig::compare(case, &expected, &rig::compile_and_run(&interp, &lowered, case)?)
     };
     let failure = |case: &Case| check(case).err().map(|error| format!("{}: {error}", case.name));
@@ -125,9 +122,15 @@ fn what_a_gpu_has_not_is_refused_with_its_name() {
     let Error::LaunchLimit { kernel, given, limit, .. } = shared else { panic!("{shared}") };
     assert_eq!((kernel.as_str(), given, limit), ("big", 240_000, 163 << 10));
 
-    let threads = refusal("kernel @wide() tile warps 32 {\n  %v = const 0 : i32[3]\n}");
-    let Error::Compile { message, .. } = &threads else { panic!("{threads}") };
-    assert!(message.contains("not a power of two") && message.contains("use 4"), "{threads}");
+    let extent = refusal(
+        "kernel @odd(%y: mut view<i32, 1, global>) tile {
+  %at = const 0 : i64
+  %v = iota : i32[3]
+  store.disjoint %y[%at] = %v
+}",
+    );
+    let Error::Compile { message, .. } = &extent else { panic!("{extent}") };
+    assert!(message.contains("not a power of two") && message.contains("use 4"), "{extent}");
 
     let atomic = refusal(
         "file \"k.rs\"

@@ -18,7 +18,7 @@ mod reports;
 mod sites;
 mod streams;
 
-pub use pipeline::compile_to_ptx;
+pub use pipeline::{compile_to_ptx, compile_to_threads};
 
 use crate::driver::{CudaError, Driver, Event, JitOptions, compile_to_cubin};
 use crate::ptx;

@@ -2,7 +2,7 @@
 
 use crate::ptx;
 use kiln_backend::{Error, Result};
-use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads};
+use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize};
 use kiln_ir::{Kernel, verify};
 
 /// Compiles a kernel to PTX, for a GPU that need not be there.
@@ -32,16 +32,39 @@ pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
     translate(kernel, target, shared_memory_of(target))
 }
 
+/// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions expanded. For looking at.
+///
+/// # Errors
+/// Those of [`compile_to_ptx`], except for what only the emitter knows.
+pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel> {
+    lower(kernel, target, shared_memory_of(target))
+}
+
 /// Compiles a kernel to PTX for a GPU whose blocks can have `shared` bytes of shared memory.
 pub(super) fn translate(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<ptx::Module> {
-    check(kernel)?;
-    let mut source = kernel.clone();
-    expand(&mut source);
-    let lowered = lower_to_threads(&source, &Target::cuda(target.compute, shared))
-        .map_err(|error| explain(kernel, target, error))?;
-    let module = ptx::emit(&lowered, target)?;
-    within_shared_memory(kernel, module.shared, shared)?;
+    let module = ptx::emit(&lower(kernel, target, shared)?, target)?;
+    // The lowering counts what it needs itself; the emitter lays everything out.
+    if module.shared > shared {
+        return Err(too_large(kernel, "bytes of shared memory per block", module.shared, shared));
+    }
     Ok(module)
+}
+
+fn lower(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<Kernel> {
+    check(kernel)?;
+    run_passes(kernel, &Target::cuda(target.compute, shared)).map_err(|error| explain(kernel, target, error))
+}
+
+/// What is cleaned up over tiles is cleaned up once and not for every register, so most of it is done there: before the expansion, and after it.
+/// The third time is for the index arithmetic of the lowering.
+fn run_passes(kernel: &Kernel, target: &Target) -> std::result::Result<Kernel, CompileError> {
+    let mut source = kernel.clone();
+    optimize(&mut source)?;
+    expand(&mut source);
+    optimize(&mut source)?;
+    let mut lowered = lower_to_threads(&source, target)?;
+    optimize(&mut lowered)?;
+    Ok(lowered)
 }
 
 fn check(kernel: &Kernel) -> Result<()> {
@@ -52,14 +75,6 @@ fn check(kernel: &Kernel) -> Result<()> {
         location: errors.into_iter().next().map_or_else(String::new, |e| e.location),
         message: messages.join("; "),
     })
-}
-
-/// The lowering counts what it knows of; arrays that the user asked for are laid out by the emitter.
-fn within_shared_memory(kernel: &Kernel, given: u32, limit: u32) -> Result<()> {
-    if given <= limit {
-        return Ok(());
-    }
-    Err(too_large(kernel, "bytes of shared memory per block", given, limit))
 }
 
 fn too_large(kernel: &Kernel, what: &str, given: u32, limit: u32) -> Error {
