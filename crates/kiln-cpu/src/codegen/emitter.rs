@@ -3,11 +3,11 @@
 //! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where a load found them. A tile whose
 //! elements are all the same stays a scalar (a *splat*). Views are their words. Every operation on tiles becomes a call of a primitive.
 
+use super::Source;
 use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
 use super::group::Group;
 use super::liveness::{self, Liveness};
-use super::Source;
 use crate::frame::{Frame, Site, SiteKind};
 use crate::primitives::PrimitiveKey;
 use crate::spmd::Lockstep;
@@ -152,27 +152,16 @@ impl<'a> Emitter<'a> {
             if data.kind.is_terminator() {
                 self.flush()?;
                 terminator = Some(data);
-            } else if !self.is_dead(op) && !self.join(op)? {
+            } else if self.live.is_needed(op) && !self.join(op)? {
                 if !self.passes_group(op) {
                     self.flush()?;
                 }
                 self.operation(op, data)?;
                 self.release(op);
-            } else if self.is_dead(op) {
-                self.release(op);
             }
         }
         self.flush()?;
         Ok(terminator)
-    }
-
-    /// Whether nothing would notice that an operation is missing.
-    fn is_dead(&self, op: Op) -> bool {
-        let data = self.kernel.op(op);
-        let may_fault = matches!(data.kind, OpKind::Binary(_)) && !self.kernel.is_pure(op);
-        let stays = data.kind.has_effect() || !data.regions.is_empty() || may_fault;
-        let stays = stays || matches!(data.kind, OpKind::Atomic { .. } | OpKind::AtomicCas { .. });
-        !stays && !data.results.iter().any(|&r| self.live.is_used(r))
     }
 
     /// Whether an operation may be emitted before a group that has been collected and not emitted yet.

@@ -12,6 +12,8 @@ pub(super) struct Liveness {
     last_use: Vec<Option<Op>>,
     dead_after: Vec<Vec<Value>>,
     used: Vec<bool>,
+    /// By operation: whether anything would notice that it is missing.
+    needed: Vec<bool>,
 }
 
 impl Liveness {
@@ -29,8 +31,10 @@ impl Liveness {
                 last_use: vec![None; values],
                 dead_after: vec![Vec::new(); ops],
                 used: vec![false; values],
+                needed: vec![false; ops],
             },
         };
+        walk.needed(kernel.body);
         walk.block(kernel.body, None);
         walk.deaths();
         walk.loads();
@@ -52,7 +56,12 @@ impl Liveness {
         self.in_place[self.root(value).index()]
     }
 
-    /// Whether anything uses the value.
+    /// Whether anything would notice that an operation is missing.
+    pub(super) fn is_needed(&self, op: Op) -> bool {
+        self.needed[op.index()]
+    }
+
+    /// Whether anything that is needed uses the value.
     pub(super) fn is_used(&self, value: Value) -> bool {
         self.used[value.index()]
     }
@@ -78,6 +87,24 @@ struct Walk<'k> {
 }
 
 impl Walk<'_> {
+    /// Finds what is needed: uses stand after definitions, so that one pass from the end sees them first.
+    fn needed(&mut self, block: Block) {
+        for &op in self.kernel.block(block).ops.iter().rev() {
+            let data = self.kernel.op(op);
+            let facts = &mut self.facts;
+            if !has_effect(self.kernel, op) && !data.results.iter().any(|r| facts.used[r.index()]) {
+                continue;
+            }
+            facts.needed[op.index()] = true;
+            for operand in &data.operands {
+                facts.used[operand.index()] = true;
+            }
+            for &region in data.regions.iter().rev() {
+                self.needed(region);
+            }
+        }
+    }
+
     fn block(&mut self, block: Block, parent: Option<Op>) {
         self.parent[block.index()] = parent;
         for (position, &op) in self.kernel.block(block).ops.iter().enumerate() {
@@ -85,8 +112,10 @@ impl Walk<'_> {
             self.position[op.index()] = position;
             let data = self.kernel.op(op);
             self.alias(op);
+            if !self.facts.needed[op.index()] {
+                continue;
+            }
             for &operand in &data.operands {
-                self.facts.used[operand.index()] = true;
                 let root = self.facts.root(operand);
                 if let Some(user) = self.ancestor_in(self.home(root), op) {
                     self.facts.last_use[root.index()] = Some(user);
@@ -167,6 +196,14 @@ impl Walk<'_> {
                 .any(|&op| writes(self.kernel, op, data.operands[0]));
         }
     }
+}
+
+/// Whether an operation does more than give results.
+fn has_effect(kernel: &Kernel, op: Op) -> bool {
+    let data = kernel.op(op);
+    let faults = matches!(data.kind, OpKind::Binary(_)) && !kernel.is_pure(op);
+    let atomic = matches!(data.kind, OpKind::Atomic { .. } | OpKind::AtomicCas { .. });
+    data.kind.has_effect() || !data.regions.is_empty() || faults || atomic
 }
 
 /// Whether an operation, or one inside it, writes memory of a view. Distinct parameters and allocations do not overlap.
