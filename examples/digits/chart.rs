@@ -34,7 +34,8 @@ pub fn svg(values: &[f32], title: &str) -> String {
     let (low, high) = bounds(&points);
     let x = |i: usize| margin + (width - 2.0 * margin) * i as f32 / (points.len().max(2) - 1) as f32;
     let y = |p: f32| height - margin - (height - 2.0 * margin) * (p - low) / (high - low);
-    let line: Vec<String> = points.iter().enumerate().map(|(i, &p)| format!("{:.1},{:.1}", x(i), y(p))).collect();
+    let line: Vec<String> =
+        points.iter().enumerate().map(|(i, &p)| format!("{:.1},{:.1}", x(i), y(p))).collect();
     let mut grid = String::new();
     for tick in 0..5 {
         let p = low + (high - low) * tick as f32 / 4.0;

@@ -35,7 +35,8 @@ pub fn digits() -> Result<(Set, Set), String> {
             Some("test") => &mut test,
             _ => return Err(bad("the first field is neither `train` nor `test`")),
         };
-        let numbers: Vec<u8> = fields.map(str::parse).collect::<Result<_, _>>().map_err(|e| bad(&e.to_string()))?;
+        let numbers: Vec<u8> =
+            fields.map(str::parse::<u8>).collect::<Result<_, _>>().map_err(|e| bad(&e.to_string()))?;
         let (label, pixels) = numbers.split_first().ok_or_else(|| bad("no label"))?;
         if pixels.len() != 64 {
             return Err(bad(&format!("{} pixels instead of 64", pixels.len())));
@@ -51,12 +52,10 @@ pub fn fashion_mnist(folder: &Path) -> Result<(Set, Set), String> {
     let set = |prefix: &str| -> Result<Set, String> {
         let (shape, images) = read_idx(folder, &format!("{prefix}-images-idx3-ubyte"))?;
         let (count, labels) = read_idx(folder, &format!("{prefix}-labels-idx1-ubyte"))?;
-        match (shape[..].try_into(), count[..].try_into()) {
-            (Ok([n, rows, columns]), Ok([m])) if n == m => {
-                let _: (usize, usize) = (n, m);
-                let size: usize = rows * columns;
+        match (&shape[..], &count[..]) {
+            (&[n, rows, columns], &[m]) if n == m => {
                 let pixels = images.iter().map(|&p| f32::from(p) / 255.0).collect();
-                Ok(Set { size, pixels, labels: labels.into_iter().map(i32::from).collect() })
+                Ok(Set { size: rows * columns, pixels, labels: labels.into_iter().map(i32::from).collect() })
             }
             _ => Err(format!("{prefix}: images {shape:?} do not match labels {count:?}")),
         }
@@ -81,7 +80,8 @@ fn read_idx(folder: &Path, name: &str) -> Result<(Vec<usize>, Vec<u8>), String> 
     let bad = || format!("{}: not an IDX file of bytes", path.display());
     let [0, 0, 8, rank] = *bytes.first_chunk().ok_or_else(bad)? else { return Err(bad()) };
     let (head, data) = bytes[4..].split_at_checked(4 * rank as usize).ok_or_else(bad)?;
-    let shape: Vec<usize> = head.chunks_exact(4).map(|c| u32::from_be_bytes([c[0], c[1], c[2], c[3]]) as usize).collect();
+    let shape: Vec<usize> =
+        head.chunks_exact(4).map(|c| u32::from_be_bytes([c[0], c[1], c[2], c[3]]) as usize).collect();
     if shape.iter().product::<usize>() != data.len() {
         return Err(format!("{}: {} bytes of data for shape {shape:?}", path.display(), data.len()));
     }

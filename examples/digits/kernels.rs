@@ -7,7 +7,13 @@ pub const TILE: (usize, usize, usize) = (32, 32, 32);
 
 /// y = x w + bias, then max(y, 0) if `relu`.
 #[kernel]
-pub fn linear(x: &Tensor<f32, 2>, w: &Tensor<f32, 2>, bias: &Tensor<f32, 1>, y: &mut Tensor<f32, 2>, relu: bool) {
+pub fn linear(
+    x: &Tensor<f32, 2>,
+    w: &Tensor<f32, 2>,
+    bias: &Tensor<f32, 1>,
+    y: &mut Tensor<f32, 2>,
+    relu: bool,
+) {
     let (i, j) = (program_id(0), program_id(1));
     let (bm, bn, _) = TILE;
     let sum = product(x, w, i, j) + bias.tile(j * bn, bn).load(0.0).reshape((1, bn));
@@ -25,7 +31,12 @@ pub fn matmul(a: &Tensor<f32, 2>, b: &Tensor<f32, 2>, c: &mut Tensor<f32, 2>) {
 
 /// dx = (dy wᵀ) where the activation h was positive, else 0: the gradient through a layer and the ReLU before it.
 #[kernel]
-pub fn linear_backward(dy: &Tensor<f32, 2>, wt: &Tensor<f32, 2>, h: &Tensor<f32, 2>, dx: &mut Tensor<f32, 2>) {
+pub fn linear_backward(
+    dy: &Tensor<f32, 2>,
+    wt: &Tensor<f32, 2>,
+    h: &Tensor<f32, 2>,
+    dx: &mut Tensor<f32, 2>,
+) {
     let (i, j) = (program_id(0), program_id(1));
     let (bm, bn, _) = TILE;
     let (at, shape) = ((i * bm, j * bn), (bm, bn));

@@ -81,7 +81,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::fs::create_dir_all(folder)?;
     }
     std::fs::write(&options.svg, chart::svg(&losses, "Training loss"))?;
-    println!("loss curve in {}; {:.2} s in all, compilation included", options.svg.display(), start.elapsed().as_secs_f32());
+    println!(
+        "loss curve in {}; {:.2} s in all, compilation included",
+        options.svg.display(),
+        start.elapsed().as_secs_f32()
+    );
     println!("test accuracy: {:.2} %", 100.0 * right as f64 / test.len() as f64);
     Ok(())
 }

@@ -122,7 +122,12 @@ impl Network {
 
     /// Trains for the recipe's epochs, or `limit` steps if that is fewer, and calls `report(step, of, loss)` after each. The short last batch of an
     /// epoch is dropped, so that every batch has the same shape.
-    pub fn train(&mut self, set: &Set, limit: usize, mut report: impl FnMut(usize, usize, f32)) -> Result<()> {
+    pub fn train(
+        &mut self,
+        set: &Set,
+        limit: usize,
+        mut report: impl FnMut(usize, usize, f32),
+    ) -> Result<()> {
         let Recipe { batch, epochs, noise, seed, .. } = self.recipe;
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(1));
         let mut order: Vec<usize> = (0..set.len()).collect();
@@ -164,9 +169,11 @@ impl Network {
     fn forward(&self, a: &mut Activations) -> Result<()> {
         let d = &self.device;
         kernels::linear(&a.x, &self.w1.matrix_view()?, &self.b1.value, &mut a.hidden, true).launch(d)?;
-        kernels::linear(&a.hidden, &self.w2.matrix_view()?, &self.b2.value, &mut a.logits, false).launch(d)?;
+        kernels::linear(&a.hidden, &self.w2.matrix_view()?, &self.b2.value, &mut a.logits, false)
+            .launch(d)?;
         let classes = self.classes.next_power_of_two();
-        kernels::cross_entropy(&a.logits, &a.labels, &mut a.d_logits, &mut a.loss, &mut a.correct, classes).launch(d)
+        kernels::cross_entropy(&a.logits, &a.labels, &mut a.d_logits, &mut a.loss, &mut a.correct, classes)
+            .launch(d)
     }
 
     fn backward(&mut self, a: &mut Activations) -> Result<()> {
