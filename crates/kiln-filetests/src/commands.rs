@@ -1,6 +1,8 @@
 //! What test files can ask for: a command turns a kernel into text.
 
 use crate::file::{TestCase, TestFile};
+use crate::launch;
+use kiln_compiler::{Target, lower_to_threads, opt, optimize};
 use kiln_ir::{Kernel, Uniformity, parse, verify};
 use std::fmt::Write;
 
@@ -20,6 +22,23 @@ fn one(command: &[String], case: &TestCase) -> Result<String, String> {
         ["print"] => print(&well_formed(case)?, false),
         ["print", "locations"] => print(&well_formed(case)?, true),
         ["uniformity"] => Ok(uniformity(&well_formed(case)?)),
+        ["optimize"] => {
+            let mut kernel = well_formed(case)?;
+            optimize(&mut kernel).map_err(|e| e.to_string())?;
+            print(&kernel, false)
+        }
+        ["optimize", ref passes @ ..] => {
+            let mut kernel = well_formed(case)?;
+            for pass in passes {
+                opt::run_pass(&mut kernel, pass).map_err(|e| e.to_string())?;
+            }
+            print(&kernel, false)
+        }
+        ["lower"] => match lower_to_threads(&well_formed(case)?, &Target::cuda((9, 0), 227 << 10)) {
+            Ok(kernel) => print(&kernel, false),
+            Err(error) => Ok(format!("{error}\n")),
+        },
+        ["run"] => launch::run(&well_formed(case)?, case),
         _ => Err(format!("no command `{}`", command.join(" "))),
     }
 }

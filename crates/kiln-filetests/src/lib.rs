@@ -6,7 +6,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `file.rs` | the format of test files |
-//! | `commands.rs` | what test files can ask for |
+//! | `commands.rs` | what test files can ask for; `launch.rs` reads the arguments of launches |
 //! | `fuzz.rs`, `reduce.rs` | comparing two ways of running random kernels; making those that differ smaller |
 //! | `run.rs` | launching a kernel on a device |
 //! | `generate/` | random well-formed kernels with arguments, for fuzzing |
@@ -15,5 +15,6 @@ pub mod commands;
 pub mod file;
 pub mod fuzz;
 pub mod generate;
+mod launch;
 pub mod reduce;
 pub mod run;
