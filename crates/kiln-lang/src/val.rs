@@ -78,6 +78,14 @@ impl<T: Elem> Val<T> {
         self.ir_shape().map_or(0, |s| s.rank())
     }
 
+    /// What the handle stands for now: a result that is the operand itself must not follow the operand's variable.
+    pub(crate) fn now(self, site: Site) -> Raw {
+        match self.raw {
+            Raw::Var(_) => with(|r| r.read(self.raw, site)).flatten().map_or(Raw::Poison, Raw::Value),
+            raw => raw,
+        }
+    }
+
     /// The shape, `None` for poison.
     pub(crate) fn ir_shape(self) -> Option<Shape> {
         with(|r| r.shape(self.raw)).flatten()

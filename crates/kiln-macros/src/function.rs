@@ -47,7 +47,14 @@ pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStrea
                 rebind.extend(rewriter.rebind(&mut arg.pat, span));
                 rebind.extend(rewriter.declare(bound, span));
             }
-            FnArg::Receiver(_) => {}
+            FnArg::Receiver(receiver) => {
+                if let (Some(token), None) = (&receiver.mutability, &receiver.reference) {
+                    rewriter.errors.push(syn::Error::new(
+                        token.span,
+                        "`mut self` cannot become a variable of the device: take `self` and write `let mut this = self;`",
+                    ));
+                }
+            }
         }
     }
     let block = std::mem::replace(

@@ -2,12 +2,12 @@
 //! `kiln_lang::param`.
 
 use crate::function;
-use crate::options::Options;
+use crate::options::{Options, hygienic};
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
-use syn::{FnArg, GenericParam, Ident, ItemFn, Lifetime, Pat, ReturnType, Type, parse_quote};
+use syn::{FnArg, GenericParam, Ident, ItemFn, Lifetime, Pat, ReturnType, Type, parse_quote_spanned};
 
 /// Expands `#[kernel]`.
 pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
@@ -19,32 +19,32 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     let (names, types): (Vec<&Ident>, Vec<&Type>) = params.iter().map(|(n, t)| (n, t)).unzip();
 
     let mut generics = item.sig.generics.clone();
-    generics.params.insert(0, parse_quote!('__kiln));
+    generics.params.insert(0, parse_quote_spanned!(Span::mixed_site()=> '__kiln));
     let (generic_params, _, where_clause) = generics.split_for_impl();
     let Generic { params: identity, types: identified, arguments } = Generic::of(&item.sig.generics);
     let texts = names.iter().map(|n| n.to_string());
     let text = name.to_string();
     let allowed = function::allowed();
-    Ok(quote! {
+    Ok(hygienic(quote! {
         #(#attrs)*
         #[allow(clippy::too_many_arguments)]
         #vis fn #name #generic_params (
             #(#names: <#types as #p::KernelParam>::Arg),*
         ) -> #p::Launch<(#(#types,)*)> #where_clause {
             #allowed
-            fn body #generic_params (#(#names: <#types as #p::KernelParam>::Traced),*) #where_clause { #body }
-            static SITE: #p::KernelSite =
+            fn __kiln_body #generic_params (#(#names: <#types as #p::KernelParam>::Traced),*) #where_clause { #body }
+            static __KILN_SITE: #p::KernelSite =
                 #p::KernelSite::new(#text, &[#(#texts),*], ::core::file!(), ::core::line!(), ::core::column!());
             #[allow(dead_code)]
-            struct Types<#(#identity),*>(::core::marker::PhantomData<fn() -> (#(#identified,)*)>);
-            let kernel = #p::KernelFn::new(
-                &SITE,
-                #p::TypeId::of::<Types<#(#arguments),*>>(),
-                |(#(#names,)*)| body::<#(#arguments),*>(#(#names),*),
+            struct __KilnTypes<#(#identity),*>(::core::marker::PhantomData<fn() -> (#(#identified,)*)>);
+            let __kiln_kernel = #p::KernelFn::new(
+                &__KILN_SITE,
+                #p::TypeId::of::<__KilnTypes<#(#arguments),*>>(),
+                |(#(#names,)*)| __kiln_body::<#(#arguments),*>(#(#names),*),
             );
-            #p::Launch::new(kernel, (#(#names,)*))
+            #p::Launch::new(__kiln_kernel, (#(#names,)*))
         }
-    })
+    }))
 }
 
 fn check(item: &ItemFn) -> syn::Result<()> {
@@ -84,7 +84,7 @@ struct NameLifetimes;
 
 impl VisitMut for NameLifetimes {
     fn visit_type_reference_mut(&mut self, r: &mut syn::TypeReference) {
-        r.lifetime.get_or_insert_with(|| Lifetime::new("'__kiln", r.and_token.span));
+        r.lifetime.get_or_insert_with(|| Lifetime::new("'__kiln", Span::mixed_site()));
         visit_mut::visit_type_reference_mut(self, r);
     }
 }

@@ -62,8 +62,20 @@ pub fn guard() -> Branch {
 
 fn begin(cond: Option<Id>, guard: bool, site: Site) -> Branch {
     let open = with(|r| r.open(RegionKind::Device)).unwrap_or(0);
+    check_nesting(site);
     let state = DeviceBranch { cond, open, then: None, then_dead: false, guard };
     Branch { site, state: State::Device(state) }
+}
+
+/// Ends the trace if control flow nests without end: a device function that calls itself is traced for ever.
+pub(super) fn check_nesting(site: Site) {
+    const MAX_NESTING: usize = 200;
+    let nested = with(|r| r.regions.len()).unwrap_or(0);
+    if nested > MAX_NESTING {
+        let message = format!("device control flow is nested more than {MAX_NESTING} deep");
+        error(site, message, "a function cannot call itself under a device condition: use a loop");
+        abort();
+    }
 }
 
 impl Branch {
@@ -133,13 +145,16 @@ impl Arms {
 }
 
 impl Drop for Branch {
-    /// A branch that was not joined was left by `?` or a panic.
+    /// A branch that was not joined was left by `?`, or by a panic, which is reported already.
     fn drop(&mut self) {
         let State::Device(device) = &self.state else { return };
         with(|r| {
             let Some(at) = r.position(device.open) else { return };
             r.regions.truncate(at);
-            let message = "control leaves this `if` on a device value through `?` or a panic";
+            if std::thread::panicking() {
+                return;
+            }
+            let message = "control leaves this `if` on a device value through `?`";
             r.error(self.site, message, "use `return`, `break` or `continue`, or decide on a host value");
         });
     }

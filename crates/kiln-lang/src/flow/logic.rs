@@ -107,6 +107,8 @@ impl<A> Drop for Logic<A> {
             let Some(at) = r.position(open) else { return };
             r.regions.truncate(at);
         });
-        error(self.site, "control leaves the right side of `&&` or `||` through `?` or a panic", "");
+        if !std::thread::panicking() {
+            error(self.site, "control leaves the right side of `&&` or `||` through `?`", "use `if`");
+        }
     }
 }

@@ -123,7 +123,10 @@ fn abandon(scope: u32, open: u32, what: &str, site: Site) {
         let Some(at) = r.position(open) else { return };
         r.regions.truncate(at);
         r.leave(scope, true);
-        let message = format!("control leaves this `{what}` on the device through `?` or a panic");
+        if std::thread::panicking() {
+            return;
+        }
+        let message = format!("control leaves this `{what}` on the device through `?`");
         r.error(site, message, "use `return`, `break` or `continue`");
     });
 }

@@ -16,6 +16,15 @@
 //! | `compare.rs` | comparison operators |
 //! | `logic.rs` | `&&` and `\|\|` |
 //! | `refuse.rs` | errors for what cannot be traced |
+//!
+//! What follows from seeing syntax alone:
+//!
+//! - both arms of an `if` are compiled one after the other, so a host value that is not `Copy` cannot be moved in both;
+//! - a type parameter without the bound [`DeviceValue`] counts as a host type: variables of it are not seen by the device;
+//! - `list.push(x)` and other methods that change a host value under device control flow go unnoticed, for the macro does not know that they
+//!   change it; assignments and `&mut list` are noticed;
+//! - a function without the attribute that returns an element of a borrowed array of variables returns the variable: bind it in
+//!   code with the attribute, where reads take snapshots.
 
 pub mod branch;
 pub mod compare;

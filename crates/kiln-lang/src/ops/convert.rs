@@ -13,7 +13,7 @@ impl<T: Elem> Val<T> {
     #[track_caller]
     pub fn cast<U: Elem>(self) -> Val<U> {
         if T::SCALAR == U::SCALAR {
-            return Val::from_raw(self.raw());
+            return Val::from_raw(self.now(Location::caller()));
         }
         elementwise(OpKind::Cast, &[self.raw()], Location::caller())
     }
@@ -23,7 +23,7 @@ impl<T: Elem> Val<T> {
     pub fn bitcast<U: Elem>(self) -> Val<U> {
         let site = Location::caller();
         if T::SCALAR == U::SCALAR {
-            return Val::from_raw(self.raw());
+            return Val::from_raw(self.now(site));
         }
         if T::SCALAR.bytes() != U::SCALAR.bytes() {
             let message = format!("{} and {} differ in size", T::SCALAR, U::SCALAR);

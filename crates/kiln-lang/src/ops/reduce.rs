@@ -63,7 +63,7 @@ impl<T: Elem> Val<T> {
 
     fn reduce_all(self, op: ReduceOp, site: Site) -> Val<T> {
         match self.ir_shape() {
-            Some(shape) if shape.rank() == 0 => self,
+            Some(shape) if shape.rank() == 0 => Val::from_raw(self.now(site)),
             Some(shape) => (0..shape.rank()).rev().fold(self, |v, axis| v.reduce_axis(op, axis, site)),
             None => self,
         }

@@ -35,12 +35,7 @@ impl ViewCore {
 
     /// The view with one more axis fixed.
     pub fn fix(mut self, axis: usize, index: Idx, site: Site) -> ViewCore {
-        // The index as it is now: the name it came from may change later.
-        let index = match index.raw() {
-            raw @ Raw::Var(_) => with(|r| r.read(raw, site)).flatten().map_or(Raw::Poison, Raw::Value),
-            raw => raw,
-        };
-        self.fixed[axis] = Some(index);
+        self.fixed[axis] = Some(index.now(site));
         self
     }
 

@@ -1,0 +1,356 @@
+//! Mistakes that a trace notices: what it says, and where.
+
+use kiln_lang::prelude::*;
+use kiln_lang::{TraceError, trace};
+
+/// The errors of tracing `body`, as `line-of-the-mistake: message`, where lines count from the call.
+#[track_caller]
+fn errors(body: impl FnOnce(View<f32, 2>, ViewMut<f32, 1>, Val<i32>)) -> Vec<TraceError> {
+    let level = Level::Tile { warps: None };
+    let traced = trace("k", level, |p| {
+        let x = p.view("x", Default::default());
+        let y = p.view_mut("y", Default::default());
+        let n = p.scalar("n", Default::default());
+        body(x, y, n);
+    });
+    traced.expect_err("the trace should have failed").errors().to_vec()
+}
+
+/// One error, at `line` of this file, whose message contains `message` and whose help contains `help`.
+#[track_caller]
+fn assert_error(errors: &[TraceError], line: u32, message: &str, help: &str) {
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let e = &errors[0];
+    assert!(e.message.contains(message), "{e}");
+    assert!(e.help.contains(help), "{e}");
+    assert!(e.file.ends_with("tests/errors.rs"), "{e}");
+    assert_eq!(e.line, line, "{e}");
+}
+
+/// The line that ends in `// <- name`.
+fn at(name: &str) -> u32 {
+    let mark = format!("// <- {name}");
+    let line = include_str!("errors.rs").lines().position(|l| l.ends_with(&mark));
+    line.unwrap_or_else(|| panic!("no line is marked {name}")) as u32 + 1
+}
+
+#[test]
+fn a_literal_out_of_range() {
+    let e = errors(|_, _, n| {
+        let _ = n + 3_000_000_000i64;
+    });
+    assert_error(&e, line!() - 2, "3000000000 does not fit i32", "");
+    let e = errors(|_, _, n| {
+        let _ = n * 2.5;
+    });
+    assert_error(&e, line!() - 2, "2.5 is not an integer", "");
+    let e = errors(|_, _, _| {
+        let _: Val<f16> = val(70_000);
+    });
+    assert_error(&e, line!() - 2, "70000 does not fit f16", "");
+    let e = errors(|_, _, _| {
+        let _: Val<u32> = val(-1);
+    });
+    assert_error(&e, line!() - 2, "-1 does not fit u32", "");
+}
+
+#[test]
+fn literals_that_fit_are_not_errors() {
+    let level = Level::Tile { warps: None };
+    let traced = trace("k", level, |p| {
+        let h = p.scalar::<f16>("h", Default::default());
+        let _ = h * 65504 + f64::INFINITY - f32::NAN;
+        let u = p.scalar::<u64>("u", Default::default());
+        let _ = u + u64::MAX + 2.0;
+    });
+    assert!(traced.is_ok(), "{traced:?}");
+}
+
+#[test]
+fn shapes_that_do_not_combine() {
+    let e = errors(|_, _, _| {
+        let (a, b) = (zeros::<f32>([4, 8]), zeros::<f32>([4, 6]));
+        let _ = a + b;
+    });
+    assert_error(&e, line!() - 2, "shapes [4, 8] and [4, 6] do not combine", "reshape");
+    let e = errors(|_, _, _| {
+        let _ = zeros::<f32>([4, 8]).reshape([5, 6]);
+    });
+    assert_error(&e, line!() - 2, "[4, 8] holds 32 elements, [5, 6] would hold 30", "");
+    let e = errors(|_, _, _| {
+        let _ = zeros::<f32>([4, 8]).sum_axis(2);
+    });
+    assert_error(&e, line!() - 2, "no axis 2", "count from 0");
+    let e = errors(|_, _, _| {
+        let _ = dot(zeros::<f32>([4, 8]), zeros::<f32>([4, 8]));
+    });
+    assert_error(&e, line!() - 2, "no matrix product of shapes [4, 8] and [4, 8]", "[m, k] and [k, n]");
+    let e = errors(|_, _, _| {
+        let _ = zeros::<f32>([4, 8]).permute([0, 0]);
+    });
+    assert_error(&e, line!() - 2, "does not name each axis", "");
+    let e = errors(|_, _, _| {
+        let _ = zeros::<f32>([4, 0]);
+    });
+    assert_error(&e, line!() - 2, "no extent of 0", "");
+    let e = errors(|_, _, _| {
+        let _ = zeros::<f32>([1 << 20, 1 << 20]);
+    });
+    assert_error(&e, line!() - 2, "more than", "load a part");
+    let e = errors(|x, _, _| {
+        let _ = x.load([4, 4, 4], 0.0);
+    });
+    assert_error(&e, line!() - 2, "does not lie in a view of rank 2", "");
+}
+
+#[test]
+fn poison_raises_no_second_error() {
+    let e = errors(|x, y, _| {
+        let bad = zeros::<f32>(4) + zeros::<f32>(5);
+        let more = (bad * 2.0).exp().sum() + x.load([4, 4], bad.sum());
+        y.store(more.reshape([16]) + bad);
+        y.tile(bad.argmax(), 4).store(more.sum());
+    });
+    assert_error(&e, line!() - 5, "shapes [4] and [5] do not combine", "");
+}
+
+#[test]
+fn several_errors_are_reported() {
+    let e = errors(|_, _, n| {
+        let _ = n + 2.5;
+        let _ = zeros::<f32>(4).max_axis(7);
+    });
+    assert_eq!(e.len(), 2);
+    assert_eq!(e[0].line + 1, e[1].line);
+}
+
+#[device(crate = kiln_lang)]
+fn tile_condition(x: View<f32, 2>) {
+    if x.load([4, 4], 0.0) > 1.0 {
+        device_print!("large");
+    }
+}
+
+#[test]
+fn a_tile_is_not_a_condition() {
+    let e = errors(|x, _, _| tile_condition(x));
+    assert_error(&e, line!() - 8, "a tile of shape [4, 4], not one bool", ".any()");
+}
+
+#[device(crate = kiln_lang)]
+fn host_changed(n: Val<i32>) {
+    let mut count = 0;
+    if n > 3 {
+        count += 1; // <- branch
+    }
+    device_print!("{}", count);
+}
+
+#[device(crate = kiln_lang)]
+fn host_changed_in_loop(n: Val<i32>) {
+    let mut count = 0;
+    for _ in 0..n {
+        count = count + 1; // <- for
+    }
+    device_print!("{}", count);
+}
+
+#[device(crate = kiln_lang)]
+fn host_changed_in_loop_that_turns_out_to_be_the_devices(n: Val<i32>) {
+    let mut count = 0;
+    let mut m = n;
+    loop {
+        count += 1; // <- loop
+        m += 1;
+        if m > 100 {
+            break;
+        }
+    }
+    device_print!("{}", count);
+}
+
+#[device(crate = kiln_lang)]
+fn host_changed_after_break(n: Val<i32>) {
+    let mut count = 0;
+    for k in [1, 2, 3] {
+        if n == k {
+            break;
+        }
+        count += 1; // <- after break
+    }
+    device_print!("{}", count);
+}
+
+#[device(crate = kiln_lang)]
+fn element_replaced(n: Val<i32>) {
+    let mut list = vec![n, n];
+    if n > 3 {
+        list[0] = n + 1; // <- element
+    }
+    device_print!("{}", list[0]);
+}
+
+#[device(crate = kiln_lang)]
+fn borrowed_mutably(n: Val<i32>) {
+    let mut list = vec![n, n];
+    if n > 3 {
+        replace(&mut list); // <- borrow
+    }
+    device_print!("{}", list[0]);
+}
+
+fn replace(list: &mut Vec<Val<i32>>) {
+    list[0] = list[1] + 1;
+}
+
+#[test]
+fn host_values_change_on_the_host_alone() {
+    let what = "a host value is changed under device control flow";
+    assert_error(&errors(|_, _, n| host_changed(n)), at("branch"), what, "val(0)");
+    assert_error(&errors(|_, _, n| host_changed_in_loop(n)), at("for"), what, "val(0)");
+    let e = errors(|_, _, n| host_changed_in_loop_that_turns_out_to_be_the_devices(n));
+    assert_error(&e, at("loop"), what, "val(0)");
+    let e = errors(|_, _, n| host_changed_after_break(n));
+    assert!(e.iter().all(|e| e.line == at("after break") && e.message == what), "{e:?}");
+    assert_error(&errors(|_, _, n| element_replaced(n)), at("element"), what, "val(0)");
+    assert_error(&errors(|_, _, n| borrowed_mutably(n)), at("borrow"), what, "val(0)");
+}
+
+#[device(crate = kiln_lang)]
+fn hosts_differ(n: Val<i32>) -> usize {
+    if n > 3 { 1 } else { 2 } // <- hosts
+}
+
+#[device(crate = kiln_lang)]
+fn hosts_agree(n: Val<i32>) -> usize {
+    let k = if n > 3 { 2 } else { 2 };
+    k + 1
+}
+
+#[device(crate = kiln_lang)]
+fn returned_hosts_differ(n: Val<i32>) -> usize {
+    if n > 3 {
+        return 1;
+    }
+    2 // <- returned
+}
+
+#[device(crate = kiln_lang)]
+fn shapes_differ(n: Val<i32>) -> Val<f32> {
+    if n > 3 { zeros([4]) } else { zeros([5]) } // <- shapes
+}
+
+#[device(crate = kiln_lang)]
+fn shape_of_a_variable(n: Val<i32>) {
+    let mut acc: Val<f32> = 0.0;
+    for _ in 0..n {
+        acc = zeros(8); // <- variable
+    }
+    device_print!("{}", acc.sum());
+}
+
+#[test]
+fn arms_must_agree() {
+    let what = "give different host values";
+    assert_error(&errors(|_, _, n| _ = hosts_differ(n)), at("hosts"), what, "val(x)");
+    let level = Level::Tile { warps: None };
+    let traced = trace("k", level, |p| assert_eq!(hosts_agree(p.scalar("n", Default::default())), 3));
+    assert!(traced.is_ok(), "{traced:?}");
+    assert_error(
+        &errors(|_, _, n| _ = returned_hosts_differ(n)),
+        at("returned"),
+        "carry different host values",
+        "val(x)",
+    );
+    let e = errors(|_, _, n| _ = shapes_differ(n));
+    assert_error(&e, at("shapes"), "the arms have values of shapes [4] and [5]", "stretch to one");
+    let e = errors(|_, _, n| shape_of_a_variable(n));
+    assert_error(
+        &e,
+        at("variable"),
+        "a variable of shape [] cannot take a value of shape [8]",
+        "full([8], x)",
+    );
+}
+
+#[device(crate = kiln_lang)]
+fn endless_on_the_host() {
+    let k = 0;
+    while k < 1 {} // <- endless
+}
+
+#[device(crate = kiln_lang)]
+fn recursive(n: Val<i32>) -> Val<i32> {
+    if n > 0 { recursive(n - 1) + 1 } else { n } // <- recursive
+}
+
+#[test]
+fn traces_end() {
+    let e = errors(|_, _, _| endless_on_the_host());
+    assert_error(&e, at("endless"), "did not end", "condition must change");
+    let e = errors(|_, _, n| _ = recursive(n));
+    assert_error(&e, at("recursive"), "nested more than", "use a loop");
+}
+
+#[device(crate = kiln_lang)]
+fn question_mark(n: Val<i32>, known: Option<usize>) -> Option<usize> {
+    if n > 3 {
+        // <- question mark
+        let k = known?;
+        device_print!("{}", k);
+    }
+    known
+}
+
+#[test]
+fn a_question_mark_stays_on_the_host() {
+    let e = errors(|_, _, n| _ = question_mark(n, None));
+    assert_error(&e, at("question mark"), "through `?`", "use `return`");
+    let level = Level::Tile { warps: None };
+    let traced = trace("k", level, |p| {
+        assert_eq!(question_mark(p.scalar("n", Default::default()), Some(1)), Some(1));
+    });
+    assert!(traced.is_ok(), "{traced:?}");
+}
+
+#[test]
+fn a_panic_is_an_error_of_the_trace() {
+    let e = errors(|_, _, _| panic!("block {} is odd", 3));
+    assert_eq!(e.len(), 1);
+    assert!(e[0].message.contains("block 3 is odd"), "{e:?}");
+    // The thread can trace again.
+    assert!(trace("k", Level::Tile { warps: None }, |_| {}).is_ok());
+}
+
+#[test]
+fn thread_operations_need_threads() {
+    let e = errors(|_, _, _| barrier());
+    assert_error(&e, line!() - 1, "`barrier` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, _| _ = program_id(3));
+    assert_error(&e, line!() - 1, "no axis 3", "0, 1 and 2");
+    let e = errors(|x, _, _| _ = x.extent(2));
+    assert_error(&e, line!() - 1, "a view of rank 2 has no axis 2", "");
+}
+
+#[test]
+fn messages_have_a_place_for_each_value() {
+    let e = errors(|_, _, n| device_print!("{} {}", n));
+    assert_error(&e, line!() - 1, "2 places for 1 values", "");
+}
+
+#[test]
+fn steps_are_positive() {
+    let e = errors(|_, _, n| _ = range_step(0, n, -1));
+    assert_error(&e, line!() - 1, "cannot step by -1", ".rev()");
+}
+
+#[test]
+fn the_display_has_everything() {
+    let level = Level::Tile { warps: None };
+    let e = trace("reduce", level, |_| _ = zeros::<f32>(4).sum_axis(1)).unwrap_err();
+    let at = e.errors()[0].location();
+    assert_eq!(
+        e.to_string(),
+        format!("kernel `reduce` cannot be traced\n  {at}: shape [4] has no axis 1; axes count from 0")
+    );
+}
