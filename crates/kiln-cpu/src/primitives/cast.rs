@@ -30,8 +30,35 @@ casts! {
     u32 => i64, f32, f64;
     i64 => i32, f32, f64;
     u64 => f32, f64;
-    f32 => i32, u32, i64, u64, f64;
-    f64 => i32, u32, i64, u64, f32;
+    f32 => i64, u64, f64;
+    f64 => i64, u64, f32;
+}
+
+/// Saturating conversions that vectorise: what Rust's `as` does, as a clamp and an unchecked conversion.
+macro_rules! saturating_casts {
+    ($($from:ty => $to:ty: $low:expr, $high:expr;)*) => {$(
+        impl Map<$from> for To<$to> {
+            type Out = $to;
+            #[inline(always)]
+            fn apply<I: Isa>(x: $from) -> $to {
+                // NaN becomes the lower limit here and 0 below.
+                let inside = if x > $low { x } else { $low };
+                let inside = if inside < $high { inside } else { $high };
+                // SAFETY: between the limits, which are numbers of the integer type.
+                let y: $to = unsafe { inside.to_int_unchecked() };
+                let y = if x > $high { <$to>::MAX } else { y };
+                if x.is_nan() { 0 } else { y }
+            }
+        }
+    )*};
+}
+
+saturating_casts! {
+    // The greatest f32 below 2^31 and 2^32; f64 holds the integers' limits themselves.
+    f32 => i32: -2_147_483_648.0, 2_147_483_520.0;
+    f32 => u32: 0.0, 4_294_967_040.0;
+    f64 => i32: -2_147_483_648.0, 2_147_483_647.0;
+    f64 => u32: 0.0, 4_294_967_295.0;
 }
 
 /// Conversion to bool.
@@ -68,6 +95,8 @@ impl<T: ToOddF32> Map<T> for ToOdd {
 struct CastToHalf<T, H>(PhantomData<(T, H)>);
 
 impl<T: ToOddF32, H: Half> UnaryLoop for CastToHalf<T, H> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         let to_odd = MapLoop::<ToOdd, T>::at(I::LEVEL);
@@ -87,6 +116,8 @@ impl<T: ToOddF32, H: Half> UnaryLoop for CastToHalf<T, H> {
 struct CastFromHalf<H, K>(PhantomData<(H, K)>);
 
 impl<H: Half, K: Map<f32>> UnaryLoop for CastFromHalf<H, K> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         let convert = MapLoop::<K, f32>::at(I::LEVEL);
@@ -106,6 +137,8 @@ impl<H: Half, K: Map<f32>> UnaryLoop for CastFromHalf<H, K> {
 struct RenarrowLoop<H, R>(PhantomData<(H, R)>);
 
 impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         let mut wide = [0.0f32; STAGE];

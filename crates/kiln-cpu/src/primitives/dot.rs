@@ -1,9 +1,9 @@
 //! Matrix products `c += a · b` of strided matrices.
 //!
-//! Blocks of both operands are packed, which also widens 16-bit floats and makes strides and odd extents vanish: `a` in slivers of `MR` rows,
-//! `b` in panels of `NR` columns, both as deep as `DEPTH` and padded with zeros. A register tile of `MR` × `NR` accumulators then runs
-//! over the depth of a sliver and a panel. The tile is shaped so that accumulators, a row of the panel and a broadcast element fill
-//! the level's vector registers.
+//! A register tile of `MR` × `NR` accumulators runs over the depth of a sliver of `a` (`MR` rows) and a panel of `b` (`NR` columns). The tile
+//! is shaped so that accumulators, a row of the panel and a broadcast element fill the level's vector registers. Slivers and panels
+//! are packed, a block of `DEPTH` at a time, where that is needed: to widen 16-bit floats, for elements that are not adjacent, for columns
+//! that do not fill a panel, and for panels that so many slivers read that their rows had better be adjacent.
 
 use super::element::Number;
 use super::level::{Isa, Level};
@@ -12,6 +12,8 @@ use super::signature::{DotFn, DotLoop, DotShape};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Columns of `a` and rows of `b` that are packed at a time.
 const DEPTH: usize = 128;
@@ -39,6 +41,9 @@ impl<T: Accumulate<Acc: Number>> DotLoop for ProductLoop<T> {
     }
 }
 
+/// Slivers that make it worth packing a panel which could be read where it is.
+const PACKED_SLIVERS: usize = 8;
+
 /// # Safety
 /// As for [`DotFn`].
 #[inline(always)]
@@ -50,28 +55,77 @@ unsafe fn product<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR:
 ) {
     let &DotShape { m, n, k, .. } = shape;
     // Room for the panels with f32; elements of 8 bytes use all of it for half of the columns.
-    let mut panels = AlignedBuffer([0; PANEL_BYTES / 8]);
-    let panels = panels.0.as_mut_ptr().cast::<T::Acc>();
+    let mut panels = MaybeUninit::<PanelBuffer>::uninit();
+    let panels = panels.as_mut_ptr().cast::<T::Acc>();
     let group = PANEL_BYTES / size_of::<T::Acc>() / DEPTH / NR * NR;
-    let mut sliver = [[T::Acc::ZERO; DEPTH]; MR];
+    let in_place = is_accumulator::<T>() && shape.b_column == 1 && m < PACKED_SLIVERS * MR;
     for k0 in (0..k).step_by(DEPTH) {
         let depth = DEPTH.min(k - k0);
         for j0 in (0..n).step_by(group) {
             let columns = group.min(n - j0);
-            // SAFETY: all offsets are inside the matrices, whose extents the caller vouches for; `columns` fit the panels.
+            // SAFETY: all offsets are inside the matrices, whose extents the caller vouches for; `columns` fit the panels. A matrix
+            // is read where it is only if its elements are accumulators.
             unsafe {
+                let a = a.offset(k0 as isize * shape.a_column);
                 let b = b.offset(k0 as isize * shape.b_row + j0 as isize * shape.b_column);
-                pack_panels::<I, T, NR>(panels, b, shape, depth, columns);
-                for i0 in (0..m).step_by(MR) {
-                    let rows = MR.min(m - i0);
-                    let a = a.offset(i0 as isize * shape.a_row + k0 as isize * shape.a_column);
-                    pack_sliver::<I, T, MR>(&mut sliver, a, shape, depth, rows);
-                    for j in (0..columns).step_by(NR) {
-                        let tile = multiply::<I, T::Acc, MR, NR>(&sliver, panels.add(j * depth), depth);
-                        let c = c.offset(i0 as isize * shape.c_row + (j0 + j) as isize);
-                        accumulate(c, shape.c_row, &tile, rows, NR.min(columns - j));
+                let whole = if in_place { columns / NR * NR } else { 0 };
+                pack_panels::<I, T, NR>(panels, b, shape, depth, whole..columns);
+                let panel = |j: usize| {
+                    if j < whole {
+                        (b.add(j).cast::<T::Acc>(), shape.b_row)
+                    } else {
+                        (panels.add(j * depth).cast_const(), NR as isize)
                     }
+                };
+                multiply_block::<I, T, MR, NR>(c.add(j0), a, shape, depth, columns, panel);
+            }
+        }
+    }
+}
+
+/// Whether elements of `T` are combined as they are.
+const fn is_accumulator<T: Accumulate>() -> bool {
+    T::STAGE == usize::MAX
+}
+
+/// Multiplies `depth` columns of all rows of `a` by the panels of `columns` columns of `b`. `panel` gives, for the first column of one, its
+/// first element and the distance of its rows.
+///
+/// # Safety
+/// `a`, the panels and `c` are valid for these elements.
+#[inline(always)]
+unsafe fn multiply_block<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
+    c: *mut T::Acc,
+    a: *const T,
+    shape: &DotShape,
+    depth: usize,
+    columns: usize,
+    panel: impl Fn(usize) -> (*const T::Acc, isize),
+) {
+    let mut packed = MaybeUninit::<[[T::Acc; DEPTH]; MR]>::uninit();
+    let in_place = is_accumulator::<T>() && shape.a_column == 1;
+    for i0 in (0..shape.m).step_by(MR) {
+        let rows = MR.min(shape.m - i0);
+        // SAFETY: rows from `i0` and `depth` columns are within the matrix; the tile's rows and columns are within `c`.
+        unsafe {
+            let a = a.offset(i0 as isize * shape.a_row);
+            let sliver: [*const T::Acc; MR] = std::array::from_fn(|i| {
+                // A missing row repeats the last one; its results are dropped.
+                let i = i.min(rows - 1);
+                let row = a.offset(i as isize * shape.a_row);
+                if in_place {
+                    row.cast::<T::Acc>()
+                } else {
+                    let to = packed.as_mut_ptr().cast::<T::Acc>().add(i * DEPTH);
+                    pack_row::<I, T>(to, row, shape.a_column, depth);
+                    to
                 }
+            });
+            for j in (0..columns).step_by(NR) {
+                let (panel, stride) = panel(j);
+                let tile = multiply::<I, T::Acc, MR, NR>(&sliver, panel, stride, depth);
+                let c = c.offset(i0 as isize * shape.c_row + j as isize);
+                accumulate(c, shape.c_row, &tile, rows, NR.min(columns - j));
             }
         }
     }
@@ -79,9 +133,9 @@ unsafe fn product<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR:
 
 /// 64-byte aligned memory for packed panels.
 #[repr(align(64))]
-struct AlignedBuffer([u64; PANEL_BYTES / 8]);
+struct PanelBuffer(#[allow(dead_code)] [u8; PANEL_BYTES]);
 
-/// Packs `depth` rows of `columns` columns of `b` as panels of `NR` columns, each of which is contiguous.
+/// Packs `depth` rows of some columns of `b` as panels of `NR` columns, each of which is contiguous and padded with zeros.
 ///
 /// # Safety
 /// `b` is valid for these elements, `panels` for the padded ones.
@@ -91,63 +145,55 @@ unsafe fn pack_panels<I: Isa, T: Accumulate<Acc: Number>, const NR: usize>(
     b: *const T,
     shape: &DotShape,
     depth: usize,
-    columns: usize,
+    columns: Range<usize>,
 ) {
-    for j in (0..columns).step_by(NR) {
-        let width = NR.min(columns - j);
+    for j in columns.clone().step_by(NR) {
+        let width = NR.min(columns.end - j);
         // SAFETY: the panel is `depth` rows of `NR` elements, all of which are set; reads stay within `width` columns.
         unsafe {
-            let panel = std::slice::from_raw_parts_mut(panels.add(j * depth).cast::<[T::Acc; NR]>(), depth);
+            let panel = panels.add(j * depth);
             let b = b.offset(j as isize * shape.b_column);
             if shape.b_column == 1 && width == NR {
-                for (p, row) in panel.iter_mut().enumerate() {
-                    let b = b.offset(p as isize * shape.b_row);
-                    T::widen_slice::<I>(row, std::slice::from_raw_parts(b, NR));
+                for p in 0..depth {
+                    pack_row::<I, T>(panel.add(p * NR), b.offset(p as isize * shape.b_row), 1, NR);
                 }
                 continue;
             }
             for column in 0..NR {
-                let b = b.wrapping_offset(column as isize * shape.b_column);
-                for (p, row) in panel.iter_mut().enumerate() {
-                    let inside = column < width;
-                    row[column] = if inside {
-                        b.offset(p as isize * shape.b_row).read().widen_to_acc()
+                for p in 0..depth {
+                    let x = if column < width {
+                        b.offset(p as isize * shape.b_row + column as isize * shape.b_column)
+                            .read()
+                            .widen_to_acc()
                     } else {
                         T::Acc::ZERO
                     };
+                    panel.add(p * NR + column).write(x);
                 }
             }
         }
     }
 }
 
-/// Packs `rows` rows of `depth` columns of `a`.
+/// Packs `len` elements that are `stride` apart.
 ///
 /// # Safety
-/// `a` is valid for these elements.
+/// `from` is valid for these elements, `to` for `len` adjacent ones.
 #[inline(always)]
-unsafe fn pack_sliver<I: Isa, T: Accumulate<Acc: Number>, const MR: usize>(
-    sliver: &mut [[T::Acc; DEPTH]; MR],
-    a: *const T,
-    shape: &DotShape,
-    depth: usize,
-    rows: usize,
-) {
-    for (i, row) in sliver.iter_mut().enumerate() {
-        let row = &mut row[..depth];
-        if i >= rows {
-            row.fill(T::Acc::ZERO);
-            continue;
-        }
-        // SAFETY: row `i` and `depth` columns are within the matrix.
-        unsafe {
-            let a = a.offset(i as isize * shape.a_row);
-            if shape.a_column == 1 {
-                T::widen_slice::<I>(row, std::slice::from_raw_parts(a, depth));
+unsafe fn pack_row<I: Isa, T: Accumulate>(to: *mut T::Acc, from: *const T, stride: isize, len: usize) {
+    // SAFETY: the caller's. Every bit pattern is a valid element, so that stale memory may be borrowed.
+    unsafe {
+        if stride == 1 {
+            let from = std::slice::from_raw_parts(from, len);
+            let to = std::slice::from_raw_parts_mut(to, len);
+            if is_accumulator::<T>() {
+                to.copy_from_slice(T::widened::<I>(from, &mut []));
             } else {
-                for (p, x) in row.iter_mut().enumerate() {
-                    *x = a.offset(p as isize * shape.a_column).read().widen_to_acc();
-                }
+                T::widened::<I>(from, to);
+            }
+        } else {
+            for i in 0..len {
+                to.add(i).write(from.offset(i as isize * stride).read().widen_to_acc());
             }
         }
     }
@@ -156,22 +202,24 @@ unsafe fn pack_sliver<I: Isa, T: Accumulate<Acc: Number>, const MR: usize>(
 /// The product of a sliver and a panel, in registers.
 ///
 /// # Safety
-/// `panel` is valid for `depth` rows of `NR` elements; `depth` is at most `DEPTH`.
+/// Each row of the sliver is valid for `depth` elements, `panel` for `depth` rows of `NR` elements that are `stride` apart.
 #[inline(always)]
 unsafe fn multiply<I: Isa, A: Number, const MR: usize, const NR: usize>(
-    sliver: &[[A; DEPTH]; MR],
+    sliver: &[*const A; MR],
     panel: *const A,
+    stride: isize,
     depth: usize,
 ) -> [[A; NR]; MR] {
     let mut tile = [[A::ZERO; NR]; MR];
     for p in 0..depth {
         // SAFETY: `p < depth`.
-        let row = unsafe { &*panel.add(p * NR).cast::<[A; NR]>() };
-        for i in 0..MR {
-            // SAFETY: `p < depth <= DEPTH`.
-            let x = unsafe { *sliver[i].get_unchecked(p) };
-            for j in 0..NR {
-                tile[i][j] = x.mul_add_fast::<I>(row[j], tile[i][j]);
+        unsafe {
+            let row = &*panel.offset(p as isize * stride).cast::<[A; NR]>();
+            for i in 0..MR {
+                let x = sliver[i].add(p).read();
+                for j in 0..NR {
+                    tile[i][j] = x.mul_add_fast::<I>(row[j], tile[i][j]);
+                }
             }
         }
     }

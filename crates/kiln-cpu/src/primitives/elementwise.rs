@@ -112,6 +112,8 @@ unsafe fn part<'a, T>(array: *const u8, start: usize, len: usize) -> &'a [T] {
 pub(crate) struct MapLoop<K, A>(PhantomData<(K, A)>);
 
 impl<A: Element, K: Map<A>> UnaryLoop for MapLoop<K, A> {
+    const WIDE: bool = size_of::<A>() == 4 && size_of::<K::Out>() <= 4;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         let in_place = out.cast_const() == a;
@@ -145,6 +147,8 @@ fn map_slice<I: Isa, K: Map<A>, A: Element>(out: &mut [MaybeUninit<K::Out>], a: 
 pub(crate) struct HalfMapLoop<K, H>(PhantomData<(K, H)>);
 
 impl<H: Half, K: Map<f32, Out = f32>> UnaryLoop for HalfMapLoop<K, H> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         let map = <MapLoop<K, f32> as UnaryLoop>::at(I::LEVEL);
@@ -166,6 +170,8 @@ impl<H: Half, K: Map<f32, Out = f32>> UnaryLoop for HalfMapLoop<K, H> {
 pub(crate) struct WidenLoop<H>(PhantomData<H>);
 
 impl<H: Half> UnaryLoop for WidenLoop<H> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         // SAFETY: the caller passed `n` elements of each; every bit pattern is a valid element, so that stale memory may be borrowed.
@@ -177,6 +183,8 @@ impl<H: Half> UnaryLoop for WidenLoop<H> {
 pub(crate) struct NarrowLoop<H>(PhantomData<H>);
 
 impl<H: Half> UnaryLoop for NarrowLoop<H> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
         // SAFETY: as above.
@@ -210,6 +218,8 @@ pub(crate) unsafe fn narrow_part<I: Isa, H: Half>(out: *mut u8, start: usize, wi
 pub(crate) struct ZipLoop<K, A, F>(PhantomData<(K, A, F)>);
 
 impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
+    const WIDE: bool = size_of::<A>() == 4;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         let mut fault = false;
@@ -291,6 +301,8 @@ unsafe fn widen_operand<I: Isa, H: Half>(
 pub(crate) struct HalfZipLoop<K, H, F>(PhantomData<(K, H, F)>);
 
 impl<H: Half, K: Zip<f32, Out = f32>, F: OperandForm> BinaryLoop for HalfZipLoop<K, H, F> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::LEVEL);
@@ -313,6 +325,8 @@ impl<H: Half, K: Zip<f32, Out = f32>, F: OperandForm> BinaryLoop for HalfZipLoop
 pub(crate) struct HalfCompareLoop<K, H, F>(PhantomData<(K, H, F)>);
 
 impl<H: Half, K: Zip<f32, Out = u8>, F: OperandForm> BinaryLoop for HalfCompareLoop<K, H, F> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         let zip = <ZipLoop<K, f32, F> as BinaryLoop>::at(I::LEVEL);
@@ -334,6 +348,8 @@ impl<H: Half, K: Zip<f32, Out = u8>, F: OperandForm> BinaryLoop for HalfCompareL
 pub(crate) struct Zip3Loop<K, A, C, F>(PhantomData<(K, A, C, F)>);
 
 impl<A: Element, C: Element, K: Zip3<A, C>, F: OperandForm> TernaryLoop for Zip3Loop<K, A, C, F> {
+    const WIDE: bool = size_of::<A>() == 4;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
         // SAFETY: the form says which member each operand is; arrays have `n` elements and the output, too.
@@ -380,6 +396,8 @@ fn zip3_slice<K: Zip3<A, C>, A: Element, C: Element>(
 pub(crate) struct HalfZip3Loop<K, H, F>(PhantomData<(K, H, F)>);
 
 impl<H: Half, K: Zip3<f32, f32>, F: OperandForm> TernaryLoop for HalfZip3Loop<K, H, F> {
+    const WIDE: bool = false;
+
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
         let zip = <Zip3Loop<K, f32, f32, F> as TernaryLoop>::at(I::LEVEL);

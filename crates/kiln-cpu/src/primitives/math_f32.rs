@@ -207,17 +207,19 @@ pub(crate) fn tanh<I: Isa>(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
     let e = exp::<I>(-x.abs());
-    let numerator = if x < 0.0 { e } else { 1.0 };
-    numerator / (1.0 + e)
+    let positive = 1.0 / (1.0 + e);
+    // e / (1 + e), but without the rounding of 1 + e where e is small.
+    let negative = e - e * (e * positive);
+    if x < 0.0 { negative } else { positive }
 }
 
 /// erf x
 #[inline(always)]
 pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
     let z = x * x;
-    // erf(x) / x on ±1
+    // erf(x) / x - 1 on ±1: the rounding of a small correction to x is all that shows.
     let c = [
-        1.128_379_1,
+        0.128_379_17,
         -0.376_126_26,
         0.112_835_85,
         -0.026_853_813,
@@ -225,7 +227,7 @@ pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
         -0.000_801_019_8,
         7.853_878e-5,
     ];
-    let small = x * polynomial::<I, f32, 7>(z, c);
+    let small = polynomial::<I, f32, 7>(z, c).mul_add_fast::<I>(x, x);
     // -ln erfc(x) on 1..4; beyond 4 the result rounds to 1.
     let magnitude = clamp(x.abs(), 0.0, 4.0);
     let c = [

@@ -15,46 +15,62 @@ use std::marker::PhantomData;
 pub(crate) trait Accumulate: Element {
     /// f32 for the 16-bit floats, else the type itself.
     type Acc: Element;
+    /// Elements that [`widened`](Self::widened) takes at a time.
+    const STAGE: usize;
     fn widen_to_acc(self) -> Self::Acc;
     fn narrow_acc(acc: Self::Acc) -> Self;
-
-    /// `widen_to_acc` of each element. The slices have one length.
-    #[inline(always)]
-    fn widen_slice<I: Isa>(out: &mut [Self::Acc], a: &[Self]) {
-        for (o, x) in out.iter_mut().zip(a) {
-            *o = x.widen_to_acc();
-        }
-    }
+    /// The elements as accumulators: themselves, or converted into the buffer, which has room.
+    fn widened<'a, I: Isa>(a: &'a [Self], buffer: &'a mut [Self::Acc]) -> &'a [Self::Acc];
 }
 
-macro_rules! accumulate {
-    ($($t:ty => $acc:ty, |$x:ident| $widen:expr, $narrow:expr;)*) => {$(
+macro_rules! accumulate_as_is {
+    ($($t:ty),*) => {$(
         impl Accumulate for $t {
-            type Acc = $acc;
+            type Acc = $t;
+            const STAGE: usize = usize::MAX;
             #[inline(always)]
-            fn widen_to_acc(self) -> $acc {
-                let $x = self;
-                $widen
+            fn widen_to_acc(self) -> $t {
+                self
             }
             #[inline(always)]
-            fn narrow_acc($x: $acc) -> $t {
-                $narrow
+            fn narrow_acc(acc: $t) -> $t {
+                acc
+            }
+            #[inline(always)]
+            fn widened<'a, I: Isa>(a: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
+                a
             }
         }
     )*};
 }
+accumulate_as_is!(u8, i32, u32, i64, u64, f32, f64);
 
-accumulate! {
-    u8 => u8, |x| x, x;
-    i32 => i32, |x| x, x;
-    u32 => u32, |x| x, x;
-    i64 => i64, |x| x, x;
-    u64 => u64, |x| x, x;
-    f32 => f32, |x| x, x;
-    f64 => f64, |x| x, x;
-    f16 => f32, |x| x.widen(), f16::narrow(x);
-    bf16 => f32, |x| x.widen(), bf16::narrow(x);
+macro_rules! accumulate_as_f32 {
+    ($($t:ty),*) => {$(
+        impl Accumulate for $t {
+            type Acc = f32;
+            const STAGE: usize = BUFFER;
+            #[inline(always)]
+            fn widen_to_acc(self) -> f32 {
+                self.widen()
+            }
+            #[inline(always)]
+            fn narrow_acc(acc: f32) -> $t {
+                <$t>::narrow(acc)
+            }
+            #[inline(always)]
+            fn widened<'a, I: Isa>(a: &'a [$t], buffer: &'a mut [f32]) -> &'a [f32] {
+                let buffer = &mut buffer[..a.len()];
+                <$t as Half>::widen_slice::<I>(buffer, a);
+                buffer
+            }
+        }
+    )*};
 }
+accumulate_as_f32!(f16, bf16);
+
+/// Elements in a buffer for [`Accumulate::widened`].
+pub(crate) const BUFFER: usize = 256;
 
 /// An associative operation.
 pub(crate) trait Combine<A: Element>: 'static {
@@ -144,19 +160,22 @@ pub(crate) const COLUMNS: usize = 64;
 
 /// Combines a contiguous run.
 #[inline(always)]
-fn reduce_run<K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
+fn reduce_run<I: Isa, K: Combine<T::Acc>, T: Accumulate>(a: &[T]) -> T::Acc {
     if a.len() < LANES {
         return a.iter().fold(K::START, |acc, x| K::combine(acc, x.widen_to_acc()));
     }
     let mut acc = [K::START; LANES];
-    let (rows, rest) = a.as_chunks::<LANES>();
-    for row in rows {
-        for (acc, x) in acc.iter_mut().zip(row) {
-            *acc = K::combine(*acc, x.widen_to_acc());
+    let mut buffer = [K::START; BUFFER];
+    for part in a.chunks(T::STAGE) {
+        let (rows, rest) = T::widened::<I>(part, &mut buffer).as_chunks::<LANES>();
+        for row in rows {
+            for (acc, x) in acc.iter_mut().zip(row) {
+                *acc = K::combine(*acc, *x);
+            }
         }
-    }
-    for (acc, x) in acc.iter_mut().zip(rest) {
-        *acc = K::combine(*acc, x.widen_to_acc());
+        for (acc, x) in acc.iter_mut().zip(rest) {
+            *acc = K::combine(*acc, *x);
+        }
     }
     let mut width = LANES / 2;
     while width > 0 {
@@ -185,14 +204,14 @@ impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
         };
         if inner == 1 {
             for (i, o) in out.iter_mut().enumerate() {
-                *o = T::narrow_acc(reduce_run::<K, T>(&a[i * len..][..len]));
+                *o = T::narrow_acc(reduce_run::<I, K, T>(&a[i * len..][..len]));
             }
             return;
         }
         for o in 0..outer {
             let (out, a) = (&mut out[o * inner..][..inner], &a[o * len * inner..][..len * inner]);
             for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
-                reduce_columns::<K, T>(out, &a[(block * COLUMNS).min(a.len())..], inner);
+                reduce_columns::<I, K, T>(out, &a[(block * COLUMNS).min(a.len())..], inner);
             }
         }
     }
@@ -200,12 +219,13 @@ impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
 
 /// Combines the columns of the rows that begin every `stride` elements of `a`.
 #[inline(always)]
-fn reduce_columns<K: Combine<T::Acc>, T: Accumulate>(out: &mut [T], a: &[T], stride: usize) {
+fn reduce_columns<I: Isa, K: Combine<T::Acc>, T: Accumulate>(out: &mut [T], a: &[T], stride: usize) {
     let mut acc = [K::START; COLUMNS];
+    let mut buffer = [K::START; COLUMNS];
     let acc = &mut acc[..out.len()];
     for row in a.chunks(stride) {
-        for (acc, x) in acc.iter_mut().zip(row) {
-            *acc = K::combine(*acc, x.widen_to_acc());
+        for (acc, x) in acc.iter_mut().zip(T::widened::<I>(&row[..out.len()], &mut buffer)) {
+            *acc = K::combine(*acc, *x);
         }
     }
     for (o, acc) in out.iter_mut().zip(acc) {

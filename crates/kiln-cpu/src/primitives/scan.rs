@@ -3,7 +3,7 @@
 //! One element waits for the one before it, whatever the vector width, so that there is one loop for all levels.
 
 use super::binary::unsigned;
-use super::element::{Bits, Number, Ordered};
+use super::element::{Bits, Element, Number, Ordered};
 use super::reduce::{Accumulate, All, Any, COLUMNS, Combine, Greatest, Least, Parity, Prod, Sum};
 use super::signature::AxisFn;
 use half::{bf16, f16};
@@ -34,7 +34,40 @@ unsafe extern "C" fn scan_axis<
             let start = ((o * len * inner + column) as isize).wrapping_add(first_row);
             let (out, a) = (out.cast::<T>().wrapping_offset(start), a.cast::<T>().wrapping_offset(start));
             // SAFETY: the caller passed `outer * len * inner` elements; this is a strip of `width` columns of one of the `outer` parts.
-            unsafe { scan_strip::<K, T>(out, a, len, step, width, EXCLUSIVE) }
+            unsafe {
+                if width == 1 {
+                    scan_column::<K, T>(out, a, len, step, EXCLUSIVE);
+                } else {
+                    scan_strip::<K, T>(out, a, len, step, width, EXCLUSIVE);
+                }
+            }
+        }
+    }
+}
+
+/// What a scan starts with. An inclusive one gives NaN while there has been nothing else.
+fn start<K: Combine<A>, A: Element>(exclusive: bool) -> A {
+    if exclusive { K::IDENTITY } else { K::START }
+}
+
+/// [`scan_strip`] of one column, with the accumulator in a register.
+///
+/// # Safety
+/// As for [`scan_strip`].
+unsafe fn scan_column<K: Combine<T::Acc>, T: Accumulate>(
+    out: *mut T,
+    a: *const T,
+    len: usize,
+    step: isize,
+    exclusive: bool,
+) {
+    let mut acc = start::<K, T::Acc>(exclusive);
+    for row in 0..len as isize {
+        // SAFETY: this row is within the column.
+        unsafe {
+            let next = K::combine(acc, a.offset(row * step).read().widen_to_acc());
+            out.offset(row * step).write(T::narrow_acc(if exclusive { acc } else { next }));
+            acc = next;
         }
     }
 }
@@ -51,8 +84,7 @@ unsafe fn scan_strip<K: Combine<T::Acc>, T: Accumulate>(
     width: usize,
     exclusive: bool,
 ) {
-    // An inclusive scan gives NaN while there has been nothing else.
-    let mut acc = [if exclusive { K::IDENTITY } else { K::START }; COLUMNS];
+    let mut acc = [start::<K, T::Acc>(exclusive); COLUMNS];
     for row in 0..len as isize {
         let (out, a) = (out.wrapping_offset(row * step), a.wrapping_offset(row * step));
         for (column, acc) in acc[..width].iter_mut().enumerate() {

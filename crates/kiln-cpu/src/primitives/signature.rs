@@ -73,6 +73,9 @@ macro_rules! signature {
 
         #[doc = concat!("A loop that can be compiled to a [`", stringify!($function), "`] for each level.")]
         pub(crate) trait $kernel: 'static {
+            /// Whether a version for AVX-512 is worth its code: else that level runs the one for AVX2.
+            const WIDE: bool = true;
+
             /// The loop. Implementations are `#[inline(always)]`: it takes on the target features of the function that it is inlined into.
             ///
             /// # Safety
@@ -106,7 +109,13 @@ macro_rules! signature {
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => avx2::<Self>,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => avx512::<Self>,
+                    Level::Avx512 => {
+                        if Self::WIDE {
+                            avx512::<Self>
+                        } else {
+                            avx2::<Self>
+                        }
+                    }
                 }
             }
         }

@@ -1,0 +1,159 @@
+//! The accuracy of elementary functions of f32, in units in the last place, over the whole range of the type.
+
+use super::super::{Form, Level, Operand, PrimitiveKey};
+use super::{Random, primitive};
+use kiln_ir::{BinaryOp, Scalar, UnaryOp};
+
+/// By how many units in the last place `got` misses the real number that `expected` is close to.
+fn error(got: f32, expected: f64) -> f64 {
+    let rounded = expected as f32;
+    if rounded.is_nan() || rounded.is_infinite() || got.is_infinite() {
+        // Where the result overflows, the largest number is as near as infinity.
+        let fits = (rounded.is_nan() && got.is_nan())
+            || got == rounded
+            || got == rounded.next_down()
+            || got.next_down() == rounded;
+        return if fits { 0.0 } else { f64::INFINITY };
+    }
+    let magnitude = rounded.abs().max(f32::MIN_POSITIVE);
+    let unit = (magnitude as f64).log2().floor().exp2() * f32::EPSILON as f64;
+    (got as f64 - expected).abs() / unit
+}
+
+fn units(level: Level, op: UnaryOp, inputs: &[f32], function: fn(f64) -> f64) -> (f64, f32) {
+    let f = primitive!(level, Unary, PrimitiveKey::Unary(op, Scalar::F32));
+    let mut out = vec![f32::NAN; inputs.len()];
+    // SAFETY: both have as many elements.
+    unsafe { f(out.as_mut_ptr().cast(), inputs.as_ptr().cast(), inputs.len()) };
+    let worst = |worst: (f64, f32), (&x, &y): (&f32, &f32)| {
+        let units = error(y, function(x as f64));
+        if units > worst.0 || units.is_nan() { (units, x) } else { worst }
+    };
+    inputs.iter().zip(&out).fold((0.0, 0.0), worst)
+}
+
+/// Floats of every sign, exponent and kind.
+fn sweep() -> Vec<f32> {
+    (0..=u32::MAX).step_by(9973).map(f32::from_bits).collect()
+}
+
+/// Floats between two, evenly spaced.
+fn range(low: f32, high: f32, n: usize) -> impl Iterator<Item = f32> {
+    (0..n).map(move |i| low + (high - low) * (i as f32 / n as f32))
+}
+
+#[track_caller]
+fn within(op: UnaryOp, limit: f64, inputs: &[f32], function: fn(f64) -> f64) {
+    for level in Level::available() {
+        let (units, x) = units(level, op, inputs, function);
+        assert!(units <= limit, "{level:?} {op:?}: {units:.2} units at {x:e} ({:#x})", x.to_bits());
+    }
+}
+
+#[test]
+fn exponentials() {
+    let mut inputs = sweep();
+    inputs.extend(range(-105.0, 90.0, 200_000));
+    within(UnaryOp::Exp, 2.0, &inputs, f64::exp);
+    inputs.extend(range(-151.0, 129.0, 200_000));
+    within(UnaryOp::Exp2, 2.0, &inputs, f64::exp2);
+    within(UnaryOp::Sigmoid, 2.0, &inputs, |x| {
+        if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
+    });
+    inputs.extend(range(-10.0, 10.0, 400_000));
+    within(UnaryOp::Tanh, 2.0, &inputs, f64::tanh);
+    within(UnaryOp::Erf, 2.0, &inputs, libm::erf);
+}
+
+#[test]
+fn logarithms() {
+    let mut inputs = sweep();
+    inputs.extend(range(0.3, 3.0, 400_000));
+    within(UnaryOp::Log, 2.0, &inputs, f64::ln);
+    within(UnaryOp::Log2, 2.0, &inputs, f64::log2);
+    within(UnaryOp::Rsqrt, 2.0, &inputs, |x| 1.0 / x.sqrt());
+}
+
+#[test]
+fn trigonometric_functions() {
+    let mut inputs = sweep();
+    inputs.extend(range(-20.0, 20.0, 200_000));
+    inputs.extend(range(-1.1e6, 1.1e6, 200_000));
+    // Where the result is nearly zero the argument must be reduced to many more bits than it has.
+    for n in 0..200_000 {
+        let near = (n as f64 * std::f64::consts::FRAC_PI_2) as f32;
+        inputs.extend([near, near.next_up(), near.next_down()]);
+    }
+    within(UnaryOp::Sin, 2.0, &inputs, f64::sin);
+    within(UnaryOp::Cos, 2.0, &inputs, f64::cos);
+}
+
+#[test]
+fn signs_of_zero_and_symmetry() {
+    for level in Level::available() {
+        for op in [UnaryOp::Sin, UnaryOp::Tanh, UnaryOp::Erf, UnaryOp::Round, UnaryOp::Sqrt, UnaryOp::Recip] {
+            let f = primitive!(level, Unary, PrimitiveKey::Unary(op, Scalar::F32));
+            let (x, mut y) = ([-0.0f32, 0.0], [7.0f32; 2]);
+            // SAFETY: both have two elements.
+            unsafe { f(y.as_mut_ptr().cast(), x.as_ptr().cast(), 2) };
+            assert!(y[0].is_sign_negative() && y[1].is_sign_positive(), "{level:?} {op:?}: {y:?}");
+        }
+    }
+}
+
+fn binary_units(op: BinaryOp, pairs: &[(f32, f32)], function: fn(f64, f64) -> f64) {
+    let (a, b): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
+    for level in Level::available() {
+        let f = primitive!(level, Binary, PrimitiveKey::Binary(op, Form::Arrays, Scalar::F32));
+        let mut out = vec![f32::NAN; a.len()];
+        let operand = |x: &[f32]| Operand { array: x.as_ptr().cast() };
+        // SAFETY: all three have as many elements.
+        unsafe { f(out.as_mut_ptr().cast(), operand(&a), operand(&b), a.len()) };
+        for (&(a, b), y) in pairs.iter().zip(out) {
+            let expected = function(a as f64, b as f64);
+            let units = error(y, expected);
+            assert!(
+                units <= 2.0,
+                "{level:?} {op:?} of {a:e} and {b:e}: {y:e}, {units:.2} units from {expected:e}"
+            );
+            let zero = y == 0.0 && expected as f32 == 0.0;
+            assert!(
+                !zero || y.is_sign_negative() == expected.is_sign_negative(),
+                "{level:?} {op:?} of {a:e} and {b:e}: {y:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn powers_and_angles() {
+    let mut random = Random(3);
+    let special = [
+        0.0,
+        1.0,
+        2.0,
+        3.0,
+        0.5,
+        1.5,
+        f32::INFINITY,
+        f32::NAN,
+        1e-45,
+        1e-39,
+        f32::MAX,
+        16777216.0,
+        16777215.0,
+        8388607.5,
+    ];
+    let special: Vec<f32> = special.iter().flat_map(|&x| [x, -x]).collect();
+    let mut pairs: Vec<(f32, f32)> =
+        special.iter().flat_map(|&a| special.iter().map(move |&b| (a, b))).collect();
+    for _ in 0..200_000 {
+        let mut float = || f32::from_bits(random.next() as u32);
+        pairs.push((float(), float()));
+        let mut near = || (random.next() % 100_000) as f32 / 5000.0 - 10.0;
+        let (a, b) = (near(), near());
+        pairs.extend([(a, b), (a.abs(), b), (1.0 + a * 1e-4, b * 1e4)]);
+    }
+    binary_units(BinaryOp::Pow, &pairs, f64::powf);
+    binary_units(BinaryOp::Atan2, &pairs, f64::atan2);
+}
