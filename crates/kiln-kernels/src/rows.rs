@@ -2,7 +2,7 @@
 
 use crate::sizes::{row_tile, same_shape};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Error, Result, Tensor};
+use kiln_runtime::{BackendKind, Error, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -17,7 +17,8 @@ pub mod kernels {
         y.row(row).tile(0, block).streaming().store(e / e.sum());
     }
 
-    /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32; `block` covers the row.
+    /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32; `rows` rows a program, which load the weight and
+    /// the bias once; `block` covers a row.
     #[kernel(crate = kiln_runtime)]
     pub fn layer_norm<T: Float>(
         x: &Tensor<T, 2>,
@@ -25,18 +26,21 @@ pub mod kernels {
         bias: &Tensor<T, 1>,
         y: &mut Tensor<T, 2>,
         epsilon: Val<f32>,
+        rows: usize,
         block: usize,
     ) {
-        let row = program_id(0);
+        let (at, shape) = ((program_id(0) * rows, 0), (rows, block));
         let columns = x.extent(1);
         let count = columns.cast::<f32>();
-        let v = x.row(row).tile(0, block).streaming().load(0).cast::<f32>();
-        let mean = v.sum() / count;
+        let v = x.tile(at, shape).streaming().load(0).cast::<f32>();
+        let mean = (v.sum_axis(1) / count).expand(1);
         // Padding must not count towards the variance.
-        let centred = select(iota::<i64>(block).lt(columns), v - mean, 0.0);
-        let scale = ((centred * centred).sum() / count + epsilon).rsqrt();
+        let inside = iota::<i64>(block).lt(columns).expand(0);
+        let centred = select(inside, v - mean, 0.0);
+        let scale = ((centred * centred).sum_axis(1) / count + epsilon).rsqrt().expand(1);
         let (w, b) = (weight.load(block, 0).cast::<f32>(), bias.load(block, 0).cast::<f32>());
-        y.row(row).tile(0, block).streaming().store((centred * scale * w + b).cast::<T>());
+        let result = centred * scale * w.expand(0) + b.expand(0);
+        y.tile(at, shape).streaming().store(result.cast::<T>());
     }
 }
 
@@ -88,5 +92,9 @@ pub fn layer_norm<T: Float>(
         }
     }
     let device = x.device().clone();
-    kernels::layer_norm(x, weight, bias, y, epsilon, row_tile(columns)).launch(&device)
+    let block = row_tile(columns);
+    // 128 bytes of a row a thread keep enough loads in flight, and two rows of 16-bit elements share the loads of weight and bias.
+    let rows = if device.properties().kind == BackendKind::Cuda && size_of::<T>() == 2 { 2 } else { 1 };
+    let warps = (rows * block * size_of::<T>() / (32 * 128)).clamp(1, 16) as u32;
+    kernels::layer_norm(x, weight, bias, y, epsilon, rows, block).warps(warps).launch(&device)
 }
