@@ -95,12 +95,13 @@ impl Layout {
         Layout::deal(bits, vector.trailing_zeros().min(spare), warps)
     }
 
-    /// The layout in which threads accumulate a product of matrices `[m, n]`: each owns blocks of up to 4 × 4 elements.
+    /// The layout in which threads accumulate a product of matrices `[m, n]`: each owns blocks of up to 8 × 8 elements,
+    /// columns in vectors of 4.
     pub fn product(shape: &Shape, warps: u32) -> Layout {
         let (rows, columns) = (AxisBits::of(shape, 0), AxisBits::of(shape, 1));
         let spare = (rows.count + columns.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
-        let wide = columns.count.min(2).min(spare);
-        let high = rows.count.min(2).min(spare - wide);
+        let high = rows.count.min(3).min(spare / 2);
+        let wide = columns.count.min(2).min(spare - high);
         let mut row = rows.shift..rows.shift + rows.count;
         let mut column = columns.shift..columns.shift + columns.count;
         let mut bits: SmallVec<[u32; 20]> = SmallVec::new();

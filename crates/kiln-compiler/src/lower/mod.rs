@@ -115,9 +115,11 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
 /// The block's extents: as given, or as many warps as suit the largest tile.
 fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
     let mut largest = 0;
+    let mut product = false;
     let mut first: Option<Loc> = None;
     let mut error = None;
     kernel.walk(|_, data| {
+        product |= data.kind == OpKind::Dot;
         let args = data.regions.iter().flat_map(|&r| &kernel.block(r).args);
         for &value in data.results.iter().chain(args).chain(&data.operands) {
             let shape = kernel.shape(value);
@@ -142,7 +144,7 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
     }
     let block = match kernel.level {
         Level::Thread { block } => block,
-        Level::Tile { warps } => [target.warp * warps.unwrap_or(default_warps(largest)), 1, 1],
+        Level::Tile { warps } => [target.warp * warps.unwrap_or(default_warps(largest, product)), 1, 1],
     };
     let threads = block.iter().product::<u32>();
     if threads > target.max_threads {
@@ -158,9 +160,10 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
 }
 
 /// Warps for a kernel whose largest tile has so many elements: 8 to 32 elements a thread, so that a thread has several vectors in
-/// flight and a block leaves room for others.
-fn default_warps(elements: usize) -> u32 {
+/// flight and a block leaves room for others; up to 64 for products of matrices, which reuse what they load more the larger a thread's block is.
+fn default_warps(elements: usize, product: bool) -> u32 {
     match elements {
+        4096..=16384 if product => (elements / 2048).max(4) as u32,
         0..=128 => 1,
         129..=256 => 2,
         257..=2048 => 4,
