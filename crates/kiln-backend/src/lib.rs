@@ -121,7 +121,8 @@ pub trait Backend: Send + Sync {
     /// A new stream.
     fn create_stream(&self) -> Result<StreamId>;
 
-    /// Releases a stream after its work.
+    /// Releases a stream after its work. From then on its number means the default stream, which is ordered after that work: a tensor may still name the
+    /// stream that wrote it last.
     fn destroy_stream(&self, stream: StreamId);
 
     /// A point after all work now in the stream. `timing` makes it usable for [`elapsed_ms`](Self::elapsed_ms).

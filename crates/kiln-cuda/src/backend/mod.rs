@@ -32,8 +32,8 @@ use program::CudaProgram;
 use sites::SiteTable;
 use std::sync::Arc;
 
-/// Raised with every change of the lowering or the emitter that changes code, so that code of an older compiler is not taken from a cache.
-const GENERATOR: u32 = 1;
+/// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older compiler is never taken from a cache.
+const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
 
 /// How many GPUs this process sees.
 ///
@@ -173,7 +173,7 @@ impl Backend for Cuda {
     fn artifact_key(&self) -> Option<String> {
         let Properties { driver, .. } = &self.device.properties;
         let version = env!("CARGO_PKG_VERSION");
-        Some(format!("kiln-cuda {version}.{GENERATOR}, sm_{}, driver {driver}", self.target().capability()))
+        Some(format!("kiln-cuda {version} {GENERATOR}, sm_{}, driver {driver}", self.target().capability()))
     }
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
