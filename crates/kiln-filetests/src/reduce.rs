@@ -1,8 +1,9 @@
 //! Making a kernel that fails smaller, so that a person can read it.
 //!
-//! A `while` goes as a whole or stays as it is, since a loop that has lost a part may never end.
+//! What the condition of a `while` depends on stays while the loop does, since otherwise it may never end.
 
-use kiln_ir::{Block, Kernel, Literal, Op, OpKind, verify};
+use kiln_ir::{Block, Def, Kernel, Literal, Op, OpKind, Type, Value, verify};
+use std::collections::HashSet;
 
 /// Takes away what can go while the kernel stays well-formed and `fails` holds: operations without results are removed,
 /// others become constants, and what is unused then goes.
@@ -11,7 +12,7 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
     loop {
         let before = size(&smallest);
         let mut ops = Vec::new();
-        collect(&smallest, smallest.body, &mut ops);
+        collect(&smallest, &mut ops);
         // From the end, where the values are used that come before.
         for op in ops.into_iter().rev() {
             let Some(mut smaller) = without(&smallest, op) else { continue };
@@ -29,12 +30,41 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
 }
 
 /// The operations that may go.
-fn collect(kernel: &Kernel, block: Block, ops: &mut Vec<Op>) {
-    for &op in &kernel.block(block).ops {
-        ops.push(op);
-        let data = kernel.op(op);
-        if data.kind != OpKind::While {
-            data.regions.iter().for_each(|&region| collect(kernel, region, ops));
+fn collect(kernel: &Kernel, ops: &mut Vec<Op>) {
+    let mut kept = HashSet::new();
+    kernel.walk(|op, data| {
+        if data.kind == OpKind::While {
+            let condition = kernel.block(data.regions[0]).ops.last();
+            condition.iter().for_each(|&&c| depends_on(kernel, op, kernel.op(c).operands[0], &mut kept));
+        }
+    });
+    kernel.walk(|op, data| {
+        // The loop's own results feed it, but it may go as a whole.
+        let needed = data.kind != OpKind::While && data.results.iter().any(|v| kept.contains(v));
+        ops.extend((!needed).then_some(op));
+    });
+}
+
+/// Adds what a value depends on inside a loop.
+fn depends_on(kernel: &Kernel, of: Op, value: Value, kept: &mut HashSet<Value>) {
+    if !kept.insert(value) {
+        return;
+    }
+    match kernel.def(value) {
+        Def::Result(op, _) => {
+            let data = kernel.op(op);
+            data.operands.iter().for_each(|&v| depends_on(kernel, of, v, kept));
+            for last in data.regions.iter().filter_map(|&r| kernel.block(r).ops.last()) {
+                kernel.op(*last).operands.iter().for_each(|&v| depends_on(kernel, of, v, kept));
+            }
+        }
+        Def::Arg(block, i) => {
+            let regions = &kernel.op(of).regions;
+            if regions.contains(&block) {
+                let next =
+                    kernel.block(regions[1]).ops.last().map(|&last| kernel.op(last).operands[i as usize]);
+                next.iter().for_each(|&v| depends_on(kernel, of, v, kept));
+            }
         }
     }
 }
@@ -59,7 +89,7 @@ fn without(kernel: &Kernel, op: Op) -> Option<Kernel> {
     // Each result becomes a constant of its type.
     for (i, &result) in data.results.iter().enumerate() {
         let tile = kernel.ty(result).as_tile()?;
-        let ty = kiln_ir::Type::Tile(tile.clone());
+        let ty = Type::Tile(tile.clone());
         let constant = smaller.add_op(OpKind::Const(Literal::one(tile.elem)), &[], &[ty], &[], data.loc);
         let value = smaller.result(constant);
         smaller.block_mut(home).ops.insert(at + i, constant);
@@ -68,7 +98,7 @@ fn without(kernel: &Kernel, op: Op) -> Option<Kernel> {
     Some(smaller)
 }
 
-fn replace(kernel: &mut Kernel, from: kiln_ir::Value, to: kiln_ir::Value) {
+fn replace(kernel: &mut Kernel, from: Value, to: Value) {
     let mut uses = Vec::new();
     kernel.walk(|op, data| uses.extend(data.operands.contains(&from).then_some(op)));
     for op in uses {
