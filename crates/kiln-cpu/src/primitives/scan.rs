@@ -45,9 +45,14 @@ unsafe extern "C" fn scan_axis<
     }
 }
 
-/// What a scan starts with. An inclusive one gives NaN while there has been nothing else.
-fn start<K: Combine<A>, A: Element>(exclusive: bool) -> A {
-    if exclusive { K::IDENTITY } else { K::START }
+/// What a row gets, between the combinations of the rows before it and up to it. The first of an exclusive scan gets the identity,
+/// which takes no part in the next: the combination of NaN alone is NaN.
+fn given<K: Combine<A>, A: Element>(row: isize, before: A, upto: A, exclusive: bool) -> A {
+    match exclusive {
+        true if row == 0 => K::IDENTITY,
+        true => before,
+        false => upto,
+    }
 }
 
 /// [`scan_strip`] of one column, with the accumulator in a register.
@@ -61,12 +66,12 @@ unsafe fn scan_column<K: Combine<T::Acc>, T: Accumulate>(
     step: isize,
     exclusive: bool,
 ) {
-    let mut acc = start::<K, T::Acc>(exclusive);
+    let mut acc = K::START;
     for row in 0..len as isize {
         // SAFETY: this row is within the column.
         unsafe {
             let next = K::combine(acc, a.offset(row * step).read().widen_to_acc());
-            out.offset(row * step).write(T::narrow_acc(if exclusive { acc } else { next }));
+            out.offset(row * step).write(T::narrow_acc(given::<K, _>(row, acc, next, exclusive)));
             acc = next;
         }
     }
@@ -84,14 +89,14 @@ unsafe fn scan_strip<K: Combine<T::Acc>, T: Accumulate>(
     width: usize,
     exclusive: bool,
 ) {
-    let mut acc = [start::<K, T::Acc>(exclusive); COLUMNS];
+    let mut acc = [K::START; COLUMNS];
     for row in 0..len as isize {
         let (out, a) = (out.wrapping_offset(row * step), a.wrapping_offset(row * step));
         for (column, acc) in acc[..width].iter_mut().enumerate() {
             // SAFETY: this row and column are within the strip.
             unsafe {
                 let next = K::combine(*acc, a.add(column).read().widen_to_acc());
-                out.add(column).write(T::narrow_acc(if exclusive { *acc } else { next }));
+                out.add(column).write(T::narrow_acc(given::<K, _>(row, *acc, next, exclusive)));
                 *acc = next;
             }
         }
