@@ -133,7 +133,9 @@ impl Lowering<'_> {
     pub(super) fn print(&mut self, data: &OpData) -> Result<(), CompileError> {
         let OpKind::Print(message) = data.kind else { return Ok(()) };
         let operands = self.scalars(&data.operands)?;
-        match self.first_copy(LayoutId::SCALAR) {
+        let copies = self.plan.layout(LayoutId::SCALAR).copies();
+        let first = if self.per_thread { None } else { self.em.thread_is_first(copies) };
+        match first {
             None => {
                 self.em.op(OpKind::Print(message), &operands, &[]);
             }

@@ -127,13 +127,8 @@ impl Lowering<'_> {
             false => None,
         };
         let tile = data.results.first().or(data.operands.last()).copied().unwrap_or(view);
-        // A tile of one element has the layout of a scalar, but is the block's, not each thread's.
-        let (layout, first) = if roles::is_tile(self.src, tile) {
-            let copies = self.plan.layout(layout).copies();
-            (layout, self.em.thread_is_first(copies))
-        } else {
-            (LayoutId::SCALAR, self.first_copy(LayoutId::SCALAR))
-        };
+        let layout = if roles::is_tile(self.src, tile) { layout } else { LayoutId::SCALAR };
+        let first = self.first_copy(tile, layout);
         let count = self.plan.layout(layout).registers();
         Ok(Indexed { view, elem, space, rank, indices, mask, bounds, count, first })
     }

@@ -151,7 +151,7 @@ impl Lowering<'_> {
             elem: ty.elem(),
             space: ty.as_view().map_or(Space::Global, |v| v.space),
             reuse,
-            first: self.first_copy(id),
+            first: self.first_copy(tile, id),
             place: self.place(view, offsets, &shape, id)?,
             vector_bits: contiguity.vector_bits(&layout, &shape, contiguity.aligned),
             uncut_bits: contiguity.vector_bits(&layout, &shape, contiguity.uncut).len(),

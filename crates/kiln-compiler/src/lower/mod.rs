@@ -363,9 +363,10 @@ impl<'k> Lowering<'k> {
         Ok(self.em.pooled(OpKey::Address, Some(view), |e| e.one(OpKind::Address, &[view], Scalar::U64)))
     }
 
-    /// Whether this thread is the one that acts for all that hold the same elements; `None` if each acts.
-    fn first_copy(&mut self, layout: LayoutId) -> Option<Value> {
-        if self.per_thread && layout == LayoutId::SCALAR {
+    /// Whether this thread is the one that acts for all that hold the same elements of a value in a layout; `None` if each acts. A tile of one
+    /// element has the layout of a scalar, but is always the block's, where a scalar may be each thread's own.
+    fn first_copy(&mut self, value: Value, layout: LayoutId) -> Option<Value> {
+        if self.per_thread && !roles::is_tile(self.src, value) {
             return None;
         }
         let copies = self.plan.layout(layout).copies();

@@ -231,3 +231,27 @@ kernel @k(%x: view<f32, 1, global> {$0}, %y: mut view<f32, 1, global> {$1}) thre
     let buffers = vec![buffer(Scalar::F32, &[200], Fill::Random), buffer(Scalar::F32, &[128], Fill::Poison)];
     Case::new(text, 1, buffers).within(1e-4).check();
 }
+
+#[test]
+fn a_tile_of_one_element_is_the_blocks_own() {
+    let text = "
+kernel @k(%x: view<i32, 1, global> {$0}, %y: mut view<i32, 1, global> {$1}, %z: mut view<i32, 1, global> {$2}) thread [64, 1, 1] {
+  %0 = const 0 : i64
+  %1 = const 0 : i32
+  %2 = load %x[%0] pad %1 : i32[64]
+  %3 = reduce.sum %2 axis 0 : i32
+  %4 = reshape %3 : i32[1]
+  store.disjoint %y[%0] = %4
+  %5 = const 0 : i64[1]
+  %6 = atomic.add.device.mask %z[%5] = %4 : i32[1]
+  %7 = const 1 : i64[1]
+  scatter.mask %y[%7] = %6
+}
+";
+    let buffers = vec![
+        buffer(Scalar::I32, &[60], Fill::Random),
+        buffer(Scalar::I32, &[2], Fill::Poison),
+        buffer(Scalar::I32, &[1], Fill::One),
+    ];
+    Case::new(text, 1, buffers).check();
+}
