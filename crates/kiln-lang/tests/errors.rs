@@ -305,7 +305,7 @@ fn question_mark(n: Val<i32>, known: Option<usize>) -> Option<usize> {
 #[test]
 fn a_question_mark_stays_on_the_host() {
     let e = errors(|_, _, n| _ = question_mark(n, None));
-    assert_error(&e, at("question mark"), "through `?`", "use `return`");
+    assert_error(&e, at("question mark") - 1, "through `?`", "use `return`");
     let level = Level::Tile { warps: None };
     let traced = trace("k", level, |p| {
         assert_eq!(question_mark(p.scalar("n", Default::default()), Some(1)), Some(1));

@@ -68,12 +68,15 @@ pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStrea
         return Err(first);
     }
     let p = options.private(Span::call_site());
-    Ok(hygienic(quote! {
-        #[allow(unused_imports)]
-        use #p::host::*;
-        #rebind
-        #tokens
-    }))
+    Ok(hygienic(
+        quote! {
+            #[allow(unused_imports)]
+            use #p::host::*;
+            #rebind
+            #tokens
+        },
+        span,
+    ))
 }
 
 /// Rewrites the block of a function or closure, whose parameters are in scope.

@@ -4,10 +4,10 @@
 use crate::function;
 use crate::options::{Options, hygienic};
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
-use syn::{FnArg, GenericParam, Ident, ItemFn, Lifetime, Pat, ReturnType, Type, parse_quote_spanned};
+use syn::{FnArg, GenericParam, Ident, ItemFn, Lifetime, Pat, ReturnType, Type, parse_quote};
 
 /// Expands `#[kernel]`.
 pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
@@ -18,33 +18,46 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     let (attrs, vis, name) = (&item.attrs, &item.vis, &item.sig.ident);
     let (names, types): (Vec<&Ident>, Vec<&Type>) = params.iter().map(|(n, t)| (n, t)).unzip();
 
+    let associated = |which: &str| -> Vec<TokenStream> {
+        let of = |ty: &&Type| {
+            let (span, which) = (ty.span(), Ident::new(which, ty.span()));
+            let p = options.private(span);
+            quote_spanned!(span=> <#ty as #p::KernelParam>::#which)
+        };
+        types.iter().map(of).collect()
+    };
+    let (args, traced) = (associated("Arg"), associated("Traced"));
+
     let mut generics = item.sig.generics.clone();
-    generics.params.insert(0, parse_quote_spanned!(Span::mixed_site()=> '__kiln));
+    generics.params.insert(0, parse_quote!('__kiln));
     let (generic_params, _, where_clause) = generics.split_for_impl();
     let Generic { params: identity, types: identified, arguments } = Generic::of(&item.sig.generics);
     let texts = names.iter().map(|n| n.to_string());
     let text = name.to_string();
     let allowed = function::allowed();
-    Ok(hygienic(quote! {
-        #(#attrs)*
-        #[allow(clippy::too_many_arguments)]
-        #vis fn #name #generic_params (
-            #(#names: <#types as #p::KernelParam>::Arg),*
-        ) -> #p::Launch<(#(#types,)*)> #where_clause {
-            #allowed
-            fn __kiln_body #generic_params (#(#names: <#types as #p::KernelParam>::Traced),*) #where_clause { #body }
-            static __KILN_SITE: #p::KernelSite =
-                #p::KernelSite::new(#text, &[#(#texts),*], ::core::file!(), ::core::line!(), ::core::column!());
-            #[allow(dead_code)]
-            struct __KilnTypes<#(#identity),*>(::core::marker::PhantomData<fn() -> (#(#identified,)*)>);
-            let __kiln_kernel = #p::KernelFn::new(
-                &__KILN_SITE,
-                #p::TypeId::of::<__KilnTypes<#(#arguments),*>>(),
-                |(#(#names,)*)| __kiln_body::<#(#arguments),*>(#(#names),*),
-            );
-            #p::Launch::new(__kiln_kernel, (#(#names,)*))
-        }
-    }))
+    Ok(hygienic(
+        quote! {
+            #(#attrs)*
+            #[allow(clippy::too_many_arguments)]
+            #vis fn #name #generic_params (
+                #(#names: #args),*
+            ) -> #p::Launch<(#(#types,)*)> #where_clause {
+                #allowed
+                fn __kiln_body #generic_params (#(#names: #traced),*) #where_clause { #body }
+                static __KILN_SITE: #p::KernelSite =
+                    #p::KernelSite::new(#text, &[#(#texts),*], ::core::file!(), ::core::line!(), ::core::column!());
+                #[allow(dead_code)]
+                struct __KilnTypes<#(#identity),*>(::core::marker::PhantomData<fn() -> (#(#identified,)*)>);
+                let __kiln_kernel = #p::KernelFn::new(
+                    &__KILN_SITE,
+                    #p::TypeId::of::<__KilnTypes<#(#arguments),*>>(),
+                    |(#(#names,)*)| __kiln_body::<#(#arguments),*>(#(#names),*),
+                );
+                #p::Launch::new(__kiln_kernel, (#(#names,)*))
+            }
+        },
+        name.span(),
+    ))
 }
 
 fn check(item: &ItemFn) -> syn::Result<()> {
@@ -84,7 +97,7 @@ struct NameLifetimes;
 
 impl VisitMut for NameLifetimes {
     fn visit_type_reference_mut(&mut self, r: &mut syn::TypeReference) {
-        r.lifetime.get_or_insert_with(|| Lifetime::new("'__kiln", Span::mixed_site()));
+        r.lifetime.get_or_insert_with(|| Lifetime::new("'__kiln", r.and_token.span));
         visit_mut::visit_type_reference_mut(self, r);
     }
 }

@@ -51,14 +51,15 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
         .collect()
 }
 
-/// Gives the names that an expansion makes up (`__kiln_…`, labels too) one hygiene, whatever macro the syntax around them came from.
-pub fn hygienic(tokens: TokenStream) -> TokenStream {
-    let own = |span: Span| span.resolved_at(Span::mixed_site());
+/// Gives the names that an expansion makes up (`__kiln_…`, labels too) one hygiene, that of `base`, whatever macro the syntax around
+/// them came from. Their places stay the user's, so that errors point there.
+pub fn hygienic(tokens: TokenStream, base: Span) -> TokenStream {
+    let own = |span: Span| span.resolved_at(base);
     let mut out: Vec<TokenTree> = Vec::new();
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), hygienic(group.stream()));
+                let mut inner = Group::new(group.delimiter(), hygienic(group.stream(), base));
                 inner.set_span(group.span());
                 out.push(inner.into());
             }
