@@ -1,12 +1,12 @@
 //! The arguments of one launch: their words, the buffers behind them, and the checks before anything changes.
 
-use crate::buffer::{Buffer, Named};
+use crate::buffer::{Access, Buffer, Named};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::facts;
 use crate::launch::LoadedKernel;
+use crate::stream::Queue;
 use crate::tensor::Tensor;
-use kiln_backend::StreamId;
 use kiln_ir::Param;
 use kiln_lang::Elem;
 use kiln_lang::param::{ArgSink, KernelParam, KernelParams, ParamDecl, SpecKey};
@@ -94,7 +94,6 @@ struct Use {
 pub(crate) struct Arguments {
     words: SmallVec<[u64; 32]>,
     uses: SmallVec<[Use; 8]>,
-    first_words: SmallVec<[u16; 8]>,
 }
 
 impl Arguments {
@@ -119,8 +118,7 @@ impl Arguments {
             }
             uses.push(Use { buffer, param, mutable, byte_offset });
         }
-        let first_words = kernel.params.iter().map(|p| p.words as u16).collect();
-        let arguments = Arguments { words: sink.words, uses, first_words };
+        let arguments = Arguments { words: sink.words, uses };
         arguments.check_overlaps(kernel)?;
         Ok(arguments)
     }
@@ -130,8 +128,8 @@ impl Arguments {
     }
 
     /// The extent of a view parameter on an axis.
-    pub(crate) fn extent(&self, param: usize, axis: usize) -> u64 {
-        self.words[self.first_words[param] as usize + 1 + axis]
+    pub(crate) fn extent(&self, param: &ParamInfo, axis: usize) -> u64 {
+        self.words[param.words + 1 + axis]
     }
 
     /// Refuses a written tensor that shares memory with another argument.
@@ -165,15 +163,40 @@ impl Arguments {
         tensor.byte_offset..tensor.byte_offset + length
     }
 
-    /// Brings the tensors to the device and orders the stream after their other uses. If one argument is refused, none was marked as written.
-    pub(crate) fn prepare(&self, kernel: &LoadedKernel, stream: StreamId) -> Result<()> {
-        for u in self.uses.iter().filter(|u| !u.mutable) {
-            u.buffer.prepare_read(argument(kernel, u), stream)?;
+    /// Locks the buffers, and refuses those that are lent or that would be read before they were written. Nothing is changed yet.
+    pub(crate) fn lock(&self, kernel: &LoadedKernel) -> Result<Locked<'_>> {
+        // A lock a buffer, in the order of addresses, so that launches in several threads never wait for each other in a circle.
+        let mut uses: SmallVec<[&Use; 8]> = self.uses.iter().collect();
+        uses.sort_unstable_by_key(|u| (Arc::as_ptr(&u.buffer), u.param));
+        let mut locked = Locked { buffers: SmallVec::new() };
+        for same in uses.chunk_by(|a, b| Arc::ptr_eq(&a.buffer, &b.buffer)) {
+            let access = same[0].buffer.access(argument(kernel, same[0]))?;
+            if let Some(read) = same.iter().find(|u| !u.mutable) {
+                access.check_written(argument(kernel, read))?;
+            }
+            locked.buffers.push((access, same.iter().any(|u| u.mutable)));
         }
-        for u in self.uses.iter().filter(|u| u.mutable) {
-            u.buffer.prepare_write(argument(kernel, u), stream)?;
-        }
-        Ok(())
+        Ok(locked)
+    }
+}
+
+/// The buffers of a launch, each with whether the kernel writes it.
+pub(crate) struct Locked<'a> {
+    buffers: SmallVec<[(Access<'a>, bool); 8]>,
+}
+
+impl Locked<'_> {
+    /// Brings the contents to the device and orders the stream after their other uses.
+    pub(crate) fn prepare(&mut self, queue: &Queue) -> Result<()> {
+        self.buffers.iter_mut().try_for_each(|(access, writes)| match *writes {
+            true => access.prepare_write(queue, true),
+            false => access.prepare_read(queue),
+        })
+    }
+
+    /// Says that the launch was enqueued.
+    pub(crate) fn launched(&mut self, queue: &Queue) {
+        self.buffers.iter_mut().filter(|(_, writes)| *writes).for_each(|(access, _)| access.wrote(queue));
     }
 }
 

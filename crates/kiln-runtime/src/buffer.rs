@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::stream::Queue;
 use kiln_backend::{DevicePtr, StreamId};
 use smallvec::SmallVec;
 use std::fmt;
@@ -64,9 +65,9 @@ struct State {
     host: Option<Box<[u64]>>,
     /// A closure of the user holds the host's contents.
     lent: bool,
-    /// The stream of the last write, and those that read since.
-    writer: Option<StreamId>,
-    readers: SmallVec<[StreamId; 2]>,
+    /// The stream of the last write, and the other streams that were made to wait for it and have read since.
+    writer: Queue,
+    readers: SmallVec<[Queue; 2]>,
 }
 
 impl Buffer {
@@ -81,7 +82,7 @@ impl Buffer {
             host: None,
             lent: false,
             // The allocation is ordered before later work of the default stream only: other streams must wait for it.
-            writer: Some(StreamId::default()),
+            writer: Queue::default(),
             readers: SmallVec::new(),
         };
         Ok(Buffer { device: device.clone(), ptr, bytes, state: Mutex::new(state) })
@@ -99,89 +100,165 @@ impl Buffer {
         self.lock().residency
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state(&self, what: Named<'_>) -> Result<MutexGuard<'_, State>> {
+    /// Locks the buffer for a use, unless it is lent to a closure.
+    pub(crate) fn access(&self, what: Named<'_>) -> Result<Access<'_>> {
         let state = self.lock();
         if state.lent {
             return Err(Error::Lent { what: what.to_string() });
         }
-        Ok(state)
+        Ok(Access { buffer: self, state })
     }
 
-    /// Makes the contents readable by later work of `stream`.
-    pub(crate) fn prepare_read(&self, what: Named<'_>, stream: StreamId) -> Result<()> {
-        let mut state = self.state(what)?;
-        if state.residency == Residency::Uninitialised {
-            return Err(Error::Uninitialised { what: what.to_string() });
-        }
-        self.upload_if_newer(&mut state, stream)?;
-        self.follow(state.writer, stream)?;
-        if state.writer != Some(stream) && !state.readers.contains(&stream) {
-            state.readers.push(stream);
-        }
-        Ok(())
-    }
-
-    /// Makes the memory writable (and readable) by later work of `stream`, and the device's contents the newest.
-    pub(crate) fn prepare_write(&self, what: Named<'_>, stream: StreamId) -> Result<()> {
-        let mut state = self.state(what)?;
-        self.upload_if_newer(&mut state, stream)?;
-        self.follow(state.writer, stream)?;
-        for &reader in &state.readers {
-            self.follow(Some(reader), stream)?;
-        }
-        state.readers.clear();
-        state.writer = Some(stream);
-        state.residency = if state.host.is_some() { Residency::DeviceDirty } else { Residency::DeviceOnly };
-        Ok(())
-    }
-
-    /// Makes `stream` wait for what `earlier` has been given so far. Nothing for one stream.
-    fn follow(&self, earlier: Option<StreamId>, stream: StreamId) -> Result<()> {
-        let Some(earlier) = earlier.filter(|&e| e != stream) else { return Ok(()) };
-        let backend = self.device.backend();
-        let event = backend.record(earlier, false)?;
-        let waited = backend.wait(stream, event);
-        backend.destroy_event(event);
-        Ok(waited?)
-    }
-
-    fn upload_if_newer(&self, state: &mut State, stream: StreamId) -> Result<()> {
-        if !matches!(state.residency, Residency::HostOnly | Residency::HostDirty) {
-            return Ok(());
-        }
-        let Some(host) = &state.host else { return Ok(()) };
-        self.follow(state.writer, stream)?;
-        // SAFETY: `ptr` is this buffer's allocation of `bytes` bytes, and the mirror has at least as many.
-        unsafe { self.device.backend().upload(self.ptr, &as_bytes(host)[..self.bytes], stream)? };
-        state.residency = Residency::InSync;
-        state.writer = Some(stream);
-        Ok(())
-    }
-
-    /// Overwrites bytes from `offset` on.
-    pub(crate) fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let stream = self.home();
-        self.prepare_write(Named::Tensor, stream)?;
-        // SAFETY: the caller stays inside the allocation; `prepare_write` ordered the stream after every use.
-        unsafe { Ok(self.device.backend().upload(self.at(offset), data, stream)?) }
-    }
-
-    /// Fills every byte.
-    pub(crate) fn fill(&self, byte: u8) -> Result<()> {
+    /// Fills this new buffer with the bytes of another from `offset` on: on the device, if both are on one and the source is current there.
+    pub(crate) fn copy_from(&self, source: &Buffer, offset: usize) -> Result<()> {
         if self.bytes == 0 {
             return Ok(());
         }
-        let stream = self.home();
-        self.prepare_write(Named::Tensor, stream)?;
+        let mut from = source.access(Named::Tensor)?;
+        from.check_written(Named::Tensor)?;
+        let mut to = self.access(Named::Tensor)?;
+        if self.device != source.device || from.is_newer_on_host() {
+            let mut bytes = vec![0u8; self.bytes];
+            from.read(offset, &mut bytes)?;
+            return to.write(0, &bytes);
+        }
+        let queue = from.state.writer.clone();
+        from.prepare_read(&queue)?;
+        to.prepare_write(&queue, false)?;
+        // SAFETY: two distinct allocations, of which the caller chose `self.bytes` bytes inside the source; ordered in `queue`.
+        unsafe { self.device.backend().copy(self.ptr, source.at(offset), self.bytes, queue.id())? };
+        to.wrote(&queue);
+        Ok(())
+    }
+
+    /// Runs `f` on the host's contents, bringing them up to date first; with `write`, they are the newest afterwards.
+    pub(crate) fn with_host<R>(&self, write: bool, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let mut lease = self.access(Named::Tensor)?.lend(write)?;
+        Ok(f(lease.bytes()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn at(&self, offset: usize) -> DevicePtr {
+        DevicePtr(self.ptr.0 + offset as u64)
+    }
+
+    /// Makes a stream wait for what `earlier` has been given so far. Nothing if they are one.
+    fn follow(&self, earlier: &Queue, queue: &Queue) -> Result<()> {
+        if earlier.id() == queue.id() {
+            return Ok(());
+        }
+        let backend = self.device.backend();
+        let event = backend.record(earlier.id(), false)?;
+        let waited = backend.wait(queue.id(), event);
+        backend.destroy_event(event);
+        Ok(waited?)
+    }
+}
+
+/// A locked buffer: until it is dropped, no other thread uses or changes the contents. A launch holds it from its first check until the work is
+/// enqueued (or done, on a device that works within the call), so that two threads with views of one buffer cannot slip between.
+pub(crate) struct Access<'a> {
+    buffer: &'a Buffer,
+    state: MutexGuard<'a, State>,
+}
+
+impl<'a> Access<'a> {
+    /// An error if nothing was ever written.
+    pub(crate) fn check_written(&self, what: Named<'_>) -> Result<()> {
+        match self.is_written() {
+            true => Ok(()),
+            false => Err(Error::Uninitialised { what: what.to_string() }),
+        }
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        self.state.residency != Residency::Uninitialised
+    }
+
+    fn is_newer_on_host(&self) -> bool {
+        matches!(self.state.residency, Residency::HostOnly | Residency::HostDirty)
+    }
+
+    /// Makes the contents readable by later work of a stream.
+    pub(crate) fn prepare_read(&mut self, queue: &Queue) -> Result<()> {
+        self.upload_if_newer(queue)?;
+        let State { writer, readers, .. } = &mut *self.state;
+        let knows = |q: &Queue| q.id() == queue.id();
+        if !knows(writer) && !readers.iter().any(knows) {
+            self.buffer.follow(writer, queue)?;
+            readers.push(queue.clone());
+        }
+        Ok(())
+    }
+
+    /// Makes the memory writable (and readable, with `keep`) by later work of a stream.
+    pub(crate) fn prepare_write(&mut self, queue: &Queue, keep: bool) -> Result<()> {
+        if keep {
+            self.upload_if_newer(queue)?;
+        }
+        self.order_after_all(queue)
+    }
+
+    /// Says that work of the stream writes the device's copy.
+    pub(crate) fn wrote(&mut self, queue: &Queue) {
+        self.state.residency = match self.state.host.is_some() {
+            true => Residency::DeviceDirty,
+            false => Residency::DeviceOnly,
+        };
+        self.now_written_by(queue);
+    }
+
+    fn now_written_by(&mut self, queue: &Queue) {
+        self.state.readers.clear();
+        if self.state.writer.id() != queue.id() {
+            self.state.writer = queue.clone();
+        }
+    }
+
+    fn order_after_all(&self, queue: &Queue) -> Result<()> {
+        self.buffer.follow(&self.state.writer, queue)?;
+        self.state.readers.iter().try_for_each(|reader| self.buffer.follow(reader, queue))
+    }
+
+    fn upload_if_newer(&mut self, queue: &Queue) -> Result<()> {
+        let (true, Some(host)) = (self.is_newer_on_host(), &self.state.host) else { return Ok(()) };
+        self.order_after_all(queue)?;
+        let Buffer { device, ptr, bytes, .. } = self.buffer;
+        // SAFETY: `ptr` is the allocation of `bytes` bytes, and the mirror has at least as many.
+        unsafe { device.backend().upload(*ptr, &as_bytes(host)[..*bytes], queue.id())? };
+        self.state.residency = Residency::InSync;
+        self.now_written_by(queue);
+        Ok(())
+    }
+
+    /// Overwrites bytes from `offset` on, in the last writer's stream, so that most often no event is needed.
+    pub(crate) fn write(&mut self, offset: usize, data: &[u8]) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let queue = self.state.writer.clone();
+        self.prepare_write(&queue, data.len() < self.buffer.bytes)?;
+        // SAFETY: the caller stays inside the allocation; the stream was ordered after every use.
+        unsafe { self.buffer.device.backend().upload(self.buffer.at(offset), data, queue.id())? };
+        self.wrote(&queue);
+        Ok(())
+    }
+
+    /// Fills every byte.
+    pub(crate) fn fill(&mut self, byte: u8) -> Result<()> {
+        let Buffer { device, ptr, bytes, .. } = self.buffer;
+        if *bytes == 0 {
+            return Ok(());
+        }
+        let queue = self.state.writer.clone();
+        self.prepare_write(&queue, false)?;
         // SAFETY: the whole allocation; ordered as in `write`.
-        unsafe { Ok(self.device.backend().fill(self.ptr, byte, self.bytes, stream)?) }
+        unsafe { device.backend().fill(*ptr, byte, *bytes, queue.id())? };
+        self.wrote(&queue);
+        Ok(())
     }
 
     /// Reads bytes from `offset` on into `data`, waiting for the work that writes them.
@@ -189,98 +266,102 @@ impl Buffer {
         if data.is_empty() {
             return Ok(());
         }
-        let state = self.state(Named::Tensor)?;
-        match (state.residency, &state.host) {
-            (Residency::Uninitialised, _) => Err(Error::Uninitialised { what: Named::Tensor.to_string() }),
+        self.check_written(Named::Tensor)?;
+        match (self.state.residency, &self.state.host) {
             (Residency::HostOnly | Residency::HostDirty | Residency::InSync, Some(host)) => {
                 data.copy_from_slice(&as_bytes(host)[offset..offset + data.len()]);
                 Ok(())
             }
             // SAFETY: the caller stays inside the allocation.
             _ => unsafe {
-                Ok(self.device.backend().download(data, self.at(offset), state.writer.unwrap_or_default())?)
+                let backend = self.buffer.device.backend();
+                Ok(backend.download(data, self.buffer.at(offset), self.state.writer.id())?)
             },
         }
     }
 
-    /// Copies all bytes of another buffer of the same size, on the device if it is the same one.
-    pub(crate) fn copy_from(&self, source: &Buffer) -> Result<()> {
-        if self.bytes == 0 {
-            return Ok(());
+    /// Lends the host's contents out, up to date. Memory that was never written is zeroed first.
+    fn lend(mut self, write: bool) -> Result<Lease<'a>> {
+        if !write {
+            self.check_written(Named::Tensor)?;
         }
-        let on_device = !matches!(source.residency(), Residency::HostOnly | Residency::HostDirty);
-        if self.device == source.device && on_device {
-            let stream = source.home();
-            source.prepare_read(Named::Tensor, stream)?;
-            self.prepare_write(Named::Tensor, stream)?;
-            // SAFETY: two distinct allocations of `bytes` bytes, ordered in `stream`.
-            return unsafe { Ok(self.device.backend().copy(self.ptr, source.ptr, self.bytes, stream)?) };
-        }
-        let mut bytes = vec![0u8; self.bytes];
-        source.read(0, &mut bytes)?;
-        self.write(0, &bytes)
-    }
-
-    /// Runs `f` on the host's contents, bringing them up to date first; with `write`, they are the newest afterwards.
-    pub(crate) fn with_host<R>(&self, write: bool, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let mut host = self.take_host(write)?;
-        let result = match &mut host {
-            Some(mirror) => f(&mut as_bytes_mut(mirror)[..self.bytes]),
-            None if self.bytes == 0 => f(&mut []),
-            // SAFETY: unified memory: the allocation is `bytes` bytes of host memory, its writers were waited for, and `lent` keeps
-            // others out until the closure returns.
-            None => f(unsafe { std::slice::from_raw_parts_mut(self.ptr.0 as *mut u8, self.bytes) }),
-        };
-        let mut state = self.lock();
-        state.lent = false;
-        let mirrored = host.is_some();
-        if mirrored {
-            state.host = host;
-        }
-        state.residency = match (write, mirrored, state.residency) {
-            (true, true, Residency::Uninitialised) => Residency::HostOnly,
-            (true, true, _) => Residency::HostDirty,
-            (true, false, _) => Residency::DeviceOnly,
-            (false, _, other) => other,
-        };
-        Ok(result)
-    }
-
-    /// Lends the mirror out, up to date; `None` where the device's memory is the host's.
-    fn take_host(&self, write: bool) -> Result<Option<Box<[u64]>>> {
-        let mut state = self.state(Named::Tensor)?;
-        if state.residency == Residency::Uninitialised && !write {
-            return Err(Error::Uninitialised { what: Named::Tensor.to_string() });
-        }
-        let writer = state.writer.unwrap_or_default();
-        if self.device.properties().unified || self.bytes == 0 {
-            self.device.backend().synchronize(writer)?;
-            state.lent = true;
-            return Ok(None);
-        }
-        let mut host = state.host.take().unwrap_or_else(|| vec![0u64; self.bytes.div_ceil(8)].into_boxed_slice());
-        if matches!(state.residency, Residency::DeviceOnly | Residency::DeviceDirty) {
-            // SAFETY: the whole allocation; the mirror has at least `bytes` bytes.
-            let read = unsafe {
-                self.device.backend().download(&mut as_bytes_mut(&mut host)[..self.bytes], self.ptr, writer)
-            };
-            if let Err(error) = read {
-                state.residency = Residency::DeviceOnly;
-                return Err(error.into());
+        let buffer = self.buffer;
+        let host = match buffer.device.properties().unified || buffer.bytes == 0 {
+            true => {
+                self.settle(write)?;
+                None
             }
-            state.residency = Residency::InSync;
+            false => Some(self.mirror()?),
+        };
+        self.state.lent = true;
+        Ok(Lease { buffer, host, write })
+    }
+
+    /// Waits until the host may read (or write) the device's memory itself.
+    fn settle(&mut self, write: bool) -> Result<()> {
+        if !self.is_written() {
+            self.fill(0)?;
         }
-        state.lent = true;
-        Ok(Some(host))
+        let backend = self.buffer.device.backend();
+        backend.synchronize(self.state.writer.id())?;
+        if write {
+            self.state.readers.iter().try_for_each(|reader| backend.synchronize(reader.id()))?;
+        }
+        Ok(())
     }
 
-    /// The stream to put the runtime's own copies in: the last writer's, so that no event is needed.
-    fn home(&self) -> StreamId {
-        self.lock().writer.unwrap_or_default()
+    /// Takes the mirror, made and brought up to date if need be.
+    fn mirror(&mut self) -> Result<Box<[u64]>> {
+        let Buffer { device, ptr, bytes, .. } = self.buffer;
+        let fresh = || vec![0u64; bytes.div_ceil(8)].into_boxed_slice();
+        if !matches!(self.state.residency, Residency::DeviceOnly | Residency::DeviceDirty) {
+            return Ok(self.state.host.take().unwrap_or_else(fresh));
+        }
+        let mut host = self.state.host.take().unwrap_or_else(fresh);
+        // SAFETY: the whole allocation; the mirror has at least `bytes` bytes.
+        let read = unsafe {
+            device.backend().download(&mut as_bytes_mut(&mut host)[..*bytes], *ptr, self.state.writer.id())
+        };
+        self.state.residency = if read.is_ok() { Residency::InSync } else { Residency::DeviceOnly };
+        read?;
+        Ok(host)
     }
+}
 
-    fn at(&self, offset: usize) -> DevicePtr {
-        DevicePtr(self.ptr.0 + offset as u64)
+/// The host's contents, lent out; they go back when this is dropped, also if the user's closure panics.
+struct Lease<'a> {
+    buffer: &'a Buffer,
+    /// The mirror; `None` where the device's memory is the host's.
+    host: Option<Box<[u64]>>,
+    write: bool,
+}
+
+impl Lease<'_> {
+    fn bytes(&mut self) -> &mut [u8] {
+        let Buffer { ptr, bytes, .. } = self.buffer;
+        match &mut self.host {
+            Some(mirror) => &mut as_bytes_mut(mirror)[..*bytes],
+            None if *bytes == 0 => &mut [],
+            // SAFETY: unified memory: the allocation is `bytes` bytes of host memory, all written; the work on it was waited for, and `lent`
+            // keeps others out for as long as `self` is there.
+            None => unsafe { std::slice::from_raw_parts_mut(ptr.0 as *mut u8, *bytes) },
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let mut state = self.buffer.lock();
+        state.lent = false;
+        if self.host.is_none() {
+            return;
+        }
+        state.host = self.host.take();
+        state.residency = match (self.write, state.residency) {
+            (false, unchanged) => unchanged,
+            (true, Residency::Uninitialised | Residency::HostOnly) => Residency::HostOnly,
+            (true, _) => Residency::HostDirty,
+        };
     }
 }
 
@@ -289,14 +370,13 @@ impl Drop for Buffer {
         if self.bytes == 0 {
             return;
         }
-        let stream = self.home();
-        let readers = std::mem::take(&mut self.lock().readers);
+        let State { writer, readers, .. } = &*self.lock();
         for reader in readers {
             // If ordering fails the device is lost and nothing can use the memory any more.
-            let _ = self.follow(Some(reader), stream);
+            let _ = self.follow(reader, writer);
         }
         // SAFETY: the allocation of `new`, freed once; the stream was ordered after every use.
-        unsafe { self.device.backend().free(self.ptr, self.bytes, stream) }
+        unsafe { self.device.backend().free(self.ptr, self.bytes, writer.id()) }
     }
 }
 

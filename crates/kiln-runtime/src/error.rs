@@ -55,7 +55,9 @@ pub enum Error {
         given: Vec<usize>,
     },
     /// An argument lives on another device than the launch.
-    #[error("argument `{argument}` of `{kernel}` is on {found}, but the launch is on {expected}; copy it with `Tensor::to_device`")]
+    #[error(
+        "argument `{argument}` of `{kernel}` is on {found}, but the launch is on {expected}; copy it with `Tensor::to_device`"
+    )]
     DeviceMismatch {
         /// The kernel.
         kernel: String,
@@ -66,8 +68,20 @@ pub enum Error {
         /// Where it must be.
         expected: String,
     },
+    /// A stream or an event is used with another device than its own.
+    #[error("{what} is on {found}, not on {expected}")]
+    WrongDevice {
+        /// The stream or event.
+        what: String,
+        /// Where it is.
+        found: String,
+        /// Where it must be.
+        expected: String,
+    },
     /// A mutable argument shares memory with another argument.
-    #[error("arguments `{first}` and `{second}` of `{kernel}` share memory and one of them is written; copy one of them first")]
+    #[error(
+        "arguments `{first}` and `{second}` of `{kernel}` share memory and one of them is written; copy one of them first"
+    )]
     Overlap {
         /// The kernel.
         kernel: String,
@@ -89,7 +103,9 @@ pub enum Error {
         what: String,
     },
     /// The grid was not given and does not follow from the kernel's stores.
-    #[error("the grid of `{kernel}` does not follow from its stores: {reason}; give it with `.grid([x, y, z])`")]
+    #[error(
+        "the grid of `{kernel}` does not follow from its stores: {reason}; give it with `.grid([x, y, z])`"
+    )]
     Grid {
         /// The kernel.
         kernel: String,

@@ -4,8 +4,8 @@ use crate::args::{Arguments, ParamInfo};
 use crate::cache::{DiskCache, Specialisation};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::stream::Stream;
-use kiln_backend::{Program, Report, StreamId};
+use crate::stream::{Queue, Stream, same_device};
+use kiln_backend::{Program, Report};
 use kiln_compiler::{Partition, partition};
 use kiln_ir::{Kernel, Level, verify};
 use kiln_lang::param::{KernelFn, KernelParams};
@@ -13,9 +13,32 @@ use std::sync::Arc;
 
 /// A kernel with its arguments, ready to launch: what calling a `#[kernel]` function gives.
 ///
-/// ```text
-/// softmax(&x, &mut y, 4096).launch(&device)?;
-/// histogram(&x, &mut counts).grid([64, 1, 1]).block([256, 1, 1]).on(&stream).launch(&device)?;
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Device, Tensor};
+///
+/// /// A tile kernel: the grid follows from what its programs store.
+/// #[kernel(crate = kiln_runtime)]
+/// fn double(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+///     let at = program_id(0) * 4;
+///     y.tile(at, 4).store(x.tile(at, 4).load(0.0) * 2.0);
+/// }
+///
+/// /// A thread kernel: it needs a block, and here a grid.
+/// #[kernel(crate = kiln_runtime)]
+/// fn increment(y: &mut Tensor<f32, 1>) {
+///     let i = thread_index();
+///     y.set_or_skip(i, y.get_or(i, 0.0) + 1.0);
+/// }
+///
+/// let device = Device::open("interp")?;
+/// let x = device.tensor(&[1.0, 2.0, 3.0, 4.0, 5.0], [5])?;
+/// let mut y = device.uninit([5])?;
+/// double(&x, &mut y).launch(&device)?;
+/// let stream = device.stream()?;
+/// increment(&mut y).grid([2]).block([3]).on(&stream).launch(&device)?; // waits for `double` by itself
+/// assert_eq!(y.to_vec()?, [3.0, 5.0, 7.0, 9.0, 11.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
 /// ```
 #[must_use = "a kernel runs when it is launched: call `.launch(&device)`"]
 pub struct Launch<P: KernelParams> {
@@ -23,7 +46,7 @@ pub struct Launch<P: KernelParams> {
     args: P::Args,
     grid: Option<[u32; 3]>,
     level: Level,
-    stream: StreamId,
+    queue: Queue,
 }
 
 /// A kernel that was compiled and loaded, with what its launches need.
@@ -38,19 +61,22 @@ impl<P: KernelParams> Launch<P> {
     /// For the `#[kernel]` macro.
     #[doc(hidden)]
     pub fn new(kernel: KernelFn<P>, args: P::Args) -> Launch<P> {
-        Launch { kernel, args, grid: None, level: Level::Tile { warps: None }, stream: StreamId::default() }
+        Launch { kernel, args, grid: None, level: Level::Tile { warps: None }, queue: Queue::default() }
     }
 
     /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors that the programs write, if their stores
     /// tell which part each writes.
-    pub fn grid(mut self, grid: [u32; 3]) -> Self {
-        self.grid = Some(grid);
+    ///
+    /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A zero launches nothing.
+    pub fn grid<const N: usize>(mut self, grid: [u32; N]) -> Self {
+        self.grid = Some(three(grid));
         self
     }
 
-    /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that use thread indices.
-    pub fn block(mut self, block: [u32; 3]) -> Self {
-        self.level = Level::Thread { block };
+    /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that use thread indices. Axes that are left out have
+    /// one thread.
+    pub fn block<const N: usize>(mut self, block: [u32; N]) -> Self {
+        self.level = Level::Thread { block: three(block) };
         self
     }
 
@@ -62,7 +88,7 @@ impl<P: KernelParams> Launch<P> {
 
     /// The stream to launch in, instead of the device's default one.
     pub fn on(mut self, stream: &Stream) -> Self {
-        self.stream = stream.id();
+        self.queue = stream.queue().clone();
         self
     }
 
@@ -73,17 +99,27 @@ impl<P: KernelParams> Launch<P> {
     /// follow from the stores or exceed the device's limits, and failures of the device. A kernel's own fault surfaces at the next
     /// synchronisation or read of a tensor. On an error nothing was launched and no argument changed.
     pub fn launch(self, device: &Device) -> Result<()> {
+        if let Some(home) = self.queue.device() {
+            same_device("the stream of the launch", home, device)?;
+        }
         let loaded = self.load(device)?;
         let args = Arguments::collect::<P>(&self.args, &loaded, device)?;
         let grid = match self.grid {
             Some(grid) => grid,
             None => loaded.grid(&args)?,
         };
-        args.prepare(&loaded, self.stream)?;
-        let launch = kiln_backend::Launch { grid, words: args.words(), stream: self.stream };
+        loaded.check_limits(grid, device)?;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let mut locked = args.lock(&loaded)?;
+        locked.prepare(&self.queue)?;
+        let launch = kiln_backend::Launch { grid, words: args.words(), stream: self.queue.id() };
         // SAFETY: the words were packed by the parameters that the program was compiled for: live tensors of this device with
         // their extents and strides. Their buffers order freeing after this stream's work.
-        unsafe { Ok(device.backend().launch(&*loaded.program, launch)?) }
+        unsafe { device.backend().launch(&*loaded.program, launch)? };
+        locked.launched(&self.queue);
+        Ok(())
     }
 
     /// Compiles the kernel if it is new, and says what became of it.
@@ -101,11 +137,17 @@ impl<P: KernelParams> Launch<P> {
     pub fn ir(&self) -> Result<Kernel> {
         let name = self.kernel.site().name;
         let refuse = |problems| Error::Kernel { kernel: name.to_owned(), problems };
-        let kernel = self.kernel.trace(&self.args, self.level).map_err(|errors| {
-            refuse(errors.errors().iter().map(ToString::to_string).collect())
-        })?;
+        let kernel = self
+            .kernel
+            .trace(&self.args, self.level)
+            .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
         verify(&kernel).map_err(|errors| {
-            refuse(errors.into_iter().map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op)).collect())
+            refuse(
+                errors
+                    .into_iter()
+                    .map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op))
+                    .collect(),
+            )
         })?;
         Ok(kernel)
     }
@@ -121,7 +163,10 @@ impl<P: KernelParams> Launch<P> {
         let partition = partition(&kernel);
         if !partition.unproven.is_empty() {
             let problem = |u: &kiln_compiler::Unproven| {
-                format!("{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and `store_overlapping`", u.location, u.param, u.reason)
+                format!(
+                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and `store_overlapping`",
+                    u.location, u.param, u.reason
+                )
             };
             let problems = partition.unproven.iter().map(problem).collect();
             return Err(Error::Kernel { kernel: name.to_owned(), problems });
@@ -166,7 +211,9 @@ impl LoadedKernel {
             let Some(&first) = rules.next() else {
                 return Err(refuse(format!("no tensor's part depends on `program_id` of axis {name} alone")));
             };
-            let count = |rule: kiln_compiler::GridRule| rule.programs(args.extent(rule.param, rule.axis));
+            let count = |rule: kiln_compiler::GridRule| {
+                rule.programs(args.extent(&self.params[rule.param], rule.axis))
+            };
             if let Some(&other) = rules.find(|&&r| count(r) != count(first)) {
                 let [a, b] = [first, other].map(|r| (&self.params[r.param].name, r.axis, count(r)));
                 return Err(refuse(format!(
@@ -174,15 +221,29 @@ impl LoadedKernel {
                     a.1, a.0, a.2, b.1, b.0, b.2
                 )));
             }
-            grid[axis] = u32::try_from(count(first)).map_err(|_| {
-                Error::Device(kiln_backend::Error::LaunchLimit {
-                    kernel: self.name.to_owned(),
-                    what: format!("grid extent {name}"),
-                    given: count(first),
-                    limit: u64::from(u32::MAX),
-                })
-            })?;
+            grid[axis] = u32::try_from(count(first))
+                .map_err(|_| self.over_limit(axis, count(first), u64::from(u32::MAX)))?;
         }
         Ok(grid)
     }
+
+    /// Refuses a grid that the device cannot have, before any argument is touched.
+    fn check_limits(&self, grid: [u32; 3], device: &Device) -> Result<()> {
+        let limits = device.properties().max_grid;
+        match (0..3).find(|&axis| grid[axis] > limits[axis]) {
+            None => Ok(()),
+            Some(axis) => Err(self.over_limit(axis, grid[axis].into(), limits[axis].into())),
+        }
+    }
+
+    fn over_limit(&self, axis: usize, given: u64, limit: u64) -> Error {
+        let what = format!("grid extent {}", ["x", "y", "z"][axis]);
+        Error::Device(kiln_backend::Error::LaunchLimit { kernel: self.name.to_owned(), what, given, limit })
+    }
+}
+
+/// The extents on three axes.
+fn three<const N: usize>(extents: [u32; N]) -> [u32; 3] {
+    const { assert!(N >= 1 && N <= 3, "a grid or block has one, two or three axes") };
+    std::array::from_fn(|axis| extents.get(axis).copied().unwrap_or(1))
 }

@@ -1,11 +1,14 @@
 //! Streams and events: order between launches.
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use kiln_backend::{EventId, StreamId};
+use std::sync::Arc;
 
 /// A queue of work on a device. Work in one stream happens in order; tensors order the streams that share them by themselves.
 ///
+/// Dropping a stream waits for nothing: the backend's stream goes when the last tensor that was used in it is done with it.
+
 /// ```
 /// use kiln_runtime::Device;
 /// let device = Device::open("interp")?;
@@ -16,12 +19,14 @@ use kiln_backend::{EventId, StreamId};
 #[derive(Debug)]
 pub struct Stream {
     device: Device,
-    id: StreamId,
+    queue: Queue,
 }
 
 impl Stream {
     pub(crate) fn new(device: &Device) -> Result<Stream> {
-        Ok(Stream { device: device.clone(), id: device.backend().create_stream()? })
+        let id = device.backend().create_stream()?;
+        let queue = Queue(Some(Arc::new(OwnedStream { device: device.clone(), id })));
+        Ok(Stream { device: device.clone(), queue })
     }
 
     /// The device.
@@ -31,26 +36,63 @@ impl Stream {
 
     /// The backend's name of the stream.
     pub fn id(&self) -> StreamId {
-        self.id
+        self.queue.id()
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     /// Waits for all work of the stream and reports the first fault in it.
     pub fn synchronize(&self) -> Result<()> {
-        Ok(self.device.backend().synchronize(self.id)?)
+        Ok(self.device.backend().synchronize(self.id())?)
     }
 
     /// A point after all work now in the stream, which can be timed.
     pub fn record(&self) -> Result<Event> {
-        Event::record(&self.device, self.id)
+        Event::record(&self.device, self.id())
     }
 
     /// Makes later work of this stream wait for the event.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if the event is of another device.
     pub fn wait(&self, event: &Event) -> Result<()> {
-        Ok(self.device.backend().wait(self.id, event.id)?)
+        same_device("the event", &event.device, &self.device)?;
+        Ok(self.device.backend().wait(self.id(), event.id)?)
     }
 }
 
-impl Drop for Stream {
+pub(crate) fn same_device(what: &str, found: &Device, expected: &Device) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let (found, expected) = (found.id().to_owned(), expected.id().to_owned());
+    Err(Error::WrongDevice { what: what.to_owned(), found, expected })
+}
+
+/// A stream of the backend, alive as long as a [`Stream`] or a buffer whose work is in it refers to it. `None` is the device's default stream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Queue(Option<Arc<OwnedStream>>);
+
+#[derive(Debug)]
+struct OwnedStream {
+    device: Device,
+    id: StreamId,
+}
+
+impl Queue {
+    pub(crate) fn id(&self) -> StreamId {
+        self.0.as_ref().map_or(StreamId::default(), |owned| owned.id)
+    }
+
+    /// The device; `None` for the default stream, which every device has.
+    pub(crate) fn device(&self) -> Option<&Device> {
+        self.0.as_ref().map(|owned| &owned.device)
+    }
+}
+
+impl Drop for OwnedStream {
     fn drop(&mut self) {
         self.device.backend().destroy_stream(self.id);
     }
@@ -89,7 +131,11 @@ impl Event {
     }
 
     /// The device's time between two events that have been reached.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if they are of two devices.
     pub fn milliseconds_since(&self, earlier: &Event) -> Result<f32> {
+        same_device("the earlier event", &earlier.device, &self.device)?;
         Ok(self.device.backend().elapsed_ms(earlier.id, self.id)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Tensors: typed, shaped, strided windows on a buffer of a device.
 
-use crate::buffer::{Buffer, Residency};
+use crate::buffer::{Buffer, Named, Residency};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -46,7 +46,7 @@ impl Device {
     /// Out of memory; a shape that cannot be addressed.
     pub fn zeros<T: Elem, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>> {
         let tensor = self.uninit(shape)?;
-        tensor.buffer.fill(0)?;
+        tensor.buffer.access(Named::Tensor)?.fill(0)?;
         Ok(tensor)
     }
 
@@ -98,7 +98,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// [`Error::Uninitialised`]; the first fault of a kernel on the stream that wrote the tensor.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut all = vec![T::from_bits(0); self.layout.span()];
-        self.buffer.read(self.byte_offset(), bytes_of(&mut all))?;
+        self.buffer.access(Named::Tensor)?.read(self.byte_offset(), bytes_of(&mut all))?;
         if T::SCALAR == kiln_ir::Scalar::Bool {
             normalise_bools(bytes_of(&mut all));
         }
@@ -116,18 +116,24 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// [`Error::Length`] if their number is not the tensor's.
     pub fn write(&mut self, data: &[T]) -> Result<()> {
         if data.len() != self.len() {
-            return Err(Error::Length { given: data.len(), expected: self.len(), shape: self.shape().to_vec() });
+            return Err(Error::Length {
+                given: data.len(),
+                expected: self.len(),
+                shape: self.shape().to_vec(),
+            });
         }
+        let mut access = self.buffer.access(Named::Tensor)?;
         if self.layout.is_dense() {
-            return self.buffer.write(self.byte_offset(), bytes_of_ref(data));
+            return access.write(self.byte_offset(), bytes_of_ref(data));
         }
+        // What lies in the gaps belongs to others, and stays.
         let mut all = vec![T::from_bits(0); self.layout.span()];
-        if self.residency() != Residency::Uninitialised {
-            self.buffer.read(self.byte_offset(), bytes_of(&mut all))?;
+        if access.is_written() {
+            access.read(self.byte_offset(), bytes_of(&mut all))?;
         }
         let mut source = data.iter();
         self.layout.for_each(|i| all[i] = *source.next().unwrap_or(&data[0]));
-        self.buffer.write(self.byte_offset(), bytes_of_ref(&all))
+        access.write(self.byte_offset(), bytes_of_ref(&all))
     }
 
     /// A tensor of its own with the same contents, row-major, on the same device.
@@ -138,8 +144,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// A tensor of its own with the same contents, row-major, on any device.
     pub fn to_device(&self, device: &Device) -> Result<Tensor<T, R>> {
         let mut copy = device.uninit(self.shape())?;
-        if self.layout.offset == 0 && self.layout.is_dense() && Arc::strong_count(&self.buffer) == 1 {
-            copy.buffer.copy_from(&self.buffer)?;
+        if self.layout.is_dense() {
+            copy.buffer.copy_from(&self.buffer, self.byte_offset())?;
         } else {
             copy.write(&self.to_vec()?)?;
         }
@@ -176,7 +182,10 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// [`Error::Range`] if the axis or the range does not exist.
     pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor<T, R>> {
         if axis >= R || range.start > range.end || range.end > self.layout.shape[axis] {
-            return Err(Error::Range { what: format!("{range:?} on axis {axis}"), shape: self.shape().to_vec() });
+            return Err(Error::Range {
+                what: format!("{range:?} on axis {axis}"),
+                shape: self.shape().to_vec(),
+            });
         }
         let mut layout = self.layout;
         layout.offset += range.start * layout.strides[axis];
@@ -212,7 +221,10 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
     fn dense_range(&self) -> Result<Range<usize>> {
         if !self.layout.is_dense() {
-            return Err(Error::Range { what: "host access to a view with gaps".into(), shape: self.shape().to_vec() });
+            return Err(Error::Range {
+                what: "host access to a view with gaps".into(),
+                shape: self.shape().to_vec(),
+            });
         }
         Ok(self.layout.offset..self.layout.offset + self.len())
     }
@@ -242,7 +254,14 @@ impl<T: Elem> Tensor<T, 1> {
 
 impl<T: Elem, const R: usize> fmt::Debug for Tensor<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor<{}, {R}>({:?} on {}, {:?})", T::SCALAR, self.shape(), self.device().id(), self.residency())
+        write!(
+            f,
+            "Tensor<{}, {R}>({:?} on {}, {:?})",
+            T::SCALAR,
+            self.shape(),
+            self.device().id(),
+            self.residency()
+        )
     }
 }
 

@@ -156,8 +156,11 @@ impl DiskCache {
     /// [`Error::File`] names the first file that could not be removed.
     pub fn clear(&self) -> Result<()> {
         for path in self.files() {
-            fs::remove_file(&path)
-                .map_err(|e| Error::File { what: "cannot remove", message: e.to_string(), path: path.clone() })?;
+            fs::remove_file(&path).map_err(|e| Error::File {
+                what: "cannot remove",
+                message: e.to_string(),
+                path: path.clone(),
+            })?;
         }
         Ok(())
     }

@@ -21,11 +21,14 @@ pub(crate) struct WordHasher(u64);
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        self.0
+        // Multiplying mixes upwards only, and the table takes the low bits.
+        self.0.rotate_left(26)
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_ne_bytes(*word)));
+        rest.iter().for_each(|&b| self.write_u64(u64::from(b)));
     }
 
     fn write_u32(&mut self, word: u32) {
@@ -85,7 +88,11 @@ impl ProgramCache {
         });
         let outcome = slot.get_or_init(build).clone();
         if matches!(&outcome, Err(error) if !matches!(error, Error::Kernel { .. })) {
-            self.slots.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+            // Not what another thread may have begun meanwhile.
+            if slots.get(key).is_some_and(|now| Arc::ptr_eq(now, &slot)) {
+                slots.remove(key);
+            }
         }
         outcome
     }
