@@ -12,7 +12,8 @@ fn main() {
         let folder = here.join(folder);
         if folder.is_dir() {
             println!("cargo::rerun-if-changed={}", folder.display());
-            digest(&folder, &mut hasher).unwrap_or_else(|e| println!("cargo::error={}: {e}", folder.display()));
+            digest(&folder, &mut hasher)
+                .unwrap_or_else(|e| println!("cargo::error={}: {e}", folder.display()));
         }
     }
     println!("cargo::rustc-env=KILN_SOURCE_DIGEST={:016x}", hasher.finish());

@@ -175,7 +175,9 @@ impl fmt::Display for Fault {
                 write!(f, "index {index} out of bounds for extent {extent} in `{}`", self.kernel)?
             }
             FaultKind::DivisionByZero => write!(f, "integer division by zero in `{}`", self.kernel)?,
-            FaultKind::Sanitizer { finding, detail } => write!(f, "{finding} in `{}`: {detail}", self.kernel)?,
+            FaultKind::Sanitizer { finding, detail } => {
+                write!(f, "{finding} in `{}`: {detail}", self.kernel)?
+            }
         }
         write!(f, ", at {}, block {:?}", self.location, self.block)?;
         self.thread.map_or(Ok(()), |thread| write!(f, ", thread {thread:?}"))

@@ -6,9 +6,12 @@
 
 mod device;
 mod error;
+mod message;
 
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
+
+pub use message::fill_message;
 
 use kiln_ir::Kernel;
 use std::any::Any;

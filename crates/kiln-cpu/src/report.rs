@@ -1,7 +1,7 @@
 //! Faults and prints of a launch: the first fault in program order is kept, prints go to the sink.
 
 use crate::frame::{Site, SiteKind};
-use kiln_backend::{Fault, FaultKind, PrintSink};
+use kiln_backend::{Fault, FaultKind, PrintSink, fill_message};
 use kiln_ir::{Literal, Message, Scalar};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,14 +87,7 @@ impl Reporter {
 
     fn fill(&self, message: Message, elems: &[Scalar], values: &[u64]) -> String {
         let text = self.table.messages.get(message.0 as usize).map_or("", String::as_str);
-        let mut values = elems.iter().zip(values).map(|(&e, &bits)| Literal::from_bits(e, bits).to_string());
-        let mut parts = text.split("{}");
-        let mut filled = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            filled.push_str(&values.next().unwrap_or_else(|| "{}".into()));
-            filled.push_str(part);
-        }
-        filled
+        fill_message(text, elems.iter().zip(values).map(|(&e, &bits)| Literal::from_bits(e, bits)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 /// The streams and events of a device.
 #[derive(Default)]
 pub struct Streams {
-    /// Each live stream's first fault that was not reported yet. Stream 0 is always there.
+    /// Each live stream's first fault that was not reported yet. Stream 0 is always there, and stands for those that are gone.
     faults: HashMap<StreamId, Option<Fault>>,
     events: HashMap<EventId, Event>,
     next: u64,
@@ -37,16 +37,23 @@ impl Streams {
         stream
     }
 
-    /// Forgets a stream; the default stream stays.
+    /// Forgets a stream; the default stream stays, and takes its fault over.
     pub fn destroy(&mut self, stream: StreamId) {
-        if stream != StreamId::default() {
-            self.faults.remove(&stream);
+        if stream != StreamId::default()
+            && let Some(Some(fault)) = self.faults.remove(&stream)
+        {
+            self.fail(StreamId::default(), fault);
         }
     }
 
-    /// An error unless the stream exists.
+    /// A live stream by that number: a destroyed stream's number means the default stream.
+    fn live(&self, stream: StreamId) -> StreamId {
+        if self.faults.contains_key(&stream) { stream } else { StreamId::default() }
+    }
+
+    /// An error unless the stream exists or existed.
     pub fn check(&self, stream: StreamId, call: &str) -> Result<()> {
-        match self.faults.contains_key(&stream) {
+        match stream.0 < self.next {
             true => Ok(()),
             false => Err(invalid(call, format!("there is no stream {}", stream.0))),
         }
@@ -54,6 +61,7 @@ impl Streams {
 
     /// Keeps a fault until it is reported, unless an earlier one waits.
     pub fn fail(&mut self, stream: StreamId, fault: Fault) {
+        let stream = self.live(stream);
         if let Some(pending) = self.faults.get_mut(&stream) {
             pending.get_or_insert(fault);
         }
@@ -62,6 +70,7 @@ impl Streams {
     /// Reports the stream's fault once.
     pub fn report(&mut self, stream: StreamId, call: &str) -> Result<()> {
         self.check(stream, call)?;
+        let stream = self.live(stream);
         match self.faults.get_mut(&stream).and_then(Option::take) {
             Some(fault) => Err(fault.into()),
             None => Ok(()),

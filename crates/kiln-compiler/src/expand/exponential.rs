@@ -124,8 +124,8 @@ impl Math<'_, '_> {
         let correction = self.select(is_tiny, correction, zero);
 
         let bits = self.b.bitcast(x, int);
-        let one = self.ci((bias as i64) << mantissa);
-        let offset = self.ci(((bias as i64) << mantissa) - root_half);
+        let one = self.ci(bias << mantissa);
+        let offset = self.ci((bias << mantissa) - root_half);
         let moved = self.b.binary(BinaryOp::Add, bits, offset);
         let shift = self.ci(mantissa);
         let exponent = self.b.binary(BinaryOp::Shr, moved, shift);

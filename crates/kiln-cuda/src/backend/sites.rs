@@ -1,9 +1,9 @@
 //! What the records that a kernel leaves mean: the tables of sites by program number, and the text of faults and prints.
 
 use crate::ptx::diagnostics::{FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
-use half::{bf16, f16};
-use kiln_backend::{Error, Fault, FaultKind, Result};
-use kiln_ir::Scalar;
+
+use kiln_backend::{Error, Fault, FaultKind, Result, fill_message};
+use kiln_ir::{Literal, Scalar};
 use std::mem::offset_of;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -112,31 +112,8 @@ fn values(words: &[u32], count: usize) -> Option<Vec<u64>> {
     Some(words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect())
 }
 
-/// The text with each `{}` replaced by the next value, as Rust displays it. A `{}` too many stays.
 fn fill(text: &str, elems: &[Scalar], values: &[u64]) -> String {
-    let mut values = elems.iter().zip(values).map(|(&elem, &bits)| display(elem, bits));
-    let mut parts = text.split("{}");
-    let mut filled = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        filled += &values.next().unwrap_or_else(|| "{}".to_owned());
-        filled += part;
-    }
-    filled
-}
-
-/// A value of an element type in Rust's `Display` form.
-fn display(elem: Scalar, bits: u64) -> String {
-    match elem {
-        Scalar::Bool => (bits != 0).to_string(),
-        Scalar::I32 => (bits as i32).to_string(),
-        Scalar::U32 => (bits as u32).to_string(),
-        Scalar::I64 => (bits as i64).to_string(),
-        Scalar::U64 => bits.to_string(),
-        Scalar::F16 => f16::from_bits(bits as u16).to_string(),
-        Scalar::BF16 => bf16::from_bits(bits as u16).to_string(),
-        Scalar::F32 => f32::from_bits(bits as u32).to_string(),
-        Scalar::F64 => f64::from_bits(bits).to_string(),
-    }
+    fill_message(text, elems.iter().zip(values).map(|(&elem, &bits)| Literal::from_bits(elem, bits)))
 }
 
 #[cfg(test)]
