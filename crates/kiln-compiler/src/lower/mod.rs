@@ -44,7 +44,7 @@ mod scan;
 mod scratch;
 
 use crate::error::CompileError;
-use crate::layout::Layout;
+use crate::layout::{LANE_BITS, Layout};
 use crate::target::Target;
 pub use report::explain_layouts;
 
@@ -114,6 +114,13 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
 
 /// The block's extents: as given, or as many warps as suit the largest tile.
 fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
+    if target.warp != 1 << LANE_BITS {
+        return Err(CompileError::Unsupported {
+            location: kernel.describe(Loc::default()),
+            what: format!("a target with warps of {} threads", target.warp),
+            hint: "lower for warps of 32".into(),
+        });
+    }
     let mut largest = 0;
     let mut product = false;
     let mut first: Option<Loc> = None;

@@ -1,6 +1,7 @@
 //! The lowering from tiles to threads, by what the lowered kernels do: run on the interpreter with its sanitizer, against the kernels they
 //! come from.
 
+mod attention;
 mod flow;
 mod fuzz;
 mod harness;

@@ -66,3 +66,12 @@ kernel @k(%x: mut view<f32, 2, global>, %y: mut view<f32, 2, global>) tile {
         other => panic!("{other}"),
     }
 }
+
+#[test]
+fn warps_of_another_size() {
+    let wide = Target { warp: 64, ..target() };
+    let error = refuse("kernel @k() tile {\n}\n", &wide);
+    assert!(
+        matches!(&error, CompileError::Unsupported { what, .. } if what == "a target with warps of 64 threads")
+    );
+}
