@@ -1,8 +1,9 @@
 //! Making a kernel that fails smaller, so that a person can read it.
 //!
-//! What the condition of a `while` depends on stays while the loop does, since otherwise it may never end.
+//! What counts the rounds of a `while` stays while the loop does, since otherwise it may never end, and so does what says where a write
+//! goes, since otherwise it may race.
 
-use kiln_ir::{Block, Def, Kernel, Literal, Op, OpKind, Type, Value, verify};
+use kiln_ir::{BinaryOp, Block, Def, Kernel, Literal, Op, OpKind, Type, Value, verify};
 use std::collections::HashSet;
 
 /// Takes away what can go while the kernel stays well-formed and `fails` holds: operations without results are removed,
@@ -33,9 +34,17 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
 fn collect(kernel: &Kernel, ops: &mut Vec<Op>) {
     let mut kept = HashSet::new();
     kernel.walk(|op, data| {
+        if is_write(&data.kind) {
+            let rank = kernel.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
+            data.operands[1..=rank].iter().for_each(|&v| depends_on(kernel, op, v, &mut kept));
+        }
         if data.kind == OpKind::While {
-            let condition = kernel.block(data.regions[0]).ops.last();
-            condition.iter().for_each(|&&c| depends_on(kernel, op, kernel.op(c).operands[0], &mut kept));
+            let condition = kernel.block(data.regions[0]).ops.last().map(|&last| kernel.op(last).operands[0]);
+            // Generated loops go on while `count < rounds && anything`.
+            let and = |v| kernel.defining_op(v).filter(|d| d.kind == OpKind::Binary(BinaryOp::And));
+            let counts = condition.map(|c| and(c).map_or(c, |d| d.operands[0]));
+            kept.extend(condition);
+            counts.iter().for_each(|&v| depends_on(kernel, op, v, &mut kept));
         }
     });
     kernel.walk(|op, data| {
@@ -43,6 +52,11 @@ fn collect(kernel: &Kernel, ops: &mut Vec<Op>) {
         let needed = data.kind != OpKind::While && data.results.iter().any(|v| kept.contains(v));
         ops.extend((!needed).then_some(op));
     });
+}
+
+fn is_write(kind: &OpKind) -> bool {
+    use OpKind::*;
+    matches!(kind, Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. })
 }
 
 /// Adds what a value depends on inside a loop.

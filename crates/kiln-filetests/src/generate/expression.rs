@@ -106,8 +106,22 @@ impl Generator<'_> {
         if elem.is_int() && matches!(op, Div | Rem) && !(self.options.faults && self.rng.one_in(4)) {
             b.value = self.odd(b.value);
         }
-        let value = self.builder().binary(op, a.value, b.value);
+        let mut value = self.builder().binary(op, a.value, b.value);
+        if matches!(op, Min | Max) {
+            value = self.positive_zero(value);
+        }
         self.keep(value, a.varying || b.varying);
+    }
+
+    /// Where results must be exact, the sum of an extremum and zero: which zero is the smaller is nobody's business.
+    pub(super) fn positive_zero(&mut self, value: Value) -> Value {
+        let (elem, shape) = (self.ty(value).elem(), self.kernel.shape(value));
+        if !self.options.exact || !elem.is_float() {
+            return value;
+        }
+        let mut b = self.builder();
+        let zero = b.splat(Literal::zero(elem), shape);
+        b.binary(BinaryOp::Add, value, zero)
     }
 
     /// An integer with its last bit set, which is not zero.
@@ -231,6 +245,7 @@ impl Generator<'_> {
         }
         let op = *self.rng.pick(&ops);
         let value = self.builder().reduce(op, axis, x.value);
+        let value = self.positive_zero(value);
         self.keep(value, false);
     }
 
@@ -241,6 +256,7 @@ impl Generator<'_> {
         let op = *self.rng.pick(self.combinations(elem));
         let (reverse, exclusive) = (self.rng.one_in(2), self.rng.one_in(2));
         let value = self.builder().scan(op, axis, reverse, exclusive, x.value);
+        let value = self.positive_zero(value);
         self.keep(value, false);
     }
 

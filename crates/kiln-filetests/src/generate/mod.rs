@@ -37,8 +37,7 @@ pub struct Options {
     pub depth: usize,
     /// The element types to use; i64, i32 and bool come in any case.
     pub elems: Vec<Scalar>,
-    /// Only operations whose results are the same bits everywhere (but for the payload of NaN and the sign of a zero that is
-    /// an extremum): no transcendental functions, no sums of floats in unspecified order.
+    /// Only operations whose results are the same bits everywhere, but for the payload of NaN: no transcendental functions, no sums of floats in unspecified order.
     pub exact: bool,
     /// Divisions by zero, checked indices out of bounds and asserts may fail.
     pub faults: bool,

@@ -105,7 +105,8 @@ impl Generator<'_> {
     fn shrink(&mut self, value: Value) -> Value {
         let axis = self.kernel.shape(value).rank() as u32 - 1;
         let op = if self.ty(value).elem() == Scalar::Bool { ReduceOp::Xor } else { ReduceOp::Max };
-        self.builder().reduce(op, axis, value)
+        let value = self.builder().reduce(op, axis, value);
+        self.positive_zero(value)
     }
 
     fn cast_to(&mut self, entry: Entry, elem: Scalar) -> Entry {
