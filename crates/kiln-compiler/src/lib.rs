@@ -1,4 +1,17 @@
 //! Passes over Kiln IR: canonicalisation, analyses, layouts and the lowering from tiles to threads.
+//!
+//! A kernel goes through [`optimize`], [`expand::expand`] and, for GPUs, [`lower_to_threads`]; each takes and gives a kernel that
+//! [`kiln_ir::verify`] accepts. No pass changes what a kernel means: the interpreter runs what any of them gives, which is how they
+//! are tested.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`opt`] | canonicalisation, folding, common subexpressions, dead code, loop invariants |
+//! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
+//! | [`expand`] | elementary functions in terms of arithmetic |
+//! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
+//! | `lower` | from tiles to threads |
+//! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
 
 pub mod analysis;
 mod error;

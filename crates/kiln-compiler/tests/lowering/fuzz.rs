@@ -267,7 +267,7 @@ fn random_kernel(seed: u64) -> Kernel {
     let mut view = |name: &str, mutable| {
         let facts = Facts {
             align: 256,
-            extents: [known(if seed % 3 == 0 { 1 } else { 4 })].into_iter().collect(),
+            extents: [known(if seed.is_multiple_of(3) { 1 } else { 4 })].into_iter().collect(),
             strides: [IntFact { equals: Some(1), ..known(1) }].into_iter().collect(),
             ..Facts::default()
         };
