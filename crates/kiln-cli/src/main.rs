@@ -3,11 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `doctor.rs`, `doctor/` | what is here, what is missing and how to get it |
+//! | `bench/` | measurements |
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
 //! | `failure.rs` | how a command ends that did not succeed |
 //! | `units.rs` | numbers for people |
 
+mod bench;
 mod cache;
 mod compile;
 mod doctor;
@@ -29,6 +31,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Doctor(doctor::Args),
+    Bench(bench::Args),
     Compile(compile::Args),
     Cache(cache::Args),
 }
@@ -36,6 +39,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),
     };

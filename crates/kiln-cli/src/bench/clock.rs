@@ -1,0 +1,50 @@
+//! How a call is timed.
+
+use super::rows::Call;
+use kiln_lang::prelude::*;
+use kiln_runtime::{BackendKind, Device, Event, Result, Tensor};
+use std::time::Instant;
+
+/// Writes a tensor, to displace what a cache holds.
+#[kernel(crate = kiln_runtime)]
+fn overwrite(scratch: &mut Tensor<f32, 1>) {
+    const BLOCK: usize = 2048;
+    scratch.tile(program_id(0) * BLOCK, BLOCK).store(full(BLOCK, 1.0));
+}
+
+/// Times of `rounds` calls in microseconds, after one that is not counted.
+pub fn times(device: &Device, call: &mut Call, rounds: usize) -> Result<Vec<f64>> {
+    call()?;
+    device.synchronize()?;
+    match device.properties().kind {
+        BackendKind::Cuda => on_gpu(device, call, rounds),
+        _ => on_host(device, call, rounds),
+    }
+}
+
+/// Each call stands between two events, behind a write of 256 MiB that evicts L2 and keeps the GPU busy while the host enqueues the call. All are
+/// enqueued before the first wait.
+fn on_gpu(device: &Device, call: &mut Call, rounds: usize) -> Result<Vec<f64>> {
+    let mut scratch = device.uninit([64 << 20])?;
+    overwrite(&mut scratch).compile(device)?;
+    let mut events = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        overwrite(&mut scratch).launch(device)?;
+        let start = Event::now(device)?;
+        call()?;
+        events.push((start, Event::now(device)?));
+    }
+    device.synchronize()?;
+    events.iter().map(|(start, end)| Ok(f64::from(end.milliseconds_since(start)?) * 1e3)).collect()
+}
+
+fn on_host(device: &Device, call: &mut Call, rounds: usize) -> Result<Vec<f64>> {
+    let mut times = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        let start = Instant::now();
+        call()?;
+        device.synchronize()?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(times)
+}

@@ -1,0 +1,68 @@
+//! Host time of a launch: bursts of 500, shorter than the driver's queue, from an idle device, drained outside of the clock.
+
+use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
+use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_lang::prelude::*;
+use kiln_runtime::{Device, Error, Result, Tensor};
+use std::ffi::c_void;
+use std::ptr::{from_ref, null_mut};
+use std::time::Instant;
+
+const BURST: u32 = 500;
+
+#[kernel(crate = kiln_runtime)]
+fn empty(_x: &Tensor<f32, 1>, _n: Val<f32>) {}
+
+/// Microseconds a launch through Kiln, a burst a round.
+pub fn kiln(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    let x = device.zeros([1024])?;
+    bursts(rounds, || empty(&x, 1.0).grid([1, 1, 1]).launch(device), || device.synchronize())
+}
+
+/// Microseconds a launch of the same kernel by `cuLaunchKernel`.
+pub fn driver(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    let refused = |e: CudaError| Error::from(e.into_backend(device.id()));
+    let properties = device.properties();
+    let x = device.zeros([1024])?;
+    let target = ptx::Target {
+        compute: properties.compute_capability.unwrap_or((8, 0)),
+        ptx: properties.ptx.unwrap_or((8, 0)),
+    };
+    let module = compile_to_ptx(&empty(&x, 1.0).ir()?, target)?;
+    let index = device.id().rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let context = Context::new(index).map_err(refused)?;
+    let stream = Stream::new(&context).map_err(refused)?;
+    let (loaded, _) =
+        Module::from_ptx(&context, "empty", &module.text, &JitOptions::default()).map_err(refused)?;
+    let function = loaded.function(&module.entry).map_err(refused)?;
+    let words = vec![0u64; module.words as usize];
+    let mut pointers: Vec<*mut c_void> = words.iter().map(|w| from_ref(w).cast_mut().cast()).collect();
+    let [bx, by, bz] = module.block;
+    let launch = || {
+        // SAFETY: the kernel takes as many words as it declares and touches none; the context is current on this thread.
+        let done = unsafe {
+            let (api, params) = (context.api(), pointers.as_mut_ptr());
+            api.cuLaunchKernel(function.handle(), 1, 1, 1, bx, by, bz, 0, stream.handle(), params, null_mut())
+        };
+        done.map_err(refused)
+    };
+    bursts(rounds, launch, || stream.synchronize().map_err(refused))
+}
+
+fn bursts(
+    rounds: usize,
+    mut launch: impl FnMut() -> Result<()>,
+    drain: impl Fn() -> Result<()>,
+) -> Result<Vec<f64>> {
+    let mut burst = || {
+        let start = Instant::now();
+        for _ in 0..BURST {
+            launch()?;
+        }
+        let time = start.elapsed().as_secs_f64() * 1e6 / f64::from(BURST);
+        drain()?;
+        Ok(time)
+    };
+    burst()?;
+    (0..rounds).map(|_| burst()).collect()
+}

@@ -1,0 +1,83 @@
+//! `kiln bench`: Kiln's side of the benchmarks.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rows.rs` | what is measured, and what it counts as |
+//! | `clock.rs` | how a call is timed on a GPU and on the host |
+//! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
+//! | `serve.rs` | the line protocol of `bench/README.md` |
+//! | `table.rs` | results for people and as JSON |
+
+mod clock;
+mod launch_cost;
+mod rows;
+mod serve;
+mod table;
+
+use crate::failure::Failure;
+use kiln_runtime::Device;
+use rows::Row;
+use std::path::PathBuf;
+
+/// Measure Kiln on a device, against a copy in the same run. `bench/compare.py` measures peers beside it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only rows whose names contain this
+    filter: Option<String>,
+    /// The device: cuda:0, cpu, interp [default: the best one, or KILN_DEVICE]
+    #[arg(long)]
+    device: Option<String>,
+    /// Timed calls of a row
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Write the rows as JSON to this file (`-` for standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The commit to record [default: what `git rev-parse` says here]
+    #[arg(long)]
+    commit: Option<String>,
+    /// Serve requests on standard input, as bench/README.md describes
+    #[arg(long, conflicts_with_all = ["filter", "json"])]
+    serve: bool,
+}
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let device = match &args.device {
+        Some(name) => Device::open(name),
+        None => Device::default(),
+    };
+    if args.serve {
+        return serve::run(device);
+    }
+    let device = device?;
+    let rows: Vec<Row> =
+        rows::all(&device).into_iter().filter(|r| wanted(r, args.filter.as_deref())).collect();
+    if rows.is_empty() {
+        let names: Vec<&str> = rows::all(&device).iter().map(|r| r.name).collect();
+        return Err(Failure::Usage(format!(
+            "no row matches; on {} there are {}",
+            device.id(),
+            names.join(", ")
+        )));
+    }
+    let mut ceiling = None;
+    let mut results = Vec::new();
+    for row in &rows {
+        eprintln!("{} …", row.name);
+        if row.bytes > 0 && ceiling.is_none() {
+            let copy = rows::copy(&device);
+            let seconds = table::median(&copy.times(&device, args.rounds as usize)?) * 1e-6;
+            ceiling = Some(copy.bytes as f64 / seconds);
+        }
+        results.push(table::Measured { row, times_us: row.times(&device, args.rounds as usize)?, ceiling });
+    }
+    let commit = args.commit.clone().unwrap_or_else(table::commit);
+    match &args.json {
+        Some(path) => table::write_json(path, &results, &device, &commit),
+        None => Ok(table::print(&results)?),
+    }
+}
+
+fn wanted(row: &Row, filter: Option<&str>) -> bool {
+    filter.is_none_or(|f| row.name.contains(f))
+}

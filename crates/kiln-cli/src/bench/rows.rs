@@ -1,0 +1,153 @@
+//! What is measured. The counts of bytes and operations are those of `bench/rows.py`.
+
+use super::{clock, launch_cost};
+use half::bf16;
+use kiln_runtime::{BackendKind, Device, Result, Tensor};
+
+/// A call to be timed, with its data.
+pub type Call = Box<dyn FnMut() -> Result<()>>;
+
+/// A line of a results table.
+pub struct Row {
+    pub name: &'static str,
+    /// Each input read once, each output written once; 0 for a launch.
+    pub bytes: u64,
+    pub flops: u64,
+    work: Work,
+}
+
+enum Work {
+    /// Makes the data and a call.
+    Device(fn(&Device, &Sizes) -> Result<Call>),
+    /// Host time of launches.
+    Launch(fn(&Device, usize) -> Result<Vec<f64>>),
+}
+
+/// The sizes on a kind of device.
+struct Sizes {
+    elements: usize,
+    matrix: [usize; 2],
+}
+
+fn sizes(device: &Device) -> Sizes {
+    match device.properties().kind {
+        BackendKind::Cuda => Sizes { elements: 1 << 28, matrix: [16384, 4096] },
+        _ => Sizes { elements: 1 << 25, matrix: [4096, 4096] },
+    }
+}
+
+impl Row {
+    /// Times of `rounds` calls, in microseconds, in order. Data, compilation and a first call come before.
+    pub fn times(&self, device: &Device, rounds: usize) -> Result<Vec<f64>> {
+        match self.work {
+            Work::Device(make) => clock::times(device, &mut make(device, &sizes(device))?, rounds),
+            Work::Launch(times) => times(device, rounds),
+        }
+    }
+
+    /// The call alone, for a server that keeps it between requests; `None` for launches, which keep nothing.
+    pub fn call(&self, device: &Device) -> Result<Option<Call>> {
+        match self.work {
+            Work::Device(make) => make(device, &sizes(device)).map(Some),
+            Work::Launch(_) => Ok(None),
+        }
+    }
+}
+
+/// The copy, whose bandwidth is the ceiling of the other rows.
+pub fn copy(device: &Device) -> Row {
+    let gpu = device.properties().kind == BackendKind::Cuda;
+    let n = sizes(device).elements as u64;
+    let name = if gpu { "copy_f32_2^28" } else { "copy_f32_2^25" };
+    Row { name, bytes: 8 * n, flops: 0, work: Work::Device(make_copy) }
+}
+
+/// Every row of a device.
+pub fn all(device: &Device) -> Vec<Row> {
+    let gpu = device.properties().kind == BackendKind::Cuda;
+    let Sizes { elements, matrix } = sizes(device);
+    let (n, m) = (elements as u64, (matrix[0] * matrix[1]) as u64);
+    let pick = |on_gpu, on_cpu| if gpu { on_gpu } else { on_cpu };
+    let row = |name, bytes, flops, make| Row { name, bytes, flops, work: Work::Device(make) };
+    let mut rows = vec![
+        copy(device),
+        row(pick("add_f32_2^28", "add_f32_2^25"), 12 * n, n, make_add),
+        row(pick("chain_f32_2^28", "chain_f32_2^25"), 12 * n, 6 * n, make_chain),
+        row(pick("sum_f32_2^28", "sum_f32_2^25"), 4 * n, n, make_sum),
+        row(pick("softmax_f32_16384x4096", "softmax_f32_4096x4096"), 8 * m, 5 * m, make_softmax),
+    ];
+    if gpu {
+        let bytes = 4 * m + 4 * matrix[1] as u64;
+        rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
+        let launch = |name, times| Row { name, bytes: 0, flops: 0, work: Work::Launch(times) };
+        rows.push(launch("launch_empty", launch_cost::kiln));
+        rows.push(launch("launch_raw", launch_cost::driver));
+    }
+    rows
+}
+
+/// Normally distributed numbers (Box and Muller), from the system's clock.
+fn random(count: usize) -> Vec<f32> {
+    let seed =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut data = Vec::with_capacity(count + 1);
+    while data.len() < count {
+        let (u, v) = (1.0 - random.f32(), random.f32());
+        let (sin, cos) = (std::f32::consts::TAU * v).sin_cos();
+        let radius = (-2.0 * u.ln()).sqrt();
+        data.extend([radius * cos, radius * sin]);
+    }
+    data.truncate(count);
+    data
+}
+
+/// A vector of random numbers: a block of them, repeated, which is as good for timing and made in a moment.
+fn vector(device: &Device, n: usize) -> Result<Tensor<f32, 1>> {
+    let block = random(n.min(1 << 22));
+    let data: Vec<f32> = block.iter().copied().cycle().take(n).collect();
+    device.tensor(&data, [n])
+}
+
+fn make_copy(device: &Device, sizes: &Sizes) -> Result<Call> {
+    let (x, mut y) = (vector(device, sizes.elements)?, device.zeros([sizes.elements])?);
+    Ok(Box::new(move || kiln_kernels::copy(&x, &mut y)))
+}
+
+fn make_add(device: &Device, sizes: &Sizes) -> Result<Call> {
+    let (x, y) = (vector(device, sizes.elements)?, vector(device, sizes.elements)?);
+    let mut z = device.zeros([sizes.elements])?;
+    Ok(Box::new(move || kiln_kernels::add(&x, &y, &mut z)))
+}
+
+fn make_chain(device: &Device, sizes: &Sizes) -> Result<Call> {
+    let (x, y) = (vector(device, sizes.elements)?, vector(device, sizes.elements)?);
+    let mut z = device.zeros([sizes.elements])?;
+    Ok(Box::new(move || kiln_kernels::chain(&x, &y, &mut z)))
+}
+
+fn make_sum(device: &Device, sizes: &Sizes) -> Result<Call> {
+    let (x, mut y) = (vector(device, sizes.elements)?, device.zeros([1])?);
+    Ok(Box::new(move || kiln_kernels::sum(&x, &mut y)))
+}
+
+fn make_softmax(device: &Device, sizes: &Sizes) -> Result<Call> {
+    let [rows, columns] = sizes.matrix;
+    let x = vector(device, rows * columns)?.reshape([rows, columns])?;
+    let mut y = device.zeros([rows, columns])?;
+    Ok(Box::new(move || kiln_kernels::softmax(&x, &mut y)))
+}
+
+fn make_layer_norm(device: &Device, sizes: &Sizes) -> Result<Call> {
+    let [rows, columns] = sizes.matrix;
+    let half = |data: Vec<f32>| data.into_iter().map(bf16::from_f32).collect::<Vec<bf16>>();
+    let block = half(random(1 << 22));
+    let data: Vec<bf16> = block.iter().copied().cycle().take(rows * columns).collect();
+    let x = device.tensor(&data, [rows, columns])?;
+    let (w, b) = (
+        device.tensor(&block[..columns], [columns])?,
+        device.tensor(&block[columns..2 * columns], [columns])?,
+    );
+    let mut y = device.zeros([rows, columns])?;
+    Ok(Box::new(move || kiln_kernels::layer_norm(&x, &w, &b, &mut y, 1e-5)))
+}
