@@ -1,7 +1,7 @@
 //! What is known of integers: powers of two that divide them and intervals they lie in. What is known of a tile holds for each
 //! element.
 
-use kiln_ir::{BinaryOp, Block, Def, IntFact, Kernel, OpKind, Scalar, Value};
+use kiln_ir::{Axis, BinaryOp, Block, Def, IntFact, Kernel, Level, OpKind, Scalar, Value};
 use std::collections::HashMap;
 
 /// What is known of an integer value.
@@ -153,8 +153,13 @@ impl<'k> IntFacts<'k> {
             // Grid extents fit 31 bits on every backend.
             OpKind::ProgramId(_) => Some(Known { divisor: 1, min: 0, max: i32::MAX as i128 - 1 }),
             OpKind::NumPrograms(_) => Some(Known { divisor: 1, min: 1, max: i32::MAX.into() }),
-            OpKind::ThreadId(_) => Some(Known { divisor: 1, min: 0, max: 1023 }),
-            OpKind::BlockDim(_) => Some(Known { divisor: 1, min: 1, max: 1024 }),
+            OpKind::ThreadId(axis) => {
+                let last = self.block_extent(axis).map_or(1023, |e| e - 1);
+                Some(Known { divisor: 1, min: 0, max: last })
+            }
+            OpKind::BlockDim(axis) => {
+                Some(self.block_extent(axis).map_or(Known { divisor: 1, min: 1, max: 1024 }, Known::exactly))
+            }
             OpKind::Extent(axis) => Some(self.extent(data.operands[0], axis as usize)),
             OpKind::Stride(axis) => Some(self.stride(data.operands[0], axis as usize)),
             OpKind::Cast if elem.is_int() && kernel.ty(data.operands[0]).elem().is_int() => {
@@ -175,6 +180,13 @@ impl<'k> IntFacts<'k> {
                 combine(op, a, b)
             }
             _ => None,
+        }
+    }
+
+    fn block_extent(&self, axis: Axis) -> Option<i128> {
+        match self.kernel.level {
+            Level::Thread { block } => Some(block[axis as usize].into()),
+            Level::Tile { .. } => None,
         }
     }
 
@@ -210,7 +222,7 @@ fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_ir::{Axis, Builder, Facts, Level, Literal, Param, Space, Type};
+    use kiln_ir::{Builder, Facts, Literal, Param, Space, Type};
 
     #[test]
     fn offsets_of_programs_and_loops() {

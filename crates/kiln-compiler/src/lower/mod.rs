@@ -30,7 +30,7 @@ mod convert;
 mod dot;
 mod elementwise;
 mod emit;
-mod facts;
+pub(crate) mod facts;
 mod flow;
 mod indexed;
 mod mask;

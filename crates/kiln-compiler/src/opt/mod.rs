@@ -5,6 +5,7 @@
 //! | `simplify/` | folding, identities, one form for equal operations, control flow whose course is known |
 //! | `invariant.rs` | what flows through loops and branches unchanged |
 //! | `if_convert.rs` | small branches into selections |
+//! | `range.rs` | comparisons, bounds and divisions that intervals of integers decide |
 //! | `cse.rs` | common subexpressions |
 //! | `licm.rs` | loop-invariant code |
 //! | `dce.rs` | dead code, dead results and carried values |
@@ -19,6 +20,7 @@ mod dce;
 mod if_convert;
 mod invariant;
 mod licm;
+mod range;
 mod rewrite;
 mod simplify;
 
@@ -29,12 +31,13 @@ use kiln_ir::{Kernel, verify};
 type Run = fn(&mut Kernel) -> bool;
 
 /// The passes in the order in which they run.
-pub const PASSES: [(&str, Run); 6] = [
+pub const PASSES: [(&str, Run); 7] = [
     ("simplify", simplify::run),
     ("invariant", invariant::run),
     ("if-convert", if_convert::run),
     ("cse", cse::run),
     ("licm", licm::run),
+    ("range", range::run),
     ("dce", dce::run),
 ];
 

@@ -1,0 +1,203 @@
+//! What intervals of integers decide: comparisons with one outcome, accesses that cannot leave their view, quotients that need not
+//! be 64 bits wide.
+//!
+//! Besides the intervals themselves, an index is inside a view where it is a loop's variable and the loop ends at the view's
+//! extent, or where an `if` around the access has found it to be less than the extent.
+
+use super::rewrite::{Cursor, Fate, Pass, rewrite};
+use crate::lower::facts::{IntFacts, Known};
+use kiln_ir::{BinaryOp, Block, Bounds, CompareOp, Kernel, Literal, Op, OpKind, Scalar, Type, Value};
+use std::collections::HashMap;
+
+pub(super) fn run(kernel: &mut Kernel) -> bool {
+    let mut finder =
+        Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: HashMap::new() };
+    finder.block(kernel.body);
+    let found = finder.found;
+    !found.is_empty() && rewrite(kernel, &mut Apply(found))
+}
+
+/// What becomes of an operation.
+enum Decision {
+    /// Every element of its result is this literal.
+    Constant(Literal),
+    /// Its result is this operand.
+    Operand(usize),
+    /// It is this operation on its first operand and a constant.
+    With(BinaryOp, Literal),
+    /// It is done in 32 bits without sign.
+    Narrow(BinaryOp),
+    /// Its bounds need no check.
+    Trust,
+}
+
+struct Finder<'k> {
+    kernel: &'k Kernel,
+    facts: IntFacts<'k>,
+    /// Pairs of which the first is known to be less than the second where the walk stands.
+    below: Vec<(Value, Value)>,
+    found: HashMap<Op, Decision>,
+}
+
+impl Finder<'_> {
+    fn block(&mut self, block: Block) {
+        let kernel = self.kernel;
+        for &op in &kernel.block(block).ops {
+            if let Some(decision) = self.decide(op) {
+                self.found.insert(op, decision);
+            }
+            let data = kernel.op(op);
+            for (at, &region) in data.regions.iter().enumerate() {
+                let known = self.below.len();
+                match data.kind {
+                    OpKind::If if at == 0 => self.assume(data.operands[0]),
+                    OpKind::For => self.below.push((kernel.block(region).args[0], data.operands[1])),
+                    _ => {}
+                }
+                self.block(region);
+                self.below.truncate(known);
+            }
+        }
+    }
+
+    /// Adds what follows from a condition.
+    fn assume(&mut self, condition: Value) {
+        let Some(data) = self.kernel.defining_op(condition) else { return };
+        match data.kind {
+            OpKind::Compare(CompareOp::Lt) => self.below.push((data.operands[0], data.operands[1])),
+            OpKind::Compare(CompareOp::Gt) => self.below.push((data.operands[1], data.operands[0])),
+            OpKind::Binary(BinaryOp::And) => data.operands.iter().for_each(|&v| self.assume(v)),
+            _ => {}
+        }
+    }
+
+    fn decide(&mut self, op: Op) -> Option<Decision> {
+        let data = self.kernel.op(op);
+        let integers = data.operands.iter().all(|&v| self.kernel.ty(v).elem().is_int());
+        match data.kind {
+            OpKind::Compare(kind) if integers => {
+                let [a, b] = [0, 1].map(|i| self.facts.of(data.operands[i]));
+                outcome(kind, a, b).map(|holds| Decision::Constant(Literal::bool(holds)))
+            }
+            OpKind::Binary(kind) if integers => {
+                let [a, b] = [0, 1].map(|i| self.facts.of(data.operands[i]));
+                let elem = self.kernel.ty(data.operands[0]).elem();
+                let by = self.kernel.as_const(data.operands[1]);
+                arithmetic(kind, elem, a, b, by)
+            }
+            OpKind::Gather { bounds, .. }
+            | OpKind::Scatter { bounds, .. }
+            | OpKind::Atomic { bounds, .. }
+            | OpKind::AtomicCas { bounds, .. }
+                if bounds != Bounds::Trust =>
+            {
+                let rank = self.kernel.ty(data.operands[0]).as_view()?.rank as usize;
+                (0..rank)
+                    .all(|axis| self.is_inside(data.operands[0], axis, data.operands[1 + axis]))
+                    .then_some(Decision::Trust)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_inside(&mut self, view: Value, axis: usize, index: Value) -> bool {
+        let known = self.facts.of(index);
+        if !known.non_negative() {
+            return false;
+        }
+        known.max < self.facts.extent(view, axis).min
+            || self.below.iter().any(|&(small, large)| small == index && self.is_extent(large, view, axis))
+    }
+
+    fn is_extent(&self, value: Value, view: Value, axis: usize) -> bool {
+        let extent = self.kernel.defining_op(value);
+        extent.is_some_and(|data| data.kind == OpKind::Extent(axis as u32) && data.operands[0] == view)
+    }
+}
+
+/// What a comparison of two intervals always gives.
+fn outcome(kind: CompareOp, a: Known, b: Known) -> Option<bool> {
+    let less = a.max < b.min;
+    let less_or_equal = a.max <= b.min;
+    let greater = a.min > b.max;
+    let greater_or_equal = a.min >= b.max;
+    let decided = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };
+    match kind {
+        CompareOp::Lt => decided(less, greater_or_equal),
+        CompareOp::Le => decided(less_or_equal, greater),
+        CompareOp::Gt => decided(greater, less_or_equal),
+        CompareOp::Ge => decided(greater_or_equal, less),
+        CompareOp::Eq => decided(false, less || greater),
+        CompareOp::Ne => decided(less || greater, false),
+    }
+}
+
+fn arithmetic(kind: BinaryOp, elem: Scalar, a: Known, b: Known, by: Option<Literal>) -> Option<Decision> {
+    let natural = a.non_negative() && b.min > 0;
+    // Unsigned powers of two are done already.
+    let power = by.filter(|l| natural && l.bits().is_power_of_two());
+    let small = |k: Known| k.non_negative() && k.max <= u32::MAX.into();
+    match kind {
+        BinaryOp::Min if a.max <= b.min => Some(Decision::Operand(0)),
+        BinaryOp::Min if b.max <= a.min => Some(Decision::Operand(1)),
+        BinaryOp::Max if a.min >= b.max => Some(Decision::Operand(0)),
+        BinaryOp::Max if b.min >= a.max => Some(Decision::Operand(1)),
+        BinaryOp::Rem if natural && a.max < b.min => Some(Decision::Operand(0)),
+        BinaryOp::Div if natural && a.max < b.min => Some(Decision::Constant(Literal::zero(elem))),
+        BinaryOp::Div if let Some(l) = power => {
+            Some(Decision::With(BinaryOp::Shr, Literal::from_bits(elem, l.bits().trailing_zeros().into())))
+        }
+        BinaryOp::Rem if let Some(l) = power => {
+            Some(Decision::With(BinaryOp::And, Literal::from_bits(elem, l.bits() - 1)))
+        }
+        BinaryOp::Div | BinaryOp::Rem if elem.bytes() == 8 && small(a) && small(b) => {
+            Some(Decision::Narrow(kind))
+        }
+        _ => None,
+    }
+}
+
+struct Apply(HashMap<Op, Decision>);
+
+impl Pass for Apply {
+    fn leave(&mut self, cx: &mut Cursor<'_>, op: Op) -> Fate {
+        let Some(decision) = self.0.remove(&op) else { return Fate::Keep };
+        let data = cx.kernel.op(op);
+        let operands = data.operands.to_vec();
+        match decision {
+            Decision::Constant(literal) => cx.become_(op, OpKind::Const(literal), &[]),
+            Decision::Operand(at) => {
+                let result = cx.kernel.result(op);
+                cx.rename(result, operands[at]);
+                return Fate::Drop;
+            }
+            Decision::With(kind, literal) => {
+                let constant = cx.constant_like(operands[0], literal);
+                cx.become_(op, OpKind::Binary(kind), &[operands[0], constant]);
+            }
+            Decision::Narrow(kind) => {
+                let ty = Type::tile(Scalar::U32, cx.kernel.shape(operands[0]));
+                let [a, b] = [0, 1].map(|i| cx.emit(OpKind::Cast, &[operands[i]], ty.clone()));
+                let quotient = cx.emit(OpKind::Binary(kind), &[a, b], ty);
+                cx.become_(op, OpKind::Cast, &[quotient]);
+            }
+            Decision::Trust => {
+                let kind = trusted(&data.kind);
+                cx.become_(op, kind, &operands);
+            }
+        }
+        Fate::Keep
+    }
+}
+
+/// The same access without a check.
+fn trusted(kind: &OpKind) -> OpKind {
+    let bounds = Bounds::Trust;
+    match *kind {
+        OpKind::Gather { masked, .. } => OpKind::Gather { bounds, masked },
+        OpKind::Scatter { masked, .. } => OpKind::Scatter { bounds, masked },
+        OpKind::Atomic { op, scope, masked, .. } => OpKind::Atomic { op, scope, bounds, masked },
+        OpKind::AtomicCas { scope, .. } => OpKind::AtomicCas { scope, bounds },
+        _ => kind.clone(),
+    }
+}
