@@ -4,7 +4,7 @@ use crate::launch;
 use crate::memory::{Memory, total_memory};
 use crate::pool::Pool;
 use crate::primitives::Level;
-use crate::program::CpuProgram;
+use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, PrintSink, Program, Properties,
     Result, StreamId,
@@ -17,10 +17,6 @@ use std::time::Instant;
 
 /// The most blocks on an axis of a grid.
 const MAX_GRID: u32 = i32::MAX as u32;
-/// The most threads of a block, as on GPUs.
-const MAX_THREADS: u32 = 1024;
-/// Block memory in bytes: what fits a core's second-level cache with room to spare.
-const SHARED_MEMORY: u32 = 256 << 10;
 
 /// The host's processor as a device: kernels are compiled to machine code and run on a pool of threads.
 ///

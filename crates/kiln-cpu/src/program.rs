@@ -3,10 +3,16 @@
 use crate::codegen::{self, Code, Source};
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
-use kiln_backend::{Program, Report, Result};
-use kiln_ir::{Kernel, Level};
+use kiln_backend::{Error, Program, Report, Result};
+use kiln_compiler::optimize;
+use kiln_ir::{Kernel, Level, OpKind, Space, verify};
 use std::any::Any;
 use std::sync::Arc;
+
+/// The most threads of a block, as on GPUs.
+pub(crate) const MAX_THREADS: u32 = 1024;
+/// Block memory in bytes: what fits a core's second-level cache with room to spare.
+pub(crate) const SHARED_MEMORY: u32 = 256 << 10;
 
 /// A kernel compiled for this machine.
 pub(crate) struct CpuProgram {
@@ -19,8 +25,9 @@ pub(crate) struct CpuProgram {
 }
 
 impl CpuProgram {
-    /// Compiles a verified kernel.
+    /// Compiles a kernel, as a front end made it.
     pub(crate) fn new(kernel: &Kernel) -> Result<CpuProgram> {
+        let kernel = &prepare(kernel)?;
         let lowered = Lowered::of(kernel)?;
         let mut code = codegen::compile(&lowered.source(kernel))?;
         let sites = SiteTable {
@@ -39,7 +46,49 @@ impl CpuProgram {
 /// # Errors
 /// As [`compile`](kiln_backend::Backend::compile).
 pub fn clif(kernel: &Kernel) -> Result<String> {
+    let kernel = &prepare(kernel)?;
     codegen::clif(&Lowered::of(kernel)?.source(kernel))
+}
+
+/// Checks a kernel and optimises it.
+fn prepare(kernel: &Kernel) -> Result<Kernel> {
+    if let Err(errors) = verify(kernel) {
+        let messages: Vec<String> = errors.iter().map(|e| format!("{}, in `{}`", e.message, e.op)).collect();
+        return Err(Error::Compile {
+            kernel: kernel.name.clone(),
+            location: errors.into_iter().next().map_or_else(String::new, |e| e.location),
+            message: messages.join("; "),
+        });
+    }
+    check_limits(kernel)?;
+    let mut kernel = kernel.clone();
+    optimize(&mut kernel).map_err(|e| Error::Internal {
+        place: "the optimiser",
+        message: format!("`{}`: {e}", kernel.name),
+    })?;
+    Ok(kernel)
+}
+
+fn check_limits(kernel: &Kernel) -> Result<()> {
+    let check = |what: &str, given: u64, limit: u32| match given > limit.into() {
+        true => Err(Error::LaunchLimit {
+            kernel: kernel.name.clone(),
+            what: what.into(),
+            given,
+            limit: limit.into(),
+        }),
+        false => Ok(()),
+    };
+    if let Level::Thread { block } = kernel.level {
+        check("threads per block", block.iter().map(|&e| u64::from(e)).product(), MAX_THREADS)?;
+    }
+    let mut shared = 0;
+    kernel.walk(|_, op| {
+        if let OpKind::Alloc { space: Space::Shared, elem, shape } = &op.kind {
+            shared += shape.len() as u64 * u64::from(elem.bytes());
+        }
+    });
+    check("bytes of shared memory per block", shared, SHARED_MEMORY)
 }
 
 /// A kernel written for threads, in lockstep form; nothing for a kernel over tiles.

@@ -141,7 +141,7 @@ impl Emitter<'_> {
         let mut carried = Carried { tiles: Vec::new(), params: Vec::new() };
         for &init in inits {
             let root = self.live.root(init);
-            let dies = self.live.dead_after(op).contains(&root) && !self.live.is_in_place(root);
+            let dies = self.live.ends_at(init, op) && !self.live.is_in_place(root);
             let once = inits.iter().filter(|&&v| self.live.root(v) == root).count() == 1;
             let owned = matches!(self.repr(init)?, Repr::Tile(_)) && dies && once;
             if let Some(slot) = owned.then(|| self.take_slot(root)).flatten() {

@@ -13,7 +13,7 @@ use kiln_backend::Result;
 use kiln_ir::{Kernel, Op, OpKind, Value};
 
 /// Elements of a chunk. A few tiles of 4-byte elements fit L1, and calls cost little beside the work.
-const CHUNK: usize = 2048;
+const CHUNK: usize = 1024;
 
 /// Operations that have been collected.
 #[derive(Default)]

@@ -10,6 +10,8 @@ pub(super) struct Liveness {
     in_place: Vec<bool>,
     /// For each root value, the operation of its own block during which it is used last.
     last_use: Vec<Option<Op>>,
+    /// The last operation of its own block in whose regions the value is used.
+    nested_use: Vec<Option<Op>>,
     dead_after: Vec<Vec<Value>>,
     used: Vec<bool>,
     /// By operation: whether anything would notice that it is missing.
@@ -29,6 +31,7 @@ impl Liveness {
                 splat: vec![false; values],
                 in_place: vec![false; values],
                 last_use: vec![None; values],
+                nested_use: vec![None; values],
                 dead_after: vec![Vec::new(); ops],
                 used: vec![false; values],
                 needed: vec![false; ops],
@@ -69,6 +72,12 @@ impl Liveness {
     /// The operation in the value's own block during which its memory is used last, if it is used.
     pub(super) fn last_use(&self, value: Value) -> Option<Op> {
         self.last_use[self.root(value).index()]
+    }
+
+    /// Whether a value's memory is used last as an operand of the operation, and not in its regions.
+    pub(super) fn ends_at(&self, value: Value, op: Op) -> bool {
+        let root = self.root(value);
+        self.dead_after(op).contains(&root) && self.nested_use[root.index()] != Some(op)
     }
 
     /// The root values whose memory is free once the operation is done.
@@ -119,6 +128,9 @@ impl Walk<'_> {
                 let root = self.facts.root(operand);
                 if let Some(user) = self.ancestor_in(self.home(root), op) {
                     self.facts.last_use[root.index()] = Some(user);
+                    if user != op {
+                        self.facts.nested_use[root.index()] = Some(user);
+                    }
                 }
             }
             for &region in &data.regions {

@@ -1,0 +1,156 @@
+//! Faults, prints, limits and the device's other answers.
+
+mod device;
+use device::*;
+use kiln_backend::{Backend, Error, FaultKind, Launch, StreamId};
+use kiln_cpu::CpuBackend;
+use kiln_ir::*;
+use std::sync::{Arc, Mutex};
+
+fn parsed(text: &str) -> Kernel {
+    parse(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+const ASSERTING: &str = "kernel @asserting(%y: mut view<i32, 1, global>) thread [8, 2, 1] {
+  %x = thread_id x : i64
+  %row = thread_id y : i64
+  %pid = program_id x : i64
+  %three = const 3 : i64
+  %one = const 1 : i64
+  %a = ne %x, %three : bool
+  %b = ne %row, %one : bool
+  %fine = or %a, %b : bool
+  %early = lt %pid, %three : bool
+  %holds = or %fine, %early : bool
+  assert %holds, \"x is {}, program {}\", %x, %pid
+  %v = cast %pid : i32
+  scatter.mask %y[%pid] = %v
+}
+";
+
+#[test]
+fn the_first_failing_assert_in_program_order_is_reported() {
+    let kernel = parsed(ASSERTING);
+    for threads in [1, 2, 4] {
+        let cpu = CpuBackend::with_threads(threads);
+        let mut y = vec![-1i32; 100];
+        let found = fault(run_on(&cpu, &kernel, [100, 1, 1], vec![view(&mut y, &[100])]));
+        assert_eq!(found.kind, FaultKind::Assert { message: "x is 3, program 3".into() });
+        assert_eq!((found.block, found.thread), ([3, 0, 0], Some([3, 1, 0])));
+        assert_eq!(y[..4], [0, 1, 2, -1]);
+        // The device goes on.
+        let mut z = vec![-1i32; 2];
+        run_on(&cpu, &kernel, [2, 1, 1], vec![view(&mut z, &[2])]).unwrap();
+        assert_eq!(z, [0, 1]);
+    }
+}
+
+#[test]
+fn checked_indices_and_divisors() {
+    let kernel = parsed(
+        "kernel @checked(%x: view<i64, 1, global>, %y: mut view<i64, 1, global>) thread [16, 1, 1] {
+  %tid = thread_id x : i64
+  %pad = const 0 : i64
+  %i = gather.check %x[%tid] pad %pad : i64
+  %ten = const 10 : i64
+  %q = div %ten, %i : i64
+  scatter.check %y[%q] = %tid
+}
+",
+    );
+    let outcome = |x: &mut [i64], n: usize| {
+        let mut y = vec![0i64; n];
+        fault(run(&kernel, [1, 1, 1], vec![view(x, &[x.len() as i64]), view(&mut y, &[n as i64])]))
+    };
+    let mut x = vec![1i64; 16];
+    x[5] = 0;
+    let found = outcome(&mut x.clone(), 20);
+    assert_eq!((found.kind, found.thread), (FaultKind::DivisionByZero, Some([5, 0, 0])));
+    x[5] = -2;
+    let found = outcome(&mut x.clone(), 20);
+    let (kind, thread) = (FaultKind::OutOfBounds { index: -5, extent: 20 }, Some([5, 0, 0]));
+    assert_eq!((found.kind, found.thread), (kind, thread));
+    let found = outcome(&mut x[..12].to_vec(), 20);
+    let (kind, thread) = (FaultKind::OutOfBounds { index: 12, extent: 12 }, Some([12, 0, 0]));
+    assert_eq!((found.kind, found.thread), (kind, thread));
+}
+
+fn lines(kernel: &Kernel, grid: [u32; 3]) -> Vec<String> {
+    let cpu = CpuBackend::with_threads(1);
+    let printed = Arc::new(Mutex::new(Vec::new()));
+    let sink = printed.clone();
+    cpu.set_print_sink(Arc::new(move |line| sink.lock().unwrap().push(line.to_owned())));
+    run_on(&cpu, kernel, grid, vec![]).unwrap();
+    let lines = printed.lock().unwrap().clone();
+    lines
+}
+
+#[test]
+fn prints_come_from_the_active_threads() {
+    let threads = parsed(
+        "kernel @print() thread [6, 1, 1] {
+  %tid = thread_id x : i64
+  %four = const 4 : i64
+  %late = ge %tid, %four : bool
+  if %late {
+    %half = const 0.5 : f32
+    %t = cast %tid : f32
+    %v = mul %t, %half : f32
+    print \"thread {} has {}\", %tid, %v
+    yield
+  } else {
+    yield
+  }
+}
+",
+    );
+    assert_eq!(lines(&threads, [1, 1, 1]), ["thread 4 has 2", "thread 5 has 2.5"]);
+    let tiles = parsed("kernel @print() tile {\n  %pid = program_id y : i64\n  print \"row {}\", %pid\n}\n");
+    assert_eq!(lines(&tiles, [1, 3, 1]), ["row 0", "row 1", "row 2"]);
+}
+
+#[test]
+fn empty_grids_run_nothing_and_large_ones_are_refused() {
+    let kernel = parsed(ASSERTING);
+    let mut y = vec![-1i32; 4];
+    run(&kernel, [0, 1, 1], vec![view(&mut y, &[4])]).unwrap();
+    run(&kernel, [5, 0, 1], vec![view(&mut y, &[4])]).unwrap();
+    assert_eq!(y, [-1; 4]);
+    let limit = run(&kernel, [1, u32::MAX, 1], vec![view(&mut y, &[4])]);
+    let message = limit.unwrap_err().to_string();
+    assert_eq!(message, "cannot launch `asserting`: grid extent y is 4294967295, the limit is 2147483647");
+}
+
+#[test]
+fn limits_of_a_block() {
+    let cpu = CpuBackend::with_threads(1);
+    let shared = parsed("kernel @k() tile {\n  %0 = alloc shared f64[65536] : view<f64, 1, shared>\n}\n");
+    match cpu.compile(&shared).map(drop) {
+        Err(Error::LaunchLimit { what, given, .. }) => {
+            assert_eq!((what.as_str(), given), ("bytes of shared memory per block", 524_288));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn wrong_launches_and_unknown_events_are_errors() {
+    let cpu = CpuBackend::with_threads(1);
+    let program = cpu.compile(&parsed(ASSERTING)).unwrap().program;
+    let stream = StreamId(0);
+    let launch = Launch { grid: [1, 1, 1], words: &[], stream };
+    // SAFETY: refused before anything runs.
+    let outcome = unsafe { cpu.launch(&*program, launch) };
+    assert!(matches!(outcome, Err(Error::Internal { .. })), "{outcome:?}");
+    let (start, end) = (cpu.record(stream, true).unwrap(), cpu.record(stream, true).unwrap());
+    assert!(cpu.query(start).unwrap() && cpu.elapsed_ms(start, end).unwrap() >= 0.0);
+    cpu.destroy_event(start);
+    assert!(cpu.query(start).is_err());
+    assert!(cpu.load(b"anything").is_err() && cpu.artifact_key().is_none());
+    match cpu.allocate(1 << 50, stream) {
+        Err(Error::OutOfMemory { requested, free, total, .. }) => {
+            assert!(requested == 1 << 50 && free <= total);
+        }
+        other => panic!("{other:?}"),
+    }
+}
