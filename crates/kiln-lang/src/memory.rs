@@ -56,6 +56,18 @@ impl<T: Elem, const R: usize> Shared<T, R> {
 }
 
 /// An array of one thread, with indices on the device. Uninitialised at first.
+///
+/// ```
+/// # use kiln_lang::{local, thread_id, trace, Level};
+/// # trace("k", Level::Thread { block: [32, 1, 1] }, |_| {
+/// let digits = local::<i32>(10);
+/// for k in 0..10 {
+///     digits.set(k, k * k);
+/// }
+/// let one = digits.get(thread_id(0) % 10);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Local<T: Elem> {
     view: ViewMut<T, 1>,

@@ -125,12 +125,14 @@ fn everything(
     y.tile(start + dims[0] * dims[1], block).store(v * scale);
 }
 
+type Everything<'a> = (&'a Tensor<f32>, &'a mut Tensor<f32>, Val<f32>, usize, Mode, bool, [usize; 2]);
+
 fn launch<'a>(
     x: &'a Tensor<f32>,
     y: &'a mut Tensor<f32>,
     block: usize,
     mode: Mode,
-) -> runtime::Launch<(&'a Tensor<f32>, &'a mut Tensor<f32>, Val<f32>, usize, Mode, bool, [usize; 2])> {
+) -> runtime::Launch<Everything<'a>> {
     everything(x, y, 1.5, block, mode, false, [2, 3])
 }
 

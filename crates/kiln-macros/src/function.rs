@@ -86,6 +86,10 @@ pub fn body(rewriter: &mut Rewriter<'_>, block: syn::Block, is_unit: bool, span:
     let returns = exits::of_block(&block).iter().any(|x| x.kind == ExitKind::Return);
     let diverges = exits::block_diverges(&block);
     if !returns && !has_endless_loop(&block) && !diverges {
+        let mut block = block;
+        if let (Some(ty), Some(syn::Stmt::Expr(last, None))) = (&rewriter.result, block.stmts.last_mut()) {
+            rewriter.convert_literals(last, ty);
+        }
         let tokens = rewriter.block(block, crate::rewrite::Tail::Value);
         return match &rewriter.result {
             Some(ty) => {

@@ -38,7 +38,7 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     Ok(hygienic(
         quote! {
             #(#attrs)*
-            #[allow(clippy::too_many_arguments)]
+            #[allow(clippy::too_many_arguments, clippy::type_complexity)]
             #vis fn #name #generic_params (
                 #(#names: #args),*
             ) -> #p::Launch<(#(#types,)*)> #where_clause {

@@ -19,7 +19,23 @@ pub struct DeviceRange<T> {
 
 /// The integers from `lo` to before `hi`, as a loop on the device even where both are host numbers.
 ///
-/// The type is that of the first bound that is a device value; of two host numbers it is `i64`, unless the use says otherwise.
+/// The type is that of the bounds that are device values; two host numbers take the type that the use says.
+///
+/// ```
+/// # use kiln_lang::prelude::*;
+/// #[device(crate = kiln_lang)]
+/// fn sum_of_squares(n: Val<i32>) -> Val<i32> {
+///     let mut sum: Val<i32> = 0;
+///     for i in range(1, n) {
+///         sum += i * i;
+///     }
+///     for i in range::<i32>(0, 4) {
+///         // Both bounds are host numbers, yet this is one loop of the device, not four copies of its body.
+///         sum += i;
+///     }
+///     sum
+/// }
+/// ```
 #[track_caller]
 pub fn range<T: Int>(lo: impl IntoVal<T>, hi: impl IntoVal<T>) -> DeviceRange<T> {
     range_step(lo, hi, 1)

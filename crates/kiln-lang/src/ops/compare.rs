@@ -47,9 +47,9 @@ compare! {
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
 #[track_caller]
-pub fn select<T: Elem>(cond: impl IntoVal<bool>, a: Val<T>, b: impl IntoVal<T>) -> Val<T> {
+pub fn select<T: Elem>(cond: impl IntoVal<bool>, a: impl IntoVal<T>, b: impl IntoVal<T>) -> Val<T> {
     let site = Location::caller();
-    let (cond, b) = (cond.into_val(), b.into_val());
+    let (cond, a, b) = (cond.into_val(), a.into_val(), b.into_val());
     elementwise(OpKind::Select, &[cond.raw(), a.raw(), b.raw()], site)
 }
 

@@ -24,6 +24,16 @@ macro_rules! accumulate {
 accumulate! { f16 => f32; bf16 => f32; f32 => f32; f64 => f64; i32 => i32; u32 => u32; i64 => i64; u64 => u64; }
 
 /// The product of an `[m, k]` and a `[k, n]` tile, accumulated in `f32` for the 16-bit floats.
+///
+/// ```
+/// # use kiln_lang::{bf16, dot, trace, zeros, Level, Val};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let (a, b) = (zeros::<bf16>([16, 32]), zeros::<bf16>([32, 8]));
+/// let c: Val<f32> = dot(a, b);
+/// assert_eq!(c.shape(), [16, 8]);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn dot<T: Accumulate>(a: Val<T>, b: Val<T>) -> Val<T::Acc> {
     dot_acc(a, b, Val::from_raw(Raw::Const(Literal::zero(<T::Acc as Elem>::SCALAR))))

@@ -7,6 +7,18 @@ use kiln_ir::{OpKind, ReduceOp, Shape, Type};
 use std::panic::Location;
 
 /// How the elements of a scan combine.
+///
+/// ```
+/// # use kiln_lang::{iota, trace, Combine, Level};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let x = iota::<f32>(8).reshape([2, 4]);
+/// let running_sums = x.cumsum(1);
+/// let before = x.scan_axis_exclusive(Combine::Max, 1); // the first of each row is minus infinity
+/// let (total, of_rows) = (x.sum(), x.sum_axis(1));
+/// assert_eq!((total.rank(), of_rows.shape()), (0, vec![2]));
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
     /// Sum.

@@ -8,7 +8,8 @@ type Vars = BTreeSet<Var>;
 /// Fills in the `live` lists of every step in a region, given what is read after it; gives what it reads before writing.
 pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
     let mut live = after.clone();
-    for item in region.items.iter_mut().rev() {
+    let mut births = births(region);
+    for (position, item) in region.items.iter_mut().enumerate().rev() {
         match item {
             Item::Op { .. } => {}
             Item::Get { var, .. } => {
@@ -50,11 +51,51 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 live = at_head;
             }
         }
-    }
-    for var in &region.owned {
-        live.remove(var);
+        while births.last().is_some_and(|(first, _)| *first == position) {
+            births.pop().map(|(_, var)| live.remove(&var));
+        }
     }
     live
+}
+
+/// The variables that a region owns, each with the position of the first step that mentions it, in order: before that, none is live.
+fn births(region: &Region) -> Vec<(usize, Var)> {
+    let mut waiting: Vars = region.owned.iter().copied().collect();
+    let mut births = Vec::with_capacity(waiting.len());
+    for (position, item) in region.items.iter().enumerate() {
+        if waiting.is_empty() {
+            break;
+        }
+        mentions(item, &mut |var| {
+            if waiting.remove(&var) {
+                births.push((position, var));
+            }
+        });
+    }
+    births
+}
+
+/// Calls `visit` on every variable that a step or the steps inside it read or write.
+fn mentions(item: &Item, visit: &mut dyn FnMut(Var)) {
+    let mut inside = |region: &Region| {
+        for item in &region.items {
+            mentions(item, visit);
+        }
+    };
+    match item {
+        Item::Op { .. } => {}
+        Item::Get { var, .. } | Item::Set { var, .. } => visit(*var),
+        Item::If { then, otherwise, .. } => {
+            inside(then);
+            inside(otherwise);
+        }
+        Item::Loop { head, body, .. } => {
+            if let Loop::While { test, .. } = head {
+                inside(test);
+            }
+            inside(body);
+        }
+    }
 }
 
 /// Adds the variables that a region writes and that outlive it.

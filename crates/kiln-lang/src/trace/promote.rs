@@ -1,6 +1,6 @@
 //! Variables to SSA: a trace becomes a kernel of the IR.
 //!
-//! One walk in order. `held` maps each variable to the value it holds here; a region that writes a variable which is read
+//! One walk in order. [`Held`] knows the value that each variable holds here; a region that writes a variable which is read
 //! later yields it, and a loop carries it.
 
 use super::item::{Id, Item, Loop, Region, Var};
@@ -20,21 +20,45 @@ pub(super) fn promote(mut recorder: Recorder) -> Kernel {
         values.insert(id, kernel.add_param(param));
     }
     let block = kernel.body;
-    let mut promoter = Promoter { kernel, values, recorder: &recorder };
-    promoter.region(&body, block, &mut HashMap::new());
+    let held = Held { values: vec![None; recorder.vars.len()], undo: Vec::new() };
+    let mut promoter = Promoter { kernel, values, recorder: &recorder, held };
+    promoter.region(&body, block);
     promoter.kernel
 }
 
-type Held = HashMap<Var, Value>;
+/// The value that each variable holds, and how to go back to what they held before a region.
+struct Held {
+    values: Vec<Option<Value>>,
+    undo: Vec<(Var, Option<Value>)>,
+}
+
+impl Held {
+    fn set(&mut self, var: Var, value: Value) {
+        let old = self.values[var.0 as usize].replace(value);
+        self.undo.push((var, old));
+    }
+
+    fn get(&self, var: Var) -> Option<Value> {
+        self.values[var.0 as usize]
+    }
+
+    /// Forgets what was set since the log had this length.
+    fn back_to(&mut self, mark: usize) {
+        for (var, old) in self.undo.drain(mark..).rev() {
+            self.values[var.0 as usize] = old;
+        }
+    }
+}
 
 struct Promoter<'a> {
     kernel: Kernel,
     values: HashMap<Id, Value>,
     recorder: &'a Recorder,
+    held: Held,
 }
 
 impl Promoter<'_> {
-    fn region(&mut self, region: &Region, block: Block, held: &mut Held) {
+    fn region(&mut self, region: &Region, block: Block) {
         for item in &region.items {
             match item {
                 Item::Op { kind, operands, result, site } => {
@@ -47,128 +71,111 @@ impl Promoter<'_> {
                     }
                 }
                 Item::Get { var, result } => {
-                    let value = self.held(*var, block, held);
+                    let value = self.held(*var, block);
                     self.values.insert(*result, value);
                 }
                 Item::Set { var, value } => {
-                    held.insert(*var, self.value(*value));
+                    let value = self.value(*value);
+                    self.held.set(*var, value);
                 }
                 Item::If { cond, then, otherwise, site, live } => {
-                    self.branch(*cond, [then, otherwise], live, site, block, held)
+                    self.branch(*cond, [then, otherwise], live, site, block)
                 }
-                Item::Loop { head, body, site, live } => self.lower_loop(head, body, live, site, block, held),
+                Item::Loop { head, body, site, live } => self.lower_loop(head, body, live, site, block),
             }
         }
     }
 
-    fn branch(
-        &mut self,
-        cond: Id,
-        arms: [&Region; 2],
-        live: &[Var],
-        site: Site,
-        block: Block,
-        held: &mut Held,
-    ) {
+    fn branch(&mut self, cond: Id, arms: [&Region; 2], live: &[Var], site: Site, block: Block) {
         let cond = self.value(cond);
         let blocks = arms.map(|arm| {
             let inner = self.kernel.add_block();
-            let mut held_inside = held.clone();
-            self.region(arm, inner, &mut held_inside);
-            self.terminate(inner, OpKind::Yield, &[], live, &mut held_inside, site);
+            let mark = self.held.undo.len();
+            self.region(arm, inner);
+            self.terminate(inner, OpKind::Yield, &[], live, site);
+            self.held.back_to(mark);
             inner
         });
         let types = self.types(live);
         let loc = self.loc(site);
         let op = self.kernel.append(block, OpKind::If, &[cond], &types, &blocks, loc);
-        self.hand_on(op, live, held);
+        self.hand_on(op, live);
     }
 
-    fn lower_loop(
-        &mut self,
-        head: &Loop,
-        body: &Region,
-        live: &[Var],
-        site: Site,
-        block: Block,
-        held: &mut Held,
-    ) {
+    fn lower_loop(&mut self, head: &Loop, body: &Region, live: &[Var], site: Site, block: Block) {
         let types = self.types(live);
         let mut operands = match head {
             Loop::For { lo, hi, step, .. } => vec![self.value(*lo), self.value(*hi), self.value(*step)],
             Loop::While { .. } => Vec::new(),
         };
         for var in live {
-            operands.push(self.held(*var, block, held));
+            operands.push(self.held(*var, block));
         }
         let mut blocks = Vec::new();
         if let Loop::While { test, cond } = head {
-            let (inner, mut held_inside) = self.loop_block(None, live, &types, held);
-            self.region(test, inner, &mut held_inside);
+            let mark = self.held.undo.len();
+            let inner = self.loop_block(None, live, &types);
+            self.region(test, inner);
             let cond = self.value(*cond);
-            self.terminate(inner, OpKind::Condition, &[cond], &[], &mut held_inside, site);
+            self.terminate(inner, OpKind::Condition, &[cond], &[], site);
+            self.held.back_to(mark);
             blocks.push(inner);
         }
         let index = match head {
             Loop::For { index, .. } => Some(*index),
             Loop::While { .. } => None,
         };
-        let (inner, mut held_inside) = self.loop_block(index, live, &types, held);
-        self.region(body, inner, &mut held_inside);
-        self.terminate(inner, OpKind::Yield, &[], live, &mut held_inside, site);
+        let mark = self.held.undo.len();
+        let inner = self.loop_block(index, live, &types);
+        self.region(body, inner);
+        self.terminate(inner, OpKind::Yield, &[], live, site);
+        self.held.back_to(mark);
         blocks.push(inner);
         let kind = if index.is_some() { OpKind::For } else { OpKind::While };
         let loc = self.loc(site);
         let op = self.kernel.append(block, kind, &operands, &types, &blocks, loc);
-        self.hand_on(op, live, held);
+        self.hand_on(op, live);
     }
 
     /// A block of a loop, whose arguments are the index of a `for` and the carried variables.
-    fn loop_block(&mut self, index: Option<Id>, live: &[Var], types: &[Type], held: &Held) -> (Block, Held) {
+    fn loop_block(&mut self, index: Option<Id>, live: &[Var], types: &[Type]) -> Block {
         let inner = self.kernel.add_block();
         if let Some(index) = index {
             let arg = self.kernel.add_arg(inner, self.type_of(index));
             self.values.insert(index, arg);
         }
-        let mut held = held.clone();
         for (var, ty) in live.iter().zip(types) {
-            held.insert(*var, self.kernel.add_arg(inner, ty.clone()));
+            let arg = self.kernel.add_arg(inner, ty.clone());
+            self.held.set(*var, arg);
         }
-        (inner, held)
+        inner
     }
 
-    fn terminate(
-        &mut self,
-        block: Block,
-        kind: OpKind,
-        first: &[Value],
-        live: &[Var],
-        held: &mut Held,
-        site: Site,
-    ) {
+    fn terminate(&mut self, block: Block, kind: OpKind, first: &[Value], live: &[Var], site: Site) {
         let mut operands = first.to_vec();
         for var in live {
-            operands.push(self.held(*var, block, held));
+            operands.push(self.held(*var, block));
         }
         let loc = self.loc(site);
         self.kernel.append(block, kind, &operands, &[], &[], loc);
     }
 
-    fn hand_on(&mut self, op: kiln_ir::Op, live: &[Var], held: &mut Held) {
+    fn hand_on(&mut self, op: kiln_ir::Op, live: &[Var]) {
         for (i, var) in live.iter().enumerate() {
-            held.insert(*var, self.kernel.op(op).results[i]);
+            self.held.set(*var, self.kernel.op(op).results[i]);
         }
     }
 
-    fn held(&mut self, var: Var, block: Block, held: &mut Held) -> Value {
-        if let Some(value) = held.get(&var) {
-            return *value;
+    /// What a variable holds; zeros before its first write.
+    fn held(&mut self, var: Var, block: Block) -> Value {
+        if let Some(value) = self.held.get(var) {
+            return value;
         }
         let ty = self.recorder.vars[var.0 as usize].clone();
         let zero = OpKind::Const(Literal::zero(ty.elem()));
         let op = self.kernel.append(block, zero, &[], &[ty], &[], Loc::default());
         let value = self.kernel.result(op);
-        held.insert(var, value);
+        self.held.set(var, value);
         value
     }
 

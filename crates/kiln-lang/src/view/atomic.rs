@@ -1,4 +1,14 @@
 //! Atomic operations on elements. Relaxed order, among all threads of the device.
+//!
+//! ```
+//! # use kiln_lang::{param::Facts, program_id, trace, Level};
+//! # trace("histogram", Level::Tile { warps: None }, |p| {
+//! # let (x, counts) = (p.view::<u32, 1>("x", Facts::default()), p.view_mut::<u32, 1>("c", Facts::default()));
+//! let bins = x.tile(program_id(0) * 256, 256).load(u32::MAX); // beyond the end: a bin that is not there
+//! counts.atomic_add(bins, 1);
+//! # })?;
+//! # Ok::<(), kiln_lang::TraceErrors>(())
+//! ```
 
 use super::element::Access;
 use super::{Indices, ViewMut};

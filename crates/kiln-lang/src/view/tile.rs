@@ -57,6 +57,17 @@ tuple_offsets!(4: A 0 B 1 C 2 D 3);
 tuple_offsets!(5: A 0 B 1 C 2 D 3 E 4);
 
 /// A box of a view that can be loaded.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, program_id, trace, Level};
+/// # trace("k", Level::Tile { warps: None }, |p| {
+/// # let (x, y) = (p.view::<f32, 2>("x", Facts::default()), p.view_mut::<f32, 2>("y", Facts::default()));
+/// let (i, j) = (program_id(0) * 16, program_id(1) * 32);
+/// let block = x.tile((i, j), (16, 32)).streaming().load(0.0);
+/// y.tile((j, i), (32, 16)).store(block.transpose());
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 pub struct TileView<T> {
     core: ViewCore,
     offsets: SmallVec<[Raw; 4]>,

@@ -75,6 +75,15 @@ both! {
         if 7 == x { y += 128; }
         y
     }
+    two_literal_arms(x) {
+        let step: I = if x > 10 { 3 } else if x > 5 { 2 } else { -1 };
+        let clipped = |v: I| -> I { if v > 10 { 10 } else { 0 } };
+        step * 10 + clipped(x)
+    }
+    two_literal_arms_returned(x) {
+        if x > 30 { return if x > 35 { 7 } else { 8 }; }
+        if x > 3 { 1 } else { 0 }
+    }
     host_condition(x) {
         let wide = 3 > 2;
         let y = if wide { x * 2 } else { x };

@@ -26,7 +26,26 @@ mod device_helpers {
                 self.a += by * self.times;
                 return;
             }
-            self.b = self.b - by;
+            self.b -= by;
+        }
+    }
+
+    #[derive(Clone, Copy, DeviceValue)]
+    #[kiln(crate = kiln_lang)]
+    pub struct Wrapped<T: Num>(pub Val<T>, pub usize);
+
+    impl<T: Num> Wrapped<T> {
+        #[device(crate = kiln_lang)]
+        pub fn limited(self, top: impl IntoVal<T>) -> Self {
+            let top = top.into_val();
+            let mut this = self;
+            if this.0 > top {
+                this.0 = top;
+                return this;
+            }
+            device_assert!(this.0 <= top && this.1 == 3, "{} is above {}", this.0, top);
+            this.0 += 1;
+            this
         }
     }
 
@@ -75,7 +94,16 @@ mod host_helpers {
                 self.a += by * self.times;
                 return;
             }
-            self.b = self.b - by;
+            self.b -= by;
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    pub struct Wrapped<T>(pub T, pub usize);
+
+    impl Wrapped<i32> {
+        pub fn limited(self, top: i32) -> Self {
+            if self.0 > top { Wrapped(top, self.1) } else { Wrapped(self.0 + 1, self.1) }
         }
     }
 
@@ -145,6 +173,11 @@ both! {
     struct_joined(x) {
         let p = if x > 4 { Pair { a: x, b: x, times: 7 } } else { Pair { a: -x, b: x + 1, times: 7 } };
         p.a * p.times + p.b
+    }
+    generic_struct(x) {
+        let mut w = Wrapped(x, 3);
+        for _ in 0..x { w = w.limited(20); }
+        w.0
     }
     mutable_reference(x) {
         let mut a = x;

@@ -106,6 +106,9 @@ impl Rewriter<'_> {
                 let is_value = !exits::diverges(&e);
                 let literal = super::is_literal(&e);
                 if ends && is_value {
+                    if let Some(ty) = self.result_of(tail) {
+                        self.convert_literals(&mut e, &ty);
+                    }
                     self.value(&mut e);
                 } else {
                     self.place(&mut e);
@@ -146,6 +149,39 @@ impl Rewriter<'_> {
         quote_spanned!(span=> #p::Annotated::<#ty>::new().convert(#value))
     }
 
+    /// The type of what goes into a function's slot.
+    fn result_of(&self, tail: Tail) -> Option<Type> {
+        let Tail::Slot(slot) = tail else { return None };
+        let of_function = |s: &&super::Scope| s.id == slot && s.kind == super::ScopeKind::Function;
+        self.scopes.iter().find(of_function).and(self.result.clone())
+    }
+
+    /// Converts the number literals that arms of an `if` or `match` end in, where their type is known: with both arms literal, there is
+    /// nothing else to tell that `if c { 1.0 } else { 0.0 }` is a device value.
+    pub fn convert_literals(&self, e: &mut Expr, ty: &Type) {
+        let in_block = |block: &mut syn::Block| {
+            if let Some(Stmt::Expr(last, None)) = block.stmts.last_mut() {
+                if super::is_literal(last) {
+                    let span = last.span();
+                    *last = Expr::Verbatim(self.converted_to(quote!(#last), ty, span));
+                } else {
+                    self.convert_literals(last, ty);
+                }
+            }
+        };
+        match e {
+            Expr::Paren(p) => self.convert_literals(&mut p.expr, ty),
+            Expr::Block(b) if b.label.is_none() => in_block(&mut b.block),
+            Expr::If(i) => {
+                in_block(&mut i.then_branch);
+                if let Some((_, otherwise)) = &mut i.else_branch {
+                    self.convert_literals(otherwise, ty);
+                }
+            }
+            _ => {}
+        }
+    }
+
     // ---- let
 
     fn binding(&mut self, local: Local) -> TokenStream {
@@ -166,6 +202,9 @@ impl Rewriter<'_> {
         let (mut value, needs_probe) = (*init.expr, !obviously_host(&pat));
         let diverges = exits::diverges(&value);
         let host_init = diverges || matches!(value, Expr::Closure(_) | Expr::Lit(_) | Expr::Reference(_));
+        if let Some(ty) = ty.as_ref().filter(|ty| nameable(ty)) {
+            self.convert_literals(&mut value, ty);
+        }
         self.value(&mut value);
         let mut value = match &ty {
             Some(ty) if nameable(ty) && !diverges => self.converted_to(quote!(#value), ty, value.span()),

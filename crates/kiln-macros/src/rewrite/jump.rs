@@ -67,6 +67,10 @@ impl Rewriter<'_> {
                 self.error(span, "an exit inside the value of another: bind the value with `let` first");
             }
             let literal = super::is_literal(&v);
+            let of_function = self.scope(levels).is_some_and(|s| s.kind == ScopeKind::Function);
+            if let (true, Some(ty)) = (of_function, self.result.clone()) {
+                self.convert_literals(&mut v, &ty);
+            }
             self.value(&mut v);
             if has_slot { self.put(id, quote!(#v), literal, span) } else { quote_spanned!(span=> #v;) }
         });
