@@ -1,11 +1,13 @@
 //! Backends against the interpreter on random kernels.
 
-use kiln_compiler::{Target, lower_to_threads};
+use kiln_compiler::expand::expand;
+use kiln_compiler::{CompileError, Target, lower_to_threads, optimize};
 use kiln_cpu::CpuBackend;
 use kiln_filetests::fuzz::{compare, seeds};
 use kiln_filetests::generate::{Case, Options};
 use kiln_filetests::run::run;
 use kiln_interp::Interp;
+use kiln_ir::Kernel;
 
 fn exact(seed: u64) -> Options {
     let mut options = Options::new(seed % 2 == 1);
@@ -21,16 +23,36 @@ fn the_cpu_does_what_the_interpreter_does() {
     compare(seeds(0..300), exact, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
 }
 
-#[test]
-fn lowered_kernels_do_what_they_did() {
+/// The way a kernel goes to a GPU.
+fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
+    let mut source = kernel.clone();
+    optimize(&mut source)?;
+    expand(&mut source);
+    optimize(&mut source)?;
+    let mut lowered = lower_to_threads(&source, &Target::cuda((9, 0), 227 << 10))?;
+    optimize(&mut lowered)?;
+    Ok(lowered)
+}
+
+/// With all passes and with none, so that what the passes simplify is lowered too.
+fn lowered_as_before(lower: impl Fn(&Kernel) -> Result<Kernel, CompileError>) {
     let interp = Interp::new(Default::default());
-    let target = Target::cuda((9, 0), 227 << 10);
     let reference = |case: &Case| run(case, &interp).map_err(|e| e.to_string());
     let tested = |case: &Case| {
         let mut case = case.clone();
-        case.kernel = lower_to_threads(&case.kernel, &target).map_err(|e| e.to_string())?;
+        case.kernel = lower(&case.kernel).map_err(|e| e.to_string())?;
         reference(&case)
     };
     let options = |seed| Options { powers_of_two: true, whole_warps: true, ..exact(seed) };
     compare(seeds(0..500), options, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn lowered_kernels_do_what_they_did() {
+    lowered_as_before(|kernel| lower_to_threads(kernel, &Target::cuda((9, 0), 227 << 10)));
+}
+
+#[test]
+fn kernels_for_a_gpu_do_what_they_did() {
+    lowered_as_before(for_gpu);
 }
