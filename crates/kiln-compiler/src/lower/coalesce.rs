@@ -85,7 +85,8 @@ impl Contiguity {
     }
 
     /// The memory sectors a block touches when it moves the box in a layout: time in the unit of [`Conversion::cost`](crate::layout::Conversion::cost).
-    pub fn cost(self, layout: &Layout, shape: &Shape, bytes: u32) -> u32 {
+    /// Where warps hold copies each of them loads, but only one stores.
+    pub fn cost(self, layout: &Layout, shape: &Shape, bytes: u32, load: bool) -> u32 {
         if shape.rank() == 0 {
             return 1;
         }
@@ -96,7 +97,7 @@ impl Contiguity {
             step => step * bytes >= SECTOR,
         });
         let sectors = (vector * bytes).div_ceil(SECTOR) << apart.count();
-        let warps = 1 << layout.warp().iter().filter(|b| **b != 0).count();
+        let warps = 1 << layout.warp().iter().filter(|b| load || **b != 0).count();
         sectors * (layout.registers() as u32 / vector) * warps
     }
 }
@@ -175,7 +176,7 @@ mod tests {
         let shape = Shape::new(&[64, 64]);
         let rows = Contiguity { axis: 1, aligned: 4, uncut: 4 };
         let ideal = 64 * 64 * 4 / SECTOR;
-        assert_eq!(rows.cost(&Layout::coalesced(&shape, 1, 4, 4), &shape, 4), ideal);
-        assert_eq!(rows.cost(&Layout::coalesced(&shape, 0, 1, 4), &shape, 4), 8 * ideal);
+        assert_eq!(rows.cost(&Layout::coalesced(&shape, 1, 4, 4), &shape, 4, true), ideal);
+        assert_eq!(rows.cost(&Layout::coalesced(&shape, 0, 1, 4), &shape, 4, true), 8 * ideal);
     }
 }

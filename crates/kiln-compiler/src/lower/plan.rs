@@ -331,8 +331,8 @@ impl Demand<'_, '_> {
         let bytes = self.kernel.ty(tile).elem().bytes();
         let own = contiguity.layout(&shape, self.plan.warps);
         let here = self.plan.layout(at_hand);
-        let direct = contiguity.cost(here, &shape, bytes);
-        let best = contiguity.cost(&own, &shape, bytes);
+        let direct = contiguity.cost(here, &shape, bytes, load);
+        let best = contiguity.cost(&own, &shape, bytes, load);
         if direct <= best {
             return at_hand;
         }
@@ -385,8 +385,32 @@ impl Demand<'_, '_> {
         self.plan.natural(self.kernel, &mut self.classes, value)
     }
 
+    /// A tile that all its users want in one other layout is made in that one, if this only moves the conversion to the one tile it comes
+    /// from, or if it is loaded: conversions sink to where tiles are smallest, or vanish.
+    fn follow_demand(&mut self, data: &OpData) {
+        let Some(&result) = data.results.first() else { return };
+        let (&[wanted], home) = (&self.plan.wanted(result)[..], self.plan.home(result)) else { return };
+        if self.plan.roles[result.index()] != Role::Held || wanted == home {
+            return;
+        }
+        let moves = match &data.kind {
+            OpKind::Load(_) => self.cheapest(data, result, wanted, true) == wanted,
+            kind if roles::is_elementwise(kind) || *kind == OpKind::Reshape => {
+                let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Held | Role::Seen);
+                let mut sources = data.operands.iter().filter(moved);
+                let first = sources.next();
+                sources.all(|v| Some(v) == first)
+            }
+            _ => false,
+        };
+        if moves {
+            self.plan.home[result.index()] = Some(wanted);
+        }
+    }
+
     fn operands(&mut self, op: Op, data: &OpData, results: &[Value]) {
         let kernel = self.kernel;
+        self.follow_demand(data);
         match &data.kind {
             OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
                 for layout in self.made(data.results[0]) {

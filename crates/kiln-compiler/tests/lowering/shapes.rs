@@ -202,3 +202,25 @@ kernel @k(%y: mut view<i32, 2, global> {$0}, %n: i64) tile {
         Case { scalars: vec![n as u64], ..Case::new(text, 1, buffers) }.check();
     }
 }
+
+#[test]
+fn conversions_sink_to_where_tiles_are_smallest() {
+    let text = "
+kernel @k(%x: view<f16, 2, global> {$0}, %y: mut view<f32, 2, global> {$1}) tile {
+  %0 = const 0 : i64
+  %1 = const 0.0 : f16
+  %2 = load %x[%0, %0] pad %1 : f16[64, 64]
+  %3 = cast %2 : f32[64, 64]
+  %4 = exp %3 : f32[64, 64]
+  %5 = transpose %4 [1, 0] : f32[64, 64]
+  store.disjoint %y[%0, %0] = %5
+}
+";
+    let buffers =
+        vec![buffer(Scalar::F16, &[64, 64], Fill::Random), buffer(Scalar::F32, &[64, 64], Fill::Poison)];
+    let case = Case::new(text, 1, buffers);
+    let lowered = lower(&case.kernel(None, true));
+    // Half as many bytes as the stored tile has, with padding.
+    assert!((64 * 64 * 2..64 * 64 * 3).contains(&lowered.scratch_bytes), "{}", lowered.scratch_bytes);
+    case.within(1e-6).check();
+}
