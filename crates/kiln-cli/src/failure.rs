@@ -26,6 +26,9 @@ pub enum Failure {
     /// A kernel given as text is wrong; every line names its place.
     #[error("{0}")]
     Source(String),
+    /// Something failed that the output already tells of.
+    #[error("")]
+    Reported,
 }
 
 impl Failure {

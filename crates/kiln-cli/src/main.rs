@@ -6,14 +6,18 @@
 //! | `bench/` | measurements |
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
+//! | `selftest.rs` | the conformance suite on a device |
+//! | `device.rs` | the device that a command works on |
 //! | `failure.rs` | how a command ends that did not succeed |
 //! | `units.rs` | numbers for people |
 
 mod bench;
 mod cache;
 mod compile;
+mod device;
 mod doctor;
 mod failure;
+mod selftest;
 mod units;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +36,7 @@ struct Cli {
 enum Command {
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Selftest(selftest::Args),
     Compile(compile::Args),
     Cache(cache::Args),
 }
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),
     };

@@ -1,0 +1,164 @@
+//! Atomic operations, on tensors and on shared memory.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close, same};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["atomics":
+        add_min_max for i32 u32 i64 u64 f16 bf16 f32 f64;
+        bits for i32 u32 i64 u64;
+        on_tiles for i32 u32 i64 u64 f32 f64;
+        old_values for i32 u32 i64 u64;
+        compare_and_exchange for i32 u32 i64 u64;
+        shared_histogram;
+    ]
+}
+
+#[kernel(crate = kiln_runtime)]
+fn accumulate<T: Num>(x: &Tensor<T, 1>, y: &mut Tensor<T, 2>) {
+    let i = thread_index().get();
+    if i < x.extent(0) {
+        let v = x.get(i);
+        y.atomic_add((0, i % 5), v);
+        y.atomic_min((1, i % 5), v);
+        y.atomic_max((2, i % 5), v);
+    }
+}
+
+fn add_min_max<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    // Small integers, so that the order does not matter in floats either.
+    let data: Vec<T> = (0..150).map(|_| T::small(trial.rng.below(4) as i32)).collect();
+    let x = trial.vector(&data)?;
+    let mut start = vec![T::small(1); 15];
+    start[5..].iter_mut().for_each(|v| *v = T::small(2));
+    let mut y = trial.device.tensor(&start, [3, 5])?;
+    accumulate(&x, &mut y).grid([5, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
+    let fold = |bin: usize, first: T, f: fn(Host, Host) -> Host| {
+        data.iter().skip(bin).step_by(5).fold(first.host(), |t, v| f(t, v.host()))
+    };
+    let mut expected: Vec<Host> = (0..5).map(|b| fold(b, start[0], Host::add)).collect();
+    expected.extend((0..5).map(|b| fold(b, start[5], Host::min)));
+    expected.extend((0..5).map(|b| fold(b, start[5], Host::max)));
+    close("add, min, max", &y.to_vec()?, &expected, 0.0, 0.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn combine<T: Int + Bits>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>) {
+    let v = x.get(thread_index());
+    y.atomic_and(0, v);
+    y.atomic_or(1, v);
+    y.atomic_xor(2, v);
+}
+
+fn bits<T: Sample + Int + Bits>(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<T, 1>([96])?;
+    let mut y = trial.vector(&[T::small(-1), T::small(0), T::small(5)])?;
+    combine(&x, &mut y).grid([3, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
+    let int = |v: &T| if let Host::Int(n) = v.host() { n } else { 0 };
+    let fold = |first, f: fn(i128, i128) -> i128| Host::Int(data.iter().map(int).fold(first, f));
+    let expected = [fold(-1, |a, b| a & b), fold(0, |a, b| a | b), fold(5, |a, b| a ^ b)];
+    close("and, or, xor", &y.to_vec()?, &expected, 0.0, 0.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn histogram<T: Num>(
+    keys: &Tensor<i32, 1>,
+    counts: &mut Tensor<T, 1>,
+    even: &mut Tensor<T, 1>,
+    block: usize,
+) {
+    let k = keys.tile(program_id(0) * block, block).load(-1);
+    // Keys outside the counts do nothing.
+    counts.atomic_add(k, full::<T>(block, 1));
+    even.atomic_add_where(k, (k % 2).eq(0), full::<T>(block, 3));
+}
+
+fn on_tiles<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let keys: Vec<i32> = (0..500).map(|_| trial.rng.below(13) as i32 - 1).collect();
+    let x = trial.vector(&keys)?;
+    let (mut counts, mut even) = (trial.device.zeros::<T, 1>([10])?, trial.device.zeros::<T, 1>([10])?);
+    histogram(&x, &mut counts, &mut even, 64).grid([8, 1, 1]).launch(trial.device)?;
+    let count = |k: i32| keys.iter().filter(|&&key| key == k).count() as i32;
+    same("counts", &counts.to_vec()?, &(0..10).map(|k| T::small(count(k))).collect::<Vec<T>>())?;
+    let expected: Vec<T> = (0..10).map(|k| T::small(if k % 2 == 0 { 3 * count(k) } else { 0 })).collect();
+    same("under a mask", &even.to_vec()?, &expected)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn tickets<T: Int>(counter: &mut Tensor<T, 1>, taken: &mut Tensor<T, 1>, last: &mut Tensor<T, 1>) {
+    let i = thread_index();
+    taken.set(i, counter.atomic_add(0, 2));
+    last.atomic_exchange(0, i.get().cast::<T>());
+}
+
+fn old_values<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
+    let n = 160;
+    let mut counter = trial.vector(&[T::small(10)])?;
+    let (mut taken, mut last) = (trial.output::<T, 1>([n])?, trial.vector(&[T::small(-1)])?);
+    tickets(&mut counter, &mut taken, &mut last).grid([5, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
+    let mut got = taken.to_vec()?;
+    got.sort_by(|a, b| a.host().float().total_cmp(&b.host().float()));
+    let expected: Vec<T> = (0..n as i32).map(|i| T::small(10 + 2 * i)).collect();
+    same("each ticket once", &got, &expected)?;
+    same("the counter", &counter.to_vec()?, &[T::small(10 + 2 * n as i32)])?;
+    let last = last.item()?.host().float();
+    crate::trial::ensure((0.0..n as f64).contains(&last), || {
+        format!("exchanged for {last}, which no thread wrote")
+    })
+}
+
+#[kernel(crate = kiln_runtime)]
+fn product<T: Int>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>) {
+    let v = x.get(thread_index());
+    let mut seen = y.get(0);
+    loop {
+        let old = y.atomic_cas(0, seen, seen * v);
+        if old == seen {
+            break;
+        }
+        seen = old;
+    }
+}
+
+fn compare_and_exchange<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
+    let data: Vec<T> = (0..64).map(|_| T::small(2 * trial.rng.below(20) as i32 + 1)).collect();
+    let x = trial.vector(&data)?;
+    let mut y = trial.vector(&[T::small(1)])?;
+    product(&x, &mut y).grid([2, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
+    let expected = data.iter().fold(Host::Int(1), |t, v| T::from_host(t.mul(v.host())).host());
+    close("a product by compare and exchange", &y.to_vec()?, &[expected], 0.0, 0.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn block_histogram(keys: &Tensor<i32, 1>, counts: &mut Tensor<u32, 2>) {
+    let s = shared::<u32, 1>([8]);
+    let t = thread_id(0);
+    if t < 8 {
+        // SAFETY: each thread clears its own element; a barrier follows.
+        unsafe { s.put(t, 0) };
+    }
+    barrier();
+    let key = keys.get_or(thread_index(), -1);
+    if key >= 0 {
+        s.atomic_add(key, 1);
+    }
+    barrier();
+    if t < 8 {
+        // SAFETY: each thread writes its own element of its block's row.
+        unsafe { counts.write((program_id(0), t), s.get(t)) };
+    }
+}
+
+fn shared_histogram(trial: &mut Trial<'_>) -> Verdict {
+    let keys: Vec<i32> = (0..170).map(|_| trial.rng.below(8) as i32).collect();
+    let x = trial.vector(&keys)?;
+    let mut counts = trial.output([3, 8])?;
+    block_histogram(&x, &mut counts).grid([3, 1, 1]).block([64, 1, 1]).launch(trial.device)?;
+    let mut expected = vec![0u32; 24];
+    keys.iter().enumerate().for_each(|(i, &k)| expected[i / 64 * 8 + k as usize] += 1);
+    same("counts of each block", &counts.to_vec()?, &expected)
+}

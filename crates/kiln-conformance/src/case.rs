@@ -1,0 +1,79 @@
+//! A case of the suite, and how it ends.
+
+use crate::trial::{Stop, Trial, Verdict};
+use kiln_runtime::Device;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Something that every device must do.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// The group, the case and where there are several the element type, such as `casts::from::f32`.
+    pub name: &'static str,
+    pub(crate) body: fn(&mut Trial<'_>) -> Verdict,
+}
+
+/// How a case ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// All values were as expected.
+    Passed,
+    /// Something was not; the text says what, and how to repeat it.
+    Failed(String),
+    /// The device lacks a capability, which the text names.
+    Skipped(String),
+}
+
+impl Case {
+    /// Runs the case on a device with random input that follows from the seed.
+    ///
+    /// A panic is a failure of the case, not of the suite.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let case = kiln_conformance::suite().into_iter().find(|c| c.name == "tensors::round_trip::f32");
+    /// assert_eq!(case.map(|c| c.run(&device, 1)), Some(kiln_conformance::Outcome::Passed));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn run(&self, device: &Device, seed: u64) -> Outcome {
+        let mut trial = Trial::new(device, seed, self.name);
+        let verdict = catch_unwind(AssertUnwindSafe(|| (self.body)(&mut trial)));
+        // A fault that a failing case left behind must not fall on the next one.
+        let after = device.synchronize();
+        let failed = |why: String| Outcome::Failed(format!("{why} (seed {seed})"));
+        match verdict {
+            Ok(Ok(())) => match after {
+                Ok(()) => Outcome::Passed,
+                Err(error) => failed(format!("the device reported an error after the case: {error}")),
+            },
+            Ok(Err(Stop::Kiln(kiln_runtime::Error::Device(kiln_backend::Error::Unsupported {
+                what,
+                ..
+            })))) => Outcome::Skipped(what),
+            Ok(Err(stop)) => failed(stop.to_string()),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                failed(format!("panicked: {}", text.unwrap_or("with no message")))
+            }
+        }
+    }
+}
+
+/// A list of cases: `name;`, or `name for types;` where `name` is generic.
+macro_rules! cases {
+    ($group:literal: $($name:ident $(for $($t:ty)+)?;)*) => {{
+        let mut all: Vec<$crate::case::Case> = Vec::new();
+        $(cases!(@push all $group $name $($($t)+)?);)*
+        all
+    }};
+    (@push $all:ident $group:literal $name:ident) => {
+        $all.push($crate::case::Case { name: concat!($group, "::", stringify!($name)), body: $name })
+    };
+    (@push $all:ident $group:literal $name:ident $($t:ty)+) => {
+        $($all.push($crate::case::Case {
+            name: concat!($group, "::", stringify!($name), "::", stringify!($t)),
+            body: $name::<$t>,
+        });)+
+    };
+}
+pub(crate) use cases;

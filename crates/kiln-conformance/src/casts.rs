@@ -1,0 +1,126 @@
+//! Conversions between all pairs of element types.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close, same};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["casts":
+        from for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        bitcasts;
+    ]
+}
+
+#[kernel(crate = kiln_runtime)]
+fn cast_to_all<T: Elem>(
+    x: &Tensor<T, 1>,
+    b: &mut Tensor<bool, 1>,
+    i: &mut Tensor<i32, 1>,
+    u: &mut Tensor<u32, 1>,
+    l: &mut Tensor<i64, 1>,
+    ul: &mut Tensor<u64, 1>,
+    h: &mut Tensor<f16, 1>,
+    bh: &mut Tensor<bf16, 1>,
+    f: &mut Tensor<f32, 1>,
+    d: &mut Tensor<f64, 1>,
+    block: usize,
+) {
+    let at = program_id(0) * block;
+    let v = x.tile(at, block).load(x.get(0));
+    b.tile(at, block).store(v.cast::<bool>());
+    i.tile(at, block).store(v.cast::<i32>());
+    u.tile(at, block).store(v.cast::<u32>());
+    l.tile(at, block).store(v.cast::<i64>());
+    ul.tile(at, block).store(v.cast::<u64>());
+    h.tile(at, block).store(v.cast::<f16>());
+    bh.tile(at, block).store(v.cast::<bf16>());
+    f.tile(at, block).store(v.cast::<f32>());
+    d.tile(at, block).store(v.cast::<f64>());
+}
+
+/// Values at which conversions differ: halves, the edges of every integer type, what overflows 16-bit floats, infinities and NaN.
+fn edges<T: Sample>() -> Vec<T> {
+    let floats = [
+        0.5,
+        -0.5,
+        0.999,
+        -1.5,
+        2.5,
+        255.5,
+        65519.0,
+        65520.0,
+        2147483647.0,
+        2147483648.0,
+        -2147483649.0,
+        4294967296.0,
+    ]
+    .into_iter()
+    .chain([1e19, -1e19, 1.8e19, 9.3e18, 1e-8, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0]);
+    let integers =
+        [0, 1, -1, 127, 2049, 2051, 65535, 16_777_217, i32::MAX.into(), i32::MIN.into(), u32::MAX.into()];
+    let integers = integers.into_iter().chain([i64::MAX, i64::MIN, (1 << 53) + 1]);
+    if T::EPSILON > 0.0 {
+        return floats.map(|x| T::from_host(Host::Float(x))).collect();
+    }
+    integers.map(|n| T::from_host(Host::Int(n.into()))).collect()
+}
+
+fn from<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    let mut data = edges::<T>();
+    data.extend(trial.random::<T>(103));
+    let n = [data.len()];
+    let x = trial.vector(&data)?;
+    let (mut b, mut i, mut u) = (trial.output(n)?, trial.output(n)?, trial.output(n)?);
+    let (mut l, mut ul, mut h) = (trial.output(n)?, trial.output(n)?, trial.output(n)?);
+    let (mut bh, mut f, mut d) = (trial.output(n)?, trial.output(n)?, trial.output(n)?);
+    cast_to_all(&x, &mut b, &mut i, &mut u, &mut l, &mut ul, &mut h, &mut bh, &mut f, &mut d, 32)
+        .launch(trial.device)?;
+    let expected: Vec<Host> = data.iter().map(|x| x.host()).collect();
+    compare("to bool", &b, &expected)?;
+    compare("to i32", &i, &expected)?;
+    compare("to u32", &u, &expected)?;
+    compare("to i64", &l, &expected)?;
+    compare("to u64", &ul, &expected)?;
+    compare("to f16", &h, &expected)?;
+    compare("to bf16", &bh, &expected)?;
+    compare("to f32", &f, &expected)?;
+    compare("to f64", &d, &expected)
+}
+
+fn compare<U: Sample>(what: &str, got: &Tensor<U, 1>, expected: &[Host]) -> Verdict {
+    close(what, &got.to_vec()?, expected, 0.0, 0.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn reinterpret(
+    f: &Tensor<f32, 1>,
+    d: &Tensor<f64, 1>,
+    u: &mut Tensor<u32, 1>,
+    i: &mut Tensor<i32, 1>,
+    l: &mut Tensor<u64, 1>,
+    back: &mut Tensor<f32, 1>,
+    block: usize,
+) {
+    let at = program_id(0) * block;
+    let x = f.tile(at, block).load(0.0);
+    u.tile(at, block).store(x.bitcast::<u32>());
+    i.tile(at, block).store(x.bitcast::<i32>() ^ 1);
+    l.tile(at, block).store(d.tile(at, block).load(0.0).bitcast::<u64>());
+    back.tile(at, block).store((x.bitcast::<u32>() ^ 0x8000_0000u32).bitcast::<f32>());
+}
+
+fn bitcasts(trial: &mut Trial<'_>) -> Verdict {
+    let n = 77;
+    let (f, fs) = trial.input::<f32, 1>([n])?;
+    let (d, ds) = trial.input::<f64, 1>([n])?;
+    let (mut u, mut i, mut l) = (trial.output([n])?, trial.output([n])?, trial.output([n])?);
+    let mut back = trial.output([n])?;
+    reinterpret(&f, &d, &mut u, &mut i, &mut l, &mut back, 32).launch(trial.device)?;
+    same("f32 as u32", &u.to_vec()?, &fs.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())?;
+    same("f32 as i32", &i.to_vec()?, &fs.iter().map(|x| x.to_bits() as i32 ^ 1).collect::<Vec<i32>>())?;
+    same("f64 as u64", &l.to_vec()?, &ds.iter().map(|x| x.to_bits()).collect::<Vec<u64>>())?;
+    same("sign flipped", &back.to_vec()?, &fs.iter().map(|x| -x).collect::<Vec<f32>>())
+}

@@ -1,0 +1,83 @@
+//! Matrix products of tiles.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["dot":
+        product for i32 u32 i64 u64 f16 bf16 f32 f64;
+        of_a_transpose for i32 f16 f32;
+        matmul for i32 f16 bf16 f32 f64;
+    ]
+}
+
+#[kernel(crate = kiln_runtime)]
+fn one_tile<T: Accumulate>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T::Acc, 2>) {
+    let (x, y) = (a.load((16, 32), 0), b.load((32, 16), 0));
+    let product = dot(x, y);
+    c.tile((program_id(0) * 16, 0), (16, 16)).store(dot_acc(x, y, product * 2));
+}
+
+fn expected<T: Sample>(a: &[T], b: impl Fn(usize, usize) -> T, [m, k, n]: [usize; 3]) -> Vec<Host> {
+    let zero = T::small(0).host();
+    let element =
+        |i: usize, j: usize| (0..k).fold(zero, |t, p| t.add(a[i * k + p].host().mul(b(p, j).host())));
+    (0..m * n).map(|i| element(i / n, i % n)).collect()
+}
+
+fn product<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, k, n] = [13, 29, 15];
+    let (a, xs) = trial.input::<T, 2>([m, k])?;
+    let (b, ys) = trial.input::<T, 2>([k, n])?;
+    let mut c = trial.output::<T::Acc, 2>([m, n])?;
+    one_tile(&a, &b, &mut c).grid([1; 3]).launch(trial.device)?;
+    let three = T::small(3).host();
+    let expected: Vec<Host> =
+        expected(&xs, |p, j| ys[p * n + j], [m, k, n]).into_iter().map(|v| v.mul(three)).collect();
+    close("3 a b", &c.to_vec()?, &expected, 8.0, 64.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn transposed<T: Accumulate>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T::Acc, 2>) {
+    let (x, y) = (a.load((16, 16), 0), b.load((32, 16), 0));
+    c.tile((program_id(0) * 16, 0), (16, 32)).store(dot(x, y.transpose()));
+}
+
+fn of_a_transpose<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, k, n] = [9, 16, 21];
+    let (a, xs) = trial.input::<T, 2>([m, k])?;
+    let (b, ys) = trial.input::<T, 2>([n, k])?;
+    let mut c = trial.output::<T::Acc, 2>([m, n])?;
+    transposed(&a, &b, &mut c).grid([1; 3]).launch(trial.device)?;
+    close("a bᵀ", &c.to_vec()?, &expected(&xs, |p, j| ys[j * k + p], [m, k, n]), 8.0, 64.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn blocked<T: Accumulate>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    c: &mut Tensor<T::Acc, 2>,
+    m: usize,
+    n: usize,
+    k: usize,
+) {
+    let (row, column) = (program_id(1) * m, program_id(0) * n);
+    let mut total = zeros::<T::Acc>((m, n));
+    for at in (0..a.extent(1)).step_by(k) {
+        total = dot_acc(a.tile((row, at), (m, k)).load(0), b.tile((at, column), (k, n)).load(0), total);
+    }
+    c.tile((row, column), (m, n)).store(total);
+}
+
+fn matmul<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, k, n] = [37, 41, 53];
+    let (a, xs) = trial.input::<T, 2>([m, k])?;
+    let (b, ys) = trial.input::<T, 2>([k, n])?;
+    let mut c = trial.output::<T::Acc, 2>([m, n])?;
+    blocked(&a, &b, &mut c, 16, 32, 16).launch(trial.device)?;
+    close("a b", &c.to_vec()?, &expected(&xs, |p, j| ys[p * n + j], [m, k, n]), 8.0, 64.0)
+}

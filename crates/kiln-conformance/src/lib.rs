@@ -1,0 +1,52 @@
+//! What every Kiln device must do: one suite of cases, written in the kernel language, for all backends.
+//!
+//! A case computes its own reference on the host, in `f64` or in integers, from fresh random input, fills outputs with garbage beforehand, and
+//! compares every element. `kiln selftest` runs the suite on any device; `tests/` runs it on those that every machine has.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `case.rs` | [`Case`], [`Outcome`], running a case |
+//! | `trial.rs`, `sample.rs` | a case's random input, its comparisons; element types seen from the host |
+//! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
+//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
+//! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
+//! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
+//! | `threads.rs`, `atomics.rs` | the threads of a block |
+//! | `faults.rs`, `prints.rs` | what a kernel reports |
+//! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
+
+mod arithmetic;
+mod atomics;
+mod case;
+mod casts;
+mod dot;
+mod elementwise;
+mod flow;
+mod math;
+mod memory;
+mod reduce;
+mod sample;
+mod scan;
+mod shapes;
+mod threads;
+mod trial;
+
+pub use case::{Case, Outcome};
+
+/// Every case, group by group.
+pub fn suite() -> Vec<Case> {
+    let groups: &[fn() -> Vec<Case>] = &[
+        arithmetic::cases,
+        math::cases,
+        casts::cases,
+        shapes::cases,
+        reduce::cases,
+        scan::cases,
+        dot::cases,
+        memory::cases,
+        flow::cases,
+        threads::cases,
+        atomics::cases,
+    ];
+    groups.iter().flat_map(|group| group()).collect()
+}

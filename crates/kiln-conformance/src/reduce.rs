@@ -1,0 +1,221 @@
+//! Reductions along an axis and of everything.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close, same};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["reduce":
+        along_axes for i32 u32 i64 u64 f16 bf16 f32 f64;
+        everything for i32 u32 i64 u64 f16 bf16 f32 f64;
+        positions for i32 u32 i64 u64 f16 bf16 f32 f64;
+        bits for i32 u32 i64 u64;
+        any_and_all;
+        numbers_win_over_nan for f16 bf16 f32 f64;
+        of_three_axes for i32 f32;
+        long_rows for f32 f64;
+    ]
+}
+
+/// Sums may be taken in any order.
+fn combine(values: impl Iterator<Item = Host> + Clone) -> [Host; 3] {
+    let fold = |f: fn(Host, Host) -> Host| values.clone().reduce(f).unwrap_or(Host::Int(0));
+    [fold(Host::add), fold(Host::min), fold(Host::max)]
+}
+
+#[kernel(crate = kiln_runtime)]
+fn axes<T: Num>(
+    x: &Tensor<T, 2>,
+    rows: &mut Tensor<T, 2>,
+    columns: &mut Tensor<T, 2>,
+    prod: &mut Tensor<T, 1>,
+) {
+    let v = x.load((16, 32), x.get((0, 0)));
+    let inside = iota::<i64>(16).expand(1).lt(x.extent(0)) & iota::<i64>(32).expand(0).lt(x.extent(1));
+    let zeroed = select(inside, v, 0);
+    let at = program_id(0);
+    for (k, r) in [zeroed.sum_axis(1), v.min_axis(1), v.max_axis(1)].into_iter().enumerate() {
+        rows.row(k).tile(at * 16, 16).store(r);
+    }
+    for (k, r) in [zeroed.sum_axis(0), v.min_axis(0), v.max_axis(0)].into_iter().enumerate() {
+        columns.row(k).tile(at * 32, 32).store(r);
+    }
+    prod.tile(at * 16, 16).store(select(iota::<i64>(32).expand(0).lt(3), v, 1).prod_axis(1));
+}
+
+fn along_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let (m, n) = (13, 27);
+    let (x, data) = trial.input::<T, 2>([m, n])?;
+    let (mut rows, mut columns) = (trial.output::<T, 2>([3, m])?, trial.output::<T, 2>([3, n])?);
+    let mut prod = trial.output::<T, 1>([m])?;
+    axes(&x, &mut rows, &mut columns, &mut prod).grid([1; 3]).launch(trial.device)?;
+    // The padding is the first element, so least and greatest have to know it.
+    let padded = |v: Host, min: bool| if min { v.min(data[0].host()) } else { v.max(data[0].host()) };
+    let (rows, columns) = (rows.to_vec()?, columns.to_vec()?);
+    let at = |i: usize, j: usize| data[i * n + j].host();
+    let by_row: Vec<[Host; 3]> = (0..m).map(|i| combine((0..n).map(|j| at(i, j)))).collect();
+    let by_column: Vec<[Host; 3]> = (0..n).map(|j| combine((0..m).map(|i| at(i, j)))).collect();
+    for (k, name) in ["sum", "min", "max"].into_iter().enumerate() {
+        let fix = |v: &[Host; 3]| if k == 0 { v[0] } else { padded(v[k], k == 1) };
+        let expected: Vec<Host> = by_row.iter().map(fix).collect();
+        close(&format!("{name} of rows"), &rows[k * m..][..m], &expected, 4.0, 16.0)?;
+        let expected: Vec<Host> = by_column.iter().map(fix).collect();
+        close(&format!("{name} of columns"), &columns[k * n..][..n], &expected, 4.0, 16.0)?;
+    }
+    let expected: Vec<Host> = (0..m).map(|i| at(i, 0).mul(at(i, 1)).mul(at(i, 2))).collect();
+    let expected: Vec<Host> = expected.into_iter().map(wrap::<T>).collect();
+    close("product of rows", &prod.to_vec()?, &expected, 4.0, 1.0)
+}
+
+fn wrap<T: Sample>(value: Host) -> Host {
+    match value {
+        Host::Int(_) => T::from_host(value).host(),
+        float => float,
+    }
+}
+
+#[kernel(crate = kiln_runtime)]
+fn totals<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) {
+    let p = program_id(0);
+    let v = x.row(p).load(64, 0);
+    let low = x.row(p).load(64, x.get((p, 0)));
+    y.row(p).store(v.sum().reshape(1));
+    y.row(p).tile(1, 1).store(low.min());
+    y.row(p).tile(2, 1).store(low.max());
+}
+
+fn everything<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let (m, n) = (5, 61);
+    let (x, data) = trial.input::<T, 2>([m, n])?;
+    let mut y = trial.output::<T, 2>([m, 3])?;
+    totals(&x, &mut y).grid([m as u32, 1, 1]).launch(trial.device)?;
+    let expected: Vec<Host> = data.chunks(n).flat_map(|row| combine(row.iter().map(|v| v.host()))).collect();
+    close("sum, min, max", &y.to_vec()?, &expected, 4.0, 16.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn extremes<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<i64, 2>) {
+    let v = x.load((8, 16), x.get((0, 0)));
+    let at = program_id(0) * 8;
+    y.row(0).tile(at, 8).store(v.argmax_axis(1));
+    y.row(1).tile(at, 8).store(v.argmin_axis(1));
+    y.row(2).tile(at, 8).store(v.argmax());
+    y.row(3).tile(at, 8).store(v.argmin());
+}
+
+fn positions<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    // Few different values, so that the first of several counts.
+    let data: Vec<T> = (0..128).map(|_| T::small(trial.rng.below(9) as i32)).collect();
+    let x = trial.device.tensor(&data, [8, 16])?;
+    let mut y = trial.output::<i64, 2>([4, 8])?;
+    extremes(&x, &mut y).grid([1; 3]).launch(trial.device)?;
+    let first = |values: &[T], better: fn(Host, Host) -> bool| {
+        let best =
+            (0..values.len()).reduce(|b, i| if better(values[i].host(), values[b].host()) { i } else { b });
+        best.unwrap_or(0) as i64
+    };
+    let (less, more): (fn(Host, Host) -> bool, fn(Host, Host) -> bool) = (|a, b| a.less(b), |a, b| b.less(a));
+    let mut expected: Vec<i64> = data.chunks(16).map(|row| first(row, more)).collect();
+    expected.extend(data.chunks(16).map(|row| first(row, less)));
+    expected.extend([first(&data, more); 8]);
+    expected.extend([first(&data, less); 8]);
+    same("argmax and argmin", &y.to_vec()?, &expected)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn combined_bits<T: Bits>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) {
+    let v = x.load((8, 32), x.get((0, 0)));
+    let at = program_id(0) * 32;
+    y.row(0).tile(at, 32).store(v.and_bits_axis(0));
+    y.row(1).tile(at, 32).store(v.or_bits_axis(0));
+    y.row(2).tile(at, 32).store(v.xor_bits_axis(0));
+    y.row(3).tile(at, 32).store(v.xor_bits());
+}
+
+fn bits<T: Sample + Bits + Int>(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<T, 2>([8, 32])?;
+    let mut y = trial.output::<T, 2>([4, 32])?;
+    combined_bits(&x, &mut y).grid([1; 3]).launch(trial.device)?;
+    let int = |v: T| if let Host::Int(n) = v.host() { n } else { 0 };
+    let fold =
+        |f: fn(i128, i128) -> i128, j: usize| (0..8).map(|i| int(data[i * 32 + j])).reduce(f).unwrap_or(0);
+    let mut expected = Vec::new();
+    for f in [|a, b| a & b, |a, b| a | b, |a, b| a ^ b] as [fn(i128, i128) -> i128; 3] {
+        expected.extend((0..32).map(|j| Host::Int(fold(f, j))));
+    }
+    let all = data.iter().fold(0, |a, v| a ^ int(*v));
+    expected.extend([Host::Int(all); 32]);
+    close("and, or, xor", &y.to_vec()?, &expected, 0.0, 0.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn truths(x: &Tensor<bool, 2>, y: &mut Tensor<bool, 2>) {
+    let v = x.load((8, 4), false);
+    let at = program_id(0) * 8;
+    y.row(0).tile(at, 8).store(v.any_axis(1));
+    y.row(1).tile(at, 8).store(v.all_axis(1));
+    y.row(2).tile(at, 8).store(v.any());
+    y.row(3).tile(at, 8).store(v.all());
+}
+
+fn any_and_all(trial: &mut Trial<'_>) -> Verdict {
+    let mut data: Vec<bool> = trial.random(32);
+    data[..8].copy_from_slice(&[true, true, true, true, false, false, false, false]);
+    let x = trial.device.tensor(&data, [8, 4])?;
+    let mut y = trial.output([4, 8])?;
+    truths(&x, &mut y).grid([1; 3]).launch(trial.device)?;
+    let mut expected: Vec<bool> = data.chunks(4).map(|row| row.contains(&true)).collect();
+    expected.extend(data.chunks(4).map(|row| !row.contains(&false)));
+    expected.extend([true; 8]);
+    expected.extend([false; 8]);
+    same("any and all", &y.to_vec()?, &expected)
+}
+
+fn numbers_win_over_nan<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let mut data: Vec<T> = trial.random(3 * 20);
+    let nan = T::from_host(Host::Float(f64::NAN));
+    (0..60).filter(|i| i % 3 == 1).for_each(|i| data[i] = nan);
+    let x = trial.device.tensor(&data, [3, 20])?;
+    let mut y = trial.output::<T, 2>([3, 3])?;
+    totals(&x, &mut y).grid([3, 1, 1]).launch(trial.device)?;
+    let y = y.to_vec()?;
+    for (i, row) in data.chunks(20).enumerate() {
+        let numbers: Vec<Host> = row.iter().map(|v| v.host()).filter(|v| !v.float().is_nan()).collect();
+        let [_, min, max] = combine(numbers.into_iter());
+        close("min and max", &y[3 * i + 1..3 * i + 3], &[min, max], 0.0, 0.0)?;
+        close("sum", &y[3 * i..][..1], &[Host::Float(f64::NAN)], 0.0, 0.0)?;
+    }
+    Ok(())
+}
+
+#[kernel(crate = kiln_runtime)]
+fn middle<T: Num>(x: &Tensor<T, 3>, y: &mut Tensor<T, 2>) {
+    let v = x.load([4, 8, 16], 0);
+    y.tile((program_id(0) * 4, 0), (4, 16)).store(v.sum_axis(1));
+}
+
+fn of_three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<T, 3>([3, 7, 11])?;
+    let mut y = trial.output::<T, 2>([3, 11])?;
+    middle(&x, &mut y).grid([1; 3]).launch(trial.device)?;
+    let at = |i: usize, j: usize, k: usize| data[(i * 7 + j) * 11 + k].host();
+    let expected: Vec<Host> = (0..33).map(|n| combine((0..7).map(|j| at(n / 11, j, n % 11)))[0]).collect();
+    close("sum of the middle axis", &y.to_vec()?, &expected, 4.0, 8.0)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn row_sums<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 1>, block: usize) {
+    let row = program_id(0);
+    y.tile(row, 1).store(x.row(row).load(block, 0).sum().reshape(1));
+}
+
+fn long_rows<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<T, 2>([3, 3001])?;
+    let mut y = trial.output::<T, 1>([3])?;
+    row_sums(&x, &mut y, 4096).launch(trial.device)?;
+    let expected: Vec<Host> = data.chunks(3001).map(|row| combine(row.iter().map(|v| v.host()))[0]).collect();
+    close("sum", &y.to_vec()?, &expected, 16.0, 256.0)
+}

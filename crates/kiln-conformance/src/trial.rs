@@ -1,0 +1,151 @@
+//! One run of a case: its device, its random input and its comparisons.
+
+use crate::sample::{Host, Sample};
+use kiln_runtime::{Device, Error, Tensor};
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Why a case ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum Stop {
+    /// Kiln refused or failed where it should not.
+    #[error("{0}")]
+    Kiln(#[from] Error),
+    /// A result was wrong.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// What a case comes to.
+pub type Verdict = Result<(), Stop>;
+
+/// One run of a case.
+pub struct Trial<'a> {
+    /// The device under test.
+    pub device: &'a Device,
+    /// Where random input comes from.
+    pub rng: Rng,
+}
+
+impl<'a> Trial<'a> {
+    pub fn new(device: &'a Device, seed: u64, name: &str) -> Trial<'a> {
+        let mut hasher = DefaultHasher::new();
+        (seed, name).hash(&mut hasher);
+        Trial { device, rng: Rng(hasher.finish()) }
+    }
+
+    /// Random elements.
+    pub fn random<T: Sample>(&mut self, n: usize) -> Vec<T> {
+        (0..n).map(|_| T::sample(&mut self.rng)).collect()
+    }
+
+    /// A tensor of random elements, and the elements.
+    pub fn input<T: Sample, const R: usize>(
+        &mut self,
+        shape: [usize; R],
+    ) -> Result<(Tensor<T, R>, Vec<T>), Stop> {
+        let data = self.random(shape.iter().product());
+        Ok((self.device.tensor(&data, shape)?, data))
+    }
+
+    /// A tensor of given elements, on one axis.
+    pub fn vector<T: Sample>(&self, data: &[T]) -> Result<Tensor<T, 1>, Stop> {
+        Ok(self.device.tensor(data, [data.len()])?)
+    }
+
+    /// A tensor for results, full of garbage that no case computes.
+    pub fn output<T: Sample, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>, Stop> {
+        Ok(self.device.tensor(&vec![T::POISON; shape.iter().product()], shape)?)
+    }
+}
+
+/// A generator of random numbers (SplitMix64).
+pub struct Rng(u64);
+
+impl Rng {
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `0..n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.bits() % n
+    }
+
+    /// A number in `lo..hi`.
+    pub fn between(&mut self, lo: f64, hi: f64) -> f64 {
+        lo + (hi - lo) * (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Ends the case unless a condition holds.
+pub fn ensure(holds: bool, what: impl FnOnce() -> String) -> Verdict {
+    if holds { Ok(()) } else { Err(Stop::Wrong(what())) }
+}
+
+/// Compares exactly.
+pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Verdict {
+    ensure(got.len() == expected.len(), || {
+        format!("{what}: {} values, expected {}", got.len(), expected.len())
+    })?;
+    let wrong: Vec<usize> = (0..got.len()).filter(|&i| got[i] != expected[i]).collect();
+    wrong.first().map_or(Ok(()), |&i| {
+        let n = wrong.len();
+        Err(Stop::Wrong(format!(
+            "{what}: [{i}] is {:?}, expected {:?}; {n} of {} differ",
+            got[i],
+            expected[i],
+            got.len()
+        )))
+    })
+}
+
+/// Compares integers and bools exactly, floats within `ulps` units in the last place of the larger of the expected value and `scale`.
+pub fn close<T: Sample>(what: &str, got: &[T], expected: &[Host], ulps: f64, scale: f64) -> Verdict {
+    ensure(got.len() == expected.len(), || {
+        format!("{what}: {} values, expected {}", got.len(), expected.len())
+    })?;
+    let right = |i: usize| near::<T>(got[i].host(), T::from_host(expected[i]).host(), ulps, scale);
+    let wrong: Vec<usize> = (0..got.len()).filter(|&i| !right(i)).collect();
+    wrong.first().map_or(Ok(()), |&i| {
+        let (n, all) = (wrong.len(), got.len());
+        let value = T::from_host(expected[i]);
+        Err(Stop::Wrong(format!(
+            "{what}: [{i}] is {:?}, expected {value:?} within {ulps} ulp; {n} of {all} differ",
+            got[i]
+        )))
+    })
+}
+
+fn near<T: Sample>(got: Host, expected: Host, ulps: f64, scale: f64) -> bool {
+    match (got, expected) {
+        (Host::Float(g), Host::Float(e)) if e.is_finite() && g.is_finite() => {
+            (g - e).abs() <= ulps * T::EPSILON * e.abs().max(scale)
+        }
+        // Close to the largest number, rounding decides between it and infinity.
+        (Host::Float(g), Host::Float(e)) if g.is_nan() || e.is_nan() => g.is_nan() && e.is_nan(),
+        _ => got == expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparisons_can_fail() {
+        let f = Host::Float;
+        assert!(close::<f32>("x", &[1.0, 2.0], &[f(1.0), f(2.0 + 1e-7)], 1.0, 0.0).is_ok());
+        assert!(close::<f32>("x", &[1.0, 2.0], &[f(1.0), f(2.0 + 1e-6)], 1.0, 0.0).is_err());
+        assert!(close::<f32>("x", &[f32::NAN], &[f(f64::NAN)], 1.0, 0.0).is_ok());
+        assert!(close::<f32>("x", &[f32::NAN], &[f(0.0)], 1.0, 0.0).is_err());
+        assert!(close::<f32>("x", &[f32::INFINITY], &[f(1.0)], 1.0, 0.0).is_err());
+        assert!(close::<i32>("x", &[3], &[Host::Int(4)], 9.0, 9.0).is_err());
+        assert!(same("x", &[1, 2], &[1, 3]).is_err() && same("x", &[1], &[1, 3]).is_err());
+    }
+}

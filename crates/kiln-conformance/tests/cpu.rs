@@ -1,0 +1,7 @@
+//! The conformance suite on the CPU.
+
+mod suite;
+
+fn main() -> std::process::ExitCode {
+    suite::run("cpu")
+}

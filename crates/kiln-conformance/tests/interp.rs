@@ -1,0 +1,7 @@
+//! The conformance suite on the interpreter.
+
+mod suite;
+
+fn main() -> std::process::ExitCode {
+    suite::run("interp")
+}
