@@ -41,6 +41,8 @@ impl<T: Accumulate<Acc: Number>> DotLoop for ProductLoop<T> {
     }
 }
 
+/// An operand of up to this size is taken for a tile in cache, a larger one for a matrix in memory.
+const CACHED_BYTES: usize = 128 * 1024;
 /// Slivers that make it worth packing a panel which could be read where it is.
 const PACKED_SLIVERS: usize = 8;
 
@@ -58,7 +60,10 @@ unsafe fn product<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR:
     let mut panels = MaybeUninit::<PanelBuffer>::uninit();
     let panels = panels.as_mut_ptr().cast::<T::Acc>();
     let group = PANEL_BYTES / size_of::<T::Acc>() / DEPTH / NR * NR;
-    let in_place = is_accumulator::<T>() && shape.b_column == 1 && m < PACKED_SLIVERS * MR;
+    let in_place = is_accumulator::<T>()
+        && shape.b_column == 1
+        && m < PACKED_SLIVERS * MR
+        && fits_cache::<T>(k, shape.b_row);
     for k0 in (0..k).step_by(DEPTH) {
         let depth = DEPTH.min(k - k0);
         for j0 in (0..n).step_by(group) {
@@ -88,6 +93,12 @@ const fn is_accumulator<T: Accumulate>() -> bool {
     T::STAGE == usize::MAX
 }
 
+/// Whether rows this far apart stay in the L2 cache while they are read again and again.
+#[inline(always)]
+fn fits_cache<T>(rows: usize, stride: isize) -> bool {
+    rows.saturating_mul(stride.unsigned_abs()).saturating_mul(size_of::<T>()) <= CACHED_BYTES
+}
+
 /// Multiplies `depth` columns of all rows of `a` by the panels of `columns` columns of `b`. `panel` gives, for the first column of one, its
 /// first element and the distance of its rows.
 ///
@@ -103,7 +114,7 @@ unsafe fn multiply_block<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, co
     panel: impl Fn(usize) -> (*const T::Acc, isize),
 ) {
     let mut packed = MaybeUninit::<[[T::Acc; DEPTH]; MR]>::uninit();
-    let in_place = is_accumulator::<T>() && shape.a_column == 1;
+    let in_place = is_accumulator::<T>() && shape.a_column == 1 && fits_cache::<T>(shape.m, shape.a_row);
     for i0 in (0..shape.m).step_by(MR) {
         let rows = MR.min(shape.m - i0);
         // SAFETY: rows from `i0` and `depth` columns are within the matrix; the tile's rows and columns are within `c`.

@@ -101,7 +101,8 @@ pub enum PrimitiveKey {
     /// [`AxisFn`]: the axis goes. `ArgMin` and `ArgMax` give i64. NaN loses to numbers; of nothing but NaN, `Min` and `Max` give NaN and
     /// `ArgMin` and `ArgMax` index 0.
     Reduce(ReduceOp, Scalar),
-    /// [`AxisFn`]: running combination along the axis; sum, product, least, greatest.
+    /// [`AxisFn`]: running combination along the axis, with any operation but `ArgMin` and `ArgMax`. The identity that
+    /// an exclusive scan begins with takes no part in the following results: of nothing but NaN the least is NaN.
     Scan {
         /// What is combined.
         op: ReduceOp,
