@@ -1,11 +1,11 @@
 //! Common subexpressions: of two pure operations that compute the same, the later goes.
 //!
 //! An operation is known in the block it stands in and in the regions below. Loads are pure enough if nobody may write what
-//! they read: views of global memory that are not mutable.
+//! they read: views of global memory that are not mutable. If they check bounds, the earlier one has done so.
 
 use super::rewrite::Renames;
 use super::simplify::commutes;
-use kiln_ir::{Block, Bounds, Def, Kernel, Op, OpKind, Value};
+use kiln_ir::{Block, Def, Kernel, Op, OpKind, Value};
 use std::collections::HashMap;
 
 pub(super) fn run(kernel: &mut Kernel) -> bool {
@@ -76,12 +76,8 @@ impl Cse {
 
 fn mergeable(kernel: &Kernel, op: Op) -> bool {
     let data = kernel.op(op);
-    let reads_constant_memory = match data.kind {
-        OpKind::Load(_) => true,
-        OpKind::Gather { bounds, .. } => bounds != Bounds::Check,
-        _ => false,
-    } && is_constant_memory(kernel, data.operands[0]);
-    kernel.is_pure(op) || reads_constant_memory
+    let loads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
+    kernel.is_pure(op) || (loads && is_constant_memory(kernel, data.operands[0]))
 }
 
 fn is_constant_memory(kernel: &Kernel, view: Value) -> bool {

@@ -6,7 +6,7 @@
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use crate::lower::facts::{IntFacts, Known};
-use kiln_ir::{BinaryOp, Block, Bounds, CompareOp, Kernel, Literal, Op, OpKind, Scalar, Type, Value};
+use kiln_ir::{BinaryOp, Block, Bounds, CompareOp, Def, Kernel, Literal, Op, OpKind, Scalar, Type, Value};
 use std::collections::HashMap;
 
 pub(super) fn run(kernel: &mut Kernel) -> bool {
@@ -52,6 +52,7 @@ impl Finder<'_> {
                 match data.kind {
                     OpKind::If if at == 0 => self.assume(data.operands[0]),
                     OpKind::For => self.below.push((kernel.block(region).args[0], data.operands[1])),
+                    OpKind::While if at == 1 => self.assume_condition(data.regions[0], region),
                     _ => {}
                 }
                 self.block(region);
@@ -69,6 +70,20 @@ impl Finder<'_> {
             OpKind::Binary(BinaryOp::And) => data.operands.iter().for_each(|&v| self.assume(v)),
             _ => {}
         }
+    }
+
+    /// Adds what the condition of a `while` says of the values that the second region begins with.
+    fn assume_condition(&mut self, first: Block, second: Block) {
+        let kernel = self.kernel;
+        let known = self.below.len();
+        if let Some(&last) = kernel.block(first).ops.last() {
+            self.assume(kernel.op(last).operands[0]);
+        }
+        let there = |value: Value| match kernel.def(value) {
+            Def::Arg(block, i) if block == first => kernel.block(second).args[i as usize],
+            _ => value,
+        };
+        self.below[known..].iter_mut().for_each(|(a, b)| (*a, *b) = (there(*a), there(*b)));
     }
 
     fn decide(&mut self, op: Op) -> Option<Decision> {

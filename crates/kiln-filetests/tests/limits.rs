@@ -1,0 +1,44 @@
+//! Kernels of unusual size.
+
+use kiln_compiler::optimize;
+use kiln_ir::{MAX_DEPTH, parse, verify};
+
+/// A kernel whose `if`s nest, around a store in the innermost.
+fn nested(depth: usize) -> String {
+    let open = "if %c {\n".repeat(depth);
+    let close = "yield\n} else {\nyield\n}\n".repeat(depth);
+    format!(
+        "kernel @deep(%c: bool, %y: mut view<i32, 1, global>, %at: i64, %v: i32) tile {{\n{open}scatter.mask %y[%at] = %v\n{close}}}\n"
+    )
+}
+
+#[test]
+fn regions_nest_deep() {
+    let mut kernel = parse(&nested(MAX_DEPTH)).unwrap();
+    assert_eq!(verify(&kernel), Ok(()));
+    optimize(&mut kernel).unwrap();
+    assert_eq!(kernel.to_string().matches("if %c").count(), MAX_DEPTH);
+}
+
+#[test]
+fn regions_that_nest_too_deep_are_refused() {
+    let error = parse(&nested(100_000)).unwrap_err().to_string();
+    assert!(error.contains("regions that nest at most 512 deep"), "{error}");
+}
+
+/// Optimising takes time in proportion to the size, as far as a test can tell: ten thousand operations, not minutes.
+#[test]
+fn long_kernels_are_optimised_quickly() {
+    let mut text =
+        String::from("kernel @long(%y: mut view<i64, 1, global>, %n: i64) tile {\n%v0 = const 1 : i64\n");
+    for i in 0..10_000 {
+        let operation = ["add", "mul", "xor", "min"][i % 4];
+        text += &format!("%v{} = {operation} %v{i}, %n : i64\n", i + 1);
+    }
+    text += "scatter.mask %y[%n] = %v10000\n}\n";
+    let mut kernel = parse(&text).unwrap();
+    let start = std::time::Instant::now();
+    optimize(&mut kernel).unwrap();
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    assert_eq!(verify(&kernel), Ok(()));
+}
