@@ -178,3 +178,35 @@ fn matmul_with_edges() {
         close(&c, &want, 1e-5);
     }
 }
+
+/// aᵀ · b, transposed once by the view's strides and once by the operation.
+#[test]
+fn products_of_transposed_matrices() {
+    let (mut kernel, p) = kernel("product", TILE, &[(Scalar::F32, 2); 3]);
+    let mut b = Builder::new(&mut kernel);
+    let (tile, pi, first) = (b.index(16), b.program_id(Axis::X), b.index(0));
+    let i = b.binary(BinaryOp::Mul, pi, tile);
+    let pad = zero(&mut b);
+    let acc = b.splat(Literal::f32(1.0), shape(&[16, 32]));
+    let x = b.load(p[0], &[i, first], pad, shape(&[16, 24]), Reuse::Normal);
+    let y = b.load(p[1], &[first, first], pad, shape(&[32, 24]), Reuse::Normal);
+    let y = b.transpose(y, &[1, 0]);
+    let sum = b.dot(x, y, acc);
+    b.store(p[2], &[i, first], sum, Reuse::Normal, true);
+    for k in [24usize, 20] {
+        let (m, n) = (40usize, 32);
+        let (mut x, mut y) = (random(k * m, 11), random(n * k, 12));
+        let mut z = vec![f32::NAN; m * n];
+        let mut want = vec![0.0; m * n];
+        for i in 0..m {
+            for j in 0..n {
+                let products = (0..k).map(|l| x[l * m + i] as f64 * y[j * k + l] as f64);
+                want[i * n + j] = (1.0 + products.sum::<f64>()) as f32;
+            }
+        }
+        let x = Arg::View(bytemuck::cast_slice_mut(&mut x), vec![m as i64, k as i64], vec![1, m as i64]);
+        let e = |r: usize, c: usize| [r as i64, c as i64];
+        run(&kernel, [3, 1, 1], vec![x, view(&mut y, &e(n, k)), view(&mut z, &e(m, n))]).unwrap();
+        close(&z, &want, 1e-5);
+    }
+}

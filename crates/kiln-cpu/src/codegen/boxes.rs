@@ -1,6 +1,6 @@
 //! Loads and stores of boxes: in place where the box is inside the view and contiguous, by a copy where it is not.
 
-use super::emitter::{Emitter, Repr, Tile, View};
+use super::emitter::{Emitter, Matrix, Repr, Tile, View};
 use super::liveness::inner_len;
 use crate::primitives::{BoxAxis, PrimitiveKey};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
@@ -11,7 +11,7 @@ use std::mem::{offset_of, size_of};
 /// Where a box of a view lies.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Not 0 if every element of the box is inside the view and they are adjacent, in order.
+    /// Not 0 if every element of the box is inside the view and (but for a strided place) they are adjacent, in order.
     pub(super) inside: ir::Value,
     /// The address of the box's first element, if it is inside.
     pub(super) address: ir::Value,
@@ -20,22 +20,28 @@ pub(super) struct Place {
 impl Emitter<'_> {
     /// The place of the box of a load or store.
     pub(super) fn place(&mut self, data: &OpData) -> Result<Place> {
+        let mut place = self.strided_place(data)?;
+        let (view, _, shape) = self.box_of(data)?;
+        for axis in (0..shape.rank()).filter(|&axis| shape[axis] > 1) {
+            let adjacent = self.asm.int(inner_len(&shape, axis) as i64);
+            let adjacent = self.asm.compare(IntCC::Equal, view.strides[axis], adjacent);
+            place.inside = self.asm.and(place.inside, adjacent);
+        }
+        Ok(place)
+    }
+
+    /// The place of the box of a load or store, whatever the view's strides.
+    fn strided_place(&mut self, data: &OpData) -> Result<Place> {
         let (view, offsets, shape) = self.box_of(data)?;
         let mut inside = self.asm.fb.ins().iconst(types::I8, 1);
         let mut linear = self.asm.int(0);
         for (axis, &offset) in offsets.iter().enumerate() {
-            let tile = i64::from(shape[axis]);
-            let last = self.asm.add_const(view.extents[axis], -tile);
+            let last = self.asm.add_const(view.extents[axis], -i64::from(shape[axis]));
             let zero = self.asm.int(0);
             let begins = self.asm.compare(IntCC::SignedGreaterThanOrEqual, offset, zero);
             let ends = self.asm.compare(IntCC::SignedLessThanOrEqual, offset, last);
             inside = self.asm.and(inside, begins);
             inside = self.asm.and(inside, ends);
-            if tile > 1 {
-                let adjacent = self.asm.int(inner_len(&shape, axis) as i64);
-                let adjacent = self.asm.compare(IntCC::Equal, view.strides[axis], adjacent);
-                inside = self.asm.and(inside, adjacent);
-            }
             let step = self.asm.mul(offset, view.strides[axis]);
             linear = self.asm.add(linear, step);
         }
@@ -63,6 +69,9 @@ impl Emitter<'_> {
             self.set(result, Repr::Scalar(scalar));
             return Ok(());
         }
+        if self.live.is_matrix(self.kernel, result) {
+            return self.load_matrix(data);
+        }
         if !self.live.is_in_place(result) {
             let out = self.output(result).at;
             return self.load_box(data, out, elem);
@@ -73,6 +82,27 @@ impl Emitter<'_> {
         self.set(result, Repr::Tile(Tile { at, ..fallback }));
         let mut outcome = Ok(());
         self.unless(place.inside, |e| outcome = e.load_box(data, fallback.at, elem));
+        outcome
+    }
+
+    /// A load of what is only multiplied: in place with the view's strides, if the box is inside.
+    fn load_matrix(&mut self, data: &OpData) -> Result<()> {
+        let result = data.results[0];
+        let (view, _, shape) = self.box_of(data)?;
+        let fallback = self.output(result);
+        let strides = [self.asm.int(shape[1].into()), self.asm.int(1)];
+        if !self.live.is_in_place(result) {
+            self.load_box(data, fallback.at, view.elem)?;
+            self.set(result, Repr::Matrix(Matrix { tile: fallback, row: strides[0], column: strides[1] }));
+            return Ok(());
+        }
+        let place = self.strided_place(data)?;
+        let mut pick = |inside, outside| self.asm.fb.ins().select(place.inside, inside, outside);
+        let at = pick(place.address, fallback.at);
+        let (row, column) = (pick(view.strides[0], strides[0]), pick(view.strides[1], strides[1]));
+        self.set(result, Repr::Matrix(Matrix { tile: Tile { at, ..fallback }, row, column }));
+        let mut outcome = Ok(());
+        self.unless(place.inside, |e| outcome = e.load_box(data, fallback.at, view.elem));
         outcome
     }
 

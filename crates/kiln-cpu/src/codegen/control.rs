@@ -220,7 +220,7 @@ impl Emitter<'_> {
         match *self.repr(value)? {
             Repr::Tile(from) => self.copy(tile.at, from.at, elem, len),
             Repr::Scalar(scalar) => self.splat(tile.at, scalar, elem, len),
-            Repr::View(_) => Err(self.internal("a view is carried")),
+            Repr::View(_) | Repr::Matrix(_) => Err(self.internal("what is carried is no tile")),
         }
     }
 

@@ -149,7 +149,7 @@ impl Emitter<'_> {
                     let at = self.asm.add(tile.at, offset);
                     self.asm.load(scalar_type(elem), at, 0)
                 }
-                Repr::View(_) => return Err(self.internal("a view as a reported value")),
+                Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile as a reported value")),
             };
             let bits = self.asm.bits(scalar);
             self.asm.store(bits, buffer, 8 * index as i32);

@@ -43,7 +43,17 @@ pub(super) enum Repr {
     /// A scalar, or a tile that consists of it.
     Scalar(ir::Value),
     Tile(Tile),
+    /// A tile that is only multiplied.
+    Matrix(Matrix),
     View(View),
+}
+
+/// A tile of rank 2 with strides of its own, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Matrix {
+    pub(super) tile: Tile,
+    pub(super) row: ir::Value,
+    pub(super) column: ir::Value,
 }
 
 /// Code generation for one kernel.
@@ -284,7 +294,7 @@ impl<'a> Emitter<'a> {
             }
             // The root of the alias owns the slot.
             Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
-            Repr::View(_) => return Err(self.internal("a view under another shape")),
+            Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile under another shape")),
         };
         self.set(to, repr);
         Ok(())
@@ -326,7 +336,7 @@ impl<'a> Emitter<'a> {
         let scalar = match self.repr(value)? {
             Repr::Tile(tile) => return Ok(tile.at),
             Repr::Scalar(scalar) => *scalar,
-            Repr::View(_) => return Err(self.internal("a tile was expected")),
+            Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("a tile was expected")),
         };
         let elem = self.kernel.ty(value).elem();
         if len == 1 {
@@ -421,7 +431,7 @@ impl<'a> Emitter<'a> {
     /// Takes a value's slot away from it.
     pub(super) fn take_slot(&mut self, value: Value) -> Option<Slot> {
         match &mut self.reprs[value.index()] {
-            Some(Repr::Tile(tile)) => tile.slot.take(),
+            Some(Repr::Tile(tile) | Repr::Matrix(Matrix { tile, .. })) => tile.slot.take(),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use super::liveness::{is_alias, is_elementwise};
 use crate::primitives::PrimitiveKey;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
-use kiln_ir::{Kernel, Op, OpKind, Value};
+use kiln_ir::{BinaryOp, Kernel, Op, OpKind, Value};
 
 /// Elements of a chunk. A few tiles of 4-byte elements fit L1, and calls cost little beside the work.
 const CHUNK: usize = 1024;
@@ -322,7 +322,7 @@ impl Emitter<'_> {
         match *self.repr(value)? {
             Repr::Scalar(scalar) => Ok(Argument::Scalar(self.asm.bits(scalar))),
             Repr::Tile(tile) => Ok(Argument::Array(self.in_window(tile, value, window))),
-            Repr::View(_) => Err(self.internal("a view as an element-wise operand")),
+            Repr::View(_) | Repr::Matrix(_) => Err(self.internal("no tile as an element-wise operand")),
         }
     }
 
@@ -370,11 +370,15 @@ impl Emitter<'_> {
     fn inherited(&mut self, op: Op, windowed: bool) -> Option<super::arena::Slot> {
         let data = self.kernel.op(op);
         let bytes = |v: Value| self.kernel.ty(v).elem().bytes();
-        let heir = data.operands.iter().map(|&v| self.live.root(v)).find(|&root| {
+        // A fault looks for the zero among the divisors: they must stay.
+        let divides = matches!(data.kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
+        let usable = if divides { &data.operands[..1] } else { &data.operands[..] };
+        let divisor = divides.then(|| self.live.root(data.operands[1]));
+        let heir = usable.iter().map(|&v| self.live.root(v)).find(|&root| {
             let owned =
                 matches!(self.repr(root), Ok(Repr::Tile(t)) if t.slot.is_some() && t.windowed == windowed);
             // A load's slot is only its fallback: the tile itself may lie in the view.
-            let own = owned && !self.live.is_in_place(root);
+            let own = owned && !self.live.is_in_place(root) && divisor != Some(root);
             own && bytes(root) == bytes(data.results[0]) && self.live.dead_after(op).contains(&root)
         })?;
         self.take_slot(heir)

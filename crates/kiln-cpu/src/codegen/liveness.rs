@@ -8,6 +8,8 @@ pub(super) struct Liveness {
     root: Vec<Value>,
     splat: Vec<bool>,
     in_place: Vec<bool>,
+    /// Whether every use is as a factor of a product, directly or transposed.
+    factor: Vec<bool>,
     /// For each root value, the operation of its own block during which it is used last.
     last_use: Vec<Option<Op>>,
     /// The last operation of its own block in whose regions the value is used.
@@ -30,6 +32,7 @@ impl Liveness {
                 root: (0..values).map(Value::from_index).collect(),
                 splat: vec![false; values],
                 in_place: vec![false; values],
+                factor: vec![true; values],
                 last_use: vec![None; values],
                 nested_use: vec![None; values],
                 dead_after: vec![Vec::new(); ops],
@@ -57,6 +60,19 @@ impl Liveness {
     /// Whether the result of a `Load` may be used in the view's memory: nothing writes there while the tile lives.
     pub(super) fn is_in_place(&self, value: Value) -> bool {
         self.in_place[self.root(value).index()]
+    }
+
+    /// Whether a value is a matrix that is only multiplied: it may have any strides, and a transposition costs nothing.
+    pub(super) fn is_matrix(&self, kernel: &Kernel, value: Value) -> bool {
+        let Some(data) = kernel.defining_op(value) else { return false };
+        if !self.factor[value.index()] || self.splat[value.index()] {
+            return false;
+        }
+        match &data.kind {
+            OpKind::Load(_) => kernel.shape(value).rank() == 2,
+            OpKind::Transpose(perm) => perm.extents() == [1, 0] && self.is_matrix(kernel, data.operands[0]),
+            _ => false,
+        }
     }
 
     /// Whether anything would notice that an operation is missing.
@@ -105,8 +121,14 @@ impl Walk<'_> {
                 continue;
             }
             facts.needed[op.index()] = true;
-            for operand in &data.operands {
+            for (position, operand) in data.operands.iter().enumerate() {
                 facts.used[operand.index()] = true;
+                let factor = match data.kind {
+                    OpKind::Dot => position < 2,
+                    OpKind::Transpose(_) => facts.factor[data.results[0].index()],
+                    _ => false,
+                };
+                facts.factor[operand.index()] &= factor;
             }
             for &region in data.regions.iter().rev() {
                 self.needed(region);
@@ -153,7 +175,8 @@ impl Walk<'_> {
             OpKind::Reshape | OpKind::Bitcast => splat(&data.operands[0]),
             ref kind => is_elementwise(kind) && data.operands.iter().all(splat),
         };
-        if is_alias(&data.kind) && !facts.splat[result.index()] {
+        let transposed = matches!(data.kind, OpKind::Transpose(_)) && facts.is_matrix(self.kernel, result);
+        if (is_alias(&data.kind) && !facts.splat[result.index()]) || transposed {
             facts.root[result.index()] = facts.root[data.operands[0].index()];
         }
     }

@@ -1,11 +1,12 @@
 //! Operations that move or combine the elements of whole tiles.
 
-use super::emitter::{Emitter, Repr};
+use super::emitter::{Emitter, Matrix, Repr, Tile};
 use super::liveness::inner_len;
 use crate::primitives::{CopyAxis, DotShape, PrimitiveKey};
 use cranelift_codegen::ir;
 use kiln_backend::Result;
-use kiln_ir::{OpData, Shape};
+use kiln_ir::{OpData, Shape, Value};
+use std::mem::{offset_of, size_of};
 
 impl Emitter<'_> {
     /// A reduction or scan.
@@ -36,8 +37,16 @@ impl Emitter<'_> {
     }
 
     pub(super) fn transpose(&mut self, data: &OpData, perm: &Shape) -> Result<()> {
-        if let Repr::Scalar(scalar) = *self.repr(data.operands[0])? {
-            self.set(data.results[0], Repr::Scalar(scalar));
+        let repr = match *self.repr(data.operands[0])? {
+            Repr::Scalar(scalar) => Some(Repr::Scalar(scalar)),
+            Repr::Matrix(Matrix { tile, row, column }) => {
+                let tile = Tile { slot: None, ..tile };
+                Some(Repr::Matrix(Matrix { tile, row: column, column: row }))
+            }
+            _ => None,
+        };
+        if let Some(repr) = repr {
+            self.set(data.results[0], repr);
             return Ok(());
         }
         let from = self.kernel.shape(data.operands[0]);
@@ -66,27 +75,38 @@ impl Emitter<'_> {
         let [a, b, acc] = data.operands[..] else { return Err(self.internal("a dot without operands")) };
         let result = data.results[0];
         let (left, right) = (self.kernel.shape(a), self.kernel.shape(b));
-        let [m, k, n] = [left[0], left[1], right[1]].map(|e| e as isize);
         let elem = self.kernel.ty(a).elem();
-        let (from_a, from_b) = (self.array(a, left.len())?, self.array(b, right.len())?);
+        let (from_a, from_b) = (self.factor(a, &left)?, self.factor(b, &right)?);
         let out = self.accumulator(acc, result)?;
-        let shape = DotShape {
-            m: m as usize,
-            n: n as usize,
-            k: k as usize,
-            a_row: k,
-            a_column: 1,
-            b_row: n,
-            b_column: 1,
-            c_row: n,
-        };
-        let words = [m, n, k, shape.a_row, shape.a_column, shape.b_row, shape.b_column, shape.c_row];
-        let shape = self.constant_words(words.iter().map(|&w| w as i64).collect());
-        self.call(PrimitiveKey::Dot(elem), &[out, from_a, from_b, shape]).map(drop)
+        let [m, k, n] = [left[0], left[1], right[1]].map(|e| self.asm.int(e.into()));
+        let shape = self.asm.stack(size_of::<DotShape>());
+        for (value, field) in [
+            (m, offset_of!(DotShape, m)),
+            (n, offset_of!(DotShape, n)),
+            (k, offset_of!(DotShape, k)),
+            (from_a.row, offset_of!(DotShape, a_row)),
+            (from_a.column, offset_of!(DotShape, a_column)),
+            (from_b.row, offset_of!(DotShape, b_row)),
+            (from_b.column, offset_of!(DotShape, b_column)),
+            (n, offset_of!(DotShape, c_row)),
+        ] {
+            self.asm.store(value, shape, field as i32);
+        }
+        self.call(PrimitiveKey::Dot(elem), &[out, from_a.tile.at, from_b.tile.at, shape]).map(drop)
+    }
+
+    /// A factor of a product.
+    fn factor(&mut self, value: Value, shape: &Shape) -> Result<Matrix> {
+        if let Repr::Matrix(matrix) = *self.repr(value)? {
+            return Ok(matrix);
+        }
+        let at = self.array(value, shape.len())?;
+        let (row, column) = (self.asm.int(shape[1].into()), self.asm.int(1));
+        Ok(Matrix { tile: Tile { at, slot: None, windowed: false }, row, column })
     }
 
     /// The memory of `result`, with the value of `acc` in it.
-    fn accumulator(&mut self, acc: kiln_ir::Value, result: kiln_ir::Value) -> Result<ir::Value> {
+    fn accumulator(&mut self, acc: Value, result: Value) -> Result<ir::Value> {
         let (len, elem) = (self.len(acc), self.kernel.ty(acc).elem());
         let before = self.repr(acc)?.clone();
         let out = self.output(result).at;
@@ -94,7 +114,7 @@ impl Emitter<'_> {
             Repr::Tile(tile) if tile.at == out => {}
             Repr::Tile(tile) => self.copy(out, tile.at, elem, len)?,
             Repr::Scalar(scalar) => self.splat(out, scalar, elem, len)?,
-            Repr::View(_) => return Err(self.internal("a view as an accumulator")),
+            Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no tile as an accumulator")),
         }
         Ok(out)
     }
