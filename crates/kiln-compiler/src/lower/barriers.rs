@@ -70,9 +70,10 @@ impl Access {
             }
             (a, b) => a == b,
         };
-        let own = !earlier.stale && self.place.same.is_some() && self.place.same == earlier.place.same;
-        let ordered = self.does != earlier.does || self.does == Does::Write;
-        overlaps && ordered && !own
+        if !overlaps || (self.does == earlier.does && self.does != Does::Write) {
+            return false;
+        }
+        earlier.stale || self.place.same.is_none() || self.place.same != earlier.place.same
     }
 }
 
@@ -159,7 +160,8 @@ impl Pass<'_> {
             self.before.insert(op, global);
             open.clear();
         }
-        if !open.contains(access) {
+        // The vectors of a tile follow each other: look at the latest first.
+        if !open.iter().rev().any(|earlier| earlier == access) {
             open.push(access.clone());
         }
     }

@@ -186,6 +186,9 @@ impl Lowering<'_> {
     }
 
     fn note_view(&mut self, op: Op, data: &OpData, does: Does) -> Result<(), CompileError> {
+        if self.is_read_only(data.operands[0]) {
+            return Ok(());
+        }
         if self.per_thread && !data.operands.iter().any(|&v| roles::is_tile(self.src, v)) {
             return Ok(());
         }

@@ -168,7 +168,7 @@ impl Lowering<'_> {
         shape: &Shape,
         layout: LayoutId,
     ) -> Result<Option<Place>, CompileError> {
-        if self.per_thread && shape.rank() == 0 {
+        if self.per_thread && shape.rank() == 0 || self.is_read_only(view) {
             return Ok(None);
         }
         let offsets = offsets.iter().map(|&o| self.scalar(o)).collect::<Result<_, _>>()?;

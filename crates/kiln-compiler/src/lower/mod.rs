@@ -51,7 +51,7 @@ pub use report::explain_layouts;
 use barriers::Accesses;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
-use kiln_ir::{Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{Def, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Value};
 use plan::{LayoutId, Plan};
 use roles::Role;
 use scratch::ScratchMemory;
@@ -378,6 +378,14 @@ impl<'k> Lowering<'k> {
         }
         let copies = self.plan.layout(layout).copies();
         self.em.thread_is_first(copies)
+    }
+
+    /// Whether a view is a parameter that the kernel may not write: reading it needs no order.
+    fn is_read_only(&self, view: Value) -> bool {
+        match self.src.def(view) {
+            Def::Arg(_, i) => !self.src.params[i as usize].mutable,
+            Def::Result(..) => false,
+        }
     }
 
     fn internal(&self, message: String) -> CompileError {
