@@ -51,7 +51,7 @@ mod val;
 mod view;
 
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number};
-pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, range, range_step};
+pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, range, range_step};
 pub use half::{bf16, f16};
 pub use kiln_ir::Level;
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
@@ -91,7 +91,7 @@ pub mod __private {
     pub use crate::flow::range::RangeProbe;
     pub use crate::flow::refuse::{CastProbe, MatchProbe};
     pub use crate::flow::variable::{Annotated, PlaceProbe, Probe, depth};
-    pub use crate::flow::{DeviceValue, FieldProbe, HostField, Zip};
+    pub use crate::flow::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};
     pub use crate::param::{ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey};
     pub use crate::trace::Raw;
     pub use std::any::TypeId;

@@ -199,7 +199,7 @@ fn borrowed_mutably(n: Val<i32>) {
     device_print!("{}", list[0]);
 }
 
-fn replace(list: &mut Vec<Val<i32>>) {
+fn replace(list: &mut [Val<i32>]) {
     list[0] = list[1] + 1;
 }
 

@@ -31,6 +31,12 @@ pub fn device_value(item: DeriveInput) -> syn::Result<TokenStream> {
     let name = &item.ident;
     let (generics, arguments, where_clause) = item.generics.split_for_impl();
     Ok(quote! {
+        impl #generics #p::IntoDevice<Self> for #name #arguments #where_clause {
+            fn into_device(self) -> Self {
+                self
+            }
+        }
+
         impl #generics #p::DeviceValue for #name #arguments #where_clause {
             #[allow(unused_imports)]
             fn map(&self, __kiln_f: &mut dyn ::core::ops::FnMut(#p::Raw) -> #p::Raw) -> Self {

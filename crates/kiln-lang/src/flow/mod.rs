@@ -38,6 +38,6 @@ mod value;
 pub mod variable;
 
 pub use condition::Condition;
-pub use range::{DeviceRange, range, range_step};
+pub use range::{DeviceRange, RangeBounds, range, range_step};
 pub(crate) use value::Places;
 pub use value::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};

@@ -1,6 +1,6 @@
 //! Ranges whose bounds are known on the device alone.
 
-use crate::elem::Int;
+use crate::elem::{HostNumber, Int};
 use crate::trace::{Id, Raw, Site, error, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{BinaryOp, Shape, Type};
@@ -17,9 +17,48 @@ pub struct DeviceRange<T> {
     site: Site,
 }
 
+/// The bounds of a range: integers of the device or the host. A device value decides the type; two host numbers are `i64`, the type of
+/// indices.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` are not the bounds of a range",
+    note = "bounds are integers of one type: device values, host numbers or one of each"
+)]
+pub trait RangeBounds {
+    /// The element type.
+    type Elem: Int;
+    /// The bounds.
+    #[doc(hidden)]
+    #[track_caller]
+    fn bounds(self) -> (Val<Self::Elem>, Val<Self::Elem>);
+}
+
+impl<T: Int, B: IntoVal<T>> RangeBounds for (Val<T>, B) {
+    type Elem = T;
+    #[track_caller]
+    fn bounds(self) -> (Val<T>, Val<T>) {
+        (self.0, self.1.into_val())
+    }
+}
+
+impl<A: HostNumber + IntoVal<T>, T: Int> RangeBounds for (A, Val<T>) {
+    type Elem = T;
+    #[track_caller]
+    fn bounds(self) -> (Val<T>, Val<T>) {
+        (self.0.into_val(), self.1)
+    }
+}
+
+impl<A: HostNumber + IntoVal<i64>> RangeBounds for (A, A) {
+    type Elem = i64;
+    #[track_caller]
+    fn bounds(self) -> (Val<i64>, Val<i64>) {
+        (self.0.into_val(), self.1.into_val())
+    }
+}
+
 /// The integers from `lo` to before `hi`, as a loop on the device even where both are host numbers.
 ///
-/// The type is that of the bounds that are device values; two host numbers take the type that the use says.
+/// The type is that of a bound that is a device value; two host numbers make it `i64`.
 ///
 /// ```
 /// # use kiln_lang::prelude::*;
@@ -29,36 +68,49 @@ pub struct DeviceRange<T> {
 ///     for i in range(1, n) {
 ///         sum += i * i;
 ///     }
-///     for i in range::<i32>(0, 4) {
+///     for i in range(0, 4) {
 ///         // Both bounds are host numbers, yet this is one loop of the device, not four copies of its body.
-///         sum += i;
+///         sum += i.cast::<i32>();
 ///     }
 ///     sum
 /// }
 /// ```
 #[track_caller]
-pub fn range<T: Int>(lo: impl IntoVal<T>, hi: impl IntoVal<T>) -> DeviceRange<T> {
-    range_step(lo, hi, 1)
+pub fn range<A, B>(lo: A, hi: B) -> DeviceRange<<(A, B) as RangeBounds>::Elem>
+where
+    (A, B): RangeBounds,
+{
+    DeviceRange::new((lo, hi).bounds(), 1, Location::caller())
 }
 
-/// The integers from `lo` to before `hi` by a positive `step`.
+/// The integers from `lo` to before `hi` by a positive `step`. The type is as for [`range`].
 #[track_caller]
-pub fn range_step<T: Int>(lo: impl IntoVal<T>, hi: impl IntoVal<T>, step: impl IntoVal<T>) -> DeviceRange<T> {
-    let (lo, hi, step) = (lo.into_val(), hi.into_val(), step.into_val());
-    if let Raw::Const(literal) = step.raw()
-        && literal.as_i128() <= 0
-    {
-        let help = "count up, and use `.rev()` for the other direction";
-        error(Location::caller(), format!("a loop cannot step by {literal}"), help);
-    }
-    DeviceRange { lo, hi, step, reversed: false, site: Location::caller() }
+pub fn range_step<A, B, S>(lo: A, hi: B, step: S) -> DeviceRange<<(A, B) as RangeBounds>::Elem>
+where
+    (A, B): RangeBounds,
+    S: IntoVal<<(A, B) as RangeBounds>::Elem>,
+{
+    DeviceRange::new((lo, hi).bounds(), step, Location::caller())
 }
 
 impl<T: Int> DeviceRange<T> {
+    #[track_caller]
+    fn new((lo, hi): (Val<T>, Val<T>), step: impl IntoVal<T>, site: Site) -> DeviceRange<T> {
+        let step = step.into_val();
+        if let Raw::Const(literal) = step.raw()
+            && literal.as_i128() <= 0
+        {
+            let help = "count up, and use `.rev()` for the other direction";
+            error(site, format!("a loop cannot step by {literal}"), help);
+        }
+        DeviceRange { lo, hi, step, reversed: false, site }
+    }
+
     /// Every `step`th integer.
     #[track_caller]
     pub fn step_by(self, step: impl IntoVal<T>) -> DeviceRange<T> {
-        DeviceRange { site: Location::caller(), ..range_step(self.lo, self.hi, step) }
+        let stepped = DeviceRange::new((self.lo, self.hi), step, Location::caller());
+        DeviceRange { reversed: self.reversed, ..stepped }
     }
 
     /// The integers from the last to the first.
@@ -136,7 +188,7 @@ pub trait RangeTo<T> {
     fn range_inclusive(self) -> Self::Inclusive;
 }
 
-impl<T: Int, A: IntoVal<T> + crate::elem::HostNumber> RangeTo<Val<T>> for RangeProbe<A, Val<T>> {
+impl<T: Int, A: HostNumber + IntoVal<T>> RangeTo<Val<T>> for RangeProbe<A, Val<T>> {
     type Range = DeviceRange<T>;
     type Inclusive = DeviceRange<T>;
 

@@ -1,7 +1,7 @@
 //! Values that live on the device: handles, and what is made of handles.
 
 use crate::elem::{Elem, Num, for_host_numbers};
-use crate::trace::{Depth, Raw, Site, with};
+use crate::trace::{Depth, Raw, Site, abort, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::Type;
 
@@ -24,7 +24,7 @@ use kiln_ir::Type;
     message = "`{Self}` is not made of device values",
     note = "for a struct, add `#[derive(Clone, Copy, DeviceValue)]`"
 )]
-pub trait DeviceValue: Clone {
+pub trait DeviceValue: Clone + IntoDevice<Self> {
     /// Applies `f` to every handle.
     #[doc(hidden)]
     fn map(&self, f: &mut dyn FnMut(Raw) -> Raw) -> Self;
@@ -64,7 +64,15 @@ impl<D: DeviceValue, const N: usize> DeviceValue for [D; N] {
 }
 
 macro_rules! tuple {
-    ($($t:ident $n:tt)*) => {
+    ($($t:ident $v:ident $n:tt)*) => {
+        impl<$($t, $v: IntoDevice<$t>),*> IntoDevice<($($t,)*)> for ($($v,)*) {
+            #[allow(clippy::unused_unit)]
+            #[track_caller]
+            fn into_device(self) -> ($($t,)*) {
+                ($(self.$n.into_device(),)*)
+            }
+        }
+
         #[allow(clippy::unused_unit)]
         impl<$($t: DeviceValue),*> DeviceValue for ($($t,)*) {
             #[allow(unused_variables)]
@@ -80,16 +88,16 @@ macro_rules! tuple {
     };
 }
 tuple!();
-tuple!(A 0);
-tuple!(A 0 B 1);
-tuple!(A 0 B 1 C 2);
-tuple!(A 0 B 1 C 2 D 3);
-tuple!(A 0 B 1 C 2 D 3 E 4);
-tuple!(A 0 B 1 C 2 D 3 E 4 F 5);
-tuple!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
-tuple!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
+tuple!(A A2 0);
+tuple!(A A2 0 B B2 1);
+tuple!(A A2 0 B B2 1 C C2 2);
+tuple!(A A2 0 B B2 1 C C2 2 D D2 3);
+tuple!(A A2 0 B B2 1 C C2 2 D D2 3 E E2 4);
+tuple!(A A2 0 B B2 1 C C2 2 D D2 3 E E2 4 F F2 5);
+tuple!(A A2 0 B B2 1 C C2 2 D D2 3 E E2 4 F F2 5 G G2 6);
+tuple!(A A2 0 B B2 1 C C2 2 D D2 3 E E2 4 F F2 5 G G2 6 H H2 7);
 
-/// What a place of type `D` takes: a `D`, or a host number where `D` is a [`Val`].
+/// What a place of type `D` takes: a `D`, or host numbers in the place of [`Val`]s.
 #[diagnostic::on_unimplemented(
     message = "a value of type `{Self}` cannot be stored where there is `{D}`",
     note = "device values convert with `.cast::<T>()`; only host numbers convert by themselves"
@@ -100,9 +108,21 @@ pub trait IntoDevice<D> {
     fn into_device(self) -> D;
 }
 
-impl<D: DeviceValue> IntoDevice<D> for D {
-    fn into_device(self) -> D {
+impl<T: Elem> IntoDevice<Val<T>> for Val<T> {
+    fn into_device(self) -> Val<T> {
         self
+    }
+}
+
+impl<D, V: IntoDevice<D>, const N: usize> IntoDevice<[D; N]> for [V; N] {
+    #[track_caller]
+    fn into_device(self) -> [D; N] {
+        // A loop, not a closure: the location of an error is this method's caller.
+        let mut converted = [const { None }; N];
+        for (place, value) in converted.iter_mut().zip(self) {
+            *place = Some(value.into_device());
+        }
+        converted.map(|value| value.unwrap_or_else(|| abort()))
     }
 }
 

@@ -234,6 +234,15 @@ both! {
         first + second * 10 + n * 1000
     }
     mutable_parameter(x) { countdown(x) * 100 + countdown(x + 9) }
+    literals_in_tuples(x) {
+        let (mut a, b): (I, I) = (0, 1);
+        let mut list: [I; 3] = [1, 2, 3];
+        let mut pair = (x, [x, x + b]);
+        for i in 0..x { a += i; list[1] += i; list = [list[2], list[0], list[1]]; }
+        pair = (3, [a, b]);
+        if x > 4 { pair = (a, [5, 6]); }
+        pair.0 + pair.1[0] * 7 + pair.1[1] * 50 + list[0] + list[1] * 3 + list[2] * 5
+    }
     tuple_assignment(x) {
         let (mut a, mut b) = (x, x + 1);
         (a, b) = (b, a);
