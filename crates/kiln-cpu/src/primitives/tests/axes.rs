@@ -79,7 +79,9 @@ fn combine(op: ReduceOp, scalar: Scalar, line: &[u64]) -> (u64, f64) {
     let ints = line.iter().map(|&b| reference::to_int(scalar, b));
     let result = match op {
         ReduceOp::Sum => ints.sum::<i128>(),
-        ReduceOp::Prod => ints.fold(1, |a, b| reference::truncate(scalar, (a * b) as u64) as i128),
+        ReduceOp::Prod => {
+            ints.fold(1i128, |a, b| reference::truncate(scalar, a.wrapping_mul(b) as u64) as i128)
+        }
         ReduceOp::Min => ints.min().unwrap_or(extreme(scalar, true)),
         ReduceOp::Max => ints.max().unwrap_or(extreme(scalar, false)),
         ReduceOp::And => ints.fold(ones as i128, |a, b| a & b),
