@@ -120,12 +120,23 @@ fn collision(store: &Access, all: &[Access], used: [bool; 3]) -> Option<String> 
         let (mut low, mut high) = (pin.low, pin.high);
         for other in all.iter().filter(|o| o.param == store.param) {
             match other.pins[a] {
-                Some(p) if (p.axis, p.by) == (pin.axis, pin.by) => (low, high) = (low.min(p.low), high.max(p.high)),
-                _ => return Some(format!("the access at {} may reach another program's part", other.location)),
+                Some(p) if (p.axis, p.by) == (pin.axis, pin.by) => {
+                    (low, high) = (low.min(p.low), high.max(p.high))
+                }
+                _ => {
+                    return Some(format!(
+                        "the access at {} may reach another program's part",
+                        other.location
+                    ));
+                }
             }
         }
         if high - low >= pin.by {
-            return Some(format!("its accesses together cover {} elements, but programs stand {} apart", high - low + 1, pin.by));
+            return Some(format!(
+                "its accesses together cover {} elements, but programs stand {} apart",
+                high - low + 1,
+                pin.by
+            ));
         }
     }
     None
@@ -145,7 +156,10 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
     let mut found = Vec::new();
     kernel.walk(|_, data| {
         let (writes, disjoint) = match data.kind {
-            OpKind::Load(_) | OpKind::Gather { .. } => (false, false),
+            // Atomics may meet each other, but not a plain store.
+            OpKind::Load(_) | OpKind::Gather { .. } | OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {
+                (false, false)
+            }
             OpKind::Store { disjoint, .. } => (true, disjoint),
             OpKind::Scatter { .. } => (true, false),
             _ => return,
@@ -172,9 +186,13 @@ fn pins(kernel: &Kernel, data: &OpData) -> [Option<Pin>; 3] {
     for axis in 0..rank {
         let Some(&offset) = data.operands.get(1 + axis) else { break };
         let extent = tile.as_ref().map_or(1, |s| i64::from(s[axis]));
-        let Some((a, by, (low, high))) = affine(kernel, offset).and_then(Affine::one_program) else { continue };
+        let Some((a, by, (low, high))) = affine(kernel, offset).and_then(Affine::one_program) else {
+            continue;
+        };
         let high = high + extent - 1;
-        if high - low < by && pins[a].is_none() {
+        // Farther apart, places could wrap around the numbers and meet again.
+        let apart = by <= i64::from(i32::MAX) && low.abs() <= i64::MAX / 4 && high <= i64::MAX / 4;
+        if high - low < by && apart && pins[a].is_none() {
             pins[a] = Some(Pin { axis, by, low, high });
         }
     }
@@ -306,7 +324,10 @@ mod tests {
         );
         assert_eq!(p.unproven.len(), 1, "128 elements every 64");
         assert_eq!(p.unproven[0].param, "z");
-        let p = of("  %0 = const 0 : i64\n  %1 = program_id y : i64\n  %2 = const 0.0 : f32[128]\n  store.disjoint %z[%0] = %2\n", "tile");
+        let p = of(
+            "  %0 = const 0 : i64\n  %1 = program_id y : i64\n  %2 = const 0.0 : f32[128]\n  store.disjoint %z[%0] = %2\n",
+            "tile",
+        );
         assert!(p.unproven[0].reason.contains("grid axis y"), "{p:?}");
     }
 
@@ -317,6 +338,24 @@ mod tests {
             "tile",
         );
         assert!(p.unproven[0].reason.contains("65 elements"), "{p:?}");
+    }
+
+    #[test]
+    fn an_atomic_elsewhere_is_a_collision() {
+        let p = of(
+            "  %0 = program_id x : i64\n  %1 = const 0 : i64\n  %2 = const 1.0 : f32\n  %3 = const 1.0 : f32[1]\n  store.disjoint %z[%0] = %3\n  %4 = atomic.add.device.mask %z[%1] = %2 : f32\n",
+            "tile",
+        );
+        assert!(p.unproven[0].reason.contains("another program's part"), "{p:?}");
+    }
+
+    #[test]
+    fn places_that_wrap_around_collide() {
+        let p = of(
+            "  %0 = program_id x : i64\n  %1 = const 4611686018427387904 : i64\n  %2 = mul %0, %1 : i64\n  %3 = const 1.0 : f32[1]\n  store.disjoint %z[%2] = %3\n",
+            "tile",
+        );
+        assert_eq!(p.unproven.len(), 1);
     }
 
     #[test]
