@@ -35,8 +35,8 @@ pub(crate) unsafe fn run(
     let begun = Instant::now();
     let mut first = 0;
     let mut step = 1;
-    // SAFETY: the caller's promise, here and below.
     while first < total && begun.elapsed() < ALONE {
+        // SAFETY: the caller's promise.
         unsafe { launch.programs(first, total.min(first + step)) };
         first = total.min(first + step);
         step *= 2;
@@ -51,7 +51,7 @@ pub(crate) unsafe fn run(
                 if from >= total || !launch.reporter.wants(from) {
                     break;
                 }
-                // SAFETY: as above.
+                // SAFETY: the caller's promise.
                 unsafe { launch.programs(from, total.min(from + batch)) };
             }
         });
@@ -123,7 +123,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Calls `body` with at least `bytes` of this thread's scratch memory. Not reentrant calls reuse the memory.
+/// Calls `body` with at least `bytes` of this thread's scratch memory, which stays for the next call.
 fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
     thread_local! {
         static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };

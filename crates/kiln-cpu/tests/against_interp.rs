@@ -23,6 +23,7 @@ fn run(device: &dyn Backend, case: &Case) -> Result<std::result::Result<Vec<Vec<
                     .flat_map(|l| l.bits().to_le_bytes().into_iter().take(elem.bytes() as usize))
                     .collect();
                 let at = device.allocate(bytes.len().max(1), STREAM)?;
+                // SAFETY: the allocation is as long as the bytes.
                 unsafe { device.upload(at, &bytes, STREAM)? };
                 buffers.push((at, elem, data.len()));
                 words.push(at.0);
@@ -32,6 +33,7 @@ fn run(device: &dyn Backend, case: &Case) -> Result<std::result::Result<Vec<Vec<
             }
         }
     }
+    // SAFETY: the words describe live allocations of the sizes that the views need.
     unsafe { device.launch(&*compiled.program, Launch { grid: case.grid, words: &words, stream: STREAM })? };
     let outcome = match device.synchronize(STREAM) {
         Err(Error::Fault(fault)) => Err(*fault),
@@ -41,8 +43,11 @@ fn run(device: &dyn Backend, case: &Case) -> Result<std::result::Result<Vec<Vec<
     for (at, elem, len) in buffers {
         let size = elem.bytes() as usize;
         let mut bytes = vec![0u8; len * size];
-        unsafe { device.download(&mut bytes, at, STREAM)? };
-        unsafe { device.free(at, (len * size).max(1), STREAM) };
+        // SAFETY: allocated above with this length, and not used again.
+        unsafe {
+            device.download(&mut bytes, at, STREAM)?;
+            device.free(at, (len * size).max(1), STREAM);
+        }
         let literal = |b: &[u8]| {
             let mut word = [0; 8];
             word[..size].copy_from_slice(b);

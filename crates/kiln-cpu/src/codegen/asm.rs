@@ -105,7 +105,7 @@ impl<'f> Asm<'f> {
     }
 
     /// The scalar with the lowest of 64 bits.
-    pub(super) fn from_bits(&mut self, bits: ir::Value, elem: Scalar) -> ir::Value {
+    pub(super) fn of_bits(&mut self, bits: ir::Value, elem: Scalar) -> ir::Value {
         match scalar_type(elem) {
             types::I64 => bits,
             types::F64 => self.fb.ins().bitcast(types::F64, MemFlagsData::new(), bits),

@@ -142,7 +142,7 @@ impl<'a> Emitter<'a> {
         let elem = param.ty.elem();
         let Some(view) = param.ty.as_view() else {
             let bits = word(0, None);
-            return Repr::Scalar(self.asm.from_bits(bits, elem));
+            return Repr::Scalar(self.asm.of_bits(bits, elem));
         };
         let rank = view.rank as usize;
         let (facts, base) = (&param.facts, word(0, None));
@@ -287,7 +287,7 @@ impl<'a> Emitter<'a> {
         let repr = match self.repr(from)?.clone() {
             Repr::Scalar(value) => {
                 let bits = self.asm.bits(value);
-                Repr::Scalar(self.asm.from_bits(bits, ty.elem()))
+                Repr::Scalar(self.asm.of_bits(bits, ty.elem()))
             }
             Repr::Tile(tile) if ty.is_scalar() => {
                 Repr::Scalar(self.asm.load(scalar_type(ty.elem()), tile.at, 0))

@@ -61,11 +61,11 @@ impl Rewrite<'_> {
         let valid = self.b.binary(BinaryOp::And, above, below);
         let valid = self.b.binary(BinaryOp::And, valid, exists);
         let source = self.b.select(valid, source, lane);
-        let taken = self.from_lanes(value, source);
+        let taken = self.exchange(value, source);
         let result = match self.mask {
             // A lane that is not there has nothing to give.
             Some(mask) => {
-                let gives = self.from_lanes(mask, source);
+                let gives = self.exchange(mask, source);
                 self.b.select(gives, taken, value)
             }
             None => taken,
@@ -74,13 +74,13 @@ impl Rewrite<'_> {
     }
 
     /// The elements of a tile of lanes at other lanes' places.
-    fn from_lanes(&mut self, value: Value, source: Value) -> Value {
+    fn exchange(&mut self, value: Value, source: Value) -> Value {
         let elem = self.b.kernel.ty(value).elem();
-        let exchange = self.b.alloc(Space::Shared, elem, self.shape());
+        let memory = self.b.alloc(Space::Shared, elem, self.shape());
         let zero = self.b.index(0);
-        self.b.store(exchange, &[zero], value, Reuse::Normal, true);
+        self.b.store(memory, &[zero], value, Reuse::Normal, true);
         let padding = self.b.constant(Literal::zero(elem));
-        self.b.gather(exchange, &[source], None, padding, Bounds::Trust)
+        self.b.gather(memory, &[source], None, padding, Bounds::Trust)
     }
 
     pub(super) fn vote(&mut self, data: &OpData, mode: VoteMode) -> Result<()> {

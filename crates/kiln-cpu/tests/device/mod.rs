@@ -38,6 +38,7 @@ pub fn run_on(cpu: &CpuBackend, kernel: &Kernel, grid: [u32; 3], mut args: Vec<A
             Arg::Scalar(bits) => words.push(*bits),
             Arg::View(bytes, extents, strides) => {
                 let at = cpu.allocate(bytes.len().max(1), stream)?;
+                // SAFETY: the allocation is as long as the bytes.
                 unsafe { cpu.upload(at, bytes, stream)? };
                 buffers.push((at, bytes.len().max(1)));
                 words.push(at.0);
@@ -45,14 +46,18 @@ pub fn run_on(cpu: &CpuBackend, kernel: &Kernel, grid: [u32; 3], mut args: Vec<A
             }
         }
     }
+    // SAFETY: the words describe live allocations of the sizes that the views need.
     unsafe { cpu.launch(&*compiled.program, Launch { grid, words: &words, stream })? };
     let outcome = cpu.synchronize(stream);
     let mut next = buffers.iter();
     for arg in &mut args {
         if let Arg::View(bytes, ..) = arg {
             let (at, len) = *next.next().unwrap();
-            unsafe { cpu.download(bytes, at, stream)? };
-            unsafe { cpu.free(at, len, stream) };
+            // SAFETY: allocated above with this length, and not used again.
+            unsafe {
+                cpu.download(bytes, at, stream)?;
+                cpu.free(at, len, stream);
+            }
         }
     }
     outcome
