@@ -140,7 +140,8 @@ impl Arguments {
                     continue;
                 }
                 let (x, y) = (self.bytes(a, kernel), self.bytes(b, kernel));
-                if x.start < y.end && y.start < x.end {
+                let shared = x.start.max(y.start)..x.end.min(y.end);
+                if !(x.is_empty() || y.is_empty() || shared.is_empty()) {
                     return Err(Error::Overlap {
                         kernel: kernel.name.to_owned(),
                         first: kernel.params[a.param].name.clone(),

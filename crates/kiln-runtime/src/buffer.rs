@@ -9,6 +9,18 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which copy of a buffer's contents is the current one.
+///
+/// Where host and device share their memory, as on the CPU, there is one copy: it is `Uninitialised` or `DeviceOnly`.
+///
+/// ```
+/// use kiln_runtime::{Device, Residency};
+/// let device = Device::open("cpu")?;
+/// let mut x = device.uninit::<f32, 1>([3])?;
+/// assert_eq!(x.residency(), Residency::Uninitialised);
+/// x.with_host_mut(|x| x.fill(1.0))?;
+/// assert_eq!(x.residency(), Residency::DeviceOnly);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residency {
     /// Nothing was written yet.

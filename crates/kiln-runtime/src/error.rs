@@ -4,6 +4,15 @@ use kiln_ir::Scalar;
 use std::path::PathBuf;
 
 /// Why an operation of the runtime failed. Whatever it is, the device and every tensor stay usable.
+///
+/// ```
+/// use kiln_runtime::{Device, Error};
+/// let device = Device::open("interp")?;
+/// let error = device.tensor(&[1.0f32, 2.0], [3]).unwrap_err();
+/// assert!(matches!(error, Error::Length { given: 2, expected: 3, .. }));
+/// assert_eq!(error.to_string(), "2 elements do not fill shape [3], which has 3");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::stream::{Queue, Stream, same_device};
 use kiln_backend::{Program, Report};
 use kiln_compiler::{Partition, partition};
-use kiln_ir::{Kernel, Level, verify};
+use kiln_ir::{Kernel, Level, VerifyError, verify};
 use kiln_lang::param::{KernelFn, KernelParams};
 use std::sync::Arc;
 
@@ -141,18 +141,35 @@ impl<P: KernelParams> Launch<P> {
             .kernel
             .trace(&self.args, self.level)
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
-        verify(&kernel).map_err(|errors| {
-            refuse(
-                errors
-                    .into_iter()
-                    .map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op))
-                    .collect(),
-            )
-        })?;
+        verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| self.problem(e)).collect()))?;
         Ok(kernel)
     }
 
+    /// A finding of the verifier in words. One about the kernel as a whole is placed at the function.
+    fn problem(&self, error: &VerifyError) -> String {
+        let site = self.kernel.site();
+        let (location, op) = (&error.location, &error.op);
+        match location.contains(':') {
+            true => format!("{location}: {} (in `{op}`)", error.message),
+            false => format!("{}:{}:{}: {}", site.file, site.line, site.column, error.message),
+        }
+    }
+
+    /// Refuses a block that the device cannot have: a limit, not a fault of the kernel.
+    fn check_block(&self, device: &Device) -> Result<()> {
+        let Level::Thread { block } = self.level else { return Ok(()) };
+        let limit = u64::from(device.properties().max_threads);
+        let threads = block.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
+        if threads <= limit {
+            return Ok(());
+        }
+        let kernel = self.kernel.site().name.to_owned();
+        let what = "threads per block".to_owned();
+        Err(Error::Device(kiln_backend::Error::LaunchLimit { kernel, what, given: threads, limit }))
+    }
+
     fn load(&self, device: &Device) -> Result<Arc<LoadedKernel>> {
+        self.check_block(device)?;
         let key = Specialisation { spec: self.kernel.key(&self.args), level: self.level };
         device.programs().get(&key, || self.compile_new(device))
     }

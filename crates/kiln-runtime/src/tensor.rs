@@ -142,6 +142,18 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// A tensor of its own with the same contents, row-major, on any device.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let (interp, cpu) = (Device::open("interp")?, Device::open("cpu")?);
+    /// let x = interp.tensor(&[1, 2, 3, 4], [2, 2])?;
+    /// let y = x.transpose().to_device(&cpu)?;
+    /// assert_eq!((y.device(), y.to_vec()?), (&cpu, vec![1, 3, 2, 4]));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Uninitialised`]; out of memory; faults as for [`to_vec`](Self::to_vec).
     pub fn to_device(&self, device: &Device) -> Result<Tensor<T, R>> {
         let mut copy = device.uninit(self.shape())?;
         if self.layout.is_dense() {
@@ -152,7 +164,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         Ok(copy)
     }
 
-    /// Runs a closure on the elements in host memory, without a copy where host and device share it.
+    /// Runs a closure on the elements in host memory, without a copy where host and device share it. Until it returns, the tensor and its views
+    /// are not used by anything else: that is [`Error::Lent`].
     ///
     /// # Errors
     /// [`Error::Uninitialised`]; [`Error::Range`] if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
@@ -161,7 +174,16 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         self.buffer.with_host(false, |bytes| f(&elements(bytes)[range]))
     }
 
-    /// Runs a closure that may change the elements in host memory; the device sees them at its next use.
+    /// Runs a closure that may change the elements in host memory; the device sees them at its next use. Elements that were never written are
+    /// zero, if none was.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let mut x = Device::open("interp")?.tensor(&[1.0, 2.0, 3.0], [3])?;
+    /// x.with_host_mut(|x| x[1] = 9.0)?;
+    /// assert_eq!(x.with_host(|x| x.iter().sum::<f32>())?, 13.0);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Range`] if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
@@ -190,6 +212,10 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         let mut layout = self.layout;
         layout.offset += range.start * layout.strides[axis];
         layout.shape[axis] = range.len();
+        if layout.len() == 0 {
+            // Parts of empty parts must not wander beyond the end.
+            layout.offset = 0;
+        }
         Ok(self.view(layout))
     }
 
@@ -202,6 +228,13 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     }
 
     /// The same elements in row-major order under another shape, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4, 5, 6], [6])?;
+    /// assert_eq!(x.reshape([2, 3])?.slice(0, 1..2)?.to_vec()?, [4, 5, 6]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Length`] if the number of elements differs, [`Error::Range`] if this is a view with gaps (`copy` it first).
@@ -244,6 +277,12 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
 impl<T: Elem> Tensor<T, 1> {
     /// The first element: for results that are one number.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// assert_eq!(Device::open("interp")?.tensor(&[2.5], [1])?.item()?, 2.5);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Range`] if the tensor is empty; as for [`to_vec`](Self::to_vec).

@@ -39,6 +39,11 @@ pub struct DiskCache {
 }
 
 /// What happened to a [`DiskCache`] in this process.
+///
+/// ```
+/// use kiln_runtime::{DiskCache, DiskStats};
+/// assert_eq!(DiskCache::none().stats(), DiskStats::default());
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskStats {
     /// Programs found.

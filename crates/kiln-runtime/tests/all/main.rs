@@ -1,0 +1,11 @@
+//! The runtime from outside: launches, tensors, caches, streams.
+
+mod cache;
+mod faults;
+mod kernels;
+mod launch;
+mod order;
+mod probe;
+mod streams;
+mod tensors;
+mod views;

@@ -1,0 +1,248 @@
+//! The interpreter behind a backend that counts calls, checks the order of streams, keeps programs as text, and can be told to fail.
+
+use crate::order::Order;
+use kiln_backend::{
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties, Report, Result,
+    StreamId,
+};
+use kiln_interp::{Interp, Options};
+use kiln_ir::{Kernel, parse};
+use kiln_runtime::{Device, DiskCache};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A handle to the backend, which the test keeps while the device owns another.
+#[derive(Clone)]
+pub struct Probe(Arc<Inner>);
+
+struct Inner {
+    interp: Interp,
+    properties: Properties,
+    order: Mutex<Order>,
+    counts: Counts,
+    fail_launches: AtomicBool,
+    refuse_artifacts: AtomicBool,
+}
+
+/// How often each was called.
+#[derive(Default)]
+pub struct Counts {
+    pub compiles: AtomicUsize,
+    pub loads: AtomicUsize,
+    pub launches: AtomicUsize,
+    pub records: AtomicUsize,
+    pub waits: AtomicUsize,
+    pub uploads: AtomicUsize,
+    pub downloads: AtomicUsize,
+    pub copies: AtomicUsize,
+}
+
+impl Probe {
+    /// A device, `unified` or with memory of its own, over a cache, and the probe in it.
+    pub fn device(unified: bool, disk: DiskCache) -> (Device, Probe) {
+        let interp = Interp::new(Options::default());
+        let properties = Properties { unified, id: "probe".into(), ..interp.properties().clone() };
+        let probe = Probe(Arc::new(Inner {
+            interp,
+            properties,
+            order: Mutex::default(),
+            counts: Counts::default(),
+            fail_launches: AtomicBool::new(false),
+            refuse_artifacts: AtomicBool::new(false),
+        }));
+        (Device::with_backend(Box::new(probe.clone()), disk), probe)
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.0.counts
+    }
+
+    /// Events recorded and waited for so far.
+    pub fn events(&self) -> (usize, usize) {
+        (self.counts().records.load(SeqCst), self.counts().waits.load(SeqCst))
+    }
+
+    /// Uploads, downloads and copies so far.
+    pub fn transfers(&self) -> (usize, usize, usize) {
+        let c = self.counts();
+        (c.uploads.load(SeqCst), c.downloads.load(SeqCst), c.copies.load(SeqCst))
+    }
+
+    pub fn order(&self) -> MutexGuard<'_, Order> {
+        self.0.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[track_caller]
+    pub fn assert_ordered(&self) {
+        assert_eq!(self.order().violations(), &[] as &[String]);
+    }
+
+    /// From now on launches fail as a driver's might.
+    pub fn fail_launches(&self, fail: bool) {
+        self.0.fail_launches.store(fail, SeqCst);
+    }
+
+    /// From now on artifacts are not taken, as after a change of driver that the key missed.
+    pub fn refuse_artifacts(&self) {
+        self.0.refuse_artifacts.store(true, SeqCst);
+    }
+
+    fn loaded(&self, kernel: &Kernel) -> Result<Arc<Loaded>> {
+        let mut words = 0;
+        let mut views = Vec::new();
+        for param in &kernel.params {
+            if param.ty.as_view().is_some() {
+                views.push((words, param.mutable));
+            }
+            words += param.words();
+        }
+        Ok(Arc::new(Loaded { program: self.0.interp.compile(kernel)?.program, views }))
+    }
+}
+
+fn count(counter: &AtomicUsize) {
+    counter.fetch_add(1, SeqCst);
+}
+
+/// A program, and where in its words the addresses of views are, with whether each is written.
+struct Loaded {
+    program: Arc<dyn Program>,
+    views: Vec<(usize, bool)>,
+}
+
+impl Program for Loaded {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn report(&self) -> Report {
+        self.program.report()
+    }
+}
+
+// SAFETY of every `unsafe` call below: the interpreter gets exactly what this backend's caller promised.
+#[allow(clippy::undocumented_unsafe_blocks)]
+impl Backend for Probe {
+    fn properties(&self) -> &Properties {
+        &self.0.properties
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        self.0.interp.free_memory()
+    }
+
+    fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        let at = self.0.interp.allocate(bytes, stream)?;
+        self.order().allocated(at.0, bytes as u64, stream.0);
+        Ok(at)
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, bytes: usize, stream: StreamId) {
+        self.order().freed(ptr.0, stream.0);
+        unsafe { self.0.interp.free(ptr, bytes, stream) }
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
+        count(&self.counts().uploads);
+        self.order().touched(dst.0, stream.0, true, "upload");
+        unsafe { self.0.interp.upload(dst, src, stream) }
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        count(&self.counts().downloads);
+        self.order().synchronised(stream.0);
+        self.order().touched(src.0, stream.0, false, "download");
+        unsafe { self.0.interp.download(dst, src, stream) }
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
+        count(&self.counts().copies);
+        self.order().touched(src.0, stream.0, false, "copy");
+        self.order().touched(dst.0, stream.0, true, "copy");
+        unsafe { self.0.interp.copy(dst, src, bytes, stream) }
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+        self.order().touched(dst.0, stream.0, true, "fill");
+        unsafe { self.0.interp.fill(dst, byte, bytes, stream) }
+    }
+
+    fn artifact_key(&self) -> Option<String> {
+        Some("probe 1".into())
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        count(&self.counts().compiles);
+        Ok(Compiled { program: self.loaded(kernel)?, artifact: Some(format!("{kernel:#}").into_bytes()) })
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        let refused =
+            |message: String| Error::Driver { call: "probe: load".into(), code: "refused".into(), message };
+        if self.0.refuse_artifacts.load(SeqCst) {
+            return Err(refused("made by another driver".into()));
+        }
+        let text = std::str::from_utf8(artifact).map_err(|e| refused(e.to_string()))?;
+        let kernel = parse(text).map_err(|e| refused(e.to_string()))?;
+        count(&self.counts().loads);
+        Ok(self.loaded(&kernel)?)
+    }
+
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        count(&self.counts().launches);
+        if self.0.fail_launches.load(SeqCst) {
+            let (call, code) = ("probe: launch".into(), "out of sorts".into());
+            return Err(Error::Driver { call, code, message: "told to fail".into() });
+        }
+        let loaded = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program");
+        for &(word, writes) in &loaded.views {
+            if launch.words[word] != 0 {
+                self.order().touched(launch.words[word], launch.stream.0, writes, "launch");
+            }
+        }
+        unsafe { self.0.interp.launch(&*loaded.program, launch) }
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        self.0.interp.create_stream()
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        self.0.interp.destroy_stream(stream);
+    }
+
+    fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
+        count(&self.counts().records);
+        let event = self.0.interp.record(stream, timing)?;
+        self.order().recorded(event.0, stream.0);
+        Ok(event)
+    }
+
+    fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        count(&self.counts().waits);
+        self.order().waited(stream.0, event.0);
+        self.0.interp.wait(stream, event)
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        self.0.interp.query(event)
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        self.0.interp.elapsed_ms(start, end)
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        self.0.interp.destroy_event(event);
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.order().synchronised(stream.0);
+        self.0.interp.synchronize(stream)
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        self.0.interp.set_print_sink(sink);
+    }
+}
