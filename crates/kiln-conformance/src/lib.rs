@@ -21,13 +21,19 @@ mod case;
 mod casts;
 mod dot;
 mod elementwise;
+mod faults;
 mod flow;
+mod language;
+mod launch;
 mod math;
 mod memory;
+mod prints;
 mod reduce;
 mod sample;
 mod scan;
 mod shapes;
+mod streams;
+mod tensors;
 mod threads;
 mod trial;
 
@@ -45,8 +51,14 @@ pub fn suite() -> Vec<Case> {
         dot::cases,
         memory::cases,
         flow::cases,
+        language::cases,
         threads::cases,
         atomics::cases,
+        faults::cases,
+        prints::cases,
+        launch::cases,
+        tensors::cases,
+        streams::cases,
     ];
     groups.iter().flat_map(|group| group()).collect()
 }

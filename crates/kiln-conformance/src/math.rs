@@ -42,7 +42,8 @@ impl<T: Sample + Float> Elementwise for Exponentials<T> {
         [0.0, 1.0, -1.0, 9.5, -9.5, 0.001].map(|x| [T::from_host(Host::Float(x)); 3]).to_vec()
     }
 
-    const ULPS: f64 = FEW;
+    // In f64 the reference for erf is itself good to a few units only.
+    const ULPS: f64 = if T::BITS == 64 { 16.0 } else { FEW };
     const SCALE: f64 = 1e-3;
 }
 

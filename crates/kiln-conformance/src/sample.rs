@@ -160,8 +160,48 @@ macro_rules! floats {
     )*};
 }
 floats! {
-    f16, 1.0 / 1024.0, 16, f16::from_f64_const(-7777.0), |n| f16::from_f64(n as f64), |x| f16::from_f64(x);
-    bf16, 1.0 / 128.0, 16, bf16::from_f64_const(-7777.0), |n| bf16::from_f64(n as f64), |x| bf16::from_f64(x);
+    f16, 1.0 / 1024.0, 16, f16::from_f64_const(-7777.0), |n| nearest_f16(n as f64), |x| nearest_f16(x);
+    bf16, 1.0 / 128.0, 16, bf16::from_f64_const(-7777.0), |n| nearest_bf16(n as f64), |x| nearest_bf16(x);
     f32, f32::EPSILON as f64, 32, -7777.7, |n| n as f32, |x| x as f32;
     f64, f64::EPSILON, 64, -7777.7, |n| n as f64, |x| x;
+}
+
+/// `half` rounds doubles from their upper 32 bits, which breaks ties that are none: the neighbours of its result are looked at too.
+fn nearest_f16(x: f64) -> f16 {
+    let value = |bits| f64::from(f16::from_bits(bits));
+    f16::from_bits(nearest(x, f16::from_f64(x).to_bits(), 65536.0, value))
+}
+
+fn nearest_bf16(x: f64) -> bf16 {
+    let value = |bits| f64::from(bf16::from_bits(bits));
+    bf16::from_bits(nearest(x, bf16::from_f64(x).to_bits(), 128f64.exp2(), value))
+}
+
+/// The bits of the number nearest to `x`, of two the even one; `limit` is where the next number would be if there were no infinity.
+fn nearest(x: f64, guess: u16, limit: f64, value: impl Fn(u16) -> f64) -> u16 {
+    if !x.is_finite() {
+        return guess;
+    }
+    let (sign, magnitude) = (guess & 0x8000, guess & 0x7fff);
+    let distance = |m: u16| (value(m).min(limit) - x.abs()).abs();
+    let neighbours = magnitude.saturating_sub(1)..=magnitude + 1;
+    let finite = neighbours.filter(|&m| !value(m).is_nan());
+    let order = |a: &u16, b: &u16| distance(*a).total_cmp(&distance(*b)).then((a & 1).cmp(&(b & 1)));
+    sign | finite.min_by(order).unwrap_or(magnitude)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bit_floats_are_rounded_once() {
+        let bf = |x: f64| f64::from(bf16::from_host(Host::Float(x)));
+        // The middle between 3.125 and 3.140625, and just above it.
+        assert_eq!((bf(3.1328125), bf(3.1328125 + 1e-12), bf(3.1328125 - 1e-12)), (3.125, 3.140625, 3.125));
+        let f = |x: f64| f64::from(f16::from_host(Host::Float(x)));
+        assert_eq!((f(65519.999), f(65520.0), f(-65520.0)), (65504.0, f64::INFINITY, f64::NEG_INFINITY));
+        assert_eq!((f(2049.0), f(2049.0 + 1e-9), f(2051.0)), (2048.0, 2050.0, 2052.0));
+        assert_eq!((f(1e-9).to_bits(), f(-0.0).to_bits()), (0, (-0.0f64).to_bits()));
+    }
 }

@@ -58,21 +58,26 @@ fn places(trial: &mut Trial<'_>) -> Verdict {
 }
 
 #[kernel(crate = kiln_runtime)]
-fn planes(flat: &mut Tensor<i64, 2>, deep: &mut Tensor<i64, 3>) {
-    let i = thread_index_2d();
+fn planes(deep: &mut Tensor<i64, 3>) {
     let j = thread_index_3d();
     deep.set_or_skip(j, j.axis(0) * 10_000 + j.axis(1) * 100 + j.axis(2));
-    if program_id(2) == 0 && thread_id(2) == 0 {
-        flat.set_or_skip(i, i.axis(0) * 100 + i.axis(1));
-    }
+}
+
+#[kernel(crate = kiln_runtime)]
+fn squares(flat: &mut Tensor<i64, 2>) {
+    let i = thread_index_2d();
+    flat.set_or_skip(i, i.axis(0) * 100 + i.axis(1));
 }
 
 fn two_and_three_axes(trial: &mut Trial<'_>) -> Verdict {
-    let (mut flat, mut deep) = (trial.output([7, 11])?, trial.output([3, 7, 11])?);
-    planes(&mut flat, &mut deep).grid([3, 4, 2]).block([4, 2, 2]).launch(trial.device)?;
-    same("rows and columns", &flat.to_vec()?, &(0..77).map(|i| i / 11 * 100 + i % 11).collect::<Vec<i64>>())?;
+    let mut deep = trial.output([3, 7, 11])?;
+    planes(&mut deep).grid([3, 4, 2]).block([4, 2, 2]).launch(trial.device)?;
     let expected: Vec<i64> = (0..231).map(|i| i / 77 * 10_000 + i / 11 % 7 * 100 + i % 11).collect();
-    same("planes, rows and columns", &deep.to_vec()?, &expected)
+    same("planes, rows and columns", &deep.to_vec()?, &expected)?;
+    let mut flat = trial.output([7, 11])?;
+    squares(&mut flat).grid([3, 2, 1]).block([4, 2, 2]).launch(trial.device)?;
+    let expected: Vec<i64> = (0..77).map(|i| i / 11 * 100 + i % 11).collect();
+    same("rows and columns, where a third axis counts on in rows", &flat.to_vec()?, &expected)
 }
 
 #[kernel(crate = kiln_runtime)]

@@ -1,0 +1,120 @@
+//! The command as a user runs it: output, errors, exit codes.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn kiln(args: &[&str]) -> Output {
+    let cache = std::env::temp_dir().join(format!("kiln-command-{}", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.env("KILN_CACHE_DIR", cache).env_remove("KILN_DEVICE").args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn file(name: &str, content: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("kiln-command-{}-{name}", std::process::id()));
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+const DOUBLE: &str = "kernel @double(%n: i64) tile {\n  %0 = const 2 : i64\n  %1 = mul %n, %0 : i64\n}\n";
+
+#[test]
+fn doctor_finds_the_devices_of_every_machine() {
+    let output = kiln(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let devices: Vec<&str> =
+        found["devices"].as_array().unwrap().iter().filter_map(|d| d["id"].as_str()).collect();
+    assert!(devices.ends_with(&["cpu", "interp"]), "{devices:?}");
+    assert_eq!(found["cache"]["writable"], true);
+    assert_eq!(found["driver"].is_null(), !devices.contains(&"cuda:0"));
+    let people = text(&kiln(&["doctor"]).stdout);
+    for heading in ["Devices\n", "System\n", "Missing\n"] {
+        assert!(people.contains(heading), "{people}");
+    }
+}
+
+#[test]
+fn doctor_says_what_is_missing() {
+    let blocked = file("not-a-folder", "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let command =
+        command.args(["doctor", "--json"]).env("KILN_CACHE_DIR", &blocked).env("KILN_DEVICE", "abacus");
+    let output = command.output().unwrap();
+    std::fs::remove_file(blocked).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let missing: Vec<&str> =
+        found["missing"].as_array().unwrap().iter().filter_map(|m| m["what"].as_str()).collect();
+    assert!(missing.contains(&"program cache") && missing.contains(&"default device"), "{missing:?}");
+    assert_eq!(found["cache"]["writable"], false);
+}
+
+#[test]
+fn compile_prints_stages() {
+    let path = file("double.kir", DOUBLE);
+    let name = path.to_str().unwrap();
+    assert_eq!(text(&kiln(&["compile", name, "--emit", "ir"]).stdout), DOUBLE);
+    let ptx = kiln(&["compile", name, "--emit", "ptx", "--target", "sm_80"]);
+    assert!(text(&ptx.stdout).contains(".target sm_80"), "{ptx:?}");
+    let tir = kiln(&["compile", name, "--emit", "tir", "--target", "sm_90"]);
+    assert!(text(&tir.stdout).contains("thread"), "{tir:?}");
+    let clif = kiln(&["compile", name, "--emit", "clif", "--target", "cpu"]);
+    assert!(text(&clif.stdout).contains("function"), "{clif:?}");
+    let unfitting = kiln(&["compile", name, "--emit", "ptx", "--target", "cpu"]);
+    assert_eq!(unfitting.status.code(), Some(2));
+    assert!(text(&unfitting.stderr).contains("sm_80"), "{unfitting:?}");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn compile_names_the_place_of_a_mistake() {
+    let wrong = file("wrong.kir", "kernel @k() tile {\n  %1 = mul %n : i64\n}");
+    let output = kiln(&["compile", wrong.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("wrong.kir:2:12: expected a value"), "{output:?}");
+    let invalid = "kernel @k(%x: f32) tile {\n  %0 = const 2 : i64\n  %1 = add %0, %x : i64\n}\n";
+    let invalid = file("invalid.kir", invalid);
+    let output = kiln(&["compile", invalid.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("invalid.kir:3:3: operand 1 is f32, expected i64"), "{output:?}");
+    for path in [wrong, invalid] {
+        std::fs::remove_file(path).unwrap();
+    }
+    let absent = kiln(&["compile", "no-such-file.kir"]);
+    assert_eq!((absent.status.code(), text(&absent.stderr).contains("no-such-file.kir")), (Some(1), true));
+}
+
+#[test]
+fn selftest_ends_with_the_counts() {
+    let output = kiln(&["selftest", "--device", "interp", "--filter", "tensors::round_trip"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(text(&output.stdout).lines().last(), Some("9 passed, 0 failed, 0 skipped"));
+    let json = kiln(&["selftest", "--device", "cpu", "--filter", "tensors::zeros", "--json"]);
+    let found: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((found["passed"].as_u64(), found["failed"].as_u64()), (Some(7), Some(0)));
+    assert_eq!(kiln(&["selftest", "--filter", "no such case"]).status.code(), Some(2));
+    assert_eq!(kiln(&["selftest", "--device", "abacus"]).status.code(), Some(2));
+    let list = text(&kiln(&["selftest", "--list"]).stdout);
+    assert!(list.lines().any(|name| name == "faults::failing_assert"), "{list}");
+}
+
+#[test]
+fn cache_is_counted_and_cleared() {
+    let folder = std::env::temp_dir().join(format!("kiln-cache-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a.kiln"), [0; 100]).unwrap();
+    let run = |action: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let output = command.args(["cache", action]).env("KILN_CACHE_DIR", &folder).output().unwrap();
+        text(&output.stdout)
+    };
+    assert!(run("stats").ends_with(": 1 program, 100 B\n"));
+    assert!(run("clear").ends_with(": removed 1 program, 100 B\n"));
+    assert!(run("stats").ends_with(": 0 programs, 0 B\n"));
+    std::fs::remove_dir_all(folder).unwrap();
+}

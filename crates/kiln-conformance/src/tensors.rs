@@ -1,0 +1,109 @@
+//! Tensors: contents that move when they are needed, views, other devices.
+
+use crate::case::{Case, cases};
+use crate::sample::Sample;
+use crate::trial::{Trial, Verdict, ensure, same};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::{BackendKind, Device, Error, Residency, Tensor};
+
+pub fn cases() -> Vec<Case> {
+    cases!["tensors":
+        round_trip for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        zeros for bool i32 u64 f16 bf16 f32 f64;
+        views for i32 f16 f64;
+        host_access;
+        between_devices;
+        contents_are_lent_once;
+        no_axes;
+    ]
+}
+
+fn round_trip<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    for shape in [[1, 1, 1], [3, 5, 7], [2, 0, 4], [1, 1, 1000]] {
+        let (mut x, data) = trial.input::<T, 3>(shape)?;
+        same("as given", &x.to_vec()?, &data)?;
+        same("a copy", &x.copy()?.to_vec()?, &data)?;
+        let other = trial.random::<T>(data.len());
+        x.write(&other)?;
+        same("written again", &x.to_vec()?, &other)?;
+    }
+    Ok(())
+}
+
+fn zeros<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    same("zeros", &trial.device.zeros::<T, 2>([7, 9])?.to_vec()?, &[T::from_bits(0); 63])
+}
+
+fn views<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<T, 2>([6, 10])?;
+    let at = |i: usize, j: usize| data[i * 10 + j];
+    let part = x.slice(0, 1..4)?.slice(1, 2..9)?;
+    same("a slice", &part.to_vec()?, &(0..21).map(|k| at(k / 7 + 1, k % 7 + 2)).collect::<Vec<T>>())?;
+    let turned = part.transpose();
+    same("its transpose", &turned.to_vec()?, &(0..21).map(|k| at(k % 3 + 1, k / 3 + 2)).collect::<Vec<T>>())?;
+    same("its copy", &turned.copy()?.to_vec()?, &turned.to_vec()?)?;
+    same("reshaped", &x.reshape([4, 15])?.to_vec()?, &data)?;
+    ensure(turned.reshape([21]).is_err(), || "a view with gaps was reshaped".into())?;
+    let mut part = x.slice(0, 2..3)?;
+    let row = trial.random::<T>(10);
+    part.write(&row)?;
+    let expected: Vec<T> = (0..60).map(|k| if k / 10 == 2 { row[k % 10] } else { data[k] }).collect();
+    same("the tensor behind a view that was written", &x.to_vec()?, &expected)?;
+    let mut gaps = x.slice(1, 3..5)?;
+    let pairs = trial.random::<T>(12);
+    gaps.write(&pairs)?;
+    let inside = |k: usize| (3..5).contains(&(k % 10));
+    let expected: Vec<T> =
+        (0..60).map(|k| if inside(k) { pairs[k / 10 * 2 + k % 10 - 3] } else { expected[k] }).collect();
+    same("the tensor behind a view with gaps", &x.to_vec()?, &expected)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn add_one(x: &mut Tensor<i32, 1>) {
+    let tile = x.tile(program_id(0) * 16, 16);
+    tile.store(tile.load(0) + 1);
+}
+
+fn host_access(trial: &mut Trial<'_>) -> Verdict {
+    let mut x = trial.device.tensor(&[1, 2, 3, 4, 5], [5])?;
+    for round in 0..3 {
+        x.with_host_mut(|data| data[round] *= 10)?;
+        add_one(&mut x).launch(trial.device)?;
+    }
+    let sum = x.with_host(|data| data.iter().sum::<i32>())?;
+    same("host and device by turns", &x.to_vec()?, &[13, 32, 51, 7, 8])?;
+    ensure(sum == 111, || format!("the host sees a sum of {sum}"))?;
+    let mut fresh = trial.device.uninit::<i32, 1>([3])?;
+    ensure(fresh.residency() == Residency::Uninitialised, || format!("{:?}", fresh.residency()))?;
+    fresh.with_host_mut(|data| data.copy_from_slice(&[7, 8, 9]))?;
+    add_one(&mut fresh).launch(trial.device)?;
+    same("filled on the host", &fresh.to_vec()?, &[8, 9, 10])
+}
+
+fn between_devices(trial: &mut Trial<'_>) -> Verdict {
+    let other = if trial.device.properties().kind == BackendKind::Interp { "cpu" } else { "interp" };
+    let other = Device::open(other)?;
+    let (x, data) = trial.input::<f32, 2>([5, 9])?;
+    let there = x.transpose().to_device(&other)?;
+    let back = there.transpose().to_device(trial.device)?;
+    same("there and back", &back.to_vec()?, &data)?;
+    ensure(there.device() == &other && back.device() == trial.device, || {
+        "a copy is on the wrong device".into()
+    })
+}
+
+fn contents_are_lent_once(trial: &mut Trial<'_>) -> Verdict {
+    let x = trial.device.tensor(&[1.0f32, 2.0], [2])?;
+    let inner = x.with_host(|_| x.to_vec())?;
+    ensure(matches!(inner, Err(Error::Lent { .. })), || {
+        format!("reading inside the closure gave {inner:?}")
+    })?;
+    same("afterwards", &x.to_vec()?, &[1.0, 2.0])
+}
+
+fn no_axes(trial: &mut Trial<'_>) -> Verdict {
+    let x: Tensor<f64, 0> = trial.device.tensor(&[2.5], [])?;
+    same("one number", &x.to_vec()?, &[2.5])?;
+    ensure(x.len() == 1 && !x.is_empty(), || format!("{} elements", x.len()))
+}
