@@ -37,6 +37,9 @@ pub(crate) fn store_streaming(scalar: Scalar) -> BoxFn {
 }
 
 impl BoxAxis {
+    /// What a scalar's missing axis would be.
+    const WHOLE: BoxAxis = BoxAxis { tile: 1, offset: 0, extent: 1, stride: 1 };
+
     /// The part of the tile that lies within the view.
     #[inline]
     fn inside(&self) -> Range<i64> {
@@ -139,25 +142,23 @@ unsafe extern "C" fn load_box<T: Element>(
 /// # Safety
 /// As for [`BoxFn`], for the box that `axes` describe.
 unsafe fn load_axes<T: Element>(tile: *mut T, view: *const T, axes: &[BoxAxis], padding: T) {
-    if axes.len() <= BoxCopy::MAX_RANK && axes.iter().all(BoxAxis::is_inside) {
-        let copy = BoxCopy::to_view(axes).reverse();
-        if !copy.is_empty() {
-            // SAFETY: all of the box is inside the view.
-            unsafe {
-                copy_axes(tile, view.wrapping_offset(copy.view_start as isize), &copy.axes[..copy.rank])
-            }
-        }
-        return;
-    }
-    let Some((first, rest)) = axes.split_first() else { return };
+    let (first, rest) = axes.split_first().unwrap_or((&BoxAxis::WHOLE, &[]));
     let slab = rest.iter().map(|axis| axis.tile).product::<i64>();
     let inside = first.inside();
     // SAFETY: slabs 0..tile make up the tile; those inside are loaded from places inside the view on this axis.
     unsafe {
         fill(tile, 0..inside.start * slab, padding);
-        for i in inside.clone() {
-            let slab_view = view.wrapping_offset((first.offset + i).wrapping_mul(first.stride) as isize);
-            load_axes(tile.offset((i * slab) as isize), slab_view, rest, padding);
+        if axes.len() <= BoxCopy::MAX_RANK && rest.iter().all(BoxAxis::is_inside) {
+            let copy = BoxCopy::to_view(axes).reverse();
+            if !copy.is_empty() {
+                let tile = tile.offset(copy.tile_start as isize);
+                copy_axes(tile, view.wrapping_offset(copy.view_start as isize), &copy.axes[..copy.rank]);
+            }
+        } else {
+            for i in inside.clone() {
+                let slab_view = view.wrapping_offset((first.offset + i).wrapping_mul(first.stride) as isize);
+                load_axes(tile.offset((i * slab) as isize), slab_view, rest, padding);
+            }
         }
         fill(tile, inside.end * slab..first.tile * slab, padding);
     }

@@ -4,8 +4,8 @@ use super::element::Element;
 use super::signature::{CopyAxis, StridedCopyFn, UnaryFn};
 use kiln_ir::Scalar;
 
-/// Rows and columns of a transposition that are moved together, so that both sides stay within a few cache lines.
-const BLOCK: i64 = 16;
+/// Rows and columns of a transposition that are moved together: both sides stay within a few cache lines, and a block in registers.
+const BLOCK: usize = 8;
 
 /// The primitive that copies between strided arrays.
 pub(crate) fn lookup(scalar: Scalar) -> StridedCopyFn {
@@ -77,21 +77,51 @@ unsafe fn copy_row<T: Element>(to: *mut T, from: *const T, row: &CopyAxis) {
     }
 }
 
-/// Copies a matrix in blocks.
+/// Copies a matrix whose rows are far apart on one side and near on the other, in blocks.
 ///
 /// # Safety
 /// As for [`copy_axes`].
 unsafe fn copy_transposed<T: Element>(to: *mut T, from: *const T, rows: &CopyAxis, row: &CopyAxis) {
-    for top in (0..rows.extent).step_by(BLOCK as usize) {
-        for left in (0..row.extent).step_by(BLOCK as usize) {
-            let bottom = rows.extent.min(top + BLOCK);
-            let block = CopyAxis { extent: BLOCK.min(row.extent - left), ..*row };
-            for i in top..bottom {
-                let to_offset = i * rows.to_stride + left * row.to_stride;
-                let from_offset = i * rows.from_stride + left * row.from_stride;
-                // SAFETY: row `i` and the columns from `left` are within the axes.
-                unsafe { copy_row(to.offset(to_offset as isize), from.offset(from_offset as isize), &block) }
+    let adjacent = rows.from_stride == 1 && row.to_stride == 1;
+    for top in (0..rows.extent).step_by(BLOCK) {
+        for left in (0..row.extent).step_by(BLOCK) {
+            let (height, width) =
+                ((rows.extent - top).min(BLOCK as i64), (row.extent - left).min(BLOCK as i64));
+            // SAFETY: the block's rows and columns are within the axes.
+            unsafe {
+                let to = to.offset((top * rows.to_stride + left * row.to_stride) as isize);
+                let from = from.offset((top * rows.from_stride + left * row.from_stride) as isize);
+                if adjacent && height == BLOCK as i64 && width == BLOCK as i64 {
+                    transpose_block(to, rows.to_stride as isize, from, row.from_stride as isize);
+                    continue;
+                }
+                let row = CopyAxis { extent: width, ..*row };
+                for i in 0..height {
+                    copy_row(
+                        to.offset((i * rows.to_stride) as isize),
+                        from.offset((i * rows.from_stride) as isize),
+                        &row,
+                    );
+                }
             }
+        }
+    }
+}
+
+/// Transposes one block between rows of adjacent elements, in registers.
+///
+/// # Safety
+/// Both arrays are valid for `BLOCK` rows of `BLOCK` elements that begin the given strides apart.
+#[inline(always)]
+unsafe fn transpose_block<T: Element>(to: *mut T, to_stride: isize, from: *const T, from_stride: isize) {
+    // SAFETY: row `i` is one of `BLOCK`; an array has its element's alignment.
+    unsafe {
+        let block: [[T; BLOCK]; BLOCK] =
+            std::array::from_fn(|i| from.offset(i as isize * from_stride).cast::<[T; BLOCK]>().read());
+        for i in 0..BLOCK {
+            to.offset(i as isize * to_stride)
+                .cast::<[T; BLOCK]>()
+                .write(std::array::from_fn(|j| block[j][i]));
         }
     }
 }
