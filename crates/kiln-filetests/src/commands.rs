@@ -1,4 +1,14 @@
 //! What test files can ask for: a command turns a kernel into text.
+//!
+//! | command | gives |
+//! |---|---|
+//! | `parse` | `ok`, or where the text stops being a kernel |
+//! | `verify` | `ok`, or what the verifier says, a line for each error |
+//! | `print`, `print locations` | the kernel's text, which must read back as itself |
+//! | `uniformity` | each operation with what its results and its place are |
+//! | `optimize`, `optimize PASS …` | the kernel after all passes, or after these |
+//! | `lower` | the kernel over threads, for an NVIDIA GPU of compute capability 9.0, or why there is none |
+//! | `run` | what a launch leaves behind, see `launch.rs` |
 
 use crate::file::{TestCase, TestFile};
 use crate::launch;

@@ -255,9 +255,22 @@ impl Generator<'_> {
         let axis = self.rng.below(self.kernel.shape(x.value).rank()) as u32;
         let op = *self.rng.pick(self.combinations(elem));
         let (reverse, exclusive) = (self.rng.one_in(2), self.rng.one_in(2));
-        let value = self.builder().scan(op, axis, reverse, exclusive, x.value);
+        let x = self.number(x.value);
+        let value = self.builder().scan(op, axis, reverse, exclusive, x);
         let value = self.positive_zero(value);
         self.keep(value, false);
+    }
+
+    /// Where results must be exact, zeros for NaN: an extremum so far of NaN alone may be NaN or the identity.
+    fn number(&mut self, value: Value) -> Value {
+        let (elem, shape) = (self.ty(value).elem(), self.kernel.shape(value));
+        if !self.options.exact || !elem.is_float() {
+            return value;
+        }
+        let mut b = self.builder();
+        let zero = b.splat(Literal::zero(elem), shape);
+        let nan = b.unary(UnaryOp::IsNan, value);
+        b.select(nan, zero, value)
     }
 
     fn dot(&mut self) {
