@@ -71,14 +71,7 @@ impl Emitter<'_> {
         let len = self.len(*condition);
         let at = self.array(*condition, len)?;
         let count = self.asm.int(len as i64);
-        let holds = match *self.repr(*condition)? {
-            Repr::Scalar(scalar) => scalar,
-            _ => {
-                let (all, one) = (self.asm.stack(8), self.asm.int(1));
-                self.call(PrimitiveKey::Reduce(ReduceOp::And, Scalar::Bool), &[all, at, one, count, one])?;
-                self.asm.load(types::I8, all, 0)
-            }
-        };
+        let holds = self.all(*condition, len)?;
         let elems = values.iter().map(|&v| self.kernel.ty(v).elem()).collect();
         let site = self.site(SiteKind::Assert(message, elems));
         let fails = self.asm.fb.ins().icmp_imm_s(IntCC::Equal, holds, 0);
@@ -95,6 +88,17 @@ impl Emitter<'_> {
             (site, lane, values)
         });
         outcome
+    }
+
+    /// Whether all elements of a mask hold, as a scalar.
+    pub(super) fn all(&mut self, mask: Value, len: usize) -> Result<ir::Value> {
+        if let Repr::Scalar(scalar) = *self.repr(mask)? {
+            return Ok(scalar);
+        }
+        let (at, count) = (self.array(mask, len)?, self.asm.int(len as i64));
+        let (all, one) = (self.asm.stack(8), self.asm.int(1));
+        self.call(PrimitiveKey::Reduce(ReduceOp::And, Scalar::Bool), &[all, at, one, count, one])?;
+        Ok(self.asm.load(types::I8, all, 0))
     }
 
     /// `Print`: once for scalars. After the lockstep rewrite the first operand is a mask with an element for each lane, and every lane prints

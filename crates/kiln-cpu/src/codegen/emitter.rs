@@ -96,7 +96,10 @@ impl<'a> Emitter<'a> {
         let mut emitter = Emitter {
             kernel,
             asm,
-            live: Liveness::of(kernel),
+            live: match lockstep {
+                Some(lockstep) => Liveness::of(kernel, &lockstep.consecutive),
+                None => Liveness::of(kernel, &HashMap::new()),
+            },
             arena: Arena::default(),
             group: Group::default(),
             sites: Vec::new(),

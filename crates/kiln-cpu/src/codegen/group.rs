@@ -161,7 +161,8 @@ impl Emitter<'_> {
             .flat_map(|(i, &op)| kernel.op(op).operands.iter().map(move |&v| (i, v)));
         let mut loads = operands.filter_map(|(i, v)| {
             let load = kernel.defining_op(self.live.root(v))?;
-            let same_view = matches!(load.kind, OpKind::Load(_)) && load.operands[0] == data.operands[0];
+            let loads = matches!(load.kind, OpKind::Load(_) | OpKind::Gather { .. });
+            let same_view = loads && load.operands[0] == data.operands[0];
             (same_view && self.live.is_in_place(v)).then_some((i, load))
         });
         let offsets = |d: &kiln_ir::OpData| d.operands[..d.operands.len() - 1].to_vec();

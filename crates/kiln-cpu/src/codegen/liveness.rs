@@ -2,6 +2,7 @@
 //! which loads may be used where they lie.
 
 use kiln_ir::{Block, Def, Kernel, Op, OpKind, Shape, Type, Value};
+use std::collections::HashMap;
 
 /// The facts, in tables indexed by value or operation.
 pub(super) struct Liveness {
@@ -21,10 +22,12 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn of(kernel: &Kernel) -> Liveness {
+    /// The facts of a kernel. Gathers and scatters at `consecutive` indices use the first of them, too.
+    pub(super) fn of(kernel: &Kernel, consecutive: &HashMap<Value, Value>) -> Liveness {
         let (values, ops, blocks) = kernel.counts();
         let mut walk = Walk {
             kernel,
+            consecutive,
             parent: vec![None; blocks],
             block_of: vec![None; ops],
             position: vec![0; ops],
@@ -57,7 +60,7 @@ impl Liveness {
         self.splat[value.index()]
     }
 
-    /// Whether the result of a `Load` may be used in the view's memory: nothing writes there while the tile lives.
+    /// Whether the result of a `Load` or `Gather` may be used in the view's memory: nothing writes there while the tile lives.
     pub(super) fn is_in_place(&self, value: Value) -> bool {
         self.in_place[self.root(value).index()]
     }
@@ -104,6 +107,7 @@ impl Liveness {
 
 struct Walk<'k> {
     kernel: &'k Kernel,
+    consecutive: &'k HashMap<Value, Value>,
     /// The operation that a block is a region of.
     parent: Vec<Option<Op>>,
     block_of: Vec<Option<Block>>,
@@ -129,6 +133,9 @@ impl Walk<'_> {
                     _ => false,
                 };
                 facts.factor[operand.index()] &= factor;
+                if let Some(first) = self.consecutive.get(operand) {
+                    facts.used[first.index()] = true;
+                }
             }
             for &region in data.regions.iter().rev() {
                 self.needed(region);
@@ -218,7 +225,7 @@ impl Walk<'_> {
             let value = Value::from_index(index);
             let Def::Result(op, _) = self.kernel.def(value) else { continue };
             let data = self.kernel.op(op);
-            if !matches!(data.kind, OpKind::Load(_)) {
+            if !matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. }) {
                 continue;
             }
             let (Some(home), Some(last)) = (self.block_of[op.index()], self.facts.last_use[index]) else {

@@ -27,6 +27,8 @@ pub(crate) struct Lockstep {
     pub(crate) block: [u32; 3],
     /// Operations of the new kernel that the block does as one: the elements of their tiles are no lanes.
     pub(crate) collective: HashSet<Op>,
+    /// Tiles of consecutive numbers: lane `l` has the scalar that stands here plus `l`.
+    pub(crate) consecutive: HashMap<Value, Value>,
 }
 
 /// Rewrites a kernel for threads into one over tiles; see the [module](super).
@@ -50,14 +52,15 @@ pub(crate) fn lockstep(kernel: &Kernel, block: [u32; 3]) -> Result<Lockstep> {
         mask: None,
         indices: [None; 3],
         collective: HashSet::new(),
+        consecutive: HashMap::new(),
     };
     for (&old, value) in kernel.block(kernel.body).args.iter().zip(params) {
         rewrite.forms[old.index()] = Some(Form::Uniform(value));
     }
     rewrite.prologue(threads);
     rewrite.body(kernel.body)?;
-    let collective = rewrite.collective;
-    Ok(Lockstep { kernel: new, block, collective })
+    let Rewrite { collective, consecutive, .. } = rewrite;
+    Ok(Lockstep { kernel: new, block, collective, consecutive })
 }
 
 /// How many lanes a block of `threads` gets: votes need whole warps.
@@ -82,6 +85,8 @@ pub(super) struct Rewrite<'a> {
     pub(super) mask: Option<Value>,
     /// Operations that the block does as one.
     pub(super) collective: HashSet<Op>,
+    /// As in [`Lockstep`].
+    consecutive: HashMap<Value, Value>,
     /// The thread's index on each axis.
     indices: [Option<Value>; 3],
 }
@@ -93,7 +98,12 @@ impl Rewrite<'_> {
             let mut used = false;
             self.old.walk(|_, op| used |= op.kind == OpKind::ThreadId(axis));
             if used && self.block[axis as usize] > 1 {
-                self.indices[axis as usize] = Some(self.thread_index(axis));
+                let index = self.thread_index(axis);
+                self.indices[axis as usize] = Some(index);
+                if self.block[axis as usize] == self.lanes {
+                    let first = self.b.index(0);
+                    self.consecutive.insert(index, first);
+                }
             }
         }
         if self.lanes > threads {
@@ -161,6 +171,9 @@ impl Rewrite<'_> {
             let elem = self.old.ty(data.results[0]).elem();
             let result = self.one(data.kind.clone(), &operands, self.lanes_type(elem));
             self.set_lanes(data.results[0], result);
+            if let (OpKind::Binary(op), Scalar::I64) = (&data.kind, elem) {
+                self.note_consecutive(*op, &data.operands, &operands, result)?;
+            }
             return Ok(());
         }
         let operands = data.operands.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
@@ -170,6 +183,29 @@ impl Rewrite<'_> {
         for (i, &result) in data.results.iter().enumerate() {
             let value = self.b.kernel.op(op).results[i];
             self.set_uniform(result, value);
+        }
+        Ok(())
+    }
+
+    /// Remembers a sum of consecutive numbers and a uniform one.
+    fn note_consecutive(
+        &mut self,
+        op: BinaryOp,
+        old: &[Value],
+        lanes: &[Value],
+        result: Value,
+    ) -> Result<()> {
+        let first = |i: usize| self.consecutive.get(&lanes[i]).copied();
+        let (first, other, swapped) = match (first(0), first(1)) {
+            (Some(first), None) => (first, old[1], false),
+            (None, Some(first)) => (first, old[0], true),
+            _ => return Ok(()),
+        };
+        let fits = op == BinaryOp::Add || (op == BinaryOp::Sub && !swapped);
+        if fits && !self.is_lanes(other)? {
+            let other = self.uniform(other)?;
+            let sum = self.b.binary(op, first, other);
+            self.consecutive.insert(result, sum);
         }
         Ok(())
     }
