@@ -4,7 +4,7 @@
 //! it in functions that carry the level's target features. What a loop must know about its level beyond that (is a fused multiply-add
 //! cheap, how are 16-bit floats converted) it asks of the type parameter [`Isa`].
 
-use super::float16::{self, Half};
+use super::float16;
 use half::f16;
 use std::sync::LazyLock;
 
@@ -30,20 +30,28 @@ pub enum Level {
 impl Level {
     /// The levels this processor can run, slowest first.
     pub fn available() -> Vec<Level> {
-        let mut levels = vec![Level::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::is_x86_feature_detected as has;
-            let avx2 = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi1") && has!("bmi2");
-            if avx2 && has!("lzcnt") && has!("popcnt") {
-                levels.push(Level::Avx2);
-                let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512cd");
-                if avx512 && has!("avx512dq") && has!("avx512vl") {
-                    levels.push(Level::Avx512);
-                }
-            }
+        [Level::Portable].into_iter().chain(Level::extensions()).collect()
+    }
+
+    /// The levels above what the architecture guarantees.
+    #[cfg(target_arch = "x86_64")]
+    fn extensions() -> Vec<Level> {
+        use std::arch::is_x86_feature_detected as has;
+        let avx2 = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi1") && has!("bmi2");
+        let avx2 = avx2 && has!("lzcnt") && has!("popcnt");
+        let avx512 =
+            has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl");
+        match (avx2, avx512) {
+            (false, _) => Vec::new(),
+            (true, false) => vec![Level::Avx2],
+            (true, true) => vec![Level::Avx2, Level::Avx512],
         }
-        levels
+    }
+
+    /// The levels above what the architecture guarantees.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn extensions() -> Vec<Level> {
+        Vec::new()
     }
 
     /// The fastest level this processor can run.
@@ -131,7 +139,7 @@ impl Isa for Avx512 {
 /// Conversions of f16 by instruction, which LLVM does not form from the portable loops.
 #[cfg(target_arch = "x86_64")]
 mod f16c {
-    use super::Half;
+    use super::float16::Half;
     use half::f16;
     use std::arch::x86_64::*;
 

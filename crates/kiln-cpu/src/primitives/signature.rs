@@ -74,6 +74,7 @@ macro_rules! signature {
         #[doc = concat!("A loop that can be compiled to a [`", stringify!($function), "`] for each level.")]
         pub(crate) trait $kernel: 'static {
             /// Whether a version for AVX-512 is worth its code: else that level runs the one for AVX2.
+            #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
             const WIDE: bool = true;
 
             /// The loop. Implementations are `#[inline(always)]`: it takes on the target features of the function that it is inlined into.

@@ -118,10 +118,9 @@ unsafe fn transpose_block<T: Element>(to: *mut T, to_stride: isize, from: *const
     unsafe {
         let block: [[T; BLOCK]; BLOCK] =
             std::array::from_fn(|i| from.offset(i as isize * from_stride).cast::<[T; BLOCK]>().read());
-        for i in 0..BLOCK {
-            to.offset(i as isize * to_stride)
-                .cast::<[T; BLOCK]>()
-                .write(std::array::from_fn(|j| block[j][i]));
+        let transposed: [[T; BLOCK]; BLOCK] = std::array::from_fn(|i| std::array::from_fn(|j| block[j][i]));
+        for (i, row) in transposed.into_iter().enumerate() {
+            to.offset(i as isize * to_stride).cast::<[T; BLOCK]>().write(row);
         }
     }
 }
