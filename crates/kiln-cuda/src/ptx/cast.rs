@@ -13,7 +13,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Converts as Rust's `as`: PTX's conversions to integers clamp and give 0 for NaN by themselves.
+    /// Converts as Rust's `as`.
     fn convert(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
         use Scalar::*;
         match (from, into) {
@@ -46,7 +46,7 @@ impl Writer<'_> {
                 let odd = self.round_to_odd(x);
                 self.put(format_args!("cvt.rn.bf16.f32 {to}, {odd}"));
             }
-            (F32 | F64, _) => self.put(format_args!("cvt.rzi.{}.{} {to}, {x}", suffix(into), suffix(from))),
+            (F32 | F64, _) => self.float_to_int(from, into, x, to),
             (_, BF16) => {
                 // An integer of up to 53 bits is exact in f64, and rounding to odd in between keeps the last rounding right.
                 let wide = self.reg(Class::B64);
@@ -60,6 +60,15 @@ impl Writer<'_> {
     fn cast_bool(&mut self, into: Scalar, x: Reg, to: Reg) {
         let one = kiln_ir::Literal::one(into).bits();
         self.put(format_args!("selp.{} {to}, 0x{one:x}, 0, {x}", to.class.bits()));
+    }
+
+    /// PTX's conversions to integers clamp, but what they make of NaN depends on the types: an H200 gives 0 for f32 to s32 and the least integer for
+    /// f32 to s64 and f64 to s32.
+    fn float_to_int(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
+        let (clamped, number) = (self.reg(to.class), self.reg(Class::Pred));
+        self.put(format_args!("cvt.rzi.{}.{} {clamped}, {x}", suffix(into), suffix(from)));
+        self.put(format_args!("testp.number.{} {number}, {x}", suffix(from)));
+        self.put(format_args!("selp.{} {to}, {clamped}, 0, {number}", to.class.bits()));
     }
 
     /// A 16-bit float as f32, exactly.
