@@ -88,7 +88,11 @@ pub fn layer_norm<T: Float>(
     let columns = x.shape()[1];
     for (what, vector) in [("layer_norm, weight", weight), ("layer_norm, bias", bias)] {
         if vector.len() != columns {
-            return Err(Error::Shape { what: what.into(), expected: vec![columns], given: vec![vector.len()] });
+            return Err(Error::Shape {
+                what: what.into(),
+                expected: vec![columns],
+                given: vec![vector.len()],
+            });
         }
     }
     let device = x.device().clone();

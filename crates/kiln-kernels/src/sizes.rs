@@ -28,7 +28,11 @@ pub(crate) fn row_tile(columns: usize) -> usize {
 }
 
 /// Refuses tensors of different shapes.
-pub(crate) fn same_shape<T: Elem, U: Elem, const R: usize>(what: &str, x: &Tensor<T, R>, y: &Tensor<U, R>) -> Result<()> {
+pub(crate) fn same_shape<T: Elem, U: Elem, const R: usize>(
+    what: &str,
+    x: &Tensor<T, R>,
+    y: &Tensor<U, R>,
+) -> Result<()> {
     if x.shape() == y.shape() {
         return Ok(());
     }
