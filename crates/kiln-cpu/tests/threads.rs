@@ -186,3 +186,48 @@ fn atomics_from_every_thread_of_every_block() {
     run(&kernel, [157, 1, 1], vec![view(&mut x, &[n as i64]), view(&mut h, &[7])]).unwrap();
     assert_eq!(h, want);
 }
+
+/// Adjacent elements, whole blocks and a last one that is not, read and written through one view.
+#[test]
+fn adjacent_elements() {
+    let kernel = parsed(
+        "kernel @saxpy(%x: view<f32, 1, global>, %y: mut view<f32, 2, global>, %a: f32) thread [96, 1, 1] {
+  %tid = thread_id x : i64
+  %pid = program_id x : i64
+  %dim = block_dim x : i64
+  %first = mul %pid, %dim : i64
+  %i = add %first, %tid : i64
+  %n = extent %y axis 1 : i64
+  %inside = lt %i, %n : bool
+  if %inside {
+    %pad = const 0.0 : f32
+    %row = const 1 : i64
+    %one = const 1 : i64
+    %after = add %i, %one : i64
+    %v = gather.mask %x[%after] pad %pad : f32
+    %w = gather.check %y[%row, %i] pad %pad : f32
+    %r = fma %v, %a, %w : f32
+    scatter.check %y[%row, %i] = %r
+    yield
+  } else {
+    yield
+  }
+}
+",
+    );
+    for n in [1usize, 95, 96, 97, 1000] {
+        let mut x = random(n, 21);
+        let mut y = random(2 * n, 22);
+        let mut want = y.clone();
+        for i in 0..n {
+            want[n + i] = x.get(i + 1).copied().unwrap_or(0.0).mul_add(3.0, want[n + i]);
+        }
+        let args = vec![
+            view(&mut x, &[n as i64]),
+            view(&mut y, &[2, n as i64]),
+            Arg::Scalar(3.0f32.to_bits().into()),
+        ];
+        run(&kernel, [(n as u32).div_ceil(96), 1, 1], args).unwrap();
+        assert_eq!(y, want, "{n}");
+    }
+}
