@@ -9,15 +9,19 @@
 //! ```
 //!
 //! The arguments stand in the order of the parameters, the grid is 1 by 1 by 1 unless it is given. The kernel runs on the
-//! interpreter and, optimised, once more; both must agree. The output is what was printed, the fault, and the views that the
-//! kernel may write.
+//! interpreter, on the interpreter once more when it is optimised, and on the CPU; all must agree. The output is what was printed,
+//! the fault, and the views that the kernel may write.
 
 use crate::file::TestCase;
 use crate::generate::{Argument, Case};
 use crate::run;
+use kiln_cpu::CpuBackend;
 use kiln_interp::Interp;
 use kiln_ir::{Kernel, Literal, Scalar, Type, parse};
 use std::fmt::Write;
+
+/// How far apart, relative to their size, results of f32 may be on the CPU: transcendental functions are good to a few ulp.
+const CPU_TOLERANCE: f64 = 1e-6;
 
 /// Runs a kernel as the directives of its case say.
 ///
@@ -42,6 +46,10 @@ pub(crate) fn run(kernel: &Kernel, test: &TestCase) -> Result<String, String> {
     let again = run::run(&optimized, &device).map_err(|e| e.to_string())?;
     if let Some(difference) = run::difference(&outcome, &again, 0.0) {
         return Err(format!("line {}: optimised, the outcome differs: {difference}", test.line));
+    }
+    let on_cpu = run::run(&case, &CpuBackend::with_threads(1)).map_err(|e| e.to_string())?;
+    if let Some(difference) = run::difference(&outcome, &on_cpu, CPU_TOLERANCE) {
+        return Err(format!("line {}: on the CPU the outcome differs: {difference}", test.line));
     }
     Ok(describe(&case, &outcome))
 }
