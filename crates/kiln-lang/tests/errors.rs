@@ -187,7 +187,7 @@ fn element_replaced(n: Val<i32>) {
     if n > 3 {
         list[0] = n + 1; // <- element
     }
-    device_print!("{}", list[0]);
+    device_print!("{}", list[1]);
 }
 
 #[device(crate = kiln_lang)]
@@ -196,7 +196,7 @@ fn borrowed_mutably(n: Val<i32>) {
     if n > 3 {
         replace(&mut list); // <- borrow
     }
-    device_print!("{}", list[0]);
+    device_print!("{}", list[1]);
 }
 
 fn replace(list: &mut [Val<i32>]) {
@@ -214,6 +214,47 @@ fn host_values_change_on_the_host_alone() {
     assert!(e.iter().all(|e| e.line == at("after break") && e.message == what), "{e:?}");
     assert_error(&errors(|_, _, n| element_replaced(n)), at("element"), what, "val(0)");
     assert_error(&errors(|_, _, n| borrowed_mutably(n)), at("borrow"), what, "val(0)");
+}
+
+#[device(crate = kiln_lang)]
+fn escapes(n: Val<i32>) {
+    let mut list = Vec::new();
+    if n > 3 {
+        list.push(n * 2);
+    }
+    let again = list[0] + 1; // <- escape
+    device_print!("{}", again);
+}
+
+#[device(crate = kiln_lang)]
+fn does_not_escape(n: Val<i32>) {
+    let mut list = Vec::new();
+    for k in [1, 2] {
+        let mut i = 0;
+        loop {
+            list.push(n * k);
+            i += 1;
+            if i == 2 {
+                break;
+            }
+        }
+        while i > 0 {
+            list.push(n + k);
+            i -= 1;
+        }
+    }
+    if n > 3 {
+        device_print!("{}", list[0] + list[7]);
+    }
+}
+
+#[test]
+fn values_stay_in_their_control_flow() {
+    let e = errors(|_, _, n| escapes(n));
+    assert_error(&e, at("escape"), "computed in device control flow that has ended", "declared outside");
+    let level = Level::Tile { warps: None };
+    let traced = trace("k", level, |p| does_not_escape(p.scalar("n", Default::default())));
+    assert!(traced.is_ok(), "{traced:?}");
 }
 
 #[device(crate = kiln_lang)]

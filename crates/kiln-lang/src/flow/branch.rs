@@ -32,6 +32,7 @@ struct DeviceBranch {
     cond: Option<Id>,
     open: u32,
     then: Option<Region>,
+    then_uid: u32,
     then_dead: bool,
     /// The other way out was an exit.
     guard: bool,
@@ -63,7 +64,7 @@ pub fn guard() -> Branch {
 fn begin(cond: Option<Id>, guard: bool, site: Site) -> Branch {
     let open = with(|r| r.open(RegionKind::Device)).unwrap_or(0);
     check_nesting(site);
-    let state = DeviceBranch { cond, open, then: None, then_dead: false, guard };
+    let state = DeviceBranch { cond, open, then: None, then_uid: open, then_dead: false, guard };
     Branch { site, state: State::Device(state) }
 }
 
@@ -116,8 +117,8 @@ impl DeviceBranch {
         let (else_dead, otherwise) = closed.unwrap_or_default();
         Arms {
             cond: self.cond,
-            then: self.then.unwrap_or_default(),
-            otherwise,
+            then: Arm { uid: self.then_uid, region: self.then.unwrap_or_default() },
+            otherwise: Arm { uid: self.open, region: otherwise },
             dead: self.then_dead && (else_dead || self.guard),
         }
     }
@@ -126,9 +127,15 @@ impl DeviceBranch {
 /// Both arms of an `if` on the device, closed but not yet part of the trace.
 struct Arms {
     cond: Option<Id>,
-    then: Region,
-    otherwise: Region,
+    then: Arm,
+    otherwise: Arm,
     dead: bool,
+}
+
+/// One arm, and the number of its region.
+struct Arm {
+    uid: u32,
+    region: Region,
 }
 
 impl Arms {
@@ -137,6 +144,7 @@ impl Arms {
         with(|r| {
             // Without a condition, an error was reported and the trace will not be used.
             if let Some(cond) = cond {
+                let (then, otherwise) = (then.region, otherwise.region);
                 r.push(Item::If { cond, then, otherwise, site, live: Vec::new() });
             }
             r.set_dead(dead);
@@ -215,7 +223,7 @@ fn join_device<D: DeviceValue>(mut arms: Arms, a: Option<D>, b: Option<D>, site:
 }
 
 /// Makes a value of an arm outlive the arm: as a variable that the arm writes last.
-fn hand_out(raw: Raw, arm: &mut Region, site: Site) -> Raw {
+fn hand_out(raw: Raw, arm: &mut Arm, site: Site) -> Raw {
     if matches!(raw, Raw::Const(_) | Raw::Poison) {
         return raw;
     }
@@ -231,12 +239,12 @@ fn hand_out(raw: Raw, arm: &mut Region, site: Site) -> Raw {
 }
 
 /// Appends `var = raw` to an arm that is already closed.
-fn write_last(var: Var, raw: Raw, arm: &mut Region, site: Site) {
+fn write_last(var: Var, raw: Raw, arm: &mut Arm, site: Site) {
     with(|r| {
-        r.open(RegionKind::Device);
+        r.open_as(arm.uid, RegionKind::Device);
         r.set(var, raw, site);
         let last = r.close();
-        arm.items.extend(last.items);
+        arm.region.items.extend(last.items);
     });
 }
 

@@ -6,6 +6,7 @@ use super::item::{Id, Item, Raw, Region, Var};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::panic::Location;
 
 /// A place in the user's source.
@@ -73,6 +74,10 @@ pub(crate) struct Recorder {
     pub(super) scopes: Vec<Scope>,
     pub errors: Vec<TraceError>,
     pub(super) types: Vec<Type>,
+    /// The region that each value is computed in.
+    homes: Vec<u32>,
+    /// Regions that became part of another one.
+    merged: HashMap<u32, u32>,
     pub(super) vars: Vec<Type>,
     recorded: usize,
     uids: u32,
@@ -89,6 +94,8 @@ impl Recorder {
             scopes: Vec::new(),
             errors: Vec::new(),
             types: Vec::new(),
+            homes: Vec::new(),
+            merged: HashMap::new(),
             vars: Vec::new(),
             recorded: 0,
             uids: 0,
@@ -119,14 +126,14 @@ impl Recorder {
     /// Opens a region; everything is recorded into it until it is closed.
     pub fn open(&mut self, kind: RegionKind) -> u32 {
         let uid = self.uid();
-        self.regions.push(OpenRegion {
-            kind,
-            region: Region::default(),
-            uid,
-            dead: false,
-            suspended: Vec::new(),
-        });
+        self.open_as(uid, kind);
         uid
+    }
+
+    /// Opens a region that counts as an earlier, closed one, whose values may be used in it.
+    pub fn open_as(&mut self, uid: u32, kind: RegionKind) {
+        let region = Region::default();
+        self.regions.push(OpenRegion { kind, region, uid, dead: false, suspended: Vec::new() });
     }
 
     /// Closes the innermost region and gives it away; it has become the device's.
@@ -140,6 +147,7 @@ impl Recorder {
     pub fn splice(&mut self) {
         let Some(open) = self.regions.pop() else { return };
         let Some(outer) = self.regions.last_mut() else { return };
+        self.merged.insert(open.uid, outer.uid);
         outer.region.items.extend(open.region.items);
         outer.region.owned.extend(open.region.owned);
         outer.dead |= open.dead;
@@ -217,6 +225,7 @@ impl Recorder {
     /// A new value of a type.
     pub fn value(&mut self, ty: Type) -> Id {
         self.types.push(ty);
+        self.homes.push(self.innermost());
         Id(self.types.len() as u32 - 1)
     }
 
@@ -240,11 +249,28 @@ impl Recorder {
         self.ty(raw)?.as_tile().map(|t| t.shape.clone())
     }
 
+    /// Whether the region that computes a value is still open. Handles kept from another trace may not be values of this one.
+    fn exists_here(&self, id: Id) -> bool {
+        let Some(mut home) = self.homes.get(id.0 as usize) else { return false };
+        while let Some(outer) = self.merged.get(home) {
+            home = outer;
+        }
+        self.position(*home).is_some()
+    }
+
     /// The value a handle stands for now.
     pub fn read(&mut self, raw: Raw, site: Site) -> Option<Id> {
         match raw {
             Raw::Const(literal) => Some(self.constant(literal, Shape::scalar(), site)),
-            Raw::Value(id) => self.type_of(id).map(|_| id),
+            Raw::Value(id) if self.exists_here(id) => Some(id),
+            Raw::Value(_) => {
+                self.error(
+                    site,
+                    "this value was computed in device control flow that has ended, and does not exist here",
+                    "assign it to a variable that is declared outside, such as `let mut x = val(0.0)`",
+                );
+                None
+            }
             Raw::Var(var) => {
                 let ty = self.vars.get(var.0 as usize)?.clone();
                 let result = self.value(ty);
