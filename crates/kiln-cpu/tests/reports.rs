@@ -81,8 +81,7 @@ fn lines(kernel: &Kernel, grid: [u32; 3]) -> Vec<String> {
     let sink = printed.clone();
     cpu.set_print_sink(Arc::new(move |line| sink.lock().unwrap().push(line.to_owned())));
     run_on(&cpu, kernel, grid, vec![]).unwrap();
-    let lines = printed.lock().unwrap().clone();
-    lines
+    std::mem::take(&mut *printed.lock().unwrap())
 }
 
 #[test]
