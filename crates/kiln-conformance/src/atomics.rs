@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
         old_values for i32 u32 i64 u64;
         compare_and_exchange for i32 u32 i64 u64;
         shared_histogram;
+        fences_order_blocks;
     ]
 }
 
@@ -161,4 +162,42 @@ fn shared_histogram(trial: &mut Trial<'_>) -> Verdict {
     let mut expected = vec![0u32; 24];
     keys.iter().enumerate().for_each(|(i, &k)| expected[i / 64 * 8 + k as usize] += 1);
     same("counts of each block", &counts.to_vec()?, &expected)
+}
+
+#[kernel(crate = kiln_runtime)]
+fn sum_in_the_last_block(
+    x: &Tensor<i32, 1>,
+    partial: &mut Tensor<i32, 1>,
+    arrived: &mut Tensor<u32, 1>,
+    y: &mut Tensor<i32, 1>,
+) {
+    let (p, blocks) = (program_id(0), num_programs(0));
+    if thread_id(0) == 0 {
+        let mut sum: Val<i32> = 0;
+        for i in range(p * 32, p * 32 + 32) {
+            sum += x.get_or(i, 0);
+        }
+        // SAFETY: one thread of each block writes its own element; the fence comes before its arrival is counted.
+        unsafe { partial.write(p, sum) };
+        fence();
+        let before = arrived.atomic_add(0, 1);
+        if before.cast::<i64>() == blocks - 1 {
+            fence();
+            let mut total: Val<i32> = 0;
+            for q in 0..blocks {
+                total += partial.get(q);
+            }
+            // SAFETY: only the block that arrives last comes here.
+            unsafe { y.write(0, total) };
+        }
+    }
+}
+
+fn fences_order_blocks(trial: &mut Trial<'_>) -> Verdict {
+    let (x, data) = trial.input::<i32, 1>([2000])?;
+    let (mut partial, mut arrived) = (trial.output([63])?, trial.device.zeros([1])?);
+    let mut y = trial.output([1])?;
+    let launch = sum_in_the_last_block(&x, &mut partial, &mut arrived, &mut y);
+    launch.grid([63, 1, 1]).block([32, 1, 1]).launch(trial.device)?;
+    same("the sum of all blocks", &y.to_vec()?, &[data.iter().fold(0i32, |t, v| t.wrapping_add(*v))])
 }

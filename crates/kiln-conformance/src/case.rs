@@ -61,19 +61,17 @@ impl Case {
 
 /// A list of cases: `name;`, or `name for types;` where `name` is generic.
 macro_rules! cases {
-    ($group:literal: $($name:ident $(for $($t:ty)+)?;)*) => {{
-        let mut all: Vec<$crate::case::Case> = Vec::new();
-        $(cases!(@push all $group $name $($($t)+)?);)*
-        all
-    }};
-    (@push $all:ident $group:literal $name:ident) => {
-        $all.push($crate::case::Case { name: concat!($group, "::", stringify!($name)), body: $name })
+    ($group:literal: $($name:ident $(for $($t:ty)+)?;)*) => {
+        [$($crate::case::cases!(@list $group $name $($($t)+)?)),*].concat()
     };
-    (@push $all:ident $group:literal $name:ident $($t:ty)+) => {
-        $($all.push($crate::case::Case {
+    (@list $group:literal $name:ident) => {
+        vec![$crate::case::Case { name: concat!($group, "::", stringify!($name)), body: $name }]
+    };
+    (@list $group:literal $name:ident $($t:ty)+) => {
+        vec![$($crate::case::Case {
             name: concat!($group, "::", stringify!($name), "::", stringify!($t)),
             body: $name::<$t>,
-        });)+
+        }),+]
     };
 }
 pub(crate) use cases;

@@ -1,7 +1,8 @@
 //! What every Kiln device must do: one suite of cases, written in the kernel language, for all backends.
 //!
 //! A case computes its own reference on the host, in `f64` or in integers, from fresh random input, fills outputs with garbage beforehand, and
-//! compares every element. `kiln selftest` runs the suite on any device; `tests/` runs it on those that every machine has.
+//! compares every element. `kiln selftest` runs the suite on any device; `tests/` runs it on those that every machine has, and on the code that GPUs
+//! get, without a GPU.
 //!
 //! | file | holds |
 //! |---|---|

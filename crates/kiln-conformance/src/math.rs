@@ -190,7 +190,7 @@ impl<T: Sample + Float> Elementwise for SpecialValues<T> {
     const NAMES: &'static [&'static str] =
         &["exp", "log", "sqrt", "recip", "tanh", "sigmoid", "erf", "abs", "floor", "x - x", "sin"];
 
-    fn device([a, ..]: [Val<T>; 3]) -> Vec<Val<T>> {
+    fn device([a, b, _]: [Val<T>; 3]) -> Vec<Val<T>> {
         vec![
             a.exp(),
             a.log(),
@@ -201,16 +201,16 @@ impl<T: Sample + Float> Elementwise for SpecialValues<T> {
             a.erf(),
             a.abs(),
             a.floor(),
-            a - a,
+            a - b,
             a.sin(),
         ]
     }
 
-    fn host([a, ..]: [Host; 3]) -> Vec<Host> {
-        let x = a.float();
+    fn host([a, b, _]: [Host; 3]) -> Vec<Host> {
+        let (x, same) = (a.float(), b.float());
         let erf = if x.is_nan() { x } else { erf(x) };
         let sigmoid = 1.0 / (1.0 + (-x).exp());
-        [x.exp(), x.ln(), x.sqrt(), 1.0 / x, x.tanh(), sigmoid, erf, x.abs(), x.floor(), x - x, x.sin()]
+        [x.exp(), x.ln(), x.sqrt(), 1.0 / x, x.tanh(), sigmoid, erf, x.abs(), x.floor(), x - same, x.sin()]
             .map(Host::Float)
             .to_vec()
     }

@@ -117,7 +117,8 @@ fn positions<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
             (0..values.len()).reduce(|b, i| if better(values[i].host(), values[b].host()) { i } else { b });
         best.unwrap_or(0) as i64
     };
-    let (less, more): (fn(Host, Host) -> bool, fn(Host, Host) -> bool) = (|a, b| a.less(b), |a, b| b.less(a));
+    let less = |a: Host, b: Host| a.less(b);
+    let more = |a: Host, b: Host| b.less(a);
     let mut expected: Vec<i64> = data.chunks(16).map(|row| first(row, more)).collect();
     expected.extend(data.chunks(16).map(|row| first(row, less)));
     expected.extend([first(&data, more); 8]);

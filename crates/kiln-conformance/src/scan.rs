@@ -129,7 +129,8 @@ fn least_and_greatest<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
 
 fn one_long_row<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let data = trial.random::<T>(1999);
-    run(trial, Op::Sum, &data, 1999, 256.0)
+    // The order of additions is the device's, so an error is relative to the sum of magnitudes.
+    run(trial, Op::Sum, &data, 1999, 4096.0)
 }
 
 #[kernel(crate = kiln_runtime)]

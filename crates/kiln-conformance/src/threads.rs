@@ -198,7 +198,8 @@ fn shuffles<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     let mut y = trial.output::<T, 2>([6, n])?;
     shuffled(&x, &mut y).grid([2, 1, 1]).block([64, 1, 1]).launch(trial.device)?;
     let got = y.to_vec()?;
-    let sources: [(&str, fn(usize) -> usize); 6] = [
+    type Source = fn(usize) -> usize;
+    let sources: [(&str, Source); 6] = [
         ("xor 1", |l| l ^ 1),
         ("xor 16", |l| l ^ 16),
         ("up 3", |l| if l < 3 { l } else { l - 3 }),

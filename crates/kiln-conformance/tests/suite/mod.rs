@@ -1,17 +1,17 @@
 //! Each case of the suite as a test of its own, by name.
 
-use kiln_conformance::{Outcome, suite};
-use kiln_runtime::Device;
+use kiln_conformance::{Case, Outcome, suite};
+use kiln_runtime::{Device, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Runs the suite on a device that must have every capability: here a skip is a failure.
-pub fn run(device: &str) -> ExitCode {
+/// Runs the suite on a device that must have every capability: here a skip is a failure. `KILN_SEED` repeats a run.
+pub fn run(device: Result<Device>) -> ExitCode {
     let mut args = Arguments::from_args();
     // Cases share the device, and a fault is reported to whoever asks next.
     args.test_threads = Some(1);
-    let device = match Device::open(device) {
+    let device = match device {
         Ok(device) => device,
         Err(error) => {
             eprintln!("{error}");
@@ -21,7 +21,7 @@ pub fn run(device: &str) -> ExitCode {
     let chosen = std::env::var("KILN_SEED").ok().and_then(|s| s.parse().ok());
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let seed = chosen.unwrap_or_else(now);
-    let test = |case: kiln_conformance::Case| {
+    let test = |case: Case| {
         let device = device.clone();
         Trial::test(case.name, move || match case.run(&device, seed) {
             Outcome::Passed => Ok(()),

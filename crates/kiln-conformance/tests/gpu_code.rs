@@ -1,0 +1,161 @@
+//! The conformance suite on the code that GPUs get, without a GPU: every kernel is compiled as for an H100, written as PTX for three generations,
+//! and its last stage before PTX, over threads, is run by the interpreter. With `KILN_PTXAS` the PTX is assembled too.
+
+mod suite;
+
+use kiln_backend::{
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties, Result, StreamId,
+};
+use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
+use kiln_interp::{Interp, Options};
+use kiln_ir::{Kernel, Level};
+use kiln_runtime::{Device, DiskCache};
+use std::collections::HashSet;
+use std::io::Write as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+fn main() -> ExitCode {
+    let backend = GpuCode { interp: Interp::new(Options::default()), tiles: Mutex::default() };
+    suite::run(Ok(Device::with_backend(Box::new(backend), DiskCache::none())))
+}
+
+const GENERATIONS: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
+
+/// The interpreter, given what the compiler makes of kernels for GPUs.
+struct GpuCode {
+    interp: Interp,
+    /// The kernels over tiles, whose faults name no thread although each now has threads.
+    tiles: Mutex<HashSet<String>>,
+}
+
+impl GpuCode {
+    fn faults<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| match error {
+            Error::Fault(mut fault) => {
+                let tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+                fault.thread = fault.thread.filter(|_| !tiles.contains(&fault.kernel));
+                Error::Fault(fault)
+            }
+            other => other,
+        })
+    }
+}
+
+/// Assembles PTX, where an assembler is known.
+fn assemble(kernel: &str, text: &str) -> Result<()> {
+    let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { return Ok(()) };
+    let failed =
+        |message: String| Error::Compile { kernel: kernel.into(), location: "ptxas".into(), message };
+    let path = std::env::temp_dir().join(format!("kiln-gpu-code-{}.ptx", std::process::id()));
+    let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|e| failed(e.to_string()))?;
+    let mut command = Command::new(ptxas);
+    command.args(["-arch=sm_90", "-O1", "-o", "/dev/null"]).arg(&path).stdout(Stdio::piped());
+    let output = command.output().map_err(|e| failed(e.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(format!("{}\n{text}", String::from_utf8_lossy(&output.stderr))))
+}
+
+impl Backend for GpuCode {
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        for compute in GENERATIONS {
+            let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })?;
+            if compute == (9, 0) {
+                assemble(&kernel.name, &module.text)?;
+            }
+        }
+        if matches!(kernel.level, Level::Tile { .. }) {
+            self.tiles.lock().unwrap_or_else(PoisonError::into_inner).insert(kernel.name.clone());
+        }
+        self.interp.compile(&compile_to_threads(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })?)
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.faults(unsafe { self.interp.download(dst, src, stream) })
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.faults(self.interp.synchronize(stream))
+    }
+
+    fn properties(&self) -> &Properties {
+        self.interp.properties()
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        self.interp.free_memory()
+    }
+
+    fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        self.interp.allocate(bytes, stream)
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, bytes: usize, stream: StreamId) {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.free(ptr, bytes, stream) }
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.upload(dst, src, stream) }
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.copy(dst, src, bytes, stream) }
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.fill(dst, byte, bytes, stream) }
+    }
+
+    fn artifact_key(&self) -> Option<String> {
+        None
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        self.interp.load(artifact)
+    }
+
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        // SAFETY: the caller's promise; lowering keeps the parameters.
+        unsafe { self.interp.launch(program, launch) }
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        self.interp.create_stream()
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        self.interp.destroy_stream(stream);
+    }
+
+    fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
+        self.interp.record(stream, timing)
+    }
+
+    fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        self.interp.wait(stream, event)
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        self.interp.query(event)
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        self.interp.elapsed_ms(start, end)
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        self.interp.destroy_event(event);
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        self.interp.set_print_sink(sink);
+    }
+}
