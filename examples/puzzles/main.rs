@@ -27,8 +27,11 @@ pub use bench::{Bench, Outcome};
 use kiln::Device;
 use std::process::ExitCode;
 
-/// The puzzles: a name, and a function that solves it in several sizes and compares.
-pub const PUZZLES: [(&str, fn(&mut Bench) -> Outcome); 14] = [
+/// Solves a puzzle in several sizes and compares.
+pub type Check = fn(&mut Bench) -> Outcome;
+
+/// The puzzles, by name.
+pub const PUZZLES: [(&str, Check); 14] = [
     ("map", maps::check_map),
     ("zip", maps::check_zip),
     ("guards", maps::check_guards),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A queue of work on a device. Work in one stream happens in order; tensors order the streams that share them by themselves.
 ///
 /// Dropping a stream waits for nothing: the backend's stream goes when the last tensor that was used in it is done with it.
-
+///
 /// ```
 /// use kiln_runtime::Device;
 /// let device = Device::open("interp")?;
