@@ -109,7 +109,7 @@ fn wrap<T: Sample>(value: Host) -> Host {
 
 fn sums<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let data = trial.random::<T>(3 * 57);
-    run(trial, Op::Sum, &data, 57, 16.0)
+    run(trial, Op::Sum, &data, 57, if T::BITS == 16 { 16.0 } else { 128.0 })
 }
 
 fn products<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
