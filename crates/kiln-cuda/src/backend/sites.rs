@@ -119,6 +119,7 @@ fn fill(text: &str, elems: &[Scalar], values: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use half::{bf16, f16};
 
     fn site(kind: SiteKind, values: &[Scalar]) -> Site {
         Site { kind, location: "k.rs:3:5".into(), values: values.to_vec() }
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn values_display_as_in_rust() {
-        let shown = |elem, bits| display(elem, bits);
+        let shown = |elem, bits| fill("{}", &[elem], &[bits]);
         assert_eq!(shown(Scalar::F32, 1f32.to_bits().into()), "1");
         assert_eq!(shown(Scalar::F64, f64::NEG_INFINITY.to_bits()), "-inf");
         assert_eq!(shown(Scalar::F16, f16::from_f32(0.1).to_bits().into()), f16::from_f32(0.1).to_string());
