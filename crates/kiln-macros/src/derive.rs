@@ -8,13 +8,18 @@ use syn::{Data, DeriveInput, Member};
 
 /// Expands `#[derive(DeviceValue)]`.
 pub fn device_value(item: DeriveInput) -> syn::Result<TokenStream> {
+    let p = Options::of_derive(&item.attrs)?.private(Span::call_site());
+    device_value_of(&p, &item)
+}
+
+/// As [`device_value`]; `p` is the module that the expansion names.
+pub fn device_value_of(p: &TokenStream, item: &DeriveInput) -> syn::Result<TokenStream> {
     let Data::Struct(data) = &item.data else {
         return Err(syn::Error::new(
             item.ident.span(),
             "only structs are device values: which variant an enum has must be known on the host",
         ));
     };
-    let p = Options::of_derive(&item.attrs)?.private(Span::call_site());
     let members: Vec<Member> = data.fields.members().collect();
     let spans = data.fields.iter().map(|f| f.ty.span());
     let (maps, zips): (Vec<TokenStream>, Vec<TokenStream>) = members

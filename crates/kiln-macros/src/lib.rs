@@ -11,12 +11,14 @@
 //! | `function.rs` | `#[device]` and function bodies: parameters, `return` |
 //! | `rewrite/` | expressions, statements, control flow |
 //! | `derive.rs` | `DeviceValue`, `KernelConst` |
+//! | `ring/` | `#[ring_kernel]`, `Message`, `State` |
 
 mod derive;
 mod function;
 mod kernel;
 mod options;
 mod rewrite;
+mod ring;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
@@ -59,4 +61,28 @@ pub fn derive_device_value(item: TokenStream) -> TokenStream {
 pub fn derive_kernel_const(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
     derive::kernel_const(item).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a function the handler of a ring kernel: a value of the function's name that implements `kiln_ring::Handler`.
+///
+/// `#[ring_kernel(crate = path)]` as for `kernel`.
+#[proc_macro_attribute]
+pub fn ring_kernel(args: TokenStream, item: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(args as options::Options);
+    let item = parse_macro_input!(item as syn::ItemFn);
+    ring::expand(&options, item).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a struct a message: gives it a fixed layout, and makes a struct `NameVal` of device values for kernels.
+#[proc_macro_derive(Message, attributes(kiln))]
+pub fn derive_message(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    ring::derive(ring::Role::Message, item).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a struct the state of an actor, as `Message` does. A struct that is both derives `Message` alone.
+#[proc_macro_derive(State, attributes(kiln))]
+pub fn derive_state(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    ring::derive(ring::Role::State, item).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -30,12 +30,14 @@
 //! | [`prelude`] | what programs with kernels import |
 //! | [`lang`] | the kernel language: values, views, operations |
 //! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
+//! | [`ring`] | ring kernels: actors that live on a device |
 //! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, and in which order |
 //! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
 
 pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;
 pub use kiln_lang::{DeviceValue, KernelConst, bf16, device, f16, kernel};
+pub use kiln_ring as ring;
 pub use kiln_runtime::{
     BackendKind, Device, DiskCache, DiskStats, Error, Event, Fault, FaultKind, Launch, Properties, Report,
     Residency, Result, Stream, Tensor,
@@ -50,5 +52,6 @@ pub mod prelude {
 /// What `#[kernel]` names. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
+    pub use kiln_ring::__private::*;
     pub use kiln_runtime::__private::*;
 }

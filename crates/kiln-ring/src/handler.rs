@@ -1,0 +1,147 @@
+//! Handlers: what an actor does with a message.
+
+use crate::layout::Layout;
+use crate::message::{Message, State};
+use crate::outcome::Outcome;
+use kiln_lang::Val;
+
+/// What a handler can ask about the message it has before it.
+#[derive(Clone, Copy, Debug)]
+pub struct RingCtx {
+    actor: Val<u32>,
+    message_id: Val<u64>,
+}
+
+impl RingCtx {
+    /// The context of one message.
+    pub fn new(actor: Val<u32>, message_id: Val<u64>) -> RingCtx {
+        RingCtx { actor, message_id }
+    }
+
+    /// The number of the actor that handles the message.
+    pub fn actor(&self) -> Val<u32> {
+        self.actor
+    }
+
+    /// The message's position in its queue, from 0: what a reply is matched with its request by.
+    pub fn message_id(&self) -> Val<u64> {
+        self.message_id
+    }
+}
+
+/// A handler of messages, to be traced into a resident kernel.
+///
+/// `#[ring_kernel]` makes a type and a value of it of a function:
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Handler, RingCtx, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn running_sum(ctx: &RingCtx, total: &mut f32, x: f32) -> f32 {
+///     *total += x;
+///     *total
+/// }
+///
+/// assert_eq!(running_sum.name(), "running_sum");
+/// ```
+///
+/// The function's parameters are `&RingCtx`, `&mut` the state (left out by a handler without one) and the message. It returns
+///
+/// - nothing: messages are not answered,
+/// - `R`: every message is answered,
+/// - `Option<R>`: some are,
+/// - `Result<(), u32>`, `Result<R, u32>` or `Result<Option<R>, u32>`: `Err(code)` marks the actor failed.
+///
+/// In the body, the names of the state, message and reply stand for their counterparts on the device, and fields of their struct
+/// literals take host numbers. `Some`, `None`, `Ok` and `Err` may depend on device values where they are returned: by `return`, or as what the
+/// body, or an arm of an `if` or `match` that it ends in, evaluates to.
+pub trait Handler: Copy + Send + Sync + 'static {
+    /// What the actor keeps between messages; `()` for nothing.
+    type State: State;
+    /// What it is sent.
+    type Message: Message;
+    /// What it answers; `()` for nothing.
+    type Reply: Layout;
+
+    /// The function's name.
+    fn name(&self) -> &'static str;
+
+    /// Records what the handler does with a message. `state` consists of variables of the trace, so that assignments under device conditions hold.
+    fn trace(
+        &self,
+        ctx: &RingCtx,
+        state: &mut <Self::State as Layout>::Device,
+        message: <Self::Message as Layout>::Device,
+    ) -> Outcome<<Self::Reply as Layout>::Device>;
+}
+
+/// The layouts that a handler works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Signature {
+    /// The handler's name.
+    pub name: &'static str,
+    /// The state's [`Layout::ID`].
+    pub state_id: u64,
+    /// The state's [`Layout::WORDS`].
+    pub state_words: usize,
+    /// The message's [`Layout::ID`].
+    pub message_id: u64,
+    /// The message's [`Layout::WORDS`].
+    pub message_words: usize,
+    /// The reply's [`Layout::ID`].
+    pub reply_id: u64,
+    /// The reply's [`Layout::WORDS`].
+    pub reply_words: usize,
+}
+
+/// What an [`ErasedHandler`] recorded.
+#[derive(Clone, Debug)]
+pub struct ErasedOutcome {
+    /// The words of the state after the message.
+    pub state: Vec<Val<u32>>,
+    /// Whether there is a reply.
+    pub replies: Val<bool>,
+    /// The words of the reply; zeros if there is none.
+    pub reply: Vec<Val<u32>>,
+    /// Whether the handler failed.
+    pub failed: Val<bool>,
+    /// The number of the failure.
+    pub code: Val<u32>,
+}
+
+/// A [`Handler`] without its types, in words: what a resident kernel with several kinds of actors is traced from.
+pub trait ErasedHandler: Send + Sync {
+    /// The handler's layouts.
+    fn signature(&self) -> Signature;
+
+    /// Records what the handler does with a message. `state` and `message` have as many words as the signature says.
+    fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome;
+}
+
+impl<H: Handler> ErasedHandler for H {
+    fn signature(&self) -> Signature {
+        Signature {
+            name: self.name(),
+            state_id: H::State::ID,
+            state_words: H::State::WORDS,
+            message_id: H::Message::ID,
+            message_words: H::Message::WORDS,
+            reply_id: H::Reply::ID,
+            reply_words: H::Reply::WORDS,
+        }
+    }
+
+    fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome {
+        use kiln_lang::__private::Probe;
+        let mut state = Probe(H::State::load(state)).variable();
+        let outcome = self.trace(ctx, &mut state, H::Message::load(message));
+        ErasedOutcome {
+            state: H::State::store(&Probe(state).snapshot()),
+            replies: outcome.reply.present,
+            reply: H::Reply::store(&outcome.reply.value),
+            failed: outcome.failed,
+            code: outcome.code,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Ring kernels: actors that live on a device and are fed messages.
+//!
+//! A ring kernel is a handler, written in the kernel language, that stays on the device with its state. The host sends it typed messages
+//! and takes its replies through lock-free queues, without launching anything.
+//!
+//! ```
+//! use kiln_lang::prelude::*;
+//! use kiln_ring::{Message, RingCtx, State, ring_kernel};
+//!
+//! #[derive(Message)]
+//! #[kiln(crate = kiln_ring)]
+//! struct Sample { channel: u32, value: f32 }
+//!
+//! #[derive(Message)]
+//! #[kiln(crate = kiln_ring)]
+//! struct Alert { channel: u32, z: f32 }
+//!
+//! #[derive(State)]
+//! #[kiln(crate = kiln_ring)]
+//! struct Stats { n: u32, mean: f32, m2: f32 }
+//!
+//! /// Raises an alert for a value that lies far from the mean of those before it (Welford's method).
+//! #[ring_kernel(crate = kiln_ring)]
+//! fn detect(ctx: &RingCtx, s: &mut Stats, m: Sample) -> Option<Alert> {
+//!     s.n += 1;
+//!     let delta = m.value - s.mean;
+//!     s.mean += delta / s.n.cast::<f32>();
+//!     s.m2 += delta * (m.value - s.mean);
+//!     if s.n < 8 {
+//!         return None;
+//!     }
+//!     let z = delta / (s.m2 / (s.n - 1).cast::<f32>()).sqrt();
+//!     if z.abs() > 3.0 { Some(Alert { channel: m.channel, z }) } else { None }
+//! }
+//!
+//! # use kiln_ring::{Handler, Layout};
+//! assert_eq!(detect.name(), "detect");
+//! assert_eq!(<Sample as Layout>::WORDS, 2);
+//! ```
+//!
+//! | file | holds |
+//! |---|---|
+//! | `layout.rs` | [`Layout`]: what types are in memory, and on the device |
+//! | `message.rs` | [`Message`], [`State`] |
+//! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
+//! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
+
+mod handler;
+mod layout;
+mod message;
+mod outcome;
+
+pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};
+pub use kiln_macros::{Message, State, ring_kernel};
+pub use layout::{Layout, MAX_WORDS};
+pub use message::{Message, State};
+pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
+
+/// What the macros name. No part of the public interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::handler::{Handler, RingCtx};
+    pub use crate::layout::{Layout, MAX_WORDS, layout_id};
+    pub use crate::message::{Message, State};
+    pub use crate::outcome::{DeviceOption, DeviceResult, Outcome, Zeroed, err, field, none, ok, some};
+    pub use kiln_lang::__private::*;
+    pub use kiln_lang::Val;
+}

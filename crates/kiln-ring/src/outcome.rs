@@ -1,0 +1,168 @@
+//! What a handler returns, on the device.
+//!
+//! A handler's `Option` and `Result` stand for these types: which variant a value has is known on the device alone. In the body of a
+//! `#[ring_kernel]`, `Some(..)`, `None`, `Ok(..)` and `Err(..)` make them where they are returned.
+
+use half::{bf16, f16};
+use kiln_lang::{DeviceValue, IntoDevice, IntoVal, Val};
+
+/// A value of the device that may be absent.
+///
+/// ```
+/// # use kiln_lang::{Level, trace, val};
+/// use kiln_ring::DeviceOption;
+/// # trace("k", Level::Thread { block: [1, 1, 1] }, |_| {
+/// let some = DeviceOption::some(val::<f32>(2.5));
+/// let none = DeviceOption::<kiln_lang::Val<f32>>::none();
+/// # let _ = (some.present, none.value);
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[derive(Clone, Copy, Debug, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub struct DeviceOption<D: DeviceValue> {
+    /// Whether there is a value.
+    pub present: Val<bool>,
+    /// The value; zeros if there is none.
+    pub value: D,
+}
+
+impl<D: DeviceValue> DeviceOption<D> {
+    /// A value that is there.
+    pub fn some(value: D) -> Self {
+        DeviceOption { present: true.into_val(), value }
+    }
+}
+
+impl<D: DeviceValue + Zeroed> DeviceOption<D> {
+    /// No value.
+    pub fn none() -> Self {
+        DeviceOption { present: false.into_val(), value: D::zeroed() }
+    }
+}
+
+/// An option that the host decides.
+impl<D: DeviceValue + Zeroed> IntoDevice<DeviceOption<D>> for Option<D> {
+    fn into_device(self) -> DeviceOption<D> {
+        match self {
+            Some(value) => DeviceOption::some(value),
+            None => DeviceOption::none(),
+        }
+    }
+}
+
+/// A value of the device, or a failure with a number. A handler that returns a failure marks its actor failed.
+#[derive(Clone, Copy, Debug, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub struct DeviceResult<D: DeviceValue> {
+    /// Whether this is a failure.
+    pub failed: Val<bool>,
+    /// The failure's number; 0 if there is none.
+    pub code: Val<u32>,
+    /// The value; zeros if there is none.
+    pub value: D,
+}
+
+/// What has a value whose words are all zero.
+pub trait Zeroed {
+    /// The value.
+    fn zeroed() -> Self;
+}
+
+macro_rules! zeroed {
+    ($($t:ident)*) => {$(
+        impl Zeroed for Val<$t> {
+            fn zeroed() -> Self {
+                IntoVal::<$t>::into_val(0)
+            }
+        }
+    )*};
+}
+zeroed! { u32 i32 u64 i64 f32 f64 f16 bf16 }
+
+impl Zeroed for Val<bool> {
+    fn zeroed() -> Self {
+        false.into_val()
+    }
+}
+
+impl<D: Zeroed, const N: usize> Zeroed for [D; N] {
+    fn zeroed() -> Self {
+        std::array::from_fn(|_| D::zeroed())
+    }
+}
+
+impl Zeroed for () {
+    fn zeroed() -> Self {}
+}
+
+impl<D: DeviceValue + Zeroed> Zeroed for DeviceOption<D> {
+    fn zeroed() -> Self {
+        DeviceOption::none()
+    }
+}
+
+/// What became of a message: a reply or none, or a failure of the actor.
+#[derive(Clone, Copy, Debug, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub struct Outcome<D: DeviceValue> {
+    /// The reply. Of no meaning where the handler failed.
+    pub reply: DeviceOption<D>,
+    /// Whether the handler failed.
+    pub failed: Val<bool>,
+    /// The number of the failure, which the handler chose.
+    pub code: Val<u32>,
+}
+
+impl<D: DeviceValue + Zeroed> Outcome<D> {
+    /// No reply.
+    pub fn silent() -> Self {
+        Outcome::maybe(DeviceOption::none())
+    }
+
+    /// A reply.
+    pub fn reply(value: D) -> Self {
+        Outcome::maybe(DeviceOption::some(value))
+    }
+
+    /// A reply if there is one.
+    pub fn maybe(reply: DeviceOption<D>) -> Self {
+        Outcome { reply, failed: false.into_val(), code: 0.into_val() }
+    }
+
+    /// The outcome, or a failure.
+    pub fn or_failure(self, failed: Val<bool>, code: Val<u32>) -> Self {
+        Outcome { failed, code, ..self }
+    }
+}
+
+// ---- what `#[ring_kernel]` makes of `Some`, `None`, `Ok`, `Err` and of the fields of struct literals
+
+/// `Some(value)`.
+#[track_caller]
+pub fn some<D: DeviceValue>(value: impl IntoDevice<D>) -> DeviceOption<D> {
+    DeviceOption::some(value.into_device())
+}
+
+/// `None`.
+pub fn none<D: DeviceValue + Zeroed>() -> DeviceOption<D> {
+    DeviceOption::none()
+}
+
+/// `Ok(value)`.
+#[track_caller]
+pub fn ok<D: DeviceValue>(value: impl IntoDevice<D>) -> DeviceResult<D> {
+    DeviceResult { failed: false.into_val(), code: 0.into_val(), value: value.into_device() }
+}
+
+/// `Err(code)`.
+#[track_caller]
+pub fn err<D: DeviceValue + Zeroed>(code: impl IntoDevice<Val<u32>>) -> DeviceResult<D> {
+    DeviceResult { failed: true.into_val(), code: code.into_device(), value: D::zeroed() }
+}
+
+/// A field of a struct literal.
+#[track_caller]
+pub fn field<D>(value: impl IntoDevice<D>) -> D {
+    value.into_device()
+}
