@@ -1,5 +1,6 @@
 //! What a device is and can do.
 
+use crate::Residency;
 use std::fmt;
 
 /// Which backend a device belongs to.
@@ -54,6 +55,8 @@ pub struct Properties {
     pub ptx: Option<(u32, u32)>,
     /// Whether device memory is host memory: tensors are shared without copies.
     pub unified: bool,
+    /// How resident launches run.
+    pub residency: Residency,
 }
 
 /// An address in device memory. On the CPU it is a pointer.

@@ -6,16 +6,21 @@
 
 mod device;
 mod error;
+mod mapped;
 mod message;
+mod resident;
 
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
+pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
 pub use message::fill_message;
+pub use resident::{Residency, ResidentId};
 
 use kiln_ir::Kernel;
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A kernel that is compiled and loaded on a device.
 pub trait Program: Send + Sync + Any {
@@ -120,6 +125,51 @@ pub trait Backend: Send + Sync {
     /// The words are right for the kernel: views point to memory of this device that covers their extents and strides, and that lives until
     /// the launch is over.
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()>;
+
+    /// Allocates `bytes` (at least 1) of zeroed memory that the host and running kernels share, aligned to 256 bytes. It is there, and zero for both
+    /// sides, when the call returns, and until [`unmap`](Self::unmap). What orders the accesses of the two sides is the caller's affair: aligned
+    /// words and aligned 16-byte pieces arrive whole, and releasing stores at system scope are seen in order.
+    ///
+    /// Neither this nor `unmap` waits for a resident launch.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where there is no such memory ([`mapped_places`](Self::mapped_places) says so beforehand); [`Error::OutOfMemory`].
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped>;
+
+    /// Frees mapped memory. Failures are ignored.
+    ///
+    /// # Safety
+    /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight uses its device address, and nobody uses its host address from
+    /// now on.
+    unsafe fn unmap(&self, mapped: Mapped);
+
+    /// Which mapped memory there is, and why not where there is none. The first call may take a while: it looks for other libraries.
+    fn mapped_places(&self) -> MappedPlaces;
+
+    /// Launches a kernel that may run for ever: apart from every stream, with all its blocks at once, from after the work that is now in
+    /// `launch.stream`. [`synchronize`](Self::synchronize) waits for none of it. [`Properties::residency`] says whether it runs beside the host at
+    /// all. The device holds on to the program until the launch is over; a process that ends does not wait for it.
+    ///
+    /// # Errors
+    /// Those of [`launch`](Self::launch), and [`Error::LaunchLimit`] for more blocks than can run at once.
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch): what the words point to lives until [`resident_done`](Self::resident_done) or
+    /// [`resident_wait`](Self::resident_wait) has said that the launch is over.
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId>;
+
+    /// Whether a resident launch is over. Once it is, its first fault is reported, by the first call that finds out; later calls say `true`.
+    fn resident_done(&self, id: ResidentId) -> Result<bool>;
+
+    /// Waits for a resident launch at most this long, and says whether it is over, as [`resident_done`](Self::resident_done) does.
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool>;
+
+    /// Lets kernels of this device access all memory of device `owner`, also what it allocates later (not its mapped memory). Asking again changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the two devices cannot, with the reason.
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()>;
 
     /// A new stream.
     fn create_stream(&self) -> Result<StreamId>;

@@ -4,7 +4,8 @@
 mod suite;
 
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties, Result, StreamId,
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
+    Program, Properties, ResidentId, Result, StreamId,
 };
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
@@ -14,6 +15,7 @@ use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 fn main() -> ExitCode {
     let backend = GpuCode { interp: Interp::new(Options::default()), tiles: Mutex::default() };
@@ -125,6 +127,36 @@ impl Backend for GpuCode {
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         // SAFETY: the caller's promise; lowering keeps the parameters.
         unsafe { self.interp.launch(program, launch) }
+    }
+
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.interp.map(bytes, place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.unmap(mapped) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.interp.mapped_places()
+    }
+
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.launch_resident(program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.faults(self.interp.resident_done(id))
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.faults(self.interp.resident_wait(id, timeout))
+    }
+
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        self.interp.enable_peer_access(owner)
     }
 
     fn create_stream(&self) -> Result<StreamId> {

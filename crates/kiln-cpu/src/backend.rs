@@ -5,15 +5,17 @@ use crate::memory::{Memory, total_memory};
 use crate::pool::Pool;
 use crate::primitives::Level;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
+use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, PrintSink, Program, Properties,
-    Result, StreamId,
+    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
+    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId,
 };
 use kiln_ir::Kernel;
 use std::collections::HashMap;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most blocks on an axis of a grid.
 const MAX_GRID: u32 = i32::MAX as u32;
@@ -34,6 +36,7 @@ pub struct CpuBackend {
     properties: Properties,
     memory: Memory,
     pool: Pool,
+    residents: Residents,
     sink: RwLock<PrintSink>,
     /// The first fault of each stream since the last report.
     faults: Mutex<HashMap<StreamId, Fault>>,
@@ -59,6 +62,7 @@ impl CpuBackend {
             properties: properties(threads),
             memory: Memory::default(),
             pool: Pool::new(threads),
+            residents: Residents::default(),
             sink: RwLock::new(Arc::new(|line| println!("{line}"))),
             faults: Mutex::default(),
             events: Mutex::default(),
@@ -68,6 +72,10 @@ impl CpuBackend {
 
     fn report(&self, stream: StreamId) -> Result<()> {
         locked(&self.faults).remove(&stream).map_or(Ok(()), |fault| Err(fault.into()))
+    }
+
+    fn sink(&self) -> PrintSink {
+        self.sink.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn event(&self, event: EventId) -> Result<Instant> {
@@ -102,6 +110,7 @@ fn properties(threads: usize) -> Properties {
         driver: format!("{:?}", Level::best()).to_lowercase(),
         ptx: None,
         unified: true,
+        residency: Residency::Beside,
     }
 }
 
@@ -109,6 +118,16 @@ fn properties(threads: usize) -> Properties {
 fn last_level_cache() -> Option<u64> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
     Some(text.trim().strip_suffix('K')?.parse::<u64>().ok()? * 1024)
+}
+
+fn check_launch(program: &CpuProgram, launch: &Launch<'_>) -> Result<()> {
+    check_grid(program, launch.grid)?;
+    if launch.words.len() != program.words {
+        let (given, wanted) = (launch.words.len(), program.words);
+        let message = format!("`{}` takes {wanted} words, not {given}", program.name);
+        return Err(Error::Internal { place: "kiln-cpu", message });
+    }
+    Ok(())
 }
 
 fn check_grid(program: &CpuProgram, grid: [u32; 3]) -> Result<()> {
@@ -192,21 +211,57 @@ impl Backend for CpuBackend {
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
-        let internal = |message: String| Error::Internal { place: "kiln-cpu", message };
-        let program = program.as_any().downcast_ref::<CpuProgram>();
-        let program = program.ok_or_else(|| internal("a program of another backend".into()))?;
-        check_grid(program, launch.grid)?;
-        if launch.words.len() != program.words {
-            let (given, wanted) = (launch.words.len(), program.words);
-            return Err(internal(format!("`{}` takes {wanted} words, not {given}", program.name)));
-        }
-        let sink = self.sink.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let program = CpuProgram::of(program)?;
+        check_launch(program, &launch)?;
         // SAFETY: the caller vouches for the words.
-        let fault = unsafe { launch::run(program, launch.grid, launch.words, &self.pool, sink)? };
+        let fault = unsafe { launch::run(program, launch.grid, launch.words, &self.pool, self.sink())? };
         if let Some(fault) = fault {
             locked(&self.faults).entry(launch.stream).or_insert(fault);
         }
         Ok(())
+    }
+
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        let bytes = bytes.max(1);
+        let device = self.memory.allocate(bytes)?;
+        let host = NonNull::new(device.0 as *mut u8);
+        let host =
+            host.ok_or(Error::Internal { place: "kiln-cpu", message: "memory at address 0".into() })?;
+        // SAFETY: just allocated, of this length.
+        unsafe { host.write_bytes(0, bytes) };
+        Ok(Mapped { host, device, bytes, place, write_combined: false })
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.release(mapped.device, mapped.bytes) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        let words = || Ok("the processor's own memory".to_owned());
+        MappedPlaces { host: words(), device: words() }
+    }
+
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        check_launch(CpuProgram::of(&**program)?, &launch)?;
+        // SAFETY: the caller vouches for the words, and for what they point to until the launch is over.
+        unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.sink()) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.residents.wait(id, Duration::ZERO)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.residents.wait(id, timeout)
+    }
+
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        Err(Error::Unavailable {
+            device: format!("peer access of cpu to {}", owner.id),
+            reason: "kernels on the processor reach its own memory only".into(),
+            hint: "Use mapped memory of the other device, or copy.".into(),
+        })
     }
 
     fn create_stream(&self) -> Result<StreamId> {

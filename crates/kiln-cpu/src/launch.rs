@@ -62,19 +62,20 @@ pub(crate) unsafe fn run(
     Ok(reporter.into_fault())
 }
 
-struct Launch<'a> {
-    program: &'a CpuProgram,
-    grid: [u32; 3],
-    words: &'a [u64],
-    reporter: &'a Reporter,
+/// A launch as the threads that run its programs see it.
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a CpuProgram,
+    pub(crate) grid: [u32; 3],
+    pub(crate) words: &'a [u64],
+    pub(crate) reporter: &'a Reporter,
 }
 
 impl Launch<'_> {
-    /// Runs programs `from..to`, in order, on this thread.
+    /// Runs programs `from..to`, in order, on this thread, as far as the reporter wants them.
     ///
     /// # Safety
     /// As for [`run`].
-    unsafe fn programs(&self, from: u64, to: u64) {
+    pub(crate) unsafe fn programs(&self, from: u64, to: u64) {
         let entry = self.program.code.entry();
         let [nx, ny, _] = self.grid.map(u64::from);
         with_scratch(self.program.code.scratch_bytes, |scratch| {

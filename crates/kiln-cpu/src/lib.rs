@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `backend.rs`, `memory.rs`, `launch.rs`, `pool.rs` | the device: memory, launches, threads |
+//! | `backend.rs`, `memory.rs`, `launch.rs`, `pool.rs`, `resident.rs` | the device: memory, launches, threads |
 //! | `program.rs` | a compiled kernel |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
@@ -23,6 +23,7 @@ mod pool;
 pub mod primitives;
 mod program;
 mod report;
+mod resident;
 mod spmd;
 
 pub use backend::CpuBackend;

@@ -25,6 +25,12 @@ pub(crate) struct CpuProgram {
 }
 
 impl CpuProgram {
+    /// A program as this backend's.
+    pub(crate) fn of(program: &dyn Program) -> Result<&CpuProgram> {
+        let message = "a program of another backend".into();
+        program.as_any().downcast_ref().ok_or(Error::Internal { place: "kiln-cpu", message })
+    }
+
     /// Compiles a kernel, as a front end made it.
     pub(crate) fn new(kernel: &Kernel) -> Result<CpuProgram> {
         let kernel = &prepare(kernel)?;

@@ -47,6 +47,11 @@ impl Reporter {
         self.fault.into_inner().unwrap_or_else(PoisonError::into_inner).map(|(_, fault)| fault)
     }
 
+    /// Takes the first fault in program order, where programs may still run.
+    pub(crate) fn take_fault(&self) -> Option<Fault> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).take().map(|(_, fault)| fault)
+    }
+
     /// How many values a site reports.
     pub(crate) fn value_count(&self, site: usize) -> usize {
         match self.table.sites.get(site).map(|s| &s.kind) {

@@ -3,14 +3,16 @@
 use crate::machine;
 use crate::memory::Memory;
 use crate::program::Loaded;
+use crate::residents::Residents;
 use crate::shadow::Report;
 use crate::streams::Streams;
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties,
-    Result, StreamId,
+    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
+    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId,
 };
 use kiln_ir::{Kernel, verify};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How an [`Interp`] is set up.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +75,7 @@ pub struct Interp {
 struct State {
     memory: Memory,
     streams: Streams,
+    residents: Residents,
 }
 
 /// The name that errors give the device.
@@ -96,12 +99,13 @@ impl Interp {
             driver: env!("CARGO_PKG_VERSION").into(),
             ptx: None,
             unified: !options.sanitize,
+            residency: Residency::Within,
         };
         let memory = Memory::new(options.memory, options.sanitize);
         Interp {
             properties,
             sanitize: options.sanitize,
-            state: Mutex::new(State { memory, streams: Streams::new() }),
+            state: Mutex::new(State { memory, streams: Streams::new(), residents: Residents::default() }),
             sink: Mutex::new(Arc::new(|line| println!("{line}"))),
         }
     }
@@ -114,6 +118,27 @@ impl Interp {
     /// The state is whole between calls, so that a panic elsewhere while it was locked does not spoil it.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a launch to its end, and gives the fault it ended with.
+    fn run(&self, state: &mut State, program: &dyn Program, launch: Launch<'_>) -> Result<Option<Fault>> {
+        let loaded = program.as_any().downcast_ref::<Loaded>().ok_or(Error::Internal {
+            place: "kiln-interp",
+            message: "the program was compiled for another device".into(),
+        })?;
+        for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(self.properties.max_grid) {
+            self.limit(&loaded.kernel, &format!("grid extent {axis}"), given.into(), limit.into())?;
+        }
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        state.streams.check(launch.stream, "launch")?;
+        if launch.grid.contains(&0) {
+            return Ok(None);
+        }
+        match machine::run(loaded, launch.grid, launch.words, &mut state.memory, &sink) {
+            Ok(()) => Ok(None),
+            Err(Error::Fault(fault)) => Ok(Some(*fault)),
+            Err(other) => Err(other),
+        }
     }
 
     fn limit(&self, kernel: &Kernel, what: &str, given: u64, limit: u64) -> Result<()> {
@@ -209,26 +234,49 @@ impl Backend for Interp {
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
-        let loaded = program.as_any().downcast_ref::<Loaded>().ok_or(Error::Internal {
-            place: "kiln-interp",
-            message: "the program was compiled for another device".into(),
-        })?;
-        for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(self.properties.max_grid) {
-            self.limit(&loaded.kernel, &format!("grid extent {axis}"), given.into(), limit.into())?;
-        }
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut state = self.state();
-        state.streams.check(launch.stream, "launch")?;
-        if launch.grid.contains(&0) {
-            return Ok(());
+        if let Some(fault) = self.run(&mut state, program, launch)? {
+            state.streams.fail(launch.stream, fault);
         }
-        match machine::run(loaded, launch.grid, launch.words, &mut state.memory, &sink) {
-            Err(Error::Fault(fault)) => {
-                state.streams.fail(launch.stream, *fault);
-                Ok(())
-            }
-            other => other,
-        }
+        Ok(())
+    }
+
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        let bytes = bytes.max(1);
+        let host = self.state().memory.allocate_mapped(bytes, DEVICE)?;
+        let device = DevicePtr(host.as_ptr() as u64);
+        Ok(Mapped { host, device, bytes, place, write_combined: false })
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        self.state().memory.free(mapped.device.0);
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        let words = || Ok("the interpreter's memory is the host's".to_owned());
+        MappedPlaces { host: words(), device: words() }
+    }
+
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        let mut state = self.state();
+        let fault = self.run(&mut state, &**program, launch)?;
+        Ok(state.residents.over(fault))
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.state().residents.report(id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, _timeout: Duration) -> Result<bool> {
+        self.resident_done(id)
+    }
+
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        Err(Error::Unavailable {
+            device: format!("peer access of {DEVICE} to {}", owner.id),
+            reason: "the interpreter checks every access against its own memory".into(),
+            hint: "Copy through the host.".into(),
+        })
     }
 
     fn create_stream(&self) -> Result<StreamId> {

@@ -9,12 +9,12 @@
 //! | file | holds |
 //! |---|---|
 //! | `backend.rs` | [`Interp`], the device |
-//! | `streams.rs` | streams, events, pending faults |
+//! | `streams.rs`, `residents.rs` | streams, events, resident launches, pending faults |
 //! | `program.rs` | a loaded kernel and its block memory |
 //! | `machine.rs` | a running launch, the loop over blocks |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
 //! | `access.rs`, `pointer.rs` | memory through views and by address |
-//! | `memory.rs`, `spaces.rs`, `shadow.rs` | allocations, address spaces, what the sanitizer remembers |
+//! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `eval/` | operations on registers |
 //! | `numeric/` | what operations mean for one element |
@@ -24,6 +24,7 @@ mod access;
 mod backend;
 mod control;
 mod eval;
+mod host_shared;
 mod machine;
 mod mask;
 mod memory;
@@ -31,6 +32,7 @@ mod message;
 mod numeric;
 mod pointer;
 mod program;
+mod residents;
 mod shadow;
 mod spaces;
 mod step;

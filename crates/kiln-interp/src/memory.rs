@@ -1,5 +1,6 @@
 //! Device memory, which is host memory, and the memory of a block and its threads. Every access is checked against what is allocated.
 
+use crate::host_shared;
 use crate::numeric::Element;
 use crate::shadow::{Actor, Report, Shadow};
 use kiln_backend::{Error, Finding};
@@ -18,9 +19,11 @@ pub struct Arena {
     bytes: NonNull<u8>,
     len: usize,
     shadow: Option<Shadow>,
+    /// Whether the host reads and writes it while kernels run.
+    mapped: bool,
 }
 
-// SAFETY: an arena owns its bytes, and changes them only through `&mut`.
+// SAFETY: an arena owns its bytes, and changes them only through `&mut`; those that the host may touch meanwhile, by atomic accesses.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -30,8 +33,21 @@ impl Arena {
         // SAFETY: the layout's size is not zero.
         let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let base = if global { bytes.as_ptr() as u64 } else { 0 };
-        let mut arena = Arena { base, bytes, len, shadow: sanitize.then(|| Shadow::new(len)) };
+        let shadow = sanitize.then(|| Shadow::new(len));
+        let mut arena = Arena { base, bytes, len, shadow, mapped: false };
         arena.reset();
+        Some(arena)
+    }
+
+    /// Zeroed memory that the host may touch while a kernel does. The sanitizer takes it as written: it does not see what the host writes.
+    fn mapped(len: usize, sanitize: bool) -> Option<Arena> {
+        let mut arena = Arena::new(len, true, sanitize)?;
+        arena.mapped = true;
+        if let Some(shadow) = &mut arena.shadow {
+            shadow.set_written(0, len);
+        }
+        // SAFETY: the arena owns `len` bytes at `bytes`.
+        unsafe { arena.bytes.as_ptr().write_bytes(0, len) };
         Some(arena)
     }
 
@@ -60,8 +76,10 @@ impl Arena {
         }
         let from = self.bytes.as_ptr().wrapping_add(start);
         for (i, o) in out.iter_mut().enumerate() {
-            // SAFETY: the caller found `out.len()` elements from `start` inside the arena, whose bytes are all initialised.
-            *o = unsafe { T::read(from.wrapping_add(i * size)) };
+            let at = from.wrapping_add(i * size);
+            // SAFETY: the caller found `out.len()` elements from `start` inside the arena, whose bytes are all initialised, and aligned accesses of
+            // memory that the host shares.
+            *o = unsafe { if self.mapped { host_shared::read(at) } else { T::read(at) } };
         }
         Ok(())
     }
@@ -71,14 +89,16 @@ impl Arena {
         let to = self.bytes.as_ptr().wrapping_add(start);
         if let Some(shadow) = &mut self.shadow {
             for (i, v) in from.iter().enumerate() {
+                let at = to.wrapping_add(i * size);
                 // SAFETY: as below; the bytes are initialised.
-                let held = unsafe { T::read(to.wrapping_add(i * size)) };
+                let held: T = unsafe { if self.mapped { host_shared::read(at) } else { T::read(at) } };
                 shadow.write(start + i * size, size, actor, held.bits() == v.bits())?;
             }
         }
         for (i, v) in from.iter().enumerate() {
-            // SAFETY: the caller found `from.len()` elements from `start` inside the arena.
-            unsafe { v.write(to.wrapping_add(i * size)) };
+            let at = to.wrapping_add(i * size);
+            // SAFETY: the caller found `from.len()` elements from `start` inside the arena, aligned where the host shares it.
+            unsafe { if self.mapped { host_shared::write(*v, at) } else { v.write(at) } };
         }
         Ok(())
     }
@@ -129,8 +149,23 @@ impl Memory {
 
     /// Allocates `len` bytes.
     pub fn allocate(&mut self, len: usize, device: &str) -> Result<u64, Error> {
+        self.add(len, device, |sanitize| Arena::new(len, true, sanitize)).map(|bytes| bytes.as_ptr() as u64)
+    }
+
+    /// Allocates `len` zeroed bytes that the host may touch while kernels run.
+    pub fn allocate_mapped(&mut self, len: usize, device: &str) -> Result<NonNull<u8>, Error> {
+        self.add(len, device, |sanitize| Arena::mapped(len, sanitize))
+    }
+
+    /// Adds an arena of `len` bytes if there is room for it.
+    fn add(
+        &mut self,
+        len: usize,
+        device: &str,
+        make: impl FnOnce(bool) -> Option<Arena>,
+    ) -> Result<NonNull<u8>, Error> {
         let fits = len as u64 <= self.free_bytes();
-        let Some(arena) = fits.then(|| Arena::new(len, true, self.sanitize)).flatten() else {
+        let Some(arena) = fits.then(|| make(self.sanitize)).flatten() else {
             return Err(Error::OutOfMemory {
                 device: device.into(),
                 requested: len as u64,
@@ -138,11 +173,11 @@ impl Memory {
                 total: self.limit,
             });
         };
-        let base = arena.base;
+        let (base, bytes) = (arena.base, arena.bytes);
         let at = self.arenas.partition_point(|a| a.base < base);
         self.arenas.insert(at, arena);
         self.used += len as u64;
-        Ok(base)
+        Ok(bytes)
     }
 
     /// Frees the allocation that begins at an address, if there is one.

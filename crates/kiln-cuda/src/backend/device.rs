@@ -1,10 +1,12 @@
 //! What everything on one GPU shares: its context, streams, events, what its programs report, and programs that are being unloaded.
 
+use super::mappings::Mappings;
 use super::reports::Printed;
+use super::residents::Residents;
 use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
 use crate::driver::{Context, CudaError, Event, Function};
-use kiln_backend::{BackendKind, PrintSink, Properties, Result};
+use kiln_backend::{BackendKind, PrintSink, Properties, Residency, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A GPU in use.
@@ -13,6 +15,8 @@ pub(super) struct Device {
     pub(super) streams: Streams,
     pub(super) events: Events,
     pub(super) tables: SiteTables,
+    pub(super) residents: Residents,
+    pub(super) mappings: Mappings,
     sink: Mutex<PrintSink>,
     retired: Mutex<Vec<Retired>>,
     pub(super) context: Context,
@@ -42,6 +46,8 @@ impl Device {
             streams,
             events: Events::default(),
             tables: SiteTables::default(),
+            residents: Residents::default(),
+            mappings: Mappings::default(),
             sink: Mutex::new(Arc::new(|line| println!("{line}"))),
             retired: Mutex::default(),
             context,
@@ -111,6 +117,10 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        if self.residents.any_runs() {
+            self.mappings.abandon();
+        }
+        self.residents.abandon();
         self.sweep();
         // What still runs keeps its code until the process ends.
         for Retired { function, .. } in self.retired().drain(..) {
@@ -142,5 +152,6 @@ fn properties(id: String, context: &Context) -> Properties {
         },
         ptx: Some((ptx.major, ptx.minor)),
         unified: false,
+        residency: Residency::Beside,
     }
 }

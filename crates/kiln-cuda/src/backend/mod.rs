@@ -5,6 +5,7 @@
 //! | `pipeline.rs` | from a kernel to PTX |
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
+//! | `residents.rs`, `mappings.rs` | kernels that stay, and the memory they share with the host |
 //! | `device.rs` | what everything on one GPU shares |
 //! | `streams.rs` | streams and events by number |
 //! | `reports.rs` | where faults and prints of a stream arrive |
@@ -12,9 +13,11 @@
 
 mod artifact;
 mod device;
+mod mappings;
 mod pipeline;
 mod program;
 mod reports;
+mod residents;
 mod sites;
 mod streams;
 
@@ -25,12 +28,14 @@ use crate::ptx;
 use artifact::Artifact;
 use device::Device;
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties, Result, StreamId,
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
+    Program, Properties, ResidentId, Result, StreamId,
 };
 use kiln_ir::{Kernel, Level};
 use program::CudaProgram;
 use sites::SiteTable;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older compiler is never taken from a cache.
 const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
@@ -88,6 +93,16 @@ impl Cuda {
         self.device.events.get(id).ok_or_else(|| Error::Internal {
             place: "kiln-cuda",
             message: format!("event {} does not exist", id.0),
+        })
+    }
+
+    /// A program as one of this device's.
+    #[inline]
+    fn own<'a>(&self, program: &'a dyn Program) -> Result<&'a CudaProgram> {
+        let program = program.as_any().downcast_ref::<CudaProgram>();
+        program.filter(|program| program.is_on(&self.device)).ok_or_else(|| {
+            let message = "the program was compiled for another device".into();
+            Error::Internal { place: "kiln-cuda", message }
         })
     }
 
@@ -194,13 +209,42 @@ impl Backend for Cuda {
 
     #[inline]
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
-        let program = program.as_any().downcast_ref::<CudaProgram>();
-        let Some(program) = program.filter(|program| program.is_on(&self.device)) else {
-            let message = "the program was compiled for another device".into();
-            return Err(Error::Internal { place: "kiln-cuda", message });
-        };
         // SAFETY: as the caller promises.
-        unsafe { program.launch(&self.device.streams.get(launch.stream), launch) }
+        unsafe { self.own(program)?.launch(&self.device.streams.get(launch.stream), launch) }
+    }
+
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.device.mappings.map(&self.device, bytes.max(1), place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        self.device.mappings.unmap(&self.device, mapped);
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        mappings::places(&self.device.context)
+    }
+
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        let program = self.own(&**program)?;
+        // SAFETY: as the caller promises.
+        unsafe { self.device.residents.begin(&self.device, program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.device.residents.is_over(&self.device, id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.device.residents.wait(&self.device, id, timeout)
+    }
+
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        Err(Error::Unavailable {
+            device: format!("peer access of {} to {}", self.device.properties.id, owner.id),
+            reason: "this version does not enable it".into(),
+            hint: "Copy through the host.".into(),
+        })
     }
 
     fn create_stream(&self) -> Result<StreamId> {

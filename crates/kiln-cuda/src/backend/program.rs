@@ -66,6 +66,22 @@ impl CudaProgram {
         Arc::ptr_eq(&self.device, device)
     }
 
+    /// The code for a resident launch, all of whose blocks must run at once.
+    pub(super) fn resident_function(&self, grid: [u32; 3]) -> Result<Function> {
+        self.check_grid(grid)?;
+        let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
+        let explain = |error| self.device.explain(error);
+        let threads = self.shape.block.iter().product();
+        let each = function.blocks_per_multiprocessor(threads, self.shape.shared_bytes).map_err(explain)?;
+        let limit = u64::from(each) * u64::from(self.device.properties.units);
+        let blocks = grid.iter().fold(1u64, |blocks, extent| blocks.saturating_mul((*extent).into()));
+        if blocks > limit {
+            let what = "blocks of a resident launch".to_owned();
+            return Err(Error::LaunchLimit { kernel: self.kernel.clone(), what, given: blocks, limit });
+        }
+        Ok(function.clone())
+    }
+
     /// Enqueues a launch.
     ///
     /// # Safety

@@ -14,7 +14,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    fn new(context: &Context) -> Result<Arc<Queue>> {
+    pub(super) fn new(context: &Context) -> Result<Arc<Queue>> {
         Ok(Arc::new(Queue { stream: Stream::new(context)?, reports: OnceLock::new() }))
     }
 

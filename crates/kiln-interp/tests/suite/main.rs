@@ -10,6 +10,7 @@ mod messages;
 mod pointers;
 mod programs;
 mod reductions;
+mod resident;
 mod sanitizer;
 mod shapes;
 mod threads;

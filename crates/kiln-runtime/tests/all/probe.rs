@@ -2,8 +2,8 @@
 
 use crate::order::Order;
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, PrintSink, Program, Properties, Report, Result,
-    StreamId,
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
+    Program, Properties, Report, ResidentId, Result, StreamId,
 };
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
@@ -11,6 +11,7 @@ use kiln_runtime::{Device, DiskCache};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A handle to the backend, which the test keeps while the device owns another.
 #[derive(Clone)]
@@ -202,6 +203,35 @@ impl Backend for Probe {
             }
         }
         unsafe { self.0.interp.launch(&*loaded.program, launch) }
+    }
+
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.0.interp.map(bytes, place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        unsafe { self.0.interp.unmap(mapped) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.0.interp.mapped_places()
+    }
+
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        let loaded = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program");
+        unsafe { self.0.interp.launch_resident(&loaded.program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.0.interp.resident_done(id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.0.interp.resident_wait(id, timeout)
+    }
+
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        self.0.interp.enable_peer_access(owner)
     }
 
     fn create_stream(&self) -> Result<StreamId> {

@@ -1,0 +1,165 @@
+//! Mapped memory. What is freed while a kernel stays on the device is kept and used again: the driver's own freeing would wait for that kernel.
+
+use super::device::Device;
+use crate::driver::{Context, PinnedBuffer};
+use kiln_backend::{DevicePtr, Error, MapObstacle, Mapped, MappedPlace, MappedPlaces, Result};
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The smallest piece, a page.
+const PAGE: usize = 4096;
+/// From here on sizes are rounded up to multiples and not to powers of two.
+const LARGE: usize = 2 << 20;
+
+/// The mapped memory of a device.
+#[derive(Default)]
+pub(super) struct Mappings(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// By the host's address.
+    live: HashMap<usize, Piece>,
+    idle: Vec<Piece>,
+}
+
+/// An allocation, as long as its owner says.
+enum Piece {
+    Pinned(PinnedBuffer),
+}
+
+impl Piece {
+    /// Fresh memory, zeroed.
+    fn new(device: &Device, bytes: usize, place: MappedPlace) -> Result<Piece> {
+        let explain = |error| device.explain(error);
+        match place {
+            MappedPlace::Host => {
+                PinnedBuffer::new(&device.context, bytes).map(Piece::Pinned).map_err(explain)
+            }
+            MappedPlace::Device => {
+                let obstacle = MapObstacle::Missing { what: "memory that the host can write".into() };
+                Err(obstacle.into_error(&device.properties.id, place))
+            }
+        }
+    }
+
+    fn place(&self) -> MappedPlace {
+        match self {
+            Piece::Pinned(_) => MappedPlace::Host,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Piece::Pinned(buffer) => buffer.len(),
+        }
+    }
+
+    fn host(&self) -> NonNull<u8> {
+        match self {
+            Piece::Pinned(buffer) => buffer.host_pointer(),
+        }
+    }
+
+    fn device(&self) -> DevicePtr {
+        match self {
+            Piece::Pinned(buffer) => buffer.device_pointer(),
+        }
+    }
+
+    fn write_combined(&self) -> bool {
+        match self {
+            Piece::Pinned(_) => false,
+        }
+    }
+
+    /// Zeroes what was used before.
+    fn clear(&mut self) -> crate::driver::Result<()> {
+        match self {
+            // SAFETY: whoever used the memory has given it back, and with it the promise that nobody touches it.
+            Piece::Pinned(buffer) => unsafe { buffer.host_pointer().write_bytes(0, buffer.len()) },
+        }
+        Ok(())
+    }
+}
+
+impl Mappings {
+    /// Allocates zeroed memory.
+    pub(super) fn map(&self, device: &Device, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        let room = room_for(bytes).ok_or_else(|| Error::OutOfMemory {
+            device: device.properties.id.clone(),
+            requested: bytes as u64,
+            free: device.context.memory().map_or(0, |memory| memory.free as u64),
+            total: device.properties.memory,
+        })?;
+        let piece = match self.take_idle(room, place) {
+            Some(mut piece) => {
+                piece.clear().map_err(|error| device.explain(error))?;
+                piece
+            }
+            None => Piece::new(device, room, place)?,
+        };
+        let (host, write_combined) = (piece.host(), piece.write_combined());
+        let mapped = Mapped { host, device: piece.device(), bytes, place, write_combined };
+        self.table().live.insert(host.as_ptr() as usize, piece);
+        Ok(mapped)
+    }
+
+    /// Takes memory back.
+    pub(super) fn unmap(&self, device: &Device, mapped: Mapped) {
+        let resident = device.residents.any_runs();
+        let mut table = self.table();
+        let Some(piece) = table.live.remove(&(mapped.host.as_ptr() as usize)) else { return };
+        table.idle.push(piece);
+        let unused = if resident { Vec::new() } else { std::mem::take(&mut table.idle) };
+        // Freeing takes its time, and others need not wait for it.
+        drop(table);
+        drop(unused);
+    }
+
+    fn take_idle(&self, room: usize, place: MappedPlace) -> Option<Piece> {
+        let mut table = self.table();
+        let at = table.idle.iter().position(|piece| piece.bytes() == room && piece.place() == place)?;
+        Some(table.idle.swap_remove(at))
+    }
+
+    /// Gives up what would have to wait for a kernel that runs.
+    pub(super) fn abandon(&self) {
+        let Table { live, idle } = std::mem::take(&mut *self.table());
+        live.into_values().chain(idle).for_each(std::mem::forget);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Every change is one insertion or removal, so a panic in between leaves nothing half-done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What mapped memory a GPU has.
+pub(super) fn places(context: &Context) -> MappedPlaces {
+    let host = match context.properties().maps_host_memory {
+        true => Ok("pinned host memory".to_owned()),
+        false => Err(MapObstacle::Hardware { what: "the GPU cannot access host memory".into() }),
+    };
+    MappedPlaces { host, device: Err(MapObstacle::Missing { what: "memory that the host can write".into() }) }
+}
+
+/// The size of the piece for so many bytes: few sizes, so that a piece is used again.
+fn room_for(bytes: usize) -> Option<usize> {
+    let bytes = bytes.max(PAGE);
+    if bytes < LARGE { bytes.checked_next_power_of_two() } else { bytes.checked_next_multiple_of(LARGE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_few() {
+        assert_eq!(room_for(0), Some(PAGE));
+        assert_eq!(room_for(PAGE + 1), Some(2 * PAGE));
+        assert_eq!(room_for(LARGE - 1), Some(LARGE));
+        assert_eq!(room_for(LARGE + 1), Some(2 * LARGE));
+        assert_eq!(room_for(usize::MAX), None);
+    }
+}
