@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn every_size_survives() {
         survives(true);
-        survives(-7i8);
+        survives(-7i32);
         survives(half::f16::from_f32(1.5));
         survives(-1.25f32);
         survives(0xdead_beefu32);
