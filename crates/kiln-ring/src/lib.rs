@@ -44,12 +44,17 @@
 //! | `message.rs` | [`Message`], [`State`] |
 //! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
+//! | [`slot`] | how messages lie in shared memory |
+//! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
 
+mod dead_letter;
 mod handler;
 mod layout;
 mod message;
 mod outcome;
+pub mod slot;
 
+pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};
 pub use kiln_macros::{Message, State, ring_kernel};
 pub use layout::{Layout, MAX_WORDS};

@@ -1,0 +1,181 @@
+//! Dead letters: messages that no handler finished, and why.
+
+use crate::layout::Layout;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// Why a message was not handled, or its reply not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its deadline had passed when its turn came.
+    Expired,
+    /// The handler failed on it: the cause and its number, as the device reported them.
+    Failed {
+        /// What went wrong.
+        cause: u32,
+        /// The number of the fault's site, or the code that the handler returned.
+        number: u32,
+    },
+    /// It was the oldest in a full queue that drops the oldest.
+    Dropped,
+    /// The actor had stopped, or stopped before its turn came.
+    Undeliverable,
+    /// It was handled, but whoever had asked no longer waited for the reply. The words are the reply's.
+    Unclaimed,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Expired => f.write_str("its deadline had passed"),
+            Reason::Failed { cause, number } => {
+                write!(f, "the handler failed (cause {cause}, number {number})")
+            }
+            Reason::Dropped => f.write_str("it was dropped from a full queue"),
+            Reason::Undeliverable => f.write_str("the actor had stopped"),
+            Reason::Unclaimed => f.write_str("nobody waited for its reply any more"),
+        }
+    }
+}
+
+/// A message that no handler finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// Why.
+    pub reason: Reason,
+    /// The number of the actor it was for.
+    pub actor: u32,
+    /// Its position in the actor's queue.
+    pub position: u64,
+    /// The [`Layout::ID`] of the type that `words` hold.
+    pub layout: u64,
+    /// The message in words; empty where the device does not give it back.
+    pub words: Vec<u32>,
+}
+
+impl Letter {
+    /// The message, if it is of this type and was given back.
+    pub fn decode<M: Layout>(&self) -> Option<M> {
+        (self.layout == M::ID && self.words.len() == M::WORDS).then(|| M::decode(&self.words))
+    }
+
+    /// The message as bytes, little-endian.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+}
+
+/// A bounded queue of dead letters. When it is full, the oldest letter makes room, and is counted.
+///
+/// ```
+/// use kiln_ring::{DeadLetters, Layout, Letter, Reason};
+///
+/// let letters = DeadLetters::new(1);
+/// for position in 0..3 {
+///     letters.push(Letter { reason: Reason::Expired, actor: 0, position, layout: u32::ID, words: vec![7] });
+/// }
+/// let letter = letters.pop().expect("one is kept");
+/// assert_eq!((letter.position, letter.decode::<u32>(), letters.discarded()), (2, Some(7), 2));
+/// ```
+#[derive(Debug)]
+pub struct DeadLetters {
+    capacity: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    letters: VecDeque<Letter>,
+    arrived: u64,
+    discarded: u64,
+}
+
+impl DeadLetters {
+    /// A queue that keeps up to `capacity` letters.
+    pub fn new(capacity: usize) -> DeadLetters {
+        DeadLetters { capacity, kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        // Every change is complete before anything can panic.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a letter.
+    pub fn push(&self, letter: Letter) {
+        let mut kept = self.kept();
+        kept.arrived += 1;
+        kept.letters.push_back(letter);
+        if kept.letters.len() > self.capacity {
+            kept.letters.pop_front();
+            kept.discarded += 1;
+        }
+    }
+
+    /// Takes the oldest letter.
+    pub fn pop(&self) -> Option<Letter> {
+        self.kept().letters.pop_front()
+    }
+
+    /// Takes all letters, oldest first.
+    pub fn drain(&self) -> Vec<Letter> {
+        self.kept().letters.drain(..).collect()
+    }
+
+    /// How many letters are kept now.
+    pub fn len(&self) -> usize {
+        self.kept().letters.len()
+    }
+
+    /// Whether no letter is kept now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many letters ever arrived.
+    pub fn arrived(&self) -> u64 {
+        self.kept().arrived
+    }
+
+    /// How many letters were given up because the queue was full.
+    pub fn discarded(&self) -> u64 {
+        self.kept().discarded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(position: u64) -> Letter {
+        Letter { reason: Reason::Dropped, actor: 3, position, layout: u64::ID, words: vec![1, 2] }
+    }
+
+    #[test]
+    fn letters_are_kept_in_order_and_the_oldest_goes_first() {
+        let letters = DeadLetters::new(2);
+        assert!(letters.is_empty() && letters.pop().is_none());
+        (0..5).for_each(|i| letters.push(letter(i)));
+        assert_eq!((letters.len(), letters.arrived(), letters.discarded()), (2, 5, 3));
+        assert_eq!(letters.drain(), [letter(3), letter(4)]);
+        assert_eq!((letters.len(), letters.arrived()), (0, 5));
+    }
+
+    #[test]
+    fn a_queue_of_none_only_counts() {
+        let letters = DeadLetters::new(0);
+        letters.push(letter(0));
+        assert_eq!((letters.len(), letters.discarded()), (0, 1));
+    }
+
+    #[test]
+    fn a_letter_decodes_as_its_own_type_alone() {
+        assert_eq!(letter(0).decode::<u64>(), Some(1 | 2 << 32));
+        assert_eq!(letter(0).decode::<i64>(), None);
+        assert_eq!(letter(0).bytes(), [1, 0, 0, 0, 2, 0, 0, 0]);
+        let lost = Letter { words: vec![], ..letter(0) };
+        assert_eq!(lost.decode::<u64>(), None);
+    }
+}
