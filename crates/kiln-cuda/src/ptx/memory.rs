@@ -131,9 +131,10 @@ impl Writer<'_> {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
         }
+        // No hint for data that streams: on an H200, `L1::no_allocate` made a sum 13 % and an addition 6 % slower when L2 was full of dirty lines
+        // (bench/notes.md), and nothing was ever faster for a hint on loads.
         let cache = match (space, self.is_read_only(op.operands[0]), reuse) {
-            (Space::Global, true, Reuse::Streaming) => ".nc.L1::no_allocate",
-            (Space::Global, true, Reuse::Normal) => ".nc",
+            (Space::Global, true, _) => ".nc",
             (Space::Global, false, Reuse::Streaming) => ".cs",
             _ => "",
         };
