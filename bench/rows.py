@@ -55,9 +55,11 @@ GPU_ROWS: dict[str, Row] = {
     **_layer_norm(GPU_MATRIX, "copy_f32_2^28"),
 }
 
-# Host time of one call, in a burst of calls. `launch_raw` calls the driver's own entry point from the same process.
+# Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
+    "compile_softmax": Row("softmax, from its source to a loaded program", 0, 0, None),
+    "load_softmax": Row("softmax, from the disk cache to a loaded program", 0, 0, None),
 }
 
 CPU_ROWS: dict[str, Row] = {

@@ -2,7 +2,7 @@
 
 use crate::sizes::{row_tile, same_shape};
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Error, Result, Tensor};
+use kiln_runtime::{Error, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -60,7 +60,10 @@ pub mod kernels {
 pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
     same_shape("softmax", x, y)?;
     let device = x.device().clone();
-    kernels::softmax(x, y, row_tile(x.shape()[1])).launch(&device)
+    let block = row_tile(x.shape()[1]);
+    // 32 bytes of a row a thread: on an H200, 1 % to 2 % faster than any fewer warps (bench/notes.md).
+    let warps = (block * 4 / (32 * 32)).clamp(1, 16) as u32;
+    kernels::softmax(x, y, block).warps(warps).launch(&device)
 }
 
 /// y = layer norm of each row of x (Ba, Kiros and Hinton, "Layer Normalization", 2016).
@@ -97,8 +100,7 @@ pub fn layer_norm<T: Float>(
     }
     let device = x.device().clone();
     let block = row_tile(columns);
-    // 128 bytes of a row a thread keep enough loads in flight, and two rows of 16-bit elements share the loads of weight and bias.
-    let rows = if device.properties().kind == BackendKind::Cuda && size_of::<T>() == 2 { 2 } else { 1 };
-    let warps = (rows * block * size_of::<T>() / (32 * 128)).clamp(1, 16) as u32;
-    kernels::layer_norm(x, weight, bias, y, epsilon, rows, block).warps(warps).launch(&device)
+    // 64 bytes of a row a thread; several rows a program, which could share the weight and the bias, are no faster on an H200 (bench/notes.md).
+    let warps = (block * size_of::<T>() / (32 * 64)).clamp(1, 16) as u32;
+    kernels::layer_norm(x, weight, bias, y, epsilon, 1, block).warps(warps).launch(&device)
 }

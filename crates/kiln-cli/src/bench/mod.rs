@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `rows.rs` | what is measured, and what it counts as |
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
+//! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
 mod clock;
+mod compile_cost;
 mod launch_cost;
 mod rows;
 mod serve;

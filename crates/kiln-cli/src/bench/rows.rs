@@ -1,6 +1,6 @@
 //! What is measured. The counts of bytes and operations are those of `bench/rows.py`.
 
-use super::{clock, launch_cost};
+use super::{clock, compile_cost, launch_cost};
 use half::bf16;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
@@ -10,7 +10,7 @@ pub type Call = Box<dyn FnMut() -> Result<()>>;
 /// A line of a results table.
 pub struct Row {
     pub name: &'static str,
-    /// Each input read once, each output written once; 0 for a launch.
+    /// Each input read once, each output written once; 0 for host times.
     pub bytes: u64,
     pub flops: u64,
     work: Work,
@@ -19,8 +19,8 @@ pub struct Row {
 enum Work {
     /// Makes the data and a call.
     Device(fn(&Device, &Sizes) -> Result<Call>),
-    /// Host time of launches.
-    Launch(fn(&Device, usize) -> Result<Vec<f64>>),
+    /// Host time, taken by the row itself.
+    Host(fn(&Device, usize) -> Result<Vec<f64>>),
 }
 
 /// The sizes on a kind of device.
@@ -41,15 +41,15 @@ impl Row {
     pub fn times(&self, device: &Device, rounds: usize) -> Result<Vec<f64>> {
         match self.work {
             Work::Device(make) => clock::times(device, &mut make(device, &sizes(device))?, rounds),
-            Work::Launch(times) => times(device, rounds),
+            Work::Host(times) => times(device, rounds),
         }
     }
 
-    /// The call alone, for a server that keeps it between requests; `None` for launches, which keep nothing.
+    /// The call alone, for a server that keeps it between requests; `None` for host times, which keep nothing.
     pub fn call(&self, device: &Device) -> Result<Option<Call>> {
         match self.work {
             Work::Device(make) => make(device, &sizes(device)).map(Some),
-            Work::Launch(_) => Ok(None),
+            Work::Host(_) => Ok(None),
         }
     }
 }
@@ -79,9 +79,11 @@ pub fn all(device: &Device) -> Vec<Row> {
     if gpu {
         let bytes = 4 * m + 4 * matrix[1] as u64;
         rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
-        let launch = |name, times| Row { name, bytes: 0, flops: 0, work: Work::Launch(times) };
-        rows.push(launch("launch_empty", launch_cost::kiln));
-        rows.push(launch("launch_raw", launch_cost::driver));
+        let host = |name, times| Row { name, bytes: 0, flops: 0, work: Work::Host(times) };
+        rows.push(host("launch_empty", launch_cost::kiln));
+        rows.push(host("launch_raw", launch_cost::driver));
+        rows.push(host("compile_softmax", compile_cost::cold));
+        rows.push(host("load_softmax", compile_cost::from_disk));
     }
     rows
 }
