@@ -1,11 +1,11 @@
 //! Mapped memory. What is freed while a kernel stays on the device is kept and used again: the driver's own freeing would wait for that kernel.
 
 use super::device::Device;
-use crate::driver::{Context, PinnedBuffer};
+use crate::driver::{Bar, BarBuffer, Device as Gpu, PinnedBuffer};
 use kiln_backend::{DevicePtr, Error, MapObstacle, Mapped, MappedPlace, MappedPlaces, Result};
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The smallest piece, a page.
 const PAGE: usize = 4096;
@@ -14,7 +14,11 @@ const LARGE: usize = 2 << 20;
 
 /// The mapped memory of a device.
 #[derive(Default)]
-pub(super) struct Mappings(Mutex<Table>);
+pub(super) struct Mappings {
+    table: Mutex<Table>,
+    /// The way to GPU memory, looked for when it is first asked for.
+    bar: OnceLock<std::result::Result<Bar, MapObstacle>>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -26,50 +30,42 @@ struct Table {
 /// An allocation, as long as its owner says.
 enum Piece {
     Pinned(PinnedBuffer),
+    Bar(BarBuffer),
 }
 
 impl Piece {
-    /// Fresh memory, zeroed.
-    fn new(device: &Device, bytes: usize, place: MappedPlace) -> Result<Piece> {
-        let explain = |error| device.explain(error);
-        match place {
-            MappedPlace::Host => {
-                PinnedBuffer::new(&device.context, bytes).map(Piece::Pinned).map_err(explain)
-            }
-            MappedPlace::Device => {
-                let obstacle = MapObstacle::Missing { what: "memory that the host can write".into() };
-                Err(obstacle.into_error(&device.properties.id, place))
-            }
-        }
-    }
-
     fn place(&self) -> MappedPlace {
         match self {
             Piece::Pinned(_) => MappedPlace::Host,
+            Piece::Bar(_) => MappedPlace::Device,
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Piece::Pinned(buffer) => buffer.len(),
+            Piece::Bar(buffer) => buffer.len(),
         }
     }
 
     fn host(&self) -> NonNull<u8> {
         match self {
             Piece::Pinned(buffer) => buffer.host_pointer(),
+            Piece::Bar(buffer) => buffer.host_pointer(),
         }
     }
 
     fn device(&self) -> DevicePtr {
         match self {
             Piece::Pinned(buffer) => buffer.device_pointer(),
+            Piece::Bar(buffer) => buffer.device_pointer(),
         }
     }
 
     fn write_combined(&self) -> bool {
         match self {
             Piece::Pinned(_) => false,
+            Piece::Bar(buffer) => buffer.is_write_combined(),
         }
     }
 
@@ -78,6 +74,7 @@ impl Piece {
         match self {
             // SAFETY: whoever used the memory has given it back, and with it the promise that nobody touches it.
             Piece::Pinned(buffer) => unsafe { buffer.host_pointer().write_bytes(0, buffer.len()) },
+            Piece::Bar(buffer) => return buffer.clear(),
         }
         Ok(())
     }
@@ -97,7 +94,7 @@ impl Mappings {
                 piece.clear().map_err(|error| device.explain(error))?;
                 piece
             }
-            None => Piece::new(device, room, place)?,
+            None => self.fresh(device, room, place)?,
         };
         let (host, write_combined) = (piece.host(), piece.write_combined());
         let mapped = Mapped { host, device: piece.device(), bytes, place, write_combined };
@@ -117,6 +114,30 @@ impl Mappings {
         drop(unused);
     }
 
+    /// New memory, zeroed.
+    fn fresh(&self, device: &Device, bytes: usize, place: MappedPlace) -> Result<Piece> {
+        let piece = match place {
+            MappedPlace::Host => PinnedBuffer::new(&device.context, bytes).map(Piece::Pinned),
+            MappedPlace::Device => {
+                let bar = self.bar(device).as_ref();
+                let bar =
+                    bar.map_err(|obstacle| obstacle.clone().into_error(&device.properties.id, place))?;
+                BarBuffer::new(&device.context, bar, bytes).map(Piece::Bar)
+            }
+        };
+        piece.map_err(|error| device.explain(error))
+    }
+
+    /// What there is, and why not.
+    pub(super) fn places(&self, device: &Device) -> MappedPlaces {
+        let heap = self.bar(device).as_ref().map(Bar::heap_bytes).map_err(Clone::clone);
+        describe(device.context.properties().maps_host_memory, heap)
+    }
+
+    fn bar(&self, device: &Device) -> &std::result::Result<Bar, MapObstacle> {
+        self.bar.get_or_init(|| Bar::open(device.context.device()))
+    }
+
     fn take_idle(&self, room: usize, place: MappedPlace) -> Option<Piece> {
         let mut table = self.table();
         let at = table.idle.iter().position(|piece| piece.bytes() == room && piece.place() == place)?;
@@ -131,17 +152,38 @@ impl Mappings {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every change is one insertion or removal, so a panic in between leaves nothing half-done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What mapped memory a GPU has.
-pub(super) fn places(context: &Context) -> MappedPlaces {
-    let host = match context.properties().maps_host_memory {
-        true => Ok("pinned host memory".to_owned()),
+/// What mapped memory a GPU has, without making it ready for work. It takes some tenths of a second where Vulkan is there.
+///
+/// # Errors
+/// [`Error::Unavailable`] without a driver or such a GPU.
+///
+/// ```
+/// match kiln_cuda::mapped_places(0) {
+///     Ok(places) => println!("{:?}, {:?}", places.host, places.device),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+pub fn mapped_places(index: usize) -> Result<MappedPlaces> {
+    let id = format!("cuda:{index}");
+    let gpu = Gpu::new(index).and_then(|gpu| Ok((gpu, gpu.properties()?.maps_host_memory)));
+    let (gpu, maps_host_memory) = gpu.map_err(|error| error.into_backend(&id))?;
+    Ok(describe(maps_host_memory, Bar::probe(gpu)))
+}
+
+fn describe(maps_host_memory: bool, heap: std::result::Result<u64, MapObstacle>) -> MappedPlaces {
+    let host = match maps_host_memory {
+        true => Ok("pinned host memory, polled over the bus".to_owned()),
         false => Err(MapObstacle::Hardware { what: "the GPU cannot access host memory".into() }),
     };
-    MappedPlaces { host, device: Err(MapObstacle::Missing { what: "memory that the host can write".into() }) }
+    let mib = |bytes: u64| bytes >> 20;
+    MappedPlaces {
+        host,
+        device: heap.map(|bytes| format!("GPU memory through the BAR, {} MiB of it", mib(bytes))),
+    }
 }
 
 /// The size of the piece for so many bytes: few sizes, so that a piece is used again.
@@ -153,6 +195,16 @@ fn room_for(bytes: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_are_described() {
+        let places = describe(true, Ok(256 << 20));
+        assert_eq!(places.device.as_deref(), Ok("GPU memory through the BAR, 256 MiB of it"));
+        let obstacle = MapObstacle::Missing { what: "memory".into() };
+        let places = describe(false, Err(obstacle.clone()));
+        assert_eq!(places.device, Err(obstacle));
+        assert!(places.host.is_err());
+    }
 
     #[test]
     fn sizes_are_few() {

@@ -21,15 +21,16 @@ mod residents;
 mod sites;
 mod streams;
 
+pub use mappings::mapped_places;
 pub use pipeline::{compile_to_ptx, compile_to_threads};
 
-use crate::driver::{CudaError, Driver, Event, JitOptions, compile_to_cubin};
+use crate::driver::{Context, CudaError, Driver, Event, JitOptions, compile_to_cubin};
 use crate::ptx;
 use artifact::Artifact;
 use device::Device;
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, ResidentId, Result, StreamId,
+    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
+    PrintSink, Program, Properties, ResidentId, Result, StreamId,
 };
 use kiln_ir::{Kernel, Level};
 use program::CudaProgram;
@@ -222,7 +223,7 @@ impl Backend for Cuda {
     }
 
     fn mapped_places(&self) -> MappedPlaces {
-        mappings::places(&self.device.context)
+        self.device.mappings.places(&self.device)
     }
 
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
@@ -240,11 +241,18 @@ impl Backend for Cuda {
     }
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        Err(Error::Unavailable {
-            device: format!("peer access of {} to {}", self.device.properties.id, owner.id),
-            reason: "this version does not enable it".into(),
-            hint: "Copy through the host.".into(),
-        })
+        let other =
+            (owner.kind == BackendKind::Cuda).then(|| owner.id.strip_prefix("cuda:")?.parse().ok()).flatten();
+        let Some(other) = other else {
+            return Err(Error::Unavailable {
+                device: format!("peer access of {} to {}", self.device.properties.id, owner.id),
+                reason: "it is not an NVIDIA GPU".into(),
+                hint: "Use mapped memory, or copy.".into(),
+            });
+        };
+        // The other device is alive, so this is its context, and its pool.
+        let other = self.check(Context::new(other))?;
+        self.check(self.device.context.enable_peer_access(&other))
     }
 
     fn create_stream(&self) -> Result<StreamId> {

@@ -126,6 +126,37 @@ impl Context {
         unsafe { self.api().cuMemPoolTrimTo(pool, keep) }
     }
 
+    /// Lets kernels of this GPU access the memory of `owner`, another one: what is there and what is allocated later, from the pool or not. Asking again
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// [`CudaError::NoPeerAccess`] where the hardware cannot; those of the calls.
+    pub fn enable_peer_access(&self, owner: &Context) -> Result<()> {
+        let (device, other) = (self.device(), owner.device());
+        if device.ordinal() == other.ordinal() {
+            return Ok(());
+        }
+        if !device.can_access(other)? {
+            return Err(CudaError::NoPeerAccess { device: device.ordinal(), owner: other.ordinal() });
+        }
+        self.bind()?;
+        let api = self.api();
+        // SAFETY: the owner's context is live and this one current.
+        match unsafe { (api.cuCtxEnablePeerAccess)(owner.0.handle, 0) } {
+            Status::SUCCESS | Status::PEER_ACCESS_ALREADY_ENABLED => {}
+            status => return Err(api.error("cuCtxEnablePeerAccess", status)),
+        }
+        // Pools have permissions of their own.
+        let Some(pool) = owner.0.pool else { return Ok(()) };
+        let access = ffi::PoolAccess {
+            location: ffi::MEM_LOCATION_DEVICE,
+            device: device.handle(),
+            access: ffi::ACCESS_READ_WRITE,
+        };
+        // SAFETY: the pool lives as long as its context; one description.
+        unsafe { api.cuMemPoolSetAccess(pool, &access, 1) }
+    }
+
     /// Waits for all work on the GPU. It does not return while a resident kernel runs.
     ///
     /// # Errors

@@ -194,6 +194,28 @@ impl Device {
         })
     }
 
+    /// The number that names this GPU in every interface to it.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn uuid(&self) -> Result<[u8; 16]> {
+        let mut uuid = [0; 16];
+        // SAFETY: `uuid` is writable.
+        unsafe { self.driver.api().cuDeviceGetUuid_v2(&mut uuid, self.handle) }?;
+        Ok(uuid)
+    }
+
+    /// Whether kernels of this GPU can access the memory of another one.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn can_access(&self, owner: Device) -> Result<bool> {
+        let mut can = 0;
+        // SAFETY: `can` is writable.
+        unsafe { self.driver.api().cuDeviceCanAccessPeer(&mut can, self.handle, owner.handle) }?;
+        Ok(can != 0)
+    }
+
     fn attribute(&self, attribute: c_int) -> Result<u32> {
         let mut value = 0;
         // SAFETY: `value` is writable; the device handle is the driver's.

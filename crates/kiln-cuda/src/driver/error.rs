@@ -3,6 +3,7 @@
 use super::ffi::Status;
 use super::jit_log::JitLog;
 use super::version::CudaVersion;
+use kiln_backend::{MapObstacle, MappedPlace};
 
 /// Why a call into the CUDA driver, or the search for the driver, failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -131,6 +132,19 @@ pub enum CudaError {
         /// The buffer's length.
         length: usize,
     },
+    /// The host cannot write this GPU's memory.
+    #[error("the host cannot write GPU memory: {0}. {hint}", hint = .0.hint())]
+    Unmappable(Box<MapObstacle>),
+    /// Two GPUs between which there is no way.
+    #[error(
+        "GPU {device} cannot access the memory of GPU {owner}: copy between them instead (`nvidia-smi topo -p2p r` shows which pairs can)"
+    )]
+    NoPeerAccess {
+        /// The GPU whose kernels would access.
+        device: usize,
+        /// The GPU whose memory it is.
+        owner: usize,
+    },
     /// Something that cannot be part of a graph was asked of a stream that is being recorded.
     #[error(
         "cannot {what} while a graph is recorded; do it before, and copy from and to pinned memory in the graph"
@@ -237,6 +251,13 @@ impl CudaError {
             CudaError::Jit(failure) => {
                 Error::Compile { kernel: failure.name.clone(), location: "generated PTX".to_owned(), message }
             }
+            CudaError::Unmappable(obstacle) => obstacle.into_error(&device, MappedPlace::Device),
+            CudaError::NoPeerAccess { owner, .. } => Error::Unavailable {
+                device: format!("peer access of {device} to cuda:{owner}"),
+                reason: "there is no way between the two GPUs".to_owned(),
+                hint: "Copy between them instead (`nvidia-smi topo -p2p r` shows which pairs can)."
+                    .to_owned(),
+            },
             CudaError::ContextLost { .. } => Error::Lost { device, reason: message },
             CudaError::Call { call, name, description, .. } => Error::Driver {
                 call: call.to_owned(),

@@ -45,6 +45,8 @@ impl Status {
     pub const INVALID_SOURCE: Status = Status(300);
     /// The operating system refused something.
     pub const OPERATING_SYSTEM: Status = Status(304);
+    /// Access to another GPU's memory that was asked for before: an answer, not a failure.
+    pub const PEER_ACCESS_ALREADY_ENABLED: Status = Status(704);
     /// A symbol that is not in the module.
     pub const NOT_FOUND: Status = Status(500);
     /// Work that is not finished: an answer, not a failure.
@@ -115,6 +117,8 @@ handles! {
     GraphHandle;
     /// A graph ready to launch.
     GraphExecHandle;
+    /// Memory of another interface to the GPU, taken in by its handle.
+    ExternalMemoryHandle;
 }
 
 /// A GPU's number in the driver.
@@ -154,6 +158,9 @@ pub const CAPTURE_ACTIVE: c_int = 1;
 pub const LAUNCH_PARAM_BUFFER: usize = 1;
 /// Marks the size of the packed parameters.
 pub const LAUNCH_PARAM_SIZE: usize = 2;
+
+/// Answer of `cuModuleGetLoadingMode`: kernels are loaded with their module.
+pub const EAGER_LOADING: c_int = 1;
 
 /// Kind of link input: PTX text.
 pub const JIT_INPUT_PTX: c_int = 1;
@@ -202,6 +209,64 @@ pub struct PoolProperties {
     pub max_bytes: usize,
     /// Zero.
     pub reserved: [u8; 56],
+}
+
+/// What a GPU may do with the memory of a pool.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PoolAccess {
+    /// [`MEM_LOCATION_DEVICE`].
+    pub location: c_int,
+    /// The GPU.
+    pub device: DeviceHandle,
+    /// [`ACCESS_READ_WRITE`].
+    pub access: c_int,
+}
+
+/// Permission to read and write.
+pub const ACCESS_READ_WRITE: c_int = 3;
+
+/// Kind of external memory: a file descriptor, which the driver owns once it has taken the memory in.
+pub const EXTERNAL_OPAQUE_FD: c_int = 1;
+
+/// The memory that `cuImportExternalMemory` takes in.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExternalMemoryDescription {
+    /// [`EXTERNAL_OPAQUE_FD`].
+    pub kind: c_int,
+    /// A union of two pointers, whose first four bytes are the file descriptor.
+    pub handle: ExternalFd,
+    /// The size of the allocation.
+    pub bytes: u64,
+    /// Zero.
+    pub flags: c_uint,
+    /// Zero.
+    pub reserved: [c_uint; 16],
+}
+
+/// A file descriptor in the union of an [`ExternalMemoryDescription`].
+#[repr(C, align(8))]
+#[derive(Debug)]
+pub struct ExternalFd {
+    /// The descriptor.
+    pub fd: c_int,
+    /// Zero.
+    pub rest: [c_uint; 3],
+}
+
+/// The part of external memory that `cuExternalMemoryGetMappedBuffer` gives an address.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExternalBufferDescription {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Zero.
+    pub flags: c_uint,
+    /// Zero.
+    pub reserved: [c_uint; 16],
 }
 
 /// What `cuLaunchKernelEx` launches.
@@ -299,12 +364,16 @@ driver_functions! {
         fn cuDeviceGetName(name: *mut c_char, length: c_int, device: DeviceHandle);
         fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: DeviceHandle);
         fn cuDeviceTotalMem_v2(bytes: *mut usize, device: DeviceHandle);
+        fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: DeviceHandle);
+        fn cuDeviceCanAccessPeer(can: *mut c_int, device: DeviceHandle, owner: DeviceHandle);
 
         fn cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: DeviceHandle);
         fn cuDevicePrimaryCtxRelease_v2(device: DeviceHandle);
         fn cuCtxGetCurrent(context: *mut ContextHandle);
         fn cuCtxSetCurrent(context: ContextHandle);
         fn cuCtxSynchronize();
+        fn cuCtxEnablePeerAccess(owner: ContextHandle, flags: c_uint);
+        fn cuModuleGetLoadingMode(mode: *mut c_int);
 
         fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
         fn cuMemAlloc_v2(address: *mut Address, bytes: usize);
@@ -313,12 +382,18 @@ driver_functions! {
         fn cuMemPoolDestroy(pool: PoolHandle);
         fn cuMemPoolSetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
         fn cuMemPoolGetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+        fn cuMemPoolSetAccess(pool: PoolHandle, access: *const PoolAccess, count: usize);
         fn cuMemPoolTrimTo(pool: PoolHandle, keep: usize);
         fn cuMemAllocFromPoolAsync(address: *mut Address, bytes: usize, pool: PoolHandle, stream: StreamHandle);
         fn cuMemFreeAsync(address: Address, stream: StreamHandle);
         fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
         fn cuMemFreeHost(pointer: *mut c_void);
         fn cuMemHostGetDevicePointer_v2(address: *mut Address, pointer: *mut c_void, flags: c_uint);
+        fn cuImportExternalMemory(memory: *mut ExternalMemoryHandle, description: *const ExternalMemoryDescription);
+        fn cuExternalMemoryGetMappedBuffer(
+            address: *mut Address, memory: ExternalMemoryHandle, description: *const ExternalBufferDescription,
+        );
+        fn cuDestroyExternalMemory(memory: ExternalMemoryHandle);
         fn cuMemcpyHtoDAsync_v2(destination: Address, source: *const c_void, bytes: usize, stream: StreamHandle);
         fn cuMemcpyDtoHAsync_v2(destination: *mut c_void, source: Address, bytes: usize, stream: StreamHandle);
         fn cuMemcpyDtoDAsync_v2(destination: Address, source: Address, bytes: usize, stream: StreamHandle);
@@ -437,6 +512,12 @@ mod tests {
         assert_eq!(size_of::<PoolProperties>(), 88);
         assert_eq!(offset_of!(PoolProperties, security), 16);
         assert_eq!(offset_of!(PoolProperties, max_bytes), 24);
+        assert_eq!(size_of::<PoolAccess>(), 12);
+        assert_eq!(size_of::<ExternalMemoryDescription>(), 104);
+        assert_eq!(offset_of!(ExternalMemoryDescription, handle), 8);
+        assert_eq!(offset_of!(ExternalMemoryDescription, bytes), 24);
+        assert_eq!(offset_of!(ExternalMemoryDescription, flags), 32);
+        assert_eq!(size_of::<ExternalBufferDescription>(), 88);
         assert_eq!(size_of::<LaunchDescription>(), 56);
         assert_eq!(offset_of!(LaunchDescription, stream), 32);
         assert_eq!(offset_of!(LaunchDescription, attribute_count), 48);

@@ -2,7 +2,7 @@
 //!
 //! Nothing of the toolkit is needed: no headers, no runtime library, no nvrtc. `libcuda` is opened when the first object is asked for, and on a
 //! machine without it that is an error value that says what to install. [`Context`] stands for a GPU, [`Stream`], [`Event`], [`DeviceBuffer`],
-//! [`PinnedBuffer`], [`MappedWords`], [`Module`], [`Function`] and [`Graph`] are made in it, keep it alive, and free themselves on drop.
+//! [`PinnedBuffer`], [`MappedWords`], [`BarBuffer`], [`Module`], [`Function`] and [`Graph`] are made in it, keep it alive, and free themselves on drop.
 //!
 //! # Why an own table of entry points
 //!
@@ -51,6 +51,7 @@
 //! # }
 //! ```
 
+mod bar;
 mod context;
 mod cubin;
 mod device;
@@ -72,6 +73,7 @@ mod stream;
 mod timer;
 mod version;
 
+pub use bar::{Bar, BarBuffer};
 pub use context::{Context, MemoryUse};
 pub use device::{ComputeCapability, Device, DeviceProperties};
 pub use error::{CudaError, JitFailure, Result};

@@ -1,0 +1,233 @@
+//! The backend's own calls: mapped memory, resident launches, and everything else beside them.
+
+use crate::rig::{Outcome, ensure, timed};
+use kiln_backend::{Backend, Error, Launch, Mapped, MappedPlace, Program, Residency, ResidentId, StreamId};
+use kiln_cuda::Cuda;
+use kiln_ir::parse;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const STREAM: StreamId = StreamId(0);
+const STOP: u32 = u32::MAX;
+const BLOCKS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Each block answers its own word with twice the word, until it is told to stop or has polled often enough.
+const ECHO: &str =
+    "kernel @echo(%in: mut view<u32, 1, global>, %out: mut view<u32, 1, global>) thread [32, 1, 1] {
+  %block = program_id x : i64
+  %lane = thread_id x : i64
+  %first = const 0 : i64
+  %zero = const 0 : u32
+  %two = const 2 : u32
+  %stop = const 4294967295 : u32
+  %bad = const 4294967294 : u32
+  %most = const 100000000 : i64
+  %one = const 1 : i64
+  %leads = eq %lane, %first : bool
+  if %leads {
+    %last, %polls = while (%seen = %zero, %poll = %first) : u32, i64 {
+      %goes = ne %seen, %stop : bool
+      %early = lt %poll, %most : bool
+      %more = and %goes, %early : bool
+      condition %more
+    } do (%before, %count) {
+      %word = atomic.add.system.check %in[%block] = %zero : u32
+      %fine = ne %word, %bad : bool
+      assert %fine, \"a bad word: {}\", %word
+      %reply = mul %word, %two : u32
+      %old = atomic.exchange.system.check %out[%block] = %reply : u32
+      %next = add %count, %one : i64
+      yield %word, %next
+    }
+    yield
+  } else {
+    yield
+  }
+}
+";
+
+/// Something to compile while the other stays.
+fn other(seed: u32) -> String {
+    format!(
+        "kernel @other(%x: mut view<u32, 1, global>) tile {{
+  %zero = const 0 : i64
+  %pad = const 0 : u32
+  %addend = const {seed} : u32
+  %tile = load %x[%zero] pad %pad : u32[256]
+  %all = broadcast %addend : u32[256]
+  %sum = add %tile, %all : u32[256]
+  store %x[%zero] = %sum
+}}
+"
+    )
+}
+
+pub fn check() -> Outcome {
+    println!("\nthe backend:");
+    let gpu = Cuda::open(0)?;
+    ensure(gpu.properties().residency == Residency::Beside, "kernels stay beside the host")?;
+    let (places, took) = timed(|| Ok::<_, Error>(gpu.mapped_places()))?;
+    println!("  mapped places after {took:.1?}: {places:?}");
+    let program = gpu.compile(&parse(ECHO).map_err(|e| e.to_string())?)?.program;
+    for place in MappedPlace::ALL {
+        if places.get(place).is_ok() {
+            resident(&gpu, &program, place)?;
+        } else {
+            ensure(
+                matches!(gpu.map(64, place), Err(Error::Unavailable { .. })),
+                "what is not there is refused",
+            )?;
+        }
+    }
+    faults(&gpu, &program)?;
+    too_many_blocks(&gpu, &program)?;
+    println!("  passed: the backend");
+    Ok(())
+}
+
+fn words(mapped: &Mapped) -> &[AtomicU32] {
+    // SAFETY: aligned, as long as said, and accessed atomically by both sides.
+    unsafe { std::slice::from_raw_parts(mapped.host.as_ptr().cast(), mapped.bytes / 4) }
+}
+
+fn launch(
+    gpu: &Cuda,
+    program: &Arc<dyn Program>,
+    inbox: &Mapped,
+    outbox: &Mapped,
+) -> kiln_backend::Result<ResidentId> {
+    let words = [inbox.device.0, BLOCKS as u64, 1, outbox.device.0, BLOCKS as u64, 1];
+    let launch = Launch { grid: [BLOCKS as u32, 1, 1], words: &words, stream: STREAM };
+    // SAFETY: both mappings have a word for each block, and live until the launch is over.
+    unsafe { gpu.launch_resident(program, launch) }
+}
+
+fn send(inbox: &Mapped, block: usize, word: u32) {
+    words(inbox)[block].store(word, Ordering::Release);
+    std::sync::atomic::fence(Ordering::SeqCst);
+}
+
+fn expect(outbox: &Mapped, block: usize, word: u32) -> Outcome {
+    let begun = Instant::now();
+    while words(outbox)[block].load(Ordering::Acquire) != word {
+        ensure(begun.elapsed() < PATIENCE, &format!("block {block} answers {word}"))?;
+    }
+    Ok(())
+}
+
+fn resident(gpu: &Cuda, program: &Arc<dyn Program>, place: MappedPlace) -> Outcome {
+    let (inbox, outbox) = (gpu.map(64, place)?, gpu.map(64, MappedPlace::Host)?);
+    ensure(words(&outbox).iter().all(|word| word.load(Ordering::Relaxed) == 0), "mapped memory is zero")?;
+    let id = launch(gpu, program, &inbox, &outbox)?;
+    for round in 1..200 {
+        (0..BLOCKS).for_each(|block| send(&inbox, block, round * 10 + block as u32));
+        (0..BLOCKS).try_for_each(|block| expect(&outbox, block, 2 * (round * 10 + block as u32)))?;
+    }
+    ensure(!gpu.resident_done(id)?, "it stays")?;
+    for (what, work) in BESIDE {
+        let ((), took) = timed(|| work(gpu))?;
+        let stayed = !gpu.resident_done(id)?;
+        println!("  beside kernels that poll {place}: {what}: {took:.1?}");
+        ensure(stayed, "it stays")?;
+    }
+    ensure(!gpu.resident_wait(id, Duration::from_millis(5))?, "a wait for what stays ends in time")?;
+    (0..BLOCKS).for_each(|block| send(&inbox, block, STOP));
+    ensure(gpu.resident_wait(id, PATIENCE)? && gpu.resident_done(id)?, "told to leave, it leaves")?;
+    // SAFETY: nothing runs any more.
+    unsafe {
+        gpu.unmap(inbox);
+        gpu.unmap(outbox);
+    }
+    Ok(())
+}
+
+type Beside = fn(&Cuda) -> Outcome;
+
+const BESIDE: [(&str, Beside); 5] = [
+    ("compile, launch and drop a kernel", |gpu| {
+        let seed = Instant::now().elapsed().subsec_nanos() ^ std::process::id();
+        use_other(gpu, seed, &gpu.compile(&parse(&other(seed)).map_err(|e| e.to_string())?)?.program)
+    }),
+    ("compile another, load it from its artifact", |gpu| {
+        let compiled = gpu.compile(&parse(&other(77)).map_err(|e| e.to_string())?)?;
+        use_other(gpu, 77, &gpu.load(&compiled.artifact.ok_or("no artifact")?)?)
+    }),
+    ("map and unmap host memory", |gpu| unmap(gpu, MappedPlace::Host)),
+    ("map and unmap GPU memory", |gpu| match gpu.mapped_places().device {
+        Ok(_) => unmap(gpu, MappedPlace::Device),
+        Err(_) => Ok(()),
+    }),
+    ("make and destroy a stream, record and query", |gpu| {
+        let stream = gpu.create_stream()?;
+        let event = gpu.record(stream, false)?;
+        gpu.query(event)?;
+        gpu.synchronize(stream)?;
+        gpu.destroy_event(event);
+        gpu.destroy_stream(stream);
+        Ok(())
+    }),
+];
+
+fn unmap(gpu: &Cuda, place: MappedPlace) -> Outcome {
+    let mapped = gpu.map(100_000, place)?;
+    // SAFETY: mapped just now, used by nobody.
+    unsafe { gpu.unmap(mapped) };
+    Ok(())
+}
+
+fn use_other(gpu: &Cuda, addend: u32, program: &Arc<dyn Program>) -> Outcome {
+    let memory = gpu.allocate(1024, STREAM)?;
+    let mut bytes = [0; 1024];
+    // SAFETY: the memory has room for 256 words, and is freed after its last use.
+    unsafe {
+        gpu.fill(memory, 0, 1024, STREAM)?;
+        let words = [memory.0, 256, 1];
+        gpu.launch(&**program, Launch { grid: [1, 1, 1], words: &words, stream: STREAM })?;
+        gpu.download(&mut bytes, memory, STREAM)?;
+        gpu.free(memory, 1024, STREAM);
+    }
+    ensure(
+        bytes.as_chunks::<4>().0.iter().all(|word| u32::from_le_bytes(*word) == addend),
+        "the other kernel adds",
+    )
+}
+
+fn faults(gpu: &Cuda, program: &Arc<dyn Program>) -> Outcome {
+    let (inbox, outbox) = (gpu.map(64, MappedPlace::Host)?, gpu.map(64, MappedPlace::Host)?);
+    let id = launch(gpu, program, &inbox, &outbox)?;
+    send(&inbox, 2, u32::MAX - 1);
+    [0, 1, 3].into_iter().try_for_each(|block| {
+        send(&inbox, block, 5);
+        expect(&outbox, block, 10)
+    })?;
+    ensure(!gpu.resident_wait(id, Duration::from_millis(20))?, "the other blocks go on")?;
+    [0, 1, 3].into_iter().for_each(|block| send(&inbox, block, STOP));
+    match gpu.resident_wait(id, PATIENCE) {
+        Err(Error::Fault(fault)) => {
+            println!("  reported at the end: {fault}");
+            ensure(fault.block == [2, 0, 0], "the fault names its block")?;
+        }
+        other => return Err(format!("expected a fault, got {other:?}").into()),
+    }
+    ensure(gpu.resident_done(id)?, "it is reported once")?;
+    // SAFETY: nothing runs any more.
+    unsafe {
+        gpu.unmap(inbox);
+        gpu.unmap(outbox);
+    }
+    Ok(())
+}
+
+fn too_many_blocks(gpu: &Cuda, program: &Arc<dyn Program>) -> Outcome {
+    let launch = Launch { grid: [1 << 20, 1, 1], words: &[0, 0, 0, 0, 0, 0], stream: STREAM };
+    // SAFETY: refused.
+    match unsafe { gpu.launch_resident(program, launch) } {
+        Err(Error::LaunchLimit { limit, .. }) => {
+            println!("  {limit} such blocks can stay at once");
+            Ok(())
+        }
+        other => Err(format!("expected a limit, got {other:?}").into()),
+    }
+}

@@ -1,0 +1,212 @@
+//! GPU memory that the host writes through the GPU's base address register (BAR).
+//!
+//! CUDA has no call for it, Vulkan has: memory that is device-local and host-visible. It is allocated and mapped there, exported as a file descriptor,
+//! and taken in by CUDA, so that kernels and the host address the same bytes. A kernel that polls such memory finds it in the L2 cache and does not cross
+//! the bus, as it would for every poll of pinned host memory.
+//!
+//! Vulkan is never required: its loader is looked for at run time, and everything that can be missing is a [`MapObstacle`].
+//!
+//! | file | holds |
+//! |---|---|
+//! | `vulkan.rs` | the part of Vulkan's interface that is used |
+//! | `loader.rs` | finding the GPU |
+//! | `memory.rs` | allocating, mapping and exporting memory |
+
+mod loader;
+mod memory;
+mod vulkan;
+
+use super::context::Context;
+use super::device::Device;
+use super::error::{CudaError, Result};
+use super::ffi::{self, ExternalMemoryHandle};
+use super::stream::Stream;
+use kiln_backend::{DevicePtr, MapObstacle};
+use loader::Found;
+use memory::{Gpu, Shared};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// A GPU whose memory the host can write.
+#[derive(Clone)]
+pub struct Bar(Arc<Gpu>);
+
+impl Bar {
+    /// Opens the GPU in Vulkan. It takes some tenths of a second, which is why a [`Context`] does not do it by itself.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub fn open(device: Device) -> std::result::Result<Bar, MapObstacle> {
+        Gpu::open(find(device)?).map(|gpu| Bar(Arc::new(gpu)))
+    }
+
+    /// Whether the GPU has such memory, and how much at most, in bytes, without opening it.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub fn probe(device: Device) -> std::result::Result<u64, MapObstacle> {
+        find(device).map(|found| found.memory.heap_bytes)
+    }
+
+    /// How much such memory there is at most, in bytes.
+    pub fn heap_bytes(&self) -> u64 {
+        self.0.memory().heap_bytes
+    }
+}
+
+fn find(device: Device) -> std::result::Result<Found, MapObstacle> {
+    if !cfg!(target_os = "linux") {
+        return Err(MapObstacle::Hardware {
+            what: "this system exports no memory as a file descriptor".into(),
+        });
+    }
+    let call = |error: CudaError| MapObstacle::Call { call: "cuDeviceGetUuid", code: error.to_string() };
+    Found::new(loader::LIBRARY, &device.uuid().map_err(call)?)
+}
+
+/// GPU memory that the host writes and kernels read and write, zeroed.
+///
+/// The host must not read it (see [`MappedPlace::Device`](kiln_backend::MappedPlace::Device)), and writes it through raw pointers. It must outlive the kernels
+/// that use it; a drop waits for the device where the driver's `cuMemFree` does.
+pub struct BarBuffer {
+    // In this order they drop.
+    imported: Imported,
+    shared: Shared,
+}
+
+impl BarBuffer {
+    /// Allocates `bytes` (at least 1) zero bytes, and sees that what the host writes arrives.
+    ///
+    /// # Errors
+    /// [`CudaError::Unmappable`] where Vulkan or CUDA refuses, or where the host's writes do not arrive; [`CudaError::OutOfMemory`].
+    pub fn new(context: &Context, bar: &Bar, bytes: usize) -> Result<BarBuffer> {
+        let bytes = bytes.max(1);
+        let shared = Shared::new(&bar.0, bytes).map_err(|refused| match refused {
+            memory::Refused::OutOfMemory => {
+                let now = context.memory().ok();
+                CudaError::OutOfMemory {
+                    memory: "GPU memory that the host can write",
+                    requested: bytes,
+                    free: now.map_or(0, |memory| memory.free),
+                    total: usize::try_from(bar.heap_bytes()).unwrap_or(usize::MAX),
+                    cached: 0,
+                }
+            }
+            memory::Refused::Obstacle(obstacle) => CudaError::Unmappable(Box::new(obstacle)),
+        })?;
+        let imported = Imported::new(context, &shared)?;
+        let buffer = BarBuffer { imported, shared };
+        buffer.check()?;
+        buffer.clear()?;
+        Ok(buffer)
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.shared.bytes()
+    }
+
+    /// Whether it has no bytes: never.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The address under which kernels see it.
+    pub fn device_pointer(&self) -> DevicePtr {
+        self.imported.address
+    }
+
+    /// The address under which the host writes it.
+    pub fn host_pointer(&self) -> NonNull<u8> {
+        self.shared.host()
+    }
+
+    /// Whether the host's writes are collected and leave out of order until a store fence.
+    pub fn is_write_combined(&self) -> bool {
+        !self.shared.gpu().memory().cached
+    }
+
+    /// Zeroes it, from the device. Waits until that is done, and for nothing else.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn clear(&self) -> Result<()> {
+        let stream = Stream::new(&self.imported.context)?;
+        // SAFETY: the whole of the memory.
+        unsafe { stream.fill_bytes(self.device_pointer(), 0, self.len()) }?;
+        stream.synchronize()
+    }
+
+    /// Writes from the host and reads with the device.
+    fn check(&self) -> Result<()> {
+        const WORDS: usize = 16;
+        let count = WORDS.min(self.len() / 4);
+        let word = |at: usize| (at as u32 + 1).wrapping_mul(0x9e37_79b9);
+        for at in 0..count {
+            // SAFETY: inside the memory, aligned, and used by nobody else yet.
+            let word_at = unsafe { AtomicU32::from_ptr(self.host_pointer().as_ptr().cast::<u32>().add(at)) };
+            word_at.store(word(at), Ordering::Relaxed);
+        }
+        // What the processor collects leaves now.
+        fence(Ordering::SeqCst);
+        let mut seen = [0; 4 * WORDS];
+        let stream = Stream::new(&self.imported.context)?;
+        // SAFETY: inside the memory.
+        unsafe { stream.download(&mut seen[..4 * count], self.device_pointer()) }?;
+        let (words, _) = seen.as_chunks::<4>();
+        if words[..count].iter().enumerate().all(|(at, bytes)| u32::from_le_bytes(*bytes) == word(at)) {
+            return Ok(());
+        }
+        let what = "what the host writes to GPU memory does not arrive there".to_owned();
+        Err(CudaError::Unmappable(Box::new(MapObstacle::Hardware { what })))
+    }
+}
+
+/// Memory as CUDA has taken it in.
+struct Imported {
+    context: Context,
+    handle: ExternalMemoryHandle,
+    address: DevicePtr,
+}
+
+impl Imported {
+    fn new(context: &Context, shared: &Shared) -> Result<Imported> {
+        context.bind()?;
+        let api = context.api();
+        let fd = shared.export().map_err(|obstacle| CudaError::Unmappable(Box::new(obstacle)))?;
+        let bytes = shared.bytes() as u64;
+        let description = ffi::ExternalMemoryDescription {
+            kind: ffi::EXTERNAL_OPAQUE_FD,
+            handle: ffi::ExternalFd { fd: fd.number(), rest: [0; 3] },
+            bytes,
+            flags: 0,
+            reserved: [0; 16],
+        };
+        let mut handle = ExternalMemoryHandle::NULL;
+        // SAFETY: `handle` is writable, the description is complete.
+        unsafe { api.cuImportExternalMemory(&mut handle, &description) }?;
+        fd.was_taken();
+        let mut imported = Imported { context: context.clone(), handle, address: DevicePtr(0) };
+        let buffer = ffi::ExternalBufferDescription { offset: 0, bytes, flags: 0, reserved: [0; 16] };
+        // SAFETY: the address is writable, the handle live, the description complete and within the memory.
+        unsafe { api.cuExternalMemoryGetMappedBuffer(&mut imported.address.0, handle, &buffer) }?;
+        Ok(imported)
+    }
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        if self.context.bind().is_err() {
+            return;
+        }
+        let api = self.context.api();
+        // SAFETY: made in `new`, freed here alone, the address before the memory. A failure has nobody to report to.
+        unsafe {
+            if self.address.0 != 0 {
+                let _ = api.cuMemFree_v2(self.address.0);
+            }
+            let _ = api.cuDestroyExternalMemory(self.handle);
+        }
+    }
+}
