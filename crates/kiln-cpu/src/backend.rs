@@ -1,7 +1,7 @@
 //! The CPU as a device.
 
 use crate::launch;
-use crate::memory::{Memory, total_memory};
+use crate::memory::{Memory, last_level_cache, total_memory};
 use crate::pool::Pool;
 use crate::primitives::Level;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
@@ -112,12 +112,6 @@ fn properties(threads: usize) -> Properties {
         unified: true,
         residency: Residency::Beside,
     }
-}
-
-/// The last-level cache in bytes, where Linux tells.
-fn last_level_cache() -> Option<u64> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
-    Some(text.trim().strip_suffix('K')?.parse::<u64>().ok()? * 1024)
 }
 
 fn check_launch(program: &CpuProgram, launch: &Launch<'_>) -> Result<()> {

@@ -35,14 +35,17 @@ pub(crate) unsafe fn run(
     let begun = Instant::now();
     let mut first = 0;
     let mut step = 1;
-    while first < total && begun.elapsed() < ALONE {
+    // Programs that took long in the launch before are shared out from the first one on: it alone may be a large part of the work.
+    let alone = program.cost.expected(total) < ALONE;
+    while alone && first < total && begun.elapsed() < ALONE {
         // SAFETY: the caller's promise.
         unsafe { launch.programs(first, total.min(first + step)) };
         first = total.min(first + step);
         step *= 2;
     }
     let mut fine = true;
-    if first < total {
+    let shared = first < total;
+    if shared {
         let batch = ((total - first) / (pool.threads() as u64 * BATCHES)).clamp(1, LONGEST_BATCH);
         let next = AtomicU64::new(first);
         fine = pool.run(&|| {
@@ -56,10 +59,28 @@ pub(crate) unsafe fn run(
             }
         });
     }
+    program.cost.record(total, begun.elapsed() * if shared { pool.threads() as u32 } else { 1 });
     if !fine {
         return Err(Error::Internal { place: "kiln-cpu", message: "a worker panicked".into() });
     }
     Ok(reporter.into_fault())
+}
+
+/// What a program of a kernel took in the launch before, in nanoseconds of one thread; 0 before the first.
+#[derive(Default)]
+pub(crate) struct Cost(AtomicU64);
+
+impl Cost {
+    /// What so many programs would take on one thread.
+    fn expected(&self, programs: u64) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed).saturating_mul(programs))
+    }
+
+    /// Remembers what a launch of so many programs took on all threads together.
+    fn record(&self, programs: u64, taken: Duration) {
+        let nanos = taken.as_nanos().min(u64::MAX.into()) as u64;
+        self.0.store(nanos / programs.max(1), Ordering::Relaxed);
+    }
 }
 
 /// A launch as the threads that run its programs see it.

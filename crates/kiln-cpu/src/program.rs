@@ -1,6 +1,7 @@
 //! A compiled kernel.
 
 use crate::codegen::{self, Code, Source};
+use crate::launch::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
 use kiln_backend::{Error, Program, Report, Result};
@@ -22,6 +23,7 @@ pub(crate) struct CpuProgram {
     /// How many 64-bit words a launch passes.
     pub(crate) words: usize,
     threads: u32,
+    pub(crate) cost: Cost,
 }
 
 impl CpuProgram {
@@ -43,7 +45,14 @@ impl CpuProgram {
         };
         let words = kernel.params.iter().map(|p| p.words()).sum();
         let threads = lowered.0.map_or(1, |l| l.block.iter().product());
-        Ok(CpuProgram { code, sites: Arc::new(sites), name: kernel.name.clone(), words, threads })
+        Ok(CpuProgram {
+            code,
+            sites: Arc::new(sites),
+            name: kernel.name.clone(),
+            words,
+            threads,
+            cost: Cost::default(),
+        })
     }
 }
 

@@ -75,6 +75,30 @@ fn checked_indices_and_divisors() {
     assert_eq!((found.kind, found.thread), (kind, thread));
 }
 
+/// The quotients of the other threads, zeros among them, must not take the place of the divisors before the zero is found.
+#[test]
+fn a_zero_among_divisors_that_a_loop_carries() {
+    let kernel = parsed(
+        "kernel @carried(%x: view<i64, 1, global>, %y: mut view<i64, 1, global>, %turns: i64) thread [4, 1, 1] {
+  %tid = thread_id x : i64
+  %zero = const 0 : i64
+  %one = const 1 : i64
+  %seven = const 7 : i64
+  %first = gather.check %x[%tid] pad %zero : i64
+  %last = for %i = %zero to %turns step %one carry (%v = %first) : i64 {
+    %q = div %seven, %v : i64
+    yield %q
+  }
+  scatter.check %y[%tid] = %last
+}
+",
+    );
+    let (mut x, mut y) = ([9i64, 1, 0, 1], [0i64; 4]);
+    let args = vec![view(&mut x, &[4]), view(&mut y, &[4]), Arg::Scalar(1)];
+    let found = fault(run(&kernel, [1, 1, 1], args));
+    assert_eq!((found.kind, found.thread), (FaultKind::DivisionByZero, Some([2, 0, 0])));
+}
+
 fn lines(kernel: &Kernel, grid: [u32; 3]) -> Vec<String> {
     let cpu = CpuBackend::with_threads(1);
     let printed = Arc::new(Mutex::new(Vec::new()));

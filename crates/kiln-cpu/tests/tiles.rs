@@ -40,6 +40,35 @@ fn add_at_odd_sizes() {
     }
 }
 
+/// Outputs that do not fit the caches are written past them, chunk by chunk or whole; smaller ones are not.
+#[test]
+fn streamed_stores_of_large_and_small_outputs() {
+    let cpu = kiln_cpu::CpuBackend::with_threads(2);
+    let large = (kiln_backend::Backend::properties(&cpu).cache as usize).max(32 << 20) / 2 / 4 + 12_345;
+    for block in [1000u32, 4096, 5000] {
+        // One output is made where it belongs, the other is a copy.
+        let (mut k, p) = kernel("twice", TILE, &[(Scalar::F32, 1); 3]);
+        let mut b = Builder::new(&mut k);
+        let at = offset(&mut b, block);
+        let pad = zero(&mut b);
+        let x = b.load(p[0], &[at], pad, shape(&[block]), Reuse::Streaming);
+        b.store(p[1], &[at], x, Reuse::Streaming, true);
+        let y = b.binary(BinaryOp::Add, x, x);
+        let z = b.binary(BinaryOp::Mul, y, x);
+        b.store(p[2], &[at], z, Reuse::Streaming, true);
+        for n in [100usize, 10_007, large] {
+            let mut x = random(n, 3);
+            let (mut y, mut z) = (vec![f32::NAN; n + 3], vec![f32::NAN; n + 3]);
+            let e = [n as i64];
+            let grid = [(n as u32).div_ceil(block), 1, 1];
+            run_on(&cpu, &k, grid, vec![view(&mut x, &e), view(&mut y, &e), view(&mut z, &e)]).unwrap();
+            assert!(y[..n] == x[..], "copy of {n} by {block}");
+            assert!(z[..n].iter().zip(&x).all(|(z, x)| *z == (x + x) * x), "{n} by {block}");
+            assert!(y[n..].iter().chain(&z[n..]).all(|v| v.is_nan()), "{n} by {block}: beyond the end");
+        }
+    }
+}
+
 fn chain(block: u32) -> Kernel {
     let (mut k, p) = kernel("chain", TILE, &[(Scalar::F32, 1); 3]);
     let mut b = Builder::new(&mut k);

@@ -2,19 +2,23 @@
 
 use crate::sizes::{elements_per_program, resident_programs, row_tile};
 use kiln_lang::prelude::*;
-use kiln_runtime::{Result, Tensor};
+use kiln_runtime::{BackendKind, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
     use super::*;
 
     /// Each program sums tiles of `block` elements, a grid apart, into its own element of `partial`.
+    ///
+    /// With `each`, every tile is summed by itself: best where one core holds a program, since nothing but the input passes through its caches.
+    /// Else tiles are added up element by element and summed at the end: best where threads hold the elements, since they meet only once.
     #[kernel(crate = kiln_runtime)]
-    pub fn partial_sums(x: &Tensor<f32, 1>, partial: &mut Tensor<f32, 1>, block: usize) {
+    pub fn partial_sums(x: &Tensor<f32, 1>, partial: &mut Tensor<f32, 1>, block: usize, each: bool) {
         let (first, step) = (program_id(0) * block, num_programs(0) * block);
-        let mut total = zeros::<f32>(block);
+        let mut total = zeros::<f32>(if each { 1 } else { block });
         for at in range_step(first, x.extent(0), step) {
-            total += x.tile(at, block).streaming().load(0.0);
+            let tile = x.tile(at, block).streaming().load(0.0);
+            total += if each { tile.sum().reshape(1) } else { tile };
         }
         partial.tile(program_id(0), 1).store(total.sum().reshape(1));
     }
@@ -46,8 +50,9 @@ pub mod kernels {
 pub fn sum(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) -> Result<()> {
     let device = x.device().clone();
     let block = 2 * elements_per_program(&device, 4);
+    let each = device.properties().kind == BackendKind::Cpu;
     let programs = x.len().div_ceil(block).clamp(1, resident_programs(&device));
     let mut partial = device.uninit([programs])?;
-    kernels::partial_sums(x, &mut partial, block).launch(&device)?;
+    kernels::partial_sums(x, &mut partial, block, each).launch(&device)?;
     kernels::total_sum(&partial, y, row_tile(programs).min(1024)).launch(&device)
 }

@@ -17,7 +17,7 @@ pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize 
 pub(crate) fn resident_programs(device: &Device) -> usize {
     match device.properties().kind {
         BackendKind::Cuda => 16 * device.properties().units as usize,
-        BackendKind::Cpu => 4 * device.properties().units as usize,
+        BackendKind::Cpu => 16 * device.properties().units as usize,
         BackendKind::Interp => 2,
     }
 }

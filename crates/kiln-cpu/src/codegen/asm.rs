@@ -124,6 +124,17 @@ impl<'f> Asm<'f> {
         args: &[ir::Value],
         result: Option<ir::Type>,
     ) -> Option<ir::Value> {
+        let callee = self.address(address);
+        self.call_at(callee, args, result)
+    }
+
+    /// Calls a function at an address that is computed.
+    fn call_at(
+        &mut self,
+        callee: ir::Value,
+        args: &[ir::Value],
+        result: Option<ir::Type>,
+    ) -> Option<ir::Value> {
         let conv = self.conv;
         let fb = &mut self.fb;
         let signature = *self.signatures.entry((args.len(), result)).or_insert_with(|| {
@@ -132,7 +143,6 @@ impl<'f> Asm<'f> {
             signature.returns.extend(result.map(AbiParam::new));
             fb.import_signature(signature)
         });
-        let callee = self.address(address);
         let call = self.fb.ins().call_indirect(signature, callee, args);
         result.map(|_| self.fb.inst_results(call)[0])
     }
@@ -142,6 +152,24 @@ impl<'f> Asm<'f> {
         let function: PrimitiveFn = lookup(key)?;
         debug_assert_eq!(function.arity(), args.len(), "{key:?}");
         Some(self.call(function.address(), args, function.returns_flag().then_some(types::I32)))
+    }
+
+    /// Calls one of two primitives of one type without a result: the first if the condition is not 0. Gives whether both exist.
+    pub(super) fn either_primitive(
+        &mut self,
+        condition: ir::Value,
+        keys: [PrimitiveKey; 2],
+        args: &[ir::Value],
+    ) -> bool {
+        let [Some(first), Some(second)] = keys.map(lookup) else { return false };
+        debug_assert!(
+            [first, second].iter().all(|f| f.arity() == args.len() && !f.returns_flag()),
+            "{keys:?}"
+        );
+        let [first, second] = [first, second].map(|f| self.address(f.address()));
+        let callee = self.fb.ins().select(condition, first, second);
+        self.call_at(callee, args, None);
+        true
     }
 
     /// A new block with a parameter of each type.

@@ -2,11 +2,13 @@
 
 use super::emitter::{Emitter, Matrix, Repr, Tile, View};
 use super::liveness::inner_len;
+use crate::memory::last_level_cache;
 use crate::primitives::{BoxAxis, PrimitiveKey};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_ir::{OpData, OpKind, Reuse, Scalar, Shape, Value};
 use std::mem::{offset_of, size_of};
+use std::sync::LazyLock;
 
 /// Where a box of a view lies.
 #[derive(Clone, Copy)]
@@ -135,12 +137,28 @@ impl Emitter<'_> {
 
     fn store_box(&mut self, data: &OpData, tile: ir::Value, reuse: Reuse) -> Result<()> {
         let elem = self.kernel.ty(data.operands[0]).elem();
-        let key = match reuse {
-            Reuse::Normal => PrimitiveKey::StoreBox(elem),
-            Reuse::Streaming => PrimitiveKey::StoreBoxStreaming(elem),
-        };
         let padding = self.asm.int(0);
-        self.box_call(data, key, tile, padding)
+        let args = self.box_args(data, tile, padding)?;
+        if reuse == Reuse::Normal {
+            return self.call(PrimitiveKey::StoreBox(elem), &args).map(drop);
+        }
+        let streams = self.outgrows_caches(data)?;
+        let keys = [PrimitiveKey::StoreBoxStreaming(elem), PrimitiveKey::StoreBox(elem)];
+        match self.asm.either_primitive(streams, keys, &args) {
+            true => Ok(()),
+            false => Err(self.unsupported(format!("{keys:?}"))),
+        }
+    }
+
+    /// Whether the view of a load or store holds more than the caches keep while it is passed over: only then do stores past the caches pay.
+    pub(super) fn outgrows_caches(&mut self, data: &OpData) -> Result<ir::Value> {
+        let view = self.view(data.operands[0])?.clone();
+        let mut bytes = self.asm.int(view.elem.bytes().into());
+        for extent in view.extents {
+            bytes = self.asm.mul(bytes, extent);
+        }
+        let kept = self.asm.int(kept_bytes());
+        Ok(self.asm.compare(IntCC::SignedGreaterThan, bytes, kept))
     }
 
     fn box_call(
@@ -150,6 +168,12 @@ impl Emitter<'_> {
         tile: ir::Value,
         padding: ir::Value,
     ) -> Result<()> {
+        let args = self.box_args(data, tile, padding)?;
+        self.call(key, &args).map(drop)
+    }
+
+    /// What a primitive that moves a box is called with.
+    fn box_args(&mut self, data: &OpData, tile: ir::Value, padding: ir::Value) -> Result<[ir::Value; 5]> {
         let (view, offsets, shape) = self.box_of(data)?;
         let axes = self.asm.stack(size_of::<BoxAxis>() * shape.rank());
         for (axis, &offset) in offsets.iter().enumerate() {
@@ -161,7 +185,7 @@ impl Emitter<'_> {
             self.asm.store(view.strides[axis], axes, at + offset_of!(BoxAxis, stride) as i32);
         }
         let rank = self.asm.int(shape.rank() as i64);
-        self.call(key, &[tile, view.base, axes, rank, padding]).map(drop)
+        Ok([tile, view.base, axes, rank, padding])
     }
 
     /// Runs `cold` only where the condition is 0.
@@ -180,4 +204,11 @@ impl Emitter<'_> {
     pub(super) fn len(&self, value: Value) -> usize {
         self.kernel.shape(value).len()
     }
+}
+
+/// The largest output, in bytes, that is left in the caches: its inputs want room there, too.
+fn kept_bytes() -> i64 {
+    static KEPT: LazyLock<i64> =
+        LazyLock::new(|| last_level_cache().map_or(16 << 20, |bytes| (bytes / 2).min(1 << 40) as i64));
+    *KEPT
 }

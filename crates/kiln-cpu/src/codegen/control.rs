@@ -5,7 +5,7 @@ use super::emitter::{Emitter, Repr, Tile};
 use super::liveness::is_elementwise;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC};
 use kiln_backend::Result;
-use kiln_ir::{Block, Op, OpData, OpKind, Value};
+use kiln_ir::{BinaryOp, Block, Op, OpData, OpKind, Value};
 
 /// What a loop or a branch hands over: for each value, nothing for a scalar (it is a block parameter) or the tile it stands in.
 struct Carried {
@@ -244,6 +244,10 @@ impl Emitter<'_> {
             let data = self.kernel.op(ops[maker]);
             let in_place = match &data.kind {
                 OpKind::Dot => data.operands.iter().position(|&v| self.live.root(v) == arg) == Some(2),
+                // A fault looks for the zero among the divisors: they must stay.
+                OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if self.live.root(data.operands[1]) == arg => {
+                    false
+                }
                 kind => is_elementwise(kind) && self.same_size(arg, next),
             };
             let free = last.is_none_or(|last| last < maker || (last == maker && in_place));

@@ -2,15 +2,17 @@
 //!
 //! Operations are collected, not emitted, until something needs their results or their place in the order. Then the group runs as one loop:
 //! each turn takes a chunk of every tile through all operations, so that intermediate results never leave the L1 cache. A result that
-//! is stored is written where it belongs at once, if the box lies inside the view and is contiguous.
+//! is stored is written where it belongs at once, if the box lies inside the view and is contiguous: a streamed one that will not stay in the
+//! caches by way of a chunk of scratch memory, past the caches.
 
+use super::arena::Slot;
 use super::boxes::Place;
 use super::emitter::{Emitter, Repr, Tile};
 use super::liveness::{is_alias, is_elementwise};
 use crate::primitives::PrimitiveKey;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
-use kiln_ir::{BinaryOp, Kernel, Op, OpKind, Value};
+use kiln_ir::{Kernel, Op, OpKind, Reuse, Value};
 
 /// Elements of a chunk. A few tiles of 4-byte elements fit L1, and calls cost little beside the work.
 const CHUNK: usize = 1024;
@@ -20,6 +22,7 @@ const CHUNK: usize = 1024;
 pub(super) struct Group {
     len: usize,
     ops: Vec<Op>,
+    streamed: Vec<StreamedStore>,
 }
 
 impl Group {
@@ -53,6 +56,19 @@ struct Window {
 enum Argument {
     Array(ir::Value),
     Scalar(ir::Value),
+}
+
+/// A store whose value may be made chunk by chunk in scratch memory and copied from there past the caches.
+#[derive(Clone, Copy)]
+struct StreamedStore {
+    op: Op,
+    /// The value, and where all of it belongs.
+    root: Value,
+    to: ir::Value,
+    /// Not 0 if it is.
+    streams: ir::Value,
+    /// Where a chunk is made.
+    chunk: Slot,
 }
 
 /// A store of the group.
@@ -97,18 +113,22 @@ impl Emitter<'_> {
 
     /// Emits the group.
     pub(super) fn flush(&mut self) -> Result<()> {
-        let group = std::mem::take(&mut self.group);
+        let mut group = std::mem::take(&mut self.group);
         if group.ops.is_empty() {
             return Ok(());
         }
         let at = self.locate(None);
         let stores = self.plan_stores(&group)?;
+        self.plan_streams(&mut group, &stores)?;
         if group.len <= CHUNK {
             let count = self.asm.int(group.len as i64);
             self.members(&group, Window { start: None, count, most: group.len })?;
         } else {
             self.outputs(&group);
             self.chunks(&group)?;
+        }
+        for streamed in &group.streamed {
+            self.arena.give(streamed.chunk);
         }
         for store in stores {
             self.locate(Some(store.op));
@@ -143,6 +163,25 @@ impl Emitter<'_> {
             stores.push(PlannedStore { op, direct });
         }
         Ok(stores)
+    }
+
+    /// Finds the direct stores that may go past the caches.
+    fn plan_streams(&mut self, group: &mut Group, stores: &[PlannedStore]) -> Result<()> {
+        for store in stores {
+            let data = self.kernel.op(store.op);
+            let (Some(place), OpKind::Store { reuse: Reuse::Streaming, .. }) = (store.direct, &data.kind)
+            else {
+                continue;
+            };
+            let root = self.live.root(data.operands[data.operands.len() - 1]);
+            let Repr::Tile(Tile { at, .. }) = *self.repr(root)? else { continue };
+            let large = self.outgrows_caches(data)?;
+            let streams = self.asm.and(large, place.inside);
+            let bytes = group.len.min(CHUNK) * data_elem(self.kernel, store.op).bytes() as usize;
+            let chunk = self.arena.take(bytes);
+            group.streamed.push(StreamedStore { op: store.op, root, to: at, streams, chunk });
+        }
+        Ok(())
     }
 
     /// Whether making a value in the box that it is stored to changes nothing that is read later.
@@ -212,11 +251,15 @@ impl Emitter<'_> {
 
     /// Emits each operation for a window.
     fn members(&mut self, group: &Group, window: Window) -> Result<()> {
+        let whole = self.aim_streams(group, window)?;
         for &op in &group.ops {
             self.locate(Some(op));
             let data = self.kernel.op(op);
             match data.kind {
-                OpKind::Store { .. } => continue,
+                OpKind::Store { .. } => {
+                    self.stream_chunk(group, op, window)?;
+                    continue;
+                }
                 ref kind if is_alias(kind) => {
                     let repr = self.repr(data.operands[0])?.clone();
                     self.set(data.results[0], without_slot(repr));
@@ -225,6 +268,41 @@ impl Emitter<'_> {
             }
             self.release_members(group, op, window);
         }
+        for (root, tile) in whole {
+            self.set(root, Repr::Tile(tile));
+        }
+        Ok(())
+    }
+
+    /// Lets each streamed value be made in scratch memory if it streams, else where it belongs. Gives the tiles that the values are outside of
+    /// the window.
+    fn aim_streams(&mut self, group: &Group, window: Window) -> Result<Vec<(Value, Tile)>> {
+        let mut whole = Vec::new();
+        for streamed in &group.streamed {
+            let Repr::Tile(tile) = *self.repr(streamed.root)? else { continue };
+            let belongs = self.in_window(tile, streamed.root, window);
+            let chunk = self.slot_address(streamed.chunk);
+            let at = self.asm.fb.ins().select(streamed.streams, chunk, belongs);
+            self.set(streamed.root, Repr::Tile(Tile { at, slot: None, windowed: true }));
+            whole.push((streamed.root, tile));
+        }
+        Ok(whole)
+    }
+
+    /// Copies a streamed value's chunk to where it belongs, if it streams.
+    fn stream_chunk(&mut self, group: &Group, store: Op, window: Window) -> Result<()> {
+        let Some(&streamed) = group.streamed.iter().find(|s| s.op == store) else { return Ok(()) };
+        let (copy, _) = self.asm.block(&[]);
+        let (rest, _) = self.asm.block(&[]);
+        self.asm.branch(streamed.streams, copy, rest);
+        self.asm.enter(copy);
+        let whole = Tile { at: streamed.to, slot: None, windowed: false };
+        let to = self.in_window(whole, streamed.root, window);
+        let chunk = self.slot_address(streamed.chunk);
+        let elem = data_elem(self.kernel, store);
+        self.call(PrimitiveKey::CopyStreaming(elem), &[to, chunk, window.count])?;
+        self.asm.jump(rest, &[]);
+        self.asm.enter(rest);
         Ok(())
     }
 
@@ -349,7 +427,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where a member writes: the memory its result has been given, that of an operand that dies, or new memory.
+    /// Where a member writes: the memory its result has been given, or new memory. Not that of an operand that dies: primitives are faster from
+    /// one place to another.
     fn destination(&mut self, op: Op, window: Window) -> ir::Value {
         let result = self.kernel.op(op).results[0];
         if let Ok(&Repr::Tile(tile)) = self.repr(result) {
@@ -361,28 +440,10 @@ impl Emitter<'_> {
         }
         let bytes = window.most * self.kernel.ty(result).elem().bytes() as usize;
         let windowed = window.start.is_some();
-        let slot = self.inherited(op, windowed).unwrap_or_else(|| self.arena.take(bytes));
+        let slot = self.arena.take(bytes);
         let at = self.slot_address(slot);
         self.set(result, Repr::Tile(Tile { at, slot: Some(slot), windowed }));
         at
-    }
-
-    /// The slot of an operand of the result's element size that dies here: element-wise primitives work in place.
-    fn inherited(&mut self, op: Op, windowed: bool) -> Option<super::arena::Slot> {
-        let data = self.kernel.op(op);
-        let bytes = |v: Value| self.kernel.ty(v).elem().bytes();
-        // A fault looks for the zero among the divisors: they must stay.
-        let divides = matches!(data.kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
-        let usable = if divides { &data.operands[..1] } else { &data.operands[..] };
-        let divisor = divides.then(|| self.live.root(data.operands[1]));
-        let heir = usable.iter().map(|&v| self.live.root(v)).find(|&root| {
-            let owned =
-                matches!(self.repr(root), Ok(Repr::Tile(t)) if t.slot.is_some() && t.windowed == windowed);
-            // A load's slot is only its fallback: the tile itself may lie in the view.
-            let own = owned && !self.live.is_in_place(root) && divisor != Some(root);
-            own && bytes(root) == bytes(data.results[0]) && self.live.dead_after(op).contains(&root)
-        })?;
-        self.take_slot(heir)
     }
 }
 

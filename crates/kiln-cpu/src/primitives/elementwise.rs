@@ -223,6 +223,11 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, n: usize) -> u32 {
         let mut fault = false;
+        // Elements of different sizes never lie in the same place.
+        let same_place = |operand: Operand| {
+            // SAFETY: asked of arrays only.
+            size_of::<A>() == size_of::<K::Out>() && out.cast_const() == unsafe { operand.array }
+        };
         // SAFETY: the form says which member each operand is; arrays have `n` elements and the output, too.
         unsafe {
             if F::A_IS_SCALAR {
@@ -237,8 +242,12 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
                     let a = part::<A>(a.array, start, out.len());
                     fault |= zip_slice::<I, K, A>(out, |i| (a[i], y));
                 });
+            } else if same_place(a) && !same_place(b) {
+                fault = combine::<I, K, A, false>(out.cast(), part(b.array, 0, n));
+            } else if same_place(b) && !same_place(a) {
+                fault = combine::<I, K, A, true>(out.cast(), part(a.array, 0, n));
             } else {
-                let in_place = out.cast_const() == a.array || out.cast_const() == b.array;
+                let in_place = same_place(a);
                 staged(out.cast(), n, in_place, |out, start| {
                     let a = part::<A>(a.array, start, out.len());
                     let b = part::<A>(b.array, start, out.len());
@@ -248,6 +257,25 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
         }
         fault as u32
     }
+}
+
+/// Combines the elements at `out`, which are one operand (the second if `SWAPPED`), with those of the other, where they stand: what a loop
+/// carries is mostly made so.
+///
+/// # Safety
+/// `out` is valid for as many elements as there are others, and does not overlap them; results are of the elements' size.
+#[inline(always)]
+unsafe fn combine<I: Isa, K: Zip<A>, A: Element, const SWAPPED: bool>(out: *mut A, other: &[A]) -> bool {
+    // SAFETY: the caller's.
+    let out = unsafe { std::slice::from_raw_parts_mut(out, other.len()) };
+    let mut fault = false;
+    for (o, &y) in out.iter_mut().zip(other) {
+        let (a, b) = if SWAPPED { (y, *o) } else { (*o, y) };
+        fault |= K::faults(a, b);
+        // SAFETY: the result takes the operand's place, which has its size.
+        unsafe { (&raw mut *o).cast::<K::Out>().write(K::apply::<I>(a, b)) };
+    }
+    fault
 }
 
 #[inline(always)]
