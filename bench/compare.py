@@ -221,7 +221,7 @@ def main() -> int:
                 continue
             if kiln and name not in kiln.rows:
                 problems.append(f"{name}: Kiln has no such row")
-            times, failed = measure(entries(name, row, kiln, peers), options.passes, options.rounds)
+            times, failed = measure(entries(name, row, kiln, peers), options.passes, row.rounds or options.rounds)
             problems += [f"{name}: {label}: {reason}" for label, reason in failed.items()]
             kiln_failed |= KILN in failed
             if not times:

@@ -23,6 +23,8 @@ class Row(NamedTuple):
     """The row whose fastest bandwidth in the same run is the ceiling for this one."""
     raw: tuple[str, str] | None = None
     """A row of Kiln's own that does the same without Kiln's runtime, and the name under which it is recorded as a peer."""
+    rounds: int | None = None
+    """The rounds in a turn, where one takes long."""
 
 
 def _elementwise(n: int, suffix: str) -> dict[str, Row]:
@@ -58,7 +60,7 @@ GPU_ROWS: dict[str, Row] = {
 # Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
-    "compile_softmax": Row("softmax, from its source to a loaded program", 0, 0, None),
+    "compile_softmax": Row("softmax, from its source to a loaded program, in a new process", 0, 0, None, rounds=1),
     "load_softmax": Row("softmax, from the disk cache to a loaded program", 0, 0, None),
 }
 

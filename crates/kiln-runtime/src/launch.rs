@@ -194,6 +194,16 @@ impl<P: KernelParams> Launch<P> {
     }
 }
 
+impl Device {
+    /// The program of a kernel that was traced by other means than a launch: from disk if it is there and the device accepts it, else compiled and kept.
+    ///
+    /// # Errors
+    /// What the device refuses.
+    pub fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>> {
+        load_or_compile(self, kernel)
+    }
+}
+
 /// Takes the program from disk if it is there and the device accepts it, else compiles it and keeps it.
 fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<Arc<dyn Program>> {
     let (backend, disk) = (device.backend(), device.disk_cache());

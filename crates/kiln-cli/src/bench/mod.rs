@@ -41,6 +41,9 @@ pub struct Args {
     /// Serve requests on standard input, as bench/README.md describes
     #[arg(long, conflicts_with_all = ["filter", "json"])]
     serve: bool,
+    /// Compile a kernel and print the microseconds: what the row of compile times runs
+    #[arg(long, hide = true)]
+    compile_once: bool,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -52,6 +55,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return serve::run(device);
     }
     let device = device?;
+    if args.compile_once {
+        println!("{}", compile_cost::compile_once(&device)?);
+        return Ok(());
+    }
     let rows: Vec<Row> =
         rows::all(&device).into_iter().filter(|r| wanted(r, args.filter.as_deref())).collect();
     if rows.is_empty() {
