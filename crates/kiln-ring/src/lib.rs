@@ -45,8 +45,10 @@
 //! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
 //! | [`slot`] | how messages lie in shared memory |
+//! | `channel/` | [`Channel`]: the host's side of a queue |
 //! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
 
+mod channel;
 mod dead_letter;
 mod handler;
 mod layout;
@@ -54,6 +56,10 @@ mod message;
 mod outcome;
 pub mod slot;
 
+pub use channel::{
+    AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_CAPACITY,
+    Overflow, Parts, RecvError, RecvFuture, RingMemory, SendError, SendFuture, Sent, Transport, WaitPolicy,
+};
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};
 pub use kiln_macros::{Message, State, ring_kernel};

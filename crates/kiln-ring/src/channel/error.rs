@@ -1,0 +1,135 @@
+//! What can go wrong with a channel.
+
+use crate::dead_letter::Reason;
+use std::time::Duration;
+
+/// Why a channel cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No message could ever be sent.
+    #[error("a channel of capacity 0 holds no message: give it a capacity of at least 1")]
+    ZeroCapacity,
+    /// More slots than a channel can have.
+    #[error("a channel of capacity {capacity} is too large: at most {most} messages can be under way", most = super::MAX_CAPACITY)]
+    TooLarge {
+        /// What was asked for.
+        capacity: usize,
+    },
+    /// The memory given does not fit the channel's form.
+    #[error("the memory of the {ring} does not fit: {why}")]
+    Memory {
+        /// Which ring.
+        ring: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The queue is full, and its policy rejects.
+    #[error(
+        "the queue of actor {actor} is full: {capacity} messages are under way. Receive replies, raise its capacity, or choose another \
+         overflow policy"
+    )]
+    Full {
+        /// The actor.
+        actor: u32,
+        /// The capacity of its queue.
+        capacity: usize,
+    },
+    /// No room came in time.
+    #[error("the queue of actor {actor} stayed full for {waited:?}")]
+    TimedOut {
+        /// The actor.
+        actor: u32,
+        /// How long the sender waited.
+        waited: Duration,
+    },
+    /// The actor takes no more messages.
+    #[error("actor {actor} takes no more messages: it was terminated, or it failed")]
+    Closed {
+        /// The actor.
+        actor: u32,
+    },
+    /// The message has a deadline, for which the channel's slots have no place.
+    #[error("the channel of actor {actor} carries no deadlines: make it with `deadlines(true)`")]
+    NoDeadlines {
+        /// The actor.
+        actor: u32,
+    },
+}
+
+/// Why there is no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// None is there yet.
+    #[error("actor {actor} has no reply ready")]
+    Empty {
+        /// The actor.
+        actor: u32,
+    },
+    /// None came in time.
+    #[error("actor {actor} gave no reply for {waited:?}")]
+    TimedOut {
+        /// The actor.
+        actor: u32,
+        /// How long the receiver waited.
+        waited: Duration,
+    },
+    /// None will come: the actor takes no more messages, and all it had are answered.
+    #[error("actor {actor} has ended, and all its replies were taken")]
+    Closed {
+        /// The actor.
+        actor: u32,
+    },
+    /// None will come: the device is lost, or the actor was given up.
+    #[error("actor {actor} answers no more: {unanswered} of its messages have no answer")]
+    Lost {
+        /// The actor.
+        actor: u32,
+        /// How many messages were under way.
+        unanswered: u64,
+    },
+}
+
+/// Why a request has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// It was not sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// It was not sent, for the queue was full and drops the newest.
+    #[error("the queue of actor {actor} is full and drops what comes: the request was not sent")]
+    DroppedNewest {
+        /// The actor.
+        actor: u32,
+    },
+    /// It was sent, and no handler finished it.
+    #[error("actor {actor} did not handle the request: {reason}")]
+    Unhandled {
+        /// The actor.
+        actor: u32,
+        /// Why.
+        reason: Reason,
+    },
+    /// No reply came in time. The request may still be handled; its reply will be a dead letter.
+    #[error("actor {actor} gave no reply for {waited:?}")]
+    TimedOut {
+        /// The actor.
+        actor: u32,
+        /// How long the asker waited.
+        waited: Duration,
+    },
+    /// No reply will come: the device is lost, or the actor was given up.
+    #[error("actor {actor} answers no more")]
+    Lost {
+        /// The actor.
+        actor: u32,
+    },
+}

@@ -1,0 +1,515 @@
+//! A queue with its policies: what happens when it is full, how to wait, where dead letters go. In words; [`Channel`](super::Channel) adds the
+//! types.
+
+use super::error::{AskError, RecvError, SendError};
+use super::overflow::{Counters, Counts, Overflow};
+use super::platform::Platform;
+use super::queue::{Answer, Queue, Refused, Swept, Verdict};
+use super::wait::{Wait, WaitPolicy};
+use super::wakers::{Awaited, Wakers};
+use crate::dead_letter::{DeadLetters, Letter, Reason};
+use crate::slot::{Kind, PAYLOAD};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::Instant;
+
+/// What a channel needs of the device's side.
+pub trait DeviceSide: Send + Sync {
+    /// Asks that requests in positions below `position` which are not begun be answered [`Kind::Dropped`](crate::slot::Kind::Dropped). It may come again with a lower position,
+    /// which changes nothing.
+    fn skip(&self, position: u64);
+
+    /// Called after a send while [`Channel::set_parked`](crate::Channel::set_parked) says that nobody polls the request ring.
+    fn wake(&self) {}
+
+    /// Lets a device that does not run by itself go on for a while; whether it is one.
+    fn pump(&self) -> bool {
+        false
+    }
+}
+
+/// What became of a send that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The message is in the queue, in this position.
+    Queued(u64),
+    /// The queue is full and drops the newest: the message was not sent.
+    Dropped,
+}
+
+/// What a mailbox is called, and how it behaves.
+pub struct Manner {
+    /// The actor's number.
+    pub actor: u32,
+    /// What a full queue does.
+    pub overflow: Overflow,
+    /// How threads wait.
+    pub wait: WaitPolicy,
+    /// The message's layout.
+    pub message_layout: u64,
+    /// The reply's layout.
+    pub reply_layout: u64,
+    /// Where dead letters go.
+    pub letters: Arc<DeadLetters>,
+    /// The device's side.
+    pub device: Arc<dyn DeviceSide>,
+}
+
+/// A queue with its policies.
+pub struct Mailbox<P: Platform> {
+    queue: Queue<P>,
+    manner: Manner,
+    counters: Counters,
+    pub(super) wakers: Wakers,
+    parked: AtomicBool,
+    lost: AtomicBool,
+}
+
+impl<P: Platform> Mailbox<P> {
+    pub fn new(queue: Queue<P>, manner: Manner) -> Mailbox<P> {
+        Mailbox {
+            queue,
+            manner,
+            counters: Counters::default(),
+            wakers: Wakers::default(),
+            parked: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    pub fn queue(&self) -> &Queue<P> {
+        &self.queue
+    }
+
+    pub fn actor(&self) -> u32 {
+        self.manner.actor
+    }
+
+    pub fn letters(&self) -> &Arc<DeadLetters> {
+        &self.manner.letters
+    }
+
+    /// Whether a full queue is an error, and no reason to wait.
+    pub fn rejects(&self) -> bool {
+        self.manner.overflow == Overflow::Reject
+    }
+
+    pub fn counts(&self) -> Counts {
+        let c = &self.counters;
+        let answered = self.queue.head();
+        Counts {
+            // Read second: never less than what was answered.
+            sent: self.queue.tail(),
+            answered,
+            rejected: c.rejected.get(),
+            dropped_newest: c.dropped_newest.get(),
+            dropped_oldest: c.dropped_oldest.get(),
+            expired: c.expired.get(),
+            failed: c.failed.get(),
+            undeliverable: c.undeliverable.get(),
+            unclaimed: c.unclaimed.get(),
+        }
+    }
+
+    /// Says whether nobody polls the request ring, so that senders call [`DeviceSide::wake`].
+    ///
+    /// Whoever parks the device's side says so first, and then looks whether the queue's tail has moved: either it sees the message, or the
+    /// sender sees that it must wake it.
+    pub fn set_parked(&self, parked: bool) {
+        self.parked.store(parked, SeqCst);
+        std::sync::atomic::fence(SeqCst);
+    }
+
+    /// Refuses senders from now on. Messages under way are still answered.
+    pub fn close(&self) {
+        self.queue.close();
+        self.wake_ready();
+    }
+
+    /// Refuses senders, and ends the waits of those who wait for answers that are not there: none will come.
+    pub fn abandon(&self) {
+        self.queue.close();
+        self.lost.store(true, SeqCst);
+        self.wake_ready();
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Acquire)
+    }
+
+    // ---- sending
+
+    /// Sends a message; where the queue is full, does as its policy says, and waits at most until `until`.
+    #[inline]
+    pub fn send(
+        &self,
+        header: [u32; PAYLOAD],
+        payload: &[u32],
+        until: Option<Instant>,
+    ) -> Result<Sent, SendError> {
+        let Some(position) = self.reserve(until)? else { return Ok(Sent::Dropped) };
+        self.queue.write(position, header, payload);
+        self.sent();
+        Ok(Sent::Queued(position))
+    }
+
+    /// As [`send`](Self::send), without waiting: a queue that would have to is an error.
+    #[inline]
+    pub fn try_send(&self, header: [u32; PAYLOAD], payload: &[u32]) -> Result<Sent, SendError> {
+        let Some(position) = self.try_reserve()? else { return Ok(Sent::Dropped) };
+        self.queue.write(position, header, payload);
+        self.sent();
+        Ok(Sent::Queued(position))
+    }
+
+    /// Sends a request for whose answer the caller will look itself; gives its position.
+    pub fn request(
+        &self,
+        header: [u32; PAYLOAD],
+        payload: &[u32],
+        until: Option<Instant>,
+    ) -> Result<u64, AskError> {
+        let position = self.reserve(until)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
+        self.write_request(position, header, payload);
+        Ok(position)
+    }
+
+    /// As [`request`](Self::request), without waiting.
+    pub fn try_request(&self, header: [u32; PAYLOAD], payload: &[u32]) -> Result<u64, AskError> {
+        let position = self.try_reserve()?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
+        self.write_request(position, header, payload);
+        Ok(position)
+    }
+
+    fn write_request(&self, position: u64, header: [u32; PAYLOAD], payload: &[u32]) {
+        self.queue.mark_asked(position);
+        self.queue.write(position, header, payload);
+        self.sent();
+    }
+
+    /// Sends messages that lie one after the other in `words`, `each` words long, in order and with few fences. Gives how many: fewer only if
+    /// the queue drops the newest.
+    pub fn send_many(
+        &self,
+        words: &[u32],
+        each: usize,
+        until: Option<Instant>,
+    ) -> Result<usize, (usize, SendError)> {
+        let (mut messages, mut sent) = (words.chunks_exact(each), 0);
+        while messages.len() > 0 {
+            let positions = match self.queue.reserve(messages.len() as u64) {
+                Ok(positions) => positions,
+                Err(refused) => match self.overflow(refused, Some(until)) {
+                    Ok(Some(position)) => position..position + 1,
+                    Ok(None) => {
+                        messages.next();
+                        continue;
+                    }
+                    Err(error) => return Err((sent, error)),
+                },
+            };
+            for (position, payload) in positions.zip(&mut messages) {
+                self.queue.write(position, [0; PAYLOAD], payload);
+                sent += 1;
+            }
+            self.sent();
+        }
+        Ok(sent)
+    }
+
+    /// After slots were written.
+    #[inline]
+    fn sent(&self) {
+        self.queue.publish();
+        if self.parked.load(SeqCst) {
+            self.manner.device.wake();
+        }
+    }
+
+    #[inline]
+    fn reserve(&self, until: Option<Instant>) -> Result<Option<u64>, SendError> {
+        match self.queue.reserve(1) {
+            Ok(positions) => Ok(Some(positions.start)),
+            Err(refused) => self.overflow(refused, Some(until)),
+        }
+    }
+
+    #[inline]
+    fn try_reserve(&self) -> Result<Option<u64>, SendError> {
+        match self.queue.reserve(1) {
+            Ok(positions) => Ok(Some(positions.start)),
+            Err(refused) => self.overflow(refused, None),
+        }
+    }
+
+    /// A position in a queue that was full, as its policy says. `until` is `None` for those who do not wait.
+    #[cold]
+    fn overflow(&self, refused: Refused, until: Option<Option<Instant>>) -> Result<Option<u64>, SendError> {
+        let actor = self.actor();
+        let begun = Instant::now();
+        let mut wait = Wait::new(self.manner.wait, until.flatten());
+        let mut refused = refused;
+        let full = || SendError::Full { actor, capacity: self.queue.form().capacity };
+        loop {
+            if refused == Refused::Closed {
+                return Err(SendError::Closed { actor });
+            }
+            // Answers that nobody receives make room.
+            self.tidy();
+            match self.queue.reserve(1) {
+                Ok(positions) => return Ok(Some(positions.start)),
+                Err(now) => refused = now,
+            }
+            if refused == Refused::Closed {
+                continue;
+            }
+            match self.manner.overflow {
+                Overflow::Reject => {
+                    self.counters.rejected.add_one();
+                    return Err(full());
+                }
+                Overflow::DropNewest => {
+                    self.counters.dropped_newest.add_one();
+                    return Ok(None);
+                }
+                Overflow::DropOldest => self.drop_oldest(),
+                Overflow::Block => {}
+            }
+            if until.is_none() {
+                return self.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
+            }
+            if !self.manner.device.pump() && !P::step(&mut wait) {
+                return Err(SendError::TimedOut { actor, waited: begun.elapsed() });
+            }
+        }
+    }
+
+    /// Makes the oldest message or reply go.
+    fn drop_oldest(&self) {
+        let oldest = self.queue.head();
+        let mut dropped = false;
+        self.queue.sweep(|answer| {
+            if answer.kind != Kind::Reply || answer.given_up {
+                self.settle(answer);
+                return Verdict::Taken;
+            }
+            if dropped || answer.position != oldest {
+                return Verdict::Left;
+            }
+            // The oldest is a reply that nobody received.
+            dropped = true;
+            self.letter(Reason::Dropped, answer, self.manner.reply_layout);
+            self.counters.dropped_oldest.add_one();
+            Verdict::Enough
+        });
+        if !dropped && self.queue.head() == oldest {
+            self.manner.device.skip(oldest + 1);
+        }
+    }
+
+    // ---- answers
+
+    /// Takes answers that nobody receives, as far as they come first.
+    pub fn tidy(&self) {
+        let before = self.queue.head();
+        self.queue.sweep(|answer| {
+            if answer.kind == Kind::Reply && !answer.given_up {
+                return Verdict::Left;
+            }
+            self.settle(answer);
+            Verdict::Taken
+        });
+        if self.queue.head() != before {
+            self.wake_ready();
+        }
+    }
+
+    /// Deals with an answer that is not a reply to be received.
+    fn settle(&self, answer: &Answer<'_, P>) {
+        let c = &self.counters;
+        let (counter, reason) = match answer.kind {
+            Kind::None | Kind::Request => return,
+            Kind::Reply => (&c.unclaimed, Reason::Unclaimed),
+            Kind::Expired => (&c.expired, Reason::Expired),
+            Kind::Dropped => (&c.dropped_oldest, Reason::Dropped),
+            Kind::Undeliverable => (&c.undeliverable, Reason::Undeliverable),
+            Kind::Failed => (&c.failed, reason_of(answer).unwrap_or(Reason::Undeliverable)),
+        };
+        counter.add_one();
+        let layout =
+            if answer.kind == Kind::Reply { self.manner.reply_layout } else { self.manner.message_layout };
+        self.letter(reason, answer, layout);
+    }
+
+    fn letter(&self, reason: Reason, answer: &Answer<'_, P>, layout: u64) {
+        let mut words = vec![0; if answer.kind == Kind::Failed { 0 } else { answer.words() }];
+        answer.read(&mut words);
+        let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words };
+        self.manner.letters.push(letter);
+    }
+
+    /// Takes up to `most` replies that are there; gives how many. `take` gets each position, and the answer to read.
+    #[inline]
+    pub fn receive(&self, most: usize, mut take: impl FnMut(&Answer<'_, P>)) -> Result<usize, RecvError> {
+        let taken = self.receive_once(most, &mut take);
+        if taken != Ok(0) {
+            return taken;
+        }
+        if self.manner.device.pump() {
+            return self.receive_once(most, &mut take);
+        }
+        Ok(0)
+    }
+
+    #[inline]
+    fn receive_once(&self, most: usize, take: &mut impl FnMut(&Answer<'_, P>)) -> Result<usize, RecvError> {
+        let (mut taken, mut passed) = (0, false);
+        let swept = self.queue.sweep(|answer| {
+            passed = true;
+            if answer.kind != Kind::Reply || answer.given_up {
+                self.settle(answer);
+                return Verdict::Taken;
+            }
+            if taken == most {
+                return Verdict::Left;
+            }
+            take(answer);
+            taken += 1;
+            if taken == most { Verdict::Enough } else { Verdict::Taken }
+        });
+        if passed {
+            self.wake_ready();
+        }
+        if taken == 0 && swept == Swept::Pending {
+            self.ended()?;
+        }
+        Ok(taken)
+    }
+
+    /// Whether no answer will come, where none is there.
+    fn ended(&self) -> Result<(), RecvError> {
+        let actor = self.actor();
+        let under_way = self.queue.tail() - self.queue.head();
+        if under_way == 0 && self.queue.is_closed() {
+            return Err(RecvError::Closed { actor });
+        }
+        if self.is_lost() {
+            return Err(RecvError::Lost { actor, unanswered: under_way });
+        }
+        Ok(())
+    }
+
+    /// Waits until there are replies, at most until `until`, and takes up to `most`.
+    pub fn receive_until(
+        &self,
+        most: usize,
+        until: Option<Instant>,
+        mut take: impl FnMut(&Answer<'_, P>),
+    ) -> Result<usize, RecvError> {
+        let mut wait: Option<(Wait, Instant)> = None;
+        loop {
+            let taken = self.receive(most, &mut take)?;
+            if taken > 0 || most == 0 {
+                return Ok(taken);
+            }
+            let (wait, begun) =
+                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
+            if !P::step(wait) {
+                return Err(RecvError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+            }
+        }
+    }
+
+    /// Takes the answer to a request, if it is there: `true` and the reply's words, or `false` if it was handled without a reply.
+    pub fn poll_request(&self, position: u64, reply: &mut [u32]) -> Option<Result<bool, AskError>> {
+        // Read first: an answer that came before the loss is found.
+        let lost = self.is_lost();
+        let actor = self.actor();
+        let answer = self.queue.take_asked(position, |answer| match answer.kind {
+            Kind::Reply => {
+                answer.read(reply);
+                Ok(true)
+            }
+            _ => reason_of(answer).map_or(Ok(false), |reason| Err(AskError::Unhandled { actor, reason })),
+        });
+        if answer.is_some() {
+            if self.queue.head() == position {
+                self.tidy();
+            }
+            return answer;
+        }
+        lost.then(|| {
+            self.queue.give_up(position);
+            Err(AskError::Lost { actor })
+        })
+    }
+
+    /// Waits for the answer to a request, at most until `until`.
+    pub fn await_request(
+        &self,
+        position: u64,
+        until: Option<Instant>,
+        reply: &mut [u32],
+    ) -> Result<bool, AskError> {
+        let mut wait: Option<(Wait, Instant)> = None;
+        loop {
+            if let Some(answer) = self.poll_request(position, reply) {
+                return answer;
+            }
+            if self.manner.device.pump() && self.queue.answered(position).is_some() {
+                continue;
+            }
+            let (wait, begun) =
+                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
+            if !P::step(wait) {
+                self.queue.give_up(position);
+                return Err(AskError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+            }
+        }
+    }
+
+    // ---- those who wait without a thread
+
+    /// Wakes those whose wait is over.
+    #[inline]
+    fn wake_ready(&self) {
+        if !self.wakers.is_empty() {
+            self.wakers.wake(|awaited| self.is_ready(awaited));
+        }
+    }
+
+    /// Whether what is awaited is there, or will never be.
+    pub fn is_ready(&self, awaited: Awaited) -> bool {
+        if self.is_lost() {
+            return true;
+        }
+        let (head, tail) = (self.queue.head(), self.queue.tail());
+        match awaited {
+            Awaited::Room => tail - head < self.queue.form().capacity as u64 || self.queue.is_closed(),
+            Awaited::Reply => self.queue.answered(head).is_some() || (head == tail && self.queue.is_closed()),
+            Awaited::Answer(position) => position < head || self.queue.answered(position).is_some(),
+        }
+    }
+
+    /// Lets the device's side go on where it does not run by itself, takes answers that nobody receives, and wakes those whose wait is over; whether
+    /// there were any.
+    pub fn attend(&self) -> bool {
+        self.manner.device.pump();
+        self.tidy();
+        self.wakers.wake(|awaited| self.is_ready(awaited))
+    }
+}
+
+/// Why a message was not handled; `None` if it was.
+fn reason_of<P: Platform>(answer: &Answer<'_, P>) -> Option<Reason> {
+    match answer.kind {
+        Kind::Request | Kind::Reply | Kind::None => None,
+        Kind::Expired => Some(Reason::Expired),
+        Kind::Dropped => Some(Reason::Dropped),
+        Kind::Undeliverable => Some(Reason::Undeliverable),
+        Kind::Failed => {
+            let [cause, number, _] = answer.first();
+            Some(Reason::Failed { cause, number })
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Ring memory as the host reaches it: pointers, and the instructions that move 16 bytes at a time.
+
+use super::platform::Memory;
+use crate::slot::QUAD;
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How stores reach the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stores {
+    /// Ordinary stores, in order.
+    Plain,
+    /// Write-combined memory: streaming stores of 16 bytes, pushed out by a store fence.
+    Stream16,
+    /// The same, of 64 bytes where there is a whole line to store (AVX-512).
+    Stream64,
+}
+
+/// Ring memory that host and device share.
+///
+/// The host reaches it through a pointer; what it may do there depends on the memory. Memory of a GPU that is mapped into the host is
+/// write-combined: the host writes it with streaming stores and never reads it, for a read takes microseconds.
+pub struct RingMemory {
+    base: NonNull<u32>,
+    words: usize,
+    stores: Stores,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for RingMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingMemory")
+            .field("words", &self.words)
+            .field("stores", &self.stores)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the memory is shared by design: every access is atomic or of a whole quad, and the queue's protocol says who accesses what when.
+unsafe impl Send for RingMemory {}
+// SAFETY: as above.
+unsafe impl Sync for RingMemory {}
+
+impl RingMemory {
+    /// `words` words of shared memory, which `owner` keeps alive. `write_combined` says that stores are collected and leave out of order until
+    /// a store fence.
+    ///
+    /// # Safety
+    ///
+    /// `base` points to that many words, aligned to 64 bytes and zeroed, which live as long as `owner`. Until then, the host accesses
+    /// them through this value alone.
+    pub unsafe fn new(
+        base: NonNull<u32>,
+        words: usize,
+        write_combined: bool,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> RingMemory {
+        let stores = if write_combined { streaming() } else { Stores::Plain };
+        RingMemory { base, words, stores, _owner: owner }
+    }
+
+    /// Whether stores leave out of order until a fence.
+    pub fn is_write_combined(&self) -> bool {
+        self.stores != Stores::Plain
+    }
+
+    /// Whether it is aligned as rings need it.
+    pub(super) fn is_aligned(&self) -> bool {
+        self.base.addr().get().is_multiple_of(64)
+    }
+
+    /// How many words there are.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// The address of `count` words.
+    #[inline]
+    fn at(&self, at: usize, count: usize) -> *mut u32 {
+        // The queue computes offsets from the layouts that the memory was checked against.
+        debug_assert!(at + count <= self.words, "{at} + {count} of {} words", self.words);
+        // SAFETY: the words lie inside the memory, as `Channel::new` checked for the largest offset.
+        unsafe { self.base.as_ptr().add(at) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn streaming() -> Stores {
+    if std::arch::is_x86_feature_detected!("avx512f") { Stores::Stream64 } else { Stores::Stream16 }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn streaming() -> Stores {
+    // Stores to write-combined memory are ordinary ones here; `flush` pushes them out.
+    Stores::Stream16
+}
+
+impl Memory for RingMemory {
+    #[inline]
+    fn store_quad(&self, at: usize, quad: [u32; QUAD]) {
+        let to = self.at(at, QUAD);
+        match self.stores {
+            // SAFETY: four words inside the memory, aligned because quads are.
+            Stores::Plain => unsafe { whole::store(to, quad) },
+            // SAFETY: as above.
+            Stores::Stream16 | Stores::Stream64 => unsafe { whole::stream(to, quad) },
+        }
+    }
+
+    #[inline]
+    fn store_line(&self, at: usize, line: &[[u32; QUAD]; 4]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.stores == Stores::Stream64 {
+            // SAFETY: sixteen words inside the memory; lines are aligned to 64 bytes, for the slots that have whole ones are. AVX-512 was detected.
+            return unsafe { whole::stream_line(self.at(at, 4 * QUAD), line) };
+        }
+        for (q, quad) in line.iter().enumerate() {
+            self.store_quad(at + q * QUAD, *quad);
+        }
+    }
+
+    #[inline]
+    fn store_quad_release(&self, at: usize, quad: [u32; QUAD]) {
+        let to = self.at(at, QUAD);
+        for (i, word) in quad.into_iter().enumerate() {
+            let order = if i + 1 == QUAD { Ordering::Release } else { Ordering::Relaxed };
+            // SAFETY: a word inside the memory, aligned; all accesses of it are atomic.
+            unsafe { AtomicU32::from_ptr(to.add(i)) }.store(word, order);
+        }
+    }
+
+    #[inline]
+    fn load_quad(&self, at: usize) -> [u32; QUAD] {
+        // SAFETY: four words inside the memory, aligned because quads are.
+        unsafe { whole::load(self.at(at, QUAD)) }
+    }
+
+    #[inline]
+    fn load_acquire(&self, at: usize) -> u32 {
+        // SAFETY: a word inside the memory, aligned; all accesses of it are atomic.
+        unsafe { AtomicU32::from_ptr(self.at(at, 1)) }.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn flush(&self) {
+        if self.stores != Stores::Plain {
+            whole::store_fence();
+        }
+    }
+}
+
+/// Accesses of 16 bytes that happen whole. Processors with AVX do so for every aligned access of 16 bytes (Intel's and AMD's manuals
+/// both promise it); `volatile` keeps the compiler from dividing, repeating or leaving out one.
+#[cfg(target_arch = "x86_64")]
+mod whole {
+    use super::QUAD;
+    use std::arch::x86_64::*;
+    use std::mem::transmute;
+
+    /// # Safety
+    /// `to` is valid for a quad and aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn store(to: *mut u32, quad: [u32; QUAD]) {
+        // SAFETY: the caller's promise; the types have one size and any bits are valid.
+        unsafe { to.cast::<__m128i>().write_volatile(transmute::<[u32; QUAD], __m128i>(quad)) }
+    }
+
+    /// # Safety
+    /// `from` is valid for a quad and aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn load(from: *const u32) -> [u32; QUAD] {
+        // SAFETY: the caller's promise; the types have one size and any bits are valid.
+        unsafe { transmute::<__m128i, [u32; QUAD]>(from.cast::<__m128i>().read_volatile()) }
+    }
+
+    /// # Safety
+    /// `to` is valid for a quad and aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn stream(to: *mut u32, quad: [u32; QUAD]) {
+        // SAFETY: the caller's promise; a streaming store is not reordered with the fence that `flush` issues.
+        unsafe { _mm_stream_si128(to.cast(), transmute::<[u32; QUAD], __m128i>(quad)) }
+    }
+
+    /// # Safety
+    /// `to` is valid for four quads and aligned to 64 bytes, and the processor has AVX-512.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub unsafe fn stream_line(to: *mut u32, line: &[[u32; QUAD]; 4]) {
+        // SAFETY: the caller's promise; `line` is 64 bytes.
+        unsafe { _mm512_stream_si512(to.cast(), _mm512_loadu_si512(line.as_ptr().cast())) }
+    }
+
+    #[inline]
+    pub fn store_fence() {
+        // SAFETY: every x86-64 processor has SSE.
+        unsafe { _mm_sfence() }
+    }
+}
+
+/// Accesses of 16 bytes in one instruction, which happen whole on AArch64 with LSE2. The start-up test of a transport finds processors
+/// where they do not.
+#[cfg(target_arch = "aarch64")]
+mod whole {
+    use super::QUAD;
+    use std::arch::aarch64::{uint32x4_t, vld1q_u32, vst1q_u32};
+    use std::sync::atomic::{Ordering, fence};
+
+    /// # Safety
+    /// `to` is valid for a quad and aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn store(to: *mut u32, quad: [u32; QUAD]) {
+        // SAFETY: the caller's promise; the vector is read from an array of its size.
+        unsafe { to.cast::<uint32x4_t>().write_volatile(vld1q_u32(quad.as_ptr())) }
+    }
+
+    /// # Safety
+    /// `from` is valid for a quad and aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn load(from: *const u32) -> [u32; QUAD] {
+        let mut quad = [0; QUAD];
+        // SAFETY: the caller's promise; the vector is written to an array of its size.
+        unsafe { vst1q_u32(quad.as_mut_ptr(), from.cast::<uint32x4_t>().read_volatile()) };
+        quad
+    }
+
+    /// # Safety
+    /// `to` is valid for a quad and aligned to 16 bytes.
+    #[inline]
+    pub unsafe fn stream(to: *mut u32, quad: [u32; QUAD]) {
+        // SAFETY: the caller's promise.
+        unsafe { store(to, quad) }
+    }
+
+    #[inline]
+    pub fn store_fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Words one by one: of use with ordered transports alone, which do not need whole quads.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod whole {
+    use super::QUAD;
+    use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+    /// # Safety
+    /// `to` is valid for a quad and aligned.
+    #[inline]
+    pub unsafe fn store(to: *mut u32, quad: [u32; QUAD]) {
+        for (i, word) in quad.into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { AtomicU32::from_ptr(to.add(i)) }.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// # Safety
+    /// `from` is valid for a quad and aligned.
+    #[inline]
+    pub unsafe fn load(from: *const u32) -> [u32; QUAD] {
+        // SAFETY: the caller's promise.
+        std::array::from_fn(|i| {
+            unsafe { AtomicU32::from_ptr(from.cast_mut().add(i)) }.load(Ordering::Relaxed)
+        })
+    }
+
+    /// # Safety
+    /// `to` is valid for a quad and aligned.
+    #[inline]
+    pub unsafe fn stream(to: *mut u32, quad: [u32; QUAD]) {
+        // SAFETY: the caller's promise.
+        unsafe { store(to, quad) }
+    }
+
+    #[inline]
+    pub fn store_fence() {
+        fence(Ordering::SeqCst);
+    }
+}

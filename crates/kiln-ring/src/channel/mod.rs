@@ -1,0 +1,432 @@
+//! Channels: the host's side of an actor's queue.
+//!
+//! A channel sends messages of one type and takes the replies to them, in the order in which they were sent. Any number of threads may send
+//! and receive. A reply belongs to whoever *receives* next, or, for a request, to whoever *asked*.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `queue.rs` | the lock-free queue: tickets, slots, answers |
+//! | `mailbox.rs` | its policies: full queues, waiting, dead letters |
+//! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
+//! | `overflow.rs`, `wait.rs`, `error.rs` | what the policies are, and what can go wrong |
+//! | `future.rs`, `wakers.rs`, `poller.rs` | waiting without a thread |
+//! | `words.rs` | buffers for one message |
+
+mod error;
+mod future;
+mod mailbox;
+mod memory;
+mod overflow;
+mod platform;
+mod poller;
+mod queue;
+mod wait;
+mod wakers;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{AskError, ConfigError, RecvError, SendError};
+pub use future::{AskFuture, RecvFuture, SendFuture};
+pub use mailbox::{DeviceSide, Sent};
+pub use memory::RingMemory;
+pub use overflow::{Counts, Overflow};
+pub use queue::{Form, Transport};
+pub use wait::WaitPolicy;
+
+use crate::dead_letter::DeadLetters;
+use crate::layout::Layout;
+use crate::message::Message;
+use crate::slot::{PAYLOAD, RingLayout, SlotLayout};
+use mailbox::{Mailbox, Manner};
+use platform::Native;
+use queue::Queue;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use words::{decoded, encoded};
+
+/// The most messages that can be under way in a channel.
+pub const MAX_CAPACITY: usize = 1 << 24;
+
+/// Words that are encoded at once when many messages are sent.
+const BATCH_WORDS: usize = 1020;
+
+/// How a channel behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChannelConfig {
+    /// The most messages that are under way: sent, and their answer not taken.
+    pub capacity: usize,
+    /// What a full queue does.
+    pub overflow: Overflow,
+    /// How threads wait.
+    pub wait: WaitPolicy,
+    /// Whether messages may have deadlines: each slot has one more quad.
+    pub deadlines: bool,
+}
+
+impl Default for ChannelConfig {
+    fn default() -> Self {
+        ChannelConfig {
+            capacity: 1024,
+            overflow: Overflow::default(),
+            wait: WaitPolicy::default(),
+            deadlines: false,
+        }
+    }
+}
+
+impl ChannelConfig {
+    /// As many messages under way.
+    pub fn capacity(self, capacity: usize) -> Self {
+        ChannelConfig { capacity, ..self }
+    }
+
+    /// This for a full queue.
+    pub fn overflow(self, overflow: Overflow) -> Self {
+        ChannelConfig { overflow, ..self }
+    }
+
+    /// This way of waiting.
+    pub fn wait(self, wait: WaitPolicy) -> Self {
+        ChannelConfig { wait, ..self }
+    }
+
+    /// With or without deadlines.
+    pub fn deadlines(self, deadlines: bool) -> Self {
+        ChannelConfig { deadlines, ..self }
+    }
+
+    /// The form of a channel of `M` and `R`.
+    ///
+    /// # Errors
+    ///
+    /// A capacity of 0, or of more than [`MAX_CAPACITY`].
+    pub fn form<M: Message, R: Layout>(&self, transport: Transport) -> Result<Form, ConfigError> {
+        match self.capacity {
+            0 => return Err(ConfigError::ZeroCapacity),
+            capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }),
+            _ => {}
+        }
+        // Messages come back in the answers of dead letters; a failure takes two words.
+        let answer_words = M::WORDS.max(R::WORDS).max(2);
+        Ok(Form {
+            transport,
+            capacity: self.capacity,
+            requests: RingLayout::new(SlotLayout::new(M::WORDS, self.deadlines), self.capacity),
+            answers: RingLayout::new(SlotLayout::new(answer_words, false), self.capacity),
+            reply_words: R::WORDS,
+        })
+    }
+}
+
+/// What the runtime gives a channel.
+pub struct Parts {
+    /// The actor's number.
+    pub actor: u32,
+    /// The memory of the request ring, of at least `form.requests.words()` words.
+    pub requests: RingMemory,
+    /// The memory of the answer ring, of at least `form.answers.words()` words, which the host reads.
+    pub answers: RingMemory,
+    /// The position of the first message: 0 unless the device's side goes on from where another channel ended.
+    pub first: u64,
+    /// Where dead letters go.
+    pub letters: Arc<DeadLetters>,
+    /// The device's side.
+    pub device: Arc<dyn DeviceSide>,
+}
+
+/// The host's side of an actor's queue, for messages `M` and replies `R`. Clones are the same channel.
+pub struct Channel<M, R> {
+    mailbox: Arc<Mailbox<Native>>,
+    types: PhantomData<fn(M) -> R>,
+}
+
+impl<M, R> Clone for Channel<M, R> {
+    fn clone(&self) -> Self {
+        Channel { mailbox: Arc::clone(&self.mailbox), types: PhantomData }
+    }
+}
+
+impl<M: Message, R: Layout> fmt::Debug for Channel<M, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("actor", &self.mailbox.actor())
+            .field("message", &M::NAME)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Message, R: Layout> Channel<M, R> {
+    /// A channel over memory that it shares with a device.
+    ///
+    /// # Errors
+    ///
+    /// A capacity that cannot be; memory that is too small, not aligned to cache lines, or write-combined where it must not be.
+    pub fn new(config: &ChannelConfig, transport: Transport, parts: Parts) -> Result<Self, ConfigError> {
+        let form = config.form::<M, R>(transport)?;
+        check_memory("requests", &parts.requests, form.requests.words())?;
+        check_memory("answers", &parts.answers, form.answers.words())?;
+        let refuse = |ring, why: &str| Err(ConfigError::Memory { ring, why: why.to_owned() });
+        if parts.answers.is_write_combined() {
+            return refuse("answers", "it is write-combined, which the host cannot read");
+        }
+        if transport == Transport::Ordered && parts.requests.is_write_combined() {
+            return refuse(
+                "requests",
+                "it is write-combined, where stores have no order: use the stamped transport",
+            );
+        }
+        let queue = Queue::new(form, parts.requests, parts.answers, parts.first);
+        let manner = Manner {
+            actor: parts.actor,
+            overflow: config.overflow,
+            wait: config.wait,
+            message_layout: M::ID,
+            reply_layout: R::ID,
+            letters: parts.letters,
+            device: parts.device,
+        };
+        Ok(Channel { mailbox: Arc::new(Mailbox::new(queue, manner)), types: PhantomData })
+    }
+
+    /// The form: what the device's side must agree with.
+    pub fn form(&self) -> &Form {
+        self.mailbox.queue().form()
+    }
+
+    // ---- sending
+
+    /// Sends a message. A full queue does as its [`Overflow`] says.
+    ///
+    /// # Errors
+    ///
+    /// The queue is closed, or full and rejects.
+    #[inline]
+    pub fn send(&self, message: &M) -> Result<Sent, SendError> {
+        encoded(message, |words| self.mailbox.send(header(None), words, None))
+    }
+
+    /// As [`send`](Self::send), without waiting: a queue that would have to wait is [`SendError::Full`].
+    ///
+    /// # Errors
+    ///
+    /// The queue is closed or full.
+    #[inline]
+    pub fn try_send(&self, message: &M) -> Result<Sent, SendError> {
+        encoded(message, |words| self.mailbox.try_send(header(None), words))
+    }
+
+    /// As [`send`](Self::send), waiting no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The queue is closed, is full and rejects, or stayed full.
+    pub fn send_timeout(&self, message: &M, timeout: Duration) -> Result<Sent, SendError> {
+        encoded(message, |words| self.mailbox.send(header(None), words, after(timeout)))
+    }
+
+    /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the message's turn comes later, it is not handled and becomes
+    /// a dead letter.
+    ///
+    /// # Errors
+    ///
+    /// As of [`send`](Self::send); and the channel was made without deadlines.
+    pub fn send_by(&self, message: &M, deadline: u64) -> Result<Sent, SendError> {
+        if !self.form().requests.slot().has_header() {
+            return Err(SendError::NoDeadlines { actor: self.mailbox.actor() });
+        }
+        encoded(message, |words| self.mailbox.send(header(Some(deadline)), words, None))
+    }
+
+    /// Sends messages in order, and gives how many: fewer only if the queue drops the newest. Other senders' messages may come between. Cheaper
+    /// than one by one: positions are taken, and stores pushed out, for many at once.
+    ///
+    /// # Errors
+    ///
+    /// As of [`send`](Self::send), with the number of messages that were sent before.
+    pub fn send_many(&self, messages: &[M]) -> Result<usize, (usize, SendError)> {
+        let mut sent = 0;
+        let mut send = |words: &mut [u32], messages: &[M]| {
+            let words = &mut words[..messages.len() * M::WORDS];
+            for (message, words) in messages.iter().zip(words.chunks_exact_mut(M::WORDS)) {
+                message.encode(words);
+            }
+            self.mailbox.send_many(words, M::WORDS, None).map(|n| sent += n).map_err(|(n, e)| (sent + n, e))
+        };
+        if M::WORDS > BATCH_WORDS {
+            let mut words = vec![0; M::WORDS];
+            messages.chunks(1).try_for_each(|one| send(&mut words, one))?;
+        } else {
+            let mut words = [0; BATCH_WORDS];
+            messages.chunks(BATCH_WORDS / M::WORDS).try_for_each(|some| send(&mut words, some))?;
+        }
+        Ok(sent)
+    }
+
+    /// As [`send`](Self::send), without holding a thread while it waits.
+    pub fn send_async<'a>(&'a self, message: &'a M) -> SendFuture<'a, M> {
+        SendFuture::new(self, message)
+    }
+
+    // ---- receiving
+
+    /// The next reply, if it is there. While another thread receives, there is none.
+    ///
+    /// # Errors
+    ///
+    /// There is none yet, or there will be none.
+    #[inline]
+    pub fn try_recv(&self) -> Result<R, RecvError> {
+        let mut reply = None;
+        self.mailbox.receive(1, |answer| reply = Some(decoded(|words| answer.read(words))))?;
+        reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
+    }
+
+    /// The next reply.
+    ///
+    /// # Errors
+    ///
+    /// There will be none.
+    #[inline]
+    pub fn recv(&self) -> Result<R, RecvError> {
+        self.recv_until(None)
+    }
+
+    /// The next reply, waiting no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// There was none in time, or there will be none.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<R, RecvError> {
+        self.recv_until(after(timeout))
+    }
+
+    #[inline]
+    fn recv_until(&self, until: Option<Instant>) -> Result<R, RecvError> {
+        let mut reply = None;
+        self.mailbox.receive_until(1, until, |answer| reply = Some(decoded(|words| answer.read(words))))?;
+        reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
+    }
+
+    /// Appends up to `most` replies that are there to `replies`; gives how many. While another thread receives, there are none.
+    ///
+    /// # Errors
+    ///
+    /// There will be none.
+    pub fn recv_many(&self, most: usize, replies: &mut Vec<R>) -> Result<usize, RecvError> {
+        self.mailbox.receive(most, |answer| replies.push(decoded(|words| answer.read(words))))
+    }
+
+    /// As [`recv`](Self::recv), without holding a thread while it waits.
+    pub fn recv_async(&self) -> RecvFuture<'_, R> {
+        RecvFuture::new(self)
+    }
+
+    // ---- asking
+
+    /// Sends a request and waits for its reply; `None` if it is handled without one. A failure to handle it is an error here, and no dead
+    /// letter.
+    ///
+    /// # Errors
+    ///
+    /// It was not sent or not handled, or there will be no reply.
+    pub fn ask(&self, message: &M) -> Result<Option<R>, AskError> {
+        self.ask_until(message, None)
+    }
+
+    /// As [`ask`](Self::ask), waiting no longer than `timeout` in all.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ask`](Self::ask), and when there was no reply in time.
+    pub fn ask_timeout(&self, message: &M, timeout: Duration) -> Result<Option<R>, AskError> {
+        self.ask_until(message, after(timeout))
+    }
+
+    fn ask_until(&self, message: &M, until: Option<Instant>) -> Result<Option<R>, AskError> {
+        let position = encoded(message, |words| self.mailbox.request(header(None), words, until))?;
+        let mut outcome = Ok(false);
+        let reply = decoded::<R>(|words| outcome = self.mailbox.await_request(position, until, words));
+        outcome.map(|replied| replied.then_some(reply))
+    }
+
+    /// As [`ask`](Self::ask), without holding a thread while it waits.
+    pub fn ask_async<'a>(&'a self, message: &'a M) -> AskFuture<'a, M, R> {
+        AskFuture::new(self, message)
+    }
+
+    // ---- the channel itself
+
+    /// What became of messages.
+    pub fn counts(&self) -> Counts {
+        self.mailbox.counts()
+    }
+
+    /// Where dead letters go.
+    pub fn letters(&self) -> &Arc<DeadLetters> {
+        self.mailbox.letters()
+    }
+
+    /// The position that the next message gets.
+    pub fn tail(&self) -> u64 {
+        self.mailbox.queue().tail()
+    }
+
+    /// Refuses senders from now on. What was sent is still answered and received.
+    pub fn close(&self) {
+        self.mailbox.close();
+    }
+
+    /// Accepts senders again after [`close`](Self::close).
+    pub fn reopen(&self) {
+        self.mailbox.queue().reopen();
+    }
+
+    /// Closes the channel whose device answers no more: waits end, and answers that are not there will not come.
+    pub fn abandon(&self) {
+        self.mailbox.abandon();
+    }
+
+    /// Takes answers that nobody receives (of messages handled without a reply, and dead letters), as far as they come first. Sends that find
+    /// the queue full, and receivers, do so too.
+    pub fn tidy(&self) {
+        self.mailbox.tidy();
+    }
+
+    /// Says whether nobody on the device's side polls the request ring, so that senders call [`DeviceSide::wake`].
+    ///
+    /// Whoever parks the device's side says so first, and then looks whether [`tail`](Self::tail) has moved: either it sees the message, or the
+    /// sender sees that it must wake it.
+    pub fn set_parked(&self, parked: bool) {
+        self.mailbox.set_parked(parked);
+    }
+}
+
+fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result<(), ConfigError> {
+    let why = if memory.words() < words {
+        format!("it has {} words, and {words} are needed", memory.words())
+    } else if !memory.is_aligned() {
+        "it is not aligned to 64 bytes".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::Memory { ring, why })
+}
+
+/// The words of a header.
+#[inline]
+fn header(deadline: Option<u64>) -> [u32; PAYLOAD] {
+    // Without a deadline, the last moment there is.
+    let deadline = deadline.unwrap_or(u64::MAX);
+    [deadline as u32, (deadline >> 32) as u32, 0]
+}
+
+/// The moment that lies `timeout` ahead; `None` for one beyond all clocks.
+fn after(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}

@@ -1,0 +1,74 @@
+//! What happens to a message when the queue is full.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a send does when as many messages are under way as the channel's capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// It waits until there is room.
+    #[default]
+    Block,
+    /// It fails with [`SendError::Full`](crate::SendError::Full).
+    Reject,
+    /// The message is not sent, and counted.
+    DropNewest,
+    /// The oldest message that is not being handled is given up, and becomes a dead letter; so does the oldest reply, where nobody receives. The
+    /// send waits until its slot is free: at most until the message being handled is done.
+    DropOldest,
+}
+
+/// What became of messages that went another way than request and reply. All count from the channel's beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages whose answer was taken.
+    pub answered: u64,
+    /// Sends refused because the queue was full.
+    pub rejected: u64,
+    /// Messages not sent because the queue was full.
+    pub dropped_newest: u64,
+    /// Messages, or replies that nobody received, given up to make room.
+    pub dropped_oldest: u64,
+    /// Messages whose deadline passed.
+    pub expired: u64,
+    /// Messages on which the handler failed.
+    pub failed: u64,
+    /// Messages that the actor no longer handled.
+    pub undeliverable: u64,
+    /// Replies for which nobody waited any more.
+    pub unclaimed: u64,
+}
+
+impl Counts {
+    /// Messages under way: sent, and their answer not taken.
+    pub fn under_way(&self) -> u64 {
+        self.sent - self.answered
+    }
+}
+
+/// The counters behind [`Counts`]. None of them is touched by a message that is sent, handled and received.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub rejected: Counter,
+    pub dropped_newest: Counter,
+    pub dropped_oldest: Counter,
+    pub expired: Counter,
+    pub failed: Counter,
+    pub undeliverable: Counter,
+    pub unclaimed: Counter,
+}
+
+/// A count of events.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add_one(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}

@@ -1,0 +1,375 @@
+//! The queue itself: tickets, slots, answers. Lock-free for senders; one receiver at a time.
+//!
+//! ```text
+//!            head                     tail            head + capacity
+//!    taken    │ answered   unanswered  │    free        │
+//! ────────────┼────────────────────────┼────────────────┼──────────────▶ positions
+//! ```
+//!
+//! - A sender takes the position `tail` by compare-and-swap, if it is less than `capacity` above `head`, and then writes its slot. The device
+//!   handles positions in order, and waits at one that is not complete, so that a sender which stops half-way delays the others but its
+//!   message is never seen in part.
+//! - The device answers position *i* in slot *i* of the answer ring. So correlation is the position, and the device never waits for room.
+//! - A slot is free again when its answer has been taken: whoever holds the *receiving* flag moves `head` over answers in order.
+//! - A position that somebody *asks* for is marked. Its answer belongs to the asker, who finds it in its slot without the receiving flag; the
+//!   flag's holder moves `head` over it when the mark says that it was taken or given up.
+//!
+//! Whatever happens before a send happens before the handling of the message, and so before whatever the host does after it took the
+//! answer: the stores that a mark or ticket consists of precede those of the slot, and the answer's loads precede the mark's.
+
+use super::platform::{Atomic, Memory, Platform};
+use crate::slot::{self, Kind, PAYLOAD, QUAD, RingLayout};
+use crossbeam_utils::CachePadded;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+/// How it is known that a slot is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Every quad of 16 bytes arrives whole and bears a stamp: complete when all match.
+    Stamped,
+    /// The stamp of the first quad is stored last, with release, and loaded first, with acquire.
+    Ordered,
+}
+
+/// The form of a queue: what host and device must agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// How it is known that a slot is complete.
+    pub transport: Transport,
+    /// The most messages that are under way: sent and their answer not taken.
+    pub capacity: usize,
+    /// The ring of requests.
+    pub requests: RingLayout,
+    /// The ring of answers, with as many slots.
+    pub answers: RingLayout,
+    /// Words in a reply.
+    pub reply_words: usize,
+}
+
+/// The bit of `tail` that closes the queue to senders.
+const CLOSED: u64 = 1 << 63;
+
+/// What a slot's mark says.
+mod mark {
+    /// The answer is for whoever receives.
+    pub const PLAIN: u8 = 0;
+    /// Somebody asked, and has not taken the answer.
+    pub const ASKED: u8 = 1;
+    /// Somebody asked, and has taken the answer.
+    pub const TAKEN: u8 = 2;
+    /// Somebody asked, and waits no more.
+    pub const GIVEN_UP: u8 = 3;
+}
+
+/// Why there is no position for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many messages are under way as may be.
+    Full,
+    /// The queue is closed.
+    Closed,
+}
+
+/// An answer that is complete.
+pub struct Answer<'a, P: Platform> {
+    queue: &'a Queue<P>,
+    /// The position of the request.
+    pub position: u64,
+    /// What became of it.
+    pub kind: Kind,
+    /// Whether somebody asked for it, and then waited no more.
+    pub given_up: bool,
+}
+
+impl<P: Platform> Answer<'_, P> {
+    /// The first words of its payload.
+    #[inline]
+    pub fn read(&self, payload: &mut [u32]) {
+        let (answers, at) = (&self.queue.answers, self.queue.form.answers.at(self.position));
+        for (q, words) in payload.chunks_mut(PAYLOAD).enumerate() {
+            let quad = answers.load_quad(at + q * QUAD);
+            words.copy_from_slice(&quad[..words.len()]);
+        }
+    }
+
+    /// The words of its first quad.
+    pub fn first(&self) -> [u32; PAYLOAD] {
+        let mut words = [0; PAYLOAD];
+        self.read(&mut words);
+        words
+    }
+
+    /// How many words of payload it has.
+    pub fn words(&self) -> usize {
+        self.queue.words_of(self.kind)
+    }
+}
+
+/// What a visitor of answers wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The answer is taken: on to the next.
+    Taken,
+    /// The answer is taken, and it was the last one wanted.
+    Enough,
+    /// The answer stays.
+    Left,
+}
+
+/// How a sweep over the answers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swept {
+    /// Another thread is at it.
+    Busy,
+    /// The visitor had enough, or left an answer; or the answer is for somebody who asked and has not taken it yet.
+    Stopped,
+    /// The next answer is not there yet.
+    Pending,
+}
+
+/// A queue of requests with their answers.
+pub struct Queue<P: Platform> {
+    form: Form,
+    requests: P::Memory,
+    answers: P::Memory,
+    /// The next position to be sent, and [`CLOSED`].
+    tail: CachePadded<P::U64>,
+    /// The next position whose answer is to be taken.
+    head: CachePadded<P::U64>,
+    /// 1 while a thread moves `head`.
+    receiving: CachePadded<P::U8>,
+    marks: Box<[P::U8]>,
+}
+
+impl<P: Platform> Queue<P> {
+    /// A queue over zeroed memory, which is as large as the form says, whose first message gets the position `first`.
+    pub fn new(form: Form, requests: P::Memory, answers: P::Memory, first: u64) -> Queue<P> {
+        Queue {
+            requests,
+            answers,
+            tail: CachePadded::new(P::U64::new(first)),
+            head: CachePadded::new(P::U64::new(first)),
+            receiving: CachePadded::new(P::U8::new(0)),
+            marks: (0..form.requests.slots()).map(|_| P::U8::new(mark::PLAIN)).collect(),
+            form,
+        }
+    }
+
+    /// The form.
+    pub fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// The next position to be sent.
+    pub fn tail(&self) -> u64 {
+        self.tail.load(SeqCst) & !CLOSED
+    }
+
+    /// The next position whose answer is to be taken.
+    pub fn head(&self) -> u64 {
+        self.head.load(Acquire)
+    }
+
+    /// Whether senders are refused.
+    pub fn is_closed(&self) -> bool {
+        self.tail.load(Acquire) & CLOSED != 0
+    }
+
+    /// Refuses senders from now on; whether they were not refused before.
+    pub fn close(&self) -> bool {
+        self.change_tail(|tail| tail | CLOSED) & CLOSED == 0
+    }
+
+    /// Accepts senders again.
+    pub fn reopen(&self) {
+        self.change_tail(|tail| tail & !CLOSED);
+    }
+
+    fn change_tail(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut tail = self.tail.load(Relaxed);
+        loop {
+            match self.tail.compare_exchange_weak(tail, change(tail), AcqRel, Relaxed) {
+                Ok(before) => return before,
+                Err(now) => tail = now,
+            }
+        }
+    }
+
+    // ---- sending
+
+    /// Takes positions for up to `count` messages, at least one. They must all be written.
+    #[inline]
+    pub fn reserve(&self, count: u64) -> Result<Range<u64>, Refused> {
+        let mut tail = self.tail.load(Relaxed);
+        loop {
+            if tail & CLOSED != 0 {
+                return Err(Refused::Closed);
+            }
+            // Acquire: what the receiver, and the device before it, did with the slots that are free now is over. A tail that is out of date
+            // makes too much room, and then the exchange fails.
+            let head = self.head.load(Acquire);
+            let room = (head + self.form.capacity as u64).saturating_sub(tail);
+            let count = count.min(room);
+            if count == 0 {
+                return Err(Refused::Full);
+            }
+            match self.tail.compare_exchange_weak(tail, tail + count, SeqCst, Relaxed) {
+                Ok(_) => return Ok(tail..tail + count),
+                Err(now) => tail = now,
+            }
+        }
+    }
+
+    /// Marks a reserved position, before it is written, as one that somebody asks for.
+    pub fn mark_asked(&self, position: u64) {
+        // A read-modify-write: on x86 it is visible before any later store, streaming ones included.
+        self.mark(position).swap(mark::ASKED, SeqCst);
+    }
+
+    fn mark(&self, position: u64) -> &P::U8 {
+        &self.marks[self.form.requests.index(position)]
+    }
+
+    /// Writes a reserved slot.
+    #[inline]
+    pub fn write(&self, position: u64, header: [u32; PAYLOAD], payload: &[u32]) {
+        let ring = &self.form.requests;
+        let (layout, at) = (ring.slot(), ring.at(position));
+        let stamp = slot::stamp(ring.lap(position), Kind::Request);
+        let quad = |q: usize| layout.quad(q, header, payload, stamp);
+        match self.form.transport {
+            Transport::Stamped => {
+                P::fence(Release);
+                let quads = layout.quads();
+                if quads < 3 {
+                    (0..quads).for_each(|q| self.requests.store_quad(at + q * QUAD, quad(q)));
+                } else {
+                    for q in (0..quads).step_by(4) {
+                        let line = [quad(q), quad(q + 1), quad(q + 2), quad(q + 3)];
+                        self.requests.store_line(at + q * QUAD, &line);
+                    }
+                }
+            }
+            Transport::Ordered => {
+                (1..layout.quads()).for_each(|q| self.requests.store_quad(at + q * QUAD, quad(q)));
+                self.requests.store_quad_release(at, quad(0));
+            }
+        }
+    }
+
+    /// Sends what was written on its way.
+    #[inline]
+    pub fn publish(&self) {
+        self.requests.flush();
+    }
+
+    // ---- answers
+
+    fn words_of(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Reply => self.form.reply_words,
+            Kind::None | Kind::Request => 0,
+            Kind::Failed => 2,
+            Kind::Expired | Kind::Dropped | Kind::Undeliverable => self.form.requests.slot().payload_words(),
+        }
+    }
+
+    /// The kind of a position's answer, once it is complete.
+    #[inline]
+    pub fn answered(&self, position: u64) -> Option<Kind> {
+        let ring = &self.form.answers;
+        let (at, lap) = (ring.at(position), ring.lap(position));
+        if self.form.transport == Transport::Ordered {
+            let stamp = self.answers.load_acquire(at + PAYLOAD);
+            return Kind::of_stamp(stamp).filter(|_| slot::is_of_lap(stamp, lap));
+        }
+        let stamp = self.answers.load_quad(at)[PAYLOAD];
+        let kind = Kind::of_stamp(stamp).filter(|_| slot::is_of_lap(stamp, lap))?;
+        let quads = slot::quads_for(self.words_of(kind));
+        let complete = (1..quads).all(|q| self.answers.load_quad(at + q * QUAD)[PAYLOAD] == stamp);
+        // Acquire: what the device knew when it answered, and the mark was there before that.
+        complete.then(|| P::fence(Acquire)).map(|()| kind)
+    }
+
+    /// Takes answers in order, as the visitor says. Answers that somebody asks for are passed over once they were taken there.
+    #[inline]
+    pub fn sweep(&self, mut visit: impl FnMut(&Answer<'_, P>) -> Verdict) -> Swept {
+        if self.receiving.load(Relaxed) != 0 || self.receiving.swap(1, Acquire) != 0 {
+            return Swept::Busy;
+        }
+        let _receiving = Receiving(&*self.receiving);
+        let begin = self.head.load(Relaxed);
+        // Stored once, also if the visitor panics: what it took is taken.
+        let mut head = Head { queue: self, begin, at: begin };
+        loop {
+            let position = head.at;
+            let Some(kind) = self.answered(position) else { return Swept::Pending };
+            let mark = self.mark(position).load(Acquire);
+            if mark == mark::ASKED {
+                return Swept::Stopped;
+            }
+            if mark != mark::TAKEN {
+                let answer = Answer { queue: self, position, kind, given_up: mark == mark::GIVEN_UP };
+                let verdict = visit(&answer);
+                if verdict == Verdict::Left {
+                    return Swept::Stopped;
+                }
+                if verdict == Verdict::Enough {
+                    head.pass(mark);
+                    return Swept::Stopped;
+                }
+            }
+            head.pass(mark);
+        }
+    }
+
+    /// Hands the answer to a position that was asked for to `take`, once it is there. After that the position is done with.
+    pub fn take_asked<T>(&self, position: u64, take: impl FnOnce(&Answer<'_, P>) -> T) -> Option<T> {
+        let kind = self.answered(position)?;
+        let taken = take(&Answer { queue: self, position, kind, given_up: false });
+        // Release: the answer is read before its slot is used again.
+        self.mark(position).store(mark::TAKEN, Release);
+        Some(taken)
+    }
+
+    /// Waits no more for a position that was asked for. Its answer goes to whoever sweeps.
+    pub fn give_up(&self, position: u64) {
+        self.mark(position).store(mark::GIVEN_UP, Release);
+    }
+}
+
+/// The receiving flag, while a thread has it.
+struct Receiving<'a, F: Atomic<u8>>(&'a F);
+
+impl<F: Atomic<u8>> Drop for Receiving<'_, F> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// The head, while a thread moves it.
+struct Head<'a, P: Platform> {
+    queue: &'a Queue<P>,
+    begin: u64,
+    at: u64,
+}
+
+impl<P: Platform> Head<'_, P> {
+    #[inline]
+    fn pass(&mut self, mark: u8) {
+        if mark != mark::PLAIN {
+            self.queue.mark(self.at).store(mark::PLAIN, Relaxed);
+        }
+        self.at += 1;
+    }
+}
+
+impl<P: Platform> Drop for Head<'_, P> {
+    fn drop(&mut self) {
+        if self.at != self.begin {
+            // Release: the answers are read, and the marks clear, before the slots are used again.
+            self.queue.head.store(self.at, Release);
+        }
+    }
+}

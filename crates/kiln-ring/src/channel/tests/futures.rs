@@ -1,0 +1,190 @@
+//! Waiting without a thread.
+
+use super::device::{Rig, rig};
+use crate::Reason;
+use crate::channel::{AskError, ChannelConfig, Overflow, RecvError, SendError, Sent, Transport};
+use pollster::block_on;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn config(capacity: usize) -> ChannelConfig {
+    ChannelConfig::default().capacity(capacity)
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Count {
+    /// Waits until it was woken at least so often.
+    fn wait_for(&self, times: usize) {
+        let begun = Instant::now();
+        while self.0.load(SeqCst) < times {
+            assert!(begun.elapsed() < Duration::from_secs(60), "never woken");
+            thread::yield_now();
+        }
+    }
+}
+
+fn poll<F: Future>(future: &mut Pin<&mut F>, count: &Arc<Count>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(count))))
+}
+
+/// The device answers while the task sleeps; nobody but the poller looks.
+#[test]
+fn a_task_is_woken_by_a_reply() {
+    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Stamped);
+    let channel = rig.channel.clone();
+    let (count, mut reply) = (Arc::<Count>::default(), pin!(channel.recv_async()));
+    for i in 0..3 {
+        assert!(poll(&mut reply, &count).is_pending());
+        rig.channel.send(&i).unwrap();
+        let (position, _) = rig.handle();
+        thread::sleep(Duration::from_millis(1));
+        assert_eq!(count.0.load(SeqCst), i as usize);
+        rig.reply(position, &(i + 10));
+        count.wait_for(i as usize + 1);
+        assert_eq!(poll(&mut reply, &count), Poll::Ready(Ok(i + 10)));
+    }
+}
+
+#[test]
+fn a_task_is_woken_by_room() {
+    let mut rig: Rig<u32, u32> = rig(config(1), Transport::Ordered);
+    let channel = rig.channel.clone();
+    assert_eq!(block_on(channel.send_async(&1)), Ok(Sent::Queued(0)));
+    let (count, mut sending) = (Arc::<Count>::default(), pin!(channel.send_async(&2)));
+    assert!(poll(&mut sending, &count).is_pending());
+    let (position, _) = rig.handle();
+    // A message that is handled without a reply makes room though nobody receives.
+    rig.device.answer(position, crate::slot::Kind::None, &[]);
+    count.wait_for(1);
+    assert_eq!(poll(&mut sending, &count), Poll::Ready(Ok(Sent::Queued(1))));
+}
+
+#[test]
+fn a_task_is_woken_by_its_answer_alone() {
+    let mut rig: Rig<u32, [u32; 8]> = rig(config(4), Transport::Stamped);
+    let channel = rig.channel.clone();
+    let counts = [Arc::<Count>::default(), Arc::<Count>::default()];
+    let (mut first, mut second) = (pin!(channel.ask_async(&1)), pin!(channel.ask_async(&2)));
+    assert!(poll(&mut first, &counts[0]).is_pending() && poll(&mut second, &counts[1]).is_pending());
+    let (a, b) = (rig.handle().0, rig.handle().0);
+    rig.reply(b, &[2; 8]);
+    counts[1].wait_for(1);
+    assert_eq!(poll(&mut second, &counts[1]), Poll::Ready(Ok(Some([2; 8]))));
+    assert_eq!(counts[0].0.load(SeqCst), 0);
+    rig.device.answer(a, crate::slot::Kind::Failed, &[4, 5]);
+    counts[0].wait_for(1);
+    let reason = Reason::Failed { cause: 4, number: 5 };
+    assert_eq!(poll(&mut first, &counts[0]), Poll::Ready(Err(AskError::Unhandled { actor: 3, reason })));
+}
+
+#[test]
+fn a_task_is_woken_by_the_end() {
+    let rig: Rig<u32, u32> = rig(config(1), Transport::Ordered);
+    let channel = rig.channel.clone();
+    let counts: [Arc<Count>; 3] = std::array::from_fn(|_| Arc::default());
+    let (mut ask, mut send, mut recv) =
+        (pin!(channel.ask_async(&1)), pin!(channel.send_async(&2)), pin!(channel.recv_async()));
+    assert!(poll(&mut ask, &counts[0]).is_pending());
+    assert!(poll(&mut send, &counts[1]).is_pending());
+    assert!(poll(&mut recv, &counts[2]).is_pending());
+    rig.channel.abandon();
+    counts.iter().for_each(|count| count.wait_for(1));
+    assert_eq!(poll(&mut ask, &counts[0]), Poll::Ready(Err(AskError::Lost { actor: 3 })));
+    assert_eq!(poll(&mut send, &counts[1]), Poll::Ready(Err(SendError::Closed { actor: 3 })));
+    assert_eq!(poll(&mut recv, &counts[2]), Poll::Ready(Err(RecvError::Lost { actor: 3, unanswered: 1 })));
+}
+
+/// A request whose future is dropped is still handled; its reply is a dead letter, and its slot serves again.
+#[test]
+fn a_dropped_request() {
+    let mut rig: Rig<u32, u32> = rig(config(1), Transport::Stamped);
+    let channel = rig.channel.clone();
+    for i in 0..3 {
+        {
+            let (count, mut ask) = (Arc::<Count>::default(), pin!(channel.ask_async(&i)));
+            assert!(poll(&mut ask, &count).is_pending());
+        }
+        let (position, got) = rig.handle();
+        assert_eq!(got, i);
+        rig.reply(position, &(i + 70));
+    }
+    channel.tidy();
+    let unclaimed: Vec<_> = rig.letters.drain().iter().map(|l| (l.reason, l.decode::<u32>())).collect();
+    assert_eq!(unclaimed, [70, 71, 72].map(|r| (Reason::Unclaimed, Some(r))));
+}
+
+#[test]
+fn a_queue_that_rejects_or_drops_does_not_wait() {
+    for (overflow, want) in [
+        (Overflow::Reject, Err(SendError::Full { actor: 3, capacity: 1 })),
+        (Overflow::DropNewest, Ok(Sent::Dropped)),
+    ] {
+        let rig: Rig<u32, u32> = rig(config(1).overflow(overflow), Transport::Ordered);
+        rig.channel.send(&1).unwrap();
+        assert_eq!(block_on(rig.channel.send_async(&2)), want);
+    }
+}
+
+/// Tasks on threads of their own, and a device that runs beside them.
+#[test]
+fn many_tasks() {
+    let each = 300u32;
+    let mut rig: Rig<[u32; 4], [u32; 4]> = rig(config(4), Transport::Stamped);
+    let channel = rig.channel.clone();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !done.load(SeqCst) {
+                while let Some((position, _, words)) = rig.device.take() {
+                    rig.device.answer(position, crate::slot::Kind::Reply, &words);
+                }
+                thread::yield_now();
+            }
+        });
+        let askers: Vec<_> = (0..3u32)
+            .map(|t| {
+                let channel = channel.clone();
+                s.spawn(move || {
+                    block_on(async {
+                        for i in 0..each {
+                            let m = [t, i, !i, 7];
+                            assert_eq!(channel.ask_async(&m).await, Ok(Some(m)));
+                        }
+                    })
+                })
+            })
+            .collect();
+        let sender = {
+            let channel = channel.clone();
+            s.spawn(move || {
+                block_on(async {
+                    for i in 0..each {
+                        channel.send_async(&[9, i, 0, 0]).await.unwrap();
+                    }
+                })
+            })
+        };
+        block_on(async {
+            for i in 0..each {
+                assert_eq!(channel.recv_async().await, Ok([9, i, 0, 0]));
+            }
+        });
+        sender.join().unwrap();
+        askers.into_iter().for_each(|t| t.join().unwrap());
+        done.store(true, SeqCst);
+    });
+}

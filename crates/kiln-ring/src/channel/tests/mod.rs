@@ -1,0 +1,15 @@
+//! Channels against a device that is played by the test.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `device.rs` | the device, memory, channels |
+//! | `basics.rs` | each operation and error by itself |
+//! | `policies.rs` | full queues against a reference model, by proptest |
+//! | `threads.rs` | many senders and receivers at once |
+//! | `futures.rs` | waiting without a thread |
+
+mod basics;
+mod device;
+mod futures;
+mod policies;
+mod threads;

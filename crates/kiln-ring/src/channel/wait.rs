@@ -1,0 +1,110 @@
+//! How a thread waits for a device, which cannot wake it.
+
+use std::time::{Duration, Instant};
+
+/// How to wait: first spinning, then giving way to other threads, then asleep between looks.
+///
+/// A device cannot wake a thread of the host, so all waiting is polling. Spinning finds an answer soonest and takes a whole core; sleeping takes
+/// next to nothing and adds up to the time slept.
+///
+/// ```
+/// use kiln_ring::WaitPolicy;
+/// use std::time::Duration;
+///
+/// let gentle = WaitPolicy { spins: 0, yields: 0, sleep: Some(Duration::from_millis(1)) };
+/// assert!(WaitPolicy::default().spins > gentle.spins);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitPolicy {
+    /// Looks with a pause instruction between them.
+    pub spins: u32,
+    /// After those, looks with a yield to other threads between them.
+    pub yields: u32,
+    /// After those, how long to sleep between looks; without it, yields go on for ever.
+    pub sleep: Option<Duration>,
+}
+
+impl WaitPolicy {
+    /// Spins for ever: the shortest latency, for a core of its own.
+    pub const SPIN: WaitPolicy = WaitPolicy { spins: u32::MAX, yields: 0, sleep: None };
+}
+
+/// Spins for some ten microseconds, as long as a device that is not behind takes to answer; then yields, then sleeps 50 us at a time.
+impl Default for WaitPolicy {
+    fn default() -> Self {
+        WaitPolicy { spins: 1000, yields: 100, sleep: Some(Duration::from_micros(50)) }
+    }
+}
+
+/// One wait under way.
+#[derive(Debug)]
+pub struct Wait {
+    policy: WaitPolicy,
+    looks: u32,
+    until: Option<Instant>,
+}
+
+impl Wait {
+    /// A wait that ends at a time, or never.
+    pub fn new(policy: WaitPolicy, until: Option<Instant>) -> Wait {
+        Wait { policy, looks: 0, until }
+    }
+
+    /// Waits a little; `false` once the time is over.
+    pub fn step(&mut self) -> bool {
+        let look = self.looks;
+        // At its end the count stays, beyond whatever is finite in the policy.
+        self.looks = look.saturating_add(1);
+        let spinning = look < self.policy.spins || self.policy.spins == u32::MAX;
+        // The clock costs more than a pause: while spinning, it is asked now and then.
+        if (!spinning || look % 32 == 31) && self.until.is_some_and(|until| Instant::now() >= until) {
+            return false;
+        }
+        if spinning {
+            std::hint::spin_loop();
+        } else if look - self.policy.spins < self.policy.yields {
+            std::thread::yield_now();
+        } else {
+            self.rest();
+        }
+        true
+    }
+
+    fn rest(&self) {
+        let Some(sleep) = self.policy.sleep else { return std::thread::yield_now() };
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        std::thread::sleep(left.map_or(sleep, |left| left.min(sleep)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_at_its_time() {
+        let policies = [
+            WaitPolicy::SPIN,
+            WaitPolicy::default(),
+            WaitPolicy { spins: 0, yields: u32::MAX, sleep: None },
+            WaitPolicy { spins: 3, yields: 0, sleep: Some(Duration::from_secs(3600)) },
+            WaitPolicy { spins: 0, yields: 0, sleep: None },
+        ];
+        for policy in policies {
+            let begun = Instant::now();
+            let mut wait = Wait::new(policy, Some(begun + Duration::from_millis(5)));
+            while wait.step() {}
+            let waited = begun.elapsed();
+            assert!(
+                waited >= Duration::from_millis(5) && waited < Duration::from_secs(10),
+                "{policy:?}: {waited:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wait_whose_time_is_over_looks_a_few_times_at_most() {
+        let mut wait = Wait::new(WaitPolicy::default(), Some(Instant::now()));
+        assert!((0..64).any(|_| !wait.step()));
+    }
+}
