@@ -12,7 +12,7 @@
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
-//! | `threads.rs`, `atomics.rs` | the threads of a block |
+//! | `threads.rs`, `atomics.rs`, `ordered.rs` | the threads of a block; what blocks hand each other |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
 
@@ -28,6 +28,7 @@ mod language;
 mod launch;
 mod math;
 mod memory;
+mod ordered;
 mod prints;
 mod reduce;
 mod sample;
@@ -55,6 +56,7 @@ pub fn suite() -> Vec<Case> {
         language::cases,
         threads::cases,
         atomics::cases,
+        ordered::cases,
         faults::cases,
         prints::cases,
         launch::cases,

@@ -10,7 +10,7 @@
 //! | `program.rs` | a compiled kernel |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
-//! | `frame.rs`, `report.rs`, `indexing.rs` | what generated code calls back |
+//! | `frame.rs`, `report.rs`, `indexing.rs`, `ordered.rs` | what generated code calls back |
 //! | `primitives/` | tile operations, compiled ahead for each instruction set |
 
 mod backend;
@@ -19,6 +19,7 @@ mod frame;
 mod indexing;
 mod launch;
 mod memory;
+mod ordered;
 mod pool;
 pub mod primitives;
 mod program;

@@ -13,7 +13,7 @@
 //! | `program.rs` | a loaded kernel and its block memory |
 //! | `machine.rs` | a running launch, the loop over blocks |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
-//! | `access.rs`, `pointer.rs` | memory through views and by address |
+//! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `eval/` | operations on registers |
@@ -32,6 +32,7 @@ mod message;
 mod numeric;
 mod pointer;
 mod program;
+mod quad;
 mod residents;
 mod shadow;
 mod spaces;

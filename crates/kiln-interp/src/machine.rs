@@ -60,6 +60,7 @@ pub fn run(
         epoch: 0,
         threaded: loaded.threaded,
         fenced: loaded.fenced,
+        acquires: loaded.acquires,
     };
     let mut machine = Machine {
         kernel: &loaded.kernel,

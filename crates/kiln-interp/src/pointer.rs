@@ -17,6 +17,8 @@ pub struct Pointers<'a> {
     pub predicate: Option<&'a Data>,
     /// The active threads.
     pub mask: &'a Mask,
+    /// Whether loads and stores are ordered, so that they meet each other without a race.
+    pub ordered: bool,
 }
 
 impl Pointers<'_> {
@@ -41,7 +43,7 @@ impl Pointers<'_> {
         dispatch!(any elem, T => {
             let mut out = out.iter_mut().map(T::of_mut).collect::<Result<Vec<_>, _>>()?;
             let mut row = vec![T::of_bits(0); out.len()];
-            self.each(false, |lane, place| {
+            self.each(self.ordered, |lane, place| {
                 row.fill(T::of_bits(0));
                 if let Some(place) = place {
                     check_aligned(place, size_of_val(&row[..]) as u64)?;
@@ -60,7 +62,7 @@ impl Pointers<'_> {
         let elem = values.first().map(|d| d.elem()).ok_or_else(|| Trap::Bug("a store of nothing".into()))?;
         dispatch!(any elem, T => {
             let values = values.iter().map(|v| T::of(v)).collect::<Result<Vec<_>, _>>()?;
-            self.each(false, |lane, place| {
+            self.each(self.ordered, |lane, place| {
                 let Some(place) = place else { return Ok(()) };
                 let row: Vec<T> = values.iter().map(|v| v[lane]).collect();
                 check_aligned(place, size_of_val(&row[..]) as u64)?;

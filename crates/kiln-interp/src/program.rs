@@ -2,7 +2,7 @@
 
 use crate::value::Data;
 use kiln_backend::{Program, Report};
-use kiln_ir::{Kernel, Level, Op, OpKind, Shape};
+use kiln_ir::{Kernel, Level, Op, OpKind, Order, Shape};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -18,8 +18,10 @@ pub struct Loaded {
     pub shared_bytes: usize,
     /// Bytes of each thread's memory.
     pub local_bytes: usize,
-    /// Whether it has fences.
+    /// Whether it has fences or loads that acquire, by which blocks order themselves.
     pub fenced: bool,
+    /// Whether it has loads that acquire, by which the threads of a block order themselves too.
+    pub acquires: bool,
     /// The address of each allocation in its space.
     pub allocations: HashMap<Op, u64>,
 }
@@ -38,10 +40,12 @@ impl Loaded {
             shared_bytes: kernel.scratch_bytes as usize,
             local_bytes: 0,
             fenced: false,
+            acquires: false,
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {
-            loaded.fenced |= matches!(data.kind, OpKind::Fence(_));
+            loaded.fenced |= matches!(data.kind, OpKind::Fence(_)) || acquires(&data.kind);
+            loaded.acquires |= acquires(&data.kind);
             if let OpKind::Alloc { space, elem, shape } = &data.kind {
                 let end = match space {
                     kiln_ir::Space::Local => &mut loaded.local_bytes,
@@ -77,6 +81,14 @@ impl Loaded {
             }
         });
         registers
+    }
+}
+
+/// Whether an operation is a load that orders what follows it.
+fn acquires(kind: &OpKind) -> bool {
+    match kind {
+        OpKind::OrderedLoad { order, .. } | OpKind::PtrOrderedLoad { order, .. } => *order == Order::Acquire,
+        _ => false,
     }
 }
 

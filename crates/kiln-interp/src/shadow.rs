@@ -18,6 +18,8 @@ pub struct Actor {
     pub atomic: bool,
     /// Whether the kernel orders its blocks itself, by fences and atomics, which the sanitizer does not follow.
     pub fenced: bool,
+    /// Whether it orders threads of a block so, by loads that acquire.
+    pub acquires: bool,
 }
 
 /// A broken rule, in words.
@@ -43,15 +45,16 @@ impl Touch {
         (self.block, self.thread) == (other.block, other.thread)
     }
 
-    /// Whether nothing orders the two, `fenced` as in [`Actor`].
-    fn conflicts(self, other: Touch, fenced: bool) -> bool {
+    /// Whether nothing orders this touch, before now, and another by `actor`.
+    fn conflicts(self, other: Touch, actor: Actor) -> bool {
         if self.atomic && other.atomic {
             return false;
         }
         if self.block != other.block {
-            return !fenced;
+            return !actor.fenced;
         }
-        self.epoch == other.epoch
+        !actor.acquires
+            && self.epoch == other.epoch
             && self.thread != other.thread
             && self.thread.is_some()
             && other.thread.is_some()
@@ -140,7 +143,7 @@ impl Shadow {
         let touch = Touch::by(actor);
         for at in start..start + len {
             let touches = self.touches(at);
-            match touches.write.filter(|write| write.conflicts(touch, actor.fenced)) {
+            match touches.write.filter(|write| write.conflicts(touch, actor)) {
                 Some(write) => return Err(race("read", touch, "written", write)),
                 None => touches.read(touch),
             }
@@ -155,10 +158,10 @@ impl Shadow {
             let same = same && self.written[at];
             let touches = self.touches(at);
             if !same {
-                if let Some(write) = touches.write.filter(|w| w.conflicts(touch, actor.fenced)) {
+                if let Some(write) = touches.write.filter(|w| w.conflicts(touch, actor)) {
                     return Err(race("written", touch, "written", write));
                 }
-                if let Some(read) = touches.readers().find(|r| r.conflicts(touch, actor.fenced)) {
+                if let Some(read) = touches.readers().find(|r| r.conflicts(touch, actor)) {
                     return Err(race("written", touch, "read", read));
                 }
             }

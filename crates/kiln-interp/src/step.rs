@@ -27,11 +27,17 @@ impl Machine<'_> {
             OpKind::Load(_) | OpKind::Store { .. } | OpKind::Gather { .. } | OpKind::Scatter { .. } => {
                 self.access(data, mask)
             }
-            OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => self.access(data, mask),
+            OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::OrderedLoad { .. }
+            | OpKind::OrderedStore { .. } => self.access(data, mask),
+            OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => self.quad(data, mask),
             OpKind::PtrLoad { .. }
             | OpKind::PtrStore { .. }
             | OpKind::PtrAtomic { .. }
-            | OpKind::PtrAtomicCas { .. } => self.pointer(data, mask),
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::PtrOrderedLoad { .. }
+            | OpKind::PtrOrderedStore { .. } => self.pointer(data, mask),
             OpKind::Alloc { space, elem, shape } => self.alloc(op, data.results[0], (*space, *elem, shape)),
             OpKind::Barrier => self.barrier(mask),
             OpKind::Assert(message) => self.assert(data, *message, mask),
@@ -236,7 +242,9 @@ impl Machine<'_> {
         let (bounds, masked, atomic) = match data.kind {
             OpKind::Gather { bounds, masked } | OpKind::Scatter { bounds, masked } => (bounds, masked, false),
             OpKind::Atomic { bounds, masked, .. } => (bounds, masked, true),
-            OpKind::AtomicCas { bounds, .. } => (bounds, false, true),
+            OpKind::AtomicCas { bounds, .. }
+            | OpKind::OrderedLoad { bounds, .. }
+            | OpKind::OrderedStore { bounds, .. } => (bounds, false, true),
             _ => (Bounds::Trust, false, false),
         };
         let (chosen, rest) = if masked { (rest.first(), &rest[1..]) } else { (None, rest) };
@@ -260,7 +268,9 @@ impl Machine<'_> {
             OpKind::PtrLoad { space, predicated, .. }
             | OpKind::PtrStore { space, predicated, .. }
             | OpKind::PtrAtomic { space, predicated, .. }
-            | OpKind::PtrAtomicCas { space, predicated, .. } => (space, predicated),
+            | OpKind::PtrAtomicCas { space, predicated, .. }
+            | OpKind::PtrOrderedLoad { space, predicated, .. }
+            | OpKind::PtrOrderedStore { space, predicated, .. } => (space, predicated),
             _ => return Err(Trap::Bug("no access by address".into())),
         };
         let Machine { registers, spaces, .. } = self;
@@ -269,10 +279,13 @@ impl Machine<'_> {
         let operands: Vec<&Data> = data.operands.iter().map(|v| &registers[v.index()]).collect();
         let (addresses, rest) = operands.split_first().ok_or_else(|| Trap::Bug("no address".into()))?;
         let (predicate, rest) = if predicated { (rest.first().copied(), &rest[1..]) } else { (None, rest) };
-        let pointers = Pointers { space, addresses, predicate, mask };
+        let ordered = matches!(data.kind, OpKind::PtrOrderedLoad { .. } | OpKind::PtrOrderedStore { .. });
+        let pointers = Pointers { space, addresses, predicate, mask, ordered };
         let result = match (&data.kind, rest, &mut out[..]) {
-            (OpKind::PtrLoad { .. }, [], out) => pointers.load(spaces, out),
-            (OpKind::PtrStore { .. }, values, []) => pointers.store(spaces, values),
+            (OpKind::PtrLoad { .. } | OpKind::PtrOrderedLoad { .. }, [], out) => pointers.load(spaces, out),
+            (OpKind::PtrStore { .. } | OpKind::PtrOrderedStore { .. }, values, []) => {
+                pointers.store(spaces, values)
+            }
             (OpKind::PtrAtomic { op, .. }, [value], [out]) => pointers.atomic(spaces, *op, value, out),
             (OpKind::PtrAtomicCas { .. }, [expected, desired], [out]) => {
                 pointers.compare_exchange(spaces, expected, desired, out)
@@ -302,9 +315,10 @@ fn run_elements<'r>(
             let each = padding.len() == out.len();
             elements.gather(spaces, |i| padding.bits(if each { i } else { 0 }), out)
         }
-        (OpKind::Scatter { .. } | OpKind::Store { .. }, [values], None) => {
+        (OpKind::Scatter { .. } | OpKind::Store { .. } | OpKind::OrderedStore { .. }, [values], None) => {
             elements.scatter(spaces, register(values))
         }
+        (OpKind::OrderedLoad { .. }, [], Some(out)) => elements.gather(spaces, |_| 0, out),
         (OpKind::Atomic { op, .. }, [values], Some(out)) => {
             elements.update(spaces, out, access::atomic(*op, register(values)))
         }

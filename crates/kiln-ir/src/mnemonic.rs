@@ -45,6 +45,7 @@ mnemonics!(AtomicOp, "atomic operation", {
 mnemonics!(Bounds, "treatment of bounds", { Mask = "mask", Check = "check", Trust = "trust" });
 mnemonics!(ShuffleMode, "shuffle mode", { Index = "index", Up = "up", Down = "down", Xor = "xor" });
 mnemonics!(VoteMode, "vote mode", { All = "all", Any = "any", Ballot = "ballot" });
+mnemonics!(Order, "order", { Relaxed = "relaxed", Acquire = "acquire", Release = "release" });
 mnemonics!(Scope, "scope", { Block = "block", Device = "device", System = "system" });
 
 impl OpKind {
@@ -81,6 +82,10 @@ impl OpKind {
             Atomic { .. } => "atomic",
             AtomicCas { .. } => "atomic_cas",
             Fence(_) => "fence",
+            OrderedLoad { .. } => "ordered_load",
+            OrderedStore { .. } => "ordered_store",
+            LoadQuad(_) => "load_quad",
+            StoreQuad(_) => "store_quad",
             Barrier => "barrier",
             Shuffle(_) => "shuffle",
             Vote(_) => "vote",
@@ -97,6 +102,8 @@ impl OpKind {
             PtrStore { .. } => "ptr_store",
             PtrAtomic { .. } => "ptr_atomic",
             PtrAtomicCas { .. } => "ptr_atomic_cas",
+            PtrOrderedLoad { .. } => "ptr_ordered_load",
+            PtrOrderedStore { .. } => "ptr_ordered_store",
             CheckBounds => "check_bounds",
             CheckDivisor => "check_divisor",
         }

@@ -195,6 +195,17 @@ pub enum Scope {
     System,
 }
 
+/// What an ordered access orders, beyond being whole.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Order {
+    /// Nothing. Accesses of one place are still seen in one order by all.
+    Relaxed,
+    /// Loads only: what the thread does after comes after the load. A value that a release stored brings what was stored before it.
+    Acquire,
+    /// Stores only: what the thread did before comes before the store.
+    Release,
+}
+
 /// How soon loaded or stored data will be wanted again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reuse {
@@ -330,6 +341,40 @@ pub enum OpKind {
     /// `()`: every earlier access of this thread is visible in the scope before every later one.
     Fence(Scope),
 
+    // ---- memory that others write meanwhile (thread level): never merged, moved, removed or reordered with one another
+    /// `(view, i64 scalar index per axis) -> scalar`, varying: a whole load of an element of 4 or 8 bytes, of global or shared memory.
+    /// Outside the extents `Mask` gives zero.
+    OrderedLoad {
+        /// `Relaxed` or `Acquire`.
+        order: Order,
+        /// Among whom it is ordered.
+        scope: Scope,
+        /// What an index outside the extents does.
+        bounds: Bounds,
+    },
+    /// `(view, i64 scalar index per axis, scalar)`: a whole store of an element of 4 or 8 bytes. Outside the extents `Mask` drops it.
+    OrderedStore {
+        /// `Relaxed` or `Release`.
+        order: Order,
+        /// Among whom it is ordered.
+        scope: Scope,
+        /// What an index outside the extents does.
+        bounds: Bounds,
+    },
+    /// `(global view of u32 of rank 1, i64 scalar index) -> u32 × 4`, varying: the words from the index on, of which none is older than
+    /// another, as a whole quad was stored. Relaxed, among all devices and the host. `Mask` gives zeros where not all four are inside the
+    /// extent, where the first does not lie at a multiple of 16 bytes, and where the stride is not 1; `Trust` says that this cannot be.
+    LoadQuad(
+        /// `Mask` or `Trust`.
+        Bounds,
+    ),
+    /// `(global view of u32 of rank 1, i64 scalar index, u32 × 4)`: stores a quad that arrives whole, or nothing
+    /// where `LoadQuad` would give zeros.
+    StoreQuad(
+        /// `Mask` or `Trust`.
+        Bounds,
+    ),
+
     // ---- threads of a block (thread level)
     /// `()`: all threads of the block arrive before any leaves; shared memory written before is visible after. Uniform control flow.
     Barrier,
@@ -408,6 +453,32 @@ pub enum OpKind {
         /// Whether the predicate operand is there.
         predicated: bool,
     },
+    /// `(u64 address, [bool predicate]) -> elem × lanes`: an ordered load; zeros where the predicate is false.
+    PtrOrderedLoad {
+        /// The space of the address.
+        space: Space,
+        /// 1; or 4 of 4 bytes, which arrive as one.
+        lanes: u32,
+        /// `Relaxed` or `Acquire`.
+        order: Order,
+        /// Among whom it is ordered.
+        scope: Scope,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
+    /// `(u64 address, [bool predicate], elem × lanes)`: an ordered store.
+    PtrOrderedStore {
+        /// The space of the address.
+        space: Space,
+        /// As for `PtrOrderedLoad`.
+        lanes: u32,
+        /// `Relaxed` or `Release`.
+        order: Order,
+        /// Among whom it is ordered.
+        scope: Scope,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
     /// `(bool scalar, i64 index, i64 extent)`: the `Bounds::Check` fault where the first is false.
     CheckBounds,
     /// `(bool scalar)`: the division-by-zero fault where it is false.
@@ -435,9 +506,16 @@ impl OpKind {
                 | PtrStore { .. }
                 | PtrAtomic { .. }
                 | PtrAtomicCas { .. }
+                | PtrOrderedLoad { .. }
+                | PtrOrderedStore { .. }
                 | CheckBounds
                 | CheckDivisor
         )
+    }
+
+    /// Whether the operation loads what others may store meanwhile, so that no load through its view reads constant memory.
+    pub fn is_ordered_load(&self) -> bool {
+        matches!(self, OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_))
     }
 
     /// Whether the operation neither writes, communicates, faults nor prints, and depends on its operands alone: it can be
@@ -482,12 +560,18 @@ impl OpKind {
             | Atomic { .. }
             | AtomicCas { .. }
             | Fence(_)
+            | OrderedLoad { .. }
+            | OrderedStore { .. }
+            | LoadQuad(_)
+            | StoreQuad(_)
             | Barrier
             | Assert(_)
             | Print(_)
             | PtrStore { .. }
             | PtrAtomic { .. }
             | PtrAtomicCas { .. }
+            | PtrOrderedLoad { .. }
+            | PtrOrderedStore { .. }
             | CheckBounds
             | CheckDivisor
             | Yield

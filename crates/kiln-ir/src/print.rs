@@ -176,6 +176,14 @@ impl Printer<'_, '_> {
             }
             OpKind::AtomicCas { scope, bounds } => write!(self.out, ".{}.{}", scope.name(), bounds.name()),
             OpKind::Fence(scope) => write!(self.out, ".{}", scope.name()),
+            OpKind::OrderedLoad { order, scope, bounds } | OpKind::OrderedStore { order, scope, bounds } => {
+                write!(self.out, ".{}.{}.{}", order.name(), scope.name(), bounds.name())
+            }
+            OpKind::LoadQuad(bounds) | OpKind::StoreQuad(bounds) => write!(self.out, ".{}", bounds.name()),
+            OpKind::PtrOrderedLoad { space, lanes, order, scope, .. }
+            | OpKind::PtrOrderedStore { space, lanes, order, scope, .. } => {
+                write!(self.out, ".{}.{}.{}.x{lanes}", order.name(), scope.name(), space.name())
+            }
             OpKind::Shuffle(mode) => write!(self.out, ".{}", mode.name()),
             OpKind::Vote(mode) => write!(self.out, ".{}", mode.name()),
             OpKind::PtrLoad { space, lanes, reuse, .. } | OpKind::PtrStore { space, lanes, reuse, .. } => {
@@ -364,11 +372,17 @@ fn access(kind: &OpKind, operands: usize) -> Option<Access> {
         OpKind::Gather { masked, .. } => view(masked, 1, Rest::Padding),
         OpKind::Scatter { masked, .. } | OpKind::Atomic { masked, .. } => view(masked, 1, Rest::Values),
         OpKind::AtomicCas { .. } => view(false, 2, Rest::Exchange),
+        OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_) => view(false, 0, Rest::Values),
+        OpKind::OrderedStore { .. } => view(false, 1, Rest::Values),
+        OpKind::StoreQuad(_) => view(false, 4, Rest::Values),
         OpKind::PtrLoad { predicated, .. } => pointer(predicated, Rest::Padding),
         OpKind::PtrStore { predicated, .. } | OpKind::PtrAtomic { predicated, .. } => {
             pointer(predicated, Rest::Values)
         }
         OpKind::PtrAtomicCas { predicated, .. } => pointer(predicated, Rest::Exchange),
+        OpKind::PtrOrderedLoad { predicated, .. } | OpKind::PtrOrderedStore { predicated, .. } => {
+            pointer(predicated, Rest::Values)
+        }
         _ => None,
     }
 }

@@ -159,7 +159,10 @@ impl Uniformity {
             | OpKind::Atomic { .. }
             | OpKind::AtomicCas { .. }
             | OpKind::PtrAtomic { .. }
-            | OpKind::PtrAtomicCas { .. } => many,
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::OrderedLoad { .. }
+            | OpKind::LoadQuad(_)
+            | OpKind::PtrOrderedLoad { .. } => many,
             _ => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
         }
     }

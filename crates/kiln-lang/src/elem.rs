@@ -48,6 +48,13 @@ pub trait Int: Num {}
 )]
 pub trait Float: Num {}
 
+/// An element type of 4 or 8 bytes, which memory moves in one piece.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no ordered accesses",
+    note = "memory moves 4 or 8 bytes in one piece: use i32, u32, i64, u64, f32 or f64"
+)]
+pub trait Word: Num {}
+
 /// An element type with bits to combine: the integers and `bool`.
 #[diagnostic::on_unimplemented(message = "`{Self}` is neither an integer type nor bool")]
 pub trait Bits: Elem {}
@@ -105,6 +112,7 @@ macro_rules! mark {
 mark! {
     Num: i32 u32 i64 u64 f16 bf16 f32 f64;
     Int: i32 u32 i64 u64;
+    Word: i32 u32 i64 u64 f32 f64;
     Bits: bool i32 u32 i64 u64;
     Float: f16 bf16 f32 f64;
 }

@@ -50,10 +50,10 @@ mod trace;
 mod val;
 mod view;
 
-pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number};
+pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Word};
 pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, range, range_step};
 pub use half::{bf16, f16};
-pub use kiln_ir::Level;
+pub use kiln_ir::{Level, Order, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
 pub use memory::{Local, Shared, local, shared};
 pub use ops::{Accumulate, Combine, IntoShape, dot, dot_acc, full, iota, select, zeros};
@@ -69,11 +69,11 @@ pub use view::{
 pub mod prelude {
     pub use crate::{
         Accumulate, Bits, Combine, DeviceValue, Elem, Float, Idx, Int, IntoIndex, IntoVal, KernelConst,
-        Level, Local, Num, Shared, ThreadIndex, Tile, Val, View, ViewMut, ballot, barrier, bf16, block_dim,
-        device, device_assert, device_print, dot, dot_acc, f16, fence, full, iota, kernel, lane_id, local,
-        num_programs, program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up,
-        shuffle_xor, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all,
-        vote_any, warp_id, zeros,
+        Level, Local, Num, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut, Word, ballot,
+        barrier, bf16, block_dim, device, device_assert, device_print, dot, dot_acc, f16, fence, full, iota,
+        kernel, lane_id, local, num_programs, program_id, range, range_step, select, shared, shuffle_down,
+        shuffle_idx, shuffle_up, shuffle_xor, thread_id, thread_index, thread_index_2d, thread_index_3d,
+        trace, val, vote_all, vote_any, warp_id, zeros,
     };
 }
 

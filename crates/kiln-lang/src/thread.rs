@@ -26,7 +26,7 @@ fn index(value: i64) -> Idx {
 }
 
 /// The extents of the block, of a kernel that is launched with threads.
-fn block(what: &str, site: Site) -> Option<[u32; 3]> {
+pub(crate) fn block(what: &str, site: Site) -> Option<[u32; 3]> {
     match with(|r| r.level)? {
         Level::Thread { block } => Some(block),
         Level::Tile { .. } => {

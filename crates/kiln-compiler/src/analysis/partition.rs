@@ -157,11 +157,14 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
     kernel.walk(|_, data| {
         let (writes, disjoint) = match data.kind {
             // Atomics may meet each other, but not a plain store.
-            OpKind::Load(_) | OpKind::Gather { .. } | OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {
-                (false, false)
-            }
+            OpKind::Load(_)
+            | OpKind::Gather { .. }
+            | OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::OrderedLoad { .. }
+            | OpKind::LoadQuad(_) => (false, false),
             OpKind::Store { disjoint, .. } => (true, disjoint),
-            OpKind::Scatter { .. } => (true, false),
+            OpKind::Scatter { .. } | OpKind::OrderedStore { .. } | OpKind::StoreQuad(_) => (true, false),
             _ => return,
         };
         if let Def::Arg(block, position) = kernel.def(data.operands[0])

@@ -8,10 +8,10 @@ use crate::error::CompileError;
 use kiln_ir::{Bounds, CompareOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, UnaryOp, Value};
 
 /// The operands of an indexed access, as registers of one layout.
-struct Indexed {
+pub(super) struct Indexed {
     view: Value,
     elem: Scalar,
-    space: Space,
+    pub space: Space,
     rank: usize,
     indices: Vec<Registers>,
     mask: Option<Registers>,
@@ -107,7 +107,7 @@ impl Lowering<'_> {
         used
     }
 
-    fn indexed(
+    pub(super) fn indexed(
         &mut self,
         data: &OpData,
         layout: LayoutId,
@@ -134,7 +134,7 @@ impl Lowering<'_> {
     }
 
     /// The address of an element, and where it is to be accessed.
-    fn element_address(
+    pub(super) fn element_address(
         &mut self,
         access: &Indexed,
         r: usize,

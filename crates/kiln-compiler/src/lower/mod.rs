@@ -16,6 +16,7 @@
 //! | `flow.rs` | `if`, `for`, `while` |
 //! | `memory.rs`, `mask.rs` | boxes of views, and which of their elements exist |
 //! | `indexed.rs` | gather, scatter and atomics |
+//! | `ordered.rs` | ordered accesses, alone and by quads |
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices |
 //! | `convert.rs` | from one layout to another |
@@ -36,6 +37,7 @@ mod indexed;
 mod mask;
 mod memory;
 mod narrow;
+mod ordered;
 mod plan;
 mod reduce;
 mod report;
@@ -258,6 +260,8 @@ impl<'k> Lowering<'k> {
             Gather { .. } => self.gather(data)?,
             Scatter { .. } => self.scatter(op, data)?,
             Atomic { .. } | AtomicCas { .. } => self.atomic(data)?,
+            OrderedLoad { .. } | OrderedStore { .. } => self.ordered(data)?,
+            LoadQuad(_) | StoreQuad(_) => self.quad(data)?,
             Fence(_)
             | Barrier
             | Shuffle(_)
@@ -270,6 +274,8 @@ impl<'k> Lowering<'k> {
             | PtrStore { .. }
             | PtrAtomic { .. }
             | PtrAtomicCas { .. }
+            | PtrOrderedLoad { .. }
+            | PtrOrderedStore { .. }
             | Condition => self.copy(data)?,
             If | For | While => self.flow(data)?,
             Yield => self.yield_(data, results)?,

@@ -1,15 +1,22 @@
 //! Common subexpressions: of two pure operations that compute the same, the later goes.
 //!
 //! An operation is known in the block it stands in and in the regions below. Loads are pure enough if nobody may write what
-//! they read: views of global memory that are not mutable. If they check bounds, the earlier one has done so.
+//! they read: views of global memory that are not mutable, and that the kernel does not load from in order, as it would only if
+//! others wrote there meanwhile. If they check bounds, the earlier one has done so.
 
 use super::rewrite::Renames;
 use super::simplify::commutes;
 use kiln_ir::{Block, Def, Kernel, Op, OpKind, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(super) fn run(kernel: &mut Kernel) -> bool {
-    let mut cse = Cse { known: HashMap::new(), renames: Renames::default(), changed: false };
+    let mut written = HashSet::new();
+    kernel.walk(|_, data| {
+        if data.kind.is_ordered_load() {
+            written.insert(data.operands[0]);
+        }
+    });
+    let mut cse = Cse { known: HashMap::new(), written, renames: Renames::default(), changed: false };
     let body = kernel.body;
     cse.block(kernel, body);
     cse.changed
@@ -20,6 +27,8 @@ type Key = (&'static str, Vec<Value>);
 
 struct Cse {
     known: HashMap<Key, Vec<Op>>,
+    /// Views that others write while the kernel runs.
+    written: HashSet<Value>,
     renames: Renames,
     changed: bool,
 }
@@ -31,7 +40,7 @@ impl Cse {
         let mut added = Vec::new();
         for op in ops {
             self.changed |= self.renames.apply(kernel, op);
-            if mergeable(kernel, op) {
+            if self.mergeable(kernel, op) {
                 let key = key(kernel, op);
                 if let Some(earlier) = self.find(kernel, &key, op) {
                     self.replace(kernel, op, earlier);
@@ -66,18 +75,19 @@ impl Cse {
         self.known.get(key)?.iter().copied().find(same)
     }
 
+    fn mergeable(&self, kernel: &Kernel, op: Op) -> bool {
+        let data = kernel.op(op);
+        let loads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
+        let constant = |view| !self.written.contains(&view) && is_constant_memory(kernel, view);
+        kernel.is_pure(op) || (loads && constant(data.operands[0]))
+    }
+
     fn replace(&mut self, kernel: &Kernel, op: Op, earlier: Op) {
         self.changed = true;
         for (&from, &to) in kernel.op(op).results.iter().zip(&kernel.op(earlier).results) {
             self.renames.add(from, to);
         }
     }
-}
-
-fn mergeable(kernel: &Kernel, op: Op) -> bool {
-    let data = kernel.op(op);
-    let loads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
-    kernel.is_pure(op) || (loads && is_constant_memory(kernel, data.operands[0]))
 }
 
 fn is_constant_memory(kernel: &Kernel, view: Value) -> bool {

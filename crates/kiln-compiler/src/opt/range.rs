@@ -104,6 +104,8 @@ impl Finder<'_> {
             | OpKind::Scatter { bounds, .. }
             | OpKind::Atomic { bounds, .. }
             | OpKind::AtomicCas { bounds, .. }
+            | OpKind::OrderedLoad { bounds, .. }
+            | OpKind::OrderedStore { bounds, .. }
                 if bounds != Bounds::Trust =>
             {
                 let rank = self.kernel.ty(data.operands[0]).as_view()?.rank as usize;
@@ -213,6 +215,8 @@ fn trusted(kind: &OpKind) -> OpKind {
         OpKind::Scatter { masked, .. } => OpKind::Scatter { bounds, masked },
         OpKind::Atomic { op, scope, masked, .. } => OpKind::Atomic { op, scope, bounds, masked },
         OpKind::AtomicCas { scope, .. } => OpKind::AtomicCas { scope, bounds },
+        OpKind::OrderedLoad { order, scope, .. } => OpKind::OrderedLoad { order, scope, bounds },
+        OpKind::OrderedStore { order, scope, .. } => OpKind::OrderedStore { order, scope, bounds },
         _ => kind.clone(),
     }
 }

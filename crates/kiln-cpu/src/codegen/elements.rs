@@ -11,23 +11,23 @@ use kiln_ir::{AtomicOp, Bounds, OpData, Scalar, Value};
 use std::mem::{offset_of, size_of};
 
 /// The operands of an indexed access.
-struct Indexed {
-    view: View,
+pub(super) struct Indexed {
+    pub(super) view: View,
     indices: Vec<Value>,
     mask: Option<Value>,
     /// What stands after the mask.
-    values: Vec<Value>,
-    len: usize,
+    pub(super) values: Vec<Value>,
+    pub(super) len: usize,
 }
 
 /// Which elements of a view an access names.
-struct Elements {
-    base: ir::Value,
+pub(super) struct Elements {
+    pub(super) base: ir::Value,
     /// The address of the offsets, in elements.
-    linear: ir::Value,
+    pub(super) linear: ir::Value,
     /// The address of the mask; 0 where there is none.
-    mask: ir::Value,
-    count: ir::Value,
+    pub(super) mask: ir::Value,
+    pub(super) count: ir::Value,
 }
 
 /// Where the elements of an access are adjacent.
@@ -192,7 +192,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn indexed(&self, data: &OpData, masked: bool, values: usize) -> Result<Indexed> {
+    pub(super) fn indexed(&self, data: &OpData, masked: bool, values: usize) -> Result<Indexed> {
         let view = self.view(data.operands[0])?.clone();
         let indices = 1..1 + view.strides.len();
         let after = indices.end + masked as usize;
@@ -212,7 +212,7 @@ impl Emitter<'_> {
     }
 
     /// Offsets and mask of an access; ends the program on an index outside if bounds are checked.
-    fn elements(&mut self, access: &Indexed, bounds: Bounds) -> Result<Elements> {
+    pub(super) fn elements(&mut self, access: &Indexed, bounds: Bounds) -> Result<Elements> {
         let len = access.len;
         let axes = self.asm.stack(size_of::<IndexAxis>() * access.indices.len().max(1));
         for (axis, &index) in access.indices.iter().enumerate() {
@@ -277,7 +277,7 @@ impl Emitter<'_> {
     }
 
     /// A plain access of one element: `access` gets its address, where it is inside; `otherwise` is the result where it is not.
-    fn one_access(
+    pub(super) fn one_access(
         &mut self,
         indexed: &Indexed,
         bounds: Bounds,

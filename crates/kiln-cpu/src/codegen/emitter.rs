@@ -232,6 +232,10 @@ impl<'a> Emitter<'a> {
             Scatter { bounds, masked } => self.scatter(data, *bounds, *masked)?,
             Atomic { op, bounds, masked, .. } => self.atomic(data, *op, *bounds, *masked)?,
             AtomicCas { bounds, .. } => self.atomic_cas(data, *bounds)?,
+            OrderedLoad { order, bounds, .. } => self.ordered_load(data, *order, *bounds)?,
+            OrderedStore { order, bounds, .. } => self.ordered_store(data, *order, *bounds)?,
+            LoadQuad(bounds) => self.load_quad(data, *bounds)?,
+            StoreQuad(bounds) => self.store_quad(data, *bounds)?,
             // The threads of a block run in lockstep on one worker: their accesses are in order already.
             Barrier => {}
             Fence(_) => {
@@ -252,6 +256,8 @@ impl<'a> Emitter<'a> {
             | PtrStore { .. }
             | PtrAtomic { .. }
             | PtrAtomicCas { .. }
+            | PtrOrderedLoad { .. }
+            | PtrOrderedStore { .. }
             | CheckBounds
             | CheckDivisor => {
                 return Err(self.internal("an operation below the tile level"));

@@ -248,13 +248,15 @@ fn has_effect(kernel: &Kernel, op: Op) -> bool {
     data.kind.has_effect() || !data.regions.is_empty() || faults || atomic
 }
 
-/// Whether an operation, or one inside it, writes memory of a view. Distinct parameters and allocations do not overlap.
+/// Whether an operation, or one inside it, writes memory of a view or lets others do so. Distinct parameters and allocations do not overlap.
 pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
     use OpKind::*;
     let data = kernel.op(op);
     let inside = |block: &Block| kernel.block(*block).ops.iter().any(|&op| writes(kernel, op, view));
     match data.kind {
         Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } => data.operands[0] == view,
+        // Tells others that they may write now what was read before.
+        OrderedStore { .. } | StoreQuad(_) | Fence(_) => true,
         _ => data.regions.iter().any(inside),
     }
 }

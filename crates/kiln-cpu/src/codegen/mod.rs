@@ -11,6 +11,7 @@
 //! | `scalar.rs` | scalar operations |
 //! | `group.rs` | element-wise operations on tiles, fused chunk by chunk |
 //! | `boxes.rs`, `elements.rs` | access to memory by boxes and by indices |
+//! | `ordered.rs` | ordered accesses of elements and quads |
 //! | `tile.rs` | reductions, scans, moves, matrix products |
 //! | `control.rs` | branches and loops |
 //! | `diagnostics.rs` | faults and prints |
@@ -24,6 +25,7 @@ mod elements;
 mod emitter;
 mod group;
 mod liveness;
+mod ordered;
 mod scalar;
 mod tile;
 

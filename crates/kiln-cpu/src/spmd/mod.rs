@@ -5,18 +5,20 @@
 //! arms and a `select`, a varying loop runs while any lane wants to, and accesses to memory take the mask of the lanes that are there.
 //! The values of lanes that are not there are arbitrary and never seen. Barriers vanish, local memory gets an axis for the lanes.
 //!
-//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end may write in two points: the values
-//! of `Assert` may have an element for each lane, and `Print` begins with a mask.
+//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end may write in three points: the
+//! values of `Assert` may have an element for each lane, `Print` begins with a mask, and ordered accesses of lanes have a mask after the index.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `rewrite.rs` | the walk, values in their two forms, scalar operations |
 //! | `control.rs` | branches and loops |
 //! | `memory.rs` | accesses under masks |
+//! | `ordered.rs` | ordered accesses |
 //! | `warp.rs` | thread indices, shuffles, votes |
 
 mod control;
 mod memory;
+mod ordered;
 mod rewrite;
 mod warp;
 

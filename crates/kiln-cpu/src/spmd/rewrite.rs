@@ -148,6 +148,7 @@ impl Rewrite<'_> {
             Scatter { bounds, masked } => self.scatter(op, data, *bounds, *masked)?,
             Atomic { .. } => self.atomic(data)?,
             AtomicCas { scope, bounds } => self.atomic_cas(data, *scope, *bounds)?,
+            OrderedLoad { .. } | OrderedStore { .. } | LoadQuad(_) | StoreQuad(_) => self.ordered(data)?,
             Shuffle(mode) => self.shuffle(data, *mode)?,
             Vote(mode) => self.vote(data, *mode)?,
             If => self.branch(data)?,
@@ -164,7 +165,7 @@ impl Rewrite<'_> {
     }
 
     /// An operation that is the same on lanes as on scalars.
-    fn plain(&mut self, data: &OpData) -> Result<()> {
+    pub(super) fn plain(&mut self, data: &OpData) -> Result<()> {
         let varies = data.results.iter().any(|&r| self.uniformity.varies(r));
         if varies {
             let operands = self.all_lanes(&data.operands)?;

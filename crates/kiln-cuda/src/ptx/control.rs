@@ -147,6 +147,12 @@ impl Writer<'_> {
             OpKind::PtrAtomicCas { space, scope, predicated } => {
                 self.atomic_cas(op, *space, *scope, *predicated)?
             }
+            OpKind::PtrOrderedLoad { space, lanes, order, scope, predicated } => {
+                self.ordered_load(op, *space, *lanes, (*order, *scope), *predicated)?
+            }
+            OpKind::PtrOrderedStore { space, lanes, order, scope, predicated } => {
+                self.ordered_store(op, *space, *lanes, (*order, *scope), *predicated)?
+            }
             OpKind::Barrier => self.barrier(),
             OpKind::Fence(scope) => self.fence(*scope),
             OpKind::Shuffle(mode) => self.shuffle(op, *mode)?,

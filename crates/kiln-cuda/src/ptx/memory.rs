@@ -32,7 +32,7 @@ impl Words {
     }
 }
 
-fn list(regs: &[Reg]) -> String {
+pub(super) fn list(regs: &[Reg]) -> String {
     match regs {
         [one] => one.to_string(),
         many => format!("{{{}}}", many.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ")),
@@ -91,7 +91,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an address comes from a view that the kernel only reads: its loads may use the read-only path.
+    /// Whether an address comes from a view that nobody writes meanwhile: its loads may use the read-only path.
     fn is_read_only(&self, address: Value) -> bool {
         let mut value = address;
         for _ in 0..64 {
@@ -101,7 +101,9 @@ impl Writer<'_> {
                 OpKind::Address => {
                     return match self.kernel.def(data.operands[0]) {
                         Def::Arg(block, position) => {
-                            block == self.kernel.body && !self.kernel.params[position as usize].mutable
+                            block == self.kernel.body
+                                && !self.kernel.params[position as usize].mutable
+                                && !self.watched.contains(&data.operands[0])
                         }
                         Def::Result(..) => false,
                     };

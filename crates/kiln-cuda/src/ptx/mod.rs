@@ -9,6 +9,7 @@
 //! | `entry.rs` | the module's head, parameters, shared and local memory |
 //! | `arith.rs`, `cast.rs` | element-wise operations |
 //! | `memory.rs` | loads, stores, atomics |
+//! | `ordered.rs` | loads and stores that order others |
 //! | `threads.rs` | indices, barriers, shuffles, votes |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `diagnostics.rs` | faults, asserts and prints: what the device writes and how the host reads it |
@@ -21,6 +22,7 @@ mod control;
 pub mod diagnostics;
 mod entry;
 mod memory;
+mod ordered;
 mod threads;
 mod writer;
 

@@ -2,7 +2,8 @@
 
 use super::entry::Target;
 use kiln_backend::{Error, Result};
-use kiln_ir::{Kernel, OpData, Scalar, Value};
+use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 /// A register class. PTX lets untyped registers serve every instruction of their width.
@@ -82,6 +83,26 @@ pub(super) fn suffix(elem: Scalar) -> &'static str {
     }
 }
 
+/// The views that ordered loads read. An address is a view's and what is added to it, in any order.
+fn watched(kernel: &Kernel) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let mut todo = Vec::new();
+    let mut seen = HashSet::new();
+    kernel.walk(|_, data| {
+        if matches!(data.kind, OpKind::PtrOrderedLoad { .. }) {
+            todo.push(data.operands[0]);
+        }
+    });
+    while let Some(value) = todo.pop() {
+        let Some(from) = kernel.defining_op(value).filter(|_| seen.insert(value)) else { continue };
+        match from.kind {
+            OpKind::Address => drop(found.insert(from.operands[0])),
+            _ => todo.extend(from.operands.iter().copied()),
+        }
+    }
+    found
+}
+
 pub(super) struct Writer<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) target: Target,
@@ -94,6 +115,8 @@ pub(super) struct Writer<'k> {
     pub(super) members: String,
     /// Sites of faults and prints, in order of their numbers.
     pub(super) sites: Vec<super::diagnostics::Site>,
+    /// Views with ordered loads: others write there while the kernel runs.
+    pub(super) watched: HashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
     pub(super) offsets: Vec<Option<u32>>,
 }
@@ -110,6 +133,7 @@ impl<'k> Writer<'k> {
             labels: 0,
             members: "0xffffffff".into(),
             sites: Vec::new(),
+            watched: watched(kernel),
             offsets: vec![None; values],
         }
     }

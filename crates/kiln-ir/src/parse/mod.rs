@@ -5,12 +5,14 @@
 //! | `lexer.rs` | characters into tokens |
 //! | `header.rs` | the head of a kernel: level, parameters, facts, types |
 //! | `operation.rs` | operations and their regions |
+//! | `ordered.rs` | ordered accesses |
 //!
 //! The parser wants every result type spelled out and infers nothing, so that text can hold kernels that the verifier refuses.
 
 mod header;
 mod lexer;
 mod operation;
+mod ordered;
 
 use crate::kernel::{Block, Kernel, Level, Value};
 use crate::types::Type;

@@ -9,7 +9,7 @@ use crate::types::{Scalar, Shape, Space, Type};
 use crate::verify::MAX_DEPTH;
 
 /// A mnemonic's modifiers, taken from left to right.
-struct Modifiers {
+pub(super) struct Modifiers {
     /// Where the mnemonic stands.
     at: usize,
     words: Vec<String>,
@@ -29,7 +29,7 @@ impl Modifiers {
 }
 
 /// What has been read of an operation before its result types.
-struct Head {
+pub(super) struct Head {
     kind: Kind,
     operands: Vec<Value>,
     /// The regions to come: words before each, and names and types of its arguments (the names of the second region of
@@ -52,7 +52,7 @@ struct Region {
 }
 
 impl Head {
-    fn new(kind: OpKind, operands: Vec<Value>) -> Head {
+    pub(super) fn new(kind: OpKind, operands: Vec<Value>) -> Head {
         Head { kind: Kind::Known(kind), operands, regions: Vec::new() }
     }
 }
@@ -219,6 +219,8 @@ impl Parser {
             "load" | "store" | "gather" | "scatter" | "atomic" | "atomic_cas" => {
                 self.view_access(&mnemonic, &mut m)?
             }
+            "ordered_load" | "ordered_store" | "load_quad" | "store_quad" | "ptr_ordered_load"
+            | "ptr_ordered_store" => self.ordered_access(&mnemonic, &mut m)?,
             "ptr_load" | "ptr_store" | "ptr_atomic" | "ptr_atomic_cas" => {
                 self.address_access(&mnemonic, &mut m)?
             }
@@ -233,7 +235,12 @@ impl Parser {
         }
     }
 
-    fn modifier<T>(&self, m: &mut Modifiers, what: &str, from: impl Fn(&str) -> Option<T>) -> Parsed<T> {
+    pub(super) fn modifier<T>(
+        &self,
+        m: &mut Modifiers,
+        what: &str,
+        from: impl Fn(&str) -> Option<T>,
+    ) -> Parsed<T> {
         let found = m.words.get(m.next).and_then(|w| from(w));
         m.next += 1;
         match found {
@@ -406,7 +413,7 @@ impl Parser {
     }
 
     /// `where value`, if it is there.
-    fn predicate(&mut self, operands: &mut Vec<Value>) -> Parsed<bool> {
+    pub(super) fn predicate(&mut self, operands: &mut Vec<Value>) -> Parsed<bool> {
         let found = self.take_word("where");
         if found {
             operands.push(self.value()?);

@@ -1,5 +1,6 @@
 //! Rules of operations that reach memory: through views, and below the tile level through addresses.
 
+use super::ordered;
 use super::rules::{Class, Outcome, Subject, require};
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
@@ -89,6 +90,12 @@ pub(super) fn check(s: &Subject) -> Outcome {
             s.operand(first + 1, s.ty(first))?.results_len(1)?;
             s.result(0, s.ty(first))
         }
+        OpKind::OrderedLoad { .. }
+        | OpKind::OrderedStore { .. }
+        | OpKind::LoadQuad(_)
+        | OpKind::StoreQuad(_)
+        | OpKind::PtrOrderedLoad { .. }
+        | OpKind::PtrOrderedStore { .. } => ordered::check(s),
         other => Err(format!("no rule for `{}`", other.mnemonic())),
     }
 }
@@ -102,7 +109,7 @@ impl Subject<'_> {
     }
 
     /// The view, followed by a scalar i64 for each axis and `rest` other operands.
-    fn offsets(&self, rest: usize) -> Result<ViewType, String> {
+    pub(super) fn offsets(&self, rest: usize) -> Result<ViewType, String> {
         let view = self.view()?;
         let rank = view.rank as usize;
         let have = self.data.operands.len();
@@ -147,7 +154,7 @@ impl Subject<'_> {
         })
     }
 
-    fn writable(&self, view: &ViewType) -> Outcome {
+    pub(super) fn writable(&self, view: &ViewType) -> Outcome {
         let args = &self.kernel.block(self.kernel.body).args;
         let param = args.iter().position(|v| *v == self.data.operands[0]);
         let mutable = param.is_none_or(|i| self.kernel.params[i].mutable);
@@ -171,7 +178,7 @@ impl Subject<'_> {
     }
 
     /// A u64 address and maybe a predicate, then `rest` other operands, the first of which has the position that is returned.
-    fn address(&self, predicated: bool, rest: usize) -> Result<usize, String> {
+    pub(super) fn address(&self, predicated: bool, rest: usize) -> Result<usize, String> {
         let first = 1 + predicated as usize;
         let have = self.data.operands.len();
         require(have == first + rest, || format!("has {have} operands, expected {}", first + rest))?;

@@ -6,6 +6,7 @@
 //! | `header.rs` | the level, parameters and facts |
 //! | `rules.rs` | operands, results and regions of each operation |
 //! | `memory.rs` | the same, of operations that reach memory |
+//! | `ordered.rs` | the same, of ordered accesses |
 //!
 //! Last comes uniformity (`uniformity.rs`): tile operations and barriers are reached by all threads of a block together. That
 //! is checked of kernels as a front end makes them; the lowering to threads makes values uniform in ways the analysis cannot
@@ -13,6 +14,7 @@
 
 mod header;
 mod memory;
+mod ordered;
 mod rules;
 
 use crate::kernel::{Block, Def, Kernel, Level, Loc, Op, Value};

@@ -45,6 +45,10 @@ impl<'k> Subject<'k> {
                     | OpKind::Barrier
                     | OpKind::Shuffle(_)
                     | OpKind::Vote(_)
+                    | OpKind::OrderedLoad { .. }
+                    | OpKind::OrderedStore { .. }
+                    | OpKind::LoadQuad(_)
+                    | OpKind::StoreQuad(_)
                     | OpKind::Alloc { space: crate::Space::Local, .. }
             );
         if threads && matches!(self.kernel.level, Level::Tile { .. }) {

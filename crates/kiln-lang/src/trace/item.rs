@@ -28,8 +28,8 @@ pub enum Raw {
 /// One step of a trace.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// An IR operation with at most one result.
-    Op { kind: OpKind, operands: SmallVec<[Id; 4]>, result: Option<Id>, site: Site },
+    /// An IR operation without regions.
+    Op { kind: OpKind, operands: SmallVec<[Id; 4]>, results: SmallVec<[Id; 1]>, site: Site },
     /// Reads a variable.
     Get { var: Var, result: Id },
     /// Writes a variable.

@@ -61,13 +61,13 @@ impl Promoter<'_> {
     fn region(&mut self, region: &Region, block: Block) {
         for item in &region.items {
             match item {
-                Item::Op { kind, operands, result, site } => {
+                Item::Op { kind, operands, results, site } => {
                     let operands: Vec<Value> = operands.iter().map(|id| self.value(*id)).collect();
-                    let types: Vec<Type> = result.iter().map(|id| self.type_of(*id)).collect();
+                    let types: Vec<Type> = results.iter().map(|id| self.type_of(*id)).collect();
                     let loc = self.loc(site);
                     let op = self.kernel.append(block, kind.clone(), &operands, &types, &[], loc);
-                    if let Some(id) = result {
-                        self.values.insert(*id, self.kernel.result(op));
+                    for (i, id) in results.iter().enumerate() {
+                        self.values.insert(*id, self.kernel.op(op).results[i]);
                     }
                 }
                 Item::Get { var, result } => {

@@ -319,19 +319,33 @@ impl Recorder {
     /// Appends an operation with one result.
     pub fn op(&mut self, kind: OpKind, operands: &[Id], ty: Type, site: Site) -> Id {
         let id = self.value(ty);
-        self.record(kind, operands, Some(id), site);
+        self.record(kind, operands, &[id], site);
         id
+    }
+
+    /// Appends an operation with a result of each type.
+    pub fn op_of<const N: usize>(
+        &mut self,
+        kind: OpKind,
+        operands: &[Id],
+        types: [Type; N],
+        site: Site,
+    ) -> [Id; N] {
+        let ids = types.map(|ty| self.value(ty));
+        self.record(kind, operands, &ids, site);
+        ids
     }
 
     /// Appends an operation without a result.
     pub fn effect(&mut self, kind: OpKind, operands: &[Id], site: Site) {
-        self.record(kind, operands, None, site);
+        self.record(kind, operands, &[], site);
     }
 
-    fn record(&mut self, kind: OpKind, operands: &[Id], result: Option<Id>, site: Site) {
+    fn record(&mut self, kind: OpKind, operands: &[Id], results: &[Id], site: Site) {
         self.recorded += 1;
         if self.recorded <= MAX_ITEMS {
-            self.push(Item::Op { kind, operands: SmallVec::from_slice(operands), result, site });
+            let (operands, results) = (SmallVec::from_slice(operands), SmallVec::from_slice(results));
+            self.push(Item::Op { kind, operands, results, site });
         }
     }
 

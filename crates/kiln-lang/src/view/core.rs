@@ -33,6 +33,11 @@ impl ViewCore {
         (0..self.rank).filter(|&a| self.fixed[a].is_none())
     }
 
+    /// Whether this is a row or column of the view.
+    pub fn is_part(&self) -> bool {
+        self.fixed.iter().any(Option::is_some)
+    }
+
     /// The view with one more axis fixed.
     pub fn fix(mut self, axis: usize, index: Idx, site: Site) -> ViewCore {
         self.fixed[axis] = Some(index.now(site));

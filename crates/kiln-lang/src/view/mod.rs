@@ -6,10 +6,12 @@
 //! | `tile.rs` | boxes of elements: masked loads and stores |
 //! | `element.rs` | single elements, gather and scatter |
 //! | `atomic.rs` | atomic operations |
+//! | `ordered.rs` | single elements and quads that others write meanwhile |
 
 mod atomic;
 pub(crate) mod core;
 mod element;
+mod ordered;
 mod tile;
 
 pub use element::{Indices, ThreadIndex, thread_index, thread_index_2d, thread_index_3d};

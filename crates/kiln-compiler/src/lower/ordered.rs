@@ -1,0 +1,86 @@
+//! Ordered accesses of a thread: single elements, and quads of words.
+
+use super::Lowering;
+use super::plan::LayoutId;
+use crate::error::CompileError;
+use kiln_ir::{Bounds, CompareOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value};
+
+impl Lowering<'_> {
+    /// `OrderedLoad` and `OrderedStore`. Their order is the user's matter: the barrier pass does not see them.
+    pub(super) fn ordered(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let (OpKind::OrderedLoad { order, scope, bounds } | OpKind::OrderedStore { order, scope, bounds }) =
+            data.kind
+        else {
+            return Ok(());
+        };
+        let access = self.indexed(data, LayoutId::SCALAR, bounds, false)?;
+        let (address, predicate) = self.element_address(&access, 0)?;
+        let values = match data.results.is_empty() {
+            true => self.scalars(&data.operands[data.operands.len() - 1..])?.to_vec(),
+            false => Vec::new(),
+        };
+        self.ptr_ordered(data, access.space, (order, scope), address, predicate, &values);
+        Ok(())
+    }
+
+    /// `LoadQuad` and `StoreQuad`.
+    pub(super) fn quad(&mut self, data: &OpData) -> Result<(), CompileError> {
+        let (OpKind::LoadQuad(bounds) | OpKind::StoreQuad(bounds)) = data.kind else { return Ok(()) };
+        let view = data.operands[0];
+        let index = self.scalar(data.operands[1])?;
+        let (base, bytes) = (self.address(view)?, self.em.i64(4));
+        let distance = self.em.mul(index, bytes);
+        let distance = self.em.cast(distance, Scalar::U64);
+        let address = self.em.add(base, distance);
+        let inside = match bounds {
+            Bounds::Trust => None,
+            _ => Some(self.is_quad(view, index, address)?),
+        };
+        let values = self.scalars(&data.operands[2..])?.to_vec();
+        let order = (Order::Relaxed, Scope::System);
+        self.ptr_ordered(data, Space::Global, order, address, inside, &values);
+        Ok(())
+    }
+
+    /// Whether four words from an index on are a quad of a view.
+    fn is_quad(&mut self, view: Value, index: Value, address: Value) -> Result<Value, CompileError> {
+        let (zero, last) = (self.em.i64(0), self.em.i64(-4));
+        let extent = self.extent(view, 0)?;
+        let last = self.em.hoisted(|e| e.add(extent, last));
+        let above = self.em.compare(CompareOp::Ge, index, zero);
+        let below = self.em.compare(CompareOp::Le, index, last);
+        let inside = self.em.and(above, below);
+        let (mask, none) = (self.em.int(Scalar::U64, 15), self.em.int(Scalar::U64, 0));
+        let rest = self.em.and(address, mask);
+        let aligned = self.em.compare(CompareOp::Eq, rest, none);
+        let (stride, one) = (self.stride(view, 0)?, self.em.i64(1));
+        let adjacent = self.em.hoisted(|e| e.compare(CompareOp::Eq, stride, one));
+        let place = self.em.and(aligned, adjacent);
+        Ok(self.em.and(inside, place))
+    }
+
+    fn ptr_ordered(
+        &mut self,
+        data: &OpData,
+        space: Space,
+        (order, scope): (Order, Scope),
+        address: Value,
+        predicate: Option<Value>,
+        values: &[Value],
+    ) {
+        let predicated = predicate.is_some();
+        let lanes = data.results.len().max(values.len()) as u32;
+        let kind = match values.is_empty() {
+            true => OpKind::PtrOrderedLoad { space, lanes, order, scope, predicated },
+            false => OpKind::PtrOrderedStore { space, lanes, order, scope, predicated },
+        };
+        let operands: Vec<Value> =
+            std::iter::once(address).chain(predicate).chain(values.iter().copied()).collect();
+        let types: Vec<Type> = data.results.iter().map(|&r| self.src.ty(r).clone()).collect();
+        let op = self.em.op(kind, &operands, &types);
+        for (i, &result) in data.results.iter().enumerate() {
+            let value = self.em.kernel.op(op).results[i];
+            self.define_scalar(result, value);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Loads and stores that others see in order, of one element or of four words at once.
+//!
+//! The PTX memory model orders the words of a vector access one by one; that an aligned vector of 16 bytes arrives whole is a property of
+//! every GPU that this crate knows of, which what relies on it tests at start-up.
+
+use super::memory::list;
+use super::threads::scope as scope_name;
+use super::writer::{Reg, Writer};
+use kiln_backend::Result;
+use kiln_ir::{OpData, Order, Scope, Space};
+
+impl Writer<'_> {
+    pub(super) fn ordered_load(
+        &mut self,
+        op: &OpData,
+        space: Space,
+        lanes: u32,
+        ordering: (Order, Scope),
+        predicated: bool,
+    ) -> Result<()> {
+        let address = self.get(op.operands[0])?;
+        let to: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
+        let mut guard = String::new();
+        if predicated {
+            guard = format!("@{} ", self.get(op.operands[1])?);
+            for &reg in &to {
+                self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
+            }
+        }
+        let suffix = modifiers(space, lanes, ordering, to[0]);
+        self.put(format_args!("{guard}ld.{suffix} {}, [{address}]", list(&to)));
+        Ok(())
+    }
+
+    pub(super) fn ordered_store(
+        &mut self,
+        op: &OpData,
+        space: Space,
+        lanes: u32,
+        ordering: (Order, Scope),
+        predicated: bool,
+    ) -> Result<()> {
+        let address = self.get(op.operands[0])?;
+        let first = 1 + usize::from(predicated);
+        let guard = if predicated { format!("@{} ", self.get(op.operands[1])?) } else { String::new() };
+        let values: Vec<Reg> = op.operands[first..].iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
+        let suffix = modifiers(space, lanes, ordering, values[0]);
+        self.put(format_args!("{guard}st.{suffix} [{address}], {}", list(&values)));
+        Ok(())
+    }
+}
+
+/// What stands after `ld.` or `st.`.
+fn modifiers(space: Space, lanes: u32, (order, scope): (Order, Scope), reg: Reg) -> String {
+    let order = match order {
+        Order::Relaxed => "relaxed",
+        Order::Acquire => "acquire",
+        Order::Release => "release",
+    };
+    let vector = if lanes == 4 { ".v4" } else { "" };
+    format!("{order}.{}.{}{vector}.{}", scope_name(scope), space.name(), reg.class.bits())
+}

@@ -1,0 +1,82 @@
+//! Rules of ordered accesses: single elements and quads.
+
+use super::rules::{Outcome, Subject, require};
+use crate::op::*;
+use crate::types::{Scalar, Space, Type, ViewType};
+
+/// Words of a quad.
+const QUAD: usize = 4;
+
+pub(super) fn check(s: &Subject) -> Outcome {
+    let word = Type::scalar(Scalar::U32);
+    match s.data.kind {
+        OpKind::OrderedLoad { order, .. } => {
+            let view = s.offsets(0)?;
+            not(order, Order::Release, "load")?;
+            element(&view)?;
+            s.results_len(1)?;
+            s.result(0, &Type::scalar(view.elem))
+        }
+        OpKind::OrderedStore { order, .. } => {
+            let view = s.offsets(1)?;
+            not(order, Order::Acquire, "store")?;
+            element(&view)?;
+            s.results_len(0)?;
+            s.writable(&view)?;
+            s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem)).map(|_| ())
+        }
+        OpKind::LoadQuad(bounds) => {
+            quad(&s.offsets(0)?, bounds)?;
+            s.results_len(QUAD)?;
+            (0..QUAD).try_for_each(|i| s.result(i, &word))
+        }
+        OpKind::StoreQuad(bounds) => {
+            let view = s.offsets(QUAD)?;
+            quad(&view, bounds)?;
+            s.results_len(0)?;
+            s.writable(&view)?;
+            (2..2 + QUAD).try_for_each(|i| s.operand(i, &word).map(|_| ()))
+        }
+        OpKind::PtrOrderedLoad { lanes, order, predicated, .. } => {
+            s.address(predicated, 0)?;
+            not(order, Order::Release, "load")?;
+            s.results_len(lanes as usize)?;
+            let ty = s.data.results.first().map(|_| s.result_ty(0)).ok_or("has no results")?;
+            words(lanes, ty)?;
+            (1..lanes as usize).try_for_each(|i| s.result(i, ty))
+        }
+        OpKind::PtrOrderedStore { lanes, order, predicated, .. } => {
+            let first = s.address(predicated, lanes as usize)?;
+            not(order, Order::Acquire, "store")?;
+            s.results_len(0)?;
+            let ty = s.data.operands.get(first).map(|_| s.ty(first)).ok_or("has no values")?;
+            words(lanes, ty)?;
+            (first + 1..first + lanes as usize).try_for_each(|i| s.operand(i, ty).map(|_| ()))
+        }
+        ref other => Err(format!("no rule for `{}`", other.mnemonic())),
+    }
+}
+
+fn not(order: Order, wrong: Order, what: &str) -> Outcome {
+    require(order != wrong, || format!("a {what} has no order `{}`", order.name()))
+}
+
+fn element(view: &ViewType) -> Outcome {
+    require(view.space != Space::Local, || "local memory belongs to one thread and needs no order".into())?;
+    require(view.elem.bytes() >= 4, || {
+        format!("an element of {} has {} bytes, expected 4 or 8", view.elem, view.elem.bytes())
+    })
+}
+
+fn quad(view: &ViewType, bounds: Bounds) -> Outcome {
+    let fits = (view.elem, view.rank, view.space) == (Scalar::U32, 1, Space::Global);
+    require(fits, || format!("a quad of a {}, expected a view<u32, 1, global>", Type::View(*view)))?;
+    require(bounds != Bounds::Check, || "a quad's index is not checked".into())
+}
+
+fn words(lanes: u32, ty: &Type) -> Outcome {
+    require(ty.is_scalar(), || format!("a lane is {ty}, expected a scalar"))?;
+    let bytes = ty.elem().bytes();
+    let fits = (lanes == 1 && bytes >= 4) || (lanes == 4 && bytes == 4);
+    require(fits, || format!("{lanes} lanes of {ty}, expected one of 4 or 8 bytes, or 4 of 4 bytes"))
+}
