@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`opt`] | canonicalisation, folding, common subexpressions, dead code, loop invariants |
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
+//! | `guard` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
 //! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
 //! | `lower` | from tiles to threads |
@@ -16,6 +17,7 @@
 pub mod analysis;
 mod error;
 pub mod expand;
+mod guard;
 pub mod layout;
 mod lower;
 pub mod opt;

@@ -17,10 +17,7 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
         // From the end, where the values are used that come before.
         for op in ops.into_iter().rev() {
             let Some(mut smaller) = without(&smallest, op) else { continue };
-            if kiln_compiler::opt::run_pass(&mut smaller, "dce").is_ok()
-                && verify(&smaller).is_ok()
-                && fails(&smaller)
-            {
+            if swept(&mut smaller) && verify(&smaller).is_ok() && fails(&smaller) {
                 smallest = smaller;
             }
         }
@@ -28,6 +25,13 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
             return smallest;
         }
     }
+}
+
+/// Drops what is unused, unless there are guards, which no pass leaves as they are.
+fn swept(kernel: &mut Kernel) -> bool {
+    let mut guards = false;
+    kernel.walk(|_, data| guards |= data.kind == OpKind::Guard);
+    guards || kiln_compiler::opt::run_pass(kernel, "dce").is_ok()
 }
 
 /// The operations that may go.

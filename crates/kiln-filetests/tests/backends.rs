@@ -12,6 +12,7 @@ use kiln_ir::Kernel;
 fn exact(seed: u64) -> Options {
     let mut options = Options::new(seed % 2 == 1);
     options.exact = true;
+    options.guards = seed / 2 % 2 == 1;
     options
 }
 

@@ -1,7 +1,9 @@
 //! Kernels of unusual size.
 
 use kiln_compiler::optimize;
-use kiln_ir::{MAX_DEPTH, parse, verify};
+use kiln_filetests::generate::{Argument, Case};
+use kiln_filetests::run::run;
+use kiln_ir::{Literal, MAX_DEPTH, parse, verify};
 
 /// A kernel whose `if`s nest, around a store in the innermost.
 fn nested(depth: usize) -> String {
@@ -41,4 +43,39 @@ fn long_kernels_are_optimised_quickly() {
     optimize(&mut kernel).unwrap();
     assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     assert_eq!(verify(&kernel), Ok(()));
+}
+
+/// The operations of a guard that can fault nest in each other, but not without limit; what they compute arrives at the end.
+#[test]
+fn a_guard_may_hold_many_checks() {
+    const CHECKS: usize = 2000;
+    let mut text = String::from(
+        "kernel @many(%x: view<i64, 1, global>, %y: mut view<i64, 1, global>) tile {\n%zero = const 0 : i64\n\
+         %budget = const 9 : u32\n%site, %value = guard %budget, %zero : u32, i64 {\n%v0 = const 0 : i64\n",
+    );
+    for i in 0..CHECKS {
+        text += &format!(
+            "%i{i} = const {i} : i64\n%x{i} = gather.check %x[%i{i}] pad %zero : i64\n%v{} = add %v{i}, %x{i} : i64\n",
+            i + 1
+        );
+    }
+    text += &format!(
+        "yield %v{CHECKS}\n}}\n%one = const 1 : i64\n%s = cast %site : i64\nscatter.mask %y[%zero] = %value\n\
+         scatter.mask %y[%one] = %s\n}}\n"
+    );
+    let mut kernel = parse(&text).unwrap();
+    assert_eq!(kernel.guard_sites().len(), CHECKS);
+    optimize(&mut kernel).unwrap();
+    assert_eq!(verify(&kernel), Ok(()));
+    let view = |len: usize, value: i64| Argument::View {
+        extents: vec![len as u32],
+        data: vec![Literal::index(value); len],
+    };
+    let device = kiln_interp::Interp::new(Default::default());
+    for (len, expected) in [(CHECKS, [2000, 0]), (1234, [0, 1235])] {
+        let case = Case { kernel: kernel.clone(), grid: [1; 3], arguments: vec![view(len, 1), view(2, -1)] };
+        let outcome = run(&case, &device).unwrap();
+        assert_eq!(outcome.fault, None);
+        assert_eq!(outcome.memory[1], expected.map(Literal::index));
+    }
 }

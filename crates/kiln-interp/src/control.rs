@@ -5,7 +5,7 @@ use crate::mask::Mask;
 use crate::numeric::Element;
 use crate::value::{Data, Trap, dispatch};
 use kiln_backend::Error;
-use kiln_ir::{Block, OpData, Value};
+use kiln_ir::{Block, Op, OpData, Value};
 
 impl Machine<'_> {
     /// Runs the arms that some active thread takes.
@@ -22,7 +22,7 @@ impl Machine<'_> {
     }
 
     /// Runs the body while any active thread has trips left.
-    pub fn run_for(&mut self, data: &OpData, mask: &Mask) -> Result<(), Error> {
+    pub fn run_for(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let (bounds, inits) = data.operands.split_at(3);
         let body = data.regions[0];
         let args = &self.kernel.block(body).args;
@@ -30,19 +30,20 @@ impl Machine<'_> {
         let trips = self.trip_counts(bounds).map_err(|trap| self.error(trap, data.loc))?;
         self.assign(carried, inits, mask, data)?;
         for trip in 0.. {
-            let active = mask.filter(|lane| trip < trips[lane]);
+            let active = self.unfaulted(mask).filter(|lane| trip < trips[lane]);
             if active.is_empty() {
                 break;
             }
             self.set_induction(iv, bounds, trip).map_err(|trap| self.error(trap, data.loc))?;
             self.run_block(body, &active)?;
             self.assign(carried, self.yields(body), &active, data)?;
+            self.take_step(op, &active);
         }
         self.assign(&data.results, carried, mask, data)
     }
 
     /// Runs condition and body while the condition holds in any active thread.
-    pub fn run_while(&mut self, data: &OpData, mask: &Mask) -> Result<(), Error> {
+    pub fn run_while(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let (test, body) = (data.regions[0], data.regions[1]);
         let carried = &self.kernel.block(test).args;
         let body_args = &self.kernel.block(body).args;
@@ -53,19 +54,24 @@ impl Machine<'_> {
             let condition = self.yields(test).first().copied();
             let condition = condition.ok_or_else(|| self.bug("a loop without a condition", data))?;
             let holds = self.predicate(condition, data)?;
-            active = active.filter(|lane| holds[lane]);
+            active = self.unfaulted(&active).filter(|lane| holds[lane]);
             if active.is_empty() {
                 break;
             }
             self.assign(body_args, carried, &active, data)?;
             self.run_block(body, &active)?;
             self.assign(carried, self.yields(body), &active, data)?;
+            self.take_step(op, &active);
+            active = self.unfaulted(&active).into_owned();
+            if active.is_empty() {
+                break;
+            }
         }
         self.assign(&data.results, carried, mask, data)
     }
 
     /// The values that the operation at the end of a region hands over.
-    fn yields<'k>(&self, region: Block) -> &'k [Value]
+    pub fn yields<'k>(&self, region: Block) -> &'k [Value]
     where
         Self: 'k,
     {
@@ -83,7 +89,7 @@ impl Machine<'_> {
 
     /// Gives values to `to` in the active threads, all at once: a loop may swap what it carries. Tiles belong to the block, so that
     /// threads cannot disagree about them.
-    fn assign(&mut self, to: &[Value], from: &[Value], mask: &Mask, data: &OpData) -> Result<(), Error> {
+    pub fn assign(&mut self, to: &[Value], from: &[Value], mask: &Mask, data: &OpData) -> Result<(), Error> {
         if to.len() != from.len() {
             return Err(self.bug("a region that yields a wrong number of values", data));
         }

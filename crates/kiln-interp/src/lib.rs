@@ -13,6 +13,7 @@
 //! | `program.rs` | a loaded kernel and its block memory |
 //! | `machine.rs` | a running launch, the loop over blocks |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
+//! | `guard.rs` | guards: who has had a fault, steps |
 //! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
@@ -24,6 +25,7 @@ mod access;
 mod backend;
 mod control;
 mod eval;
+mod guard;
 mod host_shared;
 mod machine;
 mod mask;

@@ -1,6 +1,7 @@
 //! The state of a launch while it runs, and the loop over its blocks.
 
 use crate::eval;
+use crate::guard::Guarded;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
 use crate::program::Loaded;
@@ -30,6 +31,8 @@ pub struct Machine<'a> {
     pub views: Vec<Option<View>>,
     /// Memory.
     pub spaces: Spaces<'a>,
+    /// The guards around the operation that runs, outer ones first.
+    pub guarded: Vec<Guarded>,
     /// Where prints go.
     pub sink: &'a PrintSink,
 }
@@ -70,6 +73,7 @@ pub fn run(
         registers: loaded.registers(),
         views: vec![None; loaded.kernel.counts().0],
         spaces,
+        guarded: Vec::new(),
         sink,
     };
     machine.bind(words)?;
@@ -163,10 +167,15 @@ impl Machine<'_> {
         let kernel = self.kernel;
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
+            if !self.guarded.is_empty() {
+                self.run_in_guard(op, data, mask)?;
+                continue;
+            }
             match data.kind {
                 OpKind::If => self.run_if(data, mask)?,
-                OpKind::For => self.run_for(data, mask)?,
-                OpKind::While => self.run_while(data, mask)?,
+                OpKind::For => self.run_for(op, data, mask)?,
+                OpKind::While => self.run_while(op, data, mask)?,
+                OpKind::Guard => self.run_guard(op, data, mask)?,
                 _ => self.step(op, data, mask).map_err(|trap| self.error(trap, data.loc))?,
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::value::Data;
 use kiln_backend::{Program, Report};
-use kiln_ir::{Kernel, Level, Op, OpKind, Order, Shape};
+use kiln_ir::{Guards, Kernel, Level, Op, OpKind, Order, Shape};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -22,6 +22,8 @@ pub struct Loaded {
     pub fenced: bool,
     /// Whether it has loads that acquire, by which the threads of a block order themselves too.
     pub acquires: bool,
+    /// What guards catch, if there are any.
+    pub guards: Option<Guards>,
     /// The address of each allocation in its space.
     pub allocations: HashMap<Op, u64>,
 }
@@ -41,6 +43,7 @@ impl Loaded {
             local_bytes: 0,
             fenced: false,
             acquires: false,
+            guards: Guards::of(kernel),
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {

@@ -43,7 +43,9 @@ impl Machine<'_> {
             OpKind::Assert(message) => self.assert(data, *message, mask),
             OpKind::Print(message) => self.print(data, *message, mask),
             OpKind::CheckBounds | OpKind::CheckDivisor => self.check(data, mask),
-            OpKind::If | OpKind::For | OpKind::While => Err(Trap::Bug("a region in a straight line".into())),
+            OpKind::If | OpKind::For | OpKind::While | OpKind::Guard => {
+                Err(Trap::Bug("a region in a straight line".into()))
+            }
             _ => self.evaluate(data, mask),
         }
     }

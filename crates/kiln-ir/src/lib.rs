@@ -12,12 +12,14 @@
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `eval.rs` | what element-wise operations compute, on constants; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
+//! | `guard.rs` | which operations a guard catches, how they are numbered, and whom a fault concerns |
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
 //! | `print.rs`, `parse/` | the text format, written and read; `mnemonic.rs` holds its words |
 
 mod builder;
 pub mod eval;
+mod guard;
 mod kernel;
 mod literal;
 mod mnemonic;
@@ -30,6 +32,7 @@ mod uniformity;
 mod verify;
 
 pub use builder::Builder;
+pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;
 pub use op::*;

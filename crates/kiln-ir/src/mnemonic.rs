@@ -94,6 +94,7 @@ impl OpKind {
             While => "while",
             Yield => "yield",
             Condition => "condition",
+            Guard => "guard",
             Assert(_) => "assert",
             Print(_) => "print",
             Address => "address",

@@ -397,6 +397,21 @@ pub enum OpKind {
     /// `(bool scalar)`: ends the first region of `While`.
     Condition,
 
+    // ---- guards: faults as values
+    /// `(u32 budget, fallbacks…) -> (u32 site, values…)`, one region without arguments, which yields the values. Where an assert, a
+    /// checked access outside its view or a zero integer divisor would end the program, the operation does nothing, the rest of the region is
+    /// skipped, and the results are the number of the *site* (see [`Kernel::guard_sites`](crate::Kernel::guard_sites)) and the fallbacks.
+    /// Else they are 0 and what the region yields. Effects before the fault stay.
+    ///
+    /// Every execution of a loop's body inside takes one step at its end. Where no more steps than the budget allow it, the rest of the
+    /// region is skipped likewise, with the site [`BUDGET_EXCEEDED`](crate::BUDGET_EXCEEDED); a budget of 0 has no limit. A guard inside
+    /// another one ends what faults inside it; its steps are taken from both budgets, and what exceeds the outer one ends the outer one.
+    ///
+    /// In a kernel over threads, a fault concerns the thread that has it, unless an operation that all threads of the block must reach
+    /// together (a barrier, tiles) may follow inside the region, or the guard gives tiles: then it concerns all threads of the block, from
+    /// the place on where they are together, and they get the largest site among them.
+    Guard,
+
     // ---- diagnostics
     /// `(bool tile, scalars…)`: where any element is false the program ends with a fault; the values fill `{}` in the message.
     Assert(Message),
@@ -516,6 +531,19 @@ impl OpKind {
     /// Whether the operation loads what others may store meanwhile, so that no load through its view reads constant memory.
     pub fn is_ordered_load(&self) -> bool {
         matches!(self, OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_))
+    }
+
+    /// What an access that names its elements one by one does outside the view.
+    pub fn bounds(&self) -> Option<Bounds> {
+        match *self {
+            OpKind::Gather { bounds, .. }
+            | OpKind::Scatter { bounds, .. }
+            | OpKind::Atomic { bounds, .. }
+            | OpKind::AtomicCas { bounds, .. }
+            | OpKind::OrderedLoad { bounds, .. }
+            | OpKind::OrderedStore { bounds, .. } => Some(bounds),
+            _ => None,
+        }
     }
 
     /// Whether the operation neither writes, communicates, faults nor prints, and depends on its operands alone: it can be

@@ -1,8 +1,10 @@
 //! Uniformity: which values are the same in every thread of a block, and which operations all threads reach together.
 
+use crate::guard::{self, Followed};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::OpKind;
 use crate::types::Space;
+use std::collections::HashSet;
 
 /// What varies between the threads of a block.
 ///
@@ -10,6 +12,9 @@ use crate::types::Space;
 /// place that varies, or if it leaves an `if` or a loop whose control varies. Values of rank above 0 never do: threads share
 /// them. A load from a uniform place of memory that threads share is taken as uniform, since a kernel in which it is not
 /// has a data race. In kernels over tiles nothing varies.
+///
+/// In a guard, what follows a fault that only some threads may have is divergent, unless the fault concerns the whole block
+/// ([`OpKind::Guard`] says when).
 ///
 /// ```
 /// use kiln_ir::*;
@@ -27,14 +32,30 @@ pub struct Uniformity {
     varying: Vec<bool>,
     /// By operation: whether only some threads may reach it.
     divergent: Vec<bool>,
+    guards: InGuards,
+}
+
+/// Where the walk stands with regard to guards.
+#[derive(Clone, Debug, Default)]
+struct InGuards {
+    followed: Followed,
+    depth: u32,
+    /// Whether some threads of the block may have had a fault, and only they.
+    split: bool,
+    /// Loops whose later rounds begin where threads may be missing.
+    rounds: HashSet<Op>,
+    /// Whether threads may have taken different numbers of steps.
+    steps_vary: bool,
 }
 
 impl Uniformity {
     /// Analyses a kernel that is well-formed in every other respect.
     pub fn of(kernel: &Kernel) -> Uniformity {
         let (values, ops, _) = kernel.counts();
-        let mut uniformity = Uniformity { varying: vec![false; values], divergent: vec![false; ops] };
+        let guards = InGuards::default();
+        let mut uniformity = Uniformity { varying: vec![false; values], divergent: vec![false; ops], guards };
         if let Level::Thread { block } = kernel.level {
+            uniformity.guards.followed = Followed::of(kernel);
             // Facts only ever turn from uniform to varying, so this ends.
             while uniformity.block(kernel, block, kernel.body, false) {}
         }
@@ -63,15 +84,14 @@ impl Uniformity {
                 false => Ok(()),
             };
         }
-        let is_tile = |v: &Value| kernel.ty(*v).as_tile().is_some_and(|t| t.shape.rank() > 0);
-        if data.kind.is_terminator() || !data.operands.iter().chain(&data.results).any(is_tile) {
+        if !guard::is_collective(kernel, data) {
             return Ok(());
         }
         if self.diverges(op) {
             return Err("a tile operation that only some threads of the block may reach".into());
         }
         let control = match data.kind {
-            OpKind::If => 1,
+            OpKind::If | OpKind::Guard => 1,
             OpKind::For => 3,
             OpKind::While => 0,
             _ => data.operands.len(),
@@ -89,41 +109,101 @@ impl Uniformity {
     fn block(&mut self, kernel: &Kernel, extents: [u32; 3], block: Block, divergent: bool) -> bool {
         let mut changed = false;
         for &op in &kernel.block(block).ops {
+            let divergent = divergent || self.guards.split;
             changed |= divergent && !std::mem::replace(&mut self.divergent[op.index()], true);
             let data = kernel.op(op);
             changed |= match data.kind {
                 OpKind::If => self.branch(kernel, extents, data, divergent),
-                OpKind::For | OpKind::While => self.repeat(kernel, extents, data, divergent),
+                OpKind::For | OpKind::While => self.repeat(kernel, extents, op, divergent),
+                OpKind::Guard => self.guard(kernel, extents, op, divergent),
                 _ => {
                     let varies = self.computes_varying(kernel, extents, data);
                     varies && self.mark(kernel, &data.results)
                 }
             };
+            if self.guards.depth > 0 {
+                self.fault(kernel, op, divergent);
+            }
         }
         changed
     }
 
+    /// The region of a guard, and what it gives.
+    fn guard(&mut self, kernel: &Kernel, extents: [u32; 3], op: Op, divergent: bool) -> bool {
+        let data = kernel.op(op);
+        let region = data.regions[0];
+        if self.guards.depth == 0 {
+            self.guards.steps_vary = self.varies(data.operands[0]) || self.steps_vary(kernel, region);
+        }
+        let outer = std::mem::replace(&mut self.guards.split, false);
+        self.guards.depth += 1;
+        let mut changed = self.block(kernel, extents, region, divergent);
+        self.guards.depth -= 1;
+        changed |= self.guards.split && self.mark(kernel, &data.results);
+        self.guards.split = outer;
+        changed |= self.flow(kernel, &data.operands[1..], &data.results[1..]);
+        changed | self.flow(kernel, yields(kernel, region), &data.results[1..])
+    }
+
+    /// Whether threads may take different numbers of steps in a region.
+    pub(crate) fn steps_vary(&self, kernel: &Kernel, region: Block) -> bool {
+        kernel.block(region).ops.iter().any(|&op| {
+            let data = kernel.op(op);
+            let here = match data.kind {
+                OpKind::For | OpKind::While => self.diverges(op) || self.loop_diverges(kernel, data),
+                OpKind::Guard => self.varies(data.operands[0]),
+                _ => false,
+            };
+            here || data.regions.iter().any(|&r| self.steps_vary(kernel, r))
+        })
+    }
+
+    /// Notes that an operation in a guard may have been the end of it for some threads.
+    fn fault(&mut self, kernel: &Kernel, op: Op, divergent: bool) {
+        let data = kernel.op(op);
+        let agreed = self.guards.followed.by_collective(op) && !divergent;
+        if agreed {
+            // Wherever in the operation it was.
+            self.guards.split = false;
+            return;
+        }
+        let own = guard::fault_of(kernel, op).is_some()
+            && (divergent || data.operands.iter().any(|&v| self.varies(v)));
+        let steps = self.guards.steps_vary && guard::takes_steps(kernel, op);
+        self.guards.split |= own || steps;
+    }
+
     fn branch(&mut self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
         let splits = self.varies(data.operands[0]);
+        let (before, mut after) = (self.guards.split, false);
         let mut changed = false;
         for &region in &data.regions {
+            self.guards.split = before;
             changed |= self.block(kernel, extents, region, divergent || splits);
             changed |= self.flow(kernel, yields(kernel, region), &data.results);
+            after |= self.guards.split;
         }
+        self.guards.split = after;
         changed | (splits && self.mark(kernel, &data.results))
     }
 
-    fn repeat(&mut self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
+    fn repeat(&mut self, kernel: &Kernel, extents: [u32; 3], op: Op, divergent: bool) -> bool {
+        let data = kernel.op(op);
         // `for` has the loop variable before what it carries, and its bounds before the initial values.
         let (first_arg, first_init) = if data.kind == OpKind::For { (1, 3) } else { (0, 0) };
         let splits = self.loop_diverges(kernel, data);
         let inits = &data.operands[first_init..];
         let mut changed = splits && self.mark(kernel, &data.results);
+        let together = !self.guards.split;
+        let divergent = divergent || self.guards.rounds.contains(&op);
         for &region in &data.regions {
             let args = &kernel.block(region).args;
             changed |= splits && self.mark(kernel, args);
             changed |= self.flow(kernel, inits, &args[first_arg..]);
             changed |= self.block(kernel, extents, region, divergent || splits);
+        }
+        if together && self.guards.split {
+            changed |= self.guards.rounds.insert(op);
         }
         let last = data.regions[data.regions.len() - 1];
         let next = yields(kernel, last);
@@ -135,10 +215,11 @@ impl Uniformity {
     }
 
     /// Whether threads may run a loop a different number of times.
-    fn loop_diverges(&self, kernel: &Kernel, data: &OpData) -> bool {
+    pub(crate) fn loop_diverges(&self, kernel: &Kernel, data: &OpData) -> bool {
         match data.kind {
             OpKind::For => data.operands[..3].iter().any(|&v| self.varies(v)),
-            _ => yields(kernel, data.regions[0]).iter().any(|&v| self.varies(v)),
+            OpKind::While => yields(kernel, data.regions[0]).iter().any(|&v| self.varies(v)),
+            _ => false,
         }
     }
 

@@ -46,6 +46,7 @@ mod scan;
 mod scratch;
 
 use crate::error::CompileError;
+use crate::guard;
 use crate::layout::{LANE_BITS, Layout};
 use crate::target::Target;
 pub use report::explain_layouts;
@@ -90,6 +91,8 @@ type Registers = Rc<[Value]>;
 /// # Ok::<(), kiln_compiler::CompileError>(())
 /// ```
 pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
+    let unguarded = guard::lowered(kernel);
+    let kernel = unguarded.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
@@ -278,6 +281,7 @@ impl<'k> Lowering<'k> {
             | PtrOrderedStore { .. }
             | Condition => self.copy(data)?,
             If | For | While => self.flow(data)?,
+            Guard => return Err(self.internal("a guard that is not lowered".into())),
             Yield => self.yield_(data, results)?,
             Assert(_) => self.assert(op, data)?,
             Print(_) => self.print(data)?,

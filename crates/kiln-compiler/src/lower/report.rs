@@ -31,6 +31,8 @@ use std::fmt::Write;
 /// # Ok::<(), kiln_compiler::CompileError>(())
 /// ```
 pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, CompileError> {
+    let unguarded = crate::guard::lowered(kernel);
+    let kernel = unguarded.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);

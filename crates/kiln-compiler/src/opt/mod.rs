@@ -2,6 +2,7 @@
 //!
 //! | file | pass |
 //! |---|---|
+//! | [`guard`](crate::guard) | guards in terms of `if` and loops; comes first whatever is asked for |
 //! | `simplify/` | folding, identities, one form for equal operations, control flow whose course is known |
 //! | `invariant.rs` | what flows through loops and branches unchanged |
 //! | `if_convert.rs` | small branches into selections |
@@ -24,14 +25,19 @@ mod range;
 mod rewrite;
 mod simplify;
 
+pub(crate) use range::{prove_bounds, trusted};
+pub(crate) use rewrite::Renames;
+
 use crate::error::CompileError;
+use crate::guard;
 use kiln_ir::{Kernel, verify};
 
 /// A pass: changes the kernel, and says whether it did.
 type Run = fn(&mut Kernel) -> bool;
 
 /// The passes in the order in which they run.
-pub const PASSES: [(&str, Run); 7] = [
+pub const PASSES: [(&str, Run); 8] = [
+    ("guard", guard::run),
     ("simplify", simplify::run),
     ("invariant", invariant::run),
     ("if-convert", if_convert::run),
@@ -79,7 +85,9 @@ pub fn run_pass(kernel: &mut Kernel, name: &str) -> Result<bool, CompileError> {
     let Some((_, run)) = PASSES.iter().find(|(n, _)| *n == name) else {
         return Err(internal("the list of passes".into(), format!("there is no pass `{name}`")));
     };
-    let changed = run(kernel);
+    // The other passes know no guards.
+    let lowered = guard::run(kernel);
+    let changed = run(kernel) || lowered;
     if cfg!(debug_assertions)
         && let Err(errors) = verify(kernel)
     {

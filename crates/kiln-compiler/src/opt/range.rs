@@ -17,6 +17,16 @@ pub(super) fn run(kernel: &mut Kernel) -> bool {
     !found.is_empty() && rewrite(kernel, &mut Apply(found))
 }
 
+/// Frees accesses that surely stay inside their views from checks; changes nothing else.
+pub(crate) fn prove_bounds(kernel: &mut Kernel) {
+    let mut finder =
+        Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: HashMap::new() };
+    finder.block(kernel.body);
+    let mut found = finder.found;
+    found.retain(|_, decision| matches!(decision, Decision::Trust));
+    rewrite(kernel, &mut Apply(found));
+}
+
 /// What becomes of an operation.
 enum Decision {
     /// Every element of its result is this literal.
@@ -207,8 +217,8 @@ impl Pass for Apply {
     }
 }
 
-/// The same access without a check.
-fn trusted(kind: &OpKind) -> OpKind {
+/// The same access without a check; any other operation as it is.
+pub(crate) fn trusted(kind: &OpKind) -> OpKind {
     let bounds = Bounds::Trust;
     match *kind {
         OpKind::Gather { masked, .. } => OpKind::Gather { bounds, masked },

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 
 /// Values that stand for others from now on.
 #[derive(Default)]
-pub(super) struct Renames(HashMap<Value, Value>);
+pub(crate) struct Renames(HashMap<Value, Value>);
 
 impl Renames {
-    pub(super) fn add(&mut self, from: Value, to: Value) {
+    pub(crate) fn add(&mut self, from: Value, to: Value) {
         let to = self.resolve(to);
         if from != to {
             self.0.insert(from, to);
         }
     }
 
-    pub(super) fn resolve(&self, mut value: Value) -> Value {
+    pub(crate) fn resolve(&self, mut value: Value) -> Value {
         while let Some(&next) = self.0.get(&value) {
             value = next;
         }
@@ -23,7 +23,7 @@ impl Renames {
     }
 
     /// Renames the operands of an operation; whether any changed.
-    pub(super) fn apply(&self, kernel: &mut Kernel, op: Op) -> bool {
+    pub(crate) fn apply(&self, kernel: &mut Kernel, op: Op) -> bool {
         let mut changed = false;
         for operand in &mut kernel.op_mut(op).operands {
             let to = self.resolve(*operand);

@@ -246,6 +246,7 @@ impl<'a> Emitter<'a> {
             While => self.while_loop(op, data)?,
             Assert(message) => self.assert(data, *message)?,
             Print(message) => self.print(data, *message)?,
+            Guard => return Err(self.internal("a guard that is not lowered")),
             Iota | Yield | Condition => return Err(self.internal("an operation out of place")),
             ThreadId(_) | BlockDim(_) | Shuffle(_) | Vote(_) => {
                 return Err(self.internal("a thread operation is left after the lockstep rewrite"));

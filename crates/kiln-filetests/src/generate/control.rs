@@ -140,6 +140,35 @@ impl Generator<'_> {
         self.append(OpKind::While, &inits, &types, &regions, varying);
     }
 
+    /// A guard, half of them with a budget of a few steps.
+    pub(super) fn guard(&mut self) {
+        if self.depth >= self.options.depth {
+            return self.expression();
+        }
+        let steps = if self.rng.one_in(2) { 1 + self.rng.below(8) } else { 0 };
+        let budget = if self.rng.one_in(4) {
+            let any = self.of_type(&Type::scalar(Scalar::U32));
+            // A budget of its own for each thread has none over tiles.
+            if any.varying && !self.divergent { None } else { Some(any.value) }
+        } else {
+            None
+        };
+        let budget =
+            budget.unwrap_or_else(|| self.builder().constant(Literal::wrapping(Scalar::U32, steps as i128)));
+        let types = self.flowing_types(self.divergent);
+        let operands = [vec![budget], self.values_of(&types)].concat();
+        let block = self.kernel.add_block();
+        let outer = std::mem::replace(&mut self.guarded, true);
+        self.region(block, false, |g| {
+            g.some_statements();
+            (OpKind::Yield, g.values_of(&types))
+        });
+        self.guarded = outer;
+        let results = [vec![Type::scalar(Scalar::U32)], types].concat();
+        let varying = self.thread.is_some();
+        self.append(OpKind::Guard, &operands, &results, &[block], varying);
+    }
+
     /// An assert or a print.
     pub(super) fn diagnose(&mut self) {
         let value = self.of_type(&Type::scalar(Scalar::I32)).value;
@@ -148,7 +177,7 @@ impl Generator<'_> {
             self.builder().op(OpKind::Print(message), &[value], &[]);
             return;
         }
-        let cond = if self.options.faults && self.rng.one_in(4) {
+        let cond = if self.may_fault() && self.rng.one_in(4) {
             self.operand(|e| e == Scalar::Bool)
         } else {
             // True of every integer, which a pass may find out.

@@ -103,7 +103,7 @@ impl Generator<'_> {
         } else {
             *self.rng.pick(&[Add, Sub, Mul, Div, Rem, Min, Max, Pow, Atan2])
         };
-        if elem.is_int() && matches!(op, Div | Rem) && !(self.options.faults && self.rng.one_in(4)) {
+        if elem.is_int() && matches!(op, Div | Rem) && !(self.may_fault() && self.rng.one_in(4)) {
             b.value = self.odd(b.value);
         }
         let mut value = self.builder().binary(op, a.value, b.value);

@@ -83,7 +83,7 @@ impl Generator<'_> {
             return;
         }
         let bounds = *self.rng.pick(Bounds::ALL);
-        let fit = bounds != Bounds::Mask && !(bounds == Bounds::Check && self.options.faults);
+        let fit = bounds != Bounds::Mask && !(bounds == Bounds::Check && self.may_fault());
         let mut varying = false;
         let mut indices = Vec::new();
         for axis in 0..rank {

@@ -41,6 +41,8 @@ pub struct Options {
     pub exact: bool,
     /// Divisions by zero, checked indices out of bounds and asserts may fail.
     pub faults: bool,
+    /// Kernels have guards, inside of which the same may fail.
+    pub guards: bool,
     /// Kernels may print.
     pub prints: bool,
     /// Extents of tiles are powers of two.
@@ -59,6 +61,7 @@ impl Options {
             elems: Scalar::ALL.to_vec(),
             exact: false,
             faults: false,
+            guards: false,
             prints: false,
             powers_of_two: false,
             whole_warps: false,
@@ -129,6 +132,7 @@ pub fn generate(seed: u64, options: &Options) -> Case {
         atomics: Vec::new(),
         thread: None,
         divergent: false,
+        guarded: false,
         depth: 0,
     };
     generator.parameters();
@@ -157,6 +161,8 @@ struct Generator<'o> {
     thread: Option<(Value, Value)>,
     /// Whether only some threads of a block may get here.
     divergent: bool,
+    /// Whether this is inside a guard.
+    guarded: bool,
     depth: usize,
 }
 
@@ -281,6 +287,10 @@ impl Generator<'_> {
         self.pool.extend(known);
     }
 
+    fn may_fault(&self) -> bool {
+        self.options.faults || self.guarded
+    }
+
     fn statements(&mut self, count: usize) {
         for _ in 0..count {
             match self.rng.below(20) {
@@ -291,6 +301,7 @@ impl Generator<'_> {
                 4 | 5 => self.write(),
                 6 => self.atomic(),
                 7 if self.thread.is_some() => self.exchange_through_memory(),
+                8 | 9 if self.options.guards => self.guard(),
                 _ => self.expression(),
             }
         }

@@ -204,6 +204,11 @@ impl Parser {
             "for" => self.for_head()?,
             "while" => self.while_head()?,
             "yield" => self.yield_head(at)?,
+            "guard" => {
+                let mut head = self.values_of(Guard)?;
+                head.regions.push(Region { word: None, names: Some(vec![]), types: vec![] });
+                head
+            }
             "assert" => {
                 let mut operands = vec![self.value()?];
                 self.mark(',')?;

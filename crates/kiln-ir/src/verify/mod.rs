@@ -80,6 +80,8 @@ struct Verifier<'k> {
     met_blocks: Vec<bool>,
     /// Whether operations below the tile level are there.
     lowered: bool,
+    /// A guard, if there is one.
+    guard: Option<Op>,
     errors: Vec<VerifyError>,
     /// Computed at the first error.
     names: Option<Names>,
@@ -94,6 +96,7 @@ impl<'k> Verifier<'k> {
             met_ops: vec![false; ops],
             met_blocks: vec![false; blocks],
             lowered: false,
+            guard: None,
             errors: Vec::new(),
             names: None,
         }
@@ -119,6 +122,9 @@ impl<'k> Verifier<'k> {
                 self.error(op, "the body of a kernel has no terminator".into());
             }
         }
+        if let Some(guard) = self.guard.filter(|_| self.lowered) {
+            self.error(guard, "a kernel with operations below the tile level has no guards".into());
+        }
     }
 
     /// Checks an operation and what it holds; false where the arenas themselves are broken, so that the walk must stop.
@@ -134,6 +140,9 @@ impl<'k> Verifier<'k> {
         }
         let data = kernel.op(op);
         self.lowered |= data.kind.is_below_tiles();
+        if data.kind == OpKind::Guard {
+            self.guard = Some(op);
+        }
         if let Some(at) = data.operands.iter().position(|v| !self.defined[v.index()]) {
             self.error(op, format!("operand {at} is not defined here"));
         }

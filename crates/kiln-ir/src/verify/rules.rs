@@ -24,7 +24,7 @@ pub(super) fn check(kernel: &Kernel, op: Op) -> Outcome {
     subject.extents()?;
     let regions = match subject.data.kind {
         OpKind::If | OpKind::While => 2,
-        OpKind::For => 1,
+        OpKind::For | OpKind::Guard => 1,
         _ => 0,
     };
     if subject.data.regions.len() != regions {
@@ -145,6 +145,7 @@ impl<'k> Subject<'k> {
             If => self.if_(),
             For => self.for_(),
             While => self.while_(),
+            Guard => self.guard(),
             Yield => self.results_len(0),
             Condition => {
                 self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
@@ -264,6 +265,17 @@ impl<'k> Subject<'k> {
         self.arguments(1, self.data.regions[1], inits)?;
         self.carried(inits)?;
         self.yields(1, self.data.regions[1], inits)
+    }
+
+    fn guard(&self) -> Outcome {
+        self.operand(0, &Type::scalar(Scalar::U32))?;
+        let fallbacks = &self.data.operands[1..];
+        self.flows(fallbacks)?;
+        self.results_len(1 + fallbacks.len())?;
+        self.result(0, &Type::scalar(Scalar::U32))?;
+        fallbacks.iter().enumerate().try_for_each(|(i, &v)| self.result(1 + i, self.kernel.ty(v)))?;
+        self.arguments(0, self.data.regions[0], &[])?;
+        self.yields(0, self.data.regions[0], fallbacks)
     }
 
     /// Results of a loop are of the types of what it carries.

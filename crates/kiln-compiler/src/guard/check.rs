@@ -1,0 +1,95 @@
+//! The conditions under which operations do not fault.
+
+use super::Lowering;
+use crate::opt::trusted;
+use kiln_ir::{
+    BinaryOp, Block, Bounds, CompareOp, Literal, Op, OpData, OpKind, ReduceOp, Scalar, Shape, UnaryOp, Value,
+};
+
+impl Lowering<'_> {
+    /// The number of an operation as a site; 0 if it cannot fault, also because that has been proved.
+    pub(super) fn site(&self, op: Op) -> u32 {
+        let data = self.kernel.op(op);
+        let proved = match data.kind {
+            OpKind::Assert(_) => self.kernel.as_const(data.operands[0]).is_some_and(Literal::is_true),
+            ref kind => kind.bounds().is_some_and(|bounds| bounds != Bounds::Check),
+        };
+        if proved { 0 } else { self.guards.site(op) }
+    }
+
+    /// Appends the condition under which an operation does not fault; `None` if it never does. If its fault concerns the block, the
+    /// condition is that no thread's does.
+    pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<Value> {
+        let data = self.kernel.op(op).clone();
+        let fine = match data.kind {
+            OpKind::Assert(_) => Some(data.operands[0]),
+            OpKind::Binary(_) => Some(self.is_not_zero(at, data.operands[1])),
+            _ => self.is_inside(at, &data),
+        }?;
+        let fine = self.all_elements(at, fine);
+        let varies = data.operands.iter().any(|&v| self.guards.varies(v));
+        let agree = varies && self.guards.concerns_block(op);
+        Some(if agree { self.all_of_block(at, fine) } else { fine })
+    }
+
+    /// What is left of an operation that surely does not fault.
+    pub(super) fn without_check(&mut self, op: Op) -> Option<Op> {
+        let kind = &self.kernel.op(op).kind;
+        if let OpKind::Assert(_) = kind {
+            return None;
+        }
+        self.kernel.op_mut(op).kind = trusted(kind);
+        Some(op)
+    }
+
+    fn is_not_zero(&mut self, at: Block, divisor: Value) -> Value {
+        let (elem, shape) = (self.kernel.ty(divisor).elem(), self.kernel.shape(divisor));
+        let mut b = self.at(at);
+        let zero = b.splat(Literal::zero(elem), shape);
+        b.compare(CompareOp::Ne, divisor, zero)
+    }
+
+    /// Whether the elements that an access names lie inside its view.
+    fn is_inside(&mut self, at: Block, data: &OpData) -> Option<Value> {
+        let view = data.operands[0];
+        let rank = self.kernel.ty(view).as_view().map_or(0, |v| v.rank);
+        let masked = match data.kind {
+            OpKind::Gather { masked, .. }
+            | OpKind::Scatter { masked, .. }
+            | OpKind::Atomic { masked, .. } => masked,
+            _ => false,
+        };
+        let mut b = self.at(at);
+        let mut inside = None;
+        for axis in 0..rank {
+            let index = data.operands[1 + axis as usize];
+            let shape = b.kernel.shape(index);
+            let extent = b.extent(view, axis);
+            // As unsigned numbers, negative indices are above every extent.
+            let index = b.cast(index, Scalar::I64);
+            let (index, extent) = (b.cast(index, Scalar::U64), b.cast(extent, Scalar::U64));
+            let extent = b.broadcast(extent, shape);
+            let here = b.compare(CompareOp::Lt, index, extent);
+            inside = Some(match inside {
+                Some(others) => b.binary(BinaryOp::And, others, here),
+                None => here,
+            });
+        }
+        if !masked {
+            return inside;
+        }
+        let off = b.unary(UnaryOp::Not, data.operands[1 + rank as usize]);
+        inside.map(|inside| b.binary(BinaryOp::Or, inside, off))
+    }
+
+    /// Whether a condition holds of all elements of a tile.
+    fn all_elements(&mut self, at: Block, holds: Value) -> Value {
+        let shape = self.kernel.shape(holds);
+        if shape.rank() == 0 {
+            return holds;
+        }
+        let mut b = self.at(at);
+        let flat = b.reshape(holds, Shape::new(&[shape.len() as u32]));
+        b.reduce(ReduceOp::And, 0, flat)
+    }
+}

@@ -1,0 +1,185 @@
+//! Guards: threads that have had a fault take no part in the rest of the region.
+
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::numeric::Element;
+use crate::value::Trap;
+use kiln_backend::Error;
+use kiln_ir::{BUDGET_EXCEEDED, Op, OpData, OpKind};
+use std::borrow::Cow;
+
+/// A guard whose region runs.
+pub struct Guarded {
+    /// The site of each thread's fault; 0 as long as it had none.
+    sites: Vec<u32>,
+    /// The steps that each thread has left; less than 0 once it has taken too many.
+    left: Vec<i64>,
+}
+
+impl Guarded {
+    fn fault(&mut self, threads: &Mask, site: u32) {
+        threads.lanes().for_each(|lane| self.sites[lane] = site);
+    }
+
+    /// Takes steps from each thread, and gives those that had too few.
+    fn take(&mut self, threads: &Mask, steps: impl Fn(usize) -> i64) -> Mask {
+        threads.lanes().for_each(|lane| self.left[lane] -= steps(lane));
+        threads.filter(|lane| self.left[lane] < 0)
+    }
+}
+
+impl Machine<'_> {
+    /// Runs a guard's region, and gives each thread what it yields or the fallbacks.
+    pub fn run_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
+        let budgets = self.data(data.operands[0]);
+        let outer = self.guarded.last();
+        let limit = |lane| match budgets.bits(lane) {
+            0 => i64::MAX,
+            budget => budget as i64,
+        };
+        let left: Vec<i64> = (0..mask.width())
+            .map(|lane| outer.map_or(i64::MAX, |outer| outer.left[lane]).min(limit(lane)))
+            .collect();
+        let guarded = Guarded { sites: vec![0; mask.width()], left: left.clone() };
+        self.guarded.push(guarded);
+        let ran = self.run_block(data.regions[0], mask);
+        let Some(guarded) = self.guarded.pop() else { return ran };
+        ran?;
+        let results = &data.results[1..];
+        let yields = self.yields(data.regions[0]);
+        for (values, faulted) in [(yields, false), (&data.operands[1..], true)] {
+            let active = mask.filter(|lane| (guarded.sites[lane] != 0) == faulted);
+            if !active.is_empty() {
+                self.assign(results, values, &active, data)?;
+            }
+        }
+        let site = data.results[0];
+        let mut out = std::mem::take(&mut self.registers[site.index()]);
+        let set = u32::of_mut(&mut out).map(|out| {
+            mask.lanes().for_each(|lane| out[lane] = guarded.sites[lane]);
+        });
+        self.registers[site.index()] = out;
+        set.map_err(|trap| self.error(trap, data.loc))?;
+        if let Some(outer) = self.guarded.last_mut() {
+            let over = outer.take(mask, |lane| left[lane] - guarded.left[lane]);
+            self.exceed(mask, over, self.concerns_block(op));
+        }
+        Ok(())
+    }
+
+    /// An operation inside a guard, in the threads that had no fault yet.
+    pub fn run_in_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
+        let mask = &self.unfaulted(mask).into_owned();
+        if mask.is_empty() {
+            return Ok(());
+        }
+        match data.kind {
+            OpKind::If => self.run_if(data, mask)?,
+            OpKind::For => self.run_for(op, data, mask)?,
+            OpKind::While => self.run_while(op, data, mask)?,
+            OpKind::Guard => self.run_guard(op, data, mask)?,
+            _ => self.step_in_guard(op, data, mask).map_err(|trap| self.error(trap, data.loc))?,
+        }
+        if !data.regions.is_empty() && self.concerns_block(op) {
+            let site = self.guarded.last().and_then(|g| mask.lanes().map(|lane| g.sites[lane]).max());
+            self.fault(mask, site.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    fn step_in_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let site = self.loaded.guards.as_ref().map_or(0, |g| g.site(op));
+        if site == 0 {
+            return self.step(op, data, mask);
+        }
+        let faulting = self.faulting(data, mask)?;
+        let fine = mask.filter(|lane| !faulting.has(lane));
+        let concerned = if self.concerns_block(op) { mask } else { &faulting };
+        if !faulting.is_empty() {
+            self.fault(concerned, site);
+        }
+        if fine.is_empty() { Ok(()) } else { self.step(op, data, &fine) }
+    }
+
+    /// The threads in which an operation would fault: all of them if it works on a tile.
+    fn faulting(&self, data: &OpData, mask: &Mask) -> Result<Mask, Trap> {
+        let (faults, tile): (Vec<bool>, bool) = match data.kind {
+            OpKind::Assert(_) => {
+                let holds = bool::of(self.data(data.operands[0]))?;
+                (holds.iter().map(|&holds| !holds).collect(), self.is_tile(data.operands[0]))
+            }
+            OpKind::Binary(_) => {
+                let divisor = self.data(data.operands[1]);
+                let faults = (0..divisor.len()).map(|at| divisor.bits(at) == 0).collect();
+                (faults, self.is_tile(data.operands[1]))
+            }
+            _ => self.outside(data)?,
+        };
+        Ok(match tile {
+            true if faults.contains(&true) => mask.clone(),
+            true => mask.filter(|_| false),
+            false => mask.filter(|lane| faults[lane]),
+        })
+    }
+
+    /// Which elements of a checked access lie outside the view, and whether it is one of tiles.
+    fn outside(&self, data: &OpData) -> Result<(Vec<bool>, bool), Trap> {
+        let view = self.view(data.operands[0])?;
+        let (indices, rest) = data.operands[1..].split_at(view.extents.len());
+        let masked = match data.kind {
+            OpKind::Gather { masked, .. }
+            | OpKind::Scatter { masked, .. }
+            | OpKind::Atomic { masked, .. } => masked,
+            _ => false,
+        };
+        let tile = data.results.first().or(rest.last()).is_some_and(|&v| self.is_tile(v));
+        let len = rest.last().map_or(0, |&v| self.data(v).len());
+        let len = data.results.first().map_or(len, |&v| self.data(v).len());
+        let mut outside = vec![false; len];
+        for (&index, &extent) in indices.iter().zip(&view.extents) {
+            for (outside, &index) in outside.iter_mut().zip(self.data(index).indices()?.iter()) {
+                *outside |= index < 0 || index >= extent;
+            }
+        }
+        if let (true, Some(&chosen)) = (masked, rest.first()) {
+            let chosen = bool::of(self.data(chosen))?;
+            outside.iter_mut().zip(chosen).for_each(|(outside, &chosen)| *outside &= chosen);
+        }
+        Ok((outside, tile))
+    }
+
+    fn concerns_block(&self, op: Op) -> bool {
+        self.loaded.guards.as_ref().is_some_and(|g| g.concerns_block(op))
+    }
+
+    fn fault(&mut self, threads: &Mask, site: u32) {
+        if let Some(guarded) = self.guarded.last_mut() {
+            guarded.fault(threads, site);
+        }
+    }
+
+    /// Ends the innermost guard for threads that took too many steps.
+    fn exceed(&mut self, mask: &Mask, over: Mask, together: bool) {
+        if !over.is_empty() {
+            self.fault(if together { mask } else { &over }, BUDGET_EXCEEDED);
+        }
+    }
+
+    /// The threads of a set that have had no fault in the innermost guard.
+    pub fn unfaulted<'m>(&self, mask: &'m Mask) -> Cow<'m, Mask> {
+        match self.guarded.last() {
+            Some(guarded) => Cow::Owned(mask.filter(|lane| guarded.sites[lane] == 0)),
+            None => Cow::Borrowed(mask),
+        }
+    }
+
+    /// The end of a round of a loop.
+    pub fn take_step(&mut self, op: Op, mask: &Mask) {
+        let mask = self.unfaulted(mask).into_owned();
+        if let Some(guarded) = self.guarded.last_mut() {
+            let over = guarded.take(&mask, |_| 1);
+            let together = self.loaded.guards.as_ref().is_some_and(|g| g.rounds_concern_block(op));
+            self.exceed(&mask, over, together);
+        }
+    }
+}

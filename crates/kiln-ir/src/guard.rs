@@ -1,0 +1,231 @@
+//! What guards catch: which operations can fault, how they are numbered, and whom a fault concerns.
+//!
+//! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault inside guards are *sites*, numbered from 1 in the
+//! order of the text.
+
+use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
+use crate::op::{BinaryOp, Bounds, OpKind};
+use crate::uniformity::Uniformity;
+use std::collections::HashSet;
+
+/// The site that a guard gives where its budget was exceeded.
+pub const BUDGET_EXCEEDED: u32 = u32::MAX;
+
+/// What an operation can do wrong while a kernel runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GuardFault {
+    /// The condition of an assert is false.
+    Assert,
+    /// A checked access lies outside its view.
+    OutOfBounds,
+    /// An integer is divided by zero.
+    DivisionByZero,
+}
+
+/// An operation inside a guard that can fault.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuardSite {
+    /// The operation.
+    pub op: Op,
+    /// How it can fault.
+    pub fault: GuardFault,
+    /// What to tell: the text of an assert, with `{}` for its values.
+    pub message: String,
+    /// `file:line:column` of the operation in the user's source.
+    pub location: String,
+}
+
+impl Kernel {
+    /// The operations inside guards that can fault, in the order of the text: site `n` is at `n - 1`.
+    ///
+    /// ```
+    /// let text = "kernel @k(%n: i64, %c: bool) tile {\n  %0 = const 0 : u32\n  %1, %2 = guard %0, %n : u32, i64 {\n    \
+    ///             assert %c, \"no luck\"\n    %3 = div %n, %n : i64\n    yield %3\n  }\n}\n";
+    /// let sites = kiln_ir::parse(text)?.guard_sites();
+    /// assert_eq!(sites[0].message, "no luck");
+    /// assert_eq!((sites[1].fault, sites.len()), (kiln_ir::GuardFault::DivisionByZero, 2));
+    /// # Ok::<(), kiln_ir::ParseError>(())
+    /// ```
+    pub fn guard_sites(&self) -> Vec<GuardSite> {
+        let mut sites = Vec::new();
+        in_guards(self, self.body, false, &mut |op| {
+            if let Some(fault) = fault_of(self, op) {
+                let data = self.op(op);
+                let message = match (&data.kind, fault) {
+                    (OpKind::Assert(message), _) => {
+                        self.messages.get(message.0 as usize).cloned().unwrap_or_default()
+                    }
+                    (_, GuardFault::DivisionByZero) => "division by zero".into(),
+                    _ => "an index outside the view".into(),
+                };
+                sites.push(GuardSite { op, fault, message, location: self.describe(data.loc) });
+            }
+        });
+        sites
+    }
+}
+
+/// Calls `visit` on every operation inside guards, in the order of the text.
+fn in_guards(kernel: &Kernel, block: Block, inside: bool, visit: &mut dyn FnMut(Op)) {
+    for &op in &kernel.block(block).ops {
+        if inside {
+            visit(op);
+        }
+        let data = kernel.op(op);
+        let inside = inside || data.kind == OpKind::Guard;
+        data.regions.iter().for_each(|&region| in_guards(kernel, region, inside, visit));
+    }
+}
+
+/// How an operation can fault, if it can.
+pub(crate) fn fault_of(kernel: &Kernel, op: Op) -> Option<GuardFault> {
+    match kernel.op(op).kind {
+        OpKind::Assert(_) => Some(GuardFault::Assert),
+        ref kind if kind.bounds() == Some(Bounds::Check) => Some(GuardFault::OutOfBounds),
+        OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if !kernel.is_pure(op) => {
+            Some(GuardFault::DivisionByZero)
+        }
+        _ => None,
+    }
+}
+
+/// Whether an operation is or holds a loop.
+pub(crate) fn takes_steps(kernel: &Kernel, op: Op) -> bool {
+    let data = kernel.op(op);
+    matches!(data.kind, OpKind::For | OpKind::While)
+        || data.regions.iter().any(|&r| kernel.block(r).ops.iter().any(|&op| takes_steps(kernel, op)))
+}
+
+/// Whether all threads of a block must reach an operation together.
+pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
+    let is_tile = |v| kernel.ty(v).as_tile().is_some_and(|t| t.shape.rank() > 0);
+    let tiles = || data.operands.iter().chain(&data.results).any(|&v| is_tile(v));
+    data.kind == OpKind::Barrier || (!data.kind.is_terminator() && tiles())
+}
+
+/// Which operations in guards may be followed, inside the innermost guard around them, by one that all threads must reach together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Followed(Vec<bool>);
+
+impl Followed {
+    pub(crate) fn of(kernel: &Kernel) -> Followed {
+        let mut followed = Followed(Vec::new());
+        let mut guards = false;
+        kernel.walk(|_, data| guards |= data.kind == OpKind::Guard);
+        if guards {
+            let mut holds = vec![false; kernel.counts().1];
+            holds_collective(kernel, kernel.body, &mut holds);
+            followed.0.resize(holds.len(), false);
+            followed.block(kernel, kernel.body, false, &holds);
+        }
+        followed
+    }
+
+    /// Whether such an operation may come after a fault in `op`.
+    pub(crate) fn by_collective(&self, op: Op) -> bool {
+        self.0.get(op.index()).copied().unwrap_or(false)
+    }
+
+    /// Fills in a block, after which such an operation may come or not.
+    fn block(&mut self, kernel: &Kernel, block: Block, after: bool, holds: &[bool]) {
+        let mut after = after;
+        for &op in kernel.block(block).ops.iter().rev() {
+            let data = kernel.op(op);
+            // In a loop, what comes first follows what comes last.
+            let again = matches!(data.kind, OpKind::For | OpKind::While) && holds[op.index()];
+            self.0[op.index()] = after || again;
+            // Tiles that leave a region are those of all threads.
+            let own = is_collective(kernel, data);
+            let inside = if data.kind == OpKind::Guard { own } else { after || again || own };
+            data.regions.iter().for_each(|&region| self.block(kernel, region, inside, holds));
+            after |= holds[op.index()];
+        }
+    }
+}
+
+/// Notes which operations are or hold such ones; whether one in this block does.
+fn holds_collective(kernel: &Kernel, block: Block, holds: &mut [bool]) -> bool {
+    let mut any = false;
+    for &op in &kernel.block(block).ops {
+        let data = kernel.op(op);
+        let inside = data.regions.iter().fold(false, |any, &r| holds_collective(kernel, r, holds) | any);
+        holds[op.index()] = inside || is_collective(kernel, data);
+        any |= holds[op.index()];
+    }
+    any
+}
+
+/// Everything that executing or lowering guards must know of a kernel.
+///
+/// ```
+/// use kiln_ir::{Guards, parse};
+/// let kernel = parse("kernel @k(%n: i64) tile {\n  %0 = div %n, %n : i64\n}")?;
+/// assert!(Guards::of(&kernel).is_none());
+/// # Ok::<(), kiln_ir::ParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Guards {
+    sites: Vec<u32>,
+    followed: Followed,
+    uniformity: Uniformity,
+    /// How many values there were.
+    values: usize,
+    /// Loops that threads may run a different number of times.
+    parting: HashSet<Op>,
+    /// Whether blocks have more than one thread.
+    threads: bool,
+}
+
+impl Guards {
+    /// Looks at a well-formed kernel; `None` if there are no guards.
+    pub fn of(kernel: &Kernel) -> Option<Guards> {
+        let mut any = false;
+        kernel.walk(|_, data| any |= data.kind == OpKind::Guard);
+        if !any {
+            return None;
+        }
+        let mut sites = vec![0; kernel.counts().1];
+        for (number, site) in (1..).zip(kernel.guard_sites()) {
+            sites[site.op.index()] = number;
+        }
+        let threads = matches!(kernel.level, Level::Thread { block } if block != [1, 1, 1]);
+        let (followed, uniformity) = (Followed::of(kernel), Uniformity::of(kernel));
+        let mut parting = HashSet::new();
+        kernel.walk(|op, data| parting.extend(uniformity.loop_diverges(kernel, data).then_some(op)));
+        let values = kernel.counts().0;
+        Some(Guards { sites, followed, uniformity, values, parting, threads })
+    }
+
+    /// The number of the site that an operation is; 0 if it is none.
+    pub fn site(&self, op: Op) -> u32 {
+        self.sites.get(op.index()).copied().unwrap_or(0)
+    }
+
+    /// Whether a fault that arises in an operation of a guard's region concerns all threads of the block. If the operation has regions, they agree
+    /// after it.
+    pub fn concerns_block(&self, op: Op) -> bool {
+        self.threads && self.followed.by_collective(op) && !self.uniformity.diverges(op)
+    }
+
+    /// Whether exceeding the budget after a round of a loop concerns all threads of the block, because they run the loop together.
+    pub fn rounds_concern_block(&self, op: Op) -> bool {
+        self.concerns_block(op) && !self.parting.contains(&op)
+    }
+
+    /// Whether threads may take different ways through an operation with regions.
+    pub fn parts_threads(&self, kernel: &Kernel, op: Op) -> bool {
+        let data = kernel.op(op);
+        self.parting.contains(&op) || (data.kind == OpKind::If && self.varies(data.operands[0]))
+    }
+
+    /// Whether threads may take different numbers of steps inside a guard that is in no other one.
+    pub fn steps_vary(&self, kernel: &Kernel, guard: Op) -> bool {
+        let data = kernel.op(guard);
+        self.threads && (self.varies(data.operands[0]) || self.uniformity.steps_vary(kernel, data.regions[0]))
+    }
+
+    /// Whether threads may see different values; taken to be so of values that are newer than the analysis.
+    pub fn varies(&self, value: Value) -> bool {
+        value.index() >= self.values || self.uniformity.varies(value)
+    }
+}
