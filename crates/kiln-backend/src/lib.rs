@@ -15,11 +15,11 @@ pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
 pub use message::fill_message;
-pub use resident::{Residency, ResidentId};
+pub use resident::{Residency, ResidentId, Tenant};
 
 use kiln_ir::Kernel;
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A kernel that is compiled and loaded on a device.
@@ -163,6 +163,10 @@ pub trait Backend: Send + Sync {
 
     /// Waits for a resident launch at most this long, and says whether it is over, as [`resident_done`](Self::resident_done) does.
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool>;
+
+    /// Makes known who can end resident launches for a moment. A device that cannot load a program beside them asks every tenant to leave
+    /// first; without one, [`compile`](Self::compile) and [`load`](Self::load) fail there while a resident launch runs.
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>);
 
     /// Lets kernels of this device access all memory of device `owner`, also what it allocates later (not its mapped memory). Asking again changes
     /// nothing.

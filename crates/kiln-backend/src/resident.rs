@@ -1,5 +1,7 @@
 //! Kernels that stay: launches that may run for ever.
 
+use crate::Result;
+
 /// A resident launch of a device. Numbers are not used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResidentId(pub u64);
@@ -11,4 +13,20 @@ pub enum Residency {
     Beside,
     /// Within the call, one block after another. The kernel must leave by itself, for instance after a number of polls, and is launched again.
     Within,
+}
+
+/// Somebody whose resident launches stay on a device, and who makes room for a moment when the device asks.
+///
+/// Some devices cannot do everything beside a kernel that stays: NVIDIA's driver does not load a program before every kernel of the process has ended.
+/// [`Backend::add_tenant`](crate::Backend::add_tenant) makes a tenant known.
+pub trait Tenant: Send + Sync {
+    /// Ends the tenant's resident launches, and returns when [`Backend::resident_done`](crate::Backend::resident_done) has said so of each. What they need to go
+    /// on is kept where the next launch finds it. Called from any thread, and by a device never again before [`come_back`](Self::come_back).
+    ///
+    /// # Errors
+    /// Where a launch does not end. Then what the device was asked for fails with this error, and `come_back` follows all the same.
+    fn leave(&self) -> Result<()>;
+
+    /// Launches them again.
+    fn come_back(&self);
 }

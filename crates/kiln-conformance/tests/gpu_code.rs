@@ -5,7 +5,7 @@ mod suite;
 
 use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, ResidentId, Result, StreamId,
+    Program, Properties, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
@@ -14,7 +14,7 @@ use kiln_runtime::{Device, DiskCache};
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 fn main() -> ExitCode {
@@ -153,6 +153,10 @@ impl Backend for GpuCode {
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
         self.faults(self.interp.resident_wait(id, timeout))
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.interp.add_tenant(tenant);
     }
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {

@@ -8,13 +8,13 @@ use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId,
+    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_ir::Kernel;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// The most blocks on an axis of a grid.
@@ -249,6 +249,9 @@ impl Backend for CpuBackend {
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
         self.residents.wait(id, timeout)
     }
+
+    /// Nothing waits for a resident launch here.
+    fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
         Err(Error::Unavailable {

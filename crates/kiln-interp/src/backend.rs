@@ -8,10 +8,10 @@ use crate::shadow::Report;
 use crate::streams::Streams;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId,
+    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_ir::{Kernel, verify};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How an [`Interp`] is set up.
@@ -270,6 +270,9 @@ impl Backend for Interp {
     fn resident_wait(&self, id: ResidentId, _timeout: Duration) -> Result<bool> {
         self.resident_done(id)
     }
+
+    /// A launch never stays.
+    fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
         Err(Error::Unavailable {

@@ -1,19 +1,22 @@
 //! The backend's own calls: mapped memory, resident launches, and everything else beside them.
 
 use crate::rig::{Outcome, ensure, timed};
-use kiln_backend::{Backend, Error, Launch, Mapped, MappedPlace, Program, Residency, ResidentId, StreamId};
+use kiln_backend::{
+    Backend, Error, Launch, Mapped, MappedPlace, Program, Residency, ResidentId, StreamId, Tenant,
+};
 use kiln_cuda::Cuda;
 use kiln_ir::parse;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const STREAM: StreamId = StreamId(0);
 const STOP: u32 = u32::MAX;
 const BLOCKS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Each block answers its own word with twice the word, until it is told to stop or has polled often enough.
+/// Each block answers its own word with twice the word, until it is told to stop or has polled often enough. The fences keep the accesses in the loop: atomics
+/// would not do, since those of a GPU on host memory may undo what the host writes meanwhile.
 const ECHO: &str =
     "kernel @echo(%in: mut view<u32, 1, global>, %out: mut view<u32, 1, global>) thread [32, 1, 1] {
   %block = program_id x : i64
@@ -23,7 +26,7 @@ const ECHO: &str =
   %two = const 2 : u32
   %stop = const 4294967295 : u32
   %bad = const 4294967294 : u32
-  %most = const 100000000 : i64
+  %most = const 5000000 : i64
   %one = const 1 : i64
   %leads = eq %lane, %first : bool
   if %leads {
@@ -33,11 +36,13 @@ const ECHO: &str =
       %more = and %goes, %early : bool
       condition %more
     } do (%before, %count) {
-      %word = atomic.add.system.check %in[%block] = %zero : u32
+      fence.system
+      %word = gather.check %in[%block] pad %zero : u32
       %fine = ne %word, %bad : bool
       assert %fine, \"a bad word: {}\", %word
       %reply = mul %word, %two : u32
-      %old = atomic.exchange.system.check %out[%block] = %reply : u32
+      scatter.check %out[%block] = %reply
+      fence.system
       %next = add %count, %one : i64
       yield %word, %next
     }
@@ -49,7 +54,7 @@ const ECHO: &str =
 ";
 
 /// Something to compile while the other stays.
-fn other(seed: u32) -> String {
+pub fn other(seed: u32) -> String {
     format!(
         "kernel @other(%x: mut view<u32, 1, global>) tile {{
   %zero = const 0 : i64
@@ -64,9 +69,22 @@ fn other(seed: u32) -> String {
     )
 }
 
+/// Kernels that echo, and leave for a moment when the device asks.
+struct Keeper {
+    gpu: Arc<Cuda>,
+    program: Arc<dyn Program>,
+    inbox: Mapped,
+    outbox: Mapped,
+    running: Mutex<Option<ResidentId>>,
+    /// How often the device has asked.
+    asked: AtomicU32,
+    /// Whether it does what the device asks.
+    obliges: AtomicBool,
+}
+
 pub fn check() -> Outcome {
     println!("\nthe backend:");
-    let gpu = Cuda::open(0)?;
+    let gpu = Arc::new(Cuda::open(0)?);
     ensure(gpu.properties().residency == Residency::Beside, "kernels stay beside the host")?;
     let (places, took) = timed(|| Ok::<_, Error>(gpu.mapped_places()))?;
     println!("  mapped places after {took:.1?}: {places:?}");
@@ -85,6 +103,75 @@ pub fn check() -> Outcome {
     too_many_blocks(&gpu, &program)?;
     println!("  passed: the backend");
     Ok(())
+}
+
+impl Keeper {
+    fn new(gpu: &Arc<Cuda>, program: &Arc<dyn Program>, place: MappedPlace) -> Result<Arc<Keeper>, Error> {
+        let keeper = Arc::new(Keeper {
+            gpu: gpu.clone(),
+            program: program.clone(),
+            inbox: gpu.map(64, place)?,
+            outbox: gpu.map(64, MappedPlace::Host)?,
+            running: Mutex::new(None),
+            asked: AtomicU32::new(0),
+            obliges: AtomicBool::new(true),
+        });
+        keeper.begin()?;
+        let tenant: Weak<dyn Tenant> = Arc::downgrade(&(keeper.clone() as Arc<dyn Tenant>));
+        gpu.add_tenant(tenant);
+        Ok(keeper)
+    }
+
+    fn begin(&self) -> Result<(), Error> {
+        (0..BLOCKS).for_each(|block| send(&self.inbox, block, 0));
+        *self.running.lock().unwrap() = Some(launch(&self.gpu, &self.program, &self.inbox, &self.outbox)?);
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), Error> {
+        (0..BLOCKS).for_each(|block| send(&self.inbox, block, STOP));
+        let Some(id) = self.running.lock().unwrap().take() else { return Ok(()) };
+        match self.gpu.resident_wait(id, PATIENCE)? {
+            true => Ok(()),
+            false => {
+                Err(Error::Internal { place: "resident_check", message: "a kernel does not leave".into() })
+            }
+        }
+    }
+
+    fn is_there(&self) -> Result<bool, Error> {
+        let id = *self.running.lock().unwrap();
+        id.map_or(Ok(false), |id| self.gpu.resident_done(id).map(|done| !done))
+    }
+
+    fn echoes(&self, round: u32) -> Outcome {
+        (0..BLOCKS).for_each(|block| send(&self.inbox, block, round * 10 + block as u32));
+        (0..BLOCKS).try_for_each(|block| expect(&self.outbox, block, 2 * (round * 10 + block as u32)))
+    }
+}
+
+impl Tenant for Keeper {
+    fn leave(&self) -> Result<(), Error> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.obliges.load(Ordering::Relaxed) { self.end() } else { Ok(()) }
+    }
+
+    fn come_back(&self) {
+        if self.obliges.load(Ordering::Relaxed) {
+            self.begin().unwrap();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = self.end();
+        for mapped in [&self.inbox, &self.outbox] {
+            let Mapped { host, device, bytes, place, write_combined } = *mapped;
+            // SAFETY: mapped in `new`, and nothing runs any more.
+            unsafe { self.gpu.unmap(Mapped { host, device, bytes, place, write_combined }) };
+        }
+    }
 }
 
 fn words(mapped: &Mapped) -> &[AtomicU32] {
@@ -117,37 +204,39 @@ fn expect(outbox: &Mapped, block: usize, word: u32) -> Outcome {
     Ok(())
 }
 
-fn resident(gpu: &Cuda, program: &Arc<dyn Program>, place: MappedPlace) -> Outcome {
-    let (inbox, outbox) = (gpu.map(64, place)?, gpu.map(64, MappedPlace::Host)?);
-    ensure(words(&outbox).iter().all(|word| word.load(Ordering::Relaxed) == 0), "mapped memory is zero")?;
-    let id = launch(gpu, program, &inbox, &outbox)?;
-    for round in 1..200 {
-        (0..BLOCKS).for_each(|block| send(&inbox, block, round * 10 + block as u32));
-        (0..BLOCKS).try_for_each(|block| expect(&outbox, block, 2 * (round * 10 + block as u32)))?;
-    }
-    ensure(!gpu.resident_done(id)?, "it stays")?;
-    for (what, work) in BESIDE {
+fn resident(gpu: &Arc<Cuda>, program: &Arc<dyn Program>, place: MappedPlace) -> Outcome {
+    let keeper = Keeper::new(gpu, program, place)?;
+    ensure(
+        words(&keeper.outbox).iter().all(|word| word.load(Ordering::Relaxed) == 0),
+        "mapped memory is zero",
+    )?;
+    (1..200).try_for_each(|round| keeper.echoes(round))?;
+    ensure(keeper.is_there()?, "it stays")?;
+    for (round, (what, work)) in (1000..).zip(BESIDE) {
+        let asked = keeper.asked.load(Ordering::Relaxed);
         let ((), took) = timed(|| work(gpu))?;
-        let stayed = !gpu.resident_done(id)?;
-        println!("  beside kernels that poll {place}: {what}: {took:.1?}");
-        ensure(stayed, "it stays")?;
+        let made_room = keeper.asked.load(Ordering::Relaxed) - asked;
+        println!("  beside kernels that poll {place}: {what}: {took:.1?}, which left {made_room} times");
+        keeper.echoes(round)?;
+        ensure(keeper.is_there()?, "it stays")?;
     }
+    // A tenant that does not leave, and so a load that is refused, at once.
+    keeper.obliges.store(false, Ordering::Relaxed);
+    let kernel = parse(&other(99)).map_err(|e| e.to_string())?;
+    let refused = gpu.compile(&kernel).map(|_| ());
+    ensure(matches!(refused, Err(Error::Unavailable { .. })), &format!("a load is refused: {refused:?}"))?;
+    keeper.obliges.store(true, Ordering::Relaxed);
+    let id = keeper.running.lock().unwrap().ok_or("nothing runs")?;
     ensure(!gpu.resident_wait(id, Duration::from_millis(5))?, "a wait for what stays ends in time")?;
-    (0..BLOCKS).for_each(|block| send(&inbox, block, STOP));
-    ensure(gpu.resident_wait(id, PATIENCE)? && gpu.resident_done(id)?, "told to leave, it leaves")?;
-    // SAFETY: nothing runs any more.
-    unsafe {
-        gpu.unmap(inbox);
-        gpu.unmap(outbox);
-    }
-    Ok(())
+    keeper.end()?;
+    ensure(gpu.resident_done(id)?, "told to leave, it leaves")
 }
 
 type Beside = fn(&Cuda) -> Outcome;
 
 const BESIDE: [(&str, Beside); 5] = [
     ("compile, launch and drop a kernel", |gpu| {
-        let seed = Instant::now().elapsed().subsec_nanos() ^ std::process::id();
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
         use_other(gpu, seed, &gpu.compile(&parse(&other(seed)).map_err(|e| e.to_string())?)?.program)
     }),
     ("compile another, load it from its artifact", |gpu| {

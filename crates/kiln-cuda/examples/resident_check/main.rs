@@ -2,13 +2,14 @@
 //! is `ok`; anything else is a failure, and the exit status says so too.
 //!
 //! ```text
-//! cargo run --release -p kiln-cuda --example resident_check [stalls] [mailbox] [backend]
+//! cargo run --release -p kiln-cuda --example resident_check [stalls] [mailbox] [backend] [peers]
 //! ```
 //!
 //! `stalls` runs in two processes of its own, since the driver's mode of loading modules is chosen once a process.
 
 mod backend;
 mod mailbox;
+mod peers;
 mod rig;
 mod stalls;
 
@@ -55,6 +56,9 @@ fn check_all() -> Outcome {
     }
     if wanted("backend") {
         run("backend", &backend::check);
+    }
+    if wanted("peers") {
+        run("peers", &peers::check);
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join(", ").into()) }
 }

@@ -8,7 +8,7 @@ use crate::ptx::diagnostics::{MAX_VALUES, Site, SiteKind};
 use kiln_ir::Scalar;
 
 const MAGIC: [u8; 8] = *b"KILNCUDA";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEADER: usize = 20;
 
 /// What is kept of a compiled kernel.
@@ -27,12 +27,21 @@ pub(super) struct Artifact {
     /// Bytes of registers a thread spills.
     pub(super) spills: u32,
     /// What the driver loads.
-    pub(super) cubin: Vec<u8>,
+    pub(super) code: Code,
+}
+
+/// Compiled code, as it can be kept.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Code {
+    /// Machine code.
+    Cubin(Vec<u8>),
+    /// Text, for what the driver compiles as a whole program only: its cubin stays in the driver's own cache.
+    Ptx(String),
 }
 
 impl Artifact {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(self.cubin.len() + 1024));
+        let mut out = Writer(Vec::with_capacity(self.code.len() + 1024));
         out.0.extend(MAGIC);
         out.number(FORMAT);
         out.0.extend([0; 8]);
@@ -46,7 +55,16 @@ impl Artifact {
         for number in self.block.into_iter().chain([self.shared, self.words, self.spills]) {
             out.number(number);
         }
-        out.bytes(&self.cubin);
+        match &self.code {
+            Code::Cubin(bytes) => {
+                out.number(0);
+                out.bytes(bytes);
+            }
+            Code::Ptx(text) => {
+                out.number(1);
+                out.text(text);
+            }
+        }
         let mut bytes = out.0;
         let sum = checksum(&bytes[HEADER..]);
         bytes[HEADER - 8..HEADER].copy_from_slice(&sum.to_le_bytes());
@@ -78,9 +96,22 @@ impl Artifact {
             shared: input.number()?,
             words: input.number()?,
             spills: input.number()?,
-            cubin: input.bytes()?.to_vec(),
+            code: match input.number()? {
+                0 => Code::Cubin(input.bytes()?.to_vec()),
+                1 => Code::Ptx(input.text()?),
+                _ => return Err("their code is of no known kind"),
+            },
         };
         if input.0.is_empty() { Ok(artifact) } else { Err("something follows them") }
+    }
+}
+
+impl Code {
+    fn len(&self) -> usize {
+        match self {
+            Code::Cubin(bytes) => bytes.len(),
+            Code::Ptx(text) => text.len(),
+        }
     }
 }
 
@@ -195,14 +226,14 @@ mod tests {
             shared: 49_153,
             words: 7,
             spills: 16,
-            cubin: (0..257u32).map(|i| (i * 7 + 3) as u8).collect(),
+            code: Code::Cubin((0..257u32).map(|i| (i * 7 + 3) as u8).collect()),
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
         let artifact = artifact();
-        assert_eq!(Artifact::decode(&artifact.encode()), Ok(artifact));
+        assert_eq!(Artifact::decode(&artifact.encode()).as_ref(), Ok(&artifact));
         let empty = Artifact {
             table: SiteTable { kernel: String::new(), per_thread: false, sites: vec![] },
             entry: String::new(),
@@ -210,9 +241,11 @@ mod tests {
             shared: 0,
             words: 0,
             spills: 0,
-            cubin: vec![],
+            code: Code::Cubin(vec![]),
         };
         assert_eq!(Artifact::decode(&empty.encode()), Ok(empty));
+        let text = Artifact { code: Code::Ptx("// ü\n.version 8.0".into()), ..artifact };
+        assert_eq!(Artifact::decode(&text.encode()), Ok(text));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::reports::Printed;
 use super::residents::Residents;
 use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
+use super::tenants::Tenants;
 use crate::driver::{Context, CudaError, Event, Function};
 use kiln_backend::{BackendKind, PrintSink, Properties, Residency, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ pub(super) struct Device {
     pub(super) tables: SiteTables,
     pub(super) residents: Residents,
     pub(super) mappings: Mappings,
+    pub(super) tenants: Tenants,
     sink: Mutex<PrintSink>,
     retired: Mutex<Vec<Retired>>,
     pub(super) context: Context,
@@ -48,6 +50,7 @@ impl Device {
             tables: SiteTables::default(),
             residents: Residents::default(),
             mappings: Mappings::default(),
+            tenants: Tenants::default(),
             sink: Mutex::new(Arc::new(|line| println!("{line}"))),
             retired: Mutex::default(),
             context,
@@ -117,9 +120,6 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.residents.any_runs() {
-            self.mappings.abandon();
-        }
         self.residents.abandon();
         self.sweep();
         // What still runs keeps its code until the process ends.

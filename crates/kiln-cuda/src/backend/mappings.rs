@@ -1,4 +1,4 @@
-//! Mapped memory. What is freed while a kernel stays on the device is kept and used again: the driver's own freeing would wait for that kernel.
+//! Mapped memory. What is given back while a kernel stays on the device is kept and used again: it could not be freed before that kernel ends.
 
 use super::device::Device;
 use crate::driver::{Bar, BarBuffer, Device as Gpu, PinnedBuffer};
@@ -104,11 +104,11 @@ impl Mappings {
 
     /// Takes memory back.
     pub(super) fn unmap(&self, device: &Device, mapped: Mapped) {
-        let resident = device.residents.any_runs();
+        let stays = device.context.has_stays();
         let mut table = self.table();
         let Some(piece) = table.live.remove(&(mapped.host.as_ptr() as usize)) else { return };
         table.idle.push(piece);
-        let unused = if resident { Vec::new() } else { std::mem::take(&mut table.idle) };
+        let unused = if stays { Vec::new() } else { std::mem::take(&mut table.idle) };
         // Freeing takes its time, and others need not wait for it.
         drop(table);
         drop(unused);
@@ -142,12 +142,6 @@ impl Mappings {
         let mut table = self.table();
         let at = table.idle.iter().position(|piece| piece.bytes() == room && piece.place() == place)?;
         Some(table.idle.swap_remove(at))
-    }
-
-    /// Gives up what would have to wait for a kernel that runs.
-    pub(super) fn abandon(&self) {
-        let Table { live, idle } = std::mem::take(&mut *self.table());
-        live.into_values().chain(idle).for_each(std::mem::forget);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -5,7 +5,7 @@
 //! | `pipeline.rs` | from a kernel to PTX |
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
-//! | `residents.rs`, `mappings.rs` | kernels that stay, and the memory they share with the host |
+//! | `residents.rs`, `tenants.rs`, `mappings.rs` | kernels that stay, who keeps them, and the memory they share with the host |
 //! | `device.rs` | what everything on one GPU shares |
 //! | `streams.rs` | streams and events by number |
 //! | `reports.rs` | where faults and prints of a stream arrive |
@@ -20,26 +20,32 @@ mod reports;
 mod residents;
 mod sites;
 mod streams;
+mod tenants;
 
 pub use mappings::mapped_places;
 pub use pipeline::{compile_to_ptx, compile_to_threads};
 
-use crate::driver::{Context, CudaError, Driver, Event, JitOptions, compile_to_cubin};
+use crate::driver::{Context, CudaError, Driver, Event, JitOptions, Module, compile_to_cubin};
 use crate::ptx;
-use artifact::Artifact;
+use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
-    PrintSink, Program, Properties, ResidentId, Result, StreamId,
+    PrintSink, Program, Properties, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_ir::{Kernel, Level};
 use program::CudaProgram;
 use sites::SiteTable;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older compiler is never taken from a cache.
 const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
+
+/// Whether PTX means what it says only when it is compiled as a whole program: the driver's linker ignores register budgets.
+fn needs_whole_program(ptx: &str) -> bool {
+    ptx.contains("setmaxnreg")
+}
 
 /// How many GPUs this process sees.
 ///
@@ -116,10 +122,19 @@ impl Cuda {
     /// Compiles as far as an artifact.
     fn build(&self, kernel: &Kernel) -> Result<Artifact> {
         let module = pipeline::translate(kernel, self.target(), self.device.properties.shared_memory)?;
-        let options = JitOptions::default();
-        let cubin = compile_to_cubin(&self.device.context, &module.entry, &module.text, &options)
-            .map_err(|error| self.refused(kernel, error))?;
-        let usage = cubin.log.functions.iter().find(|usage| usage.name == module.entry);
+        let (context, options) = (&self.device.context, JitOptions::default());
+        let refused = |error| self.refused(kernel, error);
+        let (code, log) = if needs_whole_program(&module.text) {
+            // Loaded here for the log and the errors; the next time the driver finds it in its own cache. The residents are away meanwhile.
+            let compile =
+                || Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused);
+            let (_, log) = self.device.tenants.with_room(&self.device, compile)?;
+            (Code::Ptx(module.text), log)
+        } else {
+            let cubin = compile_to_cubin(context, &module.entry, &module.text, &options).map_err(refused)?;
+            (Code::Cubin(cubin.bytes), cubin.log)
+        };
+        let usage = log.functions.iter().find(|usage| usage.name == module.entry);
         Ok(Artifact {
             table: SiteTable {
                 kernel: kernel.name.clone(),
@@ -131,7 +146,7 @@ impl Cuda {
             shared: module.shared,
             words: module.words,
             spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
-            cubin: cubin.bytes,
+            code,
         })
     }
 
@@ -238,6 +253,10 @@ impl Backend for Cuda {
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
         self.device.residents.wait(&self.device, id, timeout)
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.device.tenants.add(tenant);
     }
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {

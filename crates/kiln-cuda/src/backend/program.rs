@@ -1,10 +1,10 @@
 //! A compiled kernel on a device, and its launch.
 
-use super::artifact::Artifact;
+use super::artifact::{Artifact, Code};
 use super::device::Device;
 use super::sites::SiteTable;
 use super::streams::Queue;
-use crate::driver::{Function, LaunchShape, Module};
+use crate::driver::{Function, JitOptions, LaunchShape, Module};
 use crate::ptx::STATIC_SHARED;
 use kiln_backend::{Error, Launch, Program, Report, Result};
 use smallvec::SmallVec;
@@ -35,7 +35,7 @@ struct Hidden {
 impl CudaProgram {
     /// Loads an artifact.
     pub(super) fn load(device: &Arc<Device>, artifact: &Artifact) -> Result<CudaProgram> {
-        let function = load_function(device, artifact).map_err(|error| device.explain(error))?;
+        let function = load_function(device, artifact)?;
         let threads: u32 = artifact.block.iter().product();
         let dynamic = if artifact.shared > STATIC_SHARED { artifact.shared } else { 0 };
         let used = function.attributes();
@@ -146,8 +146,21 @@ impl CudaProgram {
     }
 }
 
-fn load_function(device: &Device, artifact: &Artifact) -> crate::driver::Result<Function> {
-    let module = Module::load(&device.context, &artifact.cubin)?;
+/// Loads the code.
+fn load_function(device: &Device, artifact: &Artifact) -> Result<Function> {
+    let load = || match &artifact.code {
+        Code::Cubin(bytes) => Module::load(&device.context, bytes),
+        Code::Ptx(text) => {
+            let loaded = Module::from_ptx(&device.context, &artifact.entry, text, &JitOptions::default());
+            loaded.map(|(module, _)| module)
+        }
+    };
+    device.tenants.with_room(device, || {
+        load().and_then(|module| find_function(&module, artifact)).map_err(|error| device.explain(error))
+    })
+}
+
+fn find_function(module: &Module, artifact: &Artifact) -> crate::driver::Result<Function> {
     let function = module.function(&artifact.entry)?;
     if artifact.shared > STATIC_SHARED {
         function.allow_shared(artifact.shared)?;

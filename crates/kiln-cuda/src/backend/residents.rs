@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::program::CudaProgram;
 use super::streams::Queue;
-use crate::driver::{Event, Function};
+use crate::driver::{Event, Function, Stay};
 use kiln_backend::{Error, Launch, ResidentId, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,9 @@ struct Resident {
     queue: Arc<Queue>,
     end: Event,
     /// Keeps the code on the device.
-    function: Function,
+    _function: Function,
+    /// Nothing is freed whose freeing would wait for it.
+    _stay: Stay,
 }
 
 impl Residents {
@@ -49,6 +51,8 @@ impl Residents {
         before.record(&device.streams.get(launch.stream).stream).map_err(explain)?;
         queue.stream.wait(&before).map_err(explain)?;
         let end = Event::new(&device.context).map_err(explain)?;
+        let stay = device.context.begin_stay();
+        let _door = device.tenants.enter();
         // SAFETY: as the caller promises.
         unsafe { program.launch(&queue, launch) }?;
         let recorded = end.record(&queue.stream);
@@ -56,7 +60,7 @@ impl Residents {
         let id = ResidentId(table.begun);
         table.begun += 1;
         // Noted also if its end could not be recorded, which means that the context is lost.
-        table.live.insert(id, Arc::new(Resident { queue, end, function }));
+        table.live.insert(id, Arc::new(Resident { queue, end, _function: function, _stay: stay }));
         recorded.map(|()| id).map_err(explain)
     }
 
@@ -80,7 +84,6 @@ impl Residents {
         if self.table().live.remove(&id).is_none() {
             return Ok(true);
         }
-        device.retire(resident.function.clone());
         device.report(&resident.queue).map(|()| true)
     }
 

@@ -7,6 +7,7 @@ use super::device::{Device, DeviceProperties};
 use super::error::{CudaError, Result};
 use super::ffi::{self, Api, ContextHandle, PoolHandle, Status};
 use super::staging::Staging;
+use super::stay::Stays;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,6 +23,7 @@ struct ContextState {
     /// `None` where the device has no pools.
     pool: Option<PoolHandle>,
     staging: Staging,
+    stays: Stays,
 }
 
 /// Device memory, in bytes.
@@ -65,7 +67,8 @@ impl Context {
         let mut handle = ContextHandle::NULL;
         // SAFETY: `handle` is writable; every retain is matched by the release when the state drops.
         unsafe { api.cuDevicePrimaryCtxRetain(&mut handle, device.handle()) }?;
-        let mut state = ContextState { device, handle, properties, pool: None, staging: Staging::default() };
+        let (staging, stays) = Default::default();
+        let mut state = ContextState { device, handle, properties, pool: None, staging, stays };
         state.bind()?;
         if state.properties.memory_pools {
             state.pool = Some(create_pool(api, &device)?);
@@ -175,6 +178,10 @@ impl Context {
         &self.0.staging
     }
 
+    pub(super) fn stays(&self) -> &Stays {
+        &self.0.stays
+    }
+
     /// The error for an allocation of `requested` bytes that failed with `error`: typed, with the numbers, where memory ran out.
     pub(super) fn explain_allocation(
         &self,
@@ -247,6 +254,8 @@ impl Drop for ContextState {
         // A failure here has nobody to report to; it happens when the process is ending and the driver already stopped.
         if self.bind().is_ok() {
             self.staging.release(api);
+            // SAFETY: the context is current; a kernel that stays holds on to the context, so there is none.
+            unsafe { self.stays.clear(api) };
             if let Some(pool) = self.pool {
                 // SAFETY: every allocation holds the context, so none is left. The driver defers what is still in flight.
                 let _ = unsafe { api.cuMemPoolDestroy(pool) };

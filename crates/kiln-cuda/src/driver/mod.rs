@@ -20,11 +20,12 @@
 //! Methods that take raw device addresses are unsafe: the driver checks nothing, and the device does not know Rust's borrows. Host memory is never
 //! handed to the device beyond a call except by the unsafe `*_pinned` copies and by launches.
 //!
-//! # Eager loading
+//! # Kernels that stay
 //!
-//! The driver loads kernels lazily by default, which waits for the device, and for ever if a resident kernel is on it. [`Module::function`] loads
-//! the kernel at once. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the environment of a process that may already
-//! have threads.
+//! Some calls wait for the end of every kernel of the context: loading a program, unloading it, unpinning memory, freeing memory that is not of the pool.
+//! [`Context::begin_stay`] puts off what is made by drops; whoever loads programs must see that no kernel stays meanwhile. [`Module::function`] loads the kernel
+//! at once and not, as the driver does by default, before its first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the
+//! environment of a process that may already have threads, and makes no difference to what waits.
 //!
 //! # Errors
 //!
@@ -69,6 +70,7 @@ mod memory;
 mod module;
 mod pinned;
 mod staging;
+mod stay;
 mod stream;
 mod timer;
 mod version;
@@ -88,6 +90,7 @@ pub use mapped::MappedWords;
 pub use memory::DeviceBuffer;
 pub use module::Module;
 pub use pinned::PinnedBuffer;
+pub use stay::Stay;
 pub use stream::Stream;
 pub use timer::Timer;
 pub use version::{CudaVersion, PtxVersion};

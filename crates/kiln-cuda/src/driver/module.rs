@@ -5,6 +5,7 @@ use super::cubin;
 use super::error::{CudaError, Result};
 use super::ffi::{FunctionHandle, ModuleHandle, Status};
 use super::function::Function;
+use super::stay::Garbage;
 use std::ffi::CString;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -66,9 +67,7 @@ impl Module {
 
 impl Drop for ModuleState {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: loaded by `load` or handed to `own`, unloaded here alone. A failure has nobody to report to.
-            let _ = unsafe { self.context.api().cuModuleUnload(self.handle) };
-        }
+        // SAFETY: loaded by `load` or handed to `own`, given up here alone.
+        unsafe { self.context.release(Garbage::Module(self.handle)) };
     }
 }

@@ -4,12 +4,14 @@ use super::context::Context;
 use super::error::{CudaError, Result};
 use super::ffi;
 use super::memory::check_range;
+use super::stay::Garbage;
 use kiln_backend::DevicePtr;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
-/// Pinned, zeroed host memory that is mapped into the device's address space. It is unpinned on drop, which waits for copies in flight.
+/// Pinned, zeroed host memory that is mapped into the device's address space. It is unpinned on drop, which waits for copies in flight; beside a kernel that stays
+/// ([`Context::begin_stay`]), when that has ended.
 ///
 /// A copy or a kernel that uses it without waiting is started by an unsafe call, whose contract keeps the host away until it is done.
 pub struct PinnedBuffer {
@@ -95,9 +97,7 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
-            // SAFETY: allocated by `new`, freed here alone. A failure has nobody to report to.
-            let _ = unsafe { self.context.api().cuMemFreeHost(self.host.as_ptr().cast()) };
-        }
+        // SAFETY: allocated by `new`, given up here alone.
+        unsafe { self.context.release(Garbage::Pinned(self.host.as_ptr().cast())) };
     }
 }

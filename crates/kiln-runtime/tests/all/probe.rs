@@ -3,14 +3,14 @@
 use crate::order::Order;
 use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, Report, ResidentId, Result, StreamId,
+    Program, Properties, Report, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
 use kiln_runtime::{Device, DiskCache};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// A handle to the backend, which the test keeps while the device owns another.
@@ -228,6 +228,10 @@ impl Backend for Probe {
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
         self.0.interp.resident_wait(id, timeout)
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.0.interp.add_tenant(tenant);
     }
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {

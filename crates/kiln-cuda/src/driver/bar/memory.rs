@@ -157,10 +157,6 @@ impl Shared {
         Ok(shared)
     }
 
-    pub(super) fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
     pub(super) fn host(&self) -> NonNull<u8> {
         self.host
     }

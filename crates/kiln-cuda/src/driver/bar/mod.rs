@@ -19,7 +19,8 @@ mod vulkan;
 use super::context::Context;
 use super::device::Device;
 use super::error::{CudaError, Result};
-use super::ffi::{self, ExternalMemoryHandle};
+use super::ffi::{self, Api, ExternalMemoryHandle};
+use super::stay::Garbage;
 use super::stream::Stream;
 use kiln_backend::{DevicePtr, MapObstacle};
 use loader::Found;
@@ -68,12 +69,21 @@ fn find(device: Device) -> std::result::Result<Found, MapObstacle> {
 /// GPU memory that the host writes and kernels read and write, zeroed.
 ///
 /// The host must not read it (see [`MappedPlace::Device`](kiln_backend::MappedPlace::Device)), and writes it through raw pointers. It must outlive the kernels
-/// that use it; a drop waits for the device where the driver's `cuMemFree` does.
+/// that use it; a drop waits for the device, or beside a kernel that stays ([`Context::begin_stay`]) frees it when that has ended.
 pub struct BarBuffer {
-    // In this order they drop.
-    imported: Imported,
-    shared: Shared,
+    context: Context,
+    /// `None` only while it is dropped.
+    mapping: Option<Mapping>,
+    address: DevicePtr,
+    host: NonNull<u8>,
+    bytes: usize,
+    write_combined: bool,
 }
+
+// SAFETY: the buffer owns its memory, and gives out the addresses alone.
+unsafe impl Send for BarBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for BarBuffer {}
 
 impl BarBuffer {
     /// Allocates `bytes` (at least 1) zero bytes, and sees that what the host writes arrives.
@@ -95,8 +105,10 @@ impl BarBuffer {
             }
             memory::Refused::Obstacle(obstacle) => CudaError::Unmappable(Box::new(obstacle)),
         })?;
-        let imported = Imported::new(context, &shared)?;
-        let buffer = BarBuffer { imported, shared };
+        let (host, write_combined) = (shared.host(), !bar.0.memory().cached);
+        let mapping = Mapping::new(context, shared)?;
+        let (context, address) = (context.clone(), mapping.address);
+        let buffer = BarBuffer { context, mapping: Some(mapping), address, host, bytes, write_combined };
         buffer.check()?;
         buffer.clear()?;
         Ok(buffer)
@@ -104,7 +116,7 @@ impl BarBuffer {
 
     /// Its length in bytes.
     pub fn len(&self) -> usize {
-        self.shared.bytes()
+        self.bytes
     }
 
     /// Whether it has no bytes: never.
@@ -114,17 +126,17 @@ impl BarBuffer {
 
     /// The address under which kernels see it.
     pub fn device_pointer(&self) -> DevicePtr {
-        self.imported.address
+        self.address
     }
 
     /// The address under which the host writes it.
     pub fn host_pointer(&self) -> NonNull<u8> {
-        self.shared.host()
+        self.host
     }
 
     /// Whether the host's writes are collected and leave out of order until a store fence.
     pub fn is_write_combined(&self) -> bool {
-        !self.shared.gpu().memory().cached
+        self.write_combined
     }
 
     /// Zeroes it, from the device. Waits until that is done, and for nothing else.
@@ -132,7 +144,7 @@ impl BarBuffer {
     /// # Errors
     /// Those of the calls.
     pub fn clear(&self) -> Result<()> {
-        let stream = Stream::new(&self.imported.context)?;
+        let stream = Stream::new(&self.context)?;
         // SAFETY: the whole of the memory.
         unsafe { stream.fill_bytes(self.device_pointer(), 0, self.len()) }?;
         stream.synchronize()
@@ -151,7 +163,7 @@ impl BarBuffer {
         // What the processor collects leaves now.
         fence(Ordering::SeqCst);
         let mut seen = [0; 4 * WORDS];
-        let stream = Stream::new(&self.imported.context)?;
+        let stream = Stream::new(&self.context)?;
         // SAFETY: inside the memory.
         unsafe { stream.download(&mut seen[..4 * count], self.device_pointer()) }?;
         let (words, _) = seen.as_chunks::<4>();
@@ -163,15 +175,25 @@ impl BarBuffer {
     }
 }
 
-/// Memory as CUDA has taken it in.
-struct Imported {
-    context: Context,
-    handle: ExternalMemoryHandle,
-    address: DevicePtr,
+impl Drop for BarBuffer {
+    fn drop(&mut self) {
+        if let Some(mapping) = self.mapping.take() {
+            // SAFETY: made by `new`, given up here alone.
+            unsafe { self.context.release(Garbage::Bar(mapping)) };
+        }
+    }
 }
 
-impl Imported {
-    fn new(context: &Context, shared: &Shared) -> Result<Imported> {
+/// GPU memory as Vulkan has mapped and as CUDA has taken it in.
+pub(super) struct Mapping {
+    handle: ExternalMemoryHandle,
+    address: DevicePtr,
+    shared: Shared,
+}
+
+impl Mapping {
+    /// Takes mapped memory in.
+    fn new(context: &Context, shared: Shared) -> Result<Mapping> {
         context.bind()?;
         let api = context.api();
         let fd = shared.export().map_err(|obstacle| CudaError::Unmappable(Box::new(obstacle)))?;
@@ -187,26 +209,32 @@ impl Imported {
         // SAFETY: `handle` is writable, the description is complete.
         unsafe { api.cuImportExternalMemory(&mut handle, &description) }?;
         fd.was_taken();
-        let mut imported = Imported { context: context.clone(), handle, address: DevicePtr(0) };
+        let mut mapping = Mapping { handle, address: DevicePtr(0), shared };
         let buffer = ffi::ExternalBufferDescription { offset: 0, bytes, flags: 0, reserved: [0; 16] };
         // SAFETY: the address is writable, the handle live, the description complete and within the memory.
-        unsafe { api.cuExternalMemoryGetMappedBuffer(&mut imported.address.0, handle, &buffer) }?;
-        Ok(imported)
-    }
-}
-
-impl Drop for Imported {
-    fn drop(&mut self) {
-        if self.context.bind().is_err() {
-            return;
+        match unsafe { api.cuExternalMemoryGetMappedBuffer(&mut mapping.address.0, handle, &buffer) } {
+            Ok(()) => Ok(mapping),
+            Err(error) => {
+                // SAFETY: nothing has seen it.
+                unsafe { mapping.free(api) };
+                Err(error)
+            }
         }
-        let api = self.context.api();
-        // SAFETY: made in `new`, freed here alone, the address before the memory. A failure has nobody to report to.
+    }
+
+    /// Gives it back: CUDA's address, then CUDA's hold, then the memory.
+    ///
+    /// # Safety
+    /// The right context is current, and nothing uses the memory any more.
+    pub(super) unsafe fn free(self, api: &Api) {
+        // A failure has nobody to report to.
+        // SAFETY: made in `new`; as the caller promises.
         unsafe {
             if self.address.0 != 0 {
                 let _ = api.cuMemFree_v2(self.address.0);
             }
             let _ = api.cuDestroyExternalMemory(self.handle);
         }
+        drop(self.shared);
     }
 }

@@ -1,0 +1,129 @@
+//! Room for what the driver does not do beside a kernel that stays: loading a program. It waits for every kernel of the context, and holds up the calls of all other
+//! threads meanwhile, whatever the way of loading (measured by `examples/resident_check`). So those who keep kernels on the GPU are asked to leave first.
+
+use super::device::Device;
+use kiln_backend::{Error, Result, Tenant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+/// How often tenants are asked to leave before something that did not is taken for nobody's. A launch may come in between.
+const ATTEMPTS: usize = 10;
+
+/// Who keeps kernels on the GPU.
+#[derive(Default)]
+pub(super) struct Tenants {
+    known: Mutex<Vec<Weak<dyn Tenant>>>,
+    /// Held for reading while a program is loaded, for writing while a resident launch begins.
+    door: RwLock<()>,
+    /// One at a time asks the tenants to leave.
+    turn: Mutex<()>,
+}
+
+impl Tenants {
+    pub(super) fn add(&self, tenant: Weak<dyn Tenant>) {
+        let mut known = self.known();
+        known.retain(|tenant| tenant.strong_count() > 0);
+        known.push(tenant);
+    }
+
+    /// To be held while a resident launch begins.
+    pub(super) fn enter(&self) -> RwLockWriteGuard<'_, ()> {
+        self.door.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work`, which waits for all kernels, while no resident launch runs.
+    ///
+    /// # Errors
+    /// Those of `work` and of the tenants; [`Error::Unavailable`] where a resident launch runs that no tenant ends.
+    pub(super) fn with_room<T>(&self, device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Some(_door) = self.empty(device) {
+            return work();
+        }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            let tenants = self.known().iter().filter_map(Weak::upgrade).collect();
+            let away = Away::ask(tenants)?;
+            let Some(door) = self.empty(device) else { continue };
+            let outcome = work();
+            drop(door);
+            drop(away);
+            return outcome;
+        }
+        Err(Error::Unavailable {
+            device: format!("loading a program on {}", device.properties.id),
+            reason: "a resident launch runs there, for whose end the driver would wait".into(),
+            hint: "Compile and load programs before the launch, or end it meanwhile.".into(),
+        })
+    }
+
+    /// Keeps resident launches from beginning, if none runs.
+    fn empty(&self, device: &Device) -> Option<RwLockReadGuard<'_, ()>> {
+        let door = self.door.read().unwrap_or_else(PoisonError::into_inner);
+        (!device.residents.any_runs()).then_some(door)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<Weak<dyn Tenant>>> {
+        // Changed by pushes and removals only, so a panic in between leaves nothing half-done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tenants that have left, and come back when this drops.
+struct Away(Vec<Arc<dyn Tenant>>);
+
+impl Away {
+    fn ask(tenants: Vec<Arc<dyn Tenant>>) -> Result<Away> {
+        let mut away = Away(Vec::with_capacity(tenants.len()));
+        for tenant in tenants {
+            let left = tenant.leave();
+            away.0.push(tenant);
+            left?;
+        }
+        Ok(away)
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|tenant| tenant.come_back());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Noting {
+        notes: Mutex<Vec<&'static str>>,
+        refuses: bool,
+    }
+
+    impl Tenant for Noting {
+        fn leave(&self) -> Result<()> {
+            self.notes.lock().unwrap().push("leave");
+            if self.refuses {
+                return Err(Error::Internal { place: "test", message: "stays".into() });
+            }
+            Ok(())
+        }
+
+        fn come_back(&self) {
+            self.notes.lock().unwrap().push("come back");
+        }
+    }
+
+    /// One that does not leave: those asked before it and itself are called back, those after it are left alone.
+    #[test]
+    fn a_tenant_that_stays_is_an_error_and_the_others_come_back() {
+        let tenants = [false, true, false].map(|refuses| Arc::new(Noting { refuses, ..Noting::default() }));
+        let all = |tenants: &[Arc<Noting>]| tenants.iter().map(|t| t.clone() as Arc<dyn Tenant>).collect();
+        assert!(Away::ask(all(&tenants)).is_err());
+        let notes = tenants.each_ref().map(|tenant| tenant.notes.lock().unwrap().clone());
+        assert_eq!(notes, [vec!["leave", "come back"], vec!["leave", "come back"], vec![]]);
+        let away = Away::ask(all(&tenants[..1]));
+        assert!(away.is_ok());
+        assert_eq!(tenants[0].notes.lock().unwrap().len(), 3);
+        drop(away);
+        assert_eq!(tenants[0].notes.lock().unwrap()[2..], ["leave", "come back"]);
+    }
+}
