@@ -230,7 +230,7 @@ fn logic(trial: &mut Trial<'_>) -> Verdict {
 
 struct Comparisons<T>(PhantomData<T>);
 
-impl<T: Sample> Elementwise for Comparisons<T> {
+impl<T: Sample + Num> Elementwise for Comparisons<T> {
     type In = T;
     type Out = bool;
     const NAMES: &'static [&'static str] = &["==", "!=", "<", "<=", ">", ">="];
@@ -251,7 +251,7 @@ impl<T: Sample> Elementwise for Comparisons<T> {
     }
 }
 
-fn comparisons<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+fn comparisons<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     check::<Comparisons<T>>(trial)
 }
 

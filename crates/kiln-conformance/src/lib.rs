@@ -14,6 +14,7 @@
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `ordered.rs` | the threads of a block; what blocks hand each other |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
+//! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
 
 mod arithmetic;
@@ -24,6 +25,7 @@ mod dot;
 mod elementwise;
 mod faults;
 mod flow;
+mod guards;
 mod language;
 mod launch;
 mod math;
@@ -58,6 +60,7 @@ pub fn suite() -> Vec<Case> {
         atomics::cases,
         ordered::cases,
         faults::cases,
+        guards::cases,
         prints::cases,
         launch::cases,
         tensors::cases,

@@ -51,7 +51,7 @@ mod val;
 mod view;
 
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Word};
-pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, range, range_step};
+pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, range, range_step};
 pub use half::{bf16, f16};
 pub use kiln_ir::{Level, Order, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
@@ -70,10 +70,10 @@ pub mod prelude {
     pub use crate::{
         Accumulate, Bits, Combine, DeviceValue, Elem, Float, Idx, Int, IntoIndex, IntoVal, KernelConst,
         Level, Local, Num, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut, Word, ballot,
-        barrier, bf16, block_dim, device, device_assert, device_print, dot, dot_acc, f16, fence, full, iota,
-        kernel, lane_id, local, num_programs, program_id, range, range_step, select, shared, shuffle_down,
-        shuffle_idx, shuffle_up, shuffle_xor, thread_id, thread_index, thread_index_2d, thread_index_3d,
-        trace, val, vote_all, vote_any, warp_id, zeros,
+        barrier, bf16, block_dim, device, device_assert, device_print, dot, dot_acc, f16, fence, full,
+        guarded, iota, kernel, lane_id, local, num_programs, program_id, range, range_step, select, shared,
+        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, thread_id, thread_index, thread_index_2d,
+        thread_index_3d, trace, val, vote_all, vote_any, warp_id, zeros,
     };
 }
 
@@ -100,8 +100,8 @@ pub mod __private {
     pub mod host {
         pub use crate::flow::branch::{JoinHost as _, JoinOpaque as _, LikeHost as _};
         pub use crate::flow::compare::{
-            CompareEq as _, CompareOrd as _, CompareRight as _, LiteralAdd as _, LiteralDiv as _,
-            LiteralMul as _, LiteralRem as _, LiteralSub as _,
+            CompareEq as _, CompareOrd as _, CompareRight as _, CompareRightOrd as _, LiteralAdd as _,
+            LiteralDiv as _, LiteralMul as _, LiteralRem as _, LiteralSub as _,
         };
         pub use crate::flow::exit::{SlotHost as _, SlotLikeHost as _, SlotOpaque as _, TakeHost as _};
         pub use crate::flow::loops::LoopHost as _;

@@ -1,6 +1,6 @@
 //! Comparison operators.
 
-use crate::elem::{Elem, HostNumber};
+use crate::elem::{Elem, HostNumber, Num};
 use crate::val::{IntoVal, Val};
 
 /// The two sides of a comparison operator. If one is a device value, so is the result.
@@ -12,6 +12,10 @@ pub trait CompareRight {
     fn eq(self) -> Val<bool>;
     #[track_caller]
     fn ne(self) -> Val<bool>;
+}
+
+/// The same, of numbers, which have an order.
+pub trait CompareRightOrd {
     #[track_caller]
     fn lt(self) -> Val<bool>;
     #[track_caller]
@@ -37,15 +41,15 @@ pub trait CompareOrd {
 }
 
 macro_rules! device {
-    ($($name:ident)*) => {
-        impl<T: Elem, R: IntoVal<T>> CompareProbe<'_, Val<T>, R> {$(
+    ($elem:ident $right:ident: $($name:ident)*) => {
+        impl<T: $elem, R: IntoVal<T>> CompareProbe<'_, Val<T>, R> {$(
             #[track_caller]
             pub fn $name(self) -> Val<bool> {
                 Val::$name(*self.0, *self.1)
             }
         )*}
 
-        impl<T: Elem, A: IntoVal<T> + HostOperand> CompareRight for CompareProbe<'_, A, Val<T>> {$(
+        impl<T: $elem, A: IntoVal<T> + HostOperand> $right for CompareProbe<'_, A, Val<T>> {$(
             #[track_caller]
             fn $name(self) -> Val<bool> {
                 let left: Val<T> = (*self.0).into_val();
@@ -54,7 +58,8 @@ macro_rules! device {
         )*}
     };
 }
-device! { eq ne lt le gt ge }
+device! { Elem CompareRight: eq ne }
+device! { Num CompareRightOrd: lt le gt ge }
 
 /// A host number or bool, which compares with device values.
 pub trait HostOperand: Copy {}

@@ -10,6 +10,7 @@
 //! | `variable.rs` | `let mut`, reads, assignment |
 //! | `condition.rs` | [`Condition`]: what `if` and `while` decide on |
 //! | `branch.rs` | `if` and the guards behind exits |
+//! | `guarded.rs` | faults as values |
 //! | `loops.rs` | `for`, `while`, `loop` |
 //! | `range.rs` | ranges with device bounds |
 //! | `exit.rs` | `break`, `continue`, `return` and the values they carry |
@@ -30,6 +31,7 @@ pub mod branch;
 pub mod compare;
 pub mod condition;
 pub mod exit;
+pub mod guarded;
 pub mod logic;
 pub mod loops;
 pub mod range;
@@ -38,6 +40,7 @@ mod value;
 pub mod variable;
 
 pub use condition::Condition;
+pub use guarded::guarded;
 pub use range::{DeviceRange, RangeBounds, range, range_step};
 pub(crate) use value::Places;
 pub use value::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};

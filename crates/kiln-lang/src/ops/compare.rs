@@ -9,8 +9,8 @@ use kiln_ir::{CompareOp, OpKind};
 use std::panic::Location;
 
 macro_rules! compare {
-    ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl<T: Elem> Val<T> {$(
+    ($elem:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl<T: $elem> Val<T> {$(
             $(#[$doc])*
             #[track_caller]
             pub fn $name(self, other: impl IntoVal<T>) -> Val<bool> {
@@ -21,11 +21,14 @@ macro_rules! compare {
     };
 }
 
-compare! {
+compare! { Elem:
     /// Whether the elements are equal.
     eq Eq;
     /// Whether the elements differ.
     ne Ne;
+}
+
+compare! { Num:
     /// Whether these elements are smaller.
     lt Lt;
     /// Whether these elements are smaller or equal.

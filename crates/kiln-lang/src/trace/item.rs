@@ -36,6 +36,8 @@ pub(crate) enum Item {
     Set { var: Var, value: Id },
     /// Runs one of two regions.
     If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
+    /// Runs a region that a fault may end. Then its writes are undone, and `fault` is the fault's site; else it is 0.
+    Guard { budget: Id, fault: Id, body: Region, site: Site, live: Live },
     /// A loop.
     Loop { head: Loop, body: Region, site: Site, live: Live },
 }
@@ -49,7 +51,7 @@ pub(crate) enum Loop {
     While { test: Region, cond: Id },
 }
 
-/// The variables that an `if` or a loop must hand on, filled in by the liveness pass.
+/// The variables that an `if`, a guard or a loop must hand on, filled in by the liveness pass.
 pub(crate) type Live = Vec<Var>;
 
 /// Steps that run in order, and the variables that exist only while they do.
@@ -65,7 +67,7 @@ impl Region {
         self.items.iter().all(|item| match item {
             Item::Op { kind, .. } => kind.is_pure(),
             Item::Get { .. } => true,
-            Item::Set { .. } | Item::If { .. } | Item::Loop { .. } => false,
+            Item::Set { .. } | Item::If { .. } | Item::Guard { .. } | Item::Loop { .. } => false,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Which variables an `if` or a loop must hand on: those it writes that are read afterwards.
+//! Which variables an `if`, a guard or a loop must hand on: those it writes that are read afterwards.
 
 use super::item::{Item, Loop, Region, Var};
 use std::collections::BTreeSet;
@@ -26,6 +26,14 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 let mut before = annotate(then, &live);
                 before.extend(annotate(otherwise, &live));
                 live = before;
+            }
+            Item::Guard { body, live: handed_on, .. } => {
+                let mut written = Vars::new();
+                writes(body, &mut written);
+                *handed_on = written.intersection(&live).copied().collect();
+                live = annotate(body, &live);
+                // After a fault they are what they were before.
+                live.extend(handed_on.iter());
             }
             Item::Loop { head, body, live: handed_on, .. } => {
                 let mut written = Vars::new();
@@ -89,6 +97,7 @@ fn mentions(item: &Item, visit: &mut dyn FnMut(Var)) {
             inside(then);
             inside(otherwise);
         }
+        Item::Guard { body, .. } => inside(body),
         Item::Loop { head, body, .. } => {
             if let Loop::While { test, .. } = head {
                 inside(test);
@@ -111,6 +120,7 @@ fn writes(region: &Region, into: &mut Vars) {
                 writes(then, &mut inner);
                 writes(otherwise, &mut inner);
             }
+            Item::Guard { body, .. } => writes(body, &mut inner),
             Item::Loop { head, body, .. } => {
                 writes(body, &mut inner);
                 if let Loop::While { test, .. } = head {

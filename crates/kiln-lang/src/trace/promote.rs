@@ -81,6 +81,9 @@ impl Promoter<'_> {
                 Item::If { cond, then, otherwise, site, live } => {
                     self.branch(*cond, [then, otherwise], live, site, block)
                 }
+                Item::Guard { budget, fault, body, site, live } => {
+                    self.guard([*budget, *fault], body, live, site, block)
+                }
                 Item::Loop { head, body, site, live } => self.lower_loop(head, body, live, site, block),
             }
         }
@@ -99,7 +102,26 @@ impl Promoter<'_> {
         let types = self.types(live);
         let loc = self.loc(site);
         let op = self.kernel.append(block, OpKind::If, &[cond], &types, &blocks, loc);
-        self.hand_on(op, live);
+        self.hand_on(op, 0, live);
+    }
+
+    /// The fallbacks are what the variables hold before.
+    fn guard(&mut self, [budget, fault]: [Id; 2], body: &Region, live: &[Var], site: Site, block: Block) {
+        let mut operands = vec![self.value(budget)];
+        for var in live {
+            operands.push(self.held(*var, block));
+        }
+        let inner = self.kernel.add_block();
+        let mark = self.held.undo.len();
+        self.region(body, inner);
+        self.terminate(inner, OpKind::Yield, &[], live, site);
+        self.held.back_to(mark);
+        let mut types = vec![self.type_of(fault)];
+        types.extend(self.types(live));
+        let loc = self.loc(site);
+        let op = self.kernel.append(block, OpKind::Guard, &operands, &types, &[inner], loc);
+        self.values.insert(fault, self.kernel.result(op));
+        self.hand_on(op, 1, live);
     }
 
     fn lower_loop(&mut self, head: &Loop, body: &Region, live: &[Var], site: Site, block: Block) {
@@ -134,7 +156,7 @@ impl Promoter<'_> {
         let kind = if index.is_some() { OpKind::For } else { OpKind::While };
         let loc = self.loc(site);
         let op = self.kernel.append(block, kind, &operands, &types, &blocks, loc);
-        self.hand_on(op, live);
+        self.hand_on(op, 0, live);
     }
 
     /// A block of a loop, whose arguments are the index of a `for` and the carried variables.
@@ -160,9 +182,10 @@ impl Promoter<'_> {
         self.kernel.append(block, kind, &operands, &[], &[], loc);
     }
 
-    fn hand_on(&mut self, op: kiln_ir::Op, live: &[Var]) {
+    /// The variables hold the results from `first` on.
+    fn hand_on(&mut self, op: kiln_ir::Op, first: usize, live: &[Var]) {
         for (i, var) in live.iter().enumerate() {
-            self.held.set(*var, self.kernel.op(op).results[i]);
+            self.held.set(*var, self.kernel.op(op).results[first + i]);
         }
     }
 

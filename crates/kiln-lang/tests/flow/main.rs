@@ -5,6 +5,7 @@
 
 mod branches;
 mod exits;
+mod guards;
 mod harness;
 mod loops;
 mod values;

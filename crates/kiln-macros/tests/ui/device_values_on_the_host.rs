@@ -42,4 +42,9 @@ fn shapes_are_static(n: Val<i64>) -> Val<f32> {
     zeros(n)
 }
 
+#[device(crate = kiln_lang)]
+fn bools_have_no_order(a: Val<bool>, b: Val<bool>) -> Val<bool> {
+    a < b
+}
+
 fn main() {}

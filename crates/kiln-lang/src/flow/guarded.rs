@@ -1,0 +1,138 @@
+//! Guards: faults as values.
+
+use super::branch::check_nesting;
+use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
+use crate::trace::{Item, Raw, Region, RegionKind, Site, error, with};
+use crate::val::{IntoVal, Val};
+use kiln_ir::{Scalar, Shape, Type};
+use std::panic::Location;
+
+/// Runs `body` on the device such that what would end the kernel ends `body` alone. Gives 0 and the body's value, or the number of the *site* of the
+/// fault and `fallback`.
+///
+/// What is caught: a [`device_assert!`](crate::device_assert) that does not hold, an index outside its view, an integer division by zero, in the
+/// body and in the functions it calls. `Kernel::guard_sites` of the traced kernel says what each site is. If `budget` is not 0, the body also ends where
+/// its loops have run their bodies more than `budget` times together, with the site [`u32::MAX`].
+///
+/// After a fault, variables that the body has assigned are what they were before; what it has written to memory stays. A fault is
+/// that of one thread, unless the block's threads meet at a barrier or in tiles later in the body: then it is the whole block's.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+///
+/// #[device(crate = kiln_lang)]
+/// fn mean(x: View<i32, 1>, count: Val<i32>) -> (Val<u32>, Val<i32>) {
+///     guarded(1000, -1, || {
+///         let mut sum: Val<i32> = 0;
+///         for i in 0..count {
+///             sum += x.get(i);
+///         }
+///         sum / count
+///     })
+/// }
+///
+/// let kernel = trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+///     let x = p.view::<i32, 1>("x", Default::default());
+///     let count = p.scalar::<i32>("count", Default::default());
+///     let (fault, value) = mean(x, count);
+///     device_print!("{} {}", fault, value);
+/// })?;
+/// let sites = kernel.guard_sites();
+/// assert_eq!(sites[0].message, "an index outside the view");
+/// assert_eq!(sites[1].message, "division by zero");
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn guarded<D: DeviceValue>(
+    budget: impl IntoVal<u32>,
+    fallback: impl IntoDevice<D>,
+    body: impl FnOnce() -> D,
+) -> (Val<u32>, D) {
+    let site = Location::caller();
+    let budget = budget.into_val();
+    let budget = with(|r| r.read_as(budget.raw(), &Shape::scalar(), site)).flatten();
+    let fallback = fallback.into_device().snapshot(site);
+    let open = Open::begin(site);
+    let value = body();
+    let (uid, body) = open.close();
+    let mut merge = Merge { uid, body, site };
+    let merged = fallback.zip(&value, &mut merge);
+    let fault = with(|r| {
+        let fault = r.value(Type::scalar(Scalar::U32));
+        // Without a budget, an error was reported and the trace will not be used.
+        let Merge { body, .. } = merge;
+        r.push(Item::Guard { budget: budget?, fault, body, site, live: Vec::new() });
+        Some(fault)
+    });
+    (Val::from_id(fault.flatten()), merged.snapshot(site))
+}
+
+/// The region of a guard, while it is recorded.
+struct Open(u32);
+
+impl Open {
+    fn begin(site: Site) -> Open {
+        let open = Open(with(|r| r.open(RegionKind::Device)).unwrap_or(0));
+        check_nesting(site);
+        open
+    }
+
+    fn close(self) -> (u32, Region) {
+        let region = with(|r| r.close()).unwrap_or_default();
+        let uid = self.0;
+        std::mem::forget(self);
+        (uid, region)
+    }
+}
+
+impl Drop for Open {
+    /// Control left the body by a panic, which is reported already.
+    fn drop(&mut self) {
+        with(|r| {
+            if let Some(at) = r.position(self.0) {
+                r.regions.truncate(at);
+            }
+        });
+    }
+}
+
+/// Makes variables of the fallback that the body writes last.
+struct Merge {
+    uid: u32,
+    body: Region,
+    site: Site,
+}
+
+impl Zip for Merge {
+    fn device(&mut self, fallback: Raw, value: Raw) -> Raw {
+        let (Some(ty), Some(other)) = (type_of(fallback), type_of(value)) else { return Raw::Poison };
+        let (Some(ta), Some(tb)) = (ty.as_tile(), other.as_tile()) else { return Raw::Poison };
+        let Some(shape) = ta.shape.broadcast(&tb.shape) else {
+            let message =
+                format!("the fallback has shape {}, the guarded value has shape {}", ta.shape, tb.shape);
+            error(self.site, message, "give both shapes that stretch to one");
+            return Raw::Poison;
+        };
+        let (site, ty) = (self.site, Type::tile(ta.elem, shape));
+        let var = with(|r| {
+            let var = r.declare(ty, r.regions.len() - 1);
+            r.set(var, fallback, site);
+            r.open_as(self.uid, RegionKind::Device);
+            r.set(var, value, site);
+            self.body.items.extend(r.close().items);
+            var
+        });
+        var.map_or(Raw::Poison, Raw::Var)
+    }
+
+    fn host(&mut self, same: bool) -> bool {
+        if !same {
+            error(
+                self.site,
+                "the fallback and the guarded value hold different host values",
+                "make them device values with `val(x)`",
+            );
+        }
+        false
+    }
+}
