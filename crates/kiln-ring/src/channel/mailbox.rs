@@ -389,8 +389,8 @@ impl<P: Platform> Mailbox<P> {
     /// Whether no answer will come, where none is there.
     fn ended(&self) -> Result<(), RecvError> {
         let actor = self.actor();
-        let under_way = self.queue.tail() - self.queue.head();
-        if under_way == 0 && self.queue.is_closed() {
+        let (under_way, closed) = self.queue.under_way();
+        if under_way == 0 && closed {
             return Err(RecvError::Closed { actor });
         }
         if self.is_lost() {
@@ -483,10 +483,11 @@ impl<P: Platform> Mailbox<P> {
         if self.is_lost() {
             return true;
         }
-        let (head, tail) = (self.queue.head(), self.queue.tail());
+        let head = self.queue.head();
+        let (under_way, closed) = self.queue.under_way();
         match awaited {
-            Awaited::Room => tail - head < self.queue.form().capacity as u64 || self.queue.is_closed(),
-            Awaited::Reply => self.queue.answered(head).is_some() || (head == tail && self.queue.is_closed()),
+            Awaited::Room => closed || under_way < self.queue.form().capacity as u64,
+            Awaited::Reply => self.queue.answered(head).is_some() || (under_way == 0 && closed),
             Awaited::Answer(position) => position < head || self.queue.answered(position).is_some(),
         }
     }

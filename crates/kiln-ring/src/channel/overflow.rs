@@ -43,7 +43,7 @@ pub struct Counts {
 impl Counts {
     /// Messages under way: sent, and their answer not taken.
     pub fn under_way(&self) -> u64 {
-        self.sent - self.answered
+        self.sent.saturating_sub(self.answered)
     }
 }
 

@@ -18,6 +18,8 @@ pub trait Atomic<T>: Send + Sync {
     /// Writes it if it is `current`; else gives what it is. It may fail for no reason.
     fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering)
     -> Result<T, T>;
+    /// Writes it if it is `current`; else gives what it is.
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
 }
 
 /// Memory that rings lie in, which the device accesses at the same time. Offsets are words; quads are aligned to four.
@@ -81,6 +83,11 @@ macro_rules! atomic {
             #[inline]
             fn compare_exchange_weak(&self, current: $t, new: $t, success: Ordering, failure: Ordering) -> Result<$t, $t> {
                 self.compare_exchange_weak(current, new, success, failure)
+            }
+
+            #[inline]
+            fn compare_exchange(&self, current: $t, new: $t, success: Ordering, failure: Ordering) -> Result<$t, $t> {
+                self.compare_exchange(current, new, success, failure)
             }
         }
     )*};

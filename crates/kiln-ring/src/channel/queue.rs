@@ -171,9 +171,12 @@ impl<P: Platform> Queue<P> {
         self.head.load(Acquire)
     }
 
-    /// Whether senders are refused.
-    pub fn is_closed(&self) -> bool {
-        self.tail.load(Acquire) & CLOSED != 0
+    /// How many messages are under way, and whether senders are refused, at one moment.
+    pub fn under_way(&self) -> (u64, bool) {
+        // The head first: the tail of a later moment is not below it. And the tail once: between two looks somebody could send and close.
+        let head = self.head.load(Acquire);
+        let tail = self.tail.load(SeqCst);
+        ((tail & !CLOSED).saturating_sub(head), tail & CLOSED != 0)
     }
 
     /// Refuses senders from now on; whether they were not refused before.
@@ -295,7 +298,8 @@ impl<P: Platform> Queue<P> {
     /// Takes answers in order, as the visitor says. Answers that somebody asks for are passed over once they were taken there.
     #[inline]
     pub fn sweep(&self, mut visit: impl FnMut(&Answer<'_, P>) -> Verdict) -> Swept {
-        if self.receiving.load(Relaxed) != 0 || self.receiving.swap(1, Acquire) != 0 {
+        // Acquire: what the last receiver did is over.
+        if self.receiving.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             return Swept::Busy;
         }
         let _receiving = Receiving(&*self.receiving);

@@ -7,9 +7,11 @@
 //! | `policies.rs` | full queues against a reference model, by proptest |
 //! | `threads.rs` | many senders and receivers at once |
 //! | `futures.rs` | waiting without a thread |
+//! | `models.rs` | the queue under loom: the interleavings and orders of memory that it explores |
 
 mod basics;
 mod device;
 mod futures;
+mod models;
 mod policies;
 mod threads;
