@@ -5,7 +5,7 @@
 mod report;
 
 use crate::failure::Failure;
-use kiln_backend::Properties;
+use kiln_backend::{MapObstacle, MappedPlace, MappedPlaces, Properties};
 use kiln_cuda::driver;
 use kiln_runtime::{Device, DiskCache};
 use std::env;
@@ -42,7 +42,15 @@ struct Findings {
     /// The device that programs use unless they say otherwise, and what decided.
     default: (String, &'static str),
     cache: Cache,
+    mailboxes: Vec<Mailbox>,
     missing: Vec<Missing>,
+}
+
+/// Memory through which the host speaks to kernels that stay on a device, or why there is none of a kind.
+struct Mailbox {
+    device: String,
+    place: MappedPlace,
+    found: Result<String, MapObstacle>,
 }
 
 /// A device.
@@ -85,7 +93,7 @@ struct Missing {
 
 impl Findings {
     fn gather() -> Findings {
-        let mut missing = Vec::new();
+        let (mut missing, mut mailboxes) = (Vec::new(), Vec::new());
         let (nvidia, mut devices) = match driver::Driver::get() {
             Ok(driver) => (Some(nvidia(driver)), gpus(&mut missing)),
             Err(error) => {
@@ -94,15 +102,24 @@ impl Findings {
                 (None, Vec::new())
             }
         };
+        for ordinal in 0..devices.len() {
+            // A GPU that cannot be asked is missing already.
+            let places = kiln_cuda::mapped_places(ordinal);
+            mailboxes
+                .extend(places.into_iter().flat_map(|places| of_device(&format!("cuda:{ordinal}"), places)));
+        }
         for name in ["cpu", "interp"] {
             match Device::open(name) {
-                Ok(device) => devices.push(found(device.properties())),
+                Ok(device) => {
+                    devices.push(found(device.properties()));
+                    mailboxes.extend(of_device(name, device.backend().mapped_places()));
+                }
                 Err(error) => missing.push(Missing { what: "device", why: error.to_string(), how: None }),
             }
         }
         let default = default_device(&devices, &mut missing);
         let cache = cache(&mut missing);
-        Findings { devices, nvidia, default, cache, missing }
+        Findings { devices, nvidia, default, cache, mailboxes, missing }
     }
 }
 
@@ -167,6 +184,11 @@ fn found(properties: &Properties) -> Found {
         max_threads: properties.max_threads,
         shared_memory: properties.shared_memory,
     }
+}
+
+fn of_device(id: &str, places: MappedPlaces) -> Vec<Mailbox> {
+    let mailbox = |place| Mailbox { device: id.to_owned(), place, found: places.get(place).clone() };
+    MappedPlace::ALL.map(mailbox).into()
 }
 
 /// Errors of the driver say what is wrong, a colon, and what to do.

@@ -30,10 +30,13 @@ fn doctor_finds_the_devices_of_every_machine() {
     let devices: Vec<&str> =
         found["devices"].as_array().unwrap().iter().filter_map(|d| d["id"].as_str()).collect();
     assert!(devices.ends_with(&["cpu", "interp"]), "{devices:?}");
+    let mailboxes = found["mailboxes"].as_array().unwrap();
+    assert_eq!(mailboxes.len(), 2 * devices.len(), "host and device memory of each");
+    assert!(mailboxes.iter().all(|m| m["what"].is_null() != m["why"].is_null()), "{mailboxes:?}");
     assert_eq!(found["cache"]["writable"], true);
     assert_eq!(found["driver"].is_null(), !devices.contains(&"cuda:0"));
     let people = text(&kiln(&["doctor"]).stdout);
-    for heading in ["Devices\n", "System\n", "Missing\n"] {
+    for heading in ["Devices\n", "System\n", "Mailboxes\n", "Missing\n"] {
         assert!(people.contains(heading), "{people}");
     }
 }

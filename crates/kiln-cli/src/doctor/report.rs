@@ -1,6 +1,6 @@
 //! The findings as text for people and as JSON.
 
-use super::{Findings, Found};
+use super::{Findings, Found, Mailbox};
 use crate::units::{bytes, count};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -18,6 +18,7 @@ impl Findings {
         }
         system.push(vec!["program cache".into(), self.cache_text()]);
         sections.push(section("System", system));
+        sections.push(section("Mailboxes", self.mailboxes.iter().flat_map(Mailbox::rows).collect()));
         let mut missing: Vec<Vec<String>> = Vec::new();
         for entry in &self.missing {
             missing.push(vec![entry.what.to_owned(), entry.why.clone()]);
@@ -49,7 +50,33 @@ impl Findings {
                 "programs": self.cache.programs,
                 "bytes": self.cache.bytes,
             },
+            "mailboxes": self.mailboxes.iter().map(Mailbox::to_json).collect::<Vec<_>>(),
             "missing": self.missing.iter().map(|m| json!({ "what": m.what, "why": m.why, "how": m.how })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Mailbox {
+    fn rows(&self) -> Vec<Vec<String>> {
+        let row = |text| vec![self.device.clone(), self.place.to_string(), text];
+        match &self.found {
+            Ok(what) => vec![row(what.clone())],
+            Err(why) => {
+                vec![
+                    row(format!("none: {why}")),
+                    vec![String::new(), String::new(), format!("→ {}", why.hint())],
+                ]
+            }
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "device": self.device,
+            "place": self.place.to_string(),
+            "what": self.found.as_ref().ok(),
+            "why": self.found.as_ref().err().map(ToString::to_string),
+            "how": self.found.as_ref().err().map(|obstacle| obstacle.hint()),
         })
     }
 }
@@ -102,6 +129,22 @@ fn section(title: &str, rows: Vec<Vec<String>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln_backend::{MapObstacle, MappedPlace};
+
+    #[test]
+    fn a_mailbox_that_is_missing_says_why_and_what_to_do() {
+        let obstacle = MapObstacle::Library { library: "libvulkan.so.1", reason: "no such file".into() };
+        let (device, place) = ("cuda:0".to_owned(), MappedPlace::Device);
+        let mailbox = Mailbox { device, place, found: Err(obstacle) };
+        let text = section("Mailboxes", mailbox.rows());
+        assert!(
+            text.contains("cuda:0  device memory  none: libvulkan.so.1 could not be loaded: no such file\n"),
+            "{text}"
+        );
+        assert!(text.contains("→ Install it"), "{text}");
+        let json = mailbox.to_json();
+        assert!(json["what"].is_null() && json["why"].is_string() && json["how"].is_string(), "{json}");
+    }
 
     #[test]
     fn columns_line_up() {

@@ -5,6 +5,7 @@
 
 use super::error::{CudaError, Result};
 use super::pinned::PinnedBuffer;
+use super::stay::Garbage;
 use super::stream::Stream;
 use kiln_backend::DevicePtr;
 use std::ops::Range;
@@ -58,7 +59,10 @@ impl Stream {
         unsafe {
             match self.context().pool() {
                 Some(_) => api.cuMemFreeAsync(pointer.0, self.handle()),
-                None => api.cuMemFree_v2(pointer.0),
+                None => {
+                    self.context().release(Garbage::Memory(pointer.0));
+                    Ok(())
+                }
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use super::bar::Mapping;
 use super::context::Context;
-use super::ffi::{Api, ModuleHandle};
+use super::ffi::{Address, Api, ModuleHandle};
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -17,6 +17,8 @@ pub struct Stay(Context);
 pub(super) enum Garbage {
     /// A module.
     Module(ModuleHandle),
+    /// Device memory of no pool.
+    Memory(Address),
     /// Pinned host memory.
     Pinned(*mut c_void),
     /// GPU memory that the host writes.
@@ -35,6 +37,7 @@ impl Garbage {
         let _ = unsafe {
             match self {
                 Garbage::Module(handle) => api.cuModuleUnload(handle),
+                Garbage::Memory(address) => api.cuMemFree_v2(address),
                 Garbage::Pinned(address) => api.cuMemFreeHost(address),
                 Garbage::Bar(mapping) => {
                     mapping.free(api);
