@@ -12,7 +12,8 @@
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
-//! | `threads.rs`, `atomics.rs`, `ordered.rs` | the threads of a block; what blocks hand each other |
+//! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
+//! | `ordered.rs` | what blocks hand each other |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -40,6 +41,7 @@ mod streams;
 mod tensors;
 mod threads;
 mod trial;
+mod uniform;
 
 pub use case::{Case, Outcome};
 
@@ -59,6 +61,7 @@ pub fn suite() -> Vec<Case> {
         threads::cases,
         atomics::cases,
         ordered::cases,
+        uniform::cases,
         faults::cases,
         guards::cases,
         prints::cases,

@@ -10,7 +10,7 @@
 //! | `program.rs` | a compiled kernel |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
-//! | `frame.rs`, `report.rs`, `indexing.rs`, `ordered.rs` | what generated code calls back |
+//! | `frame.rs`, `report.rs`, `indexing.rs`, `ordered.rs`, `time.rs` | what generated code calls back |
 //! | `primitives/` | tile operations, compiled ahead for each instruction set |
 
 mod backend;
@@ -26,6 +26,7 @@ mod program;
 mod report;
 mod resident;
 mod spmd;
+mod time;
 
 pub use backend::CpuBackend;
 pub use program::clif;

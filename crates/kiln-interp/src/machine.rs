@@ -167,6 +167,7 @@ impl Machine<'_> {
         let kernel = self.kernel;
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
+            self.spaces.global.steps += 1;
             if !self.guarded.is_empty() {
                 self.run_in_guard(op, data, mask)?;
                 continue;

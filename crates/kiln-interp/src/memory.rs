@@ -122,12 +122,14 @@ pub struct Memory {
     used: u64,
     limit: u64,
     sanitize: bool,
+    /// The device's clock: how many operations its kernels have begun.
+    pub steps: u64,
 }
 
 impl Memory {
     /// Empty memory that will hold up to `limit` bytes.
     pub fn new(limit: u64, sanitize: bool) -> Memory {
-        Memory { arenas: Vec::new(), last: 0, used: 0, limit, sanitize }
+        Memory { arenas: Vec::new(), last: 0, used: 0, limit, sanitize, steps: 0 }
     }
 
     /// Whether the sanitizer is on.

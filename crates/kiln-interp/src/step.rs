@@ -23,7 +23,7 @@ impl Machine<'_> {
             | OpKind::ThreadId(_)
             | OpKind::BlockDim(_)
             | OpKind::NumPrograms(_) => Ok(()),
-            OpKind::Yield | OpKind::Condition | OpKind::Fence(_) => Ok(()),
+            OpKind::Yield | OpKind::Condition | OpKind::Fence(_) | OpKind::Sleep => Ok(()),
             OpKind::Load(_) | OpKind::Store { .. } | OpKind::Gather { .. } | OpKind::Scatter { .. } => {
                 self.access(data, mask)
             }
@@ -40,6 +40,17 @@ impl Machine<'_> {
             | OpKind::PtrOrderedStore { .. } => self.pointer(data, mask),
             OpKind::Alloc { space, elem, shape } => self.alloc(op, data.results[0], (*space, *elem, shape)),
             OpKind::Barrier => self.barrier(mask),
+            OpKind::BlockUniform => {
+                self.need_all("a value of the first thread for all", mask)?;
+                let first = self.data(data.operands[0]).bits(0);
+                self.registers[data.results[0].index()].fill(first);
+                Ok(())
+            }
+            OpKind::Clock(_) => {
+                let now = self.spaces.global.steps;
+                self.registers[data.results[0].index()].fill(now);
+                Ok(())
+            }
             OpKind::Assert(message) => self.assert(data, *message, mask),
             OpKind::Print(message) => self.print(data, *message, mask),
             OpKind::CheckBounds | OpKind::CheckDivisor => self.check(data, mask),

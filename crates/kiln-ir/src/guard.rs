@@ -100,7 +100,7 @@ pub(crate) fn takes_steps(kernel: &Kernel, op: Op) -> bool {
 pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
     let is_tile = |v| kernel.ty(v).as_tile().is_some_and(|t| t.shape.rank() > 0);
     let tiles = || data.operands.iter().chain(&data.results).any(|&v| is_tile(v));
-    data.kind == OpKind::Barrier || (!data.kind.is_terminator() && tiles())
+    matches!(data.kind, OpKind::Barrier | OpKind::BlockUniform) || (!data.kind.is_terminator() && tiles())
 }
 
 /// Which operations in guards may be followed, inside the innermost guard around them, by one that all threads must reach together.

@@ -45,6 +45,7 @@ mnemonics!(AtomicOp, "atomic operation", {
 mnemonics!(Bounds, "treatment of bounds", { Mask = "mask", Check = "check", Trust = "trust" });
 mnemonics!(ShuffleMode, "shuffle mode", { Index = "index", Up = "up", Down = "down", Xor = "xor" });
 mnemonics!(VoteMode, "vote mode", { All = "all", Any = "any", Ballot = "ballot" });
+mnemonics!(ClockUnit, "unit", { Nanos = "nanos", Cycles = "cycles" });
 mnemonics!(Order, "order", { Relaxed = "relaxed", Acquire = "acquire", Release = "release" });
 mnemonics!(Scope, "scope", { Block = "block", Device = "device", System = "system" });
 
@@ -89,6 +90,9 @@ impl OpKind {
             Barrier => "barrier",
             Shuffle(_) => "shuffle",
             Vote(_) => "vote",
+            BlockUniform => "block_uniform",
+            Clock(_) => "clock",
+            Sleep => "sleep",
             If => "if",
             For => "for",
             While => "while",

@@ -206,6 +206,15 @@ pub enum Order {
     Release,
 }
 
+/// What a clock counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ClockUnit {
+    /// Nanoseconds since an instant that all threads of a device share. A GPU advances it in steps, of a microsecond at worst.
+    Nanos,
+    /// Cycles of the core that runs the thread, from anywhere: only differences taken by one thread mean something.
+    Cycles,
+}
+
 /// How soon loaded or stored data will be wanted again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Reuse {
@@ -380,8 +389,16 @@ pub enum OpKind {
     Barrier,
     /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32 consecutive threads).
     Shuffle(ShuffleMode),
-    /// `(bool scalar) -> scalar`.
+    /// `(bool scalar) -> scalar`. In a block of one warp the result is uniform where control flow is.
     Vote(VoteMode),
+    /// `(scalar) -> scalar`, uniform: the value that the first thread of the block has, in every thread. Uniform control flow.
+    BlockUniform,
+
+    // ---- time (thread level): never merged or moved
+    /// `() -> u64`, varying. In the interpreter both units count the operations that the device has begun.
+    Clock(ClockUnit),
+    /// `(u32 scalar)`: the thread rests for about so many nanoseconds, at most a millisecond. A hint.
+    Sleep,
 
     // ---- control flow; regions end in `Yield` or `Condition`
     /// `(bool scalar) -> …`, regions then, else: yields of the region that ran.
@@ -592,6 +609,7 @@ impl OpKind {
             | OrderedStore { .. }
             | LoadQuad(_)
             | StoreQuad(_)
+            | Sleep
             | Barrier
             | Assert(_)
             | Print(_)

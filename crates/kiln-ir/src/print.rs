@@ -186,6 +186,7 @@ impl Printer<'_, '_> {
             }
             OpKind::Shuffle(mode) => write!(self.out, ".{}", mode.name()),
             OpKind::Vote(mode) => write!(self.out, ".{}", mode.name()),
+            OpKind::Clock(unit) => write!(self.out, ".{}", unit.name()),
             OpKind::PtrLoad { space, lanes, reuse, .. } | OpKind::PtrStore { space, lanes, reuse, .. } => {
                 write!(self.out, ".{}.x{lanes}", space.name())?;
                 self.reuse(*reuse)

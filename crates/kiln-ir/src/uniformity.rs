@@ -6,9 +6,12 @@ use crate::op::OpKind;
 use crate::types::Space;
 use std::collections::HashSet;
 
+/// Threads of a warp.
+const WARP: u32 = 32;
+
 /// What varies between the threads of a block.
 ///
-/// A value varies if it is computed from a thread's index, another lane, an atomic or local memory, if it is loaded from a
+/// A value varies if it is computed from a thread's index, another lane, an atomic, a clock or local memory, if it is loaded from a
 /// place that varies, or if it leaves an `if` or a loop whose control varies. Values of rank above 0 never do: threads share
 /// them. A load from a uniform place of memory that threads share is taken as uniform, since a kernel in which it is not
 /// has a data race. In kernels over tiles nothing varies.
@@ -78,9 +81,14 @@ impl Uniformity {
     /// What is wrong, in words.
     pub fn check(&self, kernel: &Kernel, op: Op) -> Result<(), String> {
         let data = kernel.op(op);
-        if data.kind == OpKind::Barrier {
+        let together = match data.kind {
+            OpKind::Barrier => Some("a barrier"),
+            OpKind::BlockUniform => Some("a value of the first thread for all"),
+            _ => None,
+        };
+        if let Some(what) = together {
             return match self.diverges(op) {
-                true => Err("a barrier that only some threads of the block may reach".into()),
+                true => Err(format!("{what} that only some threads of the block may reach")),
                 false => Ok(()),
             };
         }
@@ -117,7 +125,7 @@ impl Uniformity {
                 OpKind::For | OpKind::While => self.repeat(kernel, extents, op, divergent),
                 OpKind::Guard => self.guard(kernel, extents, op, divergent),
                 _ => {
-                    let varies = self.computes_varying(kernel, extents, data);
+                    let varies = self.computes_varying(kernel, extents, data, divergent);
                     varies && self.mark(kernel, &data.results)
                 }
             };
@@ -223,8 +231,9 @@ impl Uniformity {
         }
     }
 
-    fn computes_varying(&self, kernel: &Kernel, extents: [u32; 3], data: &OpData) -> bool {
+    fn computes_varying(&self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
         let many = extents != [1, 1, 1];
+        let warps = extents.iter().product::<u32>().div_ceil(WARP);
         let local = match &data.kind {
             OpKind::Load(_) | OpKind::Gather { .. } => {
                 kernel.ty(data.operands[0]).as_view().is_some_and(|v| v.space == Space::Local)
@@ -234,15 +243,18 @@ impl Uniformity {
         };
         match &data.kind {
             OpKind::ThreadId(axis) => extents[*axis as usize] > 1,
+            OpKind::BlockUniform => false,
+            // All threads of a warp that vote together get one answer.
+            OpKind::Vote(_) => warps > 1 || (many && divergent),
             // Lane by lane, or one thread after another.
             OpKind::Shuffle(_)
-            | OpKind::Vote(_)
             | OpKind::Atomic { .. }
             | OpKind::AtomicCas { .. }
             | OpKind::PtrAtomic { .. }
             | OpKind::PtrAtomicCas { .. }
             | OpKind::OrderedLoad { .. }
             | OpKind::LoadQuad(_)
+            | OpKind::Clock(_)
             | OpKind::PtrOrderedLoad { .. } => many,
             _ => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
         }

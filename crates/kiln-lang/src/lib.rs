@@ -33,6 +33,7 @@
 //! | `ops` | operators, mathematics, shapes, reductions, scans, `dot` |
 //! | `view`, `memory` | tensors, shared and local memory |
 //! | `thread` | ids, barriers, shuffles, votes |
+//! | `time` | clocks, rest |
 //! | `diag` | `device_assert!`, `device_print!` |
 //! | `flow` | what control flow becomes |
 //! | `trace` | recording, exits, variables to SSA |
@@ -46,6 +47,7 @@ mod memory;
 mod ops;
 pub mod param;
 mod thread;
+mod time;
 mod trace;
 mod val;
 mod view;
@@ -58,6 +60,7 @@ pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
 pub use memory::{Local, Shared, local, shared};
 pub use ops::{Accumulate, Combine, IntoShape, dot, dot_acc, full, iota, select, zeros};
 pub use thread::*;
+pub use time::{clock_cycles, clock_ns, sleep_ns};
 pub use trace::{TraceError, TraceErrors, trace};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
@@ -70,10 +73,11 @@ pub mod prelude {
     pub use crate::{
         Accumulate, Bits, Combine, DeviceValue, Elem, Float, Idx, Int, IntoIndex, IntoVal, KernelConst,
         Level, Local, Num, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut, Word, ballot,
-        barrier, bf16, block_dim, device, device_assert, device_print, dot, dot_acc, f16, fence, full,
-        guarded, iota, kernel, lane_id, local, num_programs, program_id, range, range_step, select, shared,
-        shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, thread_id, thread_index, thread_index_2d,
-        thread_index_3d, trace, val, vote_all, vote_any, warp_id, zeros,
+        barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device, device_assert, device_print,
+        dot, dot_acc, f16, fence, full, guarded, iota, kernel, lane_id, local, num_programs, program_id,
+        range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns,
+        thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp_id,
+        zeros,
     };
 }
 

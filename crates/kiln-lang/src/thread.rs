@@ -171,3 +171,33 @@ pub fn vote_any(predicate: impl IntoVal<bool>) -> Val<bool> {
 pub fn ballot(predicate: impl IntoVal<bool>) -> Val<u32> {
     vote(VoteMode::Ballot, predicate.into_val(), Location::caller())
 }
+
+/// The value that the first thread of the block has, in every thread: one that the compiler knows to be the same for all, so that barriers and
+/// tile operations may stand under conditions made of it.
+///
+/// All threads of the block must reach it together.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, prelude::*};
+/// # #[device(crate = kiln_lang)]
+/// # fn step(x: View<u32, 1>) {
+/// let found = x.get_ordered(0, Order::Acquire, Scope::System); // may differ from thread to thread
+/// if block_uniform(found) == 1 {
+///     barrier();
+/// }
+/// # }
+/// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| step(p.view("x", Facts::default())))?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn block_uniform<T: Elem>(value: Val<T>) -> Val<T> {
+    let site = Location::caller();
+    if block("block_uniform", site).is_none() {
+        return Val::poison();
+    }
+    let id = with(|r| {
+        let value = r.read_as(value.raw(), &kiln_ir::Shape::scalar(), site)?;
+        Some(r.op(OpKind::BlockUniform, &[value], Type::scalar(T::SCALAR), site))
+    });
+    Val::from_id(id.flatten())
+}

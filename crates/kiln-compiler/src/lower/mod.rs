@@ -20,11 +20,13 @@
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices |
 //! | `convert.rs` | from one layout to another |
+//! | `block_uniform.rs` | from the first thread to all |
 //! | `scratch.rs` | where in scratch memory exchanges take place |
 //! | `report.rs` | the layouts of a kernel in words |
 //! | `barriers.rs` | barriers where threads read what others wrote |
 
 mod barriers;
+mod block_uniform;
 mod coalesce;
 mod combine;
 mod convert;
@@ -265,8 +267,11 @@ impl<'k> Lowering<'k> {
             Atomic { .. } | AtomicCas { .. } => self.atomic(data)?,
             OrderedLoad { .. } | OrderedStore { .. } => self.ordered(data)?,
             LoadQuad(_) | StoreQuad(_) => self.quad(data)?,
+            BlockUniform => self.block_uniform(data)?,
             Fence(_)
             | Barrier
+            | Clock(_)
+            | Sleep
             | Shuffle(_)
             | Vote(_)
             | Address

@@ -166,6 +166,9 @@ impl Emitter<'_> {
 
     pub(super) fn atomic(&mut self, data: &OpData, op: AtomicOp, bounds: Bounds, masked: bool) -> Result<()> {
         let access = self.indexed(data, masked, 1)?;
+        if self.native_atomic(data, &access, op, bounds)? {
+            return Ok(());
+        }
         let elements = self.elements(&access, bounds)?;
         let value = self.array(access.values[0], access.len)?;
         let key = PrimitiveKey::Atomic(op, access.view.elem);
@@ -182,6 +185,9 @@ impl Emitter<'_> {
 
     pub(super) fn atomic_cas(&mut self, data: &OpData, bounds: Bounds) -> Result<()> {
         let access = self.indexed(data, false, 2)?;
+        if self.native_cas(data, &access, bounds)? {
+            return Ok(());
+        }
         let elements = self.elements(&access, bounds)?;
         let expected = self.array(access.values[0], access.len)?;
         let desired = self.array(access.values[1], access.len)?;

@@ -11,6 +11,7 @@ use super::liveness::{self, Liveness};
 use crate::frame::{Frame, Site, SiteKind};
 use crate::primitives::PrimitiveKey;
 use crate::spmd::Lockstep;
+use crate::time;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use kiln_backend::{Error, Result};
 use kiln_ir::{Axis, Block, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
@@ -248,6 +249,27 @@ impl<'a> Emitter<'a> {
             Print(message) => self.print(data, *message)?,
             Guard => return Err(self.internal("a guard that is not lowered")),
             Iota | Yield | Condition => return Err(self.internal("an operation out of place")),
+            BlockUniform => {
+                let first = match *self.repr(data.operands[0])? {
+                    Repr::Scalar(scalar) => scalar,
+                    Repr::Tile(tile) => {
+                        let elem = self.kernel.ty(data.operands[0]).elem();
+                        self.asm.load(scalar_type(elem), tile.at, 0)
+                    }
+                    Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no lanes")),
+                };
+                self.set_result(result, Repr::Scalar(first));
+            }
+            Clock(unit) => {
+                let now = self.asm.call(time::clock(*unit) as *const u8, &[], Some(types::I64));
+                let now = now.ok_or_else(|| self.internal("no time"))?;
+                self.set_result(result, Repr::Scalar(now));
+            }
+            Sleep => {
+                let time = self.scalar(data.operands[0])?;
+                let time = self.asm.fb.ins().uextend(types::I64, time);
+                self.asm.call(time::rest as *const u8, &[time], None);
+            }
             ThreadId(_) | BlockDim(_) | Shuffle(_) | Vote(_) => {
                 return Err(self.internal("a thread operation is left after the lockstep rewrite"));
             }

@@ -11,6 +11,7 @@
 //! | `scalar.rs` | scalar operations |
 //! | `group.rs` | element-wise operations on tiles, fused chunk by chunk |
 //! | `boxes.rs`, `elements.rs` | access to memory by boxes and by indices |
+//! | `atomic.rs` | atomics that are one instruction |
 //! | `ordered.rs` | ordered accesses of elements and quads |
 //! | `tile.rs` | reductions, scans, moves, matrix products |
 //! | `control.rs` | branches and loops |
@@ -18,6 +19,7 @@
 
 mod arena;
 mod asm;
+mod atomic;
 mod boxes;
 mod control;
 mod diagnostics;

@@ -253,6 +253,9 @@ impl Rewrite<'_> {
         let OpKind::Atomic { op, scope, bounds, masked } = data.kind else {
             return Err(self.internal("not an atomic"));
         };
+        if self.lanes == 1 && self.old.ty(data.results[0]).is_scalar() {
+            return self.plain(data);
+        }
         let access = Access::of(self, data, masked)?;
         if !self.old.ty(data.results[0]).is_scalar() {
             return self.tile_access(data);
@@ -268,6 +271,9 @@ impl Rewrite<'_> {
 
     /// Lanes that are not there compare and exchange at an index outside the view, which does nothing.
     pub(super) fn atomic_cas(&mut self, data: &OpData, scope: Scope, bounds: Bounds) -> Result<()> {
+        if self.lanes == 1 && self.old.ty(data.results[0]).is_scalar() {
+            return self.plain(data);
+        }
         let access = Access::of(self, data, false)?;
         if !self.old.ty(data.results[0]).is_scalar() {
             return self.tile_access(data);

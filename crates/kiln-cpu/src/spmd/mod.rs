@@ -5,8 +5,9 @@
 //! arms and a `select`, a varying loop runs while any lane wants to, and accesses to memory take the mask of the lanes that are there.
 //! The values of lanes that are not there are arbitrary and never seen. Barriers vanish, local memory gets an axis for the lanes.
 //!
-//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end may write in three points: the
-//! values of `Assert` may have an element for each lane, `Print` begins with a mask, and ordered accesses of lanes have a mask after the index.
+//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end may write in some points: the
+//! values of `Assert` and the operand of `BlockUniform` may have an element for each lane, `Print` begins with a mask, and ordered accesses
+//! of lanes have a mask after the index.
 //!
 //! | file | holds |
 //! |---|---|
@@ -14,12 +15,14 @@
 //! | `control.rs` | branches and loops |
 //! | `memory.rs` | accesses under masks |
 //! | `ordered.rs` | ordered accesses |
-//! | `warp.rs` | thread indices, shuffles, votes |
+//! | `warp.rs` | thread indices, shuffles, votes, the first thread's value |
+//! | `time.rs` | clocks and rest |
 
 mod control;
 mod memory;
 mod ordered;
 mod rewrite;
+mod time;
 mod warp;
 
 pub(crate) use rewrite::{Lockstep, lockstep};

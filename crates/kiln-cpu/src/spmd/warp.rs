@@ -43,6 +43,12 @@ impl Rewrite<'_> {
     /// A shuffle goes through block memory: each lane puts its value there and takes another's.
     pub(super) fn shuffle(&mut self, data: &OpData, mode: ShuffleMode) -> Result<()> {
         let [value, by] = data.operands[..] else { return Err(self.internal("a shuffle without operands")) };
+        if self.lanes == 1 {
+            // There is no other lane to read.
+            let own = self.uniform(value)?;
+            self.set_uniform(data.results[0], own);
+            return Ok(());
+        }
         let (value, by) = (self.lanes_of(value)?, self.lanes_of(by)?);
         let (lane, last) = (self.lane(), self.index_lanes(i64::from(WARP) - 1));
         let here = self.b.binary(BinaryOp::And, lane, last);
@@ -83,17 +89,43 @@ impl Rewrite<'_> {
         self.b.gather(memory, &[source], None, padding, Bounds::Trust)
     }
 
+    /// The first lane is always there where all threads come together.
+    pub(super) fn block_uniform(&mut self, data: &OpData) -> Result<()> {
+        let (value, result) = (data.operands[0], data.results[0]);
+        let first = match self.is_lanes(value)? {
+            true => {
+                let lanes = self.lanes_of(value)?;
+                let ty = self.old.ty(result).clone();
+                self.one(data.kind.clone(), &[lanes], ty)
+            }
+            false => self.uniform(value)?,
+        };
+        self.set_uniform(result, first);
+        Ok(())
+    }
+
     pub(super) fn vote(&mut self, data: &OpData, mode: VoteMode) -> Result<()> {
+        if self.lanes == 1 {
+            let own = self.uniform(data.operands[0])?;
+            let result = match mode {
+                VoteMode::All | VoteMode::Any => own,
+                VoteMode::Ballot => self.b.cast(own, Scalar::U32),
+            };
+            self.set_uniform(data.results[0], result);
+            return Ok(());
+        }
+        // In a block of one warp that votes together, the answer is one scalar.
+        let together = !self.uniformity.varies(data.results[0]);
         let predicate = self.lanes_of(data.operands[0])?;
         let result = match mode {
             VoteMode::All => {
                 let yes = self.b.splat(Literal::bool(true), self.shape());
                 let asked = self.under_mask(predicate, yes);
-                self.over_warps(ReduceOp::And, asked)
+                self.over_warps(ReduceOp::And, asked, together)
             }
             VoteMode::Any => {
                 let asked = self.narrowed(predicate);
-                self.over_warps(ReduceOp::Or, asked)
+                self.over_warps(ReduceOp::Or, asked, together)
             }
             VoteMode::Ballot => {
                 let asked = self.narrowed(predicate);
@@ -103,14 +135,18 @@ impl Rewrite<'_> {
                 let bit = self.b.binary(BinaryOp::Shl, one, lane);
                 let none = self.b.splat(Literal::zero(Scalar::U32), self.shape());
                 let bits = self.b.select(asked, bit, none);
-                self.over_warps(ReduceOp::Or, bits)
+                self.over_warps(ReduceOp::Or, bits, together)
             }
         };
-        self.set_in_own_form(data.results[0], result)
+        self.set_in_form(data.results[0], result, !together);
+        Ok(())
     }
 
-    /// Combines each warp's lanes and gives all of them the result.
-    fn over_warps(&mut self, op: ReduceOp, lanes: Value) -> Value {
+    /// Combines each warp's lanes and gives all of them the result; as `one` scalar for the only warp.
+    fn over_warps(&mut self, op: ReduceOp, lanes: Value, one: bool) -> Value {
+        if one {
+            return self.b.reduce(op, 0, lanes);
+        }
         let width = self.lanes.min(WARP);
         let warps = self.lanes / width;
         let rows = self.b.reshape(lanes, Shape::new(&[warps, width]));

@@ -157,6 +157,8 @@ impl Writer<'_> {
             OpKind::Fence(scope) => self.fence(*scope),
             OpKind::Shuffle(mode) => self.shuffle(op, *mode)?,
             OpKind::Vote(mode) => self.vote(op, *mode)?,
+            OpKind::Clock(unit) => self.clock(op, *unit),
+            OpKind::Sleep => self.sleep(op)?,
             OpKind::If => self.if_(op)?,
             OpKind::For => self.for_(op)?,
             OpKind::While => self.while_(op)?,

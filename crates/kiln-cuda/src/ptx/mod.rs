@@ -10,7 +10,7 @@
 //! | `arith.rs`, `cast.rs` | element-wise operations |
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
-//! | `threads.rs` | indices, barriers, shuffles, votes |
+//! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `diagnostics.rs` | faults, asserts and prints: what the device writes and how the host reads it |
 //!

@@ -1,8 +1,8 @@
-//! Indices, barriers, shuffles and votes.
+//! Indices, barriers, shuffles, votes, and time.
 
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::Result;
-use kiln_ir::{Axis, OpData, Scope, ShuffleMode, VoteMode};
+use kiln_ir::{Axis, ClockUnit, OpData, Scope, ShuffleMode, VoteMode};
 
 pub(super) fn axis(axis: Axis) -> &'static str {
     match axis {
@@ -91,6 +91,21 @@ impl Writer<'_> {
     fn shuffle_word(&mut self, name: &str, clamp: &str, to: Reg, x: Reg, by: Reg) {
         let members = self.members.clone();
         self.put(format_args!("shfl.sync.{name}.b32 {to}, {x}, {by}, {clamp}, {members}"));
+    }
+
+    pub(super) fn clock(&mut self, op: &OpData, unit: ClockUnit) {
+        let to = self.define(op.results[0]);
+        let register = match unit {
+            ClockUnit::Nanos => "globaltimer",
+            ClockUnit::Cycles => "clock64",
+        };
+        self.put(format_args!("mov.u64 {to}, %{register}"));
+    }
+
+    pub(super) fn sleep(&mut self, op: &OpData) -> Result<()> {
+        let nanoseconds = self.get(op.operands[0])?;
+        self.put(format_args!("nanosleep.u32 {nanoseconds}"));
+        Ok(())
     }
 
     pub(super) fn vote(&mut self, op: &OpData, mode: VoteMode) -> Result<()> {

@@ -200,6 +200,9 @@ impl Parser {
                 let mode = self.modifier(&mut m, "a vote mode", VoteMode::from_name)?;
                 self.values_of(Vote(mode))?
             }
+            "block_uniform" => self.values_of(BlockUniform)?,
+            "clock" => Head::new(Clock(self.modifier(&mut m, "a unit", ClockUnit::from_name)?), vec![]),
+            "sleep" => self.values_of(Sleep)?,
             "if" => self.if_head()?,
             "for" => self.for_head()?,
             "while" => self.while_head()?,

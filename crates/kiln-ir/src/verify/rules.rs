@@ -45,6 +45,9 @@ impl<'k> Subject<'k> {
                     | OpKind::Barrier
                     | OpKind::Shuffle(_)
                     | OpKind::Vote(_)
+                    | OpKind::BlockUniform
+                    | OpKind::Clock(_)
+                    | OpKind::Sleep
                     | OpKind::OrderedLoad { .. }
                     | OpKind::OrderedStore { .. }
                     | OpKind::LoadQuad(_)
@@ -141,6 +144,12 @@ impl<'k> Subject<'k> {
                 self.counts(1, 1)?.operand(0, &Type::scalar(Scalar::Bool))?;
                 self.result(0, &Type::scalar(elem))
             }
+            BlockUniform => {
+                self.counts(1, 1)?.scalar(0)?;
+                self.result(0, self.ty(0))
+            }
+            Clock(_) => self.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64)),
+            Sleep => self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::U32)).map(|_| ()),
             Fence(_) | Barrier => self.counts(0, 0).map(|_| ()),
             If => self.if_(),
             For => self.for_(),

@@ -1,0 +1,147 @@
+//! What kernels that stay compile to: ordered accesses of every kind, and a polling loop with nothing in it that need not be.
+//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the assembling part is skipped, and says so.
+
+use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_ir::*;
+use std::io::Write as _;
+use std::process::Command;
+
+/// Compiles for a generation and, where there is an assembler, assembles without warnings and spills.
+fn compile(kernel: &Kernel, compute: (u32, u32), arch: &str) -> String {
+    let text = compile_to_ptx(kernel, ptx::Target { compute, ptx: (8, 0) }).expect("compiles").text;
+    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
+        eprintln!("skipped: no KILN_PTXAS to assemble with");
+        return text;
+    };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let mut command = Command::new(ptxas);
+    let arch = format!("-arch={arch}");
+    let output = command.args(["-v", &arch, "-o", "/dev/null"]).arg(file.path()).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    let clean = !log.contains("warning") && log.contains("0 bytes spill stores, 0 bytes spill loads");
+    assert!(output.status.success() && clean, "{arch}: {log}\n{text}");
+    text
+}
+
+/// For an A100 and an H100; the text is the latter's.
+fn both(text: &str) -> String {
+    let kernel = parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    verify(&kernel).unwrap_or_else(|e| panic!("{e:?}"));
+    compile(&kernel, (8, 0), "sm_80");
+    compile(&kernel, (9, 0), "sm_90a")
+}
+
+#[test]
+fn every_order_scope_and_type() {
+    let mut body = String::new();
+    for (i, scope) in ["block", "device", "system"].into_iter().enumerate() {
+        for (j, view) in ["x", "y", "s"].into_iter().enumerate() {
+            let elem = ["u32", "f64", "f32"][j];
+            for (k, (load, store)) in [("relaxed", "release"), ("acquire", "relaxed")].into_iter().enumerate()
+            {
+                let bounds = ["mask", "check", "trust"][(i + j + k) % 3];
+                let value = format!("%v{i}{j}{k}");
+                body += &format!("  {value} = ordered_load.{load}.{scope}.{bounds} %{view}[%t] : {elem}\n");
+                body += &format!("  ordered_store.{store}.{scope}.{bounds} %{view}[%t] = {value}\n");
+            }
+        }
+    }
+    let names: String = ["a", "b", "c", "d"].map(|v| format!("%{v}")).join(", ");
+    body += &format!(
+        "  {names} = load_quad.mask %x[%t] : u32, u32, u32, u32\n  store_quad.mask %x[%t] = {names}\n"
+    );
+    let text = both(&format!(
+        "kernel @k(%x: mut view<u32, 1, global>, %y: mut view<f64, 1, global>) thread [64, 1, 1] {{
+  %t = thread_id x : i64
+  %s = alloc shared f32[64] : view<f32, 1, shared>
+{body}}}
+"
+    ));
+    for (scope, name) in [("block", "cta"), ("device", "gpu"), ("system", "sys")] {
+        for (space, bits) in [("global", "b32"), ("global", "b64"), ("shared", "b32")] {
+            for access in ["ld.relaxed", "ld.acquire", "st.relaxed", "st.release"] {
+                let instruction = format!("{access}.{name}.{space}.{bits} ");
+                assert!(text.contains(&instruction), "no `{instruction}` for {scope}\n{text}");
+            }
+        }
+    }
+    assert!(
+        text.contains("ld.relaxed.sys.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 [")
+    );
+}
+
+#[test]
+fn clocks_rest_and_the_first_thread() {
+    for block in ["[1, 1, 1]", "[32, 1, 1]", "[96, 1, 1]"] {
+        let text = both(&format!(
+            "kernel @k(%y: mut view<u64, 1, global>, %n: u32) thread {block} {{
+  %t = thread_id x : i64
+  %0 = clock.nanos : u64
+  sleep %n
+  %1 = clock.cycles : u64
+  %2 = block_uniform %1 : u64
+  %3 = add %0, %2 : u64
+  scatter.trust %y[%t] = %3
+}}
+"
+        ));
+        let has = |what: &str| assert!(text.contains(what), "no `{what}`\n{text}");
+        ["%globaltimer", "%clock64", "nanosleep.u32"].into_iter().for_each(has);
+        assert_eq!(text.contains("shfl.sync.idx"), block == "[32, 1, 1]", "{text}");
+        assert_eq!(text.contains("bar.sync"), block == "[96, 1, 1]", "{text}");
+    }
+}
+
+/// The instructions of the only loop, from its label to the branch back.
+fn innermost_loop(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let mut found = None;
+    for (end, line) in lines.iter().enumerate() {
+        let Some(label) = line.rsplit_once("bra ").map(|(_, label)| label.trim_end_matches(';')) else {
+            continue;
+        };
+        let start = lines[..end].iter().position(|l| l.strip_suffix(':') == Some(label));
+        if let Some(start) = start {
+            assert!(found.is_none(), "two loops\n{text}");
+            found = Some(lines[start + 1..=end].to_vec());
+        }
+    }
+    found.unwrap_or_else(|| panic!("no loop\n{text}"))
+}
+
+/// A warp polls the quads of a message until every one bears the stamp: the addresses are computed before, and nothing is checked.
+#[test]
+fn a_polling_loop_is_tight() {
+    let text = both(
+        "kernel @poll(%x: view<u32, 1, global> {align=16, strides=[=1]}, %y: mut view<u32, 1, global> {align=16, strides=[=1]}, %slot: i64, %stamp: u32) thread [32, 1, 1] {
+  %t = thread_id x : i64
+  %four = const 4 : i64
+  %zero = const 0 : u32
+  %yes = const true : bool
+  %no = const false : bool
+  %0 = mul %t, %four : i64
+  %1, %2, %3, %4 = while (%waits = %yes, %a = %zero, %b = %zero, %c = %zero) : bool, u32, u32, u32 {
+    condition %waits
+  } do (%5, %6, %7, %8) {
+    %first = mul %slot, %four : i64
+    %at = add %first, %0 : i64
+    %9, %10, %11, %12 = load_quad.trust %x[%at] : u32, u32, u32, u32
+    %13 = eq %12, %stamp : bool
+    %14 = vote.all %13 : bool
+    %15 = not %14 : bool
+    yield %15, %9, %10, %11
+  }
+  store_quad.trust %y[%0] = %2, %3, %4, %stamp
+}
+",
+    );
+    let body = innermost_loop(&text);
+    let count = |what: &str| body.iter().filter(|line| line.contains(what)).count();
+    assert_eq!((count("ld."), count("ld.relaxed.sys.global.v4.b32")), (1, 1), "{body:#?}");
+    assert_eq!((count("vote.sync.all"), count("setp")), (1, 1), "{body:#?}");
+    assert_eq!(count("64"), 0, "arithmetic of 64 bits in the loop: {body:#?}");
+    let work = body.iter().filter(|line| !line.starts_with("mov.") && !line.ends_with(':')).count();
+    println!("{body:#?}");
+    assert!(work <= 6, "{body:#?}");
+}
