@@ -30,12 +30,20 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
     fn from_bits(bits: u64) -> Self;
 }
 
+/// An element type with an order: all but `bool`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no order on a device",
+    label = "`<`, `<=`, `>` and `>=` compare numbers",
+    note = "compare bools with `==` and `!=`, or combine them with `&&`, `||` and `!`"
+)]
+pub trait Ordered: Elem {}
+
 /// An element type with arithmetic: all but `bool`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no arithmetic on a device",
     note = "use `select` or `cast` to make a number of a bool"
 )]
-pub trait Num: Elem + HostNumber {}
+pub trait Num: Elem + HostNumber + Ordered {}
 
 /// An integer element type.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an integer element type")]
@@ -110,6 +118,7 @@ macro_rules! mark {
 }
 
 mark! {
+    Ordered: i32 u32 i64 u64 f16 bf16 f32 f64;
     Num: i32 u32 i64 u64 f16 bf16 f32 f64;
     Int: i32 u32 i64 u64;
     Word: i32 u32 i64 u64 f32 f64;

@@ -52,7 +52,7 @@ mod trace;
 mod val;
 mod view;
 
-pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Word};
+pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Ordered, Word};
 pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, range, range_step};
 pub use half::{bf16, f16};
 pub use kiln_ir::{Level, Order, Scope};

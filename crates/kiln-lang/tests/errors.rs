@@ -397,6 +397,29 @@ fn the_display_has_everything() {
 }
 
 #[test]
+fn a_function_that_never_returns_under_a_condition() {
+    #[device(crate = kiln_lang)]
+    fn spin() -> Val<i32> {
+        loop {
+            device_print!("still here");
+        }
+    }
+    #[device(crate = kiln_lang)]
+    fn sometimes(n: Val<i32>) -> Val<i32> {
+        if n > 3 { spin() } else { n }
+    }
+    let e = errors(|_, _, n| {
+        let _ = sometimes(n);
+    });
+    assert_eq!(e.len(), 1, "{e:?}");
+    assert!(e[0].message.contains("never returns is called under a device condition"), "{e:?}");
+    let e = errors(|_, _, n| {
+        let _ = guarded(5, 0, || sometimes(n));
+    });
+    assert_error(&e, line!() - 2, "never returns is called under a device condition", "return a value");
+}
+
+#[test]
 fn what_a_guard_cannot_undo() {
     #[device(crate = kiln_lang)]
     fn host_variable(n: Val<i32>) {

@@ -1,6 +1,6 @@
 //! Comparison operators.
 
-use crate::elem::{Elem, HostNumber, Num};
+use crate::elem::{Elem, HostNumber, Num, Ordered};
 use crate::val::{IntoVal, Val};
 
 /// The two sides of a comparison operator. If one is a device value, so is the result.
@@ -41,10 +41,13 @@ pub trait CompareOrd {
 }
 
 macro_rules! device {
-    ($elem:ident $right:ident: $($name:ident)*) => {
-        impl<T: $elem, R: IntoVal<T>> CompareProbe<'_, Val<T>, R> {$(
+    ($bound:ident $elem:ident $right:ident: $($name:ident)*) => {
+        impl<T: Elem, R: IntoVal<T>> CompareProbe<'_, Val<T>, R> {$(
             #[track_caller]
-            pub fn $name(self) -> Val<bool> {
+            pub fn $name(self) -> Val<bool>
+            where
+                T: $bound,
+            {
                 Val::$name(*self.0, *self.1)
             }
         )*}
@@ -58,8 +61,8 @@ macro_rules! device {
         )*}
     };
 }
-device! { Elem CompareRight: eq ne }
-device! { Num CompareRightOrd: lt le gt ge }
+device! { Copy Elem CompareRight: eq ne }
+device! { Ordered Num CompareRightOrd: lt le gt ge }
 
 /// A host number or bool, which compares with device values.
 pub trait HostOperand: Copy {}

@@ -2,7 +2,7 @@
 
 use super::branch::check_nesting;
 use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
-use crate::trace::{Item, Raw, Region, RegionKind, Site, error, with};
+use crate::trace::{Item, NEVER_RETURNS, Raw, Region, RegionKind, Site, abort, error, unless_aborted, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{Scalar, Shape, Type};
 use std::panic::Location;
@@ -53,10 +53,14 @@ pub fn guarded<D: DeviceValue>(
     let budget = with(|r| r.read_as(budget.raw(), &Shape::scalar(), site)).flatten();
     let fallback = fallback.into_device().snapshot(site);
     let open = Open::begin(site);
-    let value = body();
+    let value = unless_aborted(body);
+    if value.is_none() {
+        open.ends_in_a_loop(site);
+    }
     let (uid, body) = open.close();
     let mut merge = Merge { uid, body, site };
-    let merged = fallback.zip(&value, &mut merge);
+    // A body that never ends by itself gives the fallback, if anything.
+    let merged = value.map_or_else(|| fallback.clone(), |value| fallback.zip(&value, &mut merge));
     let fault = with(|r| {
         let fault = r.value(Type::scalar(Scalar::U32));
         // Without a budget, an error was reported and the trace will not be used.
@@ -75,6 +79,20 @@ impl Open {
         let open = Open(with(|r| r.open(RegionKind::Device)).unwrap_or(0));
         check_nesting(site);
         open
+    }
+
+    /// Ends the trace unless the body was traced to its end, which is an endless loop.
+    fn ends_in_a_loop(&self, site: Site) {
+        let fine = with(|r| {
+            let whole = r.innermost() == self.0 && r.is_dead();
+            if r.errors.is_empty() && !whole {
+                r.error(site, NEVER_RETURNS.0, NEVER_RETURNS.1);
+            }
+            r.errors.is_empty()
+        });
+        if fine != Some(true) {
+            abort();
+        }
     }
 
     fn close(self) -> (u32, Region) {

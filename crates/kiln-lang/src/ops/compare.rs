@@ -3,17 +3,20 @@
 //! Inside `#[kernel]` and `#[device]` the operators `<`, `==` and so on do this; the methods are for code without the attribute.
 
 use super::elementwise;
-use crate::elem::{Elem, Num};
+use crate::elem::{Elem, Num, Ordered};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{CompareOp, OpKind};
 use std::panic::Location;
 
 macro_rules! compare {
-    ($elem:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl<T: $elem> Val<T> {$(
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+        impl<T: Elem> Val<T> {$(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(self, other: impl IntoVal<T>) -> Val<bool> {
+            pub fn $name(self, other: impl IntoVal<T>) -> Val<bool>
+            where
+                T: $bound,
+            {
                 let other = other.into_val();
                 elementwise(OpKind::Compare(CompareOp::$op), &[self.raw(), other.raw()], Location::caller())
             }
@@ -21,14 +24,14 @@ macro_rules! compare {
     };
 }
 
-compare! { Elem:
+compare! { Copy:
     /// Whether the elements are equal.
     eq Eq;
     /// Whether the elements differ.
     ne Ne;
 }
 
-compare! { Num:
+compare! { Ordered:
     /// Whether these elements are smaller.
     lt Lt;
     /// Whether these elements are smaller or equal.

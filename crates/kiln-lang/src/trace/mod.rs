@@ -29,5 +29,5 @@ pub use item::Raw;
 pub(crate) use item::{Id, Item, Region, Var};
 pub(crate) use loops::Bounds;
 pub(crate) use recorder::{Depth, Recorder, RegionKind, Site, error, with};
-pub(crate) use run::abort;
 pub use run::trace;
+pub(crate) use run::{NEVER_RETURNS, abort, unless_aborted};

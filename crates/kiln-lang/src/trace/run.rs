@@ -14,6 +14,21 @@ pub(crate) fn abort() -> ! {
 
 struct Aborted;
 
+/// Runs `f`; `None` if it ended the trace.
+pub(crate) fn unless_aborted<R>(f: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(value) => Some(value),
+        Err(payload) if payload.is::<Aborted>() => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// The message and the help where a function that never returns ends more than its own path.
+pub(crate) const NEVER_RETURNS: (&str, &str) = (
+    "a function that never returns is called under a device condition",
+    "let it return a value after its loop, or write the loop where the function is called",
+);
+
 /// Records what `body` does as a kernel.
 ///
 /// `body` declares the parameters and uses them. It runs once, on this thread.
@@ -40,12 +55,16 @@ pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Res
     let Some(mut recorder) = recorder else {
         return Err(TraceErrors::new(name.to_owned(), vec![internal(caller, "the trace was lost")]));
     };
+    let aborted = ended.as_ref().is_err_and(|payload| payload.is::<Aborted>());
     if let Err(payload) = ended
         && !payload.is::<Aborted>()
     {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown cause");
         recorder.error(caller, format!("the kernel panicked while it was traced: {text}"), "");
+    }
+    if recorder.errors.is_empty() && aborted && !recorder.is_dead() {
+        recorder.error(caller, NEVER_RETURNS.0, NEVER_RETURNS.1);
     }
     if recorder.errors.is_empty() && recorder.regions.len() != 1 {
         recorder.errors.push(internal(caller, "a region was left open"));

@@ -262,3 +262,27 @@ fn sites_say_what_happened() {
     assert_eq!([line(&sites[1]), line(&sites[2])], [Some(first + 1); 2]);
     assert!(sites[0].location.contains("tests/flow/guards.rs"));
 }
+
+/// A body that no path leaves: only its budget does.
+#[test]
+fn a_body_may_have_no_end() {
+    #[device(crate = kiln_lang)]
+    fn spins(x: I) -> I {
+        let mut count: I = 0;
+        let (fault, ()) = guarded(9, (), || {
+            loop {
+                count += 1;
+                if count > x + 1000 {
+                    return;
+                }
+            }
+        });
+        let (other, ()) = guarded(9, (), || {
+            loop {
+                count += 1;
+            }
+        });
+        count + select(fault.eq(u32::MAX), 10, 0) + select(other.eq(u32::MAX), 100, 0)
+    }
+    same("spins", spins, |_| 110);
+}

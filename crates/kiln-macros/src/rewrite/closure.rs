@@ -34,8 +34,8 @@ impl Rewriter<'_> {
         let has_type = !matches!(c.output, ReturnType::Default);
         let body_span = c.body.span();
         let body = std::mem::replace(&mut *c.body, Expr::Verbatim(TokenStream::new()));
-        let is_unit =
-            matches!(&body, Expr::Block(b) if !ends_in_value(&b.block)) && !has_type && !returns_value(&body);
+        let ends = matches!(&body, Expr::Block(b) if !ends_in_value(&b.block));
+        let is_unit = !has_type && (returns(&body, false) || ends && !returns(&body, true));
         let block = match body {
             Expr::Block(b) if b.label.is_none() => b.block,
             other => syn::Block {
@@ -145,6 +145,7 @@ fn ends_in_value(block: &syn::Block) -> bool {
     matches!(block.stmts.last(), Some(syn::Stmt::Expr(_, None)))
 }
 
-fn returns_value(body: &Expr) -> bool {
-    exits::of_expr(body).iter().any(|x| x.kind == exits::ExitKind::Return && x.has_value)
+/// Whether some `return` stands in a body, with or without a value.
+fn returns(body: &Expr, value: bool) -> bool {
+    exits::of_expr(body).iter().any(|x| x.kind == exits::ExitKind::Return && x.has_value == value)
 }
