@@ -1,28 +1,60 @@
-//! What one thread has found becomes known to its block, through shared memory: its result is uniform.
+//! What one thread has found becomes known to its block: by a vote in a block of one warp, else through shared memory. The results are
+//! uniform.
 
 use super::Lowering;
 use kiln_ir::{
-    AtomicOp, Axis, BinaryOp, Block, Bounds, CompareOp, Literal, Op, OpKind, Scalar, Scope, Shape, Space,
-    Type, Value,
+    AtomicOp, Axis, BinaryOp, Block, Bounds, Builder, CompareOp, Level, Literal, Op, OpKind, Scalar, Scope,
+    Shape, Space, Type, Value, VoteMode,
 };
+
+/// Threads of a warp.
+const WARP: u32 = 32;
 
 impl Lowering<'_> {
     /// Whether a condition holds in every thread of the block. All of them must get here.
     pub(super) fn all_of_block(&mut self, at: Block, holds: Value) -> Value {
+        if self.is_one_warp() {
+            return self.vote(at, VoteMode::All, holds);
+        }
         let none = self.site_constant(at, 0);
         let some = self.site_constant(at, 1);
         let own = self.at(at).select(holds, none, some);
-        let largest = self.largest_of_block(at, own);
+        let largest = self.largest_in_memory(at, own);
         self.is_fine(at, largest)
     }
 
     /// The site of an operation with regions: if threads part in it and the block is concerned, the largest one among them.
     pub(super) fn agreed_site(&mut self, op: Op, at: Block, site: Value) -> Value {
-        let agree = self.guards.concerns_block(op) && self.guards.parts_threads(self.kernel, op);
-        if agree { self.largest_of_block(at, site) } else { site }
+        if !self.guards.concerns_block(op) || !self.guards.parts_threads(self.kernel, op) {
+            return site;
+        }
+        if !self.is_one_warp() {
+            return self.largest_in_memory(at, site);
+        }
+        // Most of the time there is nothing to agree on.
+        let fine = self.is_fine(at, site);
+        let fine = self.vote(at, VoteMode::All, fine);
+        let arms = [self.kernel.add_block(), self.kernel.add_block()];
+        let none = self.site_constant(arms[0], 0);
+        let largest = self.largest_in_memory(arms[1], site);
+        for (arm, site) in arms.into_iter().zip([none, largest]) {
+            self.at(arm).yield_(&[site]);
+        }
+        let types = [Type::scalar(Scalar::U32)];
+        let op = self.kernel.append(at, OpKind::If, &[fine], &types, &arms, self.loc);
+        self.kernel.result(op)
     }
 
-    fn largest_of_block(&mut self, at: Block, own: Value) -> Value {
+    fn is_one_warp(&self) -> bool {
+        matches!(self.kernel.level, Level::Thread { block } if block.iter().product::<u32>() <= WARP)
+    }
+
+    fn vote(&mut self, at: Block, mode: VoteMode, holds: Value) -> Value {
+        let op = self.at(at).op(OpKind::Vote(mode), &[holds], &[Type::scalar(Scalar::Bool)]);
+        self.kernel.result(op)
+    }
+
+    fn largest_in_memory(&mut self, at: Block, own: Value) -> Value {
         let mut b = self.at(at);
         let shared = b.alloc(Space::Shared, Scalar::U32, Shape::new(&[1]));
         let (index, none) = (b.index(0), b.constant(Literal::zero(Scalar::U32)));
@@ -34,12 +66,8 @@ impl Lowering<'_> {
         self.at(at).op(OpKind::Barrier, &[], &[]);
         let found = self.at(at).compare(CompareOp::Ne, own, none);
         self.only_where(at, found, |b| {
-            let kind = OpKind::Atomic {
-                op: AtomicOp::Max,
-                scope: Scope::Block,
-                bounds: Bounds::Trust,
-                masked: false,
-            };
+            let (op, scope, bounds) = (AtomicOp::Max, Scope::Block, Bounds::Trust);
+            let kind = OpKind::Atomic { op, scope, bounds, masked: false };
             b.op(kind, &[shared, index, own], &[Type::scalar(Scalar::U32)]);
         });
         let mut b = self.at(at);
@@ -48,7 +76,7 @@ impl Lowering<'_> {
     }
 
     /// Appends an `if` without another arm.
-    fn only_where(&mut self, at: Block, cond: Value, then: impl FnOnce(&mut kiln_ir::Builder<'_>)) {
+    fn only_where(&mut self, at: Block, cond: Value, then: impl FnOnce(&mut Builder<'_>)) {
         let arms = [self.kernel.add_block(), self.kernel.add_block()];
         then(&mut self.at(arms[0]));
         arms.into_iter().for_each(|arm| self.at(arm).yield_(&[]));
