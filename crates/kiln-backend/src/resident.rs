@@ -19,6 +19,9 @@ pub enum Residency {
 ///
 /// Some devices cannot do everything beside a kernel that stays: NVIDIA's driver does not load a program before every kernel of the process has ended.
 /// [`Backend::add_tenant`](crate::Backend::add_tenant) makes a tenant known.
+///
+/// The calls come from within [`Backend::compile`](crate::Backend::compile) and [`Backend::load`](crate::Backend::load), on whatever thread made those: neither method may
+/// compile or load, nor wait for a lock that somebody holds who does.
 pub trait Tenant: Send + Sync {
     /// Ends the tenant's resident launches, and returns when [`Backend::resident_done`](crate::Backend::resident_done) has said so of each. What they need to go
     /// on is kept where the next launch finds it. Called from any thread, and by a device never again before [`come_back`](Self::come_back).
