@@ -147,10 +147,11 @@ impl SlotLayout {
     pub fn quad(&self, quad: usize, header: [u32; PAYLOAD], payload: &[u32], stamp: u32) -> [u32; QUAD] {
         let words = match quad.checked_sub(self.header as usize) {
             None => header,
-            Some(first) => {
-                let word = |i: usize| payload.get(first * PAYLOAD + i).copied().unwrap_or(0);
-                [word(0), word(1), word(2)]
-            }
+            // All but the last quad are full: no word needs a look at the length by itself.
+            Some(first) => match payload.get(first * PAYLOAD..).and_then(|rest| rest.first_chunk()) {
+                Some(words) => *words,
+                None => std::array::from_fn(|i| payload.get(first * PAYLOAD + i).copied().unwrap_or(0)),
+            },
         };
         [words[0], words[1], words[2], stamp]
     }

@@ -111,14 +111,19 @@ impl Memory for RingMemory {
     }
 
     #[inline]
-    fn store_line(&self, at: usize, line: &[[u32; QUAD]; 4]) {
+    fn prefers_lines(&self) -> bool {
+        self.stores == Stores::Stream64
+    }
+
+    #[inline]
+    fn store_line(&self, at: usize, line: [[u32; QUAD]; 4]) {
         #[cfg(target_arch = "x86_64")]
         if self.stores == Stores::Stream64 {
             // SAFETY: sixteen words inside the memory; lines are aligned to 64 bytes, for the slots that have whole ones are. AVX-512 was detected.
-            return unsafe { whole::stream_line(self.at(at, 4 * QUAD), line) };
+            return unsafe { whole::stream_line(self.at(at, 4 * QUAD), line.map(whole::vector)) };
         }
-        for (q, quad) in line.iter().enumerate() {
-            self.store_quad(at + q * QUAD, *quad);
+        for (q, quad) in line.into_iter().enumerate() {
+            self.store_quad(at + q * QUAD, quad);
         }
     }
 
@@ -160,12 +165,20 @@ mod whole {
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
+    /// A quad in a register. Put together there: four stores of a word each are not forwarded to a load of 16 bytes.
+    #[inline]
+    pub fn vector(quad: [u32; QUAD]) -> __m128i {
+        let [a, b, c, d] = quad.map(|word| word as i32);
+        // SAFETY: every x86-64 processor has SSE2.
+        unsafe { _mm_set_epi32(d, c, b, a) }
+    }
+
     /// # Safety
     /// `to` is valid for a quad and aligned to 16 bytes.
     #[inline]
     pub unsafe fn store(to: *mut u32, quad: [u32; QUAD]) {
-        // SAFETY: the caller's promise; the types have one size and any bits are valid.
-        unsafe { to.cast::<__m128i>().write_volatile(transmute::<[u32; QUAD], __m128i>(quad)) }
+        // SAFETY: the caller's promise; any bits are valid.
+        unsafe { to.cast::<__m128i>().write_volatile(vector(quad)) }
     }
 
     /// # Safety
@@ -181,16 +194,19 @@ mod whole {
     #[inline]
     pub unsafe fn stream(to: *mut u32, quad: [u32; QUAD]) {
         // SAFETY: the caller's promise; a streaming store is not reordered with the fence that `flush` issues.
-        unsafe { _mm_stream_si128(to.cast(), transmute::<[u32; QUAD], __m128i>(quad)) }
+        unsafe { _mm_stream_si128(to.cast(), vector(quad)) }
     }
 
     /// # Safety
     /// `to` is valid for four quads and aligned to 64 bytes, and the processor has AVX-512.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub unsafe fn stream_line(to: *mut u32, line: &[[u32; QUAD]; 4]) {
-        // SAFETY: the caller's promise; `line` is 64 bytes.
-        unsafe { _mm512_stream_si512(to.cast(), _mm512_loadu_si512(line.as_ptr().cast())) }
+    pub unsafe fn stream_line(to: *mut u32, line: [__m128i; 4]) {
+        let [a, b, c, d] = line;
+        let line = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
+        let line = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(line, c), d);
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_stream_si512(to.cast(), line) }
     }
 
     #[inline]

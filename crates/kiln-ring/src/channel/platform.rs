@@ -26,10 +26,14 @@ pub trait Atomic<T>: Send + Sync {
 pub trait Memory: Send + Sync {
     /// Stores a quad that arrives whole. Unordered.
     fn store_quad(&self, at: usize, quad: [u32; QUAD]);
+    /// Whether [`store_line`](Self::store_line) does better than a store for each quad.
+    fn prefers_lines(&self) -> bool {
+        false
+    }
     /// Stores a cache line. Each of its quads arrives whole. Unordered.
-    fn store_line(&self, at: usize, line: &[[u32; QUAD]; 4]) {
-        for (q, quad) in line.iter().enumerate() {
-            self.store_quad(at + q * QUAD, *quad);
+    fn store_line(&self, at: usize, line: [[u32; QUAD]; 4]) {
+        for (q, quad) in line.into_iter().enumerate() {
+            self.store_quad(at + q * QUAD, quad);
         }
     }
     /// Stores a quad whose last word is seen after everything that was stored before, the rest of the quad included.

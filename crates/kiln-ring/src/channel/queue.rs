@@ -245,13 +245,14 @@ impl<P: Platform> Queue<P> {
             Transport::Stamped => {
                 P::fence(Release);
                 let quads = layout.quads();
-                if quads < 3 {
-                    (0..quads).for_each(|q| self.requests.store_quad(at + q * QUAD, quad(q)));
-                } else {
+                // A slot of three quads and more takes whole lines.
+                if quads >= 3 && self.requests.prefers_lines() {
                     for q in (0..quads).step_by(4) {
                         let line = [quad(q), quad(q + 1), quad(q + 2), quad(q + 3)];
-                        self.requests.store_line(at + q * QUAD, &line);
+                        self.requests.store_line(at + q * QUAD, line);
                     }
+                } else {
+                    (0..quads).for_each(|q| self.requests.store_quad(at + q * QUAD, quad(q)));
                 }
             }
             Transport::Ordered => {
