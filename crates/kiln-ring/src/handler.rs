@@ -3,7 +3,8 @@
 use crate::layout::Layout;
 use crate::message::{Message, State};
 use crate::outcome::Outcome;
-use kiln_lang::Val;
+use kiln_lang::__private::Probe;
+use kiln_lang::{Val, clock_ns, guarded};
 
 /// What a handler can ask about the message it has before it.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,12 @@ impl RingCtx {
     /// The message's position in its queue, from 0: what a reply is matched with its request by.
     pub fn message_id(&self) -> Val<u64> {
         self.message_id
+    }
+
+    /// The device's clock, in nanoseconds: what deadlines are measured by.
+    #[track_caller]
+    pub fn now_ns(&self) -> Val<u64> {
+        clock_ns()
     }
 }
 
@@ -117,6 +124,16 @@ pub trait ErasedHandler: Send + Sync {
 
     /// Records what the handler does with a message. `state` and `message` have as many words as the signature says.
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome;
+
+    /// As [`trace_words`](Self::trace_words), inside a [guard](guarded) with a budget of loop turns (0 for none): gives the site of the fault too, or 0.
+    /// After a fault the state is what it was, there is no reply, and the handler did not fail by itself.
+    fn trace_guarded(
+        &self,
+        ctx: &RingCtx,
+        budget: Val<u32>,
+        state: &[Val<u32>],
+        message: &[Val<u32>],
+    ) -> (Val<u32>, ErasedOutcome);
 }
 
 impl<H: Handler> ErasedHandler for H {
@@ -133,15 +150,48 @@ impl<H: Handler> ErasedHandler for H {
     }
 
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome {
-        use kiln_lang::__private::Probe;
-        let mut state = Probe(H::State::load(state)).variable();
-        let outcome = self.trace(ctx, &mut state, H::Message::load(message));
-        ErasedOutcome {
-            state: H::State::store(&Probe(state).snapshot()),
-            replies: outcome.reply.present,
-            reply: H::Reply::store(&outcome.reply.value),
-            failed: outcome.failed,
-            code: outcome.code,
-        }
+        let (state, outcome) = traced(self, ctx, H::State::load(state), H::Message::load(message));
+        erased::<H>(&state, &outcome)
+    }
+
+    fn trace_guarded(
+        &self,
+        ctx: &RingCtx,
+        budget: Val<u32>,
+        state: &[Val<u32>],
+        message: &[Val<u32>],
+    ) -> (Val<u32>, ErasedOutcome) {
+        let (before, message) = (H::State::load(state), H::Message::load(message));
+        let fallback = (before, Outcome::silent());
+        let (site, (state, outcome)) = guarded(budget, fallback, || traced(self, ctx, before, message));
+        (site, erased::<H>(&state, &outcome))
+    }
+}
+
+/// The state after a message, and what became of it.
+type Traced<H> =
+    (<<H as Handler>::State as Layout>::Device, Outcome<<<H as Handler>::Reply as Layout>::Device>);
+
+fn traced<H: Handler>(
+    handler: &H,
+    ctx: &RingCtx,
+    state: <H::State as Layout>::Device,
+    message: <H::Message as Layout>::Device,
+) -> Traced<H> {
+    let mut state = Probe(state).variable();
+    let outcome = handler.trace(ctx, &mut state, message);
+    (Probe(state).snapshot(), outcome)
+}
+
+fn erased<H: Handler>(
+    state: &<H::State as Layout>::Device,
+    outcome: &Outcome<<H::Reply as Layout>::Device>,
+) -> ErasedOutcome {
+    ErasedOutcome {
+        state: H::State::store(state),
+        replies: outcome.reply.present,
+        reply: H::Reply::store(&outcome.reply.value),
+        failed: outcome.failed,
+        code: outcome.code,
     }
 }

@@ -11,21 +11,34 @@ pub enum Outcome<R> {
     Reply(R),
     Silent,
     Failed(u32),
+    /// A fault in a guard: nothing else may be reported.
+    Fault {
+        overran: bool,
+    },
 }
 
 /// Words that no handler leaves behind by itself.
 const POISON: u32 = 0xdead_beef;
 
 #[device(crate = kiln_lang)]
-fn drive(handler: &dyn ErasedHandler, input: View<u32, 1>, state: ViewMut<u32, 1>, output: ViewMut<u32, 1>) {
+fn drive(
+    handler: &dyn ErasedHandler,
+    budget: Option<u32>,
+    input: View<u32, 1>,
+    state: ViewMut<u32, 1>,
+    output: ViewMut<u32, 1>,
+) {
     let s = handler.signature();
-    let each = s.reply_words + 3;
+    let each = s.reply_words + 4;
     for i in 0..input.extent(0) / s.message_words {
         let message: Vec<Val<u32>> =
             (0..s.message_words).map(|k| input.get(i * s.message_words + k)).collect();
         let before: Vec<Val<u32>> = (0..s.state_words).map(|k| state.get(k)).collect();
         let ctx = RingCtx::new(val(7), i.cast::<u64>());
-        let outcome = handler.trace_words(&ctx, &before, &message);
+        let (site, outcome) = match budget {
+            Some(budget) => handler.trace_guarded(&ctx, val(budget), &before, &message),
+            None => (val(0), handler.trace_words(&ctx, &before, &message)),
+        };
         // SAFETY: there is one thread.
         unsafe {
             for k in 0..s.state_words {
@@ -34,8 +47,9 @@ fn drive(handler: &dyn ErasedHandler, input: View<u32, 1>, state: ViewMut<u32, 1
             output.write(i * each, outcome.replies.cast::<u32>());
             output.write(i * each + 1, outcome.failed.cast::<u32>());
             output.write(i * each + 2, outcome.code);
+            output.write(i * each + 3, site);
             for k in 0..s.reply_words {
-                output.write(i * each + 3 + k, outcome.reply[k]);
+                output.write(i * each + 4 + k, outcome.reply[k]);
             }
         }
     }
@@ -47,12 +61,31 @@ pub fn run<H: Handler>(
     state: &H::State,
     messages: &[H::Message],
 ) -> (Vec<Outcome<H::Reply>>, H::State) {
+    run_with(handler, None, state, messages)
+}
+
+/// As [`run`], each message in a guard with a budget.
+pub fn run_guarded<H: Handler>(
+    handler: H,
+    budget: u32,
+    state: &H::State,
+    messages: &[H::Message],
+) -> (Vec<Outcome<H::Reply>>, H::State) {
+    run_with(handler, Some(budget), state, messages)
+}
+
+fn run_with<H: Handler>(
+    handler: H,
+    budget: Option<u32>,
+    state: &H::State,
+    messages: &[H::Message],
+) -> (Vec<Outcome<H::Reply>>, H::State) {
     let s = handler.signature();
     let kernel = trace(s.name, Level::Thread { block: [1, 1, 1] }, |p| {
         let input = p.view::<u32, 1>("input", Default::default());
         let state = p.view_mut::<u32, 1>("state", Default::default());
         let output = p.view_mut::<u32, 1>("output", Default::default());
-        drive(&handler, input, state, output);
+        drive(&handler, budget, input, state, output);
     });
     let kernel = kernel.unwrap_or_else(|e| panic!("{e}"));
     kiln_ir::verify(&kernel).unwrap_or_else(|e| panic!("{e:?}\n{kernel}"));
@@ -63,14 +96,15 @@ pub fn run<H: Handler>(
     }
     let mut kept = vec![POISON; s.state_words];
     state.encode(&mut kept);
-    let mut output = vec![POISON; messages.len() * (s.reply_words + 3)];
+    let mut output = vec![POISON; messages.len() * (s.reply_words + 4)];
     launch(&kernel, &input, &mut [&mut kept, &mut output]);
 
-    let outcomes = output.chunks(s.reply_words + 3).map(|words| match words[..3] {
-        [_, 1, code] => Outcome::Failed(code),
-        [1, 0, 0] => Outcome::Reply(H::Reply::decode(&words[3..])),
-        [0, 0, 0] => Outcome::Silent,
-        _ => panic!("flags {:x?}", &words[..3]),
+    let outcomes = output.chunks(s.reply_words + 4).map(|words| match words[..4] {
+        [0, 0, 0, site] if site != 0 => Outcome::Fault { overran: site == u32::MAX },
+        [_, 1, code, 0] => Outcome::Failed(code),
+        [1, 0, 0, 0] => Outcome::Reply(H::Reply::decode(&words[4..])),
+        [0, 0, 0, 0] => Outcome::Silent,
+        _ => panic!("flags {:x?}", &words[..4]),
     });
     (outcomes.collect(), H::State::decode(&kept))
 }

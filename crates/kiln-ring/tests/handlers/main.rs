@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{Outcome, run};
+use harness::{Outcome, run, run_guarded};
 use kiln_lang::prelude::*;
 use kiln_ring::{Layout, Message, RingCtx, State, ring_kernel};
 
@@ -355,4 +355,72 @@ fn names_with_paths() {
     let want = [Pair { a: 20, b: [3, 9] }, Pair { a: 30, b: [7, 9] }];
     assert_eq!(got, want.map(Outcome::Reply));
     assert_eq!(state, Pair { a: 15, b: [0, 8] });
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn faulty(_ctx: &RingCtx, s: &mut Stats, m: Point) -> Result<Option<u32>, u32> {
+    s.n += 1;
+    s.mean = m.0;
+    device_assert!(m.1 != 5, "five");
+    if m.1 == 6 {
+        return Err(66);
+    }
+    let mut turns = val::<u32>(0);
+    let mut left = m.1;
+    while left != 0 {
+        left -= 1;
+        turns += 1;
+    }
+    if m.0 > 100.0 {
+        Ok(None)
+    } else {
+        Ok(Some(100 / s.n.cast::<i32>().bitcast::<u32>() + 60 / (m.1 - 4).bitcast::<u32>()))
+    }
+}
+
+/// A fault in one message is reported, leaves the state as it was, and does not touch the messages after it.
+#[test]
+fn a_handler_in_a_guard() {
+    let messages = [
+        Point(1.0, 1),
+        Point(2.0, 5),
+        Point(3.0, 6),
+        Point(4.0, -1),
+        Point(5.0, 4),
+        Point(6.0, 16),
+        Point(101.0, 0),
+    ];
+    let (got, state) = run_guarded(faulty, 50, &Stats::default(), &messages);
+    let fault = |overran| Outcome::Fault { overran };
+    let reply = |n: u32, m: u32| Outcome::Reply(100 / n + 60 / m);
+    let want = [
+        reply(1, -3i32 as u32),
+        fault(false),
+        Outcome::Failed(66),
+        fault(true),
+        fault(false),
+        reply(3, 12),
+        Outcome::Silent,
+    ];
+    assert_eq!(got, want);
+    assert_eq!(state, Stats { n: 4, mean: 101.0, m2: 0.0 });
+    // The same without faults, and without a guard.
+    let fine = [messages[0], messages[5], messages[6]];
+    let (unguarded, _) = run(faulty, &Stats::default(), &fine);
+    assert_eq!(unguarded, [reply(1, -3i32 as u32), reply(2, 12), Outcome::Silent]);
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn clocked(ctx: &RingCtx, last: &mut u64, _m: u32) -> bool {
+    let now = ctx.now_ns();
+    let later = now >= *last;
+    *last = now;
+    later
+}
+
+#[test]
+fn the_clock_does_not_go_back() {
+    let (got, last) = run(clocked, &0, &[0; 5]);
+    assert_eq!(got, [const { Outcome::Reply(true) }; 5]);
+    assert_ne!(last, 0);
 }
