@@ -125,7 +125,7 @@ pub trait ErasedHandler: Send + Sync {
     /// Records what the handler does with a message. `state` and `message` have as many words as the signature says.
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome;
 
-    /// As [`trace_words`](Self::trace_words), inside a [guard](guarded) with a budget of loop turns (0 for none): gives the site of the fault too, or 0.
+    /// As [`trace_words`](Self::trace_words), inside a [guard](guarded()) with a budget of loop turns (0 for none): gives the site of the fault too, or 0.
     /// After a fault the state is what it was, there is no reply, and the handler did not fail by itself.
     fn trace_guarded(
         &self,

@@ -487,7 +487,7 @@ impl<P: Platform> Mailbox<P> {
         let (under_way, closed) = self.queue.under_way();
         match awaited {
             Awaited::Room => closed || under_way < self.queue.form().capacity as u64,
-            Awaited::Reply => self.queue.answered(head).is_some() || (under_way == 0 && closed),
+            Awaited::Reply => self.queue.is_receivable(head) || (under_way == 0 && closed),
             Awaited::Answer(position) => position < head || self.queue.answered(position).is_some(),
         }
     }

@@ -296,6 +296,11 @@ impl<P: Platform> Queue<P> {
         complete.then(|| P::fence(Acquire)).map(|()| kind)
     }
 
+    /// Whether a sweep would find an answer in this position that is not for somebody who asked.
+    pub fn is_receivable(&self, position: u64) -> bool {
+        self.answered(position).is_some() && self.mark(position).load(Acquire) != mark::ASKED
+    }
+
     /// Takes answers in order, as the visitor says. Answers that somebody asks for are passed over once they were taken there.
     #[inline]
     pub fn sweep(&self, mut visit: impl FnMut(&Answer<'_, P>) -> Verdict) -> Swept {

@@ -127,6 +127,28 @@ fn a_dropped_request() {
     assert_eq!(unclaimed, [70, 71, 72].map(|r| (Reason::Unclaimed, Some(r))));
 }
 
+/// An answer that somebody asked for, and has not taken, does not wake those who receive; once it is taken, what comes after it does.
+#[test]
+fn a_receiver_is_not_woken_by_somebody_elses_answer() {
+    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Stamped);
+    let channel = rig.channel.clone();
+    let (asking, receiving) = (Arc::<Count>::default(), Arc::<Count>::default());
+    let (mut ask, mut recv) = (pin!(channel.ask_async(&1)), pin!(channel.recv_async()));
+    assert!(poll(&mut ask, &asking).is_pending());
+    rig.channel.send(&2).unwrap();
+    assert!(poll(&mut recv, &receiving).is_pending());
+    for i in [1, 2] {
+        let (position, _) = rig.handle();
+        rig.reply(position, &(i * 10));
+    }
+    asking.wait_for(1);
+    thread::sleep(Duration::from_millis(2));
+    assert_eq!(receiving.0.load(SeqCst), 0);
+    assert_eq!(poll(&mut ask, &asking), Poll::Ready(Ok(Some(10))));
+    receiving.wait_for(1);
+    assert_eq!(poll(&mut recv, &receiving), Poll::Ready(Ok(20)));
+}
+
 #[test]
 fn a_queue_that_rejects_or_drops_does_not_wait() {
     for (overflow, want) in [
