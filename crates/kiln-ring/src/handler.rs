@@ -5,6 +5,7 @@ use crate::message::{Message, State};
 use crate::outcome::Outcome;
 use kiln_lang::__private::Probe;
 use kiln_lang::{Val, clock_ns, guarded};
+use std::any::TypeId;
 
 /// What a handler can ask about the message it has before it.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +123,9 @@ pub trait ErasedHandler: Send + Sync {
     /// The handler's layouts.
     fn signature(&self) -> Signature;
 
+    /// What tells this handler from every other one of this process.
+    fn identity(&self) -> TypeId;
+
     /// Records what the handler does with a message. `state` and `message` have as many words as the signature says.
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome;
 
@@ -137,6 +141,10 @@ pub trait ErasedHandler: Send + Sync {
 }
 
 impl<H: Handler> ErasedHandler for H {
+    fn identity(&self) -> TypeId {
+        TypeId::of::<H>()
+    }
+
     fn signature(&self) -> Signature {
         Signature {
             name: self.name(),

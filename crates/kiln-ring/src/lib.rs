@@ -46,14 +46,18 @@
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
 //! | [`slot`] | how messages lie in shared memory |
 //! | `channel/` | [`Channel`]: the host's side of a queue |
+//! | `device/` | the device's side: the resident kernel |
+//! | `runtime/` | [`RingRuntime`], [`Actor`]: resident grids and the actors in them |
 //! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
 
 mod channel;
 mod dead_letter;
+mod device;
 mod handler;
 mod layout;
 mod message;
 mod outcome;
+mod runtime;
 pub mod slot;
 
 pub use channel::{
@@ -66,6 +70,7 @@ pub use kiln_macros::{Message, State, ring_kernel};
 pub use layout::{Layout, MAX_WORDS};
 pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
+pub use runtime::{Actor, Ending, Lifecycle, Result, RingConfig, RingError, RingRuntime, RuntimeConfig};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]

@@ -133,6 +133,11 @@ impl<P: Platform> Mailbox<P> {
         self.wake_ready();
     }
 
+    /// Lets a device that does not run by itself go on for a while; whether it is one.
+    pub fn pump(&self) -> bool {
+        self.manner.device.pump()
+    }
+
     pub fn is_lost(&self) -> bool {
         self.lost.load(Acquire)
     }

@@ -72,6 +72,18 @@ impl RingMemory {
         self.base.addr().get().is_multiple_of(64)
     }
 
+    /// Some of the words, from the word `at` on.
+    ///
+    /// # Safety
+    ///
+    /// They lie inside, `at` is a multiple of 16, and they live as long as the part.
+    pub(crate) unsafe fn part(&self, at: usize, words: usize) -> RingMemory {
+        debug_assert!(at + words <= self.words && at.is_multiple_of(16));
+        // SAFETY: inside, as the caller promises.
+        let base = unsafe { self.base.add(at) };
+        RingMemory { base, words, stores: self.stores, _owner: Arc::clone(&self._owner) }
+    }
+
     /// How many words there are.
     pub fn words(&self) -> usize {
         self.words

@@ -33,6 +33,7 @@ pub use mailbox::{DeviceSide, Sent};
 pub use memory::RingMemory;
 pub use overflow::{Counts, Overflow};
 pub use queue::{Form, Transport};
+pub(crate) use wait::Wait;
 pub use wait::WaitPolicy;
 
 use crate::dead_letter::DeadLetters;
@@ -40,6 +41,7 @@ use crate::layout::Layout;
 use crate::message::Message;
 use crate::slot::{PAYLOAD, RingLayout, SlotLayout};
 use mailbox::{Mailbox, Manner};
+pub(crate) use platform::Memory;
 use platform::Native;
 use queue::Queue;
 use std::fmt;
@@ -375,6 +377,16 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The position that the next message gets.
     pub fn tail(&self) -> u64 {
         self.mailbox.queue().tail()
+    }
+
+    /// How many messages the device has not answered yet.
+    pub fn unanswered(&self) -> u64 {
+        self.mailbox.queue().unanswered()
+    }
+
+    /// Lets a device that does not run by itself go on for a while; whether it is one.
+    pub(crate) fn pump(&self) -> bool {
+        self.mailbox.pump()
     }
 
     /// Refuses senders from now on. What was sent is still answered and received.

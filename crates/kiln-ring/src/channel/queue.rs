@@ -301,6 +301,17 @@ impl<P: Platform> Queue<P> {
         self.answered(position).is_some() && self.mark(position).load(Acquire) != mark::ASKED
     }
 
+    /// How many messages the device has not answered yet. It answers in order.
+    pub fn unanswered(&self) -> u64 {
+        let (mut answered, tail) = (self.head(), self.tail());
+        let mut unanswered = tail;
+        while answered < unanswered {
+            let middle = answered + (unanswered - answered) / 2;
+            if self.answered(middle).is_some() { answered = middle + 1 } else { unanswered = middle }
+        }
+        tail - answered.min(tail)
+    }
+
     /// Takes answers in order, as the visitor says. Answers that somebody asks for are passed over once they were taken there.
     #[inline]
     pub fn sweep(&self, mut visit: impl FnMut(&Answer<'_, P>) -> Verdict) -> Swept {

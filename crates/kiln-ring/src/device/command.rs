@@ -1,0 +1,114 @@
+//! What the host tells a worker: one command at a time, in the worker's quad of the inbox; the worker acknowledges its number.
+
+use super::record::{LINE, port, worker};
+use super::resident::{Place, Worker};
+use kiln_lang::prelude::*;
+
+/// A command: `[operation | port << 8, argument, argument, number]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Operation {
+    /// Sets the port's gate to the first argument.
+    Gate = 1,
+    /// Takes up the port's record as the host wrote it to the arena.
+    Load = 2,
+    /// Drops the requests below a position, whose low half is the first argument.
+    Skip = 3,
+    /// Writes all records to the arena.
+    Save = 4,
+    /// Writes all records to the arena and leaves.
+    Leave = 5,
+}
+
+impl Operation {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Gate => "change the gate",
+            Operation::Load => "load a port",
+            Operation::Skip => "skip",
+            Operation::Save => "save",
+            Operation::Leave => "leave",
+        }
+    }
+
+    /// The first word of a command.
+    pub(crate) fn word(self, port: usize) -> u32 {
+        self as u32 | (port as u32) << 8
+    }
+}
+
+impl Worker {
+    /// Carries out a command that was not seen before; whether there was one.
+    #[device(crate = kiln_lang)]
+    pub(super) fn obey(&mut self, place: &Place, command: [Val<u32>; 4]) -> Val<bool> {
+        let number = block_uniform(command[3]);
+        let new = number.ne(self.seen);
+        if new {
+            let operation = block_uniform(command[0]) & 0xff;
+            let record = (block_uniform(command[0]) >> 8) * (port::WORDS as u32);
+            let argument = block_uniform(command[1]);
+            // SAFETY: every lane stores the same word to the worker's own table.
+            unsafe {
+                if operation == Operation::Gate as u32 {
+                    place.table.scatter(record + port::GATE as u32, argument);
+                }
+                if operation == Operation::Skip as u32 {
+                    place.table.scatter(record + port::SKIP as u32, argument);
+                }
+            }
+            if operation == Operation::Load as u32 {
+                load_port(place, record);
+                self.count = self.count.maximum(record / (port::WORDS as u32) + 1);
+                self.first = 0.into_val();
+            }
+            self.seen = number;
+            if operation == Operation::Save as u32 {
+                self.save(place);
+            }
+            if operation == Operation::Leave as u32 {
+                self.running = false.into_val();
+            } else {
+                self.acknowledge(place);
+            }
+        }
+        new
+    }
+
+    /// Tells the host the number of the last command, after everything that the command did.
+    #[device(crate = kiln_lang)]
+    pub(super) fn acknowledge(&self, place: &Place) {
+        fence();
+        // SAFETY: the host reads the quad whole; all lanes store the same.
+        unsafe { place.outbox.set_quad_unchecked(place.number * LINE, [val(0), val(0), val(0), self.seen]) };
+    }
+
+    /// Writes the worker's record and those of its ports to the arena.
+    #[device(crate = kiln_lang)]
+    pub(super) fn save(&self, place: &Place) {
+        let words = self.count * (port::WORDS as u32);
+        // SAFETY: the section is the worker's own, and all lanes store the same words.
+        unsafe {
+            place.arena.scatter(place.section + worker::PORTS, self.count);
+            place.arena.scatter(place.section + worker::SEEN, self.seen);
+            for word in 0..words {
+                let at = place.section + worker::WORDS + word.cast::<i64>();
+                place.arena.scatter(at, place.table.get_or(word, 0));
+            }
+        }
+        fence();
+    }
+}
+
+/// Copies a port's record from the arena, where the host wrote it while this kernel ran.
+#[device(crate = kiln_lang)]
+pub(super) fn load_port(place: &Place, record: Val<u32>) {
+    for word in 0..port::WORDS {
+        let at = place.section + worker::WORDS + record.cast::<i64>() + word;
+        // SAFETY: the record lies in the worker's section; every lane stores the same word to the worker's own table.
+        unsafe {
+            let value = place.arena.get_ordered_unchecked(at, Order::Relaxed, Scope::System);
+            place.table.scatter(record + word as u32, block_uniform(value));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The device's side of ring kernels: a resident kernel, written in the kernel language.
+//!
+//! One kernel serves every kind of actor that a runtime has, on every backend. Each of its blocks is a *worker*: it polls the queues that it was
+//! given, its *ports*, hands complete messages to their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp whose
+//! lanes poll side by side; on a CPU and in the interpreter it is one thread.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `record.rs` | what is known of workers and ports, as words that host and device share |
+//! | `resident.rs` | the kernel: the loop of a worker |
+//! | `poll.rs` | looking for complete messages |
+//! | `serve.rs` | one message: handler, state, answer |
+//! | `command.rs` | what the host tells a worker |
+
+mod command;
+mod poll;
+pub(crate) mod record;
+mod resident;
+mod serve;
+
+pub(crate) use command::Operation;
+pub(crate) use resident::{Kind, Plan, trace_resident};

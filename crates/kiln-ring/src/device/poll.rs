@@ -1,0 +1,142 @@
+//! Looking for complete messages.
+//!
+//! A slot is complete when all its quads bear the stamp of its lap. The lanes of a warp look at several slots with one load: each group of lanes has a
+//! slot, each lane a quad. Where there are more groups than ports, the groups of a port look at the slots that follow one another. A worker of one
+//! thread looks at the first quad of one slot, and at the others once that one is there.
+
+use super::record::{gate, port};
+use super::resident::{Place, Plan, Worker};
+use crate::slot::{Kind, PAYLOAD, QUAD, SlotLayout};
+use kiln_lang::prelude::*;
+
+/// What a worker saw.
+#[derive(Clone, Copy)]
+pub(super) struct Poll {
+    /// A bit for each complete slot: that of the first lane of its group.
+    pub ready: Val<u32>,
+    /// The port at which the next poll begins.
+    pub next: Val<u32>,
+    /// Each lane's: the record of its port, in the table.
+    pub record: Val<u32>,
+    /// Each lane's: the low half of its slot's position.
+    pub low: Val<u32>,
+    /// Each lane's: where its slot begins in the inbox.
+    pub at: Val<u32>,
+    /// Each lane's: the stamp that it looks for.
+    pub stamp: Val<u32>,
+    /// Each lane's: its quad of the slot.
+    pub quad: [Val<u32>; QUAD],
+}
+
+/// A message: whether it is there, its header and its words.
+pub(super) struct Taken {
+    pub complete: Val<bool>,
+    pub header: [Val<u32>; PAYLOAD],
+    pub words: Vec<Val<u32>>,
+}
+
+impl Plan {
+    /// Lanes that look at one slot: a power of two.
+    fn width(&self) -> u32 {
+        let quads = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
+        if self.lanes == 1 { 1 } else { quads.next_power_of_two() as u32 }
+    }
+}
+
+impl Poll {
+    /// Looks at the slots of some ports, from `worker.first` on.
+    #[device(crate = kiln_lang)]
+    pub fn look(plan: &Plan, place: &Place, worker: &Worker) -> Poll {
+        let width = plan.width();
+        let groups = plan.lanes / width;
+        let lane = lane_id().cast::<u32>();
+        // Each port has 2^deep groups.
+        let mut deep: Val<u32> = 0;
+        for more in 1..=groups.ilog2() {
+            deep = select((worker.count << more).le(groups), more, deep);
+        }
+        let group = lane / width;
+        let index = worker.first + (group >> deep);
+        let ahead = group & ((val::<u32>(1) << deep) - 1);
+        let quad_number = lane % width;
+
+        let inside = index.lt(worker.count);
+        let record = select(inside, index * (port::WORDS as u32), 0);
+        let field = |word: usize| place.table.get_or(record + word as u32, 0);
+        let position = join(field(port::POSITION), field(port::POSITION + 1)) + ahead.cast::<u64>();
+        let log2_slots = field(port::LOG2_SLOTS);
+        let (stamp, slot) = stamp_and_slot(position, log2_slots, Kind::Request as u32);
+        let at = field(port::REQUESTS) + slot * field(port::REQUEST_STRIDE);
+        let state = field(port::GATE);
+        let open = inside & field(port::KIND).ne(0) & (state.eq(gate::OPEN) | state.eq(gate::RETURNING));
+        let looks = open & quad_number.lt(if plan.lanes == 1 { val(1) } else { field(port::REQUEST_QUADS) });
+        // SAFETY: the slot lies in the inbox, as its record says, and so does the command quad at 0, at which idle lanes look.
+        let quad =
+            unsafe { place.inbox.get_quad_unchecked(select(looks, at + quad_number * QUAD as u32, 0)) };
+        let good = open & (!looks | quad[PAYLOAD].eq(stamp));
+
+        let ready =
+            if plan.lanes == 1 { select(good, val::<u32>(1), 0) } else { whole_groups(ballot(good), width) };
+        let after = worker.first + (val::<u32>(groups) >> deep);
+        Poll {
+            ready: block_uniform(ready),
+            next: select(after.lt(worker.count), after, 0),
+            record,
+            low: position.cast::<u32>(),
+            at,
+            stamp,
+            quad,
+        }
+    }
+
+    /// The message in the slot of the group whose first lane this is.
+    #[device(crate = kiln_lang)]
+    pub fn take(&self, plan: &Plan, place: &Place, layout: &SlotLayout, lane: Val<u32>) -> Taken {
+        let quads = layout.quads();
+        let mut seen: Vec<[Val<u32>; QUAD]> = Vec::with_capacity(quads);
+        let mut complete = true.into_val();
+        for q in 0..quads {
+            if plan.lanes > 1 {
+                seen.push(self.quad.map(|word| shuffle_idx(word, lane + q as u32)));
+            } else if q == 0 {
+                seen.push(self.quad);
+            } else {
+                // SAFETY: the slot lies in the inbox, as its record says.
+                let quad = unsafe { place.inbox.get_quad_unchecked(self.at + (q * QUAD) as u32) };
+                complete = complete & quad[PAYLOAD].eq(self.stamp);
+                seen.push(quad);
+            }
+        }
+        let header =
+            if layout.has_header() { [seen[0][0], seen[0][1], seen[0][2]] } else { [val(0); PAYLOAD] };
+        let word = |w: usize| seen[layout.payload_at(w) / QUAD][w % PAYLOAD];
+        let words = (0..layout.payload_words()).map(word).collect();
+        Taken { complete, header, words }
+    }
+}
+
+/// A number from its halves.
+pub(super) fn join(low: Val<u32>, high: Val<u32>) -> Val<u64> {
+    low.cast::<u64>() | high.cast::<u64>() << 32
+}
+
+/// The stamp of a position's slot, for a kind, and the slot's number; see `slot.rs`.
+pub(super) fn stamp_and_slot(
+    position: Val<u64>,
+    log2_slots: Val<u32>,
+    kind: impl IntoVal<u32>,
+) -> (Val<u32>, Val<u32>) {
+    let lap = ((position >> log2_slots.cast::<u64>()) + 1).cast::<u32>() & 0x00ff_ffff;
+    let slot = position.cast::<u32>() & ((val::<u32>(1) << log2_slots) - 1);
+    (lap | kind.into_val() << 24, slot)
+}
+
+/// Of the lanes' votes, the first lane of each group of `width` lanes in which all agree.
+fn whole_groups(votes: Val<u32>, width: u32) -> Val<u32> {
+    let mut all = votes;
+    for step in 0..width.ilog2() {
+        all = all & (all >> (1 << step));
+    }
+    let firsts = (0..32).step_by(width as usize).fold(0, |bits, lane| bits | 1u32 << lane);
+    all & firsts
+}

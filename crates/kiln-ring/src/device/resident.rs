@@ -1,0 +1,140 @@
+//! The resident kernel: the loop of a worker.
+
+use super::command::load_port;
+use super::poll::Poll;
+use super::record::{HEARTBEAT, LINE, port, section_words, worker};
+use crate::handler::ErasedHandler;
+use crate::slot::SlotLayout;
+use kiln_ir::{Facts, IntFact, Kernel};
+use kiln_lang::param::ParamDecl;
+use kiln_lang::{TraceErrors, prelude::*};
+use std::sync::Arc;
+
+/// A kind of actor: a handler and the slots of its messages and answers.
+#[derive(Clone)]
+pub(crate) struct Kind {
+    pub handler: Arc<dyn ErasedHandler>,
+    pub requests: SlotLayout,
+    pub answers: SlotLayout,
+}
+
+/// What a resident kernel is made for.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    /// The kinds of actors; a port's record names one by its place here, from 1.
+    pub kinds: Vec<Kind>,
+    /// The most ports of a worker.
+    pub ports: usize,
+    /// Threads of a worker: 1, or the 32 of a warp.
+    pub lanes: u32,
+    /// The most steps that loops in a handler may take for one message; 0 for no limit.
+    pub budget: u32,
+}
+
+/// Where a worker is: the memory that host and device share, and its own.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub inbox: View<u32, 1>,
+    pub outbox: ViewMut<u32, 1>,
+    pub arena: ViewMut<u32, 1>,
+    /// The worker's number.
+    pub number: Idx,
+    /// The word of the arena at which its section begins.
+    pub section: Idx,
+    /// The records of its ports, in the block's shared memory.
+    pub table: Shared<u32, 1>,
+}
+
+/// Numbers of a launch.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Polls without work before the worker sleeps between polls.
+    spins: Val<u32>,
+    /// How long it then sleeps, in nanoseconds.
+    sleep_ns: Val<u32>,
+    /// Polls without work before it leaves; 0 for never.
+    leave_after: Val<u32>,
+}
+
+/// What changes while a worker works.
+#[derive(Clone, Copy, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub(super) struct Worker {
+    /// How many ports it has.
+    pub count: Val<u32>,
+    /// The port at which the next poll begins.
+    pub first: Val<u32>,
+    /// The number of the last command.
+    pub seen: Val<u32>,
+    /// Until it is told to leave.
+    pub running: Val<bool>,
+}
+
+/// Polls between two heartbeats of a worker that has nothing to do.
+const HEARTBEAT_POLLS: u32 = 1 << 12;
+
+/// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of [`Patience`].
+pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
+    trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
+        let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
+        let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };
+        let number = program_id(0);
+        let place = Place {
+            inbox: p.view("inbox", facts()),
+            outbox: p.view_mut("outbox", facts()),
+            arena: p.view_mut("arena", facts()),
+            number,
+            section: number * section_words(plan.ports),
+            table: shared([plan.ports * port::WORDS]),
+        };
+        let fact = IntFact::default();
+        let patience = Patience {
+            spins: p.scalar("spins", fact),
+            sleep_ns: p.scalar("sleep_ns", fact),
+            leave_after: p.scalar("leave_after", fact),
+        };
+        resident(plan, &place, &patience);
+    })
+}
+
+#[device(crate = kiln_lang)]
+fn resident(plan: &Plan, place: &Place, patience: &Patience) {
+    let mut worker = Worker {
+        count: block_uniform(place.arena.get_or(place.section + worker::PORTS, 0)),
+        first: val(0),
+        seen: block_uniform(place.arena.get_or(place.section + worker::SEEN, 0)),
+        running: true.into_val(),
+    };
+    for p in 0..worker.count {
+        load_port(place, p * (port::WORDS as u32));
+    }
+    let line = place.number * LINE;
+    let mut idle: Val<u32> = 0;
+    let mut beats: Val<u32> = 0;
+    while worker.running {
+        // SAFETY: every worker has a line in the inbox.
+        let command = unsafe { place.inbox.get_quad_unchecked(line) };
+        let poll = Poll::look(plan, place, &worker);
+        worker.first = poll.next;
+        let worked = poll.serve(plan, place);
+        let told = worker.obey(place, command);
+        if worked | told {
+            idle = 0;
+        } else {
+            idle += 1;
+            if idle % HEARTBEAT_POLLS == 0 {
+                beats += 1;
+                // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.
+                unsafe { place.outbox.set_quad_unchecked(line + HEARTBEAT, [beats, val(0), val(0), val(1)]) };
+            }
+            if idle > patience.spins {
+                sleep_ns(patience.sleep_ns);
+            }
+            if idle == patience.leave_after {
+                worker.running = false.into_val();
+            }
+        }
+    }
+    worker.save(place);
+    worker.acknowledge(place);
+}

@@ -1,0 +1,122 @@
+//! How runtimes and actors are configured.
+
+use crate::channel::{ChannelConfig, Overflow, WaitPolicy};
+use kiln_backend::MappedPlace;
+use std::time::Duration;
+
+/// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small actors.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeConfig {
+    /// Workers: blocks of the resident grid, or threads of a CPU. By default one on a CPU and in the interpreter, and on a GPU one for each multiprocessor.
+    pub workers: Option<usize>,
+    /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a warp on a GPU alone.
+    pub warps: Option<bool>,
+    /// The most actors of a worker.
+    pub ports_per_worker: usize,
+    /// Where requests are written: by default device memory where the host can write that, else host memory.
+    pub mailbox: Option<MappedPlace>,
+    /// Bytes for request rings.
+    pub inbox_bytes: usize,
+    /// Bytes for answer rings.
+    pub outbox_bytes: usize,
+    /// Bytes of device memory for states.
+    pub arena_bytes: usize,
+    /// The most steps that loops of a handler may take for one message; 0 for no limit.
+    pub step_budget: u32,
+    /// Polls without work after which a worker sleeps between polls.
+    pub spins: u32,
+    /// How long it then sleeps.
+    pub sleep: Duration,
+    /// How long the host waits for an acknowledgement.
+    pub acknowledge_within: Duration,
+    /// How many dead letters are kept.
+    pub dead_letters: usize,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        RuntimeConfig {
+            workers: None,
+            warps: None,
+            ports_per_worker: 64,
+            mailbox: None,
+            inbox_bytes: 16 << 20,
+            outbox_bytes: 16 << 20,
+            arena_bytes: 16 << 20,
+            step_budget: 1 << 20,
+            spins: 1 << 20,
+            sleep: Duration::from_micros(1),
+            acknowledge_within: Duration::from_secs(5),
+            dead_letters: 1024,
+        }
+    }
+}
+
+impl RuntimeConfig {
+    /// As many workers.
+    pub fn workers(self, workers: usize) -> Self {
+        RuntimeConfig { workers: Some(workers), ..self }
+    }
+
+    /// Workers of one warp, or of one thread.
+    pub fn warps(self, warps: bool) -> Self {
+        RuntimeConfig { warps: Some(warps), ..self }
+    }
+
+    /// At most as many actors a worker.
+    pub fn ports_per_worker(self, ports: usize) -> Self {
+        RuntimeConfig { ports_per_worker: ports, ..self }
+    }
+
+    /// Requests in this memory.
+    pub fn mailbox(self, place: MappedPlace) -> Self {
+        RuntimeConfig { mailbox: Some(place), ..self }
+    }
+}
+
+/// How an actor is launched: its first state, and its queue.
+///
+/// ```
+/// use kiln_ring::{Overflow, RingConfig};
+///
+/// let config = RingConfig::default().state(0u32).capacity(4096).overflow(Overflow::Reject);
+/// # let _ = config;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RingConfig<S = ()> {
+    pub(crate) state: S,
+    pub(crate) channel: ChannelConfig,
+}
+
+impl Default for RingConfig {
+    fn default() -> Self {
+        RingConfig { state: (), channel: ChannelConfig::default() }
+    }
+}
+
+impl<S> RingConfig<S> {
+    /// The state that the actor begins with.
+    pub fn state<T>(self, state: T) -> RingConfig<T> {
+        RingConfig { state, channel: self.channel }
+    }
+
+    /// The most messages under way.
+    pub fn capacity(self, capacity: usize) -> Self {
+        RingConfig { channel: self.channel.capacity(capacity), ..self }
+    }
+
+    /// What a full queue does.
+    pub fn overflow(self, overflow: Overflow) -> Self {
+        RingConfig { channel: self.channel.overflow(overflow), ..self }
+    }
+
+    /// How threads of the host wait.
+    pub fn wait(self, wait: WaitPolicy) -> Self {
+        RingConfig { channel: self.channel.wait(wait), ..self }
+    }
+
+    /// Whether messages may have deadlines.
+    pub fn deadlines(self, deadlines: bool) -> Self {
+        RingConfig { channel: self.channel.deadlines(deadlines), ..self }
+    }
+}

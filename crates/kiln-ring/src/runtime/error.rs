@@ -1,0 +1,97 @@
+//! What can go wrong with a runtime and its actors.
+
+use super::lifecycle::Lifecycle;
+use crate::channel::ConfigError;
+use std::time::Duration;
+
+/// The result of what a runtime does.
+pub type Result<T, E = RingError> = std::result::Result<T, E>;
+
+/// Why a runtime or an actor could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] kiln_backend::Error),
+    /// The runtime beneath refused or failed.
+    #[error(transparent)]
+    Runtime(#[from] kiln_runtime::Error),
+    /// The queue cannot be made.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A handler is not well formed.
+    #[error("the handlers {handlers} cannot be made resident:\n{}", problems.join("\n"))]
+    Handler {
+        /// The names of all handlers of the runtime.
+        handlers: String,
+        /// Every problem, with its place in the source.
+        problems: Vec<String>,
+    },
+    /// A message has too many words for this device's workers.
+    #[error(
+        "a message of handler `{handler}` takes {words} words, and a worker of this device reads at most {most}: put the data into a buffer, and send where it lies"
+    )]
+    MessageTooLarge {
+        /// The handler.
+        handler: &'static str,
+        /// Its message's words.
+        words: usize,
+        /// The most there may be.
+        most: usize,
+    },
+    /// All places for actors are taken.
+    #[error(
+        "all {places} places for actors are taken: terminate some, or give the runtime more with `ports_per_worker`"
+    )]
+    NoPlace {
+        /// How many there are.
+        places: usize,
+    },
+    /// A region of shared memory is used up.
+    #[error(
+        "the {region} has no {needed} bytes in one piece left (it has {size} in all): use smaller queues, or a larger one with `RuntimeConfig`"
+    )]
+    OutOfRegion {
+        /// Which.
+        region: &'static str,
+        /// What was asked for.
+        needed: usize,
+        /// Its size.
+        size: usize,
+    },
+    /// The actor is not in a state from which this can be done.
+    #[error("actor {actor} is {is}: {what} needs one that is {needs}")]
+    Illegal {
+        /// The actor.
+        actor: u32,
+        /// What was asked for.
+        what: &'static str,
+        /// What it is.
+        is: Lifecycle,
+        /// What it must be.
+        needs: &'static str,
+    },
+    /// The device did not answer in time.
+    #[error(
+        "worker {worker} did not acknowledge `{what}` within {waited:?}: a handler that does not end holds it up, or the device is lost"
+    )]
+    Unresponsive {
+        /// The worker.
+        worker: usize,
+        /// What it was told.
+        what: &'static str,
+        /// How long the host waited.
+        waited: Duration,
+    },
+    /// Messages were not handled in time.
+    #[error("actor {actor} still had {left} messages to handle after {waited:?}")]
+    NotDrained {
+        /// The actor.
+        actor: u32,
+        /// How many.
+        left: u64,
+        /// How long the host waited.
+        waited: Duration,
+    },
+}

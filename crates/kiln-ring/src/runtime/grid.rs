@@ -1,0 +1,276 @@
+//! The resident grid: its program, and what its workers are told.
+
+use super::config::RuntimeConfig;
+use super::error::{Result, RingError};
+use super::memory::SharedMemory;
+use crate::channel::{Memory, Wait, WaitPolicy};
+use crate::device::record::{LINE, port, section_words, worker};
+use crate::device::{Kind, Operation, Plan, trace_resident};
+use crate::slot::PAYLOAD;
+use kiln_backend::{Launch, Program, Residency, ResidentId};
+use kiln_runtime::Device;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Threads of a worker on a GPU.
+const WARP: u32 = 32;
+
+/// The resident grid of one runtime.
+pub(crate) struct Grid {
+    device: Device,
+    plan: Plan,
+    program: Option<Arc<dyn Program>>,
+    resident: Option<ResidentId>,
+    workers: Vec<WorkerSide>,
+    spins: u32,
+    sleep_ns: u32,
+    patience: Duration,
+    /// What the sites of faults are, by their numbers from 1.
+    sites: Vec<String>,
+    /// How many ask that the grid stay away from the device.
+    away: u32,
+}
+
+/// What the host knows of a worker.
+#[derive(Clone, Default)]
+struct WorkerSide {
+    /// The number of the last command.
+    number: u32,
+    /// Which ports are taken.
+    taken: Vec<bool>,
+}
+
+/// A worker's port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    pub worker: usize,
+    pub port: usize,
+}
+
+impl Grid {
+    /// A grid that is not launched yet.
+    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize) -> Grid {
+        let gpu = device.properties().compute_capability.is_some();
+        let lanes = if config.warps.unwrap_or(gpu) { WARP } else { 1 };
+        let taken = vec![false; config.ports_per_worker];
+        Grid {
+            device: device.clone(),
+            plan: Plan {
+                kinds: Vec::new(),
+                ports: config.ports_per_worker,
+                lanes,
+                budget: config.step_budget,
+            },
+            program: None,
+            resident: None,
+            workers: vec![WorkerSide { number: 0, taken }; workers],
+            spins: config.spins,
+            sleep_ns: config.sleep.as_nanos().min(1_000_000) as u32,
+            patience: config.acknowledge_within,
+            sites: Vec::new(),
+            away: 0,
+        }
+    }
+
+    /// Whether the device runs only while the host lets it.
+    pub fn is_within(&self) -> bool {
+        self.device.properties().residency == Residency::Within
+    }
+
+    /// The number of a kind of actor in port records, if it is compiled in.
+    pub fn known(&self, kind: &Kind) -> Option<u32> {
+        let same = |other: &Kind| {
+            other.handler.identity() == kind.handler.identity()
+                && (other.requests, other.answers) == (kind.requests, kind.answers)
+        };
+        self.plan.kinds.iter().position(same).map(|place| place as u32 + 1)
+    }
+
+    /// A plan with one more kind of actor.
+    pub fn plan_with(&self, kind: Kind) -> Result<Plan> {
+        self.check_size(&kind)?;
+        let mut plan = self.plan.clone();
+        plan.kinds.push(kind);
+        Ok(plan)
+    }
+
+    /// Works by another plan from now on. The grid must be away.
+    pub fn adopt(&mut self, plan: Plan, compiled: Compiled) {
+        self.plan = plan;
+        self.program = Some(compiled.program);
+        self.sites = compiled.sites;
+    }
+
+    /// What a site of a fault is.
+    pub fn site(&self, number: u32) -> Option<String> {
+        self.sites.get((number as usize).checked_sub(1)?).cloned()
+    }
+
+    fn check_size(&self, kind: &Kind) -> Result<()> {
+        let most = (WARP as usize - usize::from(kind.requests.has_header())) * PAYLOAD;
+        if self.plan.lanes > 1 && kind.requests.quads() > self.plan.lanes as usize {
+            let signature = kind.handler.signature();
+            return Err(RingError::MessageTooLarge {
+                handler: signature.name,
+                words: kind.requests.payload_words(),
+                most,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes a port of the worker that has the fewest actors.
+    pub fn take_port(&mut self) -> Result<Port> {
+        let load = |side: &WorkerSide| side.taken.iter().filter(|taken| **taken).count();
+        let least = self.workers.iter_mut().enumerate().min_by_key(|(_, side)| load(side));
+        if let Some((worker, side)) = least
+            && let Some(port) = side.taken.iter().position(|taken| !taken)
+        {
+            side.taken[port] = true;
+            return Ok(Port { worker, port });
+        }
+        Err(RingError::NoPlace { places: self.workers.len() * self.plan.ports })
+    }
+
+    /// Gives a port back.
+    pub fn give_port(&mut self, port: Port) {
+        self.workers[port.worker].taken[port.port] = false;
+    }
+
+    /// Writes a port's record to the arena and has the worker take it up.
+    pub fn load(&mut self, memory: &SharedMemory, at: Port, record: &[u32; port::WORDS]) -> Result<()> {
+        let section = at.worker * section_words(self.plan.ports);
+        memory.write_arena(section + worker::WORDS + at.port * port::WORDS, record)?;
+        self.tell(memory, at, Operation::Load, 0)
+    }
+
+    /// Tells the worker of a port something, and waits until it is done.
+    pub fn tell(
+        &mut self,
+        memory: &SharedMemory,
+        at: Port,
+        operation: Operation,
+        argument: u32,
+    ) -> Result<()> {
+        self.stay(memory)?;
+        self.write(memory, at, operation, argument);
+        self.acknowledged(memory, at.worker, operation)
+    }
+
+    fn write(&mut self, memory: &SharedMemory, at: Port, operation: Operation, argument: u32) {
+        let side = &mut self.workers[at.worker];
+        side.number = side.number.wrapping_add(1);
+        let quad = [operation.word(at.port), argument, 0, side.number];
+        memory.inbox_words.store_quad(at.worker * LINE, quad);
+        memory.inbox_words.flush();
+    }
+
+    fn acknowledged(&mut self, memory: &SharedMemory, worker: usize, operation: Operation) -> Result<()> {
+        let begun = Instant::now();
+        let mut wait = Wait::new(WaitPolicy::default(), Some(begun + self.patience));
+        let number = self.workers[worker].number;
+        while memory.outbox_words.load_quad(worker * LINE)[PAYLOAD] != number {
+            let pumped = self.pump(memory)?;
+            if !pumped && !wait.step() {
+                let what = operation.name();
+                return Err(RingError::Unresponsive { worker, what, waited: begun.elapsed() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody asks that the grid stay away.
+    pub fn is_away(&self) -> bool {
+        self.away > 0
+    }
+
+    /// Has the grid leave, and stay away until [`come_back`](Self::come_back).
+    pub fn go_away(&mut self, memory: &SharedMemory) -> Result<()> {
+        self.away += 1;
+        self.leave(memory)
+    }
+
+    /// Ends a [`go_away`](Self::go_away).
+    pub fn come_back(&mut self, memory: &SharedMemory) -> Result<()> {
+        self.away -= 1;
+        self.stay(memory)
+    }
+
+    /// Launches the grid, if it is not there and may be.
+    fn stay(&mut self, memory: &SharedMemory) -> Result<()> {
+        let Some(program) = self.program.clone().filter(|_| self.away == 0) else { return Ok(()) };
+        if self.resident.is_none() && !self.is_within() {
+            self.resident = Some(self.launch(memory, &program, 0)?);
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        memory: &SharedMemory,
+        program: &Arc<dyn Program>,
+        leave_after: u32,
+    ) -> Result<ResidentId> {
+        let mut words = memory.views().to_vec();
+        words.extend([self.spins, self.sleep_ns, leave_after].map(u64::from));
+        let launch =
+            Launch { grid: [self.workers.len() as u32, 1, 1], words: &words, stream: memory.stream() };
+        // SAFETY: the words are those of the kernel's parameters: three views of memory that the runtime frees only after the grid has left, and
+        // three numbers.
+        Ok(unsafe { self.device.backend().launch_resident(program, launch)? })
+    }
+
+    /// Lets a device that does not run by itself go on until it has nothing to do; whether it is one.
+    pub fn pump(&mut self, memory: &SharedMemory) -> Result<bool> {
+        let may = self.is_within() && self.away == 0;
+        let Some(program) = self.program.clone().filter(|_| may) else { return Ok(false) };
+        // A worker of one thread looks at one port a poll.
+        let ports = self.workers.iter().map(|side| side.taken.iter().filter(|taken| **taken).count()).max();
+        let id = self.launch(memory, &program, ports.unwrap_or(0) as u32 + 2)?;
+        self.device.backend().resident_wait(id, Duration::MAX)?;
+        Ok(true)
+    }
+
+    /// Tells all workers to leave, and waits until they have. Their records are in the arena then.
+    pub fn leave(&mut self, memory: &SharedMemory) -> Result<()> {
+        let Some(id) = self.resident else { return Ok(()) };
+        if self.device.backend().resident_done(id)? {
+            self.resident = None;
+            return Ok(());
+        }
+        for worker in 0..self.workers.len() {
+            self.write(memory, Port { worker, port: 0 }, Operation::Leave, 0);
+        }
+        for worker in 0..self.workers.len() {
+            self.acknowledged(memory, worker, Operation::Leave)?;
+        }
+        let waited = self.patience;
+        if !self.device.backend().resident_wait(id, waited)? {
+            return Err(RingError::Unresponsive { worker: 0, what: Operation::Leave.name(), waited });
+        }
+        self.resident = None;
+        Ok(())
+    }
+}
+
+/// A plan's program.
+pub(crate) struct Compiled {
+    program: Arc<dyn Program>,
+    sites: Vec<String>,
+}
+
+/// Compiles a plan. The device may ask tenants to leave meanwhile.
+pub(crate) fn compile(device: &Device, plan: &Plan) -> Result<Compiled> {
+    let refuse = |problems| {
+        let names: Vec<&str> = plan.kinds.iter().map(|kind| kind.handler.signature().name).collect();
+        RingError::Handler { handlers: names.join(", "), problems }
+    };
+    let kernel = trace_resident(plan)
+        .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
+    kiln_ir::verify(&kernel).map_err(|errors| {
+        refuse(errors.iter().map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op)).collect())
+    })?;
+    let sites =
+        kernel.guard_sites().iter().map(|site| format!("{}: {}", site.location, site.message)).collect();
+    Ok(Compiled { program: device.program(&kernel)?, sites })
+}

@@ -1,0 +1,172 @@
+//! The memory that a runtime shares with its device.
+
+use super::config::RuntimeConfig;
+use super::error::Result;
+use super::region::{Piece, Pieces};
+use crate::channel::{Memory, RingMemory};
+use crate::device::record::{LINE, section_words};
+use crate::slot::QUAD;
+use kiln_backend::{Backend, BackendKind, DevicePtr, Mapped, MappedPlace, StreamId};
+use kiln_runtime::Device;
+use std::sync::Arc;
+
+/// Inbox, outbox and arena of one runtime.
+pub(crate) struct SharedMemory {
+    device: Device,
+    stream: StreamId,
+    inbox: Option<Mapped>,
+    outbox: Option<Mapped>,
+    arena: DevicePtr,
+    arena_words: usize,
+    /// All of the inbox and of the outbox, as the host reaches them.
+    pub inbox_words: RingMemory,
+    pub outbox_words: RingMemory,
+}
+
+/// Which pieces of the regions are free.
+pub(crate) struct Free {
+    pub inbox: Pieces,
+    pub outbox: Pieces,
+    pub arena: Pieces,
+}
+
+impl SharedMemory {
+    /// Zeroed memory for this many workers.
+    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize) -> Result<(SharedMemory, Free)> {
+        let backend = device.backend();
+        let place = config.mailbox.unwrap_or_else(|| best_place(backend));
+        let lines = workers * LINE;
+        let sections = workers * section_words(config.ports_per_worker);
+        let (inbox_words, outbox_words) =
+            (words(config.inbox_bytes, lines), words(config.outbox_bytes, lines));
+        let arena_words = words(config.arena_bytes, sections);
+        let stream = backend.create_stream()?;
+        let inbox = backend.map(inbox_words * 4, place)?;
+        let outbox = match backend.map(outbox_words * 4, MappedPlace::Host) {
+            Ok(outbox) => outbox,
+            Err(error) => {
+                // SAFETY: nobody has seen it.
+                unsafe { backend.unmap(inbox) };
+                return Err(error.into());
+            }
+        };
+        // SAFETY: the mappings are as long as said, aligned to 256 bytes, zeroed, and live as long as this value, which hands out pieces only.
+        let (inbox_ring, outbox_ring) = unsafe {
+            (
+                RingMemory::new(inbox.host.cast(), inbox_words, inbox.write_combined, Arc::new(())),
+                RingMemory::new(outbox.host.cast(), outbox_words, outbox.write_combined, Arc::new(())),
+            )
+        };
+        let mut memory = SharedMemory {
+            device: device.clone(),
+            stream,
+            inbox: Some(inbox),
+            outbox: Some(outbox),
+            arena: DevicePtr(0),
+            arena_words,
+            inbox_words: inbox_ring,
+            outbox_words: outbox_ring,
+        };
+        memory.arena = backend.allocate(arena_words * 4, stream)?;
+        // SAFETY: the allocation just made.
+        unsafe { backend.fill(memory.arena, 0, arena_words * 4, stream)? };
+        backend.synchronize(stream)?;
+        let free = Free {
+            inbox: Pieces::new("inbox", inbox_words, lines),
+            outbox: Pieces::new("outbox", outbox_words, lines),
+            arena: Pieces::new("arena", arena_words, sections),
+        };
+        Ok((memory, free))
+    }
+
+    /// The stream of copies to and from the arena.
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Where requests are written.
+    pub fn place(&self) -> MappedPlace {
+        self.inbox.as_ref().map_or(MappedPlace::Host, |inbox| inbox.place)
+    }
+
+    /// The words of a launch's three views.
+    pub fn views(&self) -> [u64; 9] {
+        let view = |at: u64, words: usize| [at, words as u64, 1];
+        let address = |mapped: &Option<Mapped>| mapped.as_ref().map_or(0, |m| m.device.0);
+        let [a, b, c] = view(address(&self.inbox), self.inbox_words.words());
+        let [d, e, f] = view(address(&self.outbox), self.outbox_words.words());
+        let [g, h, i] = view(self.arena.0, self.arena_words);
+        [a, b, c, d, e, f, g, h, i]
+    }
+
+    /// The host's access to a piece of the inbox.
+    pub fn inbox_piece(&self, piece: Piece) -> RingMemory {
+        // SAFETY: a piece lies inside; the mapping lives as long as the runtime, which whoever holds a piece holds.
+        unsafe { self.inbox_words.part(piece.at, piece.words) }
+    }
+
+    /// The host's access to a piece of the outbox.
+    pub fn outbox_piece(&self, piece: Piece) -> RingMemory {
+        // SAFETY: as above.
+        unsafe { self.outbox_words.part(piece.at, piece.words) }
+    }
+
+    /// Clears a piece of the host's memory, so that no stamp of an earlier use is taken for a new one.
+    pub fn clear(memory: &RingMemory) {
+        (0..memory.words() / QUAD).for_each(|q| memory.store_quad(q * QUAD, [0; QUAD]));
+        memory.flush();
+    }
+
+    /// Writes words of the arena, and waits until they are there.
+    pub fn write_arena(&self, at: usize, words: &[u32]) -> Result<()> {
+        let backend = self.device.backend();
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: pieces and sections lie inside the arena.
+        unsafe { backend.upload(DevicePtr(self.arena.0 + 4 * at as u64), &bytes, self.stream)? };
+        Ok(backend.synchronize(self.stream)?)
+    }
+
+    /// Reads words of the arena.
+    pub fn read_arena(&self, at: usize, words: &mut [u32]) -> Result<()> {
+        let mut bytes = vec![0u8; words.len() * 4];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let from = DevicePtr(self.arena.0 + 4 * at as u64);
+        // SAFETY: pieces and sections lie inside the arena.
+        unsafe { self.device.backend().download(&mut bytes, from, self.stream)? };
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        Ok(())
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// No kernel uses it any more, and nobody uses a piece of it from now on.
+    pub unsafe fn release(&mut self) {
+        let backend = self.device.backend();
+        // SAFETY: as the caller promises; each is freed once.
+        unsafe {
+            self.inbox.take().into_iter().for_each(|m| backend.unmap(m));
+            self.outbox.take().into_iter().for_each(|m| backend.unmap(m));
+            backend.free(self.arena, self.arena_words * 4, self.stream);
+        }
+        backend.destroy_stream(self.stream);
+    }
+}
+
+/// Words of a region of `bytes`, behind `used` words.
+fn words(bytes: usize, used: usize) -> usize {
+    (used + bytes / 4).next_multiple_of(64)
+}
+
+/// Device memory that the host writes, where a GPU has it: a message then waits where it is polled.
+fn best_place(backend: &dyn Backend) -> MappedPlace {
+    let gpu = backend.properties().kind == BackendKind::Cuda;
+    if gpu && backend.mapped_places().device.is_ok() { MappedPlace::Device } else { MappedPlace::Host }
+}

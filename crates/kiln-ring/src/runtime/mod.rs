@@ -1,0 +1,333 @@
+//! Runtimes: the resident grid of a device, and the actors in it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
+//! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
+//! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
+//! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
+//! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
+
+mod actor;
+mod config;
+mod error;
+mod grid;
+mod lifecycle;
+mod memory;
+mod region;
+
+pub use actor::{Actor, Ending};
+pub use config::{RingConfig, RuntimeConfig};
+pub use error::{Result, RingError};
+pub use lifecycle::Lifecycle;
+
+use crate::channel::{Channel, DeviceSide, Parts, Transport};
+use crate::dead_letter::{DeadLetters, Reason};
+use crate::device::record::{cause, gate, port};
+use crate::device::{Kind, Operation};
+use crate::handler::Handler;
+use crate::layout::Layout;
+use grid::{Grid, Port};
+use kiln_backend::{MappedPlace, Tenant};
+use kiln_runtime::Device;
+use memory::{Free, SharedMemory};
+use region::Piece;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The ring kernels of a device: one resident grid, and the actors in it.
+///
+/// Clones are the same runtime. The grid leaves the device when the last clone and the last actor are gone.
+#[derive(Clone)]
+pub struct RingRuntime(Arc<Shared>);
+
+/// What a runtime and its actors share.
+pub(crate) struct Shared {
+    device: Device,
+    /// Held while a kind of actor is compiled in.
+    kinds: Mutex<()>,
+    memory: SharedMemory,
+    free: Mutex<Free>,
+    grid: Mutex<Grid>,
+    letters: Arc<DeadLetters>,
+    actors: AtomicU32,
+}
+
+impl RingRuntime {
+    /// A runtime with the default configuration.
+    ///
+    /// # Errors
+    /// The device has no memory that it can share with the host, or too little memory.
+    pub fn new(device: &Device) -> Result<RingRuntime> {
+        RingRuntime::with(device, RuntimeConfig::default())
+    }
+
+    /// A runtime.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with(device: &Device, config: RuntimeConfig) -> Result<RingRuntime> {
+        let properties = device.properties();
+        let gpu = properties.compute_capability.is_some();
+        let workers = config.workers.unwrap_or(if gpu { properties.units as usize } else { 1 }).max(1);
+        let (memory, free) = SharedMemory::new(device, &config, workers)?;
+        let grid = Grid::new(device, &config, workers);
+        let shared = Arc::new(Shared {
+            device: device.clone(),
+            kinds: Mutex::new(()),
+            memory,
+            free: Mutex::new(free),
+            grid: Mutex::new(grid),
+            letters: Arc::new(DeadLetters::new(config.dead_letters)),
+            actors: AtomicU32::new(0),
+        });
+        let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
+        device.backend().add_tenant(tenant);
+        Ok(RingRuntime(shared))
+    }
+
+    /// Why a message was not handled, in words, with the place in the source where a check failed.
+    pub fn explain(&self, reason: Reason) -> String {
+        match reason {
+            Reason::Failed { cause: cause::FAULT, number: u32::MAX } => {
+                "the handler took more steps than its budget".to_owned()
+            }
+            Reason::Failed { cause: cause::FAULT, number } => match self.0.grid().site(number) {
+                Some(site) => format!("the handler failed: {site}"),
+                None => reason.to_string(),
+            },
+            Reason::Failed { cause: cause::RETURNED, number } => {
+                format!("the handler returned the error {number}")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Where requests are written.
+    pub fn mailbox(&self) -> MappedPlace {
+        self.0.memory.place()
+    }
+
+    /// The messages that no handler finished.
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.0.letters
+    }
+
+    /// Makes an actor of a handler: it is resident and holds its messages until it is [activated](Actor::activate). A handler that is new to this runtime is
+    /// compiled in, for which the grid leaves for a moment; no message is lost by that.
+    ///
+    /// # Errors
+    /// A handler that is not well formed; a queue that cannot be; no place or memory left; failures of the device.
+    pub fn launch<H: Handler>(&self, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>> {
+        let shared = &self.0;
+        let form = config.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
+        let kind =
+            Kind { handler: Arc::new(handler), requests: form.requests.slot(), answers: form.answers.slot() };
+        let kind = shared.kind(kind)?;
+        let port = shared.grid().take_port()?;
+        let pieces = shared.take(form.requests.words(), form.answers.words(), H::State::WORDS);
+        let pieces = pieces.inspect_err(|_| shared.grid().give_port(port))?;
+        let [inbox, outbox, state] = pieces;
+        // From here on, whatever fails gives port and pieces back.
+        let side =
+            Arc::new(Side { shared: Arc::clone(shared), port, pieces, resident: AtomicBool::new(false) });
+        let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
+        let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
+        SharedMemory::clear(&requests);
+        SharedMemory::clear(&answers);
+        let mut first_state = vec![0; H::State::WORDS];
+        config.state.encode(&mut first_state);
+        shared.memory.write_arena(state.at, &first_state)?;
+        let mut record = [0u32; port::WORDS];
+        record[port::KIND] = kind;
+        record[port::GATE] = gate::HELD;
+        record[port::REQUESTS] = inbox.at as u32;
+        record[port::ANSWERS] = outbox.at as u32;
+        record[port::LOG2_SLOTS] = form.requests.log2_slots();
+        record[port::STATE] = state.at as u32;
+        record[port::ACTOR] = actor;
+        record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
+        record[port::REQUEST_QUADS] = form.requests.slot().quads() as u32;
+        record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
+        side.resident.store(true, Ordering::Release);
+        shared.load(port, &record)?;
+        let parts = Parts {
+            actor,
+            requests,
+            answers,
+            first: 0,
+            letters: Arc::clone(&shared.letters),
+            device: Arc::clone(&side) as Arc<dyn DeviceSide>,
+        };
+        let channel = Channel::new(&config.channel, Transport::Stamped, parts)?;
+        Ok(Actor::new(side, actor, channel, first_state))
+    }
+}
+
+impl Shared {
+    /// The grid. A thread that panicked while it held it changed nothing halfway that matters: every command is whole.
+    fn grid(&self) -> MutexGuard<'_, Grid> {
+        self.grid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, inbox: usize, outbox: usize, state: usize) -> Result<[Piece; 3]> {
+        let mut free = self.free();
+        let inbox = free.inbox.take(inbox)?;
+        let outbox = match free.outbox.take(outbox) {
+            Ok(piece) => piece,
+            Err(error) => {
+                free.inbox.give(inbox);
+                return Err(error);
+            }
+        };
+        match free.arena.take(state) {
+            Ok(state) => Ok([inbox, outbox, state]),
+            Err(error) => {
+                free.inbox.give(inbox);
+                free.outbox.give(outbox);
+                Err(error)
+            }
+        }
+    }
+
+    fn give(&self, [inbox, outbox, state]: [Piece; 3]) {
+        let mut free = self.free();
+        free.inbox.give(inbox);
+        free.outbox.give(outbox);
+        free.arena.give(state);
+    }
+
+    /// The grid, once nobody asks any more that it stay away.
+    fn present(&self) -> MutexGuard<'_, Grid> {
+        loop {
+            let grid = self.grid();
+            if !grid.is_away() {
+                return grid;
+            }
+            drop(grid);
+            std::thread::yield_now();
+        }
+    }
+
+    fn tell(&self, port: Port, operation: Operation, argument: u32) -> Result<()> {
+        self.present().tell(&self.memory, port, operation, argument)
+    }
+
+    fn load(&self, port: Port, record: &[u32; port::WORDS]) -> Result<()> {
+        self.present().load(&self.memory, port, record)
+    }
+
+    /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and comes back.
+    fn kind(&self, kind: Kind) -> Result<u32> {
+        let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = {
+            let grid = self.grid();
+            if let Some(known) = grid.known(&kind) {
+                return Ok(known);
+            }
+            grid.plan_with(kind)?
+        };
+        let compiled = grid::compile(&self.device, &plan)?;
+        let mut grid = self.present();
+        let number = plan.kinds.len() as u32;
+        let left = grid.go_away(&self.memory);
+        if left.is_ok() {
+            grid.adopt(plan, compiled);
+        }
+        let back = grid.come_back(&self.memory);
+        left.and(back).map(|()| number)
+    }
+}
+
+/// The grid makes room where a program can be loaded only while no kernel runs.
+impl Tenant for Shared {
+    fn leave(&self) -> kiln_backend::Result<()> {
+        self.grid().go_away(&self.memory).map_err(|error| self.refusal(error))
+    }
+
+    fn come_back(&self) {
+        // A device that does not take the grid back says so to the next command, which launches it too.
+        let _ = self.grid().come_back(&self.memory);
+    }
+}
+
+impl Shared {
+    fn refusal(&self, error: RingError) -> kiln_backend::Error {
+        match error {
+            RingError::Device(error) => error,
+            other => kiln_backend::Error::Unavailable {
+                device: self.device.id().to_owned(),
+                reason: other.to_string(),
+                hint: "Terminate the actors that hold the device, or give handlers a step budget.".to_owned(),
+            },
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let grid = self.grid.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Memory that a grid may still use is never freed: it is the device's until the process ends.
+        if grid.leave(&self.memory).is_ok() {
+            // SAFETY: the grid has left, and actors, which hold pieces, hold this value.
+            unsafe { self.memory.release() };
+        }
+    }
+}
+
+/// The device's side of an actor's channel: its place and its memory, for as long as the actor or a channel to it is there.
+pub(crate) struct Side {
+    shared: Arc<Shared>,
+    port: Port,
+    /// Of the inbox, the outbox and the arena.
+    pieces: [Piece; 3],
+    /// Whether a worker may use the place and the memory.
+    resident: AtomicBool,
+}
+
+impl Side {
+    fn tell(&self, operation: Operation, argument: u32) -> Result<()> {
+        self.shared.tell(self.port, operation, argument)
+    }
+
+    /// Has the worker forget the actor.
+    fn remove(&self) -> Result<()> {
+        self.shared.load(self.port, &[0; port::WORDS])?;
+        self.resident.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn write_state(&self, words: &[u32]) -> Result<()> {
+        self.shared.memory.write_arena(self.pieces[2].at, words)
+    }
+
+    fn read_state(&self, words: &mut [u32]) -> Result<()> {
+        self.shared.memory.read_arena(self.pieces[2].at, words)
+    }
+}
+
+impl DeviceSide for Side {
+    fn skip(&self, position: u64) {
+        // Without an acknowledgement the send that asked goes on waiting for its slot, as it does for a worker that is busy.
+        let _ = self.tell(Operation::Skip, position as u32);
+    }
+
+    fn pump(&self) -> bool {
+        // A failure of the device is reported by the next command; here it looks like a device that has nothing to say.
+        self.shared.grid().pump(&self.shared.memory).unwrap_or(false)
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // What a worker may still use stays taken.
+        if !self.resident.load(Ordering::Acquire) {
+            self.shared.grid().give_port(self.port);
+            self.shared.give(self.pieces);
+        }
+    }
+}
