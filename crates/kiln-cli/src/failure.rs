@@ -12,6 +12,18 @@ pub enum Failure {
     /// Kiln refused or failed.
     #[error(transparent)]
     Kiln(#[from] kiln_runtime::Error),
+    /// A runtime of actors refused or failed.
+    #[error(transparent)]
+    Ring(Box<kiln_ring::RingError>),
+    /// A message was not sent.
+    #[error(transparent)]
+    Send(#[from] kiln_ring::SendError),
+    /// No reply came.
+    #[error(transparent)]
+    Receive(#[from] kiln_ring::RecvError),
+    /// A device computed something wrong.
+    #[error("{0}")]
+    Wrong(String),
     /// A file that was named could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -41,5 +53,11 @@ impl Failure {
 impl From<kiln_backend::Error> for Failure {
     fn from(error: kiln_backend::Error) -> Failure {
         Failure::Kiln(error.into())
+    }
+}
+
+impl From<kiln_ring::RingError> for Failure {
+    fn from(error: kiln_ring::RingError) -> Failure {
+        Failure::Ring(Box::new(error))
     }
 }

@@ -6,12 +6,14 @@
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
+//! | `ring.rs` | `kiln bench ring`: messages to resident actors |
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
 mod clock;
 mod compile_cost;
 mod launch_cost;
+mod ring;
 mod rows;
 mod serve;
 mod table;
@@ -24,7 +26,7 @@ use std::path::PathBuf;
 /// Measure Kiln on a device, against a copy in the same run. `bench/compare.py` measures peers beside it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only rows whose names contain this
+    /// Only rows whose names contain this; `ring` measures messages to resident actors instead
     filter: Option<String>,
     /// The device: cuda:0, cpu, interp [default: the best one, or KILN_DEVICE]
     #[arg(long)]
@@ -58,6 +60,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.compile_once {
         println!("{}", compile_cost::compile_once(&device)?);
         return Ok(());
+    }
+    if args.filter.as_deref() == Some("ring") {
+        let commit = args.commit.clone().unwrap_or_else(table::commit);
+        return ring::run(&device, args.json.as_deref(), &commit);
     }
     let rows: Vec<Row> =
         rows::all(&device).into_iter().filter(|r| wanted(r, args.filter.as_deref())).collect();

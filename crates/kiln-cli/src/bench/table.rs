@@ -77,7 +77,11 @@ pub fn write_json(
         })
     };
     let rows: Vec<Value> = results.iter().map(row).collect();
-    let text = format!("{:#}\n", json!({"rows": rows}));
+    write_text(path, &format!("{:#}\n", json!({"rows": rows})))
+}
+
+/// Writes a file; `-` is standard output.
+pub fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Ok(stdout().lock().write_all(text.as_bytes())?);
     }
