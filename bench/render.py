@@ -45,9 +45,26 @@ def line(row: dict) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def ring_line(row: dict) -> str:
+    """One line of a table of messages."""
+    times = [f"{row[key]:.2f} us" if row[key] is not None else "" for key in ("p50_us", "p99_us", "p999_us")]
+    rate = f"{row['msgs_per_s'] / 1e6:.1f} M" if row["msgs_per_s"] else ""
+    return "| " + " | ".join([f"`{row['name']}`", row["transport"], *times, rate]) + " |"
+
+
+def ring_table(rows: list[dict]) -> str:
+    """The table of a file that `kiln bench ring` wrote."""
+    head = ["| Row | through | p50 | p99 | p99.9 | messages a second |", "|---|---|---|---|---|---|"]
+    runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
+    measured = "; ".join(f"{device}, commit {commit}, {date}" for device, commit, date in runs)
+    return "\n".join([*head, *map(ring_line, rows), "", f"*{measured}. By `kiln bench ring`.*"]) + "\n"
+
+
 def table(results: dict) -> str:
     """The table of one results file, with a caption that says where its figures come from."""
     rows = results["rows"]
+    if rows and "transport" in rows[0]:
+        return ring_table(rows)
     runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
     measured = "; ".join(f"{device}, commit {commit}, {date}" for device, commit, date in runs)
     versions = ", ".join(f"{peer} {version}" for peer, version in results["peers"].items())

@@ -213,5 +213,16 @@ class Results(FakePeers):
         self.assertEqual(self.run_render("--check"), 1)
 
 
+class RingTable(unittest.TestCase):
+    def test_messages_have_a_table_of_their_own(self) -> None:
+        row = {"name": "ring.a", "device": "D", "commit": "c", "date": "2026-01-01", "transport": "bar"}
+        trip = {**row, "p50_us": 1.5, "p99_us": 2.0, "p999_us": 9.0, "msgs_per_s": None}
+        rate = {**row, "name": "ring.b", "p50_us": None, "p99_us": None, "p999_us": None, "msgs_per_s": 2.5e6}
+        text = render.table({"rows": [trip, rate]})
+        self.assertIn("| `ring.a` | bar | 1.50 us | 2.00 us | 9.00 us |  |", text)
+        self.assertIn("| `ring.b` | bar |  |  |  | 2.5 M |", text)
+        self.assertIn("*D, commit c, 2026-01-01.", text)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -33,9 +33,20 @@
 //!     if z.abs() > 3.0 { Some(Alert { channel: m.channel, z }) } else { None }
 //! }
 //!
-//! # use kiln_ring::{Handler, Layout};
-//! assert_eq!(detect.name(), "detect");
-//! assert_eq!(<Sample as Layout>::WORDS, 2);
+//! use kiln_ring::{Overflow, RingConfig, RingRuntime};
+//!
+//! let device = kiln_runtime::Device::open("cpu")?; // or cuda:0: the same actor on a GPU
+//! let runtime = RingRuntime::new(&device)?;
+//! let config = RingConfig::default().state(Stats { n: 0, mean: 0.0, m2: 0.0 }).capacity(256).overflow(Overflow::Block);
+//! let actor = runtime.launch(detect, config)?;     // resident: it holds its messages
+//! actor.activate()?;                               // and now it handles them
+//! for i in 0..100 {
+//!     actor.send(Sample { channel: 3, value: if i == 90 { 50.0 } else { (i % 5) as f32 } })?;
+//! }
+//! let alert = actor.recv_timeout(std::time::Duration::from_secs(5))?;
+//! assert!(alert.channel == 3 && alert.z > 10.0);
+//! actor.terminate()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! | file | holds |

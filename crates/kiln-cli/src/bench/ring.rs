@@ -205,11 +205,12 @@ impl Row {
         sorted
     }
 
-    fn json(&self, device: &Device, commit: &str) -> Value {
+    fn json(&self, device: &Device, commit: &str, date: &str) -> Value {
         let sorted = self.sorted();
         let time = |fraction| quantile(&sorted, fraction);
         json!({
-            "name": self.name, "device": device.properties().name, "commit": commit, "transport": self.transport,
+            "name": self.name, "device": device.properties().name, "commit": commit, "date": date,
+            "transport": self.transport,
             "p50_us": time(0.5), "p99_us": time(0.99), "p999_us": time(0.999),
             "msgs_per_s": if self.per_second > 0.0 { json!(self.per_second) } else { Value::Null },
             "histogram_us": histogram(&sorted),
@@ -243,6 +244,7 @@ fn print(rows: &[Row]) {
 }
 
 fn write(path: &Path, rows: &[Row], device: &Device, commit: &str) -> Result<(), Failure> {
-    let rows: Vec<Value> = rows.iter().map(|row| row.json(device, commit)).collect();
+    let date = table::today();
+    let rows: Vec<Value> = rows.iter().map(|row| row.json(device, commit, &date)).collect();
     table::write_text(path, &format!("{:#}\n", json!({ "rows": rows })))
 }

@@ -38,6 +38,11 @@ pub fn commit() -> String {
     text.filter(|t| !t.is_empty()).unwrap_or_else(|| "unknown".into())
 }
 
+/// The date, as in 2026-01-31.
+pub fn today() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned()
+}
+
 /// A table: time, bandwidth, and the bandwidth as a fraction of a copy's.
 pub fn print(results: &[Measured<'_>]) -> std::io::Result<()> {
     let mut out = stdout().lock();
@@ -62,13 +67,13 @@ pub fn write_json(
     device: &Device,
     commit: &str,
 ) -> Result<(), Failure> {
-    let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let date = today();
     let row = |m: &Measured<'_>| {
         json!({
             "name": m.row.name,
             "device": device.properties().name,
             "commit": commit,
-            "date": date[..10],
+            "date": date,
             "median_us": median(&m.times_us),
             "bytes": m.row.bytes,
             "flops": m.row.flops,

@@ -20,3 +20,6 @@ mod serve;
 
 pub(crate) use command::Operation;
 pub(crate) use resident::{Kind, Plan, trace_resident};
+
+#[cfg(test)]
+mod tests;

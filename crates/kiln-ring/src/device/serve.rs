@@ -23,7 +23,7 @@ impl Poll {
             let lane = ((ready & (val::<u32>(0) - ready)) - 1).popcount();
             ready = ready & (ready - 1);
             let (record, low) = if plan.lanes > 1 {
-                (block_uniform(shuffle_idx(self.record, lane)), block_uniform(shuffle_idx(self.low, lane)))
+                (shuffle_idx(self.record, lane), shuffle_idx(self.low, lane))
             } else {
                 (self.record, self.low)
             };
@@ -53,9 +53,6 @@ impl Poll {
             let returned = at.field(place, port::GATE).eq(gate::RETURNING);
             let deadline = join(message.header[0], message.header[1]);
             let expired = if kind.requests.has_header() { deadline.lt(clock_ns()) } else { false.into_val() };
-            at.set(place, port::POSITION, low + 1);
-            at.set(place, port::POSITION + 1, ((at.position + 1) >> 32).cast::<u32>());
-            at.set(place, port::HANDLED, at.field(place, port::HANDLED) + 1);
             if block_uniform(skipped | returned | expired) {
                 at.set(place, port::UNHANDLED, at.field(place, port::UNHANDLED) + 1);
                 let of = |kind: Kind| val::<u32>(kind as u32);
@@ -68,6 +65,10 @@ impl Poll {
             } else {
                 at.handle(plan, place, kind, &message.words);
             }
+            // After the answer, which somebody waits for.
+            at.set(place, port::POSITION, low + 1);
+            at.set(place, port::POSITION + 1, ((at.position + 1) >> 32).cast::<u32>());
+            at.set(place, port::HANDLED, at.field(place, port::HANDLED) + 1);
         }
     }
 }

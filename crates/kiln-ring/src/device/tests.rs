@@ -1,0 +1,51 @@
+//! The resident kernel as GPUs get it.
+
+use super::{Kind, Plan, trace_resident};
+use crate::slot::SlotLayout;
+use crate::{RingCtx, ring_kernel};
+use kiln_cuda::{compile_to_ptx, ptx};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+#[ring_kernel(crate = crate)]
+fn echo(_ctx: &RingCtx, m: [u32; 12]) -> [u32; 12] {
+    m.map(|word| word + 1)
+}
+
+#[ring_kernel(crate = crate)]
+fn divide(_ctx: &RingCtx, last: &mut u32, x: u32) -> Option<u32> {
+    *last = 1000 / x;
+    if *last > 3 { Some(*last) } else { None }
+}
+
+fn plan() -> Plan {
+    let slots = |words| SlotLayout::new(words, false);
+    let kinds = vec![
+        Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12) },
+        Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2) },
+    ];
+    Plan { kinds, ports: 64, lanes: 32, budget: 1000 }
+}
+
+/// It compiles for every generation, without the hidden parameters of faults and prints that a launch would wait for; and assembles where there is an
+/// assembler.
+#[test]
+fn resident_kernels_assemble_by_ptxas() {
+    let kernel = trace_resident(&plan()).unwrap();
+    kiln_ir::verify(&kernel).unwrap();
+    for (compute, arch) in [((8, 0), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_100")] {
+        let module = compile_to_ptx(&kernel, ptx::Target { compute, ptx: (9, 0) }).unwrap();
+        assert_eq!(module.words, 3 * 3 + 3, "views and numbers, and nothing else");
+        let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { continue };
+        let path = std::env::temp_dir().join(format!("kiln-ring-{arch}-{}.ptx", std::process::id()));
+        std::fs::write(&path, &module.text).unwrap();
+        let mut command = Command::new(ptxas);
+        let arch = format!("-arch={arch}");
+        command.args([&arch, "-v", "-o", "/dev/null"]).arg(&path).stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !log.contains("warning"), "{log}");
+        assert!(log.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{log}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
