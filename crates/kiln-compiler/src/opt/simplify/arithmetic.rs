@@ -175,6 +175,24 @@ pub(super) fn compare(cx: &mut Cursor<'_>, kind: CompareOp, a: Value, b: Value) 
         (None, None) if a == b && !elem.is_float() => {
             Change::Constant(Literal::bool(matches!(kind, CompareOp::Eq | CompareOp::Le | CompareOp::Ge)))
         }
+        (None, Some(y)) => compare_choice(cx.kernel, kind, a, y),
+        _ => Change::None,
+    }
+}
+
+/// A comparison with a selection of two constants asks what the selection asked, or nothing.
+fn compare_choice(kernel: &Kernel, kind: CompareOp, choice: Value, with: Literal) -> Change {
+    let Some(data) = kernel.defining_op(choice).filter(|data| data.kind == OpKind::Select) else {
+        return Change::None;
+    };
+    let holds = |at: usize| {
+        let known = kernel.as_const(data.operands[at])?;
+        Some(eval::compare(kind, known, with).is_true())
+    };
+    match (holds(1), holds(2)) {
+        (Some(a), Some(b)) if a == b => Change::Constant(Literal::bool(a)),
+        (Some(true), Some(_)) => Change::Value(data.operands[0]),
+        (Some(false), Some(_)) => Change::Become(OpKind::Unary(UnaryOp::Not), vec![data.operands[0]]),
         _ => Change::None,
     }
 }
