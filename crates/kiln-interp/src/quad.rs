@@ -1,4 +1,5 @@
-//! Quads: four adjacent words that arrive whole.
+//! Quads: four adjacent words that arrive whole, as blocks and threads take turns. Of memory that the host shares, each word is whole, but not
+//! the quad: a host that writes while a kernel runs needs a release and an acquire.
 
 use crate::machine::Machine;
 use crate::mask::Mask;

@@ -446,3 +446,34 @@ fn what_a_guard_cannot_undo() {
     });
     assert_eq!(e.len(), 1, "{e:?}");
 }
+
+#[test]
+fn ordered_accesses_that_do_not_exist() {
+    let threads = |body: fn(View<u32, 1>, ViewMut<u32, 2>)| {
+        let traced = trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+            body(p.view("x", Default::default()), p.view_mut("y", Default::default()));
+        });
+        traced.expect_err("the trace should have failed").errors().to_vec()
+    };
+    let e = threads(|x, _| _ = x.get_ordered(0, Order::Release, Scope::Device));
+    assert_error(&e, line!() - 1, "`get_ordered` has no order `Release`", "relaxed or acquire");
+    // SAFETY: nothing runs.
+    let e = threads(|_, y| unsafe { y.set_ordered((0, 1), 2, Order::Acquire, Scope::Device) });
+    assert_error(&e, line!() - 1, "`set_ordered` has no order `Acquire`", "relaxed or release");
+    let e = threads(|_, y| _ = y.row(1).get_quad(0));
+    assert_error(&e, line!() - 1, "a row or column of a view has no quads", "of rank 1");
+    let e = threads(|x, _| _ = x.get_ordered(iota::<i64>(4), Order::Relaxed, Scope::Device));
+    assert_error(&e, line!() - 1, "a value of shape [4] does not stretch to shape []", "");
+}
+
+#[test]
+fn what_only_threads_have() {
+    let e = errors(|_, y, _| _ = y.get_ordered(0, Order::Relaxed, Scope::Device));
+    assert_error(&e, line!() - 1, "`get_ordered` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, _| _ = clock_ns());
+    assert_error(&e, line!() - 1, "`clock_ns` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, _| sleep_ns(5));
+    assert_error(&e, line!() - 1, "`sleep_ns` needs a launch with threads", ".block([256])");
+    let e = errors(|_, _, n| _ = block_uniform(n));
+    assert_error(&e, line!() - 1, "`block_uniform` needs a launch with threads", ".block([256])");
+}

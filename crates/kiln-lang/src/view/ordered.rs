@@ -18,6 +18,8 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 //!
+//! On a GPU an acquire empties the first cache of the core: who waits for long should look relaxed, and acquire once it has come.
+//!
 //! A view that a kernel loads from in order is not taken to be constant, though the kernel may not write it.
 
 use super::{Indices, View, ViewMut};
