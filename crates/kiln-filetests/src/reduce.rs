@@ -60,7 +60,10 @@ fn collect(kernel: &Kernel, ops: &mut Vec<Op>) {
 
 fn is_write(kind: &OpKind) -> bool {
     use OpKind::*;
-    matches!(kind, Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. })
+    matches!(
+        kind,
+        Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } | OrderedStore { .. } | StoreQuad(_)
+    )
 }
 
 /// Adds what a value depends on inside a loop.

@@ -38,7 +38,7 @@ fn random_kernels_cover_the_operations() {
     }
     let all = "const iota program_id num_programs thread_id block_dim select fma cast bitcast broadcast reshape \
                transpose reduce scan dot extent stride alloc load store gather scatter atomic atomic_cas fence barrier \
-               shuffle vote if for while guard yield condition assert print neg not abs exp exp2 log log2 sqrt rsqrt recip sin \
+               shuffle vote block_uniform ordered_load ordered_store if for while guard yield condition assert print neg not abs exp exp2 log log2 sqrt rsqrt recip sin \
                cos tanh erf sigmoid floor ceil round trunc popcount clz is_nan add sub mul div rem min max and or xor shl \
                shr pow atan2 eq ne lt le gt ge";
     let missing: Vec<&str> = all.split_whitespace().filter(|m| !seen.contains(m)).collect();

@@ -145,6 +145,14 @@ impl Generator<'_> {
                 let value = self.builder().load(output.view, &offsets, padding, shape, Reuse::Normal);
                 self.keep(value, false);
             }
+            (None, Some((_, at))) if output.elem.bytes() >= 4 && self.rng.one_in(3) => {
+                let order = *self.rng.pick(&[Order::Relaxed, Order::Acquire]);
+                let (scope, bounds) = (self.scope(), Bounds::Mask);
+                let kind = OpKind::OrderedLoad { order, scope, bounds };
+                let op = self.builder().op(kind, &[output.view, at], &[Type::scalar(output.elem)]);
+                let value = self.kernel.result(op);
+                self.keep(value, true);
+            }
             (None, Some((_, at))) => {
                 let value = self.builder().gather(output.view, &[at], None, padding, Bounds::Mask);
                 self.keep(value, true);
@@ -186,12 +194,12 @@ impl Generator<'_> {
         b.scatter(view, &[index], mask, value, Bounds::Mask);
     }
 
-    /// A thread's element, by a plain or an atomic write.
+    /// A thread's element, by a plain, an ordered or an atomic write.
     fn write_own(&mut self, view: Value, elem: Scalar, place: Value) {
         let value = self.of_type(&Type::scalar(elem)).value;
         let mask = self.rng.one_in(3).then(|| self.of_type(&Type::scalar(Scalar::Bool)).value);
         let four_bytes = matches!(elem, Scalar::I32 | Scalar::U32);
-        match self.rng.below(4) {
+        match self.rng.below(5) {
             0 if four_bytes => {
                 let (op, masked) = (AtomicOp::Exchange, mask.is_some());
                 let kind = OpKind::Atomic { op, scope: Scope::Device, bounds: Bounds::Mask, masked };
@@ -210,8 +218,17 @@ impl Generator<'_> {
                 let old = self.kernel.result(op);
                 self.keep(old, true);
             }
+            2 if elem.bytes() >= 4 && mask.is_none() => {
+                let order = *self.rng.pick(&[Order::Relaxed, Order::Release]);
+                let kind = OpKind::OrderedStore { order, scope: self.scope(), bounds: Bounds::Mask };
+                self.builder().op(kind, &[view, place, value], &[]);
+            }
             _ => self.builder().scatter(view, &[place], mask, value, Bounds::Mask),
         }
+    }
+
+    fn scope(&mut self) -> Scope {
+        *self.rng.pick(&[Scope::Block, Scope::Device, Scope::System])
     }
 
     /// An atomic of the one kind that its view has, so that the order does not matter; nobody reads the old value.
@@ -242,6 +259,12 @@ impl Generator<'_> {
         let value = self.of_type(&Type::scalar(elem)).value;
         let padding = self.uniform(elem);
         let threads = self.threads.iter().product::<u32>();
+        if !self.divergent && self.rng.one_in(4) {
+            let op = self.builder().op(OpKind::BlockUniform, &[value], &[Type::scalar(elem)]);
+            let value = self.kernel.result(op);
+            self.keep(value, false);
+            return;
+        }
         if self.divergent || self.rng.one_in(2) {
             let at = Literal::index(self.rng.below(4) as i64);
             let mut b = self.builder();
