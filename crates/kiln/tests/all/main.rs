@@ -12,3 +12,4 @@ mod model;
 
 mod digits;
 mod puzzles;
+mod ring;
