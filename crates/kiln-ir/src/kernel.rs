@@ -182,6 +182,8 @@ pub struct Kernel {
     pub files: Vec<String>,
     /// Texts of asserts and prints, with `{}` for each value.
     pub messages: Vec<String>,
+    /// Blocks of a cluster, along x: they run at once, reach each other's shared memory, and end together. 1 is none.
+    pub cluster: u32,
     /// Bytes of block scratch memory, set by the lowering to threads.
     pub scratch_bytes: u32,
     values: Vec<(Type, Def)>,
@@ -199,6 +201,7 @@ impl Kernel {
             body: Block(0),
             files: Vec::new(),
             messages: Vec::new(),
+            cluster: 1,
             scratch_bytes: 0,
             values: Vec::new(),
             ops: Vec::new(),

@@ -9,6 +9,7 @@
 //! | `types.rs` | element types, shapes, views |
 //! | `literal.rs` | constants |
 //! | `op.rs` | the operations and what they mean |
+//! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `eval.rs` | what element-wise operations compute, on constants; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
@@ -20,6 +21,7 @@
 mod builder;
 pub mod eval;
 mod guard;
+mod explicit;
 mod kernel;
 mod literal;
 mod mnemonic;
@@ -33,6 +35,7 @@ mod verify;
 
 pub use builder::Builder;
 pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
+pub use explicit::{Attribute, ExplicitOp, Task};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;
 pub use op::*;

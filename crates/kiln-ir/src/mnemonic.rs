@@ -101,6 +101,7 @@ impl OpKind {
             Guard => "guard",
             Assert(_) => "assert",
             Print(_) => "print",
+            Explicit(op) => op.name(),
             Address => "address",
             Scratch { .. } => "scratch",
             PtrLoad { .. } => "ptr_load",

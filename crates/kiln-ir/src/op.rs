@@ -7,6 +7,7 @@
 //! *Uniform* values are the same in every thread of a block. Tile operations (rank of any operand or result above 0) need
 //! uniform scalar operands and stand in uniform control flow; scalars that depend on `ThreadId` are *varying*.
 
+use crate::explicit::ExplicitOp;
 use crate::literal::Literal;
 use crate::types::{Scalar, Shape, Space};
 
@@ -435,6 +436,10 @@ pub enum OpKind {
     /// `(scalars…)`: prints; the values fill `{}` in the message. At thread level every active thread prints, at tile level the program once.
     Print(Message),
 
+    // ---- the explicit level
+    /// See [`ExplicitOp`].
+    Explicit(ExplicitOp),
+
     // ---- below the tile level: made by the lowering to threads, never by a front end
     /// `(view) -> u64`: the address of element 0, in the view's space.
     Address,
@@ -623,6 +628,7 @@ impl OpKind {
             | Yield
             | Condition => true,
             Gather { bounds, .. } => *bounds == Bounds::Check,
+            Explicit(op) => op.has_effect(),
             _ => false,
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! file    = { 'file' string } kernel
-//! kernel  = 'kernel' '@' name '(' { param ',' } ')' level [ 'scratch' int ] block
+//! kernel  = 'kernel' '@' name '(' { param ',' } ')' level [ 'cluster' int ] [ 'scratch' int ] block
 //! level   = 'tile' [ 'warps' int ] | 'thread' '[' int ',' int ',' int ']'
 //! param   = value ':' [ 'mut' ] type [ '{' facts '}' ]
 //! block   = '{' { op } '}'
@@ -91,6 +91,9 @@ impl Printer<'_, '_> {
             Level::Tile { warps: None } => self.out.write_str(") tile")?,
             Level::Tile { warps: Some(n) } => write!(self.out, ") tile warps {n}")?,
             Level::Thread { block } => write!(self.out, ") thread {block:?}")?,
+        }
+        if kernel.cluster > 1 {
+            write!(self.out, " cluster {}", kernel.cluster)?;
         }
         if kernel.scratch_bytes > 0 {
             write!(self.out, " scratch {}", kernel.scratch_bytes)?;
@@ -232,6 +235,10 @@ impl Printer<'_, '_> {
             OpKind::Print(message) => {
                 self.message(" ", *message)?;
                 self.list(", ", operands)
+            }
+            OpKind::Explicit(op) => {
+                self.list(" ", operands)?;
+                op.attributes().iter().try_for_each(|(word, number)| write!(self.out, " {word} {number}"))
             }
             OpKind::For => self.for_header(data),
             OpKind::While => {

@@ -34,6 +34,7 @@
 //! | `view`, `memory` | tensors, shared and local memory |
 //! | `thread` | ids, barriers, shuffles, votes |
 //! | `time` | clocks, rest |
+//! | [`explicit`] | asynchronous copies and products, mbarriers, tasks: what a Hopper GPU does beside computing |
 //! | `diag` | `device_assert!`, `device_print!` |
 //! | `flow` | what control flow becomes |
 //! | `trace` | recording, exits, variables to SSA |
@@ -41,6 +42,7 @@
 
 pub mod diag;
 mod elem;
+pub mod explicit;
 #[doc(hidden)]
 pub mod flow;
 mod memory;

@@ -114,6 +114,23 @@ impl Layout {
         Layout::deal(bits, wide + high, warps)
     }
 
+    /// The layout in which warpgroups accumulate a product `[m, n]` (PTX ISA, "wgmma.mma_async", register fragments): each of them 64 rows, 16 a
+    /// warp; a thread has pairs of adjacent columns, 8 apart, in two rows that are 8 apart. Rows beyond those of the warps are in registers.
+    pub fn wgmma(shape: &Shape, warps: u32) -> Layout {
+        let (rows, columns) = (AxisBits::of(shape, 0), AxisBits::of(shape, 1));
+        let row = |i: std::ops::Range<u32>| i.filter(|i| *i < rows.count).map(|i| rows.shift + i);
+        let column = |i: std::ops::Range<u32>| i.filter(|i| *i < columns.count).map(|i| columns.shift + i);
+        let by_warps = 4 + warps.trailing_zeros();
+        let bits = column(0..1)
+            .chain(row(3..4))
+            .chain(column(1..3))
+            .chain(row(0..3))
+            .chain(row(4..by_warps))
+            .chain(column(3..32))
+            .chain(row(by_warps..32));
+        Layout::deal(bits, 2, warps)
+    }
+
     /// The layout for a scan along `axis`: adjacent elements in registers, then lanes, then warps, so that threads in order hold
     /// pieces in order.
     pub fn scanning(shape: &Shape, axis: usize, warps: u32) -> Layout {

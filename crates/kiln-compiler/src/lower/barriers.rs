@@ -5,7 +5,7 @@
 //! conflicts with one of them.
 
 use super::plan::LayoutId;
-use kiln_ir::{Block, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
 use std::collections::HashMap;
 
 /// Memory that the threads of a block share.
@@ -140,6 +140,11 @@ impl Pass<'_> {
                     open = then;
                 }
                 OpKind::For | OpKind::While => open = self.repeated(&data.regions, open),
+                // Tasks have memory of their own, or order themselves.
+                OpKind::Explicit(ExplicitOp::Tasks(_)) => {
+                    let ends: Vec<_> = data.regions.iter().map(|&r| self.block(r, open.clone())).collect();
+                    ends.into_iter().for_each(|end| merge(&mut open, end));
+                }
                 _ => {
                     if let Some(access) = self.accesses.by_op.get(&op) {
                         self.access(op, access, &mut open);

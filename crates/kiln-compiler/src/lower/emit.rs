@@ -54,7 +54,7 @@ impl Emitter {
             pooled: HashMap::new(),
             linear: HashMap::new(),
             hoisted: HashMap::new(),
-            thread_bits: block.iter().product::<u32>().trailing_zeros(),
+            thread_bits: block.iter().product::<u32>().next_power_of_two().trailing_zeros(),
         }
     }
 
@@ -280,6 +280,25 @@ impl Emitter {
         let value = self.hoisted(|e| e.linear_runs(bases));
         self.linear.insert(bases.to_vec(), value);
         value
+    }
+
+    /// An i32: the exclusive or of `parts[i]` over the set bits `i` of the thread index.
+    pub fn xor_of_bits(&mut self, parts: &[u32]) -> Value {
+        let parts = parts.to_vec();
+        self.hoisted(|e| {
+            let thread = e.thread();
+            let (zero, one) = (e.i32(0), e.i32(1));
+            let mut sum = zero;
+            for (bit, &part) in parts.iter().enumerate().filter(|(_, part)| **part != 0) {
+                let by = e.i32(bit as i64);
+                let set = e.binary(BinaryOp::Shr, thread, by);
+                let set = e.and(set, one);
+                let part = e.i32(part.into());
+                let part = e.mul(set, part);
+                sum = e.binary(BinaryOp::Xor, sum, part);
+            }
+            sum
+        })
     }
 
     /// One shift and mask for each run of bits that move together.

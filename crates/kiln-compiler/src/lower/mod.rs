@@ -19,6 +19,7 @@
 //! | `ordered.rs` | ordered accesses, alone and by quads |
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices |
+//! | `explicit.rs` | tasks, shared tiles, products in flight |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
 //! | `scratch.rs` | where in scratch memory exchanges take place |
@@ -33,6 +34,7 @@ mod convert;
 mod dot;
 mod elementwise;
 mod emit;
+mod explicit;
 pub(crate) mod facts;
 mod flow;
 mod indexed;
@@ -56,7 +58,7 @@ pub use report::explain_layouts;
 use barriers::Accesses;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
-use kiln_ir::{Def, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Value};
 use plan::{LayoutId, Plan};
 use roles::Role;
 use scratch::ScratchMemory;
@@ -109,6 +111,8 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
         tiles: vec![SmallVec::new(); kernel.counts().0],
         scratch: ScratchMemory::default(),
         accesses: Accesses::default(),
+        warps,
+        one_thread: false,
         per_thread: matches!(kernel.level, Level::Thread { .. }),
     };
     lowering.run()?;
@@ -132,8 +136,12 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
     let mut product = false;
     let mut first: Option<Loc> = None;
     let mut error = None;
+    let mut tasks = None;
     kernel.walk(|_, data| {
-        product |= data.kind == OpKind::Dot;
+        match &data.kind {
+            OpKind::Explicit(ExplicitOp::Tasks(list)) => tasks = Some(list.iter().map(|t| t.warps).sum::<u32>()),
+            kind => product |= matches!(kind, OpKind::Dot | OpKind::Explicit(ExplicitOp::Wgmma { .. })),
+        }
         let args = data.regions.iter().flat_map(|&r| &kernel.block(r).args);
         for &value in data.results.iter().chain(args).chain(&data.operands) {
             let shape = kernel.shape(value);
@@ -158,7 +166,10 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
     }
     let block = match kernel.level {
         Level::Thread { block } => block,
-        Level::Tile { warps } => [target.warp * warps.unwrap_or(default_warps(largest, product)), 1, 1],
+        Level::Tile { warps } => {
+            let default = || default_warps(largest, product);
+            [target.warp * tasks.or(warps).unwrap_or_else(default), 1, 1]
+        }
     };
     let threads = block.iter().product::<u32>();
     if threads > target.max_threads {
@@ -166,7 +177,7 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
         return Err(CompileError::TooManyThreads { kernel: kernel.name.clone(), threads, limit });
     }
     match first {
-        Some(loc) if !threads.is_power_of_two() || threads < target.warp => {
+        Some(loc) if tasks.is_none() && (!threads.is_power_of_two() || threads < target.warp) => {
             Err(CompileError::TilesNeedWarps { location: kernel.describe(loc), threads, warp: target.warp })
         }
         _ => Ok(block),
@@ -196,6 +207,10 @@ struct Lowering<'k> {
     tiles: Vec<SmallVec<[(LayoutId, Registers); 1]>>,
     scratch: ScratchMemory,
     accesses: Accesses,
+    /// The warps of the task that is being lowered, or of the block.
+    warps: u32,
+    /// The task that is being lowered has one thread.
+    one_thread: bool,
     /// The source is over threads: its scalars differ from thread to thread.
     per_thread: bool,
 }
@@ -204,6 +219,7 @@ impl<'k> Lowering<'k> {
     fn run(&mut self) -> Result<(), CompileError> {
         self.em.kernel.files = self.src.files.clone();
         self.em.kernel.messages = self.src.messages.clone();
+        self.em.kernel.cluster = self.src.cluster;
         let body = self.src.body;
         for (param, &arg) in self.src.params.iter().zip(&self.src.block(body).args) {
             let value = self.em.kernel.add_param(param.clone());
@@ -290,6 +306,7 @@ impl<'k> Lowering<'k> {
             Yield => self.yield_(data, results)?,
             Assert(_) => self.assert(op, data)?,
             Print(_) => self.print(data)?,
+            Explicit(kind) => self.explicit(op, data, kind)?,
         }
         Ok(())
     }

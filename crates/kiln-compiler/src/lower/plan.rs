@@ -9,7 +9,7 @@ use super::coalesce::Contiguity;
 use super::facts::IntFacts;
 use super::roles::{self, Role};
 use crate::layout::{Conversion, Layout};
-use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Shape, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
@@ -202,6 +202,11 @@ impl Classes {
             let (value, layout) = match &data.kind {
                 OpKind::Dot => {
                     let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
+                    self.hints(data.results[0]).product = Some(plan.intern(layout));
+                    return;
+                }
+                OpKind::Explicit(ExplicitOp::Wgmma { .. }) => {
+                    let layout = Layout::wgmma(&kernel.shape(data.results[0]), plan.warps);
                     self.hints(data.results[0]).product = Some(plan.intern(layout));
                     return;
                 }
@@ -442,6 +447,13 @@ impl Demand<'_, '_> {
                 self.want(data.operands[1], layouts[1]);
                 self.plan.inputs.insert(op, layouts);
                 self.want_like(&data.operands[2..], &data.results);
+            }
+            OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { .. }) => {
+                self.want_like(&data.operands[data.operands.len() - 1..], &data.results);
+            }
+            OpKind::Explicit(ExplicitOp::SharedStore { .. }) => {
+                let layout = self.natural(data.operands[0]);
+                self.input(op, data, layout);
             }
             OpKind::Store { .. } => {
                 let tile = data.operands[data.operands.len() - 1];

@@ -1,7 +1,7 @@
 //! What each value of a tile kernel becomes: a scalar, a tile that is cheaper to compute again than to move, a tile that is
 //! another one seen differently, or a tile with a layout of its own.
 
-use kiln_ir::{BinaryOp, Block, Kernel, Op, OpData, OpKind, UnaryOp, Value};
+use kiln_ir::{BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, UnaryOp, Value};
 
 /// What a value becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +94,9 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
             data.operands.iter().for_each(|&v| visit(data.results[0], v));
         }
         OpKind::Dot => visit(data.results[0], data.operands[2]),
+        OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { .. }) => {
+            visit(data.results[0], data.operands[data.operands.len() - 1]);
+        }
         OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {
             visit(data.results[0], data.operands[data.operands.len() - 1]);
         }

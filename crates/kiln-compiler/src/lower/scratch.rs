@@ -89,6 +89,11 @@ impl ScratchMemory {
         area
     }
 
+    /// How many exchanges there have been.
+    pub fn exchanges(&self) -> u32 {
+        self.count
+    }
+
     /// Notes shared memory that the kernel allocates itself.
     pub fn reserve(&mut self, size: u32, loc: Loc) {
         self.user += size.next_multiple_of(16);

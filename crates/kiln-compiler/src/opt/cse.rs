@@ -6,7 +6,7 @@
 
 use super::rewrite::Renames;
 use super::simplify::commutes;
-use kiln_ir::{Block, Def, Kernel, Op, OpKind, Value};
+use kiln_ir::{Block, Def, ExplicitOp, Kernel, Op, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
 pub(super) fn run(kernel: &mut Kernel) -> bool {
@@ -49,8 +49,14 @@ impl Cse {
                 self.known.entry(key.clone()).or_default().push(op);
                 added.push(key);
             }
+            // Tiles do not enter a task.
+            let tasks = matches!(kernel.op(op).kind, OpKind::Explicit(ExplicitOp::Tasks(_)));
+            let known = if tasks { std::mem::take(&mut self.known) } else { HashMap::new() };
             for region in kernel.op(op).regions.clone() {
                 self.block(kernel, region);
+            }
+            if tasks {
+                self.known = known;
             }
             kept.push(op);
         }

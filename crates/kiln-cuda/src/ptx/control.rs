@@ -6,7 +6,7 @@ use kiln_ir::{Block, OpData, OpKind, Value};
 
 impl Writer<'_> {
     /// Emits a block up to its terminator and gives the terminator's operands.
-    fn region(&mut self, block: Block) -> Result<Vec<Reg>> {
+    pub(super) fn region(&mut self, block: Block) -> Result<Vec<Reg>> {
         let kernel = self.kernel;
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
@@ -153,7 +153,7 @@ impl Writer<'_> {
             OpKind::PtrOrderedStore { space, lanes, order, scope, predicated } => {
                 self.ordered_store(op, *space, *lanes, (*order, *scope), *predicated)?
             }
-            OpKind::Barrier => self.barrier(),
+            OpKind::Barrier => self.team_barrier(),
             OpKind::Fence(scope) => self.fence(*scope),
             OpKind::Shuffle(mode) => self.shuffle(op, *mode)?,
             OpKind::Vote(mode) => self.vote(op, *mode)?,
@@ -166,6 +166,7 @@ impl Writer<'_> {
             OpKind::Print(message) => self.print(op, *message)?,
             OpKind::CheckBounds => self.check_bounds(op)?,
             OpKind::CheckDivisor => self.check_divisor(op)?,
+            OpKind::Explicit(explicit) => self.explicit(op, explicit)?,
             other => {
                 return Err(Error::Internal {
                     place: "the PTX emitter",

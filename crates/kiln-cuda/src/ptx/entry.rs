@@ -1,6 +1,7 @@
 //! The head of a PTX module, the entry's parameters and memory, and the emitter's only public function.
 
 use super::diagnostics::Site;
+use super::explicit::{self, Explicit, TensorMap};
 use super::writer::Writer;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, Level, OpKind, Space};
@@ -58,9 +59,18 @@ pub struct Module {
     pub shared: u32,
     /// 64-bit words of the parameters the user passes.
     pub words: u32,
+    /// Tensor maps, which come before the words.
+    pub maps: Vec<TensorMap>,
+    /// Blocks of a cluster, along x.
+    pub cluster: u32,
+    /// Whether parts of a block have register budgets, which the driver's linker ignores.
+    pub budgets: bool,
     /// What can fault or print. If there is any, two hidden words follow the parameters; see [`diagnostics`](super::diagnostics).
     pub sites: Vec<Site>,
 }
+
+/// The first PTX ISA version with all that compute capability 9.0 has.
+const HOPPER_VERSION: (u32, u32) = (8, 0);
 
 /// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide, "Shared Memory").
 pub const STATIC_SHARED: u32 = 48 * 1024;
@@ -82,37 +92,56 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let (shared, local) = lay_out(kernel, &mut w);
     scalar_parameters(kernel, &mut w);
     w.find_members(threads);
+    w.begin_explicit(threads)?;
     for &op in &kernel.block(kernel.body).ops {
         w.op(kernel.op(op))?;
     }
+    w.end_explicit();
     w.put(format_args!("ret"));
     w.fault_tail(words);
 
+    let align = if w.explicit.used { 1024 } else { 128 };
     let entry = entry_name(&kernel.name);
     let hidden = if w.sites.is_empty() { 0 } else { 2 };
-    let mut text = head(target, &entry, block, words + hidden);
+    let mut text = head(target, &entry, block, words + hidden, &w.explicit);
     text.push_str(&w.declarations());
     text.push_str(&w.fault_registers());
     if local > 0 {
         let _ = writeln!(text, "\t.local .align 16 .b8 local_memory[{local}];");
     }
     if shared > 0 && shared <= STATIC_SHARED {
-        let _ = writeln!(text, "\t.shared .align 128 .b8 shared_memory[{shared}];");
+        let _ = writeln!(text, "\t.shared .align {align} .b8 shared_memory[{shared}];");
     } else if shared > 0 {
         let at = text.find(".visible").unwrap_or(text.len());
-        text.insert_str(at, ".extern .shared .align 128 .b8 shared_memory[];\n");
+        text.insert_str(at, &format!(".extern .shared .align {align} .b8 shared_memory[];\n"));
     }
     text.push_str(&w.text);
     text.push_str("}\n");
-    Ok(Module { text, entry, block, shared, words: words as u32, sites: w.sites })
+    Ok(Module {
+        text,
+        entry,
+        block,
+        shared,
+        words: words as u32,
+        maps: w.explicit.maps,
+        cluster: kernel.cluster,
+        budgets: w.explicit.budgets,
+        sites: w.sites,
+    })
 }
 
-fn head(target: Target, entry: &str, block: [u32; 3], words: usize) -> String {
-    let (major, minor) = target.least_version().min(target.ptx);
-    let params: Vec<String> = (0..words).map(|i| format!("\t.param .b64 w{i}")).collect();
+fn head(target: Target, entry: &str, block: [u32; 3], words: usize, explicit: &Explicit) -> String {
+    let needed = if explicit.used { HOPPER_VERSION } else { target.least_version() };
+    let (major, minor) = needed.min(target.ptx);
+    let maps = (0..explicit.maps.len()).map(|i| format!("\t.param .align 64 .b8 m{i}[128]"));
+    let params: Vec<String> = maps.chain((0..words).map(|i| format!("\t.param .b64 w{i}"))).collect();
     let [x, y, z] = block;
+    // Instructions of this GPU alone.
+    let family = if explicit.used { "a" } else { "" };
+    // Without it the assembler ignores register budgets.
+    let blocks = if explicit.budgets { ".minnctapersm 1\n" } else { "" };
     format!(
-        ".version {major}.{minor}\n.target {}\n.address_size 64\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {x}, {y}, {z}\n{{\n",
+        ".version {major}.{minor}\n.target {}{family}\n.address_size 64\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {x}, {y}, {z}\n{blocks}{{\n",
         target.name(),
         params.join(",\n")
     )
@@ -134,6 +163,11 @@ fn lay_out(kernel: &Kernel, w: &mut Writer<'_>) -> (u32, u32) {
             let offset = end.next_multiple_of(align);
             w.offsets[data.results[0].index()] = Some(offset);
             *end = offset + bytes;
+        }
+        if let Some(align) = explicit::alignment(&data.kind) {
+            let offset = shared.next_multiple_of(align);
+            w.offsets[data.results[0].index()] = Some(offset);
+            shared = offset + explicit::size(kernel, data);
         }
     });
     (shared, local)

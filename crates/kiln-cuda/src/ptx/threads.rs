@@ -38,10 +38,6 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn barrier(&mut self) {
-        self.put(format_args!("bar.sync 0"));
-    }
-
     pub(super) fn fence(&mut self, s: Scope) {
         self.put(format_args!("fence.acq_rel.{}", scope(s)));
     }

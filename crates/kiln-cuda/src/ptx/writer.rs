@@ -1,6 +1,7 @@
 //! PTX text under construction: registers, labels, instructions, and which register holds which value.
 
 use super::entry::Target;
+use super::explicit::Explicit;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
 use std::collections::HashSet;
@@ -119,6 +120,8 @@ pub(super) struct Writer<'k> {
     pub(super) watched: HashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
     pub(super) offsets: Vec<Option<u32>>,
+    /// The state of the explicit level.
+    pub(super) explicit: Explicit,
 }
 
 impl<'k> Writer<'k> {
@@ -135,6 +138,7 @@ impl<'k> Writer<'k> {
             sites: Vec::new(),
             watched: watched(kernel),
             offsets: vec![None; values],
+            explicit: Explicit::default(),
         }
     }
 
@@ -164,7 +168,13 @@ impl<'k> Writer<'k> {
 
     /// A fresh register for a value, which this defines.
     pub(super) fn define(&mut self, value: Value) -> Reg {
-        let reg = self.reg(Class::of(self.kernel.ty(value).elem()));
+        // Values that share a register have it from the first of them on.
+        let shared = self.shares_with(value);
+        let known = shared.and_then(|class| self.explicit.registers.get(&class).copied());
+        let reg = known.unwrap_or_else(|| self.reg(Class::of(self.kernel.ty(value).elem())));
+        if let Some(class) = shared {
+            self.explicit.registers.insert(class, reg);
+        }
         self.registers[value.index()] = Some(reg);
         reg
     }

@@ -21,6 +21,9 @@ impl Parser {
         self.mark('(')?;
         self.list_until(')', Self::param)?;
         self.kernel.level = self.level()?;
+        if self.take_word("cluster") {
+            self.kernel.cluster = self.integer("a number of blocks")?;
+        }
         if self.take_word("scratch") {
             self.kernel.scratch_bytes = self.integer("a number of bytes")?;
         }

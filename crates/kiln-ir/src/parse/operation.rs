@@ -1,6 +1,7 @@
 //! Operations and their regions.
 
 use super::{Parsed, Parser, Token};
+use crate::explicit::ExplicitOp;
 use crate::kernel::{Block, Loc, Value};
 use crate::literal::Literal;
 use crate::op::*;
@@ -234,7 +235,10 @@ impl Parser {
             }
             other => match element_wise(other) {
                 Some(kind) => self.values_of(kind)?,
-                None => return self.expected_at(at, "an operation"),
+                None => match self.explicit_head(other, at)? {
+                    Some(head) => head,
+                    None => return self.expected_at(at, "an operation"),
+                },
             },
         };
         match m.words.get(m.next) {
@@ -335,11 +339,34 @@ impl Parser {
         Ok(())
     }
 
-    /// The operands of `yield` begin on its line; what follows on the next is another operation.
     fn yield_head(&mut self, at: usize) -> Parsed<Head> {
+        Ok(Head::new(OpKind::Yield, self.values_on_line(at)?))
+    }
+
+    /// The operands of `yield` and the like begin on its line; what follows on the next is another operation.
+    fn values_on_line(&mut self, at: usize) -> Parsed<Vec<Value>> {
         let same_line = self.tokens[at].line == self.tokens[self.at].line;
         let some = same_line && matches!(self.peek(), Token::Value(_));
-        Ok(Head::new(OpKind::Yield, if some { self.separated(Self::value)? } else { vec![] }))
+        if some { self.separated(Self::value) } else { Ok(vec![]) }
+    }
+
+    /// Operands, then numbers with a word before each.
+    fn explicit_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Option<Head>> {
+        let operands = self.values_on_line(at)?;
+        let op = ExplicitOp::read(mnemonic, |word, needed| {
+            if !needed && !matches!(self.peek(), Token::Word(w) if w == word) {
+                return Ok(None);
+            }
+            self.keyword(word)?;
+            self.integer(word).map(Some)
+        })?;
+        Ok(op.map(|op| {
+            let regions = if let ExplicitOp::Tasks(tasks) = &op { tasks.len() } else { 0 };
+            let mut head = Head::new(OpKind::Explicit(op), operands);
+            let region = || Region { word: None, names: Some(vec![]), types: vec![] };
+            head.regions.extend(std::iter::repeat_with(region).take(regions));
+            head
+        }))
     }
 
     /// An access through a view: `view[index, …] where mask …`.

@@ -13,6 +13,7 @@ pub(super) fn check(kernel: &Kernel) -> Vec<String> {
             errors.push(format!("two parameters are called `{}`", param.name));
         }
     }
+    errors.extend(super::explicit::cluster(kernel).err());
     let values = kernel.counts().0;
     let args = &kernel.block(kernel.body).args;
     let matches = args.len() == kernel.params.len()

@@ -155,10 +155,15 @@ impl Subject<'_> {
     }
 
     pub(super) fn writable(&self, view: &ViewType) -> Outcome {
+        if view.space == Space::Global { self.writable_at(0) } else { Ok(()) }
+    }
+
+    /// The view of global memory at a position may be written through.
+    pub(super) fn writable_at(&self, at: usize) -> Outcome {
         let args = &self.kernel.block(self.kernel.body).args;
-        let param = args.iter().position(|v| *v == self.data.operands[0]);
+        let param = args.iter().position(|v| *v == self.data.operands[at]);
         let mutable = param.is_none_or(|i| self.kernel.params[i].mutable);
-        require(mutable || view.space != Space::Global, || "writes through a view that is not mutable".into())
+        require(mutable, || "writes through a view that is not mutable".into())
     }
 
     /// The last `count` operands are tiles of the view's elements and this shape.

@@ -7,11 +7,13 @@
 //! | `rules.rs` | operands, results and regions of each operation |
 //! | `memory.rs` | the same, of operations that reach memory |
 //! | `ordered.rs` | the same, of ordered accesses |
+//! | `explicit.rs` | the same, of the explicit level |
 //!
 //! Last comes uniformity (`uniformity.rs`): tile operations and barriers are reached by all threads of a block together. That
 //! is checked of kernels as a front end makes them; the lowering to threads makes values uniform in ways the analysis cannot
 //! see (a butterfly of shuffles), so a kernel that has operations below the tile level is exempt.
 
+mod explicit;
 mod header;
 mod memory;
 mod ordered;

@@ -1,6 +1,6 @@
 //! Rules of each operation: how many operands, results and regions it has, and their types.
 
-use super::memory;
+use super::{explicit, memory};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::*;
 use crate::types::{Scalar, Shape, TileType, Type};
@@ -25,6 +25,7 @@ pub(super) fn check(kernel: &Kernel, op: Op) -> Outcome {
     let regions = match subject.data.kind {
         OpKind::If | OpKind::While => 2,
         OpKind::For | OpKind::Guard => 1,
+        OpKind::Explicit(ref op) => explicit::regions(op),
         _ => 0,
     };
     if subject.data.regions.len() != regions {
@@ -82,6 +83,10 @@ impl<'k> Subject<'k> {
 
     fn types(&self) -> Outcome {
         use OpKind::*;
+        if let Explicit(op) = &self.data.kind {
+            return explicit::check(self, op);
+        }
+        explicit::foreign_use(self)?;
         match &self.data.kind {
             Const(literal) => self.counts(0, 1)?.result_elem(literal.elem()),
             Iota => {

@@ -1,7 +1,7 @@
 //! The tree that a traced kernel leaves.
 
 use super::recorder::Site;
-use kiln_ir::{Literal, OpKind};
+use kiln_ir::{Literal, OpKind, Task};
 use smallvec::SmallVec;
 
 /// A recorded value: a parameter or the result of an operation.
@@ -38,6 +38,8 @@ pub(crate) enum Item {
     If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
     /// Runs a region that a fault may end. Then its writes are undone, and `fault` is the fault's site; else it is 0.
     Guard { budget: Id, fault: Id, body: Region, site: Site, live: Live },
+    /// Runs regions side by side.
+    Tasks { tasks: Vec<(Task, Region)>, site: Site },
     /// A loop.
     Loop { head: Loop, body: Region, site: Site, live: Live },
 }
@@ -67,7 +69,11 @@ impl Region {
         self.items.iter().all(|item| match item {
             Item::Op { kind, .. } => kind.is_pure(),
             Item::Get { .. } => true,
-            Item::Set { .. } | Item::If { .. } | Item::Guard { .. } | Item::Loop { .. } => false,
+            Item::Set { .. }
+            | Item::If { .. }
+            | Item::Guard { .. }
+            | Item::Loop { .. }
+            | Item::Tasks { .. } => false,
         })
     }
 }

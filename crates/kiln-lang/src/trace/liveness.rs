@@ -35,6 +35,12 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 // After a fault they are what they were before.
                 live.extend(handed_on.iter());
             }
+            Item::Tasks { tasks, .. } => {
+                // They write nothing that outlives them.
+                let mut before = live.clone();
+                tasks.iter_mut().for_each(|(_, region)| before.extend(annotate(region, &live)));
+                live = before;
+            }
             Item::Loop { head, body, live: handed_on, .. } => {
                 let mut written = Vars::new();
                 writes(body, &mut written);
@@ -98,6 +104,7 @@ fn mentions(item: &Item, visit: &mut dyn FnMut(Var)) {
             inside(otherwise);
         }
         Item::Guard { body, .. } => inside(body),
+        Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| inside(region)),
         Item::Loop { head, body, .. } => {
             if let Loop::While { test, .. } = head {
                 inside(test);
@@ -121,6 +128,7 @@ fn writes(region: &Region, into: &mut Vars) {
                 writes(otherwise, &mut inner);
             }
             Item::Guard { body, .. } => writes(body, &mut inner),
+            Item::Tasks { tasks, .. } => tasks.iter().for_each(|(_, region)| writes(region, &mut inner)),
             Item::Loop { head, body, .. } => {
                 writes(body, &mut inner);
                 if let Loop::While { test, .. } = head {
@@ -133,7 +141,7 @@ fn writes(region: &Region, into: &mut Vars) {
 }
 
 /// Whether a region writes a variable that outlives it.
-pub(super) fn writes_outer(region: &Region) -> bool {
+pub(crate) fn writes_outer(region: &Region) -> bool {
     let mut written = Vars::new();
     writes(region, &mut written);
     !written.is_empty()

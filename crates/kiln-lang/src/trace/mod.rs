@@ -27,6 +27,7 @@ pub use error::{TraceError, TraceErrors};
 pub(crate) use exits::{ExitKind, ScopeKind};
 pub use item::Raw;
 pub(crate) use item::{Id, Item, Region, Var};
+pub(crate) use liveness::writes_outer;
 pub(crate) use loops::Bounds;
 pub(crate) use recorder::{Depth, Recorder, RegionKind, Site, error, with};
 pub use run::trace;

@@ -6,7 +6,7 @@
 use super::item::{Id, Item, Loop, Region, Var};
 use super::liveness;
 use super::recorder::{Recorder, Site};
-use kiln_ir::{Block, Kernel, Literal, Loc, OpKind, Type, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Literal, Loc, OpKind, Task, Type, Value};
 use std::collections::{BTreeSet, HashMap};
 
 /// The kernel that a finished trace describes.
@@ -15,6 +15,7 @@ pub(super) fn promote(mut recorder: Recorder) -> Kernel {
     liveness::annotate(&mut body, &BTreeSet::new());
     let mut kernel = Kernel::new(std::mem::take(&mut recorder.name), recorder.level);
     kernel.messages = std::mem::take(&mut recorder.messages);
+    kernel.cluster = recorder.cluster;
     let mut values = HashMap::new();
     for (param, id) in std::mem::take(&mut recorder.params) {
         values.insert(id, kernel.add_param(param));
@@ -84,6 +85,7 @@ impl Promoter<'_> {
                 Item::Guard { budget, fault, body, site, live } => {
                     self.guard([*budget, *fault], body, live, site, block)
                 }
+                Item::Tasks { tasks, site } => self.tasks(tasks, site, block),
                 Item::Loop { head, body, site, live } => self.lower_loop(head, body, live, site, block),
             }
         }
@@ -122,6 +124,21 @@ impl Promoter<'_> {
         let op = self.kernel.append(block, OpKind::Guard, &operands, &types, &[inner], loc);
         self.values.insert(fault, self.kernel.result(op));
         self.hand_on(op, 1, live);
+    }
+
+    fn tasks(&mut self, tasks: &[(Task, Region)], site: Site, block: Block) {
+        let mut blocks = Vec::new();
+        for (_, region) in tasks {
+            let inner = self.kernel.add_block();
+            let mark = self.held.undo.len();
+            self.region(region, inner);
+            self.terminate(inner, OpKind::Yield, &[], &[], site);
+            self.held.back_to(mark);
+            blocks.push(inner);
+        }
+        let kind = OpKind::Explicit(ExplicitOp::Tasks(tasks.iter().map(|(task, _)| *task).collect()));
+        let loc = self.loc(site);
+        self.kernel.append(block, kind, &[], &[], &blocks, loc);
     }
 
     fn lower_loop(&mut self, head: &Loop, body: &Region, live: &[Var], site: Site, block: Block) {

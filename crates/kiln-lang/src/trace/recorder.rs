@@ -70,6 +70,8 @@ pub(crate) struct Recorder {
     pub level: Level,
     pub params: Vec<(Param, Id)>,
     pub messages: Vec<String>,
+    /// Blocks of a cluster.
+    pub cluster: u32,
     pub regions: Vec<OpenRegion>,
     pub(super) scopes: Vec<Scope>,
     pub errors: Vec<TraceError>,
@@ -90,6 +92,7 @@ impl Recorder {
             level,
             params: Vec::new(),
             messages: Vec::new(),
+            cluster: 1,
             regions: Vec::new(),
             scopes: Vec::new(),
             errors: Vec::new(),

@@ -1,0 +1,251 @@
+//! The explicit level: what has tiles becomes registers and addresses, the rest stays for the emitter.
+
+use super::Lowering;
+use super::plan::Plan;
+use super::roles::is_tile;
+use crate::error::CompileError;
+use crate::layout::AxisBits;
+use kiln_ir::{
+    BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Task, Type, Value,
+};
+
+/// Bytes of a row of a panel: the columns of a shared tile lie in panels of as many, each a run of rows.
+pub(super) const PANEL: u32 = 128;
+/// Bytes of the chunks that change places within a row of a panel: chunk `i` of row `r` stands at `i ^ r % 8`.
+const CHUNK: u32 = 16;
+/// Warps of a warpgroup.
+const WARPGROUP: u32 = 4;
+
+impl<'k> Lowering<'k> {
+    pub(super) fn explicit(
+        &mut self,
+        op: Op,
+        data: &'k OpData,
+        kind: &ExplicitOp,
+    ) -> Result<(), CompileError> {
+        match kind {
+            ExplicitOp::SharedTile { stages, rows, columns } => {
+                let elem = self.src.ty(data.results[0]).elem();
+                self.scratch.reserve(stages * rows * columns * elem.bytes(), data.loc);
+                self.made_before_all(data);
+                Ok(())
+            }
+            ExplicitOp::Mbarrier { count, .. } => {
+                self.scratch.reserve(8 * count, data.loc);
+                self.made_before_all(data);
+                Ok(())
+            }
+            ExplicitOp::Tasks(tasks) => self.tasks(data, tasks),
+            ExplicitOp::Wgmma { .. } => self.product_in_flight(data, 5),
+            ExplicitOp::WgmmaWait { .. } => self.product_in_flight(data, 0),
+            ExplicitOp::SharedStore { column } => self.shared_store(op, data, *column),
+            ExplicitOp::TaskBarrier => {
+                self.task_barrier();
+                Ok(())
+            }
+            ExplicitOp::TmaStoreWait { .. } => {
+                self.copy(data)?;
+                // One thread waits; the others hear of it.
+                self.task_barrier();
+                Ok(())
+            }
+            _ => self.copy(data),
+        }
+    }
+
+    fn task_barrier(&mut self) {
+        if !self.one_thread {
+            self.em.op(OpKind::Barrier, &[], &[]);
+        }
+    }
+
+    /// Memory, which is there before the first operation.
+    fn made_before_all(&mut self, data: &OpData) {
+        let ty = self.src.ty(data.results[0]).clone();
+        let made = self.em.hoisted(|e| {
+            let made = e.op(data.kind.clone(), &[], &[ty]);
+            e.kernel.result(made)
+        });
+        self.define_scalar(data.results[0], made);
+    }
+
+    /// Lowers each task for its own warps. One without tiles is the work of one thread.
+    fn tasks(&mut self, data: &'k OpData, tasks: &[Task]) -> Result<(), CompileError> {
+        let mut regions = Vec::new();
+        let mut exchanging = 0;
+        for (&region, task) in data.regions.iter().zip(tasks) {
+            let plan = Plan::new(self.src, &mut self.facts, task.warps);
+            let outer = (std::mem::replace(&mut self.plan, plan), self.warps);
+            self.warps = task.warps;
+            self.one_thread = !has_tiles(self.src, region);
+            let before = self.scratch.exchanges();
+            regions.push(self.task(region, task)?);
+            exchanging += usize::from(self.scratch.exchanges() > before);
+            (self.plan, self.warps) = outer;
+            self.one_thread = false;
+        }
+        if exchanging > 1 {
+            return Err(self.unsupported(
+                data,
+                "an exchange of tiles between threads in two tasks",
+                "keep tiles in the layout in which they are computed in all tasks but one",
+            ));
+        }
+        self.em.kernel.append(self.em.block, data.kind.clone(), &[], &[], &regions, data.loc);
+        Ok(())
+    }
+
+    fn task(&mut self, region: Block, task: &Task) -> Result<Block, CompileError> {
+        let block = self.em.kernel.add_block();
+        let outer = std::mem::replace(&mut self.em.block, block);
+        if self.one_thread {
+            if task.warps > WARPGROUP {
+                return Err(CompileError::Unsupported {
+                    location: self.src.describe(self.em.loc),
+                    what: format!("a task of {} warps without tiles", task.warps),
+                    hint: format!("one thread does its work: give it up to {WARPGROUP} warps"),
+                });
+            }
+            let first = self.em.thread_is_first(32 * task.warps - 1);
+            let first = first.ok_or_else(|| self.internal("a task without threads".into()))?;
+            self.branch(first, &[], |l| l.region_body(region), |_| Ok(Vec::new()))?;
+        } else {
+            self.region_body(region)?;
+        }
+        self.em.op(OpKind::Yield, &[], &[]);
+        self.em.block = outer;
+        Ok(block)
+    }
+
+    /// The operations of a region that yields nothing, without its end.
+    fn region_body(&mut self, region: Block) -> Result<Vec<Value>, CompileError> {
+        let src = self.src;
+        for &op in &src.block(region).ops {
+            let data = src.op(op);
+            self.em.loc = data.loc;
+            if data.kind != OpKind::Yield {
+                self.op(op, data, &[])?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// `Wgmma` and `WgmmaWait`: `fixed` scalars, then the accumulator's registers, which the result takes over.
+    fn product_in_flight(&mut self, data: &OpData, fixed: usize) -> Result<(), CompileError> {
+        let result = data.results[0];
+        let home = self.plan.home(result);
+        let (rows, needed) = (self.src.shape(result)[0], 16 * self.warps);
+        if !self.warps.is_multiple_of(WARPGROUP) || rows < needed {
+            return Err(self.unsupported(
+                data,
+                &format!("a product of {rows} rows on {} warps", self.warps),
+                "give it a multiple of 4 warps, and 16 rows or more for each",
+            ));
+        }
+        let mut operands = self.scalars(&data.operands[..fixed])?.to_vec();
+        operands.extend_from_slice(&self.operand(data.operands[fixed], home)?);
+        let registers = operands.len() - fixed;
+        let op = self.em.op(data.kind.clone(), &operands, &vec![Type::scalar(Scalar::F32); registers]);
+        let results = self.em.kernel.op(op).results.to_vec();
+        self.define(result, home, results)
+    }
+
+    /// Stores the registers of a tile where they belong in a shared tile. Bits of an address are sums (exclusive ors) of what the bits of row and
+    /// column give, so that a thread's part and a register's are computed apart.
+    fn shared_store(&mut self, op: Op, data: &OpData, column: u32) -> Result<(), CompileError> {
+        let (tile, view) = (data.operands[0], data.operands[1]);
+        let elem = self.src.ty(tile).elem();
+        let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
+            self.src.defining_op(view).map(|d| &d.kind)
+        else {
+            return Err(self.internal("a store to no shared tile".into()));
+        };
+        let (rows, columns) = (*rows, *columns);
+        let layout = self.layout(self.plan.input(op, 0));
+        let registers = self.operand(tile, self.plan.input(op, 0))?;
+        let place = SharedPlace { rows, columns, bytes: elem.bytes(), shape: self.src.shape(tile) };
+        // Columns outside the range must be in other registers of the same thread.
+        let outside = |flat: u32| place.column(flat) & !(columns - 1);
+        if layout.thread().iter().any(|&b| outside(b) != 0) || !column.is_multiple_of(columns) {
+            return Err(self.unsupported(
+                data,
+                &format!("a store of columns {column} to {} of a tile whose threads hold others", column + columns),
+                "store a number of columns that each thread has, such as 64",
+            ));
+        }
+        let base = self.stage_address(view, data.operands[2], rows * columns * elem.bytes())?;
+        let thread: Vec<u32> = layout.thread().iter().map(|&b| place.offset(b)).collect();
+        let thread = self.em.xor_of_bits(&thread);
+        let lanes = place.lanes(layout.register());
+        let mut at = 0;
+        while at < registers.len() {
+            let flat = layout.register_index(at);
+            if outside(flat) == column {
+                let part = self.em.i32(place.offset(flat).into());
+                let offset = self.em.binary(BinaryOp::Xor, thread, part);
+                let offset = self.em.cast(offset, Scalar::U64);
+                let address = self.em.add(base, offset);
+                self.ptr_store(Space::Shared, Reuse::Normal, address, None, &registers[at..at + lanes]);
+            }
+            at += lanes;
+        }
+        Ok(())
+    }
+
+    /// The address of a stage of so many bytes.
+    fn stage_address(&mut self, view: Value, stage: Value, bytes: u32) -> Result<Value, CompileError> {
+        let base = self.address(view)?;
+        let stage = self.scalar(stage)?;
+        let bytes = self.em.i64(bytes.into());
+        let distance = self.em.mul(stage, bytes);
+        let distance = self.em.cast(distance, Scalar::U64);
+        Ok(self.em.add(base, distance))
+    }
+
+    fn unsupported(&self, data: &OpData, what: &str, hint: &str) -> CompileError {
+        CompileError::Unsupported {
+            location: self.src.describe(data.loc),
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+/// Where the elements of a tile lie in a stage of a shared tile.
+struct SharedPlace {
+    rows: u32,
+    columns: u32,
+    /// Bytes of an element.
+    bytes: u32,
+    /// The shape of the tile that is stored.
+    shape: Shape,
+}
+
+impl SharedPlace {
+    fn column(&self, flat: u32) -> u32 {
+        AxisBits::of(&self.shape, 1).coordinate(flat)
+    }
+
+    /// The distance from the stage's beginning, in bytes; columns are taken modulo those of the stage.
+    fn offset(&self, flat: u32) -> u32 {
+        let row = AxisBits::of(&self.shape, 0).coordinate(flat);
+        let at = (self.column(flat) & (self.columns - 1)) * self.bytes;
+        let (panel, within) = (at / PANEL, at % PANEL);
+        panel * self.rows * PANEL + row * PANEL + (within ^ row % (PANEL / CHUNK) * CHUNK)
+    }
+
+    /// How many registers in a row are adjacent columns within a chunk, given the lowest bases of the registers.
+    fn lanes(&self, bases: &[u32]) -> usize {
+        let adjacent = bases.iter().enumerate().take_while(|(i, b)| **b == 1 << i).count();
+        1 << adjacent.min((CHUNK / self.bytes).trailing_zeros() as usize)
+    }
+}
+
+/// Whether any value in a region is a tile.
+fn has_tiles(kernel: &Kernel, region: Block) -> bool {
+    kernel.block(region).ops.iter().any(|&op| {
+        let data = kernel.op(op);
+        data.results.iter().chain(&data.operands).any(|&v| is_tile(kernel, v))
+            || data.regions.iter().any(|&r| has_tiles(kernel, r))
+    })
+}

@@ -1,0 +1,558 @@
+//! The explicit level: mbarriers, bulk tensor copies, warpgroup products and tasks (PTX ISA 8.0, "Asynchronous warpgroup level matrix
+//! instructions", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg").
+
+use super::writer::{Class, Reg, Writer};
+use kiln_backend::{Error, Result};
+use kiln_ir::{Block, Def, ExplicitOp, Kernel, OpData, OpKind, Scalar, Task, Value};
+use std::collections::HashMap;
+
+/// Bytes of a row of a panel of a shared tile, which the hardware swizzles as a whole.
+const PANEL: u32 = 128;
+/// Threads of a warpgroup.
+const WARPGROUP: u32 = 128;
+/// Rows of a product that a warpgroup computes at once, and the depth of one instruction on 16-bit elements.
+const WGMMA_ROWS: u32 = 64;
+const WGMMA_DEPTH: u32 = 16;
+/// Bytes of eight rows of a panel: what a swizzle permutes, and a matrix descriptor steps by.
+const ATOM: u32 = 8 * PANEL;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65536;
+
+/// A tensor map that a launch must pass, made from a view parameter. The maps come before the words, 128 bytes each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The first word of the view among the parameters.
+    pub word: u32,
+    /// Its axes.
+    pub rank: u32,
+    /// Its elements.
+    pub elem: Scalar,
+    /// The extents of the box on the last two axes; on the others they are 1.
+    pub extents: [u32; 2],
+}
+
+/// The warps that an operation is written for.
+#[derive(Clone, Copy)]
+pub(super) struct Team {
+    /// Which named barrier it has; 0 is the block's.
+    barrier: u32,
+    threads: u32,
+    /// Whether this thread is its first, a predicate.
+    first: Reg,
+    /// Whether this thread is the first of its warpgroup, a predicate.
+    leads: Reg,
+    /// The number of its warpgroup in the team.
+    warpgroup: Reg,
+}
+
+/// What a kernel of the explicit level needs besides its text.
+#[derive(Default)]
+pub(super) struct Explicit {
+    pub(super) used: bool,
+    /// Some task has a register budget.
+    pub(super) budgets: bool,
+    pub(super) maps: Vec<TensorMap>,
+    team: Option<Team>,
+    always: Option<Reg>,
+    /// The arrivals of a phase that the hardware counts, by the value of the mbarriers.
+    arrivals: HashMap<Value, u32>,
+    /// By value: the first of the values that share a register with it.
+    same: HashMap<Value, Value>,
+    /// The register of values that share one, by their representative.
+    pub(super) registers: HashMap<Value, Reg>,
+}
+
+/// A shared tile as it was made.
+struct SharedTile {
+    address: Reg,
+    rows: u32,
+    columns: u32,
+    elem: Scalar,
+}
+
+impl SharedTile {
+    fn stage_bytes(&self) -> u32 {
+        self.rows * self.columns * self.elem.bytes()
+    }
+
+    fn panels(&self) -> u32 {
+        self.columns * self.elem.bytes() / PANEL
+    }
+
+    fn panel_columns(&self) -> u32 {
+        PANEL / self.elem.bytes()
+    }
+}
+
+impl Writer<'_> {
+    /// Looks the kernel through, and writes what comes first: which thread this is, and the mbarriers' beginning.
+    pub(super) fn begin_explicit(&mut self, threads: u32) -> Result<()> {
+        let kernel = self.kernel;
+        let mut mbarriers = Vec::new();
+        kernel.walk(|at, data| {
+            let OpKind::Explicit(op) = &data.kind else { return };
+            self.explicit.used = true;
+            match op {
+                ExplicitOp::Mbarrier { count, arrivals } => mbarriers.push((at, *count, *arrivals)),
+                ExplicitOp::Tasks(tasks) => self.explicit.budgets |= tasks.iter().any(|t| t.registers > 0),
+                _ => {}
+            }
+        });
+        if !self.explicit.used {
+            return Ok(());
+        }
+        if self.target.capability() != 90 {
+            let op = mbarriers.first().map_or(kernel.block(kernel.body).ops[0], |m| m.0);
+            return Err(self.unsupported(kernel.op(op), "the explicit level", "It needs a GPU of compute capability 9.0"));
+        }
+        self.explicit.same = super::in_place::classes(kernel);
+        self.count_arrivals(kernel.body, threads)?;
+        let thread = self.reg(Class::B32);
+        self.put(format_args!("mov.u32 {thread}, %tid.x"));
+        let team = self.team(0, thread, 0, threads);
+        self.explicit.team = Some(team);
+        let always = self.reg(Class::Pred);
+        self.put(format_args!("setp.eq.u32 {always}, 0, 0"));
+        self.explicit.always = Some(always);
+        for (op, count, arrivals) in mbarriers {
+            let made = kernel.result(op);
+            let each = self.explicit.arrivals.get(&made).copied().unwrap_or(1);
+            let offset = self.offsets[made.index()].unwrap_or_default();
+            for i in 0..count {
+                self.put(format_args!(
+                    "@{} mbarrier.init.shared::cta.b64 [shared_memory+{}], {}",
+                    team.first,
+                    offset + 8 * i,
+                    arrivals * each
+                ));
+            }
+        }
+        self.put(format_args!("@{} fence.mbarrier_init.release.cluster", team.first));
+        self.meet();
+        Ok(())
+    }
+
+    /// What comes last: no block ends while another of its cluster may reach its memory.
+    pub(super) fn end_explicit(&mut self) {
+        if self.explicit.used && self.kernel.cluster > 1 {
+            self.meet();
+        }
+    }
+
+    /// Everybody of the block, or of the cluster.
+    fn meet(&mut self) {
+        if self.kernel.cluster > 1 {
+            self.put(format_args!("barrier.cluster.arrive.release"));
+            self.put(format_args!("barrier.cluster.wait.acquire"));
+        } else {
+            self.put(format_args!("bar.sync 0"));
+        }
+    }
+
+    /// The registers that say where this thread stands in a team; `thread` is its index in the block.
+    fn team(&mut self, barrier: u32, thread: Reg, first_thread: u32, threads: u32) -> Team {
+        let (first, leads) = (self.reg(Class::Pred), self.reg(Class::Pred));
+        let [within, group, warpgroup] = [(); 3].map(|()| self.reg(Class::B32));
+        self.put(format_args!("setp.eq.u32 {first}, {thread}, {first_thread}"));
+        self.put(format_args!("and.b32 {within}, {thread}, {}", WARPGROUP.min(threads) - 1));
+        self.put(format_args!("setp.eq.u32 {leads}, {within}, 0"));
+        // The same in all lanes of a warp, which the assembler only sees after a shuffle.
+        self.put(format_args!("sub.u32 {group}, {thread}, {first_thread}"));
+        self.put(format_args!("shr.u32 {group}, {group}, 7"));
+        self.put(format_args!("shfl.sync.idx.b32 {warpgroup}, {group}, 0, 0x1f, 0xffffffff"));
+        Team { barrier, threads, first, leads, warpgroup }
+    }
+
+    /// Finds how many threads arrive for each arrival of a task: one of each warpgroup.
+    fn count_arrivals(&mut self, block: Block, threads: u32) -> Result<()> {
+        let kernel = self.kernel;
+        for &op in &kernel.block(block).ops {
+            let data = kernel.op(op);
+            let each = match &data.kind {
+                OpKind::Explicit(ExplicitOp::MbarrierArrive) => (threads / WARPGROUP).max(1),
+                OpKind::Explicit(ExplicitOp::MbarrierExpect { .. }) => 1,
+                OpKind::Explicit(ExplicitOp::Tasks(tasks)) => {
+                    for (&region, task) in data.regions.iter().zip(tasks) {
+                        self.count_arrivals(region, 32 * task.warps)?;
+                    }
+                    continue;
+                }
+                _ => {
+                    for &region in &data.regions {
+                        self.count_arrivals(region, threads)?;
+                    }
+                    continue;
+                }
+            };
+            let known = *self.explicit.arrivals.entry(data.operands[0]).or_insert(each);
+            if known != each {
+                return Err(self.unsupported(
+                    data,
+                    "arrivals of tasks of different sizes at one mbarrier",
+                    "Give each its own mbarriers",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn explicit(&mut self, data: &OpData, op: &ExplicitOp) -> Result<()> {
+        let team = self.explicit.team.ok_or_else(|| broken("an explicit operation before the beginning"))?;
+        match op {
+            ExplicitOp::SharedTile { .. } | ExplicitOp::Mbarrier { .. } => Ok(()),
+            ExplicitOp::MbarrierExpect { bytes } => {
+                let at = self.mbarrier(data, 0)?;
+                self.put(format_args!(
+                    "@{} mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{at}], {bytes}",
+                    team.first
+                ));
+                Ok(())
+            }
+            ExplicitOp::MbarrierArrive => self.arrive(data, team),
+            ExplicitOp::MbarrierWait => self.wait(data),
+            ExplicitOp::TmaLoad { rows, multicast } => self.tma_load(data, team, *rows, *multicast),
+            ExplicitOp::TmaStore => self.tma_store(data, team),
+            ExplicitOp::TmaStoreWait { pending } => {
+                self.put(format_args!("@{} cp.async.bulk.wait_group.read {pending}", team.first));
+                Ok(())
+            }
+            ExplicitOp::ProxyFence => {
+                self.put(format_args!("fence.proxy.async.shared::cta"));
+                Ok(())
+            }
+            ExplicitOp::Wgmma { transposed_a, transposed_b } => {
+                self.wgmma(data, team, *transposed_a, *transposed_b)
+            }
+            ExplicitOp::WgmmaWait { pending } => {
+                self.take_over(&data.operands, &data.results)?;
+                self.put(format_args!("wgmma.wait_group.sync.aligned {pending}"));
+                Ok(())
+            }
+            ExplicitOp::Tasks(tasks) => self.tasks(data, tasks),
+            ExplicitOp::ClusterRank => {
+                let to = self.define(data.results[0]);
+                let narrow = self.reg(Class::B32);
+                self.put(format_args!("mov.u32 {narrow}, %cluster_ctarank"));
+                self.put(format_args!("cvt.u64.u32 {to}, {narrow}"));
+                Ok(())
+            }
+            ExplicitOp::TaskBarrier | ExplicitOp::SharedStore { .. } => {
+                Err(broken(format!("{op:?} was not lowered to threads")))
+            }
+        }
+    }
+
+    /// The barrier of the threads that run this code.
+    pub(super) fn team_barrier(&mut self) {
+        match self.explicit.team {
+            Some(Team { barrier, threads, .. }) if barrier > 0 => {
+                self.put(format_args!("bar.sync {barrier}, {threads}"));
+            }
+            _ => self.put(format_args!("bar.sync 0")),
+        }
+    }
+
+    fn tasks(&mut self, data: &OpData, tasks: &[Task]) -> Result<()> {
+        let outer = self.explicit.team;
+        let threads: u32 = tasks.iter().map(|t| 32 * t.warps).sum();
+        let at_entry = (REGISTERS / threads / 8 * 8).min(255);
+        let [thread, mine, warp] = [(); 3].map(|()| self.reg(Class::B32));
+        self.put(format_args!("mov.u32 {thread}, %tid.x"));
+        self.put(format_args!("shr.u32 {mine}, {thread}, 5"));
+        self.put(format_args!("shfl.sync.idx.b32 {warp}, {mine}, 0, 0x1f, 0xffffffff"));
+        let end = self.label();
+        for (i, (task, first)) in tasks.iter().zip(Task::first_warps(tasks)).enumerate() {
+            let next = self.label();
+            let (below, above) = (self.reg(Class::Pred), self.reg(Class::Pred));
+            self.put(format_args!("setp.lt.u32 {below}, {warp}, {first}"));
+            self.put(format_args!("@{below} bra {next}"));
+            self.put(format_args!("setp.ge.u32 {above}, {warp}, {}", first + task.warps));
+            self.put(format_args!("@{above} bra {next}"));
+            match task.registers {
+                0 => {}
+                n if n < at_entry => self.put(format_args!("setmaxnreg.dec.sync.aligned.u32 {n}")),
+                n if n > at_entry => self.put(format_args!("setmaxnreg.inc.sync.aligned.u32 {n}")),
+                _ => {}
+            }
+            let team = self.team(i as u32 + 1, thread, 32 * first, 32 * task.warps);
+            self.explicit.team = Some(team);
+            self.region(data.regions[i])?;
+            self.put(format_args!("bra {end}"));
+            self.place(next);
+        }
+        self.place(end);
+        self.explicit.team = outer;
+        if self.kernel.cluster == 1 {
+            self.put(format_args!("bar.sync 0"));
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, data: &OpData, team: Team) -> Result<()> {
+        let at = self.mbarrier(data, 0)?;
+        match data.operands.get(2) {
+            None => self.put(format_args!(
+                "@{} mbarrier.arrive.release.cta.shared::cta.b64 _, [{at}]",
+                team.leads
+            )),
+            Some(&rank) => {
+                let rank = self.narrow(rank)?;
+                let there = self.reg(Class::B32);
+                self.put(format_args!("mapa.shared::cluster.u32 {there}, {at}, {rank}"));
+                self.put(format_args!(
+                    "@{} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{there}]",
+                    team.leads
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, data: &OpData) -> Result<()> {
+        let at = self.mbarrier(data, 0)?;
+        let phase = self.narrow(data.operands[2])?;
+        let (parity, done) = (self.reg(Class::B32), self.reg(Class::Pred));
+        let (top, end) = (self.label(), self.label());
+        self.put(format_args!("and.b32 {parity}, {phase}, 1"));
+        self.place(top);
+        self.put(format_args!("mbarrier.try_wait.parity.shared::cta.b64 {done}, [{at}], {parity}"));
+        self.put(format_args!("@{done} bra {end}"));
+        self.put(format_args!("bra {top}"));
+        self.place(end);
+        Ok(())
+    }
+
+    fn tma_load(&mut self, data: &OpData, team: Team, rows: u32, multicast: u32) -> Result<()> {
+        let rank = data.operands.len() - 6;
+        let tile = self.shared_tile(data.operands[1 + rank], data.operands[2 + rank])?;
+        let row = self.narrow(data.operands[3 + rank])?;
+        let to = self.reg(Class::B32);
+        self.put(format_args!("mad.lo.u32 {to}, {row}, {PANEL}, {}", tile.address));
+        let barrier = self.mbarrier(data, 4 + rank)?;
+        let map = self.tensor_map(data.operands[0], [rows, tile.panel_columns()])?;
+        let offsets = self.tensor_offsets(&data.operands[1..=rank])?;
+        let cast = if multicast > 0 { ".multicast::cluster" } else { "" };
+        let mask = match multicast {
+            0 => String::new(),
+            mask => {
+                let bits = self.reg(Class::B16);
+                self.put(format_args!("mov.b16 {bits}, {mask}"));
+                format!(", {bits}")
+            }
+        };
+        for panel in 0..tile.panels() {
+            let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
+            self.put(format_args!(
+                "@{} cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{cast} [{to}+{}], [{map}, {at}], [{barrier}]{mask}",
+                team.first,
+                panel * tile.rows * PANEL,
+            ));
+        }
+        Ok(())
+    }
+
+    fn tma_store(&mut self, data: &OpData, team: Team) -> Result<()> {
+        let tile = self.shared_tile(data.operands[0], data.operands[1])?;
+        let map = self.tensor_map(data.operands[2], [tile.rows, tile.panel_columns()])?;
+        let rank = data.operands.len() - 3;
+        let offsets = self.tensor_offsets(&data.operands[3..])?;
+        for panel in 0..tile.panels() {
+            let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
+            self.put(format_args!(
+                "@{} cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [{map}, {at}], [{}+{}]",
+                team.first,
+                tile.address,
+                panel * tile.rows * PANEL,
+            ));
+        }
+        self.put(format_args!("@{} cp.async.bulk.commit_group", team.first));
+        Ok(())
+    }
+
+    /// Offsets as 32-bit registers, last axis first.
+    fn tensor_offsets(&mut self, offsets: &[Value]) -> Result<Vec<Reg>> {
+        offsets.iter().rev().map(|&v| self.narrow(v)).collect()
+    }
+
+    /// The coordinates of a panel in braces.
+    fn panel_coordinates(&mut self, offsets: &[Reg], column: u32) -> String {
+        let mut all: Vec<String> = offsets.iter().map(Reg::to_string).collect();
+        if column > 0 {
+            let moved = self.reg(Class::B32);
+            self.put(format_args!("add.u32 {moved}, {}, {column}", offsets[0]));
+            all[0] = moved.to_string();
+        }
+        format!("{{{}}}", all.join(", "))
+    }
+
+    /// The address of the map of a view parameter for boxes of these extents.
+    fn tensor_map(&mut self, view: Value, extents: [u32; 2]) -> Result<Reg> {
+        let kernel = self.kernel;
+        let (Def::Arg(_, position), Some(ty)) = (kernel.def(view), kernel.ty(view).as_view()) else {
+            return Err(broken("a copy of a view that is no parameter"));
+        };
+        let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
+        let map = TensorMap { word: word as u32, rank: ty.rank, elem: ty.elem, extents };
+        let maps = &mut self.explicit.maps;
+        let number = maps.iter().position(|m| *m == map).unwrap_or_else(|| {
+            maps.push(map);
+            maps.len() - 1
+        });
+        let (param, address) = (self.reg(Class::B64), self.reg(Class::B64));
+        self.put(format_args!("mov.b64 {param}, m{number}"));
+        self.put(format_args!("cvta.param.u64 {address}, {param}"));
+        Ok(address)
+    }
+
+    fn wgmma(&mut self, data: &OpData, team: Team, transposed_a: bool, transposed_b: bool) -> Result<()> {
+        let a = self.shared_tile(data.operands[0], data.operands[1])?;
+        let b = self.shared_tile(data.operands[2], data.operands[3])?;
+        let keep = self.get(data.operands[4])?;
+        let always = self.explicit.always.unwrap_or(keep);
+        let registers = self.take_over(&data.operands[5..], &data.results)?;
+        let (m, k) = if transposed_a { (a.columns, a.rows) } else { (a.rows, a.columns) };
+        let n = if transposed_b { b.columns } else { b.rows };
+        let groups = team.threads / WARPGROUP;
+        let own = if transposed_a { a.rows * PANEL } else { WGMMA_ROWS * PANEL };
+        let start = self.reg(Class::B32);
+        self.put(format_args!("mad.lo.u32 {start}, {}, {own}, {}", team.warpgroup, a.address));
+        let from_a = self.descriptor(start, a.rows * PANEL);
+        let from_b = self.descriptor(b.address, b.rows * PANEL);
+        let blocks = m / (WGMMA_ROWS * groups);
+        let each = (n / 2) as usize;
+        if registers.len() != blocks as usize * each {
+            return Err(broken(format!("{} accumulators for a product [{m}, {n}]", registers.len())));
+        }
+        let elem = super::writer::suffix(a.elem);
+        self.put(format_args!("wgmma.fence.sync.aligned"));
+        for step in 0..k / WGMMA_DEPTH {
+            let right = self.advanced(from_b, depth_offset(&b, step, transposed_b));
+            for block in 0..blocks {
+                let left = self.advanced(from_a, block * groups * own + depth_offset(&a, step, transposed_a));
+                let own = &registers[block as usize * each..][..each];
+                let list: Vec<String> = own.iter().map(Reg::to_string).collect();
+                let scale = if step == 0 { keep } else { always };
+                self.put(format_args!(
+                    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{elem}.{elem} {{{}}}, {left}, {right}, {scale}, 1, 1, {}, {}",
+                    list.join(", "),
+                    u32::from(transposed_a),
+                    u32::from(transposed_b),
+                ));
+            }
+        }
+        self.put(format_args!("wgmma.commit_group.sync.aligned"));
+        Ok(())
+    }
+
+    /// A matrix descriptor of swizzled panels from an address on: those side by side are `leading` bytes apart.
+    fn descriptor(&mut self, address: Reg, leading: u32) -> Reg {
+        let (units, wide, whole) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B64));
+        let layout = 1u64 << 62 | u64::from(ATOM >> 4) << 32 | u64::from(leading >> 4) << 16;
+        self.put(format_args!("shr.u32 {units}, {address}, 4"));
+        self.put(format_args!("cvt.u64.u32 {wide}, {units}"));
+        self.put(format_args!("or.b64 {whole}, {wide}, {layout}"));
+        whole
+    }
+
+    /// A descriptor so many bytes further on.
+    fn advanced(&mut self, descriptor: Reg, bytes: u32) -> Reg {
+        if bytes == 0 {
+            return descriptor;
+        }
+        let to = self.reg(Class::B64);
+        self.put(format_args!("add.u64 {to}, {descriptor}, {}", bytes >> 4));
+        to
+    }
+
+    /// Lets results stand in the registers of what they continue.
+    fn take_over(&mut self, from: &[Value], to: &[Value]) -> Result<Vec<Reg>> {
+        let sources = from.iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        Ok(to
+            .iter()
+            .zip(sources)
+            .map(|(&value, source)| {
+                let reg = self.define(value);
+                self.mov(reg, source);
+                reg
+            })
+            .collect())
+    }
+
+    /// The representative of the values that share a register with this one, if there are others.
+    pub(super) fn shares_with(&self, value: Value) -> Option<Value> {
+        self.explicit.same.get(&value).copied()
+    }
+
+    /// The 32-bit address of mbarriers, with the index after them.
+    fn mbarrier(&mut self, data: &OpData, at: usize) -> Result<Reg> {
+        self.element_address(data.operands[at], data.operands[at + 1], 8)
+    }
+
+    fn element_address(&mut self, view: Value, index: Value, bytes: u32) -> Result<Reg> {
+        let offset = self.offsets[view.index()].ok_or_else(|| broken("memory without a place"))?;
+        let (base, to) = (self.reg(Class::B32), self.reg(Class::B32));
+        self.put(format_args!("mov.u32 {base}, shared_memory"));
+        let index = self.narrow(index)?;
+        self.put(format_args!("mad.lo.u32 {to}, {index}, {bytes}, {base}"));
+        if offset == 0 {
+            return Ok(to);
+        }
+        let moved = self.reg(Class::B32);
+        self.put(format_args!("add.u32 {moved}, {to}, {offset}"));
+        Ok(moved)
+    }
+
+    fn shared_tile(&mut self, view: Value, stage: Value) -> Result<SharedTile> {
+        let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
+            self.kernel.defining_op(view).map(|data| &data.kind)
+        else {
+            return Err(broken("no shared tile"));
+        };
+        let (rows, columns, elem) = (*rows, *columns, self.elem(view));
+        let address = self.element_address(view, stage, rows * columns * elem.bytes())?;
+        let tile = SharedTile { address, rows, columns, elem };
+        debug_assert!(tile.stage_bytes().is_multiple_of(ATOM));
+        Ok(tile)
+    }
+
+    /// The low half of an i64.
+    fn narrow(&mut self, value: Value) -> Result<Reg> {
+        let wide = self.get(value)?;
+        let narrow = self.reg(Class::B32);
+        self.put(format_args!("cvt.u32.u64 {narrow}, {wide}"));
+        Ok(narrow)
+    }
+}
+
+/// Where step `step` of 16 along the inner extent begins in a stage, in bytes.
+fn depth_offset(tile: &SharedTile, step: u32, transposed: bool) -> u32 {
+    if transposed {
+        return step * WGMMA_DEPTH * PANEL;
+    }
+    let column = step * WGMMA_DEPTH * tile.elem.bytes();
+    column / PANEL * tile.rows * PANEL + column % PANEL
+}
+
+/// The alignment of memory in shared memory.
+pub(super) fn alignment(kind: &OpKind) -> Option<u32> {
+    match kind {
+        OpKind::Explicit(ExplicitOp::SharedTile { .. }) => Some(ATOM),
+        OpKind::Explicit(ExplicitOp::Mbarrier { .. }) => Some(8),
+        _ => None,
+    }
+}
+
+/// The size of memory in shared memory, in bytes.
+pub(super) fn size(kernel: &Kernel, data: &OpData) -> u32 {
+    match &data.kind {
+        OpKind::Explicit(ExplicitOp::SharedTile { stages, rows, columns }) => {
+            stages * rows * columns * kernel.ty(data.results[0]).elem().bytes()
+        }
+        OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) => 8 * count,
+        _ => 0,
+    }
+}
+
+fn broken(message: impl Into<String>) -> Error {
+    Error::Internal { place: "the PTX emitter", message: message.into() }
+}

@@ -1,0 +1,219 @@
+//! The explicit level: operations under both others, which name what a GPU does beside computing (copies in flight, barriers that
+//! count bytes, products in flight) and divide a block's warps among tasks.
+//!
+//! They stand in kernels over tiles. The *task* that an operation belongs to is the region of [`ExplicitOp::Tasks`] around it, or the whole
+//! program where there is none; every operation is executed by a task once, however many threads it has. The names are those of PTX.
+//!
+//! **Copies and products are asynchronous.** They read and write shared tiles at some time after the operation, in the *asynchronous proxy*: a
+//! [`TmaLoad`](ExplicitOp::TmaLoad) is done when the phase of its mbarrier is, a [`Wgmma`](ExplicitOp::Wgmma) after a
+//! [`WgmmaWait`](ExplicitOp::WgmmaWait), a [`TmaStore`](ExplicitOp::TmaStore) after a [`TmaStoreWait`](ExplicitOp::TmaStoreWait). To touch what
+//! they touch before that is a race, which the interpreter reports.
+
+use smallvec::SmallVec;
+
+/// An explicit operation. *Shared tile* and *mbarriers* are views that the operations of these names made; *stage* and *index* are i64 scalars.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExplicitOp {
+    /// `() -> view<elem, 3, shared>`: memory for `stages` tiles `[rows, columns]`, uninitialised, which only explicit operations reach: how
+    /// it is laid out is the compiler's choice.
+    SharedTile {
+        /// How many tiles.
+        stages: u32,
+        /// The first extent of each.
+        rows: u32,
+        /// The second.
+        columns: u32,
+    },
+    /// `() -> view<u64, 1, shared>`: barriers in shared memory, each in phase 0. A phase is complete when so many arrivals have come
+    /// and all bytes that were announced; the next one begins with it.
+    Mbarrier {
+        /// How many barriers.
+        count: u32,
+        /// Arrivals in a phase, each that of one task.
+        arrivals: u32,
+    },
+    /// `(mbarriers, index)`: announces bytes that copies will bring in the current phase, and arrives.
+    MbarrierExpect {
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// `(mbarriers, index, [i64 rank])`: arrives when everything this task did so far is done, at the mbarrier of the block with
+    /// that rank in the cluster, or its own.
+    MbarrierArrive,
+    /// `(mbarriers, index, i64 phase)`: waits until the phase with this number, counted from 0, is complete; negative ones are. What the
+    /// arrivals and copies of the phase did is visible after. The hardware knows only the number's lowest bit, so a wait must not be
+    /// two phases late.
+    MbarrierWait,
+    /// `(view, i64 offset per axis, shared tile, stage, i64 row, mbarriers, index)`: begins to load a box of the view, `[1…, rows, columns of the
+    /// shared tile]` at the offsets, into the rows of the stage from `row` on (a multiple of 8). Elements outside the view are zero. The
+    /// bytes count for the current phase of the mbarrier.
+    TmaLoad {
+        /// How many rows.
+        rows: u32,
+        /// A bit for each rank of the cluster whose block gets the box in its own shared tile, its mbarrier the bytes; 0 is this block alone.
+        multicast: u32,
+    },
+    /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of the view at the offsets. Elements
+    /// outside the view are dropped.
+    TmaStore,
+    /// `()`: waits until all but the last `pending` stores that this task began have read their shared tiles.
+    TmaStoreWait {
+        /// How many may still read.
+        pending: u32,
+    },
+    /// `()`: what this task wrote to shared tiles by [`SharedStore`](ExplicitOp::SharedStore) is visible to copies and products that
+    /// begin after the next barrier.
+    ProxyFence,
+    /// `()`: every thread of the task arrives before any leaves.
+    TaskBarrier,
+    /// `(tile [rows, n], shared tile, stage)`: writes the columns of the tile that begin at `column`, as many as the stage has.
+    SharedStore {
+        /// The first column of the tile.
+        column: u32,
+    },
+    /// `(shared tile a, stage, shared tile b, stage, bool keep, f32 tile [m, n] acc) -> f32 tile [m, n]`: begins a · b, plus acc where
+    /// `keep`. The stages of a are `[m, k]` and those of b `[n, k]`, unless they are stored transposed. The result may only go to another
+    /// such product or to `WgmmaWait`; acc has no other use. In a kernel lowered to threads the tile is the thread's registers of it.
+    Wgmma {
+        /// The stages of a are `[k, m]`.
+        transposed_a: bool,
+        /// The stages of b are `[k, n]`.
+        transposed_b: bool,
+    },
+    /// `(f32 tile) -> f32 tile`: waits until all but the last `pending` products that this task began are done. With 0 the result is what was
+    /// computed; else it is still in flight and may only go to another product or wait.
+    WgmmaWait {
+        /// How many may still be in flight.
+        pending: u32,
+    },
+    /// `()`, a region for each task, which yields nothing: the tasks run side by side, each on warps of its own, and the program goes on when
+    /// all are done. Tiles do not enter.
+    Tasks(SmallVec<[Task; 4]>),
+    /// `() -> i64`: this block's number in its cluster.
+    ClusterRank,
+}
+
+/// What a task gets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Task {
+    /// Warps of 32 threads: a power of two.
+    pub warps: u32,
+    /// Registers of each thread, a multiple of 8 from 24 to 240; 0 leaves them as the block has them. Needs a multiple of 4 warps.
+    pub registers: u32,
+}
+
+impl Task {
+    /// The first warp of each task of a list: larger ones come first, so that each begins at a multiple of its size.
+    ///
+    /// ```
+    /// use kiln_ir::Task;
+    /// let tasks = [4, 8].map(|warps| Task { warps, registers: 0 });
+    /// assert_eq!(Task::first_warps(&tasks), [8, 0]);
+    /// ```
+    pub fn first_warps(tasks: &[Task]) -> Vec<u32> {
+        let mut order: Vec<usize> = (0..tasks.len()).collect();
+        order.sort_by_key(|&i| std::cmp::Reverse(tasks[i].warps));
+        let mut first = vec![0; tasks.len()];
+        let mut next = 0;
+        for i in order {
+            first[i] = next;
+            next += tasks[i].warps;
+        }
+        first
+    }
+}
+
+/// A number that belongs to an operation, with the word before it in the text format.
+pub type Attribute = (&'static str, u32);
+
+impl ExplicitOp {
+    /// The word of the operation in the text format.
+    pub fn name(&self) -> &'static str {
+        use ExplicitOp::*;
+        match self {
+            SharedTile { .. } => "shared_tile",
+            Mbarrier { .. } => "mbarrier",
+            MbarrierExpect { .. } => "mbarrier_expect",
+            MbarrierArrive => "mbarrier_arrive",
+            MbarrierWait => "mbarrier_wait",
+            TmaLoad { .. } => "tma_load",
+            TmaStore => "tma_store",
+            TmaStoreWait { .. } => "tma_store_wait",
+            ProxyFence => "proxy_fence",
+            TaskBarrier => "task_barrier",
+            SharedStore { .. } => "shared_store",
+            Wgmma { .. } => "wgmma",
+            WgmmaWait { .. } => "wgmma_wait",
+            Tasks(_) => "tasks",
+            ClusterRank => "cluster_rank",
+        }
+    }
+
+    /// Its numbers, in the order of the text format. Those of tasks come in pairs.
+    pub fn attributes(&self) -> SmallVec<[Attribute; 8]> {
+        use ExplicitOp::*;
+        match self {
+            SharedTile { stages, rows, columns } => {
+                SmallVec::from_slice(&[("stages", *stages), ("rows", *rows), ("columns", *columns)])
+            }
+            Mbarrier { count, arrivals } => SmallVec::from_slice(&[("count", *count), ("arrivals", *arrivals)]),
+            MbarrierExpect { bytes } => SmallVec::from_slice(&[("bytes", *bytes)]),
+            TmaLoad { rows, multicast } => SmallVec::from_slice(&[("rows", *rows), ("multicast", *multicast)]),
+            TmaStoreWait { pending } | WgmmaWait { pending } => SmallVec::from_slice(&[("pending", *pending)]),
+            SharedStore { column } => SmallVec::from_slice(&[("column", *column)]),
+            Wgmma { transposed_a, transposed_b } => {
+                SmallVec::from_slice(&[("transposed_a", u32::from(*transposed_a)), ("transposed_b", u32::from(*transposed_b))])
+            }
+            Tasks(tasks) => {
+                tasks.iter().flat_map(|t| [("warps", t.warps), ("registers", t.registers)]).collect()
+            }
+            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | ClusterRank => SmallVec::new(),
+        }
+    }
+
+    /// The operation with this word in the text format, whose numbers `next` reads: it is asked for each by its word. For tasks it is asked for
+    /// `warps` until it has none.
+    ///
+    /// # Errors
+    /// Those of `next`, for a number that must be there. `Ok(None)` for a word that names no such operation.
+    pub(crate) fn read<E>(
+        name: &str,
+        mut next: impl FnMut(&'static str, bool) -> Result<Option<u32>, E>,
+    ) -> Result<Option<ExplicitOp>, E> {
+        use ExplicitOp::*;
+        let mut number = |word| next(word, true).map(Option::unwrap_or_default);
+        Ok(Some(match name {
+            "shared_tile" => {
+                SharedTile { stages: number("stages")?, rows: number("rows")?, columns: number("columns")? }
+            }
+            "mbarrier" => Mbarrier { count: number("count")?, arrivals: number("arrivals")? },
+            "mbarrier_expect" => MbarrierExpect { bytes: number("bytes")? },
+            "mbarrier_arrive" => MbarrierArrive,
+            "mbarrier_wait" => MbarrierWait,
+            "tma_load" => TmaLoad { rows: number("rows")?, multicast: number("multicast")? },
+            "tma_store" => TmaStore,
+            "tma_store_wait" => TmaStoreWait { pending: number("pending")? },
+            "proxy_fence" => ProxyFence,
+            "task_barrier" => TaskBarrier,
+            "shared_store" => SharedStore { column: number("column")? },
+            "wgmma" => {
+                Wgmma { transposed_a: number("transposed_a")? != 0, transposed_b: number("transposed_b")? != 0 }
+            }
+            "wgmma_wait" => WgmmaWait { pending: number("pending")? },
+            "tasks" => {
+                let mut tasks = SmallVec::new();
+                while let Some(warps) = next("warps", false)? {
+                    tasks.push(Task { warps, registers: next("registers", true)?.unwrap_or_default() });
+                }
+                Tasks(tasks)
+            }
+            "cluster_rank" => ClusterRank,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Whether it must stay although its results are unused.
+    pub fn has_effect(&self) -> bool {
+        !matches!(self, ExplicitOp::SharedTile { .. } | ExplicitOp::Mbarrier { .. } | ExplicitOp::ClusterRank)
+    }
+}

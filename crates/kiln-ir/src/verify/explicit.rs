@@ -1,0 +1,269 @@
+//! Rules of the explicit level.
+
+use super::rules::{Outcome, Subject, require};
+use crate::explicit::{ExplicitOp, Task};
+use crate::kernel::{Kernel, Level, Value};
+use crate::op::OpKind;
+use crate::types::{Scalar, Shape, Space, Type, ViewType};
+
+/// The most blocks of a cluster that every GPU with clusters has room for.
+const MAX_CLUSTER: u32 = 8;
+/// Registers of a multiprocessor, which the tasks of a block share.
+const REGISTERS: u32 = 65536;
+/// The longest extent of a box that a copy moves, and the most columns of a product.
+const MAX_BOX: u32 = 256;
+/// Rows whose chunks are permuted together in a shared tile: a load begins at a multiple of them.
+const SWIZZLE_ROWS: u32 = 8;
+
+/// The kernel's cluster.
+pub(super) fn cluster(kernel: &Kernel) -> Outcome {
+    let n = kernel.cluster;
+    require(n.is_power_of_two() && n <= MAX_CLUSTER, || {
+        format!("a cluster of {n} blocks, expected a power of two up to {MAX_CLUSTER}")
+    })
+}
+
+/// What other operations may do with the values of explicit ones.
+pub(super) fn foreign_use(s: &Subject) -> Outcome {
+    for &value in &s.data.operands {
+        let Some(data) = s.kernel.defining_op(value) else { continue };
+        let OpKind::Explicit(op) = &data.kind else { continue };
+        let carries = matches!(s.data.kind, OpKind::Yield | OpKind::For | OpKind::While);
+        match op {
+            ExplicitOp::SharedTile { .. } | ExplicitOp::Mbarrier { .. } => {
+                require(s.data.kind == OpKind::Address, || {
+                    format!("only explicit operations reach what `{}` makes", op.name())
+                })?;
+            }
+            ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { pending: 1.. } if !carries => {
+                return Err("the product is still in flight: wait with `wgmma_wait` and 0 pending first".into());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// How many regions an operation has.
+pub(super) fn regions(op: &ExplicitOp) -> usize {
+    if let ExplicitOp::Tasks(tasks) = op { tasks.len() } else { 0 }
+}
+
+pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
+    use ExplicitOp::*;
+    let index = Type::scalar(Scalar::I64);
+    match op {
+        SharedTile { stages, rows, columns } => {
+            s.counts(0, 1)?.size(&Shape::new(&[*stages, *rows, *columns]))?;
+            let elem = s.result_ty(0).elem();
+            s.result(0, &Type::view(elem, 3, Space::Shared))
+        }
+        Mbarrier { count, arrivals } => {
+            require((1..=1024).contains(count) && (1..=1024).contains(arrivals), || {
+                format!("{count} barriers of {arrivals} arrivals, expected 1 to 1024 of each")
+            })?;
+            s.counts(0, 1)?.result(0, &Type::view(Scalar::U64, 1, Space::Shared))
+        }
+        MbarrierExpect { .. } => {
+            s.counts(2, 0)?;
+            s.mbarrier(0)
+        }
+        MbarrierArrive if s.data.operands.len() == 3 => {
+            s.counts(3, 0)?.operand(2, &index)?;
+            s.mbarrier(0)
+        }
+        MbarrierArrive => {
+            s.counts(2, 0)?;
+            s.mbarrier(0)
+        }
+        MbarrierWait => {
+            s.counts(3, 0)?.operand(2, &index)?;
+            s.mbarrier(0)
+        }
+        TmaLoad { rows, multicast } => s.tma_load(*rows, *multicast),
+        TmaStore => s.tma_store(),
+        TmaStoreWait { .. } | ProxyFence | TaskBarrier => s.counts(0, 0).map(|_| ()),
+        SharedStore { column } => s.shared_store(*column),
+        Wgmma { transposed_a, transposed_b } => s.wgmma(*transposed_a, *transposed_b),
+        WgmmaWait { .. } => {
+            let n = s.data.operands.len();
+            require(n > 0, || "has no product to wait for".into())?;
+            s.counts(n, n)?;
+            (0..n).try_for_each(|i| {
+                require(s.tile(i)?.elem == Scalar::F32, || format!("operand {i} is {}, expected f32", s.ty(i)))?;
+                s.result(i, s.ty(i))
+            })
+        }
+        Tasks(tasks) => s.tasks(tasks),
+        ClusterRank => s.counts(0, 1)?.result(0, &index),
+    }
+}
+
+impl Subject<'_> {
+    /// A shared tile, and the stages, rows and columns it was made with, followed by a stage.
+    fn shared_tile(&self, at: usize) -> Result<(ViewType, [u32; 2]), String> {
+        let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
+        match self.made_by(value) {
+            Some(&ExplicitOp::SharedTile { rows, columns, .. }) => {
+                self.operand(at + 1, &Type::scalar(Scalar::I64))?;
+                let view = self.kernel.ty(value).as_view();
+                Ok((view.ok_or("a shared tile that is no view")?, [rows, columns]))
+            }
+            _ => Err(format!("operand {at} is no `shared_tile`")),
+        }
+    }
+
+    /// Mbarriers, followed by an index.
+    fn mbarrier(&self, at: usize) -> Outcome {
+        let value = self.data.operands.get(at).copied();
+        let made = value.and_then(|v| self.made_by(v));
+        require(matches!(made, Some(ExplicitOp::Mbarrier { .. })), || format!("operand {at} is no `mbarrier`"))?;
+        self.operand(at + 1, &Type::scalar(Scalar::I64)).map(|_| ())
+    }
+
+    fn made_by(&self, value: Value) -> Option<&ExplicitOp> {
+        match &self.kernel.defining_op(value)?.kind {
+            OpKind::Explicit(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// A view of global memory of rank 2 to 5 with these elements at a position, followed by an offset for each axis; gives its rank.
+    fn tensor(&self, at: usize, elem: Scalar) -> Result<usize, String> {
+        let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
+        let ty = self.kernel.ty(value);
+        let view = ty.as_view().ok_or_else(|| format!("operand {at} is {ty}, expected a view"))?;
+        require(view.space == Space::Global && view.elem == elem && (2..=5).contains(&view.rank), || {
+            format!("operand {at} is {ty}, expected a view of {elem} in global memory, of rank 2 to 5")
+        })?;
+        let rank = view.rank as usize;
+        (at + 1..=at + rank).try_for_each(|i| self.operand(i, &Type::scalar(Scalar::I64)).map(|_| ()))?;
+        Ok(rank)
+    }
+
+    fn box_fits(&self, [rows, columns]: [u32; 2], elem: Scalar) -> Outcome {
+        require(rows <= MAX_BOX, || format!("a box of {rows} rows, expected at most {MAX_BOX}"))?;
+        require(matches!(elem.bytes(), 2 | 4), || format!("copies of {elem} are not supported"))?;
+        require((columns * elem.bytes()).is_multiple_of(128), || {
+            format!("rows of {columns} {elem}, expected a multiple of 128 bytes")
+        })
+    }
+
+    fn tma_load(&self, rows: u32, multicast: u32) -> Outcome {
+        let view = self.data.operands.first().and_then(|&v| self.kernel.ty(v).as_view());
+        let view = view.ok_or("operand 0 is no view")?;
+        let rank = self.tensor(0, view.elem)?;
+        self.counts(1 + rank + 2 + 1 + 2, 0)?;
+        let (tile, [all, columns]) = self.shared_tile(1 + rank)?;
+        self.box_fits([rows, columns], tile.elem)?;
+        require(tile.elem == view.elem, || format!("loads {} into a tile of {}", view.elem, tile.elem))?;
+        require(rows.is_multiple_of(SWIZZLE_ROWS) && (1..=all).contains(&rows), || {
+            format!("loads {rows} rows into a tile of {all}, expected a multiple of {SWIZZLE_ROWS}")
+        })?;
+        let blocks = self.kernel.cluster;
+        require(multicast < 1 << blocks, || {
+            format!("multicasts to {multicast:#b} in a cluster of {blocks}")
+        })?;
+        self.operand(3 + rank, &Type::scalar(Scalar::I64))?;
+        self.mbarrier(4 + rank)
+    }
+
+    fn tma_store(&self) -> Outcome {
+        let (tile, shape) = self.shared_tile(0)?;
+        self.box_fits(shape, tile.elem)?;
+        let rank = self.tensor(2, tile.elem)?;
+        self.counts(2 + 1 + rank, 0)?;
+        self.writable_at(2)
+    }
+
+    fn shared_store(&self, column: u32) -> Outcome {
+        let (tile, [rows, columns]) = self.counts(3, 0)?.shared_tile(1)?;
+        let from = self.tile(0)?;
+        require(from.elem == tile.elem && from.shape.rank() == 2, || {
+            format!("stores {} to a tile of {}[{rows}, {columns}]", self.ty(0), tile.elem)
+        })?;
+        let fits = from.shape[0] == rows && column.checked_add(columns).is_some_and(|end| end <= from.shape[1]);
+        require(fits, || format!("columns from {column} of {} do not fill [{rows}, {columns}]", from.shape))
+    }
+
+    fn wgmma(&self, transposed_a: bool, transposed_b: bool) -> Outcome {
+        let ((a, [mut m, mut k]), (b, [mut n, mut k_b])) = (self.shared_tile(0)?, self.shared_tile(2)?);
+        if transposed_a {
+            (m, k) = (k, m);
+        }
+        if transposed_b {
+            (n, k_b) = (k_b, n);
+        }
+        require(a.elem == b.elem && matches!(a.elem, Scalar::F16 | Scalar::BF16), || {
+            format!("a product of {} and {}, expected two of f16 or two of bf16", a.elem, b.elem)
+        })?;
+        require(k == k_b && k.is_multiple_of(16), || {
+            format!("the inner extents are {k} and {k_b}, expected equal multiples of 16")
+        })?;
+        require(m.is_multiple_of(64) && n.is_multiple_of(8) && n <= MAX_BOX, || {
+            format!("a product [{m}, {n}], expected rows in multiples of 64 and up to {MAX_BOX} columns in multiples of 8")
+        })?;
+        self.operand(4, &Type::scalar(Scalar::Bool))?;
+        if let Level::Thread { .. } = self.kernel.level {
+            let registers = self.data.operands.len().saturating_sub(5);
+            require(registers > 0 && self.data.results.len() == registers, || {
+                format!("{registers} accumulators become {}", self.data.results.len())
+            })?;
+            return (0..registers).try_for_each(|i| {
+                self.operand(5 + i, &Type::scalar(Scalar::F32))?.result(i, &Type::scalar(Scalar::F32))
+            });
+        }
+        let acc = Type::tile(Scalar::F32, Shape::new(&[m, n]));
+        self.counts(6, 1)?.operand(5, &acc)?.result(0, &acc)
+    }
+
+    fn tasks(&self, tasks: &[Task]) -> Outcome {
+        self.counts(0, 0)?;
+        self.in_body()?;
+        for task in tasks {
+            let Task { warps, registers } = *task;
+            require(warps.is_power_of_two() && warps <= 32, || {
+                format!("a task of {warps} warps, expected a power of two up to 32")
+            })?;
+            let budget = registers == 0
+                || registers.is_multiple_of(8) && (24..=240).contains(&registers) && warps.is_multiple_of(4);
+            require(budget, || {
+                format!("{registers} registers for {warps} warps, expected a multiple of 8 from 24 to 240 for a multiple of 4 warps")
+            })?;
+        }
+        let warps: u32 = tasks.iter().map(|t| t.warps).sum();
+        require((1..=32).contains(&warps), || format!("{warps} warps in all, expected 1 to 32"))?;
+        let registers: u32 = tasks.iter().map(|t| 32 * t.warps * t.registers).sum();
+        require(registers <= REGISTERS, || format!("{registers} registers in all, expected at most {REGISTERS}"))?;
+        self.tiles_stay_outside()
+    }
+
+    /// The operation stands in the body of the kernel, and no other of its kind does.
+    fn in_body(&self) -> Outcome {
+        let same = |op: &&crate::Op| std::ptr::eq(self.kernel.op(**op), self.data);
+        let body = &self.kernel.block(self.kernel.body).ops;
+        require(body.iter().any(|op| same(&op)), || "stands inside other control flow".into())
+    }
+
+    /// No tile from outside is used in the regions.
+    fn tiles_stay_outside(&self) -> Outcome {
+        let kernel = self.kernel;
+        let mut inside = vec![false; kernel.counts().0];
+        let mut blocks = self.data.regions.to_vec();
+        let mut used = Vec::new();
+        while let Some(block) = blocks.pop() {
+            kernel.block(block).args.iter().for_each(|v| inside[v.index()] = true);
+            for &op in &kernel.block(block).ops {
+                let data = kernel.op(op);
+                data.results.iter().for_each(|v| inside[v.index()] = true);
+                used.extend_from_slice(&data.operands);
+                blocks.extend_from_slice(&data.regions);
+            }
+        }
+        let tile = |v: &Value| kernel.ty(*v).as_tile().is_some_and(|t| t.shape.rank() > 0);
+        match used.into_iter().find(|v| tile(v) && !inside[v.index()]) {
+            Some(v) => Err(format!("a task uses a {} from outside: compute it inside", kernel.ty(v))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! The explicit level: what a Hopper GPU does beside computing, written by hand. For kernels over tiles.
+//!
+//! A kernel divides its warps among [`tasks`]: one begins copies from tensors into [`SharedTiles`], others multiply what has arrived and
+//! begin copies back. Copies and products are *asynchronous*: an [`Mbarrier`] tells when a copy is done, [`wgmma_wait`] when a product is,
+//! [`store_wait`] when a stored tile may be overwritten. The interpreter checks the order and reports what is missing with its line.
+//!
+//! Every function is called by a task as a whole, once, however many threads it has.
+//!
+//! ```
+//! use kiln_lang::explicit::*;
+//! use kiln_lang::param::Facts;
+//! use kiln_lang::prelude::*;
+//!
+//! /// c = a · b, `[64, 64]` a program, in one stage and without overlap: the least that works.
+//! #[device(crate = kiln_lang)]
+//! fn matmul(a: View<bf16, 2>, b: View<bf16, 2>, c: ViewMut<f32, 2>) {
+//!     let (row, column) = (program_id(0) * 64, program_id(1) * 64);
+//!     let (left, right) = (shared_tiles::<bf16>(1, 64, 64), shared_tiles::<bf16>(1, 64, 64));
+//!     let (full, empty) = (mbarriers(1, 1), mbarriers(1, 1));
+//!     let steps = a.extent(1).div_ceil(64);
+//!     tasks()
+//!         .task(4, 0, || {
+//!             for k in range(0, steps) {
+//!                 empty.at(0).wait(k - 1);
+//!                 full.at(0).expect(2 * 64 * 64 * 2);
+//!                 left.at(0).load(&a, (row, k * 64), full.at(0));
+//!                 right.at(0).load(&b, (k * 64, column), full.at(0));
+//!             }
+//!         })
+//!         .task(4, 0, || {
+//!             let mut sum = zeros::<f32>((64, 64));
+//!             for k in range(0, steps) {
+//!                 full.at(0).wait(k);
+//!                 sum = wgmma_wait(wgmma(left.at(0), right.at(0), sum, true), 0);
+//!                 empty.at(0).arrive();
+//!             }
+//!             c.tile((row, column), (64, 64)).store(sum);
+//!         })
+//!         .run();
+//! }
+//!
+//! let kernel = trace("matmul", Level::Tile { warps: None }, |p| {
+//!     let (a, b) = (p.view::<bf16, 2>("a", Facts::default()), p.view::<bf16, 2>("b", Facts::default()));
+//!     matmul(a, b, p.view_mut::<f32, 2>("c", Facts::default()));
+//! })?;
+//! assert!(kiln_ir::verify(&kernel).is_ok());
+//! # Ok::<(), kiln_lang::TraceErrors>(())
+//! ```
+
+use crate::elem::Elem;
+use crate::ops::checked_shape;
+use crate::trace::{Id, Item, Raw, Recorder, Region, RegionKind, Site, error, with, writes_outer};
+use crate::val::{Idx, IntoIndex, IntoVal, Val};
+use crate::view::core::ViewCore;
+use crate::view::{Offsets, View, ViewMut};
+use kiln_ir::{ExplicitOp, Level, OpKind, Scalar, Shape, Space, Task, Type};
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// Whether the kernel is over tiles; else that is an error.
+fn over_tiles(what: &str, site: Site) -> bool {
+    let tiles = with(|r| matches!(r.level, Level::Tile { .. })) == Some(true);
+    if !tiles {
+        error(site, format!("`{what}` stands in a kernel over tiles"), "launch it without a block");
+    }
+    tiles
+}
+
+fn number(what: &str, n: usize, site: Site) -> u32 {
+    u32::try_from(n).unwrap_or_else(|_| {
+        error(site, format!("{what} is {n}"), "it must fit 32 bits");
+        1
+    })
+}
+
+fn effect(op: ExplicitOp, operands: impl FnOnce(&mut Recorder) -> Option<Vec<Id>>, site: Site) {
+    with(|r| {
+        let operands = operands(r)?;
+        r.effect(OpKind::Explicit(op), &operands, site);
+        Some(())
+    });
+}
+
+fn scalar(r: &mut Recorder, index: Idx, site: Site) -> Option<Id> {
+    r.read_as(index.raw(), &Shape::scalar(), site)
+}
+
+// ---- mbarriers
+
+/// Barriers in shared memory that count arrivals and bytes, by index. Each goes through phases 0, 1, 2, …
+#[derive(Clone, Copy, Debug)]
+pub struct Mbarriers {
+    view: Raw,
+}
+
+/// One of [`Mbarriers`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mbarrier {
+    view: Raw,
+    index: Idx,
+}
+
+/// Makes `count` barriers. A phase of one is complete when `arrivals` have come, each of one task (of any block of the cluster), and all bytes
+/// that were announced.
+#[track_caller]
+pub fn mbarriers(count: usize, arrivals: usize) -> Mbarriers {
+    let site = Location::caller();
+    if !over_tiles("mbarriers", site) {
+        return Mbarriers { view: Raw::Poison };
+    }
+    let op = ExplicitOp::Mbarrier {
+        count: number("the number of barriers", count, site),
+        arrivals: number("the number of arrivals", arrivals, site),
+    };
+    let ty = Type::view(Scalar::U64, 1, Space::Shared);
+    let view = with(|r| r.op(OpKind::Explicit(op), &[], ty, site));
+    Mbarriers { view: view.map_or(Raw::Poison, Raw::Value) }
+}
+
+impl Mbarriers {
+    /// The barrier with this index.
+    #[track_caller]
+    pub fn at(&self, index: impl IntoIndex) -> Mbarrier {
+        Mbarrier { view: self.view, index: index.into_index() }
+    }
+}
+
+impl Mbarrier {
+    fn operands(&self, r: &mut Recorder, site: Site) -> Option<Vec<Id>> {
+        Some(vec![r.read(self.view, site)?, scalar(r, self.index, site)?])
+    }
+
+    /// Announces that copies will bring so many bytes in this phase, and arrives.
+    #[track_caller]
+    pub fn expect(&self, bytes: usize) {
+        let site = Location::caller();
+        let bytes = number("the number of bytes", bytes, site);
+        effect(ExplicitOp::MbarrierExpect { bytes }, |r| self.operands(r, site), site);
+    }
+
+    /// Arrives: what this task did so far is done.
+    #[track_caller]
+    pub fn arrive(&self) {
+        let site = Location::caller();
+        effect(ExplicitOp::MbarrierArrive, |r| self.operands(r, site), site);
+    }
+
+    /// Arrives at this barrier of the block with a number in the cluster.
+    #[track_caller]
+    pub fn arrive_at(&self, rank: impl IntoIndex) {
+        let (site, rank) = (Location::caller(), rank.into_index());
+        let operands = |r: &mut Recorder| {
+            let mut operands = self.operands(r, site)?;
+            operands.push(scalar(r, rank, site)?);
+            Some(operands)
+        };
+        effect(ExplicitOp::MbarrierArrive, operands, site);
+    }
+
+    /// Waits until the phase with this number, counted from 0, is complete. Phases below 0 are: so the first round of a ring needs no
+    /// special case.
+    ///
+    /// A wait must not come two phases late: the hardware knows a phase by its lowest bit.
+    #[track_caller]
+    pub fn wait(&self, phase: impl IntoIndex) {
+        let (site, phase) = (Location::caller(), phase.into_index());
+        let operands = |r: &mut Recorder| {
+            let mut operands = self.operands(r, site)?;
+            operands.push(scalar(r, phase, site)?);
+            Some(operands)
+        };
+        effect(ExplicitOp::MbarrierWait, operands, site);
+    }
+}
+
+// ---- shared tiles
+
+/// Tiles in shared memory, by stage, that copies and products reach. Uninitialised at first.
+#[derive(Debug)]
+pub struct SharedTiles<T> {
+    view: Raw,
+    rows: usize,
+    columns: usize,
+    elem: PhantomData<fn() -> T>,
+}
+
+/// One of [`SharedTiles`].
+#[derive(Debug)]
+pub struct SharedTile<T> {
+    tiles: SharedTiles<T>,
+    stage: Idx,
+    transposed: bool,
+}
+
+impl<T> Clone for SharedTiles<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SharedTiles<T> {}
+
+impl<T> Clone for SharedTile<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SharedTile<T> {}
+
+/// Makes room for `stages` tiles `[rows, columns]`. A row is a multiple of 128 bytes.
+#[track_caller]
+pub fn shared_tiles<T: Elem>(stages: usize, rows: usize, columns: usize) -> SharedTiles<T> {
+    let site = Location::caller();
+    let elem = PhantomData;
+    let shape = checked_shape(&[stages, rows, columns], site).filter(|_| over_tiles("shared_tiles", site));
+    let Some(shape) = shape else { return SharedTiles { view: Raw::Poison, rows, columns, elem } };
+    let op = ExplicitOp::SharedTile { stages: shape[0], rows: shape[1], columns: shape[2] };
+    let ty = Type::view(T::SCALAR, 3, Space::Shared);
+    let view = with(|r| r.op(OpKind::Explicit(op), &[], ty, site));
+    SharedTiles { view: view.map_or(Raw::Poison, Raw::Value), rows, columns, elem }
+}
+
+impl<T: Elem> SharedTiles<T> {
+    /// The tile of a stage.
+    #[track_caller]
+    pub fn at(&self, stage: impl IntoIndex) -> SharedTile<T> {
+        SharedTile { tiles: *self, stage: stage.into_index(), transposed: false }
+    }
+}
+
+/// Which rows of a tile a load fills, and in which blocks of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The first row: a multiple of 8.
+    pub row: Idx,
+    /// How many rows.
+    pub rows: usize,
+    /// A bit for each block of the cluster that gets them, in the same place; 0 is this block alone.
+    pub multicast: u32,
+}
+
+impl<T: Elem> SharedTile<T> {
+    /// The tile as a factor of a product, transposed. Nothing moves.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        self.transposed = !self.transposed;
+        self
+    }
+
+    fn operands(&self, r: &mut Recorder, site: Site) -> Option<Vec<Id>> {
+        Some(vec![r.read(self.tiles.view, site)?, scalar(r, self.stage, site)?])
+    }
+
+    /// Begins to load the box of the tile's shape that begins at `offsets`; its bytes count for the current phase of `done`. Elements
+    /// outside the view are zero.
+    #[track_caller]
+    pub fn load<const R: usize>(&self, view: &View<T, R>, offsets: impl Offsets<R>, done: Mbarrier) {
+        let part = Part { row: 0.into_index(), rows: self.tiles.rows, multicast: 0 };
+        self.load_as(view.core, &offsets.offsets(), part, done, Location::caller());
+    }
+
+    /// Begins to load some rows of the tile, maybe in several blocks at once.
+    #[track_caller]
+    pub fn load_part<const R: usize>(
+        &self,
+        view: &View<T, R>,
+        offsets: impl Offsets<R>,
+        part: Part,
+        done: Mbarrier,
+    ) {
+        self.load_as(view.core, &offsets.offsets(), part, done, Location::caller());
+    }
+
+    fn load_as(&self, view: ViewCore, offsets: &[Raw], part: Part, done: Mbarrier, site: Site) {
+        let rows = number("the number of rows", part.rows, site);
+        let operands = |r: &mut Recorder| {
+            let mut operands = view.operands(r, offsets, &Shape::scalar(), site)?.to_vec();
+            operands.extend(self.operands(r, site)?);
+            operands.push(scalar(r, part.row, site)?);
+            operands.extend(done.operands(r, site)?);
+            Some(operands)
+        };
+        effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast }, operands, site);
+    }
+
+    /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy or product reads them come
+    /// [`proxy_fence`] and [`task_barrier`].
+    #[track_caller]
+    pub fn put(&self, value: Val<T>, column: usize) {
+        let site = Location::caller();
+        let column = number("the column", column, site);
+        let operands = |r: &mut Recorder| {
+            let mut operands = vec![r.read(value.raw(), site)?];
+            operands.extend(self.operands(r, site)?);
+            Some(operands)
+        };
+        effect(ExplicitOp::SharedStore { column }, operands, site);
+    }
+
+    /// Begins to store the tile to the box of a view that begins at `offsets`. Elements outside the view are dropped.
+    ///
+    /// # Safety
+    ///
+    /// The boxes that the programs of a launch store do not overlap, and no program reads them in the same launch.
+    #[track_caller]
+    pub unsafe fn store<const R: usize>(&self, view: &ViewMut<T, R>, offsets: impl Offsets<R>) {
+        let (site, offsets) = (Location::caller(), offsets.offsets());
+        let operands = |r: &mut Recorder| {
+            let mut operands = self.operands(r, site)?;
+            operands.extend(view.core.operands(r, &offsets, &Shape::scalar(), site)?);
+            Some(operands)
+        };
+        effect(ExplicitOp::TmaStore, operands, site);
+    }
+}
+
+/// Waits until all but the last `pending` stores that this task began have read their tiles.
+#[track_caller]
+pub fn store_wait(pending: usize) {
+    let site = Location::caller();
+    let pending = number("the number of stores", pending, site);
+    effect(ExplicitOp::TmaStoreWait { pending }, |_| Some(vec![]), site);
+}
+
+/// What this task wrote to shared tiles with [`SharedTile::put`] is there for copies and products that begin after the next barrier.
+#[track_caller]
+pub fn proxy_fence() {
+    effect(ExplicitOp::ProxyFence, |_| Some(vec![]), Location::caller());
+}
+
+/// All threads of the task arrive before any goes on.
+#[track_caller]
+pub fn task_barrier() {
+    effect(ExplicitOp::TaskBarrier, |_| Some(vec![]), Location::caller());
+}
+
+// ---- products
+
+/// Begins a · b, plus `acc` where `keep`: the tensor cores read the shared tiles. Factors `[m, k]` and `[k, n]`, of f16 or bf16: m a multiple
+/// of 64, k of 16, n a power of two up to 256.
+///
+/// The result is in flight: it may only go to another product, to a variable and to [`wgmma_wait`].
+#[track_caller]
+pub fn wgmma<T: Elem>(a: SharedTile<T>, b: SharedTile<T>, acc: Val<f32>, keep: impl IntoVal<bool>) -> Val<f32> {
+    let (site, keep) = (Location::caller(), keep.into_val());
+    let rows = if a.transposed { a.tiles.columns } else { a.tiles.rows };
+    let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
+    let Some(shape) = checked_shape(&[rows, columns], site) else { return Val::poison() };
+    // The IR takes b as [n, k].
+    let op = ExplicitOp::Wgmma { transposed_a: a.transposed, transposed_b: !b.transposed };
+    let id = with(|r| {
+        let mut operands = a.operands(r, site)?;
+        operands.extend(b.operands(r, site)?);
+        operands.push(r.read_as(keep.raw(), &Shape::scalar(), site)?);
+        operands.push(r.read_as(acc.raw(), &shape, site)?);
+        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(Scalar::F32, shape.clone()), site))
+    });
+    Val::from_id(id.flatten())
+}
+
+/// Waits until all but the last `pending` products that this task began are done. With 0 the result is there to be used.
+#[track_caller]
+pub fn wgmma_wait(product: Val<f32>, pending: usize) -> Val<f32> {
+    let site = Location::caller();
+    let op = ExplicitOp::WgmmaWait { pending: number("the number of products", pending, site) };
+    let id = with(|r| {
+        let (product, ty) = (r.read(product.raw(), site)?, r.ty(product.raw())?);
+        Some(r.op(OpKind::Explicit(op), &[product], ty, site))
+    });
+    Val::from_id(id.flatten())
+}
+
+// ---- tasks and clusters
+
+/// Tasks that run side by side, each on warps of its own: see [`tasks`].
+#[must_use = "tasks run with `.run()`"]
+pub struct Tasks {
+    list: Vec<(Task, Region)>,
+    site: Site,
+}
+
+/// Divides the program's warps among tasks. Add them with [`Tasks::task`], then [`Tasks::run`]: the program goes on when all are done.
+///
+/// A task may use scalars and views of the program around it, but no tiles, and changes none of its variables.
+#[track_caller]
+pub fn tasks() -> Tasks {
+    let site = Location::caller();
+    over_tiles("tasks", site);
+    Tasks { list: Vec::new(), site }
+}
+
+impl Tasks {
+    /// Adds a task of so many warps, a power of two, whose threads have so many registers (a multiple of 8 from 24 to 240; needs a multiple
+    /// of 4 warps), or as many as they get with 0.
+    #[track_caller]
+    pub fn task(mut self, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
+        let site = Location::caller();
+        let task =
+            Task { warps: number("the number of warps", warps, site), registers: number("the number of registers", registers, site) };
+        with(|r| r.open(RegionKind::Device));
+        body();
+        let region = with(Recorder::close).unwrap_or_default();
+        if writes_outer(&region) {
+            error(site, "a task changes a variable of the program around it", "declare it inside the task");
+        }
+        self.list.push((task, region));
+        self
+    }
+
+    /// Runs them.
+    pub fn run(self) {
+        with(|r| r.push(Item::Tasks { tasks: self.list, site: self.site }));
+    }
+}
+
+/// Launches the kernel in clusters of so many programs along axis 0, a power of two up to 8. They run at once, and the grid must be a
+/// multiple of it.
+#[track_caller]
+pub fn cluster(blocks: usize) {
+    let site = Location::caller();
+    let blocks = number("the number of blocks", blocks, site);
+    with(|r| r.cluster = blocks);
+}
+
+/// This program's number in its cluster.
+#[track_caller]
+pub fn cluster_rank() -> Idx {
+    let site = Location::caller();
+    let op = OpKind::Explicit(ExplicitOp::ClusterRank);
+    Val::from_id(with(|r| r.op(op, &[], Type::scalar(Scalar::I64), site)))
+}
