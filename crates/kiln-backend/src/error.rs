@@ -150,6 +150,10 @@ pub enum Finding {
     Race,
     /// A barrier or a tile operation that not all threads of the block reached, or reached with different scalars.
     Divergence,
+    /// An asynchronous copy or product, and an access of the same shared tile, with no order between them.
+    Unordered,
+    /// A wait for what can no longer happen.
+    Deadlock,
 }
 
 impl fmt::Display for Finding {
@@ -161,6 +165,8 @@ impl fmt::Display for Finding {
             Finding::Uninitialised => "read of uninitialised memory",
             Finding::Race => "data race",
             Finding::Divergence => "divergent threads",
+            Finding::Unordered => "accesses without an order",
+            Finding::Deadlock => "deadlock",
         })
     }
 }

@@ -10,6 +10,7 @@
 //! | `trial.rs`, `sample.rs` | a case's random input, its comparisons; element types seen from the host |
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
+//! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
@@ -24,6 +25,7 @@ mod case;
 mod casts;
 mod dot;
 mod elementwise;
+mod explicit;
 mod faults;
 mod flow;
 mod guards;
@@ -55,6 +57,7 @@ pub fn suite() -> Vec<Case> {
         reduce::cases,
         scan::cases,
         dot::cases,
+        explicit::cases,
         memory::cases,
         flow::cases,
         language::cases,

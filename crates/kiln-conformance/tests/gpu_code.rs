@@ -9,7 +9,7 @@ use kiln_backend::{
 };
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
-use kiln_ir::{Kernel, Level};
+use kiln_ir::{Kernel, Level, OpKind};
 use kiln_runtime::{Device, DiskCache};
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -44,6 +44,12 @@ impl GpuCode {
     }
 }
 
+fn is_explicit(kernel: &Kernel) -> bool {
+    let mut explicit = false;
+    kernel.walk(|_, data| explicit |= matches!(data.kind, OpKind::Explicit(_)));
+    explicit
+}
+
 /// Assembles PTX, where an assembler is known.
 fn assemble(kernel: &str, text: &str) -> Result<()> {
     let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { return Ok(()) };
@@ -53,7 +59,8 @@ fn assemble(kernel: &str, text: &str) -> Result<()> {
     let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new(ptxas);
-    command.args(["-arch=sm_90", "-O1", "-o", "/dev/null"]).arg(&path).stdout(Stdio::piped());
+    let arch = if text.contains(".target sm_90a") { "-arch=sm_90a" } else { "-arch=sm_90" };
+    command.args([arch, "-O1", "-o", "/dev/null"]).arg(&path).stdout(Stdio::piped());
     let output = command.output().map_err(|e| failed(e.to_string()))?;
     if output.status.success() {
         return Ok(());
@@ -63,6 +70,12 @@ fn assemble(kernel: &str, text: &str) -> Result<()> {
 
 impl Backend for GpuCode {
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        if is_explicit(kernel) {
+            // Its operations are those of one generation, and the interpreter knows them before the lowering only.
+            let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })?;
+            assemble(&kernel.name, &module.text)?;
+            return self.interp.compile(kernel);
+        }
         for compute in GENERATIONS {
             let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })?;
             if compute == (9, 0) {

@@ -75,6 +75,7 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
             message: messages.join("; "),
         });
     }
+    refuse_explicit(kernel)?;
     check_limits(kernel)?;
     let mut kernel = kernel.clone();
     optimize(&mut kernel).map_err(|e| Error::Internal {
@@ -82,6 +83,24 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
         message: format!("`{}`: {e}", kernel.name),
     })?;
     Ok(kernel)
+}
+
+/// The explicit level names what a GPU's units do side by side, of which a CPU has none.
+fn refuse_explicit(kernel: &Kernel) -> Result<()> {
+    let mut found = None;
+    kernel.walk(|_, op| {
+        if let (OpKind::Explicit(explicit), None) = (&op.kind, &found) {
+            found = Some((explicit.name(), op.loc));
+        }
+    });
+    let Some((name, loc)) = found else { return Ok(()) };
+    Err(Error::Unsupported {
+        kernel: kernel.name.clone(),
+        what: format!("`{name}` of the explicit level"),
+        device: "cpu".into(),
+        location: kernel.describe(loc),
+        hint: "Write the kernel over tiles, with `dot`.".into(),
+    })
 }
 
 fn check_limits(kernel: &Kernel) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The interpreter as a device.
 
+use crate::explicit;
 use crate::machine;
 use crate::memory::Memory;
 use crate::program::Loaded;
@@ -129,6 +130,11 @@ impl Interp {
         for ((axis, given), limit) in ["x", "y", "z"].iter().zip(launch.grid).zip(self.properties.max_grid) {
             self.limit(&loaded.kernel, &format!("grid extent {axis}"), given.into(), limit.into())?;
         }
+        let (blocks, whole) =
+            (launch.grid[0], launch.grid[0] / loaded.kernel.cluster * loaded.kernel.cluster);
+        let what =
+            format!("grid extent x, of which clusters of {} leave a part over,", loaded.kernel.cluster);
+        self.limit(&loaded.kernel, &what, blocks.into(), whole.into())?;
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
         state.streams.check(launch.stream, "launch")?;
         if launch.grid.contains(&0) {
@@ -212,6 +218,7 @@ impl Backend for Interp {
                 message: message.join("; "),
             });
         }
+        explicit::check(kernel)?;
         let loaded = Loaded::new(kernel);
         let threads: u64 = loaded.block.iter().map(|&e| u64::from(e)).product();
         self.limit(kernel, "threads per block", threads, self.properties.max_threads.into())?;

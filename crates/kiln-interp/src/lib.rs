@@ -15,6 +15,7 @@
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
 //! | `guard.rs` | guards: who has had a fault, steps |
 //! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
+//! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `eval/` | operations on registers |
@@ -25,6 +26,7 @@ mod access;
 mod backend;
 mod control;
 mod eval;
+mod explicit;
 mod guard;
 mod host_shared;
 mod machine;

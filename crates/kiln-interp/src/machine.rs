@@ -1,6 +1,7 @@
 //! The state of a launch while it runs, and the loop over its blocks.
 
 use crate::eval;
+use crate::explicit::{self, Seat};
 use crate::guard::Guarded;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
@@ -35,6 +36,8 @@ pub struct Machine<'a> {
     pub guarded: Vec<Guarded>,
     /// Where prints go.
     pub sink: &'a PrintSink,
+    /// Its place among those that run side by side, in a kernel of the explicit level.
+    pub seat: Option<Seat<'a>>,
 }
 
 /// Runs a launch to its end or its first fault.
@@ -75,10 +78,11 @@ pub fn run(
         spaces,
         guarded: Vec::new(),
         sink,
+        seat: None,
     };
     machine.bind(words)?;
     machine.set_constants()?;
-    machine.run_grid()
+    if explicit::is_used(&loaded.kernel) { explicit::run_grid(machine) } else { machine.run_grid() }
 }
 
 impl Machine<'_> {
@@ -172,7 +176,8 @@ impl Machine<'_> {
                 self.run_in_guard(op, data, mask)?;
                 continue;
             }
-            match data.kind {
+            match &data.kind {
+                OpKind::Explicit(op) => self.explicit(data, op)?,
                 OpKind::If => self.run_if(data, mask)?,
                 OpKind::For => self.run_for(op, data, mask)?,
                 OpKind::While => self.run_while(op, data, mask)?,

@@ -193,6 +193,26 @@ impl Data {
         })
     }
 
+    /// Takes over elements from a position on.
+    pub fn copy_range(&mut self, at: usize, from: &Data) -> Result<(), Trap> {
+        dispatch!(any self.elem(), T => {
+            let (to, from) = (T::of_mut(self)?, T::of(from)?);
+            to[at..at + from.len()].copy_from_slice(from);
+            Ok(())
+        })
+    }
+
+    /// Adjacent columns of a matrix with rows of `width`.
+    pub fn columns(&self, width: usize, first: usize, count: usize) -> Result<Data, Trap> {
+        let mut out = Data::zeros(self.elem(), self.len() / width * count);
+        dispatch!(any self.elem(), T => {
+            let rows = T::of_mut(&mut out)?.chunks_exact_mut(count).zip(T::of(self)?.chunks_exact(width));
+            rows.for_each(|(to, from)| to.copy_from_slice(&from[first..first + count]));
+            Ok(())
+        })?;
+        Ok(out)
+    }
+
     /// Takes over the elements of the active threads.
     pub fn copy_lanes(&mut self, from: &Data, mask: &Mask) -> Result<(), Trap> {
         if mask.is_full() {

@@ -156,18 +156,27 @@ impl ExplicitOp {
             SharedTile { stages, rows, columns } => {
                 SmallVec::from_slice(&[("stages", *stages), ("rows", *rows), ("columns", *columns)])
             }
-            Mbarrier { count, arrivals } => SmallVec::from_slice(&[("count", *count), ("arrivals", *arrivals)]),
-            MbarrierExpect { bytes } => SmallVec::from_slice(&[("bytes", *bytes)]),
-            TmaLoad { rows, multicast } => SmallVec::from_slice(&[("rows", *rows), ("multicast", *multicast)]),
-            TmaStoreWait { pending } | WgmmaWait { pending } => SmallVec::from_slice(&[("pending", *pending)]),
-            SharedStore { column } => SmallVec::from_slice(&[("column", *column)]),
-            Wgmma { transposed_a, transposed_b } => {
-                SmallVec::from_slice(&[("transposed_a", u32::from(*transposed_a)), ("transposed_b", u32::from(*transposed_b))])
+            Mbarrier { count, arrivals } => {
+                SmallVec::from_slice(&[("count", *count), ("arrivals", *arrivals)])
             }
+            MbarrierExpect { bytes } => SmallVec::from_slice(&[("bytes", *bytes)]),
+            TmaLoad { rows, multicast } => {
+                SmallVec::from_slice(&[("rows", *rows), ("multicast", *multicast)])
+            }
+            TmaStoreWait { pending } | WgmmaWait { pending } => {
+                SmallVec::from_slice(&[("pending", *pending)])
+            }
+            SharedStore { column } => SmallVec::from_slice(&[("column", *column)]),
+            Wgmma { transposed_a, transposed_b } => SmallVec::from_slice(&[
+                ("transposed_a", u32::from(*transposed_a)),
+                ("transposed_b", u32::from(*transposed_b)),
+            ]),
             Tasks(tasks) => {
                 tasks.iter().flat_map(|t| [("warps", t.warps), ("registers", t.registers)]).collect()
             }
-            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | ClusterRank => SmallVec::new(),
+            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | ClusterRank => {
+                SmallVec::new()
+            }
         }
     }
 
@@ -196,9 +205,10 @@ impl ExplicitOp {
             "proxy_fence" => ProxyFence,
             "task_barrier" => TaskBarrier,
             "shared_store" => SharedStore { column: number("column")? },
-            "wgmma" => {
-                Wgmma { transposed_a: number("transposed_a")? != 0, transposed_b: number("transposed_b")? != 0 }
-            }
+            "wgmma" => Wgmma {
+                transposed_a: number("transposed_a")? != 0,
+                transposed_b: number("transposed_b")? != 0,
+            },
             "wgmma_wait" => WgmmaWait { pending: number("pending")? },
             "tasks" => {
                 let mut tasks = SmallVec::new();

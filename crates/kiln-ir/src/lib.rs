@@ -20,8 +20,8 @@
 
 mod builder;
 pub mod eval;
-mod guard;
 mod explicit;
+mod guard;
 mod kernel;
 mod literal;
 mod mnemonic;
@@ -34,8 +34,8 @@ mod uniformity;
 mod verify;
 
 pub use builder::Builder;
-pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
 pub use explicit::{Attribute, ExplicitOp, Task};
+pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;
 pub use op::*;

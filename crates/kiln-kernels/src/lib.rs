@@ -10,6 +10,7 @@
 //! | `sizes.rs` | how much a program takes on |
 
 pub mod elementwise;
+pub mod matmul;
 pub mod reduce;
 pub mod rows;
 mod sizes;

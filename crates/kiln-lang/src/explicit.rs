@@ -17,14 +17,14 @@
 //!     let (row, column) = (program_id(0) * 64, program_id(1) * 64);
 //!     let (left, right) = (shared_tiles::<bf16>(1, 64, 64), shared_tiles::<bf16>(1, 64, 64));
 //!     let (full, empty) = (mbarriers(1, 1), mbarriers(1, 1));
-//!     let steps = a.extent(1).div_ceil(64);
+//!     let steps = (a.extent(1) + 63) / 64;
 //!     tasks()
 //!         .task(4, 0, || {
 //!             for k in range(0, steps) {
 //!                 empty.at(0).wait(k - 1);
 //!                 full.at(0).expect(2 * 64 * 64 * 2);
-//!                 left.at(0).load(&a, (row, k * 64), full.at(0));
-//!                 right.at(0).load(&b, (k * 64, column), full.at(0));
+//!                 left.at(0).load(a, (row, k * 64), full.at(0));
+//!                 right.at(0).load(b, (k * 64, column), full.at(0));
 //!             }
 //!         })
 //!         .task(4, 0, || {
@@ -255,7 +255,7 @@ impl<T: Elem> SharedTile<T> {
     /// Begins to load the box of the tile's shape that begins at `offsets`; its bytes count for the current phase of `done`. Elements
     /// outside the view are zero.
     #[track_caller]
-    pub fn load<const R: usize>(&self, view: &View<T, R>, offsets: impl Offsets<R>, done: Mbarrier) {
+    pub fn load<const R: usize>(&self, view: View<T, R>, offsets: impl Offsets<R>, done: Mbarrier) {
         let part = Part { row: 0.into_index(), rows: self.tiles.rows, multicast: 0 };
         self.load_as(view.core, &offsets.offsets(), part, done, Location::caller());
     }
@@ -264,7 +264,7 @@ impl<T: Elem> SharedTile<T> {
     #[track_caller]
     pub fn load_part<const R: usize>(
         &self,
-        view: &View<T, R>,
+        view: View<T, R>,
         offsets: impl Offsets<R>,
         part: Part,
         done: Mbarrier,
@@ -304,7 +304,7 @@ impl<T: Elem> SharedTile<T> {
     ///
     /// The boxes that the programs of a launch store do not overlap, and no program reads them in the same launch.
     #[track_caller]
-    pub unsafe fn store<const R: usize>(&self, view: &ViewMut<T, R>, offsets: impl Offsets<R>) {
+    pub unsafe fn store<const R: usize>(&self, view: ViewMut<T, R>, offsets: impl Offsets<R>) {
         let (site, offsets) = (Location::caller(), offsets.offsets());
         let operands = |r: &mut Recorder| {
             let mut operands = self.operands(r, site)?;
@@ -342,7 +342,12 @@ pub fn task_barrier() {
 ///
 /// The result is in flight: it may only go to another product, to a variable and to [`wgmma_wait`].
 #[track_caller]
-pub fn wgmma<T: Elem>(a: SharedTile<T>, b: SharedTile<T>, acc: Val<f32>, keep: impl IntoVal<bool>) -> Val<f32> {
+pub fn wgmma<T: Elem>(
+    a: SharedTile<T>,
+    b: SharedTile<T>,
+    acc: Val<f32>,
+    keep: impl IntoVal<bool>,
+) -> Val<f32> {
     let (site, keep) = (Location::caller(), keep.into_val());
     let rows = if a.transposed { a.tiles.columns } else { a.tiles.rows };
     let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
@@ -396,8 +401,10 @@ impl Tasks {
     #[track_caller]
     pub fn task(mut self, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
         let site = Location::caller();
-        let task =
-            Task { warps: number("the number of warps", warps, site), registers: number("the number of registers", registers, site) };
+        let task = Task {
+            warps: number("the number of warps", warps, site),
+            registers: number("the number of registers", registers, site),
+        };
         with(|r| r.open(RegionKind::Device));
         body();
         let region = with(Recorder::close).unwrap_or_default();

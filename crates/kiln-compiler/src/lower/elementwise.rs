@@ -70,7 +70,9 @@ impl Lowering<'_> {
         let elem = self.src.ty(data.results[0]).elem();
         match data.kind {
             OpKind::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)) if elem.is_int() => {
-                self.check_divisor(inputs[1], elem);
+                if self.facts.of(data.operands[1]).min <= 0 {
+                    self.check_divisor(inputs[1], elem);
+                }
                 self.em.binary(op, inputs[0], inputs[1])
             }
             OpKind::Binary(op) => self.em.binary(op, inputs[0], inputs[1]),

@@ -169,7 +169,10 @@ impl<'k> Lowering<'k> {
         if layout.thread().iter().any(|&b| outside(b) != 0) || !column.is_multiple_of(columns) {
             return Err(self.unsupported(
                 data,
-                &format!("a store of columns {column} to {} of a tile whose threads hold others", column + columns),
+                &format!(
+                    "a store of columns {column} to {} of a tile whose threads hold others",
+                    column + columns
+                ),
                 "store a number of columns that each thread has, such as 64",
             ));
         }
@@ -231,7 +234,7 @@ impl SharedPlace {
         let row = AxisBits::of(&self.shape, 0).coordinate(flat);
         let at = (self.column(flat) & (self.columns - 1)) * self.bytes;
         let (panel, within) = (at / PANEL, at % PANEL);
-        panel * self.rows * PANEL + row * PANEL + (within ^ row % (PANEL / CHUNK) * CHUNK)
+        panel * self.rows * PANEL + row * PANEL + (within ^ (row % (PANEL / CHUNK) * CHUNK))
     }
 
     /// How many registers in a row are adjacent columns within a chunk, given the lowest bases of the registers.

@@ -139,7 +139,9 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
     let mut tasks = None;
     kernel.walk(|_, data| {
         match &data.kind {
-            OpKind::Explicit(ExplicitOp::Tasks(list)) => tasks = Some(list.iter().map(|t| t.warps).sum::<u32>()),
+            OpKind::Explicit(ExplicitOp::Tasks(list)) => {
+                tasks = Some(list.iter().map(|t| t.warps).sum::<u32>())
+            }
             kind => product |= matches!(kind, OpKind::Dot | OpKind::Explicit(ExplicitOp::Wgmma { .. })),
         }
         let args = data.regions.iter().flat_map(|&r| &kernel.block(r).args);

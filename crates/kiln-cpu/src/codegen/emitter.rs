@@ -273,7 +273,8 @@ impl<'a> Emitter<'a> {
             ThreadId(_) | BlockDim(_) | Shuffle(_) | Vote(_) => {
                 return Err(self.internal("a thread operation is left after the lockstep rewrite"));
             }
-            Address
+            Explicit(_)
+            | Address
             | Scratch { .. }
             | PtrLoad { .. }
             | PtrStore { .. }

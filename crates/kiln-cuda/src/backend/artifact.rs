@@ -4,6 +4,7 @@
 //! texts and lists begin with their length. Whoever changes the layout raises [`FORMAT`].
 
 use super::sites::SiteTable;
+use crate::ptx::TensorMap;
 use crate::ptx::diagnostics::{MAX_VALUES, Site, SiteKind};
 use kiln_ir::Scalar;
 
@@ -26,6 +27,10 @@ pub(super) struct Artifact {
     pub(super) words: u32,
     /// Bytes of registers a thread spills.
     pub(super) spills: u32,
+    /// The tensor maps that come before the words.
+    pub(super) maps: Vec<TensorMap>,
+    /// Blocks of a cluster, along x.
+    pub(super) cluster: u32,
     /// What the driver loads.
     pub(super) code: Code,
 }
@@ -37,6 +42,15 @@ pub(super) enum Code {
     Cubin(Vec<u8>),
     /// Text, for what the driver compiles as a whole program only: its cubin stays in the driver's own cache.
     Ptx(String),
+}
+
+impl Code {
+    fn len(&self) -> usize {
+        match self {
+            Code::Cubin(bytes) => bytes.len(),
+            Code::Ptx(text) => text.len(),
+        }
+    }
 }
 
 impl Artifact {
@@ -55,6 +69,11 @@ impl Artifact {
         for number in self.block.into_iter().chain([self.shared, self.words, self.spills]) {
             out.number(number);
         }
+        out.number(self.maps.len() as u32);
+        for map in &self.maps {
+            out.map(map);
+        }
+        out.number(self.cluster);
         match &self.code {
             Code::Cubin(bytes) => {
                 out.number(0);
@@ -96,6 +115,11 @@ impl Artifact {
             shared: input.number()?,
             words: input.number()?,
             spills: input.number()?,
+            maps: {
+                let count = input.number()?;
+                (0..count).map(|_| input.map()).collect::<Result<_, _>>()?
+            },
+            cluster: input.number()?,
             code: match input.number()? {
                 0 => Code::Cubin(input.bytes()?.to_vec()),
                 1 => Code::Ptx(input.text()?),
@@ -138,6 +162,13 @@ impl Writer {
         self.bytes(text.as_bytes());
     }
 
+    fn map(&mut self, map: &TensorMap) {
+        self.text(&map.name);
+        let [rows, columns] = map.extents;
+        [map.word, map.rank, rows, columns].into_iter().for_each(|n| self.number(n));
+        self.0.push(map.elem as u8);
+    }
+
     fn site(&mut self, site: &Site) {
         let (kind, text) = match &site.kind {
             SiteKind::Assert(text) => (0, text.as_str()),
@@ -172,6 +203,14 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self) -> Result<&'a [u8], &'static str> {
         let length = self.number()?;
         self.take(length as usize)
+    }
+
+    fn map(&mut self) -> Result<TensorMap, &'static str> {
+        let name = self.text()?;
+        let (word, rank) = (self.number()?, self.number()?);
+        let extents = [self.number()?, self.number()?];
+        let elem = Scalar::ALL.get(usize::from(self.take(1)?[0])).copied();
+        Ok(TensorMap { name, word, rank, elem: elem.ok_or("they name an unknown element type")?, extents })
     }
 
     fn text(&mut self) -> Result<String, &'static str> {
@@ -226,6 +265,14 @@ mod tests {
             shared: 49_153,
             words: 7,
             spills: 16,
+            maps: vec![TensorMap {
+                name: "a".into(),
+                word: 5,
+                rank: 3,
+                elem: Scalar::BF16,
+                extents: [128, 64],
+            }],
+            cluster: 2,
             code: Code::Cubin((0..257u32).map(|i| (i * 7 + 3) as u8).collect()),
         }
     }
@@ -241,6 +288,8 @@ mod tests {
             shared: 0,
             words: 0,
             spills: 0,
+            maps: vec![],
+            cluster: 1,
             code: Code::Cubin(vec![]),
         };
         assert_eq!(Artifact::decode(&empty.encode()), Ok(empty));

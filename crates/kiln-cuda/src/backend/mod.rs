@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `pipeline.rs` | from a kernel to PTX |
+//! | `maps.rs` | tensor maps of launches |
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
 //! | `residents.rs`, `tenants.rs`, `mappings.rs` | kernels that stay, who keeps them, and the memory they share with the host |
@@ -14,6 +15,7 @@
 mod artifact;
 mod device;
 mod mappings;
+mod maps;
 mod pipeline;
 mod program;
 mod reports;
@@ -25,7 +27,10 @@ mod tenants;
 pub use mappings::mapped_places;
 pub use pipeline::{compile_to_ptx, compile_to_threads};
 
-use crate::driver::{Context, CudaError, Driver, Event, JitOptions, Module, compile_to_cubin};
+use crate::driver::{
+    Context, CudaError, Diagnostic, DiagnosticKind, Driver, Event, JitLog, JitOptions, Module,
+    compile_to_cubin,
+};
 use crate::ptx;
 use artifact::{Artifact, Code};
 use device::Device;
@@ -45,6 +50,21 @@ const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
 /// Whether PTX means what it says only when it is compiled as a whole program: the driver's linker ignores register budgets.
 fn needs_whole_program(ptx: &str) -> bool {
     ptx.contains("setmaxnreg")
+}
+
+/// Refuses code for which the compiler gave performance up where the kernel asked for it: that is a bug of the emitter, and no slower kernel than
+/// the user wrote.
+fn accept(kernel: &Kernel, log: &JitLog) -> Result<()> {
+    use DiagnosticKind::{SetMaxRegistersIgnored, TooFewRegisters, WgmmaSerialized};
+    let slow = |d: &&Diagnostic| matches!(d.kind, SetMaxRegistersIgnored | TooFewRegisters | WgmmaSerialized);
+    match log.diagnostics.iter().find(slow) {
+        None => Ok(()),
+        Some(found) => Err(Error::Compile {
+            kernel: kernel.name.clone(),
+            location: "generated PTX".to_owned(),
+            message: format!("the assembler gave performance up: {}", found.message),
+        }),
+    }
 }
 
 /// How many GPUs this process sees.
@@ -129,6 +149,7 @@ impl Cuda {
             let compile =
                 || Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused);
             let (_, log) = self.device.tenants.with_room(&self.device, compile)?;
+            accept(kernel, &log)?;
             (Code::Ptx(module.text), log)
         } else {
             let cubin = compile_to_cubin(context, &module.entry, &module.text, &options).map_err(refused)?;
@@ -146,6 +167,8 @@ impl Cuda {
             shared: module.shared,
             words: module.words,
             spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
+            maps: module.maps,
+            cluster: module.cluster,
             code,
         })
     }

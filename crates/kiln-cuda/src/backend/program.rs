@@ -2,9 +2,10 @@
 
 use super::artifact::{Artifact, Code};
 use super::device::Device;
+use super::maps::MapSlot;
 use super::sites::SiteTable;
 use super::streams::Queue;
-use crate::driver::{Function, JitOptions, LaunchShape, Module};
+use crate::driver::{Function, JitOptions, LaunchShape, Module, TensorMap};
 use crate::ptx::STATIC_SHARED;
 use kiln_backend::{Error, Launch, Program, Report, Result};
 use smallvec::SmallVec;
@@ -23,6 +24,7 @@ pub(super) struct CudaProgram {
     shape: LaunchShape,
     words: usize,
     hidden: Option<Hidden>,
+    maps: Vec<MapSlot>,
     report: Report,
 }
 
@@ -47,7 +49,9 @@ impl CudaProgram {
                 limit: used.max_threads.into(),
             });
         }
-        let shape = LaunchShape { shared_bytes: dynamic, ..LaunchShape::new([0; 3], artifact.block) };
+        let cluster = (artifact.cluster > 1).then_some([artifact.cluster, 1, 1]);
+        let shape =
+            LaunchShape { shared_bytes: dynamic, cluster, ..LaunchShape::new([0; 3], artifact.block) };
         let report =
             Report { threads, registers: used.registers, shared: artifact.shared, spills: artifact.spills };
         Ok(CudaProgram {
@@ -57,6 +61,7 @@ impl CudaProgram {
             shape,
             words: artifact.words as usize,
             hidden: hidden(device, &artifact.table),
+            maps: artifact.maps.iter().cloned().map(MapSlot::new).collect(),
             report,
         })
     }
@@ -97,14 +102,19 @@ impl CudaProgram {
         }
         let Some(function) = &self.function else { return Err(self.internal("it was dropped".into())) };
         let shape = LaunchShape { grid: launch.grid, ..self.shape };
-        let Some(hidden) = &self.hidden else {
-            // SAFETY: the words are as many as the kernel's parameters; what they mean is the caller's promise.
-            return unsafe { function.launch(&queue.stream, &shape, launch.words) }
-                .map_err(|error| self.device.explain(error));
+        let mut maps: SmallVec<[TensorMap; 4]> = SmallVec::new();
+        for slot in &self.maps {
+            maps.push(slot.get(&self.device.context, &self.kernel, launch.words)?);
+        }
+        let launched = match &self.hidden {
+            // SAFETY: the words are as many as the kernel's parameters; what they mean is the caller's promise. The maps describe what they do.
+            None => unsafe { enqueue(function, queue, &shape, &maps, launch.words) },
+            // SAFETY: as above.
+            Some(hidden) => unsafe {
+                self.launch_reporting(function, queue, &shape, &maps, launch.words, hidden)
+            },
         };
-        // SAFETY: as above.
-        unsafe { self.launch_reporting(function, queue, &shape, launch.words, hidden) }
-            .map_err(|error| self.device.explain(error))
+        launched.map_err(|error| self.device.explain(error))
     }
 
     /// # Safety
@@ -114,6 +124,7 @@ impl CudaProgram {
         function: &Function,
         queue: &Queue,
         shape: &LaunchShape,
+        maps: &[TensorMap],
         words: &[u64],
         hidden: &Hidden,
     ) -> crate::driver::Result<()> {
@@ -123,12 +134,20 @@ impl CudaProgram {
         let _expected = if hidden.prints { Some(reports.expect_prints()?) } else { None };
         // SAFETY: the two hidden words follow the parameters, as the kernel declares them: the control block lives as long as the stream's work,
         // which its owner waits for before it goes. The rest is the caller's promise.
-        unsafe { function.launch(&queue.stream, shape, &all) }
+        unsafe { enqueue(function, queue, shape, maps, &all) }
     }
 
     #[inline]
     fn check_grid(&self, grid: [u32; 3]) -> Result<()> {
         let limits = self.device.properties.max_grid;
+        if let Some([blocks, ..]) = self.shape.cluster.filter(|c| !grid[0].is_multiple_of(c[0])) {
+            return Err(Error::LaunchLimit {
+                kernel: self.kernel.clone(),
+                what: format!("grid extent x, of which clusters of {blocks} leave a part over,"),
+                given: grid[0].into(),
+                limit: (grid[0] / blocks * blocks).into(),
+            });
+        }
         match (0..3).find(|&axis| grid[axis] > limits[axis]) {
             None => Ok(()),
             Some(axis) => Err(Error::LaunchLimit {
@@ -143,6 +162,24 @@ impl CudaProgram {
     #[cold]
     fn internal(&self, message: String) -> Error {
         Error::Internal { place: "kiln-cuda", message: format!("launch of `{}`: {message}", self.kernel) }
+    }
+}
+
+/// # Safety
+/// That of [`CudaProgram::launch`], with all the words that the kernel takes.
+#[inline]
+unsafe fn enqueue(
+    function: &Function,
+    queue: &Queue,
+    shape: &LaunchShape,
+    maps: &[TensorMap],
+    words: &[u64],
+) -> crate::driver::Result<()> {
+    match maps {
+        // SAFETY: the caller's promise.
+        [] => unsafe { function.launch(&queue.stream, shape, words) },
+        // SAFETY: as above.
+        maps => unsafe { function.launch_with_maps(&queue.stream, shape, maps, words) },
     }
 }
 

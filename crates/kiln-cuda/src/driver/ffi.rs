@@ -268,6 +268,14 @@ pub struct ExternalBufferDescription {
     /// Zero.
     pub reserved: [c_uint; 16],
 }
+/// Tensor map: channels are not interleaved.
+pub const MAP_INTERLEAVE_NONE: c_int = 0;
+/// Tensor map: 16-byte chunks of rows of 128 bytes are permuted in shared memory.
+pub const MAP_SWIZZLE_128: c_int = 3;
+/// Tensor map: L2 fetches 256 bytes at a time.
+pub const MAP_PROMOTE_256: c_int = 3;
+/// Tensor map: what lies outside is zero.
+pub const MAP_FILL_ZERO: c_int = 0;
 
 /// What `cuLaunchKernelEx` launches.
 #[repr(C)]
@@ -453,6 +461,11 @@ driver_functions! {
     optional {
         // CUDA 12.4.
         fn cuFuncLoad(function: FunctionHandle);
+        // CUDA 12.0.
+        fn cuTensorMapEncodeTiled(
+            map: *mut c_void, elem: c_int, rank: c_uint, base: Address, extents: *const u64, strides: *const u64,
+            extents_of_box: *const c_uint, steps: *const c_uint, interleave: c_int, swizzle: c_int, promotion: c_int, fill: c_int,
+        );
         fn cuFuncIsLoaded(state: *mut c_int, function: FunctionHandle);
     }
 }

@@ -2,11 +2,16 @@
 //!
 //! Parameters are one run of 64-bit words, which the driver copies as it is. A kernel therefore declares `.u64` parameters (or one `.b8` array),
 //! and their number must be that of the words. Nothing is allocated on the way; what went wrong is looked into only after a launch has failed.
+//!
+//! Tensor maps come before the words, and each parameter is passed by its address then: the compiler aligns them in its constant bank, whose
+//! beginning is not aligned, so that only the driver knows where they are.
 
 use super::error::{CudaError, Result};
 use super::ffi::{self, LaunchAttribute, LaunchDescription, Status, StreamHandle};
 use super::function::Function;
 use super::stream::Stream;
+use super::tensor_map::TensorMap;
+use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::ptr::{null_mut, without_provenance_mut};
 
@@ -74,7 +79,6 @@ impl Function {
         if shape.grid.contains(&0) {
             return Ok(());
         }
-        self.module().context().bind()?;
         let mut bytes = size_of_val(words);
         let mut extra: [*mut c_void; 5] = [
             without_provenance_mut(ffi::LAUNCH_PARAM_BUFFER),
@@ -85,6 +89,45 @@ impl Function {
         ];
         // Without parameters there is no buffer to name.
         let extra = if words.is_empty() { null_mut() } else { extra.as_mut_ptr() };
+        // SAFETY: the buffer and its size live during the call; the rest is the caller's promise.
+        unsafe { self.enqueue(stream, shape, null_mut(), extra) }
+    }
+
+    /// Enqueues a launch of a kernel whose parameters are tensor maps and then words.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch), also for the maps.
+    pub unsafe fn launch_with_maps(
+        &self,
+        stream: &Stream,
+        shape: &LaunchShape,
+        maps: &[TensorMap],
+        words: &[u64],
+    ) -> Result<()> {
+        if shape.grid.contains(&0) {
+            return Ok(());
+        }
+        let maps = maps.iter().map(|map| std::ptr::from_ref(map).cast_mut().cast::<c_void>());
+        let words = words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast::<c_void>());
+        let mut parameters: SmallVec<[*mut c_void; 64]> = maps.chain(words).collect();
+        // SAFETY: every pointer is to a parameter that lives during the call; the driver only reads them. The rest is the caller's promise.
+        unsafe { self.enqueue(stream, shape, parameters.as_mut_ptr(), null_mut()) }
+    }
+
+    /// # Safety
+    /// That of [`launch`](Self::launch): one of `parameters` and `extra` describes what the kernel takes, the other is null.
+    #[inline]
+    unsafe fn enqueue(
+        &self,
+        stream: &Stream,
+        shape: &LaunchShape,
+        parameters: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Result<()> {
+        self.module().context().bind()?;
         let api = self.module().context().api();
         let launched = if shape.is_plain() {
             let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
@@ -100,14 +143,14 @@ impl Function {
                     bz,
                     shape.shared_bytes,
                     stream.handle(),
-                    null_mut(),
+                    parameters,
                     extra,
                 )
             }
         } else {
             shape.describe(stream.handle(), |description| {
                 // SAFETY: as above; the description is complete for the duration of the call.
-                unsafe { api.cuLaunchKernelEx(description, self.handle(), null_mut(), extra) }
+                unsafe { api.cuLaunchKernelEx(description, self.handle(), parameters, extra) }
             })
         };
         launched.map_err(|error| self.explain(shape, error))

@@ -72,6 +72,7 @@ mod pinned;
 mod staging;
 mod stay;
 mod stream;
+mod tensor_map;
 mod timer;
 mod version;
 
@@ -92,5 +93,6 @@ pub use module::Module;
 pub use pinned::PinnedBuffer;
 pub use stay::Stay;
 pub use stream::Stream;
+pub use tensor_map::{MapElement, MapShape, TensorMap};
 pub use timer::Timer;
 pub use version::{CudaVersion, PtxVersion};

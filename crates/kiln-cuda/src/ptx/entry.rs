@@ -63,8 +63,6 @@ pub struct Module {
     pub maps: Vec<TensorMap>,
     /// Blocks of a cluster, along x.
     pub cluster: u32,
-    /// Whether parts of a block have register budgets, which the driver's linker ignores.
-    pub budgets: bool,
     /// What can fault or print. If there is any, two hidden words follow the parameters; see [`diagnostics`](super::diagnostics).
     pub sites: Vec<Site>,
 }
@@ -125,7 +123,6 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         words: words as u32,
         maps: w.explicit.maps,
         cluster: kernel.cluster,
-        budgets: w.explicit.budgets,
         sites: w.sites,
     })
 }

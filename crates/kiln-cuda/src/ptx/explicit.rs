@@ -21,6 +21,8 @@ const REGISTERS: u32 = 65536;
 /// A tensor map that a launch must pass, made from a view parameter. The maps come before the words, 128 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
+    /// The parameter, as the user calls it.
+    pub name: String,
     /// The first word of the view among the parameters.
     pub word: u32,
     /// Its axes.
@@ -103,7 +105,11 @@ impl Writer<'_> {
         }
         if self.target.capability() != 90 {
             let op = mbarriers.first().map_or(kernel.block(kernel.body).ops[0], |m| m.0);
-            return Err(self.unsupported(kernel.op(op), "the explicit level", "It needs a GPU of compute capability 9.0"));
+            return Err(self.unsupported(
+                kernel.op(op),
+                "the explicit level",
+                "It needs a GPU of compute capability 9.0",
+            ));
         }
         self.explicit.same = super::in_place::classes(kernel);
         self.count_arrivals(kernel.body, threads)?;
@@ -291,18 +297,13 @@ impl Writer<'_> {
     fn arrive(&mut self, data: &OpData, team: Team) -> Result<()> {
         let at = self.mbarrier(data, 0)?;
         match data.operands.get(2) {
-            None => self.put(format_args!(
-                "@{} mbarrier.arrive.release.cta.shared::cta.b64 _, [{at}]",
-                team.leads
-            )),
+            None => self
+                .put(format_args!("@{} mbarrier.arrive.release.cta.shared::cta.b64 _, [{at}]", team.leads)),
             Some(&rank) => {
                 let rank = self.narrow(rank)?;
                 let there = self.reg(Class::B32);
                 self.put(format_args!("mapa.shared::cluster.u32 {there}, {at}, {rank}"));
-                self.put(format_args!(
-                    "@{} mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{there}]",
-                    team.leads
-                ));
+                self.put(format_args!("@{} mbarrier.arrive.shared::cluster.b64 _, [{there}]", team.leads));
             }
         }
         Ok(())
@@ -392,7 +393,8 @@ impl Writer<'_> {
             return Err(broken("a copy of a view that is no parameter"));
         };
         let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
-        let map = TensorMap { word: word as u32, rank: ty.rank, elem: ty.elem, extents };
+        let name = kernel.params[position as usize].name.clone();
+        let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents };
         let maps = &mut self.explicit.maps;
         let number = maps.iter().position(|m| *m == map).unwrap_or_else(|| {
             maps.push(map);
@@ -448,7 +450,8 @@ impl Writer<'_> {
     fn descriptor(&mut self, address: Reg, leading: u32) -> Reg {
         let (units, wide, whole) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B64));
         let layout = 1u64 << 62 | u64::from(ATOM >> 4) << 32 | u64::from(leading >> 4) << 16;
-        self.put(format_args!("shr.u32 {units}, {address}, 4"));
+        // In a cluster, the upper bits of an address name the block.
+        self.put(format_args!("bfe.u32 {units}, {address}, 4, 14"));
         self.put(format_args!("cvt.u64.u32 {wide}, {units}"));
         self.put(format_args!("or.b64 {whole}, {wide}, {layout}"));
         whole

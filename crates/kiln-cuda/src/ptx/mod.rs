@@ -29,5 +29,5 @@ mod ordered;
 mod threads;
 mod writer;
 
-pub use explicit::TensorMap;
 pub use entry::{Module, STATIC_SHARED, Target, emit};
+pub use explicit::TensorMap;

@@ -36,7 +36,9 @@ pub(super) fn foreign_use(s: &Subject) -> Outcome {
                 })?;
             }
             ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { pending: 1.. } if !carries => {
-                return Err("the product is still in flight: wait with `wgmma_wait` and 0 pending first".into());
+                return Err(
+                    "the product is still in flight: wait with `wgmma_wait` and 0 pending first".into()
+                );
             }
             _ => {}
         }
@@ -90,7 +92,9 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
             require(n > 0, || "has no product to wait for".into())?;
             s.counts(n, n)?;
             (0..n).try_for_each(|i| {
-                require(s.tile(i)?.elem == Scalar::F32, || format!("operand {i} is {}, expected f32", s.ty(i)))?;
+                require(s.tile(i)?.elem == Scalar::F32, || {
+                    format!("operand {i} is {}, expected f32", s.ty(i))
+                })?;
                 s.result(i, s.ty(i))
             })
         }
@@ -117,7 +121,9 @@ impl Subject<'_> {
     fn mbarrier(&self, at: usize) -> Outcome {
         let value = self.data.operands.get(at).copied();
         let made = value.and_then(|v| self.made_by(v));
-        require(matches!(made, Some(ExplicitOp::Mbarrier { .. })), || format!("operand {at} is no `mbarrier`"))?;
+        require(matches!(made, Some(ExplicitOp::Mbarrier { .. })), || {
+            format!("operand {at} is no `mbarrier`")
+        })?;
         self.operand(at + 1, &Type::scalar(Scalar::I64)).map(|_| ())
     }
 
@@ -182,7 +188,8 @@ impl Subject<'_> {
         require(from.elem == tile.elem && from.shape.rank() == 2, || {
             format!("stores {} to a tile of {}[{rows}, {columns}]", self.ty(0), tile.elem)
         })?;
-        let fits = from.shape[0] == rows && column.checked_add(columns).is_some_and(|end| end <= from.shape[1]);
+        let fits =
+            from.shape[0] == rows && column.checked_add(columns).is_some_and(|end| end <= from.shape[1]);
         require(fits, || format!("columns from {column} of {} do not fill [{rows}, {columns}]", from.shape))
     }
 
@@ -201,7 +208,9 @@ impl Subject<'_> {
             format!("the inner extents are {k} and {k_b}, expected equal multiples of 16")
         })?;
         require(m.is_multiple_of(64) && n.is_multiple_of(8) && n <= MAX_BOX, || {
-            format!("a product [{m}, {n}], expected rows in multiples of 64 and up to {MAX_BOX} columns in multiples of 8")
+            format!(
+                "a product [{m}, {n}], expected rows in multiples of 64 and up to {MAX_BOX} columns in multiples of 8"
+            )
         })?;
         self.operand(4, &Type::scalar(Scalar::Bool))?;
         if let Level::Thread { .. } = self.kernel.level {
@@ -228,13 +237,17 @@ impl Subject<'_> {
             let budget = registers == 0
                 || registers.is_multiple_of(8) && (24..=240).contains(&registers) && warps.is_multiple_of(4);
             require(budget, || {
-                format!("{registers} registers for {warps} warps, expected a multiple of 8 from 24 to 240 for a multiple of 4 warps")
+                format!(
+                    "{registers} registers for {warps} warps, expected a multiple of 8 from 24 to 240 for a multiple of 4 warps"
+                )
             })?;
         }
         let warps: u32 = tasks.iter().map(|t| t.warps).sum();
         require((1..=32).contains(&warps), || format!("{warps} warps in all, expected 1 to 32"))?;
         let registers: u32 = tasks.iter().map(|t| 32 * t.warps * t.registers).sum();
-        require(registers <= REGISTERS, || format!("{registers} registers in all, expected at most {REGISTERS}"))?;
+        require(registers <= REGISTERS, || {
+            format!("{registers} registers in all, expected at most {REGISTERS}")
+        })?;
         self.tiles_stay_outside()
     }
 

@@ -1,0 +1,211 @@
+//! The explicit level: bulk tensor copies, mbarriers, warpgroup products, tasks and clusters.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close};
+use half::{bf16, f16};
+use kiln_lang::explicit::*;
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["explicit":
+        one_stage for f16 bf16;
+        ring for f16 bf16;
+        transposed_factors for f16 bf16;
+        cluster_shares_loads for f16 bf16;
+        two_consumers for bf16;
+        copies_of_boxes for f16 f32 i32;
+    ]
+}
+
+/// Extents of a program's tile, and how far a stage reaches.
+const TILE: usize = 64;
+
+/// How the kernel below works.
+#[derive(Clone, Copy, Hash, PartialEq, KernelConst)]
+#[kiln(crate = kiln_runtime)]
+struct Plan {
+    stages: usize,
+    blocks: usize,
+    a_transposed: bool,
+    b_transposed: bool,
+}
+
+impl Plan {
+    const PLAIN: Plan = Plan { stages: 1, blocks: 1, a_transposed: false, b_transposed: false };
+}
+
+/// c = a · b, a tile a program; the blocks of a cluster stand one above the other and each loads a part of the tile of b that they share.
+#[kernel(crate = kiln_runtime)]
+fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>, plan: Plan) {
+    let Plan { stages, blocks, .. } = plan;
+    cluster(blocks);
+    let (left, right) = (shared_tiles::<T>(stages, TILE, TILE), shared_tiles::<T>(stages, TILE, TILE));
+    let out = shared_tiles::<T>(1, TILE, TILE);
+    let (full, empty) = (mbarriers(stages, 1), mbarriers(stages, blocks));
+    let inner = if plan.a_transposed { a.extent(0) } else { a.extent(1) };
+    let steps = (inner + (TILE - 1)) / TILE;
+    let (row, column) = (program_id(0) * TILE, program_id(1) * TILE);
+    let rank = if blocks > 1 { cluster_rank() } else { val(0) };
+    tasks()
+        .task(4, 40, || {
+            for step in range(0, steps) {
+                let (stage, at) = (step % stages, step * TILE);
+                let done = full.at(stage);
+                empty.at(stage).wait(step / stages - 1);
+                done.expect(2 * TILE * TILE * size_of::<T>());
+                let from = if plan.a_transposed { (at, row) } else { (row, at) };
+                left.at(stage).load(a, from, done);
+                let share = TILE / blocks;
+                let multicast = if blocks > 1 { (1 << blocks) - 1 } else { 0 };
+                let part = Part { row: rank * share, rows: share, multicast };
+                let (down, across) = if plan.b_transposed { (column, at) } else { (at, column) };
+                right.at(stage).load_part(b, (down + rank * share, across), part, done);
+            }
+        })
+        .task(4, 200, || {
+            let mut sum = zeros::<f32>((TILE, TILE));
+            for step in range(0, steps) {
+                let stage = step % stages;
+                full.at(stage).wait(step / stages);
+                let (x, y) = (left.at(stage), right.at(stage));
+                let x = if plan.a_transposed { x.transposed() } else { x };
+                let y = if plan.b_transposed { y.transposed() } else { y };
+                sum = wgmma(x, y, sum, true);
+                sum = wgmma_wait(sum, 0);
+                if blocks == 1 {
+                    empty.at(stage).arrive();
+                } else {
+                    for there in 0..blocks {
+                        empty.at(stage).arrive_at(there);
+                    }
+                }
+            }
+            out.at(0).put(sum.cast::<T>(), 0);
+            proxy_fence();
+            task_barrier();
+            // SAFETY: every program has a tile of its own.
+            unsafe { out.at(0).store(c, (row, column)) };
+            store_wait(0);
+        })
+        .run();
+}
+
+/// Runs the kernel for extents that are multiples of 8, as the copies want rows in multiples of 16 bytes.
+fn product<T: Sample + Float>(trial: &mut Trial<'_>, [m, n, k]: [usize; 3], plan: Plan) -> Verdict {
+    let (a, xs) = trial.input::<T, 2>(if plan.a_transposed { [k, m] } else { [m, k] })?;
+    let (b, ys) = trial.input::<T, 2>(if plan.b_transposed { [n, k] } else { [k, n] })?;
+    let mut c = trial.output::<T, 2>([m, n])?;
+    let down = m.div_ceil(TILE * plan.blocks) * plan.blocks;
+    pipelined(&a, &b, &mut c, plan).grid([down as u32, n.div_ceil(TILE) as u32]).launch(trial.device)?;
+    let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
+    let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };
+    let element = |i: usize| {
+        (0..k).fold(Host::Float(0.0), |sum, p| sum.add(x(i / n, p).host().mul(y(p, i % n).host())))
+    };
+    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    close("a b", &c.to_vec()?, &expected, 4.0, 8.0)
+}
+
+fn one_stage<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    product::<T>(trial, [64, 64, 64], Plan::PLAIN)?;
+    product::<T>(trial, [72, 136, 200], Plan::PLAIN)
+}
+
+fn ring<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for stages in [2, 3, 4] {
+        product::<T>(trial, [40, 72, 456], Plan { stages, ..Plan::PLAIN })?;
+    }
+    Ok(())
+}
+
+fn transposed_factors<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for (a_transposed, b_transposed) in [(false, true), (true, false), (true, true)] {
+        product::<T>(trial, [72, 88, 136], Plan { stages: 2, a_transposed, b_transposed, ..Plan::PLAIN })?;
+    }
+    Ok(())
+}
+
+fn cluster_shares_loads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for (blocks, b_transposed) in [(2, true), (2, false), (4, false)] {
+        let plan = Plan { stages: 3, blocks, a_transposed: false, b_transposed };
+        product::<T>(trial, [200, 72, 264], plan)?;
+    }
+    Ok(())
+}
+
+/// Two tasks take turns at one ring: the first multiplies even tiles of columns, the second odd ones.
+#[kernel(crate = kiln_runtime)]
+fn taking_turns<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<f32, 2>) {
+    let (left, right) = (shared_tiles::<T>(2, TILE, TILE), shared_tiles::<T>(2, TILE, TILE));
+    let (full, empty) = (mbarriers(2, 1), mbarriers(2, 1));
+    let row = program_id(0) * TILE;
+    let tiles = (b.extent(1) + (TILE - 1)) / TILE;
+    let consume = |turn: usize| {
+        for tile in range_step(turn, tiles, 2) {
+            full.at(turn).wait(tile / 2);
+            let product = wgmma(left.at(turn), right.at(turn), zeros::<f32>((TILE, TILE)), false);
+            let sum = wgmma_wait(product, 0);
+            empty.at(turn).arrive();
+            c.tile((row, tile * TILE), (TILE, TILE)).store(sum);
+        }
+    };
+    tasks()
+        .task(4, 40, || {
+            for tile in range(0, tiles) {
+                let stage = tile % 2;
+                empty.at(stage).wait(tile / 2 - 1);
+                full.at(stage).expect(2 * TILE * TILE * size_of::<T>());
+                left.at(stage).load(a, (row, 0), full.at(stage));
+                right.at(stage).load(b, (0, tile * TILE), full.at(stage));
+            }
+        })
+        .task(4, 160, || consume(0))
+        .task(4, 160, || consume(1))
+        .run();
+}
+
+fn two_consumers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, n, k] = [72, 264, 56];
+    let (a, xs) = trial.input::<T, 2>([m, k])?;
+    let (b, ys) = trial.input::<T, 2>([k, n])?;
+    let mut c = trial.output::<f32, 2>([m, n])?;
+    taking_turns(&a, &b, &mut c).grid([m.div_ceil(TILE) as u32]).launch(trial.device)?;
+    let element = |i: usize| {
+        (0..k)
+            .fold(Host::Float(0.0), |sum, p| sum.add(xs[i / n * k + p].host().mul(ys[p * n + i % n].host())))
+    };
+    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
+}
+
+/// Copies boxes of a tensor of rank 3 into the place of others: what lies outside is zero on the way in and dropped on the way out.
+#[kernel(crate = kiln_runtime)]
+fn shift<T: Num>(x: &Tensor<T, 3>, y: &mut Tensor<T, 3>, columns: usize) {
+    let tile = shared_tiles::<T>(1, 8, columns);
+    let done = mbarriers(1, 1);
+    let (plane, row) = (program_id(1), program_id(0) * 8);
+    done.at(0).expect(8 * columns * size_of::<T>());
+    tile.at(0).load(x, (plane, row - 3, -8), done.at(0));
+    done.at(0).wait(0);
+    // SAFETY: every program has rows of its own.
+    unsafe { tile.at(0).store(y, (plane, row, 0)) };
+    store_wait(0);
+}
+
+fn copies_of_boxes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
+    let [planes, rows, columns] = [3, 21, 72];
+    let (x, data) = trial.input::<T, 3>([planes, rows, columns])?;
+    let mut y = trial.output::<T, 3>([planes, rows, columns])?;
+    shift(&x, &mut y, 128).grid([rows.div_ceil(8) as u32, planes as u32]).warps(4).launch(trial.device)?;
+    let element = |i: usize| {
+        let (plane, row, column) = (i / columns / rows, i / columns % rows, i % columns);
+        match row >= 3 && column >= 8 {
+            true => data[(plane * rows + row - 3) * columns + column - 8].host(),
+            false => T::small(0).host(),
+        }
+    };
+    let expected: Vec<Host> = (0..planes * rows * columns).map(element).collect();
+    close("moved", &y.to_vec()?, &expected, 0.0, 0.0)
+}

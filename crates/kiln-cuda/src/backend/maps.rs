@@ -1,0 +1,104 @@
+//! Tensor maps of a kernel's launches: made from the words of its views, and kept for the next launch with the same ones.
+
+use crate::driver::{Context, MapElement, MapShape, TensorMap};
+use crate::ptx;
+use kiln_backend::{Error, Result};
+use kiln_ir::Scalar;
+use smallvec::SmallVec;
+use std::sync::{Mutex, PoisonError};
+
+/// How many maps of one view parameter are kept: a kernel in a loop often goes through a few tensors in turn.
+const KEPT: usize = 16;
+/// Addresses and distances of rows are multiples of this many bytes.
+const ALIGNMENT: u64 = 16;
+
+/// What one map of a kernel is made from.
+pub(super) struct MapSlot {
+    wanted: ptx::TensorMap,
+    /// The words of the view and what they gave, the latest last.
+    kept: Mutex<Vec<(SmallVec<[u64; 11]>, TensorMap)>>,
+}
+
+impl MapSlot {
+    pub(super) fn new(wanted: ptx::TensorMap) -> MapSlot {
+        MapSlot { wanted, kept: Mutex::default() }
+    }
+
+    /// The map for a launch with these words.
+    pub(super) fn get(&self, context: &Context, kernel: &str, words: &[u64]) -> Result<TensorMap> {
+        let rank = self.wanted.rank as usize;
+        let first = self.wanted.word as usize;
+        let view = words.get(first..first + 1 + 2 * rank).ok_or_else(|| Error::Internal {
+            place: "kiln-cuda",
+            message: format!("launch of `{kernel}`: too few words for a tensor map"),
+        })?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, map)) = kept.iter().rev().find(|(words, _)| words[..] == *view) {
+            return Ok(*map);
+        }
+        let map = self.encode(context, kernel, view)?;
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        kept.push((SmallVec::from_slice(view), map));
+        Ok(map)
+    }
+
+    fn encode(&self, context: &Context, kernel: &str, view: &[u64]) -> Result<TensorMap> {
+        let ptx::TensorMap { elem, extents: [rows, columns], .. } = self.wanted;
+        let bytes = u64::from(elem.bytes());
+        let (extents, strides) = view[1..].split_at(self.wanted.rank as usize);
+        let reversed = |words: &[u64]| words.iter().rev().copied().collect::<SmallVec<[u64; 5]>>();
+        let (extents, strides) = (reversed(extents), reversed(strides));
+        // A stride along an axis of one element is never taken; a multiple of 16 stands for it.
+        let steps: SmallVec<[u64; 5]> = (1..strides.len())
+            .map(|i| if extents[i] == 1 { ALIGNMENT } else { strides[i].wrapping_mul(bytes) })
+            .collect();
+        let what = if !view[0].is_multiple_of(ALIGNMENT) {
+            Some(format!("begins at address {:#x}", view[0]))
+        } else if strides[0] != 1 && extents[0] != 1 {
+            Some(format!("has elements {} apart on its last axis", strides[0] as i64))
+        } else if let Some(step) = steps.iter().find(|s| !s.is_multiple_of(ALIGNMENT) || **s >= 1 << 40) {
+            Some(format!("has rows {} bytes apart", *step as i64))
+        } else {
+            extents
+                .iter()
+                .find(|e| !(1..=1 << 32).contains(*e))
+                .map(|e| format!("has an extent of {}", *e as i64))
+        };
+        if let Some(what) = what {
+            return Err(self.refused(kernel, &what));
+        }
+        let element = match elem {
+            Scalar::F16 => MapElement::F16,
+            Scalar::BF16 => MapElement::BF16,
+            Scalar::F32 => MapElement::F32,
+            Scalar::I32 => MapElement::I32,
+            Scalar::U32 => MapElement::U32,
+            _ => return Err(self.refused(kernel, &format!("has elements of {elem}"))),
+        };
+        let mut extents_of_box: SmallVec<[u32; 5]> = SmallVec::from_elem(1, extents.len());
+        extents_of_box[0] = columns;
+        extents_of_box[1] = rows;
+        let shape = MapShape {
+            elem: element,
+            base: view[0],
+            extents: &extents,
+            strides: &steps,
+            extents_of_box: &extents_of_box,
+        };
+        TensorMap::encode(context, &shape).map_err(|error| error.into_backend("cuda"))
+    }
+
+    fn refused(&self, kernel: &str, what: &str) -> Error {
+        Error::Unsupported {
+            kernel: kernel.to_owned(),
+            what: format!("`{}` {what}: a bulk tensor copy", self.wanted.name),
+            device: "cuda".into(),
+            location: "the launch".into(),
+            hint: format!(
+                "Bulk tensor copies need elements that are adjacent on the last axis, and an address and other strides in multiples of {ALIGNMENT} bytes"
+            ),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The explicit level.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | clusters, tasks, and what the operations do |
+//! | `agents.rs` | whose turn it is |
+//! | `order.rs` | mbarriers, shared tiles, and which accesses are ordered |
+//!
+//! Copies and products take place when they are begun. That they might have taken place later is what the order is checked for.
+
+mod agents;
+mod order;
+
+pub use agents::Seat;
+
+use crate::access::{self, Region};
+use crate::eval;
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::memory::{BlockMemory, Memory};
+use crate::numeric::Element;
+use crate::spaces::Spaces;
+use crate::value::{Data, Trap};
+use agents::{Condition, Table};
+use kiln_backend::Error;
+use kiln_ir::{ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Shape, Space, Value};
+use order::{Gate, Place, World};
+use std::sync::Arc;
+
+/// Whether a kernel has operations of the explicit level.
+pub fn is_used(kernel: &Kernel) -> bool {
+    let mut used = false;
+    kernel.walk(|_, data| used |= matches!(data.kind, OpKind::Explicit(_)));
+    used
+}
+
+/// Refuses what the interpreter does not do.
+pub fn check(kernel: &Kernel) -> Result<(), Error> {
+    let refuse = |what: &str, location: String, hint: &str| {
+        Err(Error::Unsupported {
+            kernel: kernel.name.clone(),
+            what: what.into(),
+            device: "interp".into(),
+            location,
+            hint: hint.into(),
+        })
+    };
+    if !is_used(kernel) {
+        return Ok(());
+    }
+    if let Level::Thread { .. } = kernel.level {
+        return refuse(
+            "the explicit level in a kernel over threads",
+            "unknown location".into(),
+            "Interpret the kernel as it is before the lowering.",
+        );
+    }
+    let mut shared = None;
+    kernel.walk(|_, data| {
+        if let OpKind::Alloc { space: Space::Shared, .. } = data.kind {
+            shared.get_or_insert(data.loc);
+        }
+    });
+    match shared.filter(|_| kernel.cluster > 1) {
+        Some(loc) => refuse(
+            "shared memory besides shared tiles in a cluster",
+            kernel.describe(loc),
+            "Use shared tiles, or no cluster.",
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Runs the blocks of a launch, cluster by cluster.
+pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
+    let kernel = base.kernel;
+    let blocks = kernel.cluster as usize;
+    let mut tasks = 0;
+    kernel.walk(|_, data| tasks += data.regions.len() * usize::from(is_tasks(data)));
+    let agents = blocks * (1 + tasks);
+    let mut memories: Vec<Memory> = (0..=agents).map(|_| Memory::new(0, false)).collect();
+    let mut idle = Vec::new();
+    for memory in &mut memories {
+        idle.push(placeholder(memory)?);
+    }
+    let Machine { loaded, grid, block, registers, views, spaces, sink, .. } = base;
+    let guarded = Vec::new();
+    let mut base =
+        Machine { kernel, loaded, grid, block, registers, views, spaces, guarded, sink, seat: None };
+    let [x, y, z] = base.grid;
+    let mut linear = 0;
+    for z in 0..z {
+        for y in 0..y {
+            for x in (0..x).step_by(blocks) {
+                base.block = [x, y, z];
+                idle = run_cluster(&mut base, idle, agents, linear)?;
+                linear += blocks as u32;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_tasks(data: &OpData) -> bool {
+    matches!(data.kind, OpKind::Explicit(ExplicitOp::Tasks(_)))
+}
+
+fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
+    let none = || {
+        BlockMemory::new(0, 1, false).ok_or(Error::OutOfMemory {
+            device: "interp".into(),
+            requested: 0,
+            free: 0,
+            total: 0,
+        })
+    };
+    let (shared, local) = (none()?, none()?);
+    Ok(Spaces {
+        global: memory,
+        shared,
+        local,
+        block: 0,
+        epoch: 0,
+        threaded: false,
+        fenced: false,
+        acquires: false,
+    })
+}
+
+/// Runs one cluster, with memory that idle agents hold in the place of the real one; gives that back.
+fn run_cluster<'m>(
+    base: &mut Machine<'m>,
+    mut idle: Vec<Spaces<'m>>,
+    agents: usize,
+    linear: u32,
+) -> Result<Vec<Spaces<'m>>, Error> {
+    let bug = || Error::Internal { place: "kiln-interp", message: "an agent kept the memory".into() };
+    let blocks = base.kernel.cluster as usize;
+    let spaces = std::mem::replace(&mut base.spaces, idle.pop().ok_or_else(bug)?);
+    let mut machines = Vec::new();
+    for _ in 0..blocks {
+        machines.push(base.with_spaces(idle.pop().ok_or_else(bug)?));
+    }
+    let table = Arc::new(Table::new(World::new(agents), spaces, idle, blocks));
+    let everyone = Mask::full(1);
+    let ended: Vec<Spaces<'m>> = std::thread::scope(|scope| {
+        let handles: Vec<_> = machines
+            .into_iter()
+            .enumerate()
+            .map(|(rank, mut machine)| {
+                let seat = Seat { table: table.clone(), agent: rank, rank };
+                let everyone = &everyone;
+                scope.spawn(move || {
+                    machine.block[0] += rank as u32;
+                    machine.seat = Some(seat.clone());
+                    let entered = machine.enter(&seat);
+                    let mut result = Ok(());
+                    if entered {
+                        machine.spaces.begin_block(linear + rank as u32);
+                        result = machine.run_block(machine.kernel.body, everyone);
+                    }
+                    machine.leave(&seat, result, entered);
+                    machine.spaces
+                })
+            })
+            .collect();
+        handles.into_iter().filter_map(|handle| handle.join().ok()).collect()
+    });
+    let mut inner = table.lock();
+    if let Some(error) = inner.failed.take() {
+        return Err(error);
+    }
+    let placeholder = std::mem::replace(&mut base.spaces, inner.spaces.take().ok_or_else(bug)?);
+    let mut idle = std::mem::take(&mut inner.idle);
+    idle.extend(ended);
+    idle.push(placeholder);
+    Ok(idle)
+}
+
+impl<'m> Machine<'m> {
+    /// A machine with the same values.
+    fn with_spaces(&self, spaces: Spaces<'m>) -> Machine<'m> {
+        Machine {
+            kernel: self.kernel,
+            loaded: self.loaded,
+            grid: self.grid,
+            block: self.block,
+            registers: self.registers.clone(),
+            views: self.views.clone(),
+            spaces,
+            guarded: Vec::new(),
+            sink: self.sink,
+            seat: self.seat.clone(),
+        }
+    }
+
+    /// Executes an operation of the explicit level.
+    pub fn explicit(&mut self, data: &OpData, op: &ExplicitOp) -> Result<(), Error> {
+        match op {
+            ExplicitOp::Tasks(_) => self.tasks(data),
+            ExplicitOp::MbarrierWait => {
+                let wrong = |m: &Self, trap| m.error(trap, data.loc);
+                let gate = self.gate(data, 0).map_err(|trap| wrong(self, trap))?;
+                let phase = self.int(data.operands[2]).map_err(|trap| wrong(self, trap))?;
+                self.wait_until(Condition::Phase(gate, phase), data)?;
+                let seat = self.seat().map_err(|trap| wrong(self, trap))?;
+                let mut inner = seat.table.lock();
+                let passed = inner.world.is_complete(gate, phase);
+                let passed = passed.and_then(|_| inner.world.pass(seat.agent, gate));
+                drop(inner);
+                passed.map_err(|trap| wrong(self, trap))
+            }
+            _ => self.explicit_step(data, op).map_err(|trap| self.error(trap, data.loc)),
+        }
+    }
+
+    fn tasks(&mut self, data: &OpData) -> Result<(), Error> {
+        let seat = self.seat().map_err(|trap| self.error(trap, data.loc))?;
+        let everyone = Mask::full(1);
+        let mut children = Vec::new();
+        for &region in &data.regions {
+            let agent = seat.table.add();
+            let mut inner = seat.table.lock();
+            inner.world.fork(seat.agent, agent);
+            let Some(spaces) = inner.idle.pop() else {
+                return Err(self.error(Trap::Bug("more agents than were counted".into()), data.loc));
+            };
+            drop(inner);
+            children.push((region, agent, self.with_spaces(spaces)));
+        }
+        let agents: Vec<usize> = children.iter().map(|c| c.1).collect();
+        std::thread::scope(|scope| {
+            for (region, agent, mut machine) in children {
+                let seat = Seat { agent, ..seat.clone() };
+                let everyone = &everyone;
+                scope.spawn(move || {
+                    machine.seat = Some(seat.clone());
+                    let entered = machine.enter(&seat);
+                    let result = if entered { machine.run_block(region, everyone) } else { Ok(()) };
+                    machine.leave(&seat, result, entered);
+                    seat.table.lock().idle.push(machine.spaces);
+                });
+            }
+            self.wait_until(Condition::Ends(agents.clone()), data)
+        })?;
+        let mut inner = seat.table.lock();
+        agents.iter().for_each(|&agent| inner.world.merge(agent, seat.agent));
+        Ok(())
+    }
+
+    fn explicit_step(&mut self, data: &OpData, op: &ExplicitOp) -> Result<(), Trap> {
+        let seat = self.seat()?;
+        let (agent, rank) = (seat.agent, seat.rank);
+        let operands = &data.operands[..];
+        let world = || seat.table.lock();
+        match op {
+            ExplicitOp::SharedTile { stages, rows, columns } => {
+                let elem = self.kernel.ty(data.results[0]).elem();
+                let stage = Data::zeros(elem, (rows * columns) as usize);
+                world().world.make_tile(rank, data.results[0], &stage, *stages as usize, *rows as usize);
+                Ok(())
+            }
+            ExplicitOp::Mbarrier { count, arrivals } => {
+                world().world.make_gates(rank, data.results[0], *count as usize, *arrivals);
+                Ok(())
+            }
+            ExplicitOp::MbarrierExpect { bytes } => {
+                let gate = self.gate(data, 0)?;
+                world().world.arrive(agent, gate, (*bytes).into())
+            }
+            ExplicitOp::MbarrierArrive => {
+                let mut gate = self.gate(data, 0)?;
+                if let Some(&there) = operands.get(2) {
+                    gate.0 = self.natural(there)?;
+                }
+                world().world.arrive(agent, gate, 0)
+            }
+            ExplicitOp::TmaLoad { rows, multicast } => self.tma_load(&seat, data, *rows, *multicast),
+            ExplicitOp::TmaStore => self.tma_store(&seat, data),
+            ExplicitOp::TmaStoreWait { pending } => world().world.stores_done(agent, *pending as usize),
+            ExplicitOp::ProxyFence => {
+                world().world.advance(agent, true);
+                Ok(())
+            }
+            ExplicitOp::TaskBarrier => {
+                world().world.advance(agent, false);
+                Ok(())
+            }
+            ExplicitOp::SharedStore { column } => {
+                let (place, [_, columns]) = self.place(&seat, operands[1], operands[2])?;
+                let width = self.shape(operands[0])[1] as usize;
+                let tile = self.data(operands[0]).columns(width, *column as usize, columns)?;
+                world().world.put(agent, place, &tile, columns)
+            }
+            ExplicitOp::Wgmma { transposed_a, transposed_b } => {
+                self.wgmma(&seat, data, *transposed_a, *transposed_b)
+            }
+            ExplicitOp::WgmmaWait { pending } => {
+                world().world.products_done(agent, *pending as usize)?;
+                let value = self.data(operands[0]).clone();
+                self.registers[data.results[0].index()].copy(&value)
+            }
+            ExplicitOp::ClusterRank => {
+                self.registers[data.results[0].index()].fill(rank as u64);
+                Ok(())
+            }
+            ExplicitOp::Tasks(_) | ExplicitOp::MbarrierWait => Err(Trap::Bug("a wait in a step".into())),
+        }
+    }
+
+    fn tma_load(&mut self, seat: &Seat<'m>, data: &OpData, rows: u32, multicast: u32) -> Result<(), Trap> {
+        let rank = data.operands.len() - 6;
+        let (place, [_, columns]) = self.place(seat, data.operands[1 + rank], data.operands[2 + rank])?;
+        let first = self.natural(data.operands[3 + rank])?;
+        let gate = self.gate(data, 4 + rank)?;
+        let (view, offsets) = self.tensor(&data.operands[..=rank])?;
+        let mut extents = vec![1; rank];
+        extents[rank - 2..].copy_from_slice(&[rows, columns as u32]);
+        let mut loaded = Data::zeros(self.kernel.ty(data.operands[0]).elem(), rows as usize * columns);
+        let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
+        access::load(&mut self.spaces, &region, 0, &mut loaded)?;
+        let blocks = self.kernel.cluster as usize;
+        let gets = |r: usize| if multicast == 0 { r == seat.rank } else { multicast >> r & 1 == 1 };
+        let mut inner = seat.table.lock();
+        for r in (0..blocks).filter(|&r| gets(r)) {
+            let there = ((r, place.1, place.2), (r, gate.1, gate.2));
+            inner.world.load(seat.agent, there.0, first, &loaded, columns, there.1)?;
+        }
+        Ok(())
+    }
+
+    fn tma_store(&mut self, seat: &Seat<'m>, data: &OpData) -> Result<(), Trap> {
+        let (place, [rows, columns]) = self.place(seat, data.operands[0], data.operands[1])?;
+        let tile = seat.table.lock().world.store(seat.agent, place)?;
+        let (view, offsets) = self.tensor(&data.operands[2..])?;
+        let mut extents = vec![1; offsets.len()];
+        extents[offsets.len() - 2..].copy_from_slice(&[rows as u32, columns as u32]);
+        let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
+        access::store(&mut self.spaces, &region, &tile)
+    }
+
+    fn wgmma(&mut self, seat: &Seat<'m>, data: &OpData, turn_a: bool, turn_b: bool) -> Result<(), Trap> {
+        let (a, shape_a) = self.place(seat, data.operands[0], data.operands[1])?;
+        let (b, shape_b) = self.place(seat, data.operands[2], data.operands[3])?;
+        let [x, y] = seat.table.lock().world.product(seat.agent, a, b)?;
+        // `dot` takes [m, k] and [k, n].
+        let x = if turn_a { transposed(&x, shape_a)? } else { x };
+        let y = if turn_b { y } else { transposed(&y, shape_b)? };
+        let result = self.shape(data.results[0]);
+        let (k, n) = (if turn_a { shape_a[0] } else { shape_a[1] }, result[1] as usize);
+        let keep = bool::of(self.data(data.operands[4]))?[0];
+        let acc = match keep {
+            true => self.data(data.operands[5]).clone(),
+            false => Data::zeros(Scalar::F32, result.len()),
+        };
+        eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
+    }
+
+    /// A view, and offsets after it.
+    fn tensor(&self, operands: &[Value]) -> Result<(crate::value::View, Vec<i64>), Trap> {
+        let offsets = operands[1..].iter().map(|&v| self.int(v)).collect::<Result<_, _>>()?;
+        Ok((self.view(operands[0])?.clone(), offsets))
+    }
+
+    /// A shared tile and a stage, and the tile's rows and columns.
+    fn place(&self, seat: &Seat<'m>, tile: Value, stage: Value) -> Result<(Place, [usize; 2]), Trap> {
+        let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
+            self.kernel.defining_op(tile).map(|data| &data.kind)
+        else {
+            return Err(Trap::Bug("no shared tile".into()));
+        };
+        Ok(((seat.rank, tile, self.natural(stage)?), [*rows as usize, *columns as usize]))
+    }
+
+    fn gate(&self, data: &OpData, at: usize) -> Result<Gate, Trap> {
+        let rank = self.seat()?.rank;
+        Ok((rank, data.operands[at], self.natural(data.operands[at + 1])?))
+    }
+
+    fn int(&self, value: Value) -> Result<i64, Trap> {
+        Ok(i64::of(self.data(value))?[0])
+    }
+
+    /// An index; a negative one is none that exists.
+    fn natural(&self, value: Value) -> Result<usize, Trap> {
+        Ok(usize::try_from(self.int(value)?).unwrap_or(usize::MAX))
+    }
+}
+
+fn transposed(data: &Data, [rows, columns]: [usize; 2]) -> Result<Data, Trap> {
+    let (from, to) = (Shape::new(&[rows as u32, columns as u32]), Shape::new(&[columns as u32, rows as u32]));
+    let mut out = Data::zeros(data.elem(), data.len());
+    eval::transpose(&mut out, &to, data, &from, &Shape::new(&[1, 0]))?;
+    Ok(out)
+}
