@@ -44,15 +44,6 @@ pub(super) enum Code {
     Ptx(String),
 }
 
-impl Code {
-    fn len(&self) -> usize {
-        match self {
-            Code::Cubin(bytes) => bytes.len(),
-            Code::Ptx(text) => text.len(),
-        }
-    }
-}
-
 impl Artifact {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::with_capacity(self.code.len() + 1024));
