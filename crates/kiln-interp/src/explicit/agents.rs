@@ -90,6 +90,24 @@ impl Inner<'_> {
         }
     }
 
+    /// What everybody waits for, at the place of the first.
+    fn stuck_here(&self) -> Option<(String, Loc, [u32; 3])> {
+        let waits: Vec<_> = self
+            .agents
+            .iter()
+            .filter_map(|agent| match agent {
+                State::Waiting { on: Condition::Phase(gate, phase), loc, block } => {
+                    let what = self.world.describe(*gate);
+                    Some((format!("a wait for phase {phase} of mbarrier {}: {what}", gate.2), *loc, *block))
+                }
+                _ => None,
+            })
+            .collect();
+        let &(_, loc, block) = waits.first()?;
+        let all: Vec<String> = waits.into_iter().map(|wait| wait.0).collect();
+        Some((all.join("; "), loc, block))
+    }
+
     /// Lets the next agent that can go on run. A wait that has become wrong is found by the one that waits.
     fn pass_on(&mut self, from: usize) {
         let count = self.agents.len();
@@ -100,13 +118,7 @@ impl Inner<'_> {
         });
         self.running = next;
         if next.is_none() && self.stuck.is_none() {
-            self.stuck = self.agents.iter().find_map(|agent| match agent {
-                State::Waiting { on: Condition::Phase(gate, phase), loc, block } => {
-                    let what = self.world.describe(*gate);
-                    Some((format!("a wait for phase {phase} of mbarrier {}: {what}", gate.2), *loc, *block))
-                }
-                _ => None,
-            });
+            self.stuck = self.stuck_here();
         }
     }
 }
