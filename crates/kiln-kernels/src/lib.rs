@@ -7,6 +7,7 @@
 //! | `elementwise.rs` | `add`, `chain`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |
+//! | `matmul/` | products of matrices, at the explicit level |
 //! | `sizes.rs` | how much a program takes on |
 
 pub mod elementwise;

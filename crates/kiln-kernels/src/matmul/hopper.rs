@@ -37,11 +37,6 @@ pub struct Plan {
 impl Plan {
     /// Columns that are stored at a time.
     const STRIP: usize = 64;
-
-    /// Bytes of shared memory that a program needs for elements of so many bytes.
-    pub fn shared_bytes(&self, elem: usize) -> usize {
-        elem * (self.stages * self.depth * (self.rows + self.columns) + 2 * self.rows * Plan::STRIP) + 4096
-    }
 }
 
 /// How many pieces of a size cover an extent.
@@ -60,7 +55,8 @@ fn place(tile: Idx, down: Idx, across: Idx, group: usize) -> (Idx, Idx) {
     (first + within % height, within / height)
 }
 
-/// c = a · b.
+/// c = a · b, of f16 or bf16, accumulated in f32. The inner extent is at least 1, and every tensor one that bulk copies can move: elements
+/// adjacent on the last axis, rows in multiples of 16 bytes. Launch it with a multiple of `plan.cluster` programs on axis 0, as many as run at once.
 #[kernel(crate = kiln_runtime)]
 pub fn matmul<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>, plan: Plan) {
     let Plan { rows, columns, depth, stages, cluster: blocks, group, .. } = plan;
