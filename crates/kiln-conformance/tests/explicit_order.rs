@@ -3,6 +3,7 @@
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Tensor};
+use std::sync::{Mutex, PoisonError};
 
 const BYTES: usize = 64 * 64 * 2;
 
@@ -73,6 +74,9 @@ fn wrong(a: &Tensor<bf16, 2>, b: &Tensor<bf16, 2>, c: &mut Tensor<bf16, 2>, faul
 
 /// The fault of a kernel that leaves something out, or the empty text.
 fn outcome(fault: Fault) -> String {
+    // The tests share the device, and a fault is reported to whoever asks next.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let device = Device::open("interp").unwrap();
     let a = device.zeros::<bf16, 2>([192, 64]).unwrap();
     let b = device.zeros::<bf16, 2>([64, 64]).unwrap();
