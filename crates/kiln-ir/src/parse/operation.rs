@@ -1,6 +1,6 @@
 //! Operations and their regions.
 
-use super::{Parsed, Parser, Token};
+use super::{ParseError, Parsed, Parser, Token};
 use crate::explicit::ExplicitOp;
 use crate::kernel::{Block, Loc, Value};
 use crate::literal::Literal;
@@ -352,6 +352,10 @@ impl Parser {
 
     /// Operands, then numbers with a word before each.
     fn explicit_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Option<Head>> {
+        let known = ExplicitOp::read(mnemonic, |_, needed| Ok::<_, ParseError>(needed.then_some(0)))?;
+        if known.is_none() {
+            return Ok(None);
+        }
         let operands = self.values_on_line(at)?;
         let op = ExplicitOp::read(mnemonic, |word, needed| {
             if !needed && !matches!(self.peek(), Token::Word(w) if w == word) {
