@@ -18,7 +18,9 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
+//! | `actors.rs` | ring kernels |
 
+mod actors;
 mod arithmetic;
 mod atomics;
 mod case;
@@ -71,6 +73,7 @@ pub fn suite() -> Vec<Case> {
         launch::cases,
         tensors::cases,
         streams::cases,
+        actors::cases,
     ];
     groups.iter().flat_map(|group| group()).collect()
 }

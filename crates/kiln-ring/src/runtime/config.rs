@@ -44,7 +44,7 @@ impl Default for RuntimeConfig {
             outbox_bytes: 16 << 20,
             arena_bytes: 16 << 20,
             step_budget: 1 << 20,
-            spins: 1 << 20,
+            spins: 1 << 16,
             sleep: Duration::from_micros(1),
             acknowledge_within: Duration::from_secs(5),
             dead_letters: 1024,

@@ -1,0 +1,318 @@
+//! Ring kernels: actors, their queues, their lives and their failures.
+
+use crate::case::{Case, cases};
+use crate::trial::{Stop, Trial, Verdict, ensure};
+use kiln_backend::BackendKind;
+use kiln_lang::prelude::*;
+use kiln_ring::{
+    Actor, AskError, Ending, Handler, Lifecycle, Message, Overflow, Reason, RecvError, RingConfig, RingCtx,
+    RingError, RingRuntime, RuntimeConfig, SendError, Sent, ring_kernel,
+};
+use kiln_runtime::Tensor;
+use std::time::Duration;
+
+pub fn cases() -> Vec<Case> {
+    cases!["actors":
+        messages_are_answered_in_order;
+        kinds_share_a_grid;
+        deactivated_actors_hold_their_messages;
+        failed_actors_are_restarted;
+        faults_are_contained;
+        full_queues;
+        terminated_actors_finish_or_give_back;
+        bursts_lose_nothing;
+        launches_beside_a_grid;
+    ]
+}
+
+/// Longer than any case takes.
+const SOON: Duration = Duration::from_secs(30);
+/// Longer than a message takes.
+const A_WHILE: Duration = Duration::from_millis(20);
+
+impl From<RingError> for Stop {
+    fn from(error: RingError) -> Stop {
+        match error {
+            RingError::Device(error) => Stop::Kiln(error.into()),
+            RingError::Runtime(error) => Stop::Kiln(error),
+            other => Stop::Wrong(other.to_string()),
+        }
+    }
+}
+
+macro_rules! wrong {
+    ($($error:ty)*) => {$(
+        impl From<$error> for Stop {
+            fn from(error: $error) -> Stop {
+                Stop::Wrong(error.to_string())
+            }
+        }
+    )*};
+}
+wrong! { SendError RecvError AskError }
+
+#[derive(Message, Debug, Clone, Copy, PartialEq)]
+#[kiln(crate = kiln_ring)]
+struct Ping {
+    words: [u32; 12],
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn echo(_ctx: &RingCtx, m: Ping) -> Ping {
+    Ping { words: m.words.map(|word| word + 1) }
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn running_sum(_ctx: &RingCtx, total: &mut u64, x: u32) -> u64 {
+    *total += x.cast::<u64>();
+    *total
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn even_halves(_ctx: &RingCtx, x: u32) -> Result<Option<u32>, u32> {
+    if x == 13 {
+        return Err(77);
+    }
+    if x % 2 == 0 { Ok(Some(x / 2)) } else { Ok(None) }
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn faulty(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
+    *last = x;
+    if x == 1 {
+        device_assert!(x > 1, "one is refused: {}", x);
+    }
+    let ten = 10 / (x - 2);
+    let mut n: Val<u32> = 0;
+    while x == 3 {
+        n += 1;
+    }
+    ten + n
+}
+
+/// Runtimes of the device: workers of one thread and of a warp, where it has a choice.
+fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
+    let warps: &[bool] =
+        if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
+    let config = RuntimeConfig { step_budget: 500, spins: 64, ..RuntimeConfig::default() };
+    let runtime = |&warps: &bool| {
+        let config = config.workers(2).ports_per_worker(8).warps(warps);
+        Ok(RingRuntime::with(trial.device, config)?)
+    };
+    warps.iter().map(runtime).collect()
+}
+
+fn active<H: Handler>(rt: &RingRuntime, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>, Stop> {
+    let actor = rt.launch(handler, config)?;
+    actor.activate()?;
+    Ok(actor)
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) -> Verdict {
+    ensure(got == want, || format!("{what}: {got:?} instead of {want:?}"))
+}
+
+fn silent<H: Handler>(what: &str, actor: &Actor<H>) -> Verdict {
+    let heard = actor.recv_timeout(A_WHILE);
+    ensure(matches!(heard, Err(RecvError::TimedOut { .. })), || format!("{what}: there was a reply"))
+}
+
+fn messages_are_answered_in_order(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, echo, RingConfig::default().capacity(7))?;
+        let messages: Vec<Ping> =
+            (0..50).map(|_| Ping { words: std::array::from_fn(|_| trial.rng.bits() as u32) }).collect();
+        for group in messages.chunks(5) {
+            for message in group {
+                actor.send(*message)?;
+            }
+            for message in group {
+                let want = message.words.map(|word| word.wrapping_add(1));
+                same("reply", actor.recv_timeout(SOON)?.words, want)?;
+            }
+        }
+        actor.terminate()?;
+        same("lifecycle", actor.lifecycle(), Lifecycle::Terminated)?;
+    }
+    Ok(())
+}
+
+fn kinds_share_a_grid(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let begin = |k: u64| k * 1000 + (1 << 40);
+        let sums = (0..5)
+            .map(|k| active(&rt, running_sum, RingConfig::default().state(begin(k))))
+            .collect::<Result<Vec<_>, _>>()?;
+        let echoing = active(&rt, echo, RingConfig::default())?;
+        for x in 1..=20u32 {
+            for (k, sum) in (0..).zip(&sums) {
+                same("sum", sum.ask(x)?, Some(begin(k) + u64::from(x * (x + 1) / 2)))?;
+            }
+        }
+        same("echo", echoing.ask(Ping { words: [5; 12] })?, Some(Ping { words: [6; 12] }))?;
+        same("state", sums[2].state()?, begin(2) + 210)?;
+    }
+    Ok(())
+}
+
+fn deactivated_actors_hold_their_messages(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = rt.launch(running_sum, RingConfig::default().state(0))?;
+        actor.send(1)?;
+        silent("before it is active", &actor)?;
+        actor.activate()?;
+        same("first", actor.recv_timeout(SOON)?, 1)?;
+        actor.deactivate()?;
+        actor.send(2)?;
+        actor.send(3)?;
+        silent("while it is deactivated", &actor)?;
+        let refused = actor.activate();
+        let legal = matches!(refused, Err(RingError::Illegal { is: Lifecycle::Deactivated, .. }));
+        ensure(legal, || format!("activating a deactivated actor: {refused:?}"))?;
+        actor.reactivate()?;
+        same("second", actor.recv_timeout(SOON)?, 3)?;
+        same("third", actor.recv_timeout(SOON)?, 6)?;
+    }
+    Ok(())
+}
+
+fn failed_actors_are_restarted(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, even_halves, RingConfig::default())?;
+        for x in [4, 5, 13, 8] {
+            actor.send(x)?;
+        }
+        same("before the failure", actor.recv_timeout(SOON)?, 2)?;
+        silent("after the failure", &actor)?;
+        same("lifecycle", actor.lifecycle(), Lifecycle::Failed)?;
+        let letter = rt.dead_letters().pop().map(|letter| (letter.reason, letter.position));
+        same("dead letter", letter, Some((Reason::Failed { cause: 1, number: 77 }, 2)))?;
+        actor.restart()?;
+        same("after the restart", actor.recv_timeout(SOON)?, 4)?;
+    }
+    Ok(())
+}
+
+/// Each kind of fault fails the actor that had it, says why, rolls its state back, and leaves the others alone.
+fn faults_are_contained(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let steady = active(&rt, running_sum, RingConfig::default().state(0))?;
+        let cases = [(1, "one is refused"), (2, "division by zero"), (3, "more steps than its budget")];
+        for (n, (x, why)) in (1..).zip(cases) {
+            let actor = active(&rt, faulty, RingConfig::default().state(9))?;
+            same("before", actor.ask(12)?, Some(1))?;
+            let Err(AskError::Unhandled { reason, .. }) = actor.ask(x) else {
+                return Err(Stop::Wrong(format!("{x} was handled")));
+            };
+            let text = rt.explain(reason);
+            ensure(text.contains(why), || format!("{x}: `{text}` does not say `{why}`"))?;
+            same("state", actor.state()?, 12)?;
+            same("the other", steady.ask(1)?, Some(n))?;
+        }
+    }
+    Ok(())
+}
+
+fn full_queues(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let held =
+            |overflow| rt.launch(running_sum, RingConfig::default().state(0).capacity(4).overflow(overflow));
+        let (reject, newest, oldest) =
+            (held(Overflow::Reject)?, held(Overflow::DropNewest)?, held(Overflow::DropOldest)?);
+        for x in 1..=4 {
+            reject.send(x)?;
+            newest.send(x)?;
+            oldest.send(x)?;
+        }
+        ensure(matches!(reject.send(5), Err(SendError::Full { .. })), || {
+            "a full queue took a message".into()
+        })?;
+        same("drop newest", newest.send(5)?, Sent::Dropped)?;
+        newest.activate()?;
+        let sums = (0..4).map(|_| newest.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
+        same("what was kept", sums, vec![1, 3, 6, 10])?;
+        oldest.activate()?;
+        for x in 5..=6 {
+            oldest.send(x)?;
+        }
+        same("rejected", reject.counts().rejected, 1)?;
+        same("dropped", newest.counts().dropped_newest, 1)?;
+    }
+    Ok(())
+}
+
+fn terminated_actors_finish_or_give_back(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let (drained, discarded) = (
+            active(&rt, running_sum, RingConfig::default().state(0))?,
+            rt.launch(running_sum, RingConfig::default().state(0))?,
+        );
+        for x in 1..=10 {
+            drained.send(x)?;
+            discarded.send(x)?;
+        }
+        drained.terminate_with(Ending::Drain, SOON)?;
+        discarded.terminate_with(Ending::Discard, SOON)?;
+        let sums = (0..10).map(|_| drained.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
+        same("last sum", sums.last().copied(), Some(55))?;
+        discarded.channel().tidy();
+        same("given back", discarded.counts().undeliverable, 10)?;
+        for x in 1..=10u32 {
+            let letter = rt.dead_letters().pop().and_then(|letter| letter.decode::<u32>());
+            same("letter", letter, Some(x))?;
+        }
+        ensure(matches!(drained.send(1), Err(SendError::Closed { .. })), || "it took a message".into())?;
+        let again = drained.terminate();
+        ensure(matches!(again, Err(RingError::Illegal { .. })), || format!("terminated twice: {again:?}"))?;
+    }
+    Ok(())
+}
+
+/// Bursts of random lengths to several actors at once: every reply once, in order.
+fn bursts_lose_nothing(trial: &mut Trial<'_>) -> Verdict {
+    let most = if trial.device.properties().kind == BackendKind::Interp { 150 } else { 20_000 };
+    for rt in runtimes(trial)? {
+        let actors = (0..4)
+            .map(|_| active(&rt, running_sum, RingConfig::default().state(0).capacity(33)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (mut sent, mut seen) = ([0u32; 4], [0u32; 4]);
+        while seen.iter().any(|&seen| seen < most) {
+            let k = trial.rng.below(4) as usize;
+            let burst = trial.rng.below(33) as u32;
+            for _ in 0..burst.min(33 - (sent[k] - seen[k])).min(most - sent[k]) {
+                sent[k] += 1;
+                actors[k].send(sent[k])?;
+            }
+            for _ in 0..trial.rng.below(40).min(u64::from(sent[k] - seen[k])) {
+                seen[k] += 1;
+                let want = u64::from(seen[k]) * u64::from(seen[k] + 1) / 2;
+                same("sum", actors[k].recv_timeout(SOON)?, want)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[kernel(crate = kiln_runtime)]
+fn doubled(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
+    let at = program_id(0) * block;
+    y.tile(at, block).store(x.tile(at, block).load(0.0) * 2.0);
+}
+
+/// Kernels that are new are compiled, loaded and launched while a grid is there, which goes on afterwards.
+fn launches_beside_a_grid(trial: &mut Trial<'_>) -> Verdict {
+    for (rt, block) in runtimes(trial)?.into_iter().zip([64, 128]) {
+        let actor = active(&rt, running_sum, RingConfig::default().state(0))?;
+        same("before", actor.ask(1)?, Some(1))?;
+        let (x, data) = trial.input::<f32, 1>([1000])?;
+        let mut y = trial.output::<f32, 1>([1000])?;
+        doubled(&x, &mut y, block).launch(trial.device)?;
+        let want: Vec<f32> = data.iter().map(|v| v * 2.0).collect();
+        let got = y.to_vec()?;
+        let equal =
+            got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan());
+        ensure(equal, || "a launch beside a grid was wrong".into())?;
+        same("after", actor.ask(2)?, Some(3))?;
+    }
+    Ok(())
+}
