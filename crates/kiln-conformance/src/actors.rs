@@ -215,8 +215,10 @@ fn faults_are_contained(trial: &mut Trial<'_>) -> Verdict {
 
 fn full_queues(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        let held =
-            |overflow| rt.launch(running_sum, RingConfig::default().state(0).capacity(4).overflow(overflow));
+        let held = |overflow| -> Result<_, Stop> {
+            let config = RingConfig::default().state(0).capacity(4).overflow(overflow);
+            Ok(rt.launch(running_sum, config)?)
+        };
         let (reject, newest, oldest) =
             (held(Overflow::Reject)?, held(Overflow::DropNewest)?, held(Overflow::DropOldest)?);
         for x in 1..=4 {

