@@ -202,7 +202,10 @@ def start_peers(device: str, wanted: str | None) -> tuple[list[Contender], dict[
 def print_row(name: str, times: dict[str, list[float]]) -> None:
     for label, own in times.items():
         median = statistics.median(own)
-        rate = f"{ROWS[name].bytes / median / 1e3:9.1f} GB/s" if ROWS[name].bytes else ""
+        row = ROWS[name]
+        rate = f"{row.bytes / median / 1e3:9.1f} GB/s" if row.bytes else ""
+        if row.arithmetic:
+            rate = f"{row.flops / median / 1e3:9.1f} GFLOP/s"
         print(f"{name:30} {label:18} {median:12.2f} us {rate}", flush=True)
 
 

@@ -61,6 +61,9 @@ class CpuPeer(Peer):
 class NumPyPeer(CpuPeer):
     name = "NumPy"
 
+    def rows(self) -> list[str]:
+        return [row for row in rows.CPU_ROWS if not row.startswith("attention")]
+
     @property
     def version(self) -> str:
         return self.np.__version__
@@ -75,6 +78,11 @@ class NumPyPeer(CpuPeer):
                 return e / e.sum(axis=1, keepdims=True)
 
             return timed(softmax)
+        if row.startswith("matmul"):
+            n = int(row.rsplit("_", 1)[1])
+            a, b = self.normal(n, n), self.normal(n, n)
+            c = np.zeros_like(a)
+            return timed(lambda: np.matmul(a, b, out=c))
         x, y = self.normal(rows.CPU_N), self.normal(rows.CPU_N)
         out = np.zeros_like(x)
         work = {
@@ -104,6 +112,13 @@ class JaxPeer(CpuPeer):
         jax, jnp = self.jax, self.jax.numpy
         if row.startswith("softmax"):
             arguments = [jnp.asarray(self.normal(*rows.CPU_MATRIX))]
+        elif row.startswith("matmul"):
+            n = int(row.rsplit("_", 1)[1])
+            arguments = [jnp.asarray(self.normal(n, n)) for _ in range(2)]
+        elif row.startswith("attention"):
+            heads, length, width = rows.CPU_ATTENTION
+            # JAX wants batch, length, heads, width.
+            arguments = [jnp.asarray(self.normal(1, length, heads, width)) for _ in range(3)]
         else:
             arguments = [jnp.asarray(self.normal(rows.CPU_N)) for _ in range(2)]
         work = jax.jit(
@@ -113,6 +128,8 @@ class JaxPeer(CpuPeer):
                 "chain": lambda x, y: jnp.maximum(x * y + x, 0) * 0.5 + jnp.tanh(y),
                 "sum": lambda x, y: jnp.sum(x),
                 "softmax": lambda x: jax.nn.softmax(x, axis=-1),
+                "matmul": lambda a, b: a @ b,
+                "attention": lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True),
             }[row.split("_")[0]]
         )
         return timed(lambda: work(*arguments).block_until_ready())

@@ -19,9 +19,12 @@ TABLE = re.compile(r"(<!-- bench:(?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- /ben
 
 
 def figure(row: dict, median_us: float | None) -> str:
-    """Bandwidth where bytes are counted, time where they are not."""
+    """Operations a second where arithmetic bounds the work, else bandwidth where bytes are counted, else time."""
     if median_us is None:
         return "not measured"
+    if ROWS[row["name"]].arithmetic:
+        rate = row["flops"] / median_us / 1e3
+        return f"{rate:,.0f} GFLOP/s" if rate >= 100 else f"{rate:.1f} GFLOP/s"
     if row["bytes"] == 0:
         return f"{median_us:.2f} us"
     bandwidth = row["bytes"] / median_us / 1e3

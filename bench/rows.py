@@ -10,6 +10,9 @@ GPU_N = 1 << 28
 CPU_N = 1 << 25
 GPU_MATRIX = (16384, 4096)
 CPU_MATRIX = (4096, 4096)
+CPU_PRODUCTS = (512, 1024, 2048)
+# Heads, length, width of a head.
+CPU_ATTENTION = (8, 1024, 64)
 LAYER_NORM_EPS = 1e-5
 
 
@@ -23,6 +26,8 @@ class Row(NamedTuple):
     """The row whose fastest bandwidth in the same run is the ceiling for this one."""
     raw: tuple[str, str] | None = None
     """A row of Kiln's own that does the same without Kiln's runtime, and the name under which it is recorded as a peer."""
+    arithmetic: bool = False
+    """Whether arithmetic bounds the work: then its rate is shown in operations, not in bytes."""
     rounds: int | None = None
     """The rounds in a turn, where one takes long."""
 
@@ -51,6 +56,19 @@ def _layer_norm(shape: tuple[int, int], copy: str) -> dict[str, Row]:
     return {f"layernorm_bf16_{rows}x{columns}": Row(title, 4 * elements + 4 * columns, 8 * elements, copy)}
 
 
+def _matmul(n: int) -> dict[str, Row]:
+    return {f"matmul_f32_{n}": Row(f"matrix product, f32, {n} x {n} x {n}", 12 * n * n, 2 * n**3, None, arithmetic=True)}
+
+
+def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
+    heads, length, width = shape
+    elements = heads * length * width
+    title = f"causal attention, f32, {heads} heads x {length} x {width}"
+    # Scores and sums are 4 operations for each query, key and column; a query sees half of the keys.
+    row = Row(title, 16 * elements, 4 * elements * length // 2, None, arithmetic=True)
+    return {f"attention_f32_{heads}x{length}x{width}": row}
+
+
 GPU_ROWS: dict[str, Row] = {
     **_elementwise(GPU_N, "2^28"),
     **_softmax(GPU_MATRIX, "copy_f32_2^28"),
@@ -67,6 +85,8 @@ LAUNCH_ROWS: dict[str, Row] = {
 CPU_ROWS: dict[str, Row] = {
     **_elementwise(CPU_N, "2^25"),
     **_softmax(CPU_MATRIX, "copy_f32_2^25"),
+    **{name: row for n in CPU_PRODUCTS for name, row in _matmul(n).items()},
+    **_attention(CPU_ATTENTION),
 }
 
 ROWS: dict[str, Row] = {**GPU_ROWS, **LAUNCH_ROWS, **CPU_ROWS}

@@ -15,6 +15,7 @@
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
+//! | `library.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -33,6 +34,7 @@ mod flow;
 mod guards;
 mod language;
 mod launch;
+mod library;
 mod math;
 mod memory;
 mod ordered;
@@ -70,6 +72,7 @@ pub fn suite() -> Vec<Case> {
         faults::cases,
         guards::cases,
         prints::cases,
+        library::cases,
         launch::cases,
         tensors::cases,
         streams::cases,

@@ -4,18 +4,22 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `attention.rs` | `attention` |
 //! | `elementwise.rs` | `add`, `chain`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |
-//! | `matmul/` | products of matrices, at the explicit level |
+//! | `matmul/` | `matmul`, for every device and at the explicit level |
 //! | `sizes.rs` | how much a program takes on |
 
+pub mod attention;
 pub mod elementwise;
 pub mod matmul;
 pub mod reduce;
 pub mod rows;
 mod sizes;
 
+pub use attention::attention;
 pub use elementwise::{add, chain, copy};
+pub use matmul::matmul;
 pub use reduce::sum;
 pub use rows::{layer_norm, softmax};

@@ -13,6 +13,8 @@ pub struct Row {
     /// Each input read once, each output written once; 0 for host times.
     pub bytes: u64,
     pub flops: u64,
+    /// Whether arithmetic bounds the work: then its rate is in operations, not in bytes, and no copy is its ceiling.
+    pub arithmetic: bool,
     work: Work,
 }
 
@@ -59,7 +61,7 @@ pub fn copy(device: &Device) -> Row {
     let gpu = device.properties().kind == BackendKind::Cuda;
     let n = sizes(device).elements as u64;
     let name = if gpu { "copy_f32_2^28" } else { "copy_f32_2^25" };
-    Row { name, bytes: 8 * n, flops: 0, work: Work::Device(make_copy) }
+    Row { name, bytes: 8 * n, flops: 0, arithmetic: false, work: Work::Device(make_copy) }
 }
 
 /// Every row of a device.
@@ -68,7 +70,8 @@ pub fn all(device: &Device) -> Vec<Row> {
     let Sizes { elements, matrix } = sizes(device);
     let (n, m) = (elements as u64, (matrix[0] * matrix[1]) as u64);
     let pick = |on_gpu, on_cpu| if gpu { on_gpu } else { on_cpu };
-    let row = |name, bytes, flops, make| Row { name, bytes, flops, work: Work::Device(make) };
+    let row =
+        |name, bytes, flops, make| Row { name, bytes, flops, arithmetic: false, work: Work::Device(make) };
     let mut rows = vec![
         copy(device),
         row(pick("add_f32_2^28", "add_f32_2^25"), 12 * n, n, make_add),
@@ -79,14 +82,37 @@ pub fn all(device: &Device) -> Vec<Row> {
     if gpu {
         let bytes = 4 * m + 4 * matrix[1] as u64;
         rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
-        let host = |name, times| Row { name, bytes: 0, flops: 0, work: Work::Host(times) };
+        let host = |name, times| Row { name, bytes: 0, flops: 0, arithmetic: false, work: Work::Host(times) };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
         rows.push(host("compile_softmax", compile_cost::cold));
         rows.push(host("load_softmax", compile_cost::from_disk));
+    } else {
+        rows.extend(on_cpu());
     }
     rows
 }
+
+/// What arithmetic bounds, at the sizes of a CPU.
+fn on_cpu() -> [Row; 4] {
+    let row =
+        |name, bytes, flops, make| Row { name, bytes, flops, arithmetic: true, work: Work::Device(make) };
+    let square = |name, n: u64, make| row(name, 12 * n * n, 2 * n * n * n, make);
+    // A query sees half of the keys.
+    let (heads, length, width) = ATTENTION;
+    let elements = (heads * length * width) as u64;
+    [
+        square("matmul_f32_512", 512, |device, _| make_matmul(device, 512)),
+        square("matmul_f32_1024", 1024, |device, _| make_matmul(device, 1024)),
+        square("matmul_f32_2048", 2048, |device, _| make_matmul(device, 2048)),
+        row("attention_f32_8x1024x64", 16 * elements, 2 * elements * length as u64, |device, _| {
+            make_attention(device)
+        }),
+    ]
+}
+
+/// Heads, length and width of causal attention on a CPU.
+const ATTENTION: (usize, usize, usize) = (8, 1024, 64);
 
 /// Normally distributed numbers (Box and Muller), from the system's clock.
 fn random(count: usize) -> Vec<f32> {
@@ -152,4 +178,18 @@ fn make_layer_norm(device: &Device, sizes: &Sizes) -> Result<Call> {
     );
     let mut y = device.zeros([rows, columns])?;
     Ok(Box::new(move || kiln_kernels::layer_norm(&x, &w, &b, &mut y, 1e-5)))
+}
+
+fn make_matmul(device: &Device, n: usize) -> Result<Call> {
+    let (a, b) = (vector(device, n * n)?.reshape([n, n])?, vector(device, n * n)?.reshape([n, n])?);
+    let mut c = device.zeros([n, n])?;
+    Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
+}
+
+fn make_attention(device: &Device) -> Result<Call> {
+    let (heads, length, width) = ATTENTION;
+    let tensor = || vector(device, heads * length * width)?.reshape([heads, length, width]);
+    let (q, k, v) = (tensor()?, tensor()?, tensor()?);
+    let mut o = device.zeros([heads, length, width])?;
+    Ok(Box::new(move || kiln_kernels::attention(&q, &k, &v, &mut o, true)))
 }

@@ -19,7 +19,7 @@ pub struct Measured<'a> {
 impl Measured<'_> {
     fn ceiling_fraction(&self) -> Option<f64> {
         let bandwidth = self.row.bytes as f64 / (median(&self.times_us) * 1e-6);
-        self.ceiling.filter(|_| self.row.bytes > 0).map(|c| bandwidth / c)
+        self.ceiling.filter(|_| self.row.bytes > 0 && !self.row.arithmetic).map(|c| bandwidth / c)
     }
 }
 
@@ -43,7 +43,7 @@ pub fn today() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned()
 }
 
-/// A table: time, bandwidth, and the bandwidth as a fraction of a copy's.
+/// A table: time, bandwidth, and the bandwidth as a fraction of a copy's; of what arithmetic bounds, the operations a second.
 pub fn print(results: &[Measured<'_>]) -> std::io::Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{:28} {:>12} {:>10} {:>9}", "row", "median", "GB/s", "of copy")?;
@@ -54,6 +54,7 @@ pub fn print(results: &[Measured<'_>]) -> std::io::Result<()> {
             Some(fraction) => {
                 writeln!(out, " {:10.1} {:8.1} %", m.row.bytes as f64 / time / 1e3, 100.0 * fraction)?
             }
+            None if m.row.arithmetic => writeln!(out, " {:10.1} GFLOP/s", m.row.flops as f64 / time / 1e3)?,
             None => writeln!(out)?,
         }
     }

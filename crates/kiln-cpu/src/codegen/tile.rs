@@ -78,6 +78,9 @@ impl Emitter<'_> {
         let elem = self.kernel.ty(a).elem();
         let (from_a, from_b) = (self.factor(a, &left)?, self.factor(b, &right)?);
         let out = self.accumulator(acc, result)?;
+        let accumulator = self.kernel.ty(acc).elem().bytes() as usize;
+        let scratch = DotShape::scratch_bytes(right[1] as usize, left[1] as usize, accumulator);
+        let scratch = self.temporary(scratch);
         let [m, k, n] = [left[0], left[1], right[1]].map(|e| self.asm.int(e.into()));
         let shape = self.asm.stack(size_of::<DotShape>());
         for (value, field) in [
@@ -89,6 +92,7 @@ impl Emitter<'_> {
             (from_b.row, offset_of!(DotShape, b_row)),
             (from_b.column, offset_of!(DotShape, b_column)),
             (n, offset_of!(DotShape, c_row)),
+            (scratch, offset_of!(DotShape, scratch)),
         ] {
             self.asm.store(value, shape, field as i32);
         }

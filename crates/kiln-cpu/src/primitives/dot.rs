@@ -1,14 +1,17 @@
 //! Matrix products `c += a · b` of strided matrices.
 //!
 //! A register tile of `MR` × `NR` accumulators runs over the depth of a sliver of `a` (`MR` rows) and a panel of `b` (`NR` columns). The tile
-//! is shaped so that accumulators, a row of the panel and a broadcast element fill the level's vector registers. Slivers and panels
-//! are packed, a block of `DEPTH` at a time, where that is needed: to widen 16-bit floats, for elements that are not adjacent, for columns
-//! that do not fill a panel, and for panels that so many slivers read that their rows had better be adjacent.
+//! is shaped so that accumulators, a row of the panel and a broadcast element fill the level's vector registers. Slivers are packed, a
+//! block of `DEPTH` at a time, so that one address and constants reach all rows. Panels are packed where that is needed: to widen 16-bit
+//! floats, for elements that are not adjacent, for columns that do not fill a panel, and for panels that so many slivers read that their rows
+//! had better be adjacent. They stay in the L2 cache while all slivers pass over them (Goto and van de Geijn, "Anatomy of high-performance
+//! matrix multiplication", 2008).
 
 use super::element::Number;
 use super::level::{Isa, Level};
 use super::reduce::Accumulate;
-use super::signature::{DotFn, DotLoop, DotShape};
+use super::signature::{DotFn, DotLoop, DotShape, RegisterTileLoop};
+use super::strided::{BLOCK, transpose_block};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 use std::marker::PhantomData;
@@ -16,9 +19,27 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Columns of `a` and rows of `b` that are packed at a time.
-const DEPTH: usize = 128;
-/// Bytes of packed panels of `b`: a share of the L1 or L2 cache, and what the stack must hold.
-const PANEL_BYTES: usize = 32 * 1024;
+const DEPTH: usize = 256;
+/// Bytes of packed panels of `b`: a share of the L2 cache.
+const PANEL_BYTES: usize = 256 * 1024;
+/// Columns of the widest panel.
+const WIDEST_PANEL: usize = 32;
+/// Rows that are left over are multiplied by a register tile of this height if they fit, not by the full one.
+const FEW_ROWS: usize = 4;
+
+impl DotShape {
+    /// The bytes of scratch memory that a product of this many columns and this depth needs, for accumulators of so many bytes.
+    ///
+    /// ```
+    /// use kiln_cpu::primitives::DotShape;
+    /// assert!(DotShape::scratch_bytes(1, 1, 4) == 128 && DotShape::scratch_bytes(9999, 9999, 8) <= 256 * 1024);
+    /// ```
+    pub const fn scratch_bytes(n: usize, k: usize, accumulator: usize) -> usize {
+        let depth = if k < DEPTH { k } else { DEPTH };
+        let bytes = n.next_multiple_of(WIDEST_PANEL) * depth * accumulator;
+        if bytes < PANEL_BYTES { bytes } else { PANEL_BYTES }
+    }
+}
 
 struct ProductLoop<T>(PhantomData<T>);
 
@@ -56,9 +77,7 @@ unsafe fn product<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR:
     shape: &DotShape,
 ) {
     let &DotShape { m, n, k, .. } = shape;
-    // Room for the panels with f32; elements of 8 bytes use all of it for half of the columns.
-    let mut panels = MaybeUninit::<PanelBuffer>::uninit();
-    let panels = panels.as_mut_ptr().cast::<T::Acc>();
+    let panels = shape.scratch.cast::<T::Acc>();
     let group = PANEL_BYTES / size_of::<T::Acc>() / DEPTH / NR * NR;
     let in_place = is_accumulator::<T>()
         && shape.b_column == 1
@@ -113,38 +132,70 @@ unsafe fn multiply_block<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, co
     columns: usize,
     panel: impl Fn(usize) -> (*const T::Acc, isize),
 ) {
-    let mut packed = MaybeUninit::<[[T::Acc; DEPTH]; MR]>::uninit();
-    let in_place = is_accumulator::<T>() && shape.a_column == 1 && fits_cache::<T>(shape.m, shape.a_row);
-    for i0 in (0..shape.m).step_by(MR) {
+    let mut i0 = 0;
+    while i0 < shape.m {
         let rows = MR.min(shape.m - i0);
-        // SAFETY: rows from `i0` and `depth` columns are within the matrix; the tile's rows and columns are within `c`.
+        // SAFETY: rows from `i0` are within the matrices, and so are those of the next sliver.
         unsafe {
-            let a = a.offset(i0 as isize * shape.a_row);
-            let sliver: [*const T::Acc; MR] = std::array::from_fn(|i| {
-                // A missing row repeats the last one; its results are dropped.
-                let i = i.min(rows - 1);
-                let row = a.offset(i as isize * shape.a_row);
-                if in_place {
-                    row.cast::<T::Acc>()
-                } else {
-                    let to = packed.as_mut_ptr().cast::<T::Acc>().add(i * DEPTH);
-                    pack_row::<I, T>(to, row, shape.a_column, depth);
-                    to
+            if shape.a_column == 1 {
+                for next in i0 + rows..shape.m.min(i0 + rows + MR) {
+                    prefetch(a.offset(next as isize * shape.a_row), depth);
                 }
-            });
-            for j in (0..columns).step_by(NR) {
-                let (panel, stride) = panel(j);
-                let tile = multiply::<I, T::Acc, MR, NR>(&sliver, panel, stride, depth);
-                let c = c.offset(i0 as isize * shape.c_row + j as isize);
-                accumulate(c, shape.c_row, &tile, rows, NR.min(columns - j));
+            }
+            let (c, a) = (c.offset(i0 as isize * shape.c_row), a.offset(i0 as isize * shape.a_row));
+            if rows <= FEW_ROWS {
+                multiply_rows::<I, T, FEW_ROWS, NR>(c, a, shape, rows, depth, columns, &panel);
+            } else {
+                multiply_rows::<I, T, MR, NR>(c, a, shape, rows, depth, columns, &panel);
+            }
+        }
+        i0 += rows;
+    }
+}
+
+/// Multiplies the first `rows` rows, as one sliver.
+///
+/// # Safety
+/// As for [`multiply_block`]; `rows` is from 1 to `MR`.
+#[inline(always)]
+unsafe fn multiply_rows<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR: usize>(
+    c: *mut T::Acc,
+    a: *const T,
+    shape: &DotShape,
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    panel: &impl Fn(usize) -> (*const T::Acc, isize),
+) {
+    let mut packed = MaybeUninit::<[[T::Acc; DEPTH]; MR]>::uninit();
+    let sliver = packed.as_mut_ptr().cast::<T::Acc>();
+    // SAFETY: `depth` columns are within the matrix; the tile's rows and columns are within `c`.
+    unsafe {
+        for i in 0..MR {
+            // A missing row repeats the last one; its results are dropped.
+            let row = a.offset(i.min(rows - 1) as isize * shape.a_row);
+            pack_row::<I, T>(sliver.add(i * DEPTH), row, shape.a_column, depth);
+        }
+        let multiply = RegisterTile::<T::Acc, MR, NR>::at(I::LEVEL);
+        for j in (0..columns).step_by(NR) {
+            let (panel, stride) = panel(j);
+            let width = NR.min(columns - j);
+            if rows == MR && width == NR {
+                multiply(c.add(j).cast(), shape.c_row, sliver.cast(), panel.cast(), stride, depth);
+                continue;
+            }
+            // What is beyond the matrix goes into a tile of its own.
+            let mut tile = [[T::Acc::ZERO; NR]; MR];
+            multiply(tile.as_mut_ptr().cast(), NR as isize, sliver.cast(), panel.cast(), stride, depth);
+            for (i, row) in tile.iter().enumerate().take(rows) {
+                let c = std::slice::from_raw_parts_mut(c.offset(i as isize * shape.c_row).add(j), width);
+                for (c, x) in c.iter_mut().zip(row) {
+                    *c = c.add(*x);
+                }
             }
         }
     }
 }
-
-/// 64-byte aligned memory for packed panels.
-#[repr(align(64))]
-struct PanelBuffer(#[allow(dead_code)] [u8; PANEL_BYTES]);
 
 /// Packs `depth` rows of some columns of `b` as panels of `NR` columns, each of which is contiguous and padded with zeros.
 ///
@@ -158,20 +209,40 @@ unsafe fn pack_panels<I: Isa, T: Accumulate<Acc: Number>, const NR: usize>(
     depth: usize,
     columns: Range<usize>,
 ) {
-    for j in columns.clone().step_by(NR) {
-        let width = NR.min(columns.end - j);
+    // Rows of adjacent elements are read from end to end; what does not fill a panel or is not adjacent, panel by panel.
+    let adjacent = if shape.b_column == 1 { columns.len() / NR * NR } else { 0 };
+    let by_panel = columns.start + adjacent..columns.end;
+    if adjacent > 0 {
+        for p in 0..depth {
+            // SAFETY: row `p` has these columns and each panel a row `p` of `NR` elements.
+            unsafe {
+                let row = b.offset(p as isize * shape.b_row);
+                if p + ROWS_AHEAD < depth {
+                    prefetch(row.offset(ROWS_AHEAD as isize * shape.b_row).add(columns.start), adjacent);
+                }
+                for j in (columns.start..by_panel.start).step_by(NR) {
+                    pack_row::<I, T>(panels.add(j * depth + p * NR), row.add(j), 1, NR);
+                }
+            }
+        }
+    }
+    for j in by_panel.clone().step_by(NR) {
+        let width = NR.min(by_panel.end - j);
         // SAFETY: the panel is `depth` rows of `NR` elements, all of which are set; reads stay within `width` columns.
         unsafe {
             let panel = panels.add(j * depth);
             let b = b.offset(j as isize * shape.b_column);
-            if shape.b_column == 1 && width == NR {
-                for p in 0..depth {
-                    pack_row::<I, T>(panel.add(p * NR), b.offset(p as isize * shape.b_row), 1, NR);
+            // Blocks of a transposed matrix are turned in registers; the rest goes one by one.
+            let turns = shape.b_row == 1 && width == NR && NR.is_multiple_of(BLOCK) && is_accumulator::<T>();
+            let blocks = if turns { depth / BLOCK * BLOCK } else { 0 };
+            for p in (0..blocks).step_by(BLOCK) {
+                for column in (0..NR).step_by(BLOCK) {
+                    let from = b.offset(p as isize + column as isize * shape.b_column).cast::<T::Acc>();
+                    transpose_block(panel.add(p * NR + column), NR as isize, from, shape.b_column);
                 }
-                continue;
             }
             for column in 0..NR {
-                for p in 0..depth {
+                for p in blocks..depth {
                     let x = if column < width {
                         b.offset(p as isize * shape.b_row + column as isize * shape.b_column)
                             .read()
@@ -184,6 +255,22 @@ unsafe fn pack_panels<I: Isa, T: Accumulate<Acc: Number>, const NR: usize>(
             }
         }
     }
+}
+
+/// How many rows ahead a row of `b` is asked for.
+const ROWS_AHEAD: usize = 8;
+
+/// Asks for `len` adjacent elements, which will be packed soon.
+#[inline(always)]
+fn prefetch<T>(from: *const T, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..len * size_of::<T>()).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: SSE is part of x86-64, and a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>().wrapping_add(line)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, len);
 }
 
 /// Packs `len` elements that are `stride` apart.
@@ -210,58 +297,40 @@ unsafe fn pack_row<I: Isa, T: Accumulate>(to: *mut T::Acc, from: *const T, strid
     }
 }
 
-/// The product of a sliver and a panel, in registers.
-///
-/// # Safety
-/// Each row of the sliver is valid for `depth` elements, `panel` for `depth` rows of `NR` elements that are `stride` apart.
-#[inline(always)]
-unsafe fn multiply<I: Isa, A: Number, const MR: usize, const NR: usize>(
-    sliver: &[*const A; MR],
-    panel: *const A,
-    stride: isize,
-    depth: usize,
-) -> [[A; NR]; MR] {
-    let mut tile = [[A::ZERO; NR]; MR];
-    for p in 0..depth {
-        // SAFETY: `p < depth`.
-        unsafe {
-            let row = &*panel.offset(p as isize * stride).cast::<[A; NR]>();
-            for i in 0..MR {
-                let x = sliver[i].add(p).read();
-                for j in 0..NR {
-                    tile[i][j] = x.mul_add_fast::<I>(row[j], tile[i][j]);
+/// A register tile of `MR` × `NR` accumulators. It is a function of its own, whose loops over the tile all have constant bounds: inlined where
+/// some have not, or with iterators in their place, LLVM keeps the tile in memory, at a third to a fifteenth of the speed.
+struct RegisterTile<A, const MR: usize, const NR: usize>(PhantomData<A>);
+
+impl<A: Number, const MR: usize, const NR: usize> RegisterTileLoop for RegisterTile<A, MR, NR> {
+    #[allow(clippy::needless_range_loop)]
+    #[inline(always)]
+    unsafe fn run<I: Isa>(
+        c: *mut u8,
+        c_row: isize,
+        sliver: *const u8,
+        panel: *const u8,
+        stride: isize,
+        depth: usize,
+    ) {
+        let (c, sliver, panel) = (c.cast::<A>(), sliver.cast::<A>(), panel.cast::<A>());
+        let mut tile = [[A::ZERO; NR]; MR];
+        for p in 0..depth {
+            // SAFETY: `p < depth`.
+            unsafe {
+                let row = &*panel.offset(p as isize * stride).cast::<[A; NR]>();
+                for i in 0..MR {
+                    let x = sliver.add(i * DEPTH + p).read();
+                    for j in 0..NR {
+                        tile[i][j] = x.mul_add_fast::<I>(row[j], tile[i][j]);
+                    }
                 }
             }
         }
-    }
-    tile
-}
-
-/// Adds the first `rows` rows and `columns` columns of a tile to `c`.
-///
-/// # Safety
-/// `c` is valid for these elements.
-#[inline(always)]
-unsafe fn accumulate<A: Number, const MR: usize, const NR: usize>(
-    c: *mut A,
-    stride: isize,
-    tile: &[[A; NR]; MR],
-    rows: usize,
-    columns: usize,
-) {
-    for (i, row) in tile.iter().enumerate().take(rows) {
-        // SAFETY: row `i` of `c` has `columns` elements; a full one is `NR` wide.
-        unsafe {
-            let c = c.offset(i as isize * stride);
-            if columns == NR {
-                let c = &mut *c.cast::<[A; NR]>();
-                for j in 0..NR {
-                    c[j] = c[j].add(row[j]);
-                }
-            } else {
-                for (j, x) in row.iter().enumerate().take(columns) {
-                    *c.add(j) = (*c.add(j)).add(*x);
-                }
+        for i in 0..MR {
+            // SAFETY: the caller passed row `i` of `c`.
+            let c = unsafe { &mut *c.offset(i as isize * c_row).cast::<[A; NR]>() };
+            for j in 0..NR {
+                c[j] = c[j].add(tile[i][j]);
             }
         }
     }

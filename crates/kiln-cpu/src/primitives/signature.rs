@@ -63,6 +63,8 @@ pub struct DotShape {
     pub b_column: isize,
     /// From one row of `c` to the next; its columns are adjacent.
     pub c_row: isize,
+    /// Memory of [`scratch_bytes`](DotShape::scratch_bytes), aligned to the accumulator, which overlaps nothing else; 64-byte alignment is faster.
+    pub scratch: *mut u8,
 }
 
 /// Declares a function type, the trait of loops of that type, and the compilation of such a loop for each level.
@@ -202,10 +204,27 @@ pub type ScatterFn =
     unsafe extern "C" fn(memory: *mut u8, tile: *const u8, index: *const i64, mask: *const u8, n: usize);
 
 signature! {
+    /// Adds the product of a sliver and a panel to a tile of `c`, whose rows begin `c_row` elements apart; those of the sliver, of `depth` elements,
+    /// begin as far apart as the loop says, the `depth` rows of the panel `stride` elements.
+    ///
+    /// # Safety
+    /// All of these are valid for the elements of a tile of the loop's extents.
+    RegisterTileFn, RegisterTileLoop, (
+        c: *mut u8,
+        c_row: isize,
+        sliver: *const u8,
+        panel: *const u8,
+        stride: isize,
+        depth: usize,
+    )
+}
+
+signature! {
     /// `c += a · b` for matrices.
     ///
     /// # Safety
-    /// `shape` is readable and the matrices are valid for the elements that it addresses. `c` overlaps neither `a` nor `b`.
+    /// `shape` is readable, and the matrices and its scratch memory are valid for the elements that it addresses. `c` and the scratch memory
+    /// overlap neither `a` nor `b`.
     DotFn, DotLoop, (c: *mut u8, a: *const u8, b: *const u8, shape: *const DotShape)
 }
 

@@ -5,7 +5,7 @@ use super::signature::{CopyAxis, StridedCopyFn, UnaryFn};
 use kiln_ir::Scalar;
 
 /// Rows and columns of a transposition that are moved together: both sides stay within a few cache lines, and a block in registers.
-const BLOCK: usize = 8;
+pub(crate) const BLOCK: usize = 8;
 
 /// The primitive that copies between strided arrays.
 pub(crate) fn lookup(scalar: Scalar) -> StridedCopyFn {
@@ -113,7 +113,12 @@ unsafe fn copy_transposed<T: Element>(to: *mut T, from: *const T, rows: &CopyAxi
 /// # Safety
 /// Both arrays are valid for `BLOCK` rows of `BLOCK` elements that begin the given strides apart.
 #[inline(always)]
-unsafe fn transpose_block<T: Element>(to: *mut T, to_stride: isize, from: *const T, from_stride: isize) {
+pub(crate) unsafe fn transpose_block<T: Element>(
+    to: *mut T,
+    to_stride: isize,
+    from: *const T,
+    from_stride: isize,
+) {
     // SAFETY: row `i` is one of `BLOCK`; an array has its element's alignment.
     unsafe {
         let block: [[T; BLOCK]; BLOCK] =

@@ -27,7 +27,17 @@ fn shape((m, n, k): (usize, usize, usize), a_transposed: bool, b_transposed: boo
         if transposed { (1, (rows + gap) as isize) } else { ((columns + gap) as isize, 1) }
     };
     let ((a_row, a_column), (b_row, b_column)) = (strides(m, k, a_transposed), strides(k, n, b_transposed));
-    DotShape { m, n, k, a_row, a_column, b_row, b_column, c_row: (n + gap).max(1) as isize }
+    DotShape {
+        m,
+        n,
+        k,
+        a_row,
+        a_column,
+        b_row,
+        b_column,
+        c_row: (n + gap).max(1) as isize,
+        scratch: std::ptr::null_mut(),
+    }
 }
 
 /// Operands: small numbers for floats, any bits for integers.
@@ -39,8 +49,8 @@ fn operand(scalar: Scalar, n: usize, seed: u64) -> Tile {
     Tile::of(scalar, &(0..n).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).collect::<Vec<_>>())
 }
 
-fn check(level: Level, scalar: Scalar, shape: DotShape) {
-    let DotShape { m, n, k, a_row, a_column, b_row, b_column, c_row } = shape;
+fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
+    let DotShape { m, n, k, a_row, a_column, b_row, b_column, c_row, .. } = shape;
     let f = primitive!(level, Dot, PrimitiveKey::Dot(scalar));
     let room = |rows: usize, columns: usize, row: isize, column: isize| {
         rows.saturating_sub(1) * row as usize + columns.saturating_sub(1) * column as usize + 1
@@ -50,8 +60,12 @@ fn check(level: Level, scalar: Scalar, shape: DotShape) {
     let acc = scalar.accumulator();
     let mut c = operand(acc, room(m, n, c_row, 1), 3);
     let before = c.elements();
-    // SAFETY: the tiles have room for the strided matrices.
+    let words = DotShape::scratch_bytes(n, k, acc.bytes() as usize) / 8;
+    let mut scratch = vec![u64::MAX; words + 1];
+    shape.scratch = scratch.as_mut_ptr().cast();
+    // SAFETY: the tiles have room for the strided matrices, and the scratch memory is as large as the shape asks.
     unsafe { f(c.mut_ptr(), a.ptr(), b.ptr(), &shape) };
+    assert_eq!(scratch[words], u64::MAX, "{level:?} {scalar} {shape:?}: beyond the scratch memory");
 
     let (a_bits, b_bits, c_bits) = (a.elements(), b.elements(), c.elements());
     let (a, b, before_numbers, c) =
@@ -103,6 +117,18 @@ fn products() {
     }
 }
 
+/// Enough rows that panels are packed, more columns than are packed at a time, more than one block of depth.
+#[test]
+fn products_of_many_panels() {
+    for level in Level::available() {
+        for scalar in [Scalar::F32, Scalar::BF16, Scalar::F64] {
+            for (a_transposed, b_transposed) in [(false, false), (true, false), (false, true), (true, true)] {
+                check(level, scalar, shape((100, 165, 263), a_transposed, b_transposed, 1));
+            }
+        }
+    }
+}
+
 #[test]
 fn non_finite_elements_stay_in_their_row_and_column() {
     // Padding multiplies zeros: none of its NaN may reach a result.
@@ -113,7 +139,8 @@ fn non_finite_elements_stay_in_their_row_and_column() {
         let mut b = vec![1.0f32; k * n];
         (a[k], b[2]) = (f32::INFINITY, f32::NAN);
         let mut c = vec![0.0f32; m * n];
-        let shape = shape((m, n, k), false, false, 0);
+        let mut scratch = [0u64; DotShape::scratch_bytes(7, 3, 4) / 8];
+        let shape = DotShape { scratch: scratch.as_mut_ptr().cast(), ..shape((m, n, k), false, false, 0) };
         // SAFETY: the matrices are contiguous and of these extents.
         unsafe { f(c.as_mut_ptr().cast(), a.as_ptr().cast(), b.as_ptr().cast(), &shape) };
         for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {

@@ -1,0 +1,93 @@
+//! Kernels of the library, at sizes that no tile divides.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close, ensure};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::Error;
+
+pub fn cases() -> Vec<Case> {
+    cases!["library":
+        matmul for i32 f16 bf16 f32 f64;
+        attention for f16 bf16 f32;
+        wrong_shapes;
+    ]
+}
+
+fn matmul<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    for [m, k, n] in [[1, 1, 1], [5, 0, 3], [0, 4, 3], [131, 70, 37], [3, 37, 150]] {
+        let (a, xs) = trial.input::<T, 2>([m, k])?;
+        // A transposed factor is a view.
+        let (b, ys) = trial.input::<T, 2>([n, k])?;
+        let mut c = trial.output::<T::Acc, 2>([m, n])?;
+        kiln_kernels::matmul(&a, &b.transpose(), &mut c)?;
+        let zero = T::small(0).host();
+        let element = |i: usize, j: usize| {
+            (0..k).fold(zero, |t, p| t.add(xs[i * k + p].host().mul(ys[j * k + p].host())))
+        };
+        let expected: Vec<Host> = (0..m * n).map(|i| element(i / n, i % n)).collect();
+        close(&format!("a bᵀ, {m} × {k} × {n}"), &c.to_vec()?, &expected, 8.0, 128.0)?;
+    }
+    Ok(())
+}
+
+fn attention<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    // Scores of f32 are exact to about 1e-5; weights are rounded to the type before they are multiplied.
+    let ulps = if T::EPSILON < 1e-6 { 256.0 } else { 8.0 };
+    for (heads, queries, keys, width) in
+        [(2, 40, 40, 24), (1, 150, 137, 16), (3, 33, 70, 5), (1, 1, 1, 1), (2, 4, 0, 8)]
+    {
+        for causal in [false, true] {
+            let (q, qs) = trial.input::<T, 3>([heads, queries, width])?;
+            let (k, ks) = trial.input::<T, 3>([heads, keys, width])?;
+            let (v, vs) = trial.input::<T, 3>([heads, keys, width])?;
+            let mut o = trial.output::<T, 3>([heads, queries, width])?;
+            kiln_kernels::attention(&q, &k, &v, &mut o, causal)?;
+            let float = |x: &[T]| x.iter().map(|x| x.host().float()).collect::<Vec<f64>>();
+            let expected =
+                reference([heads, queries, keys, width], [float(&qs), float(&ks), float(&vs)], causal);
+            let what = format!("{heads} × {queries} × {keys} × {width}, causal {causal}");
+            close(&what, &o.to_vec()?, &expected, ulps, 4.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Attention in f64, score by score.
+fn reference([heads, queries, keys, width]: [usize; 4], [q, k, v]: [Vec<f64>; 3], causal: bool) -> Vec<Host> {
+    let mut out = Vec::new();
+    for (head, i) in (0..heads).flat_map(|h| (0..queries).map(move |i| (h, i))) {
+        let row = |x: &[f64], rows: usize, at: usize| x[(head * rows + at) * width..][..width].to_vec();
+        let query = row(&q, queries, i);
+        let seen = if causal { (i + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
+        let score = |j: usize| -> f64 {
+            let products = query.iter().zip(row(&k, keys, j)).map(|(x, y)| x * y);
+            products.sum::<f64>() / (width as f64).sqrt()
+        };
+        let scores: Vec<f64> = (0..seen).map(score).collect();
+        let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        for column in 0..width {
+            let weighted: f64 = weights.iter().enumerate().map(|(j, w)| w * row(&v, keys, j)[column]).sum();
+            out.push(Host::Float(if seen == 0 { 0.0 } else { weighted / sum }));
+        }
+    }
+    out
+}
+
+fn wrong_shapes(trial: &mut Trial<'_>) -> Verdict {
+    let (a, _) = trial.input::<f32, 2>([3, 4])?;
+    let (b, _) = trial.input::<f32, 2>([5, 2])?;
+    let mut c = trial.output::<f32, 2>([3, 2])?;
+    let refused = kiln_kernels::matmul(&a, &b, &mut c);
+    ensure(matches!(refused, Err(Error::Shape { .. })), || {
+        format!("a product of 3 × 4 and 5 × 2: {refused:?}")
+    })?;
+    let (q, _) = trial.input::<f32, 3>([2, 3, 4])?;
+    let (k, _) = trial.input::<f32, 3>([2, 5, 8])?;
+    let mut o = trial.output::<f32, 3>([2, 3, 4])?;
+    let refused = kiln_kernels::attention(&q, &k, &k, &mut o, true);
+    ensure(matches!(refused, Err(Error::Shape { .. })), || format!("heads of widths 4 and 8: {refused:?}"))
+}
