@@ -14,10 +14,8 @@ pub(crate) enum Operation {
     Load = 2,
     /// Drops the requests below a position, whose low half is the first argument.
     Skip = 3,
-    /// Writes all records to the arena.
-    Save = 4,
     /// Writes all records to the arena and leaves.
-    Leave = 5,
+    Leave = 4,
 }
 
 impl Operation {
@@ -27,7 +25,6 @@ impl Operation {
             Operation::Gate => "change the gate",
             Operation::Load => "load a port",
             Operation::Skip => "skip",
-            Operation::Save => "save",
             Operation::Leave => "leave",
         }
     }
@@ -63,9 +60,6 @@ impl Worker {
                 self.first = 0.into_val();
             }
             self.seen = number;
-            if operation == Operation::Save as u32 {
-                self.save(place);
-            }
             if operation == Operation::Leave as u32 {
                 self.running = false.into_val();
             } else {
