@@ -233,10 +233,14 @@ fn full_queues(trial: &mut Trial<'_>) -> Verdict {
         newest.activate()?;
         let sums = (0..4).map(|_| newest.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
         same("what was kept", sums, vec![1, 3, 6, 10])?;
-        oldest.activate()?;
+        // Also while it holds its messages: the first two make room.
         for x in 5..=6 {
             oldest.send(x)?;
         }
+        same("dropped to make room", oldest.counts().dropped_oldest, 2)?;
+        oldest.activate()?;
+        let sums = (0..4).map(|_| oldest.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
+        same("what the oldest made room for", sums, vec![3, 7, 12, 18])?;
         same("rejected", reject.counts().rejected, 1)?;
         same("dropped", newest.counts().dropped_newest, 1)?;
     }

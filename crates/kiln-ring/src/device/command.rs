@@ -1,5 +1,6 @@
 //! What the host tells a worker: one command at a time, in the worker's quad of the inbox; the worker acknowledges its number.
 
+use super::poll::is_before;
 use super::record::{LINE, port, worker};
 use super::resident::{Place, Worker};
 use kiln_lang::prelude::*;
@@ -51,7 +52,9 @@ impl Worker {
                     place.table.scatter(record + port::GATE as u32, argument);
                 }
                 if operation == Operation::Skip as u32 {
-                    place.table.scatter(record + port::SKIP as u32, argument);
+                    let skip = place.table.get_or(record + port::SKIP as u32, 0);
+                    let further = select(is_before(skip, argument), argument, skip);
+                    place.table.scatter(record + port::SKIP as u32, further);
                 }
             }
             if operation == Operation::Load as u32 {

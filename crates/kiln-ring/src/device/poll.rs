@@ -68,7 +68,10 @@ impl Poll {
         let (stamp, slot) = stamp_and_slot(position, log2_slots, Kind::Request as u32);
         let at = field(port::REQUESTS) + slot * field(port::REQUEST_STRIDE);
         let state = field(port::GATE);
-        let open = inside & field(port::KIND).ne(0) & (state.eq(gate::OPEN) | state.eq(gate::RETURNING));
+        // Messages that are to be dropped are looked at behind every gate: a full queue that drops the oldest waits for their slots.
+        let given_up = is_before(position.cast::<u32>(), field(port::SKIP));
+        let open =
+            inside & field(port::KIND).ne(0) & (state.eq(gate::OPEN) | state.eq(gate::RETURNING) | given_up);
         let looks = open & quad_number.lt(if plan.lanes == 1 { val(1) } else { field(port::REQUEST_QUADS) });
         // SAFETY: the slot lies in the inbox, as its record says, and so does the command quad at 0, at which idle lanes look.
         let quad =
@@ -118,6 +121,11 @@ impl Poll {
 /// A number from its halves.
 pub(super) fn join(low: Val<u32>, high: Val<u32>) -> Val<u64> {
     low.cast::<u64>() | high.cast::<u64>() << 32
+}
+
+/// Whether one position comes before another, by their low halves: they lie less than 2^31 apart.
+pub(super) fn is_before(low: Val<u32>, other: Val<u32>) -> Val<bool> {
+    (low - other).bitcast::<i32>().lt(0)
 }
 
 /// The stamp of a position's slot, for a kind, and the slot's number; see `slot.rs`.

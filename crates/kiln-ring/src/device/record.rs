@@ -38,7 +38,7 @@ pub mod port {
     pub const LOG2_SLOTS: usize = 4;
     /// The position that comes next: its low half, then its high half.
     pub const POSITION: usize = 5;
-    /// Requests below this position (its low half) are dropped.
+    /// Requests below this position (its low half) are dropped; never less than the position that comes next.
     pub const SKIP: usize = 7;
     /// The word of the arena at which the actor's state begins.
     pub const STATE: usize = 8;

@@ -1,6 +1,6 @@
 //! One message: its handler, the actor's state, the answer.
 
-use super::poll::{Poll, join, stamp_and_slot};
+use super::poll::{Poll, is_before, join, stamp_and_slot};
 use super::record::{cause, gate, port};
 use super::resident::{Kind as ActorKind, Place, Plan};
 use crate::handler::RingCtx;
@@ -31,7 +31,8 @@ impl Poll {
             let (next, high) = (field(port::POSITION), field(port::POSITION + 1));
             let (kind, state) = (block_uniform(field(port::KIND)), field(port::GATE));
             // A message whose turn has not come, or whose actor has failed meanwhile, is found again.
-            let due = block_uniform(next.eq(low) & state.ne(gate::FAILED));
+            let may = state.ne(gate::FAILED) | is_before(low, field(port::SKIP));
+            let due = block_uniform(next.eq(low) & may);
             if due {
                 let at = At { record, position: join(low, high) };
                 for k in 0..plan.kinds.len() {
@@ -49,7 +50,8 @@ impl Poll {
         let message = self.take(plan, place, &kind.requests, lane);
         if message.complete {
             let low = at.position.cast::<u32>();
-            let skipped = (low - at.field(place, port::SKIP)).bitcast::<i32>().lt(0);
+            let skip = at.field(place, port::SKIP);
+            let skipped = is_before(low, skip);
             let returned = at.field(place, port::GATE).eq(gate::RETURNING);
             let deadline = join(message.header[0], message.header[1]);
             let expired = if kind.requests.has_header() { deadline.lt(clock_ns()) } else { false.into_val() };
@@ -67,6 +69,8 @@ impl Poll {
             }
             // After the answer, which somebody waits for.
             at.set(place, port::POSITION, low + 1);
+            // It keeps up with the position, so that the two never lie so far apart that their order turns round.
+            at.set(place, port::SKIP, select(skipped, skip, low + 1));
             at.set(place, port::POSITION + 1, ((at.position + 1) >> 32).cast::<u32>());
             at.set(place, port::HANDLED, at.field(place, port::HANDLED) + 1);
         }
