@@ -169,7 +169,9 @@ impl<'k> IntFacts<'k> {
                 let last = kernel.shape(value).len() as i128 - 1;
                 Some(Known { divisor: 1, min: 0, max: last })
             }
-            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => Some(self.of(data.operands[0])),
+            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) | OpKind::BlockUniform => {
+                Some(self.of(data.operands[0]))
+            }
             OpKind::Select if elem.is_int() => {
                 let (a, b) = (self.of(data.operands[1]), self.of(data.operands[2]));
                 let divisor = a.divisor.min(b.divisor);
@@ -213,6 +215,11 @@ fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
             let divisor = if exact { a.divisor / b.min as u64 } else { 1 };
             (divisor, (a.min / b.max, a.max / b.min))
         }
+        // What one side has no bits for, the result has none for.
+        BinaryOp::And if b.min >= 0 => {
+            (a.divisor.max(b.divisor), (0, if a.min >= 0 { a.max.min(b.max) } else { b.max }))
+        }
+        BinaryOp::And if a.min >= 0 => (a.divisor.max(b.divisor), (0, a.max)),
         BinaryOp::Rem if a.min >= 0 && b.min > 0 => (a.divisor.min(b.divisor), (0, a.max.min(b.max - 1))),
         _ => return None,
     };
@@ -254,6 +261,26 @@ mod tests {
         assert_eq!((facts.of(low).divisor, facts.of(low).min), (1, -3));
         assert_eq!((facts.of(iv).divisor, facts.of(iv).min), (1024, 0));
         assert_eq!((facts.alignment(x), facts.stride(x, 0).divisor), (256, 1));
+    }
+
+    #[test]
+    fn a_mask_bounds_what_nothing_is_known_of() {
+        let mut kernel = Kernel::new("k", Level::Thread { block: [32, 1, 1] });
+        let unknown = kernel.add_param(Param {
+            name: "n".into(),
+            ty: Type::scalar(Scalar::I64),
+            mutable: false,
+            facts: Facts::default(),
+        });
+        let mut b = Builder::new(&mut kernel);
+        let (mask, negative) = (b.index(0x70), b.index(-16));
+        let masked = b.binary(BinaryOp::And, unknown, mask);
+        let rounded = b.binary(BinaryOp::And, unknown, negative);
+        let both = b.binary(BinaryOp::And, masked, negative);
+        let mut facts = IntFacts::new(&kernel);
+        assert_eq!(facts.of(masked), Known { divisor: 16, min: 0, max: 0x70 });
+        assert_eq!(facts.of(rounded), Known::nothing(Scalar::I64), "nothing is known of its sign");
+        assert_eq!(facts.of(both), Known { divisor: 16, min: 0, max: 0x70 });
     }
 
     #[test]

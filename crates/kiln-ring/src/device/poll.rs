@@ -9,23 +9,46 @@ use super::resident::{Place, Plan, Worker};
 use crate::slot::{Kind, PAYLOAD, QUAD, SlotLayout};
 use kiln_lang::prelude::*;
 
-/// What a worker saw.
-#[derive(Clone, Copy)]
-pub(super) struct Poll {
-    /// A bit for each complete slot: that of the first lane of its group.
-    pub ready: Val<u32>,
+/// Looks in a row at one place, between two that see to everything else.
+const GLANCES: u32 = 128;
+
+/// Where a worker looks: the ports and slots of its lanes.
+#[derive(Clone, Copy, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub(super) struct Aim {
     /// The port at which the next poll begins.
     pub next: Val<u32>,
+    /// Whether the worker sees all its ports at once, so that the next poll looks at the same places.
+    pub sees_all: Val<bool>,
     /// Each lane's: the record of its port, in the table.
     pub record: Val<u32>,
     /// Each lane's: the low half of its slot's position.
     pub low: Val<u32>,
     /// Each lane's: where its slot begins in the inbox.
-    pub at: Val<u32>,
+    slot: Val<u32>,
+    /// Each lane's: where its quad stands in the inbox, or some other quad.
+    quad: Val<u32>,
     /// Each lane's: the stamp that it looks for.
-    pub stamp: Val<u32>,
+    stamp: Val<u32>,
+    /// Each lane's: whether its port hands out messages.
+    open: Val<bool>,
+    /// Each lane's: whether it has a quad to look at.
+    looks: Val<bool>,
+}
+
+/// What a worker saw.
+#[derive(Clone, Copy, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub(super) struct Poll {
+    pub aim: Aim,
+    /// A bit for each complete slot: that of the first lane of its group.
+    pub ready: Val<u32>,
     /// Each lane's: its quad of the slot.
-    pub quad: [Val<u32>; QUAD],
+    quad: [Val<u32>; QUAD],
+    /// The worker's command.
+    pub command: [Val<u32>; QUAD],
+    /// How often it looked.
+    pub glances: Val<u32>,
 }
 
 /// A message: whether it is there, its header and its words.
@@ -43,10 +66,10 @@ impl Plan {
     }
 }
 
-impl Poll {
-    /// Looks at the slots of some ports, from `worker.first` on.
+impl Aim {
+    /// Some ports, from `worker.first` on.
     #[device(crate = kiln_lang)]
-    pub fn look(plan: &Plan, place: &Place, worker: &Worker) -> Poll {
+    pub fn take(plan: &Plan, place: &Place, worker: &Worker) -> Aim {
         let width = plan.width();
         let groups = plan.lanes / width;
         let lane = lane_id().cast::<u32>();
@@ -61,7 +84,7 @@ impl Poll {
         let quad_number = lane % width;
 
         let inside = index.lt(worker.count);
-        let record = select(inside, index * (port::WORDS as u32), 0);
+        let record = plan.record(select(inside, index * (port::WORDS as u32), 0));
         let field = |word: usize| place.table.get_or(record + word as u32, 0);
         let position = join(field(port::POSITION), field(port::POSITION + 1)) + ahead.cast::<u64>();
         let log2_slots = field(port::LOG2_SLOTS);
@@ -73,25 +96,66 @@ impl Poll {
         let open =
             inside & field(port::KIND).ne(0) & (state.eq(gate::OPEN) | state.eq(gate::RETURNING) | given_up);
         let looks = open & quad_number.lt(if plan.lanes == 1 { val(1) } else { field(port::REQUEST_QUADS) });
-        // SAFETY: the slot lies in the inbox, as its record says, and so does the command quad at 0, at which idle lanes look.
-        let quad =
-            unsafe { place.inbox.get_quad_unchecked(select(looks, at + quad_number * QUAD as u32, 0)) };
-        let good = open & (!looks | quad[PAYLOAD].eq(stamp));
-
-        let ready =
-            if plan.lanes == 1 { select(good, val::<u32>(1), 0) } else { whole_groups(ballot(good), width) };
         let after = worker.first + (val::<u32>(groups) >> deep);
-        Poll {
-            ready: block_uniform(ready),
+        Aim {
             next: select(after.lt(worker.count), after, 0),
+            sees_all: worker.first.eq(0) & worker.count.le(groups),
             record,
             low: position.cast::<u32>(),
-            at,
+            slot: at,
+            quad: select(looks, at + quad_number * QUAD as u32, 0),
             stamp,
-            quad,
+            open,
+            looks,
         }
     }
 
+    /// Each lane's quad.
+    #[device(crate = kiln_lang)]
+    fn load(&self, place: &Place) -> [Val<u32>; QUAD] {
+        // SAFETY: the slot lies in the inbox, as its record says, and so does the command quad at 0, at which idle lanes look.
+        unsafe { place.inbox.get_quad_unchecked(self.quad) }
+    }
+
+    /// Which slots are complete, by what the lanes loaded.
+    #[device(crate = kiln_lang)]
+    fn ready(&self, plan: &Plan, quad: [Val<u32>; QUAD]) -> Val<u32> {
+        let good = self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
+        let ready = if plan.lanes == 1 {
+            select(good, val::<u32>(1), 0)
+        } else {
+            whole_groups(ballot(good), plan.width())
+        };
+        block_uniform(ready)
+    }
+
+    /// Looks once.
+    #[device(crate = kiln_lang)]
+    pub fn glance(self, plan: &Plan, place: &Place) -> Poll {
+        let command = place.command();
+        let quad = self.load(place);
+        Poll { aim: self, ready: self.ready(plan, quad), quad, command, glances: val(1) }
+    }
+
+    /// Looks at the same places again and again, until a message or a command is there, and no longer than for some time.
+    #[device(crate = kiln_lang)]
+    pub fn watch(self, plan: &Plan, place: &Place, worker: &Worker) -> Poll {
+        let (mut quad, mut command) = ([val::<u32>(0); QUAD], [val::<u32>(0); QUAD]);
+        let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
+        let mut watching = true.into_val();
+        while watching {
+            command = place.command();
+            quad = self.load(place);
+            ready = self.ready(plan, quad);
+            glances += 1;
+            let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
+            watching = ready.eq(0) & !told & glances.lt(GLANCES);
+        }
+        Poll { aim: self, ready, quad, command, glances }
+    }
+}
+
+impl Poll {
     /// The message in the slot of the group whose first lane this is.
     #[device(crate = kiln_lang)]
     pub fn take(&self, plan: &Plan, place: &Place, layout: &SlotLayout, lane: Val<u32>) -> Taken {
@@ -105,8 +169,8 @@ impl Poll {
                 seen.push(self.quad);
             } else {
                 // SAFETY: the slot lies in the inbox, as its record says.
-                let quad = unsafe { place.inbox.get_quad_unchecked(self.at + (q * QUAD) as u32) };
-                complete = complete & quad[PAYLOAD].eq(self.stamp);
+                let quad = unsafe { place.inbox.get_quad_unchecked(self.aim.slot + (q * QUAD) as u32) };
+                complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
                 seen.push(quad);
             }
         }

@@ -1,7 +1,7 @@
 //! The resident kernel: the loop of a worker.
 
 use super::command::load_port;
-use super::poll::Poll;
+use super::poll::Aim;
 use super::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::handler::ErasedHandler;
 use crate::slot::SlotLayout;
@@ -45,6 +45,26 @@ pub(super) struct Place {
     pub table: Shared<u32, 1>,
 }
 
+impl Plan {
+    /// Words of the table: a power of two.
+    fn table_words(&self) -> usize {
+        self.ports.next_power_of_two() * port::WORDS
+    }
+
+    /// A record's place in the table, in a form by which the compiler knows that it lies inside.
+    pub(super) fn record(&self, word: Val<u32>) -> Val<u32> {
+        word & (self.table_words() - port::WORDS) as u32
+    }
+}
+
+impl Place {
+    /// The worker's command.
+    pub fn command(&self) -> [Val<u32>; 4] {
+        // SAFETY: every worker has a line in the inbox.
+        unsafe { self.inbox.get_quad_unchecked(self.number * LINE) }
+    }
+}
+
 /// Numbers of a launch.
 #[derive(Clone, Copy)]
 struct Patience {
@@ -70,8 +90,8 @@ pub(super) struct Worker {
     pub running: Val<bool>,
 }
 
-/// Polls between two heartbeats of a worker that has nothing to do.
-const HEARTBEAT_POLLS: u32 = 1 << 12;
+/// Turns of the loop between two heartbeats of a worker.
+const HEARTBEAT_TURNS: u32 = 64;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of [`Patience`].
 pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
@@ -85,7 +105,7 @@ pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
             arena: p.view_mut("arena", facts()),
             number,
             section: number * section_words(plan.ports),
-            table: shared([plan.ports * port::WORDS]),
+            table: shared([plan.table_words()]),
         };
         let fact = IntFact::default();
         let patience = Patience {
@@ -110,27 +130,30 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     }
     let line = place.number * LINE;
     let mut idle: Val<u32> = 0;
-    let mut beats: Val<u32> = 0;
+    let mut turns: Val<u32> = 0;
     while worker.running {
-        // SAFETY: every worker has a line in the inbox.
-        let command = unsafe { place.inbox.get_quad_unchecked(line) };
-        let poll = Poll::look(plan, place, &worker);
-        worker.first = poll.next;
+        let aim = Aim::take(plan, place, &worker);
+        let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
+            aim.watch(plan, place, &worker)
+        } else {
+            aim.glance(plan, place)
+        };
+        worker.first = aim.next;
         let worked = poll.serve(plan, place);
-        let told = worker.obey(place, command);
+        let told = worker.obey(place, poll.command);
+        turns += 1;
+        if turns % HEARTBEAT_TURNS == 0 {
+            // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.
+            unsafe { place.outbox.set_quad_unchecked(line + HEARTBEAT, [turns, val(0), val(0), val(1)]) };
+        }
         if worked | told {
             idle = 0;
         } else {
-            idle += 1;
-            if idle % HEARTBEAT_POLLS == 0 {
-                beats += 1;
-                // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.
-                unsafe { place.outbox.set_quad_unchecked(line + HEARTBEAT, [beats, val(0), val(0), val(1)]) };
-            }
+            idle += poll.glances;
             if idle > patience.spins {
                 sleep_ns(patience.sleep_ns);
             }
-            if idle == patience.leave_after {
+            if idle >= patience.leave_after && patience.leave_after != 0 {
                 worker.running = false.into_val();
             }
         }

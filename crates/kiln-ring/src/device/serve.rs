@@ -12,6 +12,10 @@ use kiln_lang::prelude::*;
 struct At {
     record: Val<u32>,
     position: Val<u64>,
+    /// Where its answer stands in the outbox. Known before the handler runs, whose end somebody waits for.
+    answer: Val<u32>,
+    /// The stamp of its answer, but for the kind.
+    lap: Val<u32>,
 }
 
 impl Poll {
@@ -23,9 +27,9 @@ impl Poll {
             let lane = ((ready & (val::<u32>(0) - ready)) - 1).popcount();
             ready = ready & (ready - 1);
             let (record, low) = if plan.lanes > 1 {
-                (shuffle_idx(self.record, lane), shuffle_idx(self.low, lane))
+                (plan.record(shuffle_idx(self.aim.record, lane)), shuffle_idx(self.aim.low, lane))
             } else {
-                (self.record, self.low)
+                (self.aim.record, self.aim.low)
             };
             let field = |word: usize| place.table.get_or(record + word as u32, 0);
             let (next, high) = (field(port::POSITION), field(port::POSITION + 1));
@@ -34,7 +38,10 @@ impl Poll {
             let may = state.ne(gate::FAILED) | is_before(low, field(port::SKIP));
             let due = block_uniform(next.eq(low) & may);
             if due {
-                let at = At { record, position: join(low, high) };
+                let position = join(low, high);
+                let (lap, slot) = stamp_and_slot(position, field(port::LOG2_SLOTS), 0);
+                let answer = field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE);
+                let at = At { record, position, answer, lap };
                 for k in 0..plan.kinds.len() {
                     if kind == k as u32 + 1 {
                         self.serve_as(plan, place, &plan.kinds[k], lane, &at);
@@ -122,8 +129,7 @@ impl At {
     /// Writes the answer's slot.
     #[device(crate = kiln_lang)]
     fn answer(&self, plan: &Plan, place: &Place, kind: Val<u32>, payload: &[Val<u32>]) {
-        let (stamp, slot) = stamp_and_slot(self.position, self.field(place, port::LOG2_SLOTS), kind);
-        let at = self.field(place, port::ANSWERS) + slot * self.field(place, port::ANSWER_STRIDE);
+        let (at, stamp) = (self.answer, self.lap | kind << 24);
         let zero = val::<u32>(0);
         let quad = |q: usize| -> [Val<u32>; PAYLOAD] {
             std::array::from_fn(|i| payload.get(q * PAYLOAD + i).copied().unwrap_or(zero))
