@@ -26,7 +26,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Longer than any case takes.
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Longer than a message takes.
 const A_WHILE: Duration = Duration::from_millis(20);
 
@@ -91,7 +91,7 @@ fn faulty(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
 }
 
 /// Runtimes of the device: workers of one thread and of a warp, where it has a choice.
-fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
+pub(crate) fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let warps: &[bool] =
         if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
     let config = RuntimeConfig { step_budget: 500, spins: 64, ..RuntimeConfig::default() };
@@ -102,13 +102,17 @@ fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     warps.iter().map(runtime).collect()
 }
 
-fn active<H: Handler>(rt: &RingRuntime, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>, Stop> {
+pub(crate) fn active<H: Handler>(
+    rt: &RingRuntime,
+    handler: H,
+    config: RingConfig<H::State>,
+) -> Result<Actor<H>, Stop> {
     let actor = rt.launch(handler, config)?;
     actor.activate()?;
     Ok(actor)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) -> Verdict {
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) -> Verdict {
     ensure(got == want, || format!("{what}: {got:?} instead of {want:?}"))
 }
 

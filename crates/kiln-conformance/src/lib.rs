@@ -19,9 +19,10 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs` | ring kernels |
+//! | `actors.rs`, `actors_payload.rs` | ring kernels |
 
 mod actors;
+mod actors_payload;
 mod arithmetic;
 mod atomics;
 mod case;
@@ -77,6 +78,7 @@ pub fn suite() -> Vec<Case> {
         tensors::cases,
         streams::cases,
         actors::cases,
+        actors_payload::cases,
     ];
     groups.iter().flat_map(|group| group()).collect()
 }

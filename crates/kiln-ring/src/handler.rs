@@ -3,8 +3,12 @@
 use crate::layout::Layout;
 use crate::message::{Message, State};
 use crate::outcome::Outcome;
+use crate::payload::{Array, PayloadElem, PayloadVal};
 use kiln_lang::__private::Probe;
-use kiln_lang::{Val, clock_ns, guarded};
+use kiln_lang::{
+    DeviceRange, IntoVal, Num, Val, ViewMut, block_uniform, clock_ns, guarded, lane_id, range_step,
+    shuffle_xor, val,
+};
 use std::any::TypeId;
 
 /// What a handler can ask about the message it has before it.
@@ -12,12 +16,14 @@ use std::any::TypeId;
 pub struct RingCtx {
     actor: Val<u32>,
     message_id: Val<u64>,
+    lanes: u32,
+    arena: ViewMut<u32, 1>,
 }
 
 impl RingCtx {
-    /// The context of one message.
-    pub fn new(actor: Val<u32>, message_id: Val<u64>) -> RingCtx {
-        RingCtx { actor, message_id }
+    /// The context of one message: to which actor, which one, handled by how many threads, and the memory in which payloads lie.
+    pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
+        RingCtx { actor, message_id, lanes, arena }
     }
 
     /// The number of the actor that handles the message.
@@ -28,6 +34,72 @@ impl RingCtx {
     /// The message's position in its queue, from 0: what a reply is matched with its request by.
     pub fn message_id(&self) -> Val<u64> {
         self.message_id
+    }
+
+    /// How many threads run the handler side by side: the 32 of a warp on a GPU, 1 elsewhere. All do the same, and must come to the same state
+    /// and reply, unless they [share](Self::share) work.
+    pub fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// Which of them this thread is, from 0.
+    #[track_caller]
+    pub fn lane(&self) -> Val<u32> {
+        if self.lanes == 1 { val(0) } else { lane_id().cast() }
+    }
+
+    /// This thread's share of the numbers from 0 to before `n`: every [`lanes`](Self::lanes)-th, from its own number on.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Payload, RingCtx, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn sum_of_squares(ctx: &RingCtx, n: u32) -> u32 {
+    ///     let mut sum: Val<u32> = 0;
+    ///     for i in ctx.share(n) {
+    ///         sum += i * i;
+    ///     }
+    ///     ctx.sum(sum)
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn share(&self, n: impl IntoVal<u32>) -> DeviceRange<u32> {
+        range_step(self.lane(), n.into_val(), self.lanes)
+    }
+
+    /// The sum of what the threads have, for all of them. Of floating-point numbers the order is fixed, and is not that of one thread.
+    #[track_caller]
+    pub fn sum<T: Num>(&self, value: Val<T>) -> Val<T> {
+        self.all(value, |a, b| a + b)
+    }
+
+    /// The largest of what the threads have, for all of them.
+    #[track_caller]
+    pub fn max<T: Num>(&self, value: Val<T>) -> Val<T> {
+        self.all(value, |a, b| a.maximum(b))
+    }
+
+    /// The smallest of what the threads have, for all of them.
+    #[track_caller]
+    pub fn min<T: Num>(&self, value: Val<T>) -> Val<T> {
+        self.all(value, |a, b| a.minimum(b))
+    }
+
+    #[track_caller]
+    fn all<T: Num>(&self, value: Val<T>, both: impl Fn(Val<T>, Val<T>) -> Val<T>) -> Val<T> {
+        let mut value = value;
+        let mut step = self.lanes / 2;
+        while step > 0 {
+            value = both(value, shuffle_xor(value, step));
+            step /= 2;
+        }
+        // All have it by now; so that the compiler knows it too.
+        if self.lanes > 1 { block_uniform(value) } else { value }
+    }
+
+    /// Opens an array that a message or the state refers to.
+    pub fn array<T: PayloadElem>(&self, payload: &PayloadVal<T>) -> Array<T> {
+        Array::open(self.arena, payload)
     }
 
     /// The device's clock, in nanoseconds: what deadlines are measured by.

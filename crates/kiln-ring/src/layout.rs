@@ -7,11 +7,15 @@
 //! | `u64`, `i64`, `f64` | two, the low half first |
 //! | `f16`, `bf16` | one, the bits of the same value as `f32` (a NaN's payload may change) |
 //! | `[T; N]` | those of the elements in order |
+//! | [`Payload<T>`](crate::Payload) | three, a reference to an array in device memory |
 //! | a struct that derives [`Message`](crate::Message) or [`State`](crate::State) | those of the fields in order |
 
 use crate::outcome::Zeroed;
+use crate::payload::Block;
 use half::{bf16, f16};
 use kiln_lang::{DeviceValue, Val};
+use std::fmt;
+use std::sync::Arc;
 
 /// The most words that a message, reply or state may have: 64 KiB.
 pub const MAX_WORDS: usize = 16 * 1024;
@@ -45,6 +49,9 @@ pub trait Layout: Sized + Send + 'static {
     /// Identifies the layout: a hash of the name, and of the fields' names and types.
     const ID: u64;
 
+    /// Whether values refer to arrays in device memory, which [`hold`](Self::hold) names.
+    const HOLDS: bool = false;
+
     /// The value in a kernel.
     type Device: DeviceValue + Zeroed + Copy;
 
@@ -53,6 +60,11 @@ pub trait Layout: Sized + Send + 'static {
 
     /// The value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
     fn decode(words: &[u32]) -> Self;
+
+    /// Adds the arrays in device memory that the value refers to.
+    fn hold(&self, held: &mut Vec<Hold>) {
+        let _ = held;
+    }
 
     /// In a kernel: the value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
     #[track_caller]
@@ -68,6 +80,16 @@ pub trait Layout: Sized + Send + 'static {
         let mut words = Vec::with_capacity(Self::WORDS);
         Self::append(value, &mut words);
         words
+    }
+}
+
+/// An array in device memory, which lives at least as long as this: see [`Payload`](crate::Payload).
+#[derive(Clone)]
+pub struct Hold(pub(crate) Arc<Block>);
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hold").field(&self.0.reference()).finish()
     }
 }
 
@@ -160,6 +182,7 @@ two_words! {
 impl<T: Layout, const N: usize> Layout for [T; N] {
     const WORDS: usize = N * T::WORDS;
     const ID: u64 = layout_id("array", &[("element", T::ID), ("length", N as u64)]);
+    const HOLDS: bool = T::HOLDS;
     type Device = [T::Device; N];
 
     #[inline]
@@ -182,6 +205,12 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
     #[track_caller]
     fn append(value: &[T::Device; N], words: &mut Vec<Val<u32>>) {
         value.iter().for_each(|element| T::append(element, words));
+    }
+
+    fn hold(&self, held: &mut Vec<Hold>) {
+        if T::HOLDS {
+            self.iter().for_each(|element| element.hold(held));
+        }
     }
 }
 

@@ -55,6 +55,7 @@
 //! | `message.rs` | [`Message`], [`State`] |
 //! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
+//! | `payload/` | [`Payload`]: arrays in device memory that messages refer to |
 //! | [`slot`] | how messages lie in shared memory |
 //! | `channel/` | [`Channel`]: the host's side of a queue |
 //! | `device/` | the device's side: the resident kernel |
@@ -68,6 +69,7 @@ mod handler;
 mod layout;
 mod message;
 mod outcome;
+mod payload;
 mod runtime;
 pub mod slot;
 
@@ -78,16 +80,17 @@ pub use channel::{
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};
 pub use kiln_macros::{Message, State, ring_kernel};
-pub use layout::{Layout, MAX_WORDS};
+pub use layout::{Hold, Layout, MAX_WORDS};
 pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
+pub use payload::{Array, Payload, PayloadElem, PayloadVal};
 pub use runtime::{Actor, Ending, Lifecycle, Result, RingConfig, RingError, RingRuntime, RuntimeConfig};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::handler::{Handler, RingCtx};
-    pub use crate::layout::{Layout, MAX_WORDS, layout_id};
+    pub use crate::layout::{Hold, Layout, MAX_WORDS, layout_id};
     pub use crate::message::{Message, State};
     pub use crate::outcome::{DeviceOption, DeviceResult, Outcome, Zeroed, err, field, none, ok, some};
     pub use kiln_lang::__private::*;

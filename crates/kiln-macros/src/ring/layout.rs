@@ -177,6 +177,7 @@ fn layout(p: &TokenStream, name: &Ident, fields: &Fields) -> TokenStream {
         impl #p::Layout for #name {
             const WORDS: usize = 0 #(+ <#types as #p::Layout>::WORDS)*;
             const ID: u64 = #p::layout_id(#text, &[#((#texts, <#types as #p::Layout>::ID),)*]);
+            const HOLDS: bool = false #(|| <#types as #p::Layout>::HOLDS)*;
             type Device = #device;
 
             #[inline]
@@ -210,6 +211,11 @@ fn layout(p: &TokenStream, name: &Ident, fields: &Fields) -> TokenStream {
             #[track_caller]
             fn append(__kiln_value: &#device, __kiln_words: &mut ::std::vec::Vec<#p::Val<u32>>) {
                 #(<#types as #p::Layout>::append(&__kiln_value.#members, __kiln_words);)*
+            }
+
+            #[inline]
+            fn hold(&self, __kiln_held: &mut ::std::vec::Vec<#p::Hold>) {
+                #(#p::Layout::hold(&self.#members, __kiln_held);)*
             }
         }
     }

@@ -55,6 +55,22 @@ pub enum SendError {
         /// The actor.
         actor: u32,
     },
+    /// The message refers to an array that the actor cannot reach.
+    #[error(
+        "the message to actor {actor} refers to a payload of another runtime: make payloads with the runtime whose actors use them"
+    )]
+    PayloadForeign {
+        /// The actor.
+        actor: u32,
+    },
+    /// The message refers to an array whose elements did not reach the device.
+    #[error(
+        "the message to actor {actor} refers to a payload that could not be copied to the device: write it again"
+    )]
+    PayloadNotFilled {
+        /// The actor.
+        actor: u32,
+    },
     /// The message has a deadline, for which the channel's slots have no place.
     #[error("the channel of actor {actor} carries no deadlines: make it with `deadlines(true)`")]
     NoDeadlines {

@@ -62,8 +62,9 @@ impl<M: Message> Future for SendFuture<'_, M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mailbox = self.waiting.mailbox;
+        let holds = mailbox.settled(self.message)?;
         let sent = encoded(self.message, |words| mailbox.try_send(header(None), words));
-        match sent {
+        match sent.map(|sent| mailbox.keep(sent, holds)) {
             Err(SendError::Full { .. }) if !mailbox.rejects() => {
                 self.waiting.until(Awaited::Room, cx);
                 Poll::Pending
@@ -120,6 +121,16 @@ impl<'a, M: Message, R: Layout> AskFuture<'a, M, R> {
     }
 }
 
+impl<M: Message, R> AskFuture<'_, M, R> {
+    fn request(&self) -> Result<u64, AskError> {
+        let mailbox = self.waiting.mailbox;
+        let holds = mailbox.settled(self.message)?;
+        let position = encoded(self.message, |words| mailbox.try_request(header(None), words))?;
+        mailbox.keep(Sent::Queued(position), holds);
+        Ok(position)
+    }
+}
+
 impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
     type Output = Result<Option<R>, AskError>;
 
@@ -127,7 +138,7 @@ impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
         let mailbox = self.waiting.mailbox;
         let position = match self.position {
             Some(position) => position,
-            None => match encoded(self.message, |words| mailbox.try_request(header(None), words)) {
+            None => match self.request() {
                 Ok(position) => *self.position.insert(position),
                 Err(AskError::Send(SendError::Full { .. })) if !mailbox.rejects() => {
                     self.waiting.until(Awaited::Room, cx);

@@ -2,12 +2,14 @@
 //! types.
 
 use super::error::{AskError, RecvError, SendError};
+use super::held::Held;
 use super::overflow::{Counters, Counts, Overflow};
 use super::platform::Platform;
 use super::queue::{Answer, Queue, Refused, Swept, Verdict};
 use super::wait::{Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
 use crate::dead_letter::{DeadLetters, Letter, Reason};
+use crate::layout::Hold;
 use crate::slot::{Kind, PAYLOAD};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -25,6 +27,15 @@ pub trait DeviceSide: Send + Sync {
     /// Lets a device that does not run by itself go on for a while; whether it is one.
     fn pump(&self) -> bool {
         false
+    }
+
+    /// Waits until an array that a message refers to is filled. Whether it is one that this device's side can reach.
+    ///
+    /// # Errors
+    /// What the device failed with, in words.
+    fn settle(&self, hold: &Hold) -> Result<bool, String> {
+        let _ = hold;
+        Ok(false)
     }
 }
 
@@ -63,6 +74,7 @@ pub struct Mailbox<P: Platform> {
     pub(super) wakers: Wakers,
     parked: AtomicBool,
     lost: AtomicBool,
+    held: Held,
 }
 
 impl<P: Platform> Mailbox<P> {
@@ -74,7 +86,16 @@ impl<P: Platform> Mailbox<P> {
             wakers: Wakers::default(),
             parked: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            held: Held::default(),
         }
+    }
+
+    pub(super) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    pub(super) fn device(&self) -> &dyn DeviceSide {
+        &*self.manner.device
     }
 
     pub fn queue(&self) -> &Queue<P> {

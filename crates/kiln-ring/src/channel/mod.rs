@@ -10,10 +10,12 @@
 //! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
 //! | `overflow.rs`, `wait.rs`, `error.rs` | what the policies are, and what can go wrong |
 //! | `future.rs`, `wakers.rs`, `poller.rs` | waiting without a thread |
+//! | `held.rs` | arrays that messages under way refer to |
 //! | `words.rs` | buffers for one message |
 
 mod error;
 mod future;
+mod held;
 mod mailbox;
 mod memory;
 mod overflow;
@@ -203,6 +205,18 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     // ---- sending
 
+    /// Sends a message's words, and keeps the arrays it refers to until it is answered.
+    #[inline]
+    fn holding(
+        &self,
+        message: &M,
+        send: impl FnOnce(&[u32]) -> Result<Sent, SendError>,
+    ) -> Result<Sent, SendError> {
+        let holds = self.mailbox.settled(message)?;
+        let sent = encoded(message, send)?;
+        Ok(self.mailbox.keep(sent, holds))
+    }
+
     /// Sends a message. A full queue does as its [`Overflow`] says.
     ///
     /// # Errors
@@ -210,7 +224,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The queue is closed, or full and rejects.
     #[inline]
     pub fn send(&self, message: &M) -> Result<Sent, SendError> {
-        encoded(message, |words| self.mailbox.send(header(None), words, None))
+        self.holding(message, |words| self.mailbox.send(header(None), words, None))
     }
 
     /// As [`send`](Self::send), without waiting: a queue that would have to wait is [`SendError::Full`].
@@ -220,7 +234,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The queue is closed or full.
     #[inline]
     pub fn try_send(&self, message: &M) -> Result<Sent, SendError> {
-        encoded(message, |words| self.mailbox.try_send(header(None), words))
+        self.holding(message, |words| self.mailbox.try_send(header(None), words))
     }
 
     /// As [`send`](Self::send), waiting no longer than `timeout`.
@@ -229,7 +243,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// The queue is closed, is full and rejects, or stayed full.
     pub fn send_timeout(&self, message: &M, timeout: Duration) -> Result<Sent, SendError> {
-        encoded(message, |words| self.mailbox.send(header(None), words, after(timeout)))
+        self.holding(message, |words| self.mailbox.send(header(None), words, after(timeout)))
     }
 
     /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the message's turn comes later, it is not handled and becomes
@@ -242,7 +256,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         if !self.form().requests.slot().has_header() {
             return Err(SendError::NoDeadlines { actor: self.mailbox.actor() });
         }
-        encoded(message, |words| self.mailbox.send(header(Some(deadline)), words, None))
+        self.holding(message, |words| self.mailbox.send(header(Some(deadline)), words, None))
     }
 
     /// Sends messages in order, and gives how many: fewer only if the queue drops the newest. Other senders' messages may come between. Cheaper
@@ -253,6 +267,16 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// As of [`send`](Self::send), with the number of messages that were sent before.
     pub fn send_many(&self, messages: &[M]) -> Result<usize, (usize, SendError)> {
         let mut sent = 0;
+        if M::HOLDS {
+            // Which position each one gets is known only one by one.
+            for message in messages {
+                match self.send(message).map_err(|error| (sent, error))? {
+                    Sent::Queued(_) => sent += 1,
+                    Sent::Dropped => return Ok(sent),
+                }
+            }
+            return Ok(sent);
+        }
         let mut send = |words: &mut [u32], messages: &[M]| {
             let words = &mut words[..messages.len() * M::WORDS];
             for (message, words) in messages.iter().zip(words.chunks_exact_mut(M::WORDS)) {
@@ -351,7 +375,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
     }
 
     fn ask_until(&self, message: &M, until: Option<Instant>) -> Result<Option<R>, AskError> {
+        let holds = self.mailbox.settled(message)?;
         let position = encoded(message, |words| self.mailbox.request(header(None), words, until))?;
+        self.mailbox.keep(Sent::Queued(position), holds);
         let mut outcome = Ok(false);
         let reply = decoded::<R>(|words| outcome = self.mailbox.await_request(position, until, words));
         outcome.map(|replied| replied.then_some(reply))

@@ -102,7 +102,7 @@ impl At {
         let words = kind.handler.signature().state_words;
         let before: Vec<Val<u32>> =
             (0..words).map(|word| place.arena.get_or(state_at + word as u32, 0)).collect();
-        let ctx = RingCtx::new(self.field(place, port::ACTOR), self.position);
+        let ctx = RingCtx::new(self.field(place, port::ACTOR), self.position, plan.lanes, place.arena);
         let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, message);
         let faulted = fault.ne(0);
         if block_uniform(outcome.failed | faulted) {

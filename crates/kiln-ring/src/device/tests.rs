@@ -2,8 +2,9 @@
 
 use super::{Kind, Plan, trace_resident};
 use crate::slot::SlotLayout;
-use crate::{RingCtx, ring_kernel};
+use crate::{Payload, RingCtx, ring_kernel};
 use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_lang::prelude::*;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -18,11 +19,22 @@ fn divide(_ctx: &RingCtx, last: &mut u32, x: u32) -> Option<u32> {
     if *last > 3 { Some(*last) } else { None }
 }
 
+#[ring_kernel(crate = crate)]
+fn total(ctx: &RingCtx, values: Payload<f32>) -> f32 {
+    let values = ctx.array(&values);
+    let mut sum: Val<f32> = 0.0;
+    for i in ctx.share(values.len()) {
+        sum += values.get(i);
+    }
+    ctx.sum(sum)
+}
+
 fn plan() -> Plan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
         Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12) },
         Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2) },
+        Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3) },
     ];
     Plan { kinds, ports: 64, lanes: 32, budget: 1000 }
 }

@@ -7,7 +7,7 @@ use crate::channel::{AskError, Channel, Counts, RecvError, SendError, Sent, Wait
 use crate::device::Operation;
 use crate::device::record::gate;
 use crate::handler::Handler;
-use crate::layout::Layout;
+use crate::layout::{Hold, Layout};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ pub struct Actor<H: Handler> {
     channel: Channel<H::Message, H::Reply>,
     /// What a restart begins with.
     first_state: Vec<u32>,
+    /// The arrays that it refers to.
+    _held: Vec<Hold>,
     life: Mutex<Life>,
 }
 
@@ -55,9 +57,10 @@ impl<H: Handler> Actor<H> {
         number: u32,
         channel: Channel<H::Message, H::Reply>,
         first_state: Vec<u32>,
+        held: Vec<Hold>,
     ) -> Actor<H> {
         let life = Mutex::new(Life { stage: Lifecycle::Launched, failures: 0 });
-        Actor { side, number, channel, first_state, life }
+        Actor { side, number, channel, first_state, _held: held, life }
     }
 
     /// Its number, of which every actor of the runtime has another.

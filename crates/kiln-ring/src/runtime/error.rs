@@ -84,6 +84,29 @@ pub enum RingError {
         /// How long the host waited.
         waited: Duration,
     },
+    /// The reference stands for no array that is still there.
+    #[error(
+        "the payload is a reference to an array that is gone: keep a clone of it while replies may name it"
+    )]
+    PayloadGone,
+    /// The array belongs to another runtime.
+    #[error(
+        "the state refers to a payload of another runtime: make payloads with the runtime whose actors use them"
+    )]
+    PayloadForeign,
+    /// Others refer to the array.
+    #[error(
+        "the payload is in use: a message that refers to it is not answered yet, or there is a clone of it. Receive the answer, or use another payload"
+    )]
+    PayloadInUse,
+    /// Another number of elements.
+    #[error("the payload has {len} elements, and {given} were given")]
+    PayloadLength {
+        /// How many it has.
+        len: usize,
+        /// How many were given.
+        given: usize,
+    },
     /// Messages were not handled in time.
     #[error("actor {actor} still had {left} messages to handle after {waited:?}")]
     NotDrained {

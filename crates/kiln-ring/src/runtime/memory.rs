@@ -6,7 +6,7 @@ use super::region::{Piece, Pieces};
 use crate::channel::{Memory, RingMemory};
 use crate::device::record::{LINE, section_words};
 use crate::slot::QUAD;
-use kiln_backend::{Backend, BackendKind, DevicePtr, Mapped, MappedPlace, StreamId};
+use kiln_backend::{Backend, BackendKind, DevicePtr, EventId, Mapped, MappedPlace, StreamId};
 use kiln_runtime::Device;
 use std::sync::Arc;
 
@@ -142,6 +142,28 @@ impl SharedMemory {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
         Ok(())
+    }
+
+    /// Fills a piece of the arena with zeros, and waits until it is.
+    pub fn clear_arena(&self, piece: Piece) -> Result<()> {
+        let backend = self.device.backend();
+        // SAFETY: a piece lies inside the arena.
+        unsafe { backend.fill(self.arena_at(piece), 0, piece.words * 4, self.stream)? };
+        Ok(backend.synchronize(self.stream)?)
+    }
+
+    /// Begins to copy the first `bytes` of host memory to a piece; gives what is recorded after it.
+    pub fn fill_arena(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
+        let backend = self.device.backend();
+        if bytes > 0 {
+            // SAFETY: the caller's bytes fit the piece, which lies inside the arena, and the host memory, which it leaves alone until the event has passed.
+            unsafe { backend.copy(self.arena_at(piece), from.device, bytes, self.stream)? };
+        }
+        Ok(backend.record(self.stream, false)?)
+    }
+
+    fn arena_at(&self, piece: Piece) -> DevicePtr {
+        DevicePtr(self.arena.0 + 4 * piece.at as u64)
     }
 
     /// Gives the memory back.

@@ -26,12 +26,13 @@ use crate::dead_letter::{DeadLetters, Reason};
 use crate::device::record::{cause, gate, port};
 use crate::device::{Kind, Operation};
 use crate::handler::Handler;
-use crate::layout::Layout;
+use crate::layout::{Hold, Layout};
+use crate::payload::{Block, Payload, PayloadElem};
 use grid::{Grid, Port};
-use kiln_backend::{MappedPlace, Tenant};
+use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
 use kiln_runtime::Device;
 use memory::{Free, SharedMemory};
-use region::Piece;
+pub(crate) use region::Piece;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -86,6 +87,24 @@ impl RingRuntime {
         Ok(RingRuntime(shared))
     }
 
+    /// An array of zeros in device memory, to be sent by reference. The memory is taken from [`RuntimeConfig::arena_bytes`].
+    ///
+    /// # Errors
+    /// No memory left; failures of the device.
+    pub fn payload<T: PayloadElem>(&self, len: usize) -> Result<Payload<T>> {
+        Ok(Payload::new(Block::new(&self.0, len)?))
+    }
+
+    /// As [`payload`](Self::payload), with these elements.
+    ///
+    /// # Errors
+    /// As of [`payload`](Self::payload).
+    pub fn payload_of<T: PayloadElem>(&self, data: &[T]) -> Result<Payload<T>> {
+        let mut payload = self.payload(data.len())?;
+        payload.write(data)?;
+        Ok(payload)
+    }
+
     /// Why a message was not handled, in words, with the place in the source where a check failed.
     pub fn explain(&self, reason: Reason) -> String {
         match reason {
@@ -137,6 +156,13 @@ impl RingRuntime {
         SharedMemory::clear(&answers);
         let mut first_state = vec![0; H::State::WORDS];
         config.state.encode(&mut first_state);
+        let mut held = Vec::new();
+        config.state.hold(&mut held);
+        for hold in &held {
+            if !hold.settle(shared)? {
+                return Err(RingError::PayloadForeign);
+            }
+        }
         shared.memory.write_arena(state.at, &first_state)?;
         let mut record = [0u32; port::WORDS];
         record[port::KIND] = kind;
@@ -160,7 +186,35 @@ impl RingRuntime {
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
         let channel = Channel::new(&config.channel, Transport::Stamped, parts)?;
-        Ok(Actor::new(side, actor, channel, first_state))
+        Ok(Actor::new(side, actor, channel, first_state, held))
+    }
+}
+
+/// Pieces of the arena for payloads.
+impl Shared {
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.device.backend()
+    }
+
+    pub(crate) fn take_arena(&self, words: usize) -> Result<Piece> {
+        self.free().arena.take(words)
+    }
+
+    pub(crate) fn give_arena(&self, piece: Piece) {
+        self.free().arena.give(piece);
+    }
+
+    pub(crate) fn clear_arena(&self, piece: Piece) -> Result<()> {
+        self.memory.clear_arena(piece)
+    }
+
+    pub(crate) fn read_arena(&self, piece: Piece, words: &mut [u32]) -> Result<()> {
+        self.memory.read_arena(piece.at, words)
+    }
+
+    /// Begins to copy `bytes` from host memory to a piece; gives what is recorded after it.
+    pub(crate) fn fill_arena(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
+        self.memory.fill_arena(piece, from, bytes)
     }
 }
 
@@ -311,6 +365,10 @@ impl Side {
 }
 
 impl DeviceSide for Side {
+    fn settle(&self, hold: &Hold) -> Result<bool, String> {
+        hold.settle(&self.shared).map_err(|error| error.to_string())
+    }
+
     fn skip(&self, position: u64) {
         // Without an acknowledgement the send that asked goes on waiting for its slot, as it does for a worker that is busy.
         let _ = self.tell(Operation::Skip, position as u32);

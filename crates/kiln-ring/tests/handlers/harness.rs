@@ -34,7 +34,7 @@ fn drive(
         let message: Vec<Val<u32>> =
             (0..s.message_words).map(|k| input.get(i * s.message_words + k)).collect();
         let before: Vec<Val<u32>> = (0..s.state_words).map(|k| state.get(k)).collect();
-        let ctx = RingCtx::new(val(7), i.cast::<u64>());
+        let ctx = RingCtx::new(val(7), i.cast::<u64>(), 1, state);
         let (site, outcome) = match budget {
             Some(budget) => handler.trace_guarded(&ctx, val(budget), &before, &message),
             None => (val(0), handler.trace_words(&ctx, &before, &message)),

@@ -1,0 +1,52 @@
+//! Arrays that messages under way refer to.
+
+use super::error::SendError;
+use super::mailbox::{Mailbox, Sent};
+use super::platform::Platform;
+use crate::layout::Hold;
+use crate::message::Message;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// The arrays of messages that are not answered, by the messages' positions.
+#[derive(Default)]
+pub struct Held(Mutex<VecDeque<(u64, Vec<Hold>)>>);
+
+impl<P: Platform> Mailbox<P> {
+    /// The arrays that a message refers to, once they are filled. Without any, this costs nothing.
+    #[inline]
+    pub fn settled<M: Message>(&self, message: &M) -> Result<Vec<Hold>, SendError> {
+        let mut holds = Vec::new();
+        if M::HOLDS {
+            message.hold(&mut holds);
+            for hold in &holds {
+                self.filled(hold)?;
+            }
+        }
+        Ok(holds)
+    }
+
+    fn filled(&self, hold: &Hold) -> Result<(), SendError> {
+        let actor = self.actor();
+        match self.device().settle(hold) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(SendError::PayloadForeign { actor }),
+            Err(_) => Err(SendError::PayloadNotFilled { actor }),
+        }
+    }
+
+    /// Keeps the arrays of a message that was sent until it is answered.
+    #[inline]
+    pub fn keep(&self, sent: Sent, holds: Vec<Hold>) -> Sent {
+        if let (false, Sent::Queued(position)) = (holds.is_empty(), sent) {
+            let mut held = self.held().0.lock().unwrap_or_else(PoisonError::into_inner);
+            let answered = self.queue().head();
+            // Those of messages that other threads sent meanwhile may stand a little out of order, and are let go a little later.
+            while held.front().is_some_and(|&(position, _)| position < answered) {
+                held.pop_front();
+            }
+            held.push_back((position, holds));
+        }
+        sent
+    }
+}

@@ -1,0 +1,185 @@
+//! Arrays in device memory that messages and states refer to.
+//!
+//! A message lies in a slot of some hundred bytes. What is larger is written to device memory once, and messages carry a reference to it: a
+//! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it: the host, a message that is not answered, the state that
+//! an actor was launched with.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `block.rs` | the memory: a piece of the arena, and host memory from which it is filled |
+//! | `array.rs` | payloads in handlers: [`PayloadVal`], [`Array`] |
+
+mod array;
+mod block;
+
+pub use array::{Array, PayloadVal};
+pub(crate) use block::Block;
+use block::find;
+
+use crate::layout::{Hold, Layout, layout_id};
+use crate::message::Message;
+use crate::runtime::{Result, RingError};
+use kiln_lang::{Elem, Val};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// What arrays can be of: numbers of one word.
+pub trait PayloadElem: Elem + Layout<Device = Val<Self>> + bytemuck::Pod {}
+
+impl PayloadElem for u32 {}
+impl PayloadElem for i32 {}
+impl PayloadElem for f32 {}
+
+/// An array in device memory, to be sent by reference. Clones are the same array.
+///
+/// Made by [`RingRuntime::payload`](crate::RingRuntime::payload) or [`payload_of`](crate::RingRuntime::payload_of). In a handler it is a [`PayloadVal`], which
+/// [`RingCtx::array`](crate::RingCtx::array) opens.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[derive(Message)]
+/// #[kiln(crate = kiln_ring)]
+/// struct Job { number: u32, samples: Payload<f32> }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn total(ctx: &RingCtx, job: Job) -> f32 {
+///     let samples = ctx.array(&job.samples);
+///     let mut sum: Val<f32> = 0.0;
+///     for i in ctx.share(samples.len()) {
+///         sum += samples.get(i);
+///     }
+///     ctx.sum(sum)
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(total, RingConfig::default())?;
+/// actor.activate()?;
+/// let samples = runtime.payload_of(&[1.0, 2.0, 3.5])?;
+/// assert_eq!(actor.ask(Job { number: 1, samples })?, Some(6.5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Payload<T: PayloadElem> {
+    /// Nothing for a reference that came back from a device and stands for no array that is still there.
+    block: Option<Arc<Block>>,
+    elem: PhantomData<T>,
+}
+
+impl<T: PayloadElem> Clone for Payload<T> {
+    fn clone(&self) -> Self {
+        Payload { block: self.block.clone(), elem: PhantomData }
+    }
+}
+
+impl<T: PayloadElem> fmt::Debug for Payload<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Payload");
+        text.field("elem", &T::SCALAR).field("len", &self.len());
+        text.finish_non_exhaustive()
+    }
+}
+
+impl<T: PayloadElem> Payload<T> {
+    pub(crate) fn new(block: Arc<Block>) -> Self {
+        Payload { block: Some(block), elem: PhantomData }
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.len())
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The memory, if nobody else refers to it.
+    fn own(&mut self) -> Result<&Block> {
+        let block = self.block.as_ref().ok_or(RingError::PayloadGone)?;
+        // A reply that names it may make another reference at any time, which finds that it is not the only one then.
+        if Arc::strong_count(block) == 1 { Ok(block) } else { Err(RingError::PayloadInUse) }
+    }
+
+    /// Replaces all elements.
+    ///
+    /// # Errors
+    /// Another number of elements; somebody else refers to the array, such as a message that is not answered yet; failures of the device.
+    pub fn write(&mut self, data: &[T]) -> Result<()> {
+        let len = self.len();
+        if data.len() != len {
+            return Err(RingError::PayloadLength { len, given: data.len() });
+        }
+        self.staging()?.copy_from_slice(data);
+        self.flush()
+    }
+
+    /// Host memory of the same length, which the device's copy engine reads directly: what is written there reaches the device by [`flush`](Self::flush). Zeros at
+    /// first. Waits until an earlier flush is over.
+    ///
+    /// # Errors
+    /// As of [`write`](Self::write).
+    pub fn staging(&mut self) -> Result<&mut [T]> {
+        let block = self.own()?;
+        let host = block.staging()?;
+        // SAFETY: as many words, initialised; copies from it are over; whoever else gets a reference to the array is refused this memory while there are two, and
+        // this one is borrowed for as long as the slice.
+        let words = unsafe { std::slice::from_raw_parts_mut(host.as_ptr(), block.len()) };
+        Ok(bytemuck::cast_slice_mut(words))
+    }
+
+    /// Begins to copy the [staging](Self::staging) memory to the device. A message that refers to the array is sent once it is there.
+    ///
+    /// # Errors
+    /// As of [`write`](Self::write).
+    pub fn flush(&mut self) -> Result<()> {
+        self.own()?.flush()
+    }
+
+    /// A copy of the elements, as they are on the device now.
+    ///
+    /// # Errors
+    /// There is no such array any more; failures of the device.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let block = self.block.as_ref().ok_or(RingError::PayloadGone)?;
+        let mut data = vec![T::zeroed(); block.len()];
+        block.read(bytemuck::cast_slice_mut(&mut data))?;
+        Ok(data)
+    }
+}
+
+/// A reference: the array's word in the arena, its length, and its number in this process.
+impl<T: PayloadElem> Layout for Payload<T> {
+    const WORDS: usize = 3;
+    const ID: u64 = layout_id("payload", &[("elem", T::ID)]);
+    const HOLDS: bool = true;
+    type Device = PayloadVal<T>;
+
+    fn encode(&self, words: &mut [u32]) {
+        let found = self.block.as_ref().map(|block| block.reference()).unwrap_or_default();
+        words[..3].copy_from_slice(&found);
+    }
+
+    fn decode(words: &[u32]) -> Self {
+        let block = find([words[0], words[1], words[2]]);
+        Payload { block, elem: PhantomData }
+    }
+
+    fn load(words: &[Val<u32>]) -> PayloadVal<T> {
+        PayloadVal::new([words[0], words[1], words[2]])
+    }
+
+    fn append(value: &PayloadVal<T>, words: &mut Vec<Val<u32>>) {
+        words.extend(value.words());
+    }
+
+    fn hold(&self, held: &mut Vec<Hold>) {
+        held.extend(self.block.iter().map(|block| Hold(Arc::clone(block))));
+    }
+}
+
+impl<T: PayloadElem> Message for Payload<T> {
+    const NAME: &'static str = "payload";
+}
