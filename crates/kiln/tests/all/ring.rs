@@ -27,7 +27,7 @@ fn record(_ctx: &RingCtx, seen: &mut Seen, m: Sample) -> Option<Sample> {
 fn a_handler_by_the_default_path() {
     assert_eq!((record.name(), Sample::WORDS, Seen::WORDS), ("record", 2, 1));
     let kernel = trace("k", Level::Thread { block: [1, 1, 1] }, |p| {
-        let ctx = RingCtx::new(val(0), val(0), 1, p.view_mut("arena", Facts::default()));
+        let ctx = RingCtx::new(val(0), val(0), 1, p.view_mut("arena", Default::default()));
         let outcome = record.trace_words(&ctx, &[val(0)], &[val(1), val(2)]);
         assert_eq!((outcome.state.len(), outcome.reply.len()), (1, 2));
     });
