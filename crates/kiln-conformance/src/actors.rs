@@ -28,7 +28,7 @@ pub fn cases() -> Vec<Case> {
 /// Longer than any case takes.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Longer than a message takes.
-const A_WHILE: Duration = Duration::from_millis(20);
+pub const A_WHILE: Duration = Duration::from_millis(20);
 
 impl From<RingError> for Stop {
     fn from(error: RingError) -> Stop {
@@ -53,23 +53,23 @@ wrong! { SendError RecvError AskError }
 
 #[derive(Message, Debug, Clone, Copy, PartialEq)]
 #[kiln(crate = kiln_ring)]
-struct Ping {
+pub struct Ping {
     words: [u32; 12],
 }
 
 #[ring_kernel(crate = kiln_ring)]
-fn echo(_ctx: &RingCtx, m: Ping) -> Ping {
+pub fn echo(_ctx: &RingCtx, m: Ping) -> Ping {
     Ping { words: m.words.map(|word| word + 1) }
 }
 
 #[ring_kernel(crate = kiln_ring)]
-fn running_sum(_ctx: &RingCtx, total: &mut u64, x: u32) -> u64 {
+pub fn running_sum(_ctx: &RingCtx, total: &mut u64, x: u32) -> u64 {
     *total += x.cast::<u64>();
     *total
 }
 
 #[ring_kernel(crate = kiln_ring)]
-fn even_halves(_ctx: &RingCtx, x: u32) -> Result<Option<u32>, u32> {
+pub fn even_halves(_ctx: &RingCtx, x: u32) -> Result<Option<u32>, u32> {
     if x == 13 {
         return Err(77);
     }
@@ -77,7 +77,7 @@ fn even_halves(_ctx: &RingCtx, x: u32) -> Result<Option<u32>, u32> {
 }
 
 #[ring_kernel(crate = kiln_ring)]
-fn faulty(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
+pub fn faulty(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
     *last = x;
     if x == 1 {
         device_assert!(x > 1, "one is refused: {}", x);
@@ -116,7 +116,7 @@ pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, want: T) 
     ensure(got == want, || format!("{what}: {got:?} instead of {want:?}"))
 }
 
-fn silent<H: Handler>(what: &str, actor: &Actor<H>) -> Verdict {
+pub fn silent<H: Handler>(what: &str, actor: &Actor<H>) -> Verdict {
     let heard = actor.recv_timeout(A_WHILE);
     ensure(matches!(heard, Err(RecvError::TimedOut { .. })), || format!("{what}: there was a reply"))
 }

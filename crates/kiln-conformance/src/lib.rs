@@ -19,7 +19,7 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `actors_payload.rs` | ring kernels |
+//! | `actors.rs`, `actors_payload.rs`, `supervision.rs` | ring kernels: what they do, and what becomes of those that fail |
 
 mod actors;
 mod actors_payload;
@@ -45,6 +45,7 @@ mod sample;
 mod scan;
 mod shapes;
 mod streams;
+mod supervision;
 mod tensors;
 mod threads;
 mod trial;
@@ -79,6 +80,7 @@ pub fn suite() -> Vec<Case> {
         streams::cases,
         actors::cases,
         actors_payload::cases,
+        supervision::cases,
     ];
     groups.iter().flat_map(|group| group()).collect()
 }

@@ -84,7 +84,10 @@ pub use layout::{Hold, Layout, MAX_WORDS};
 pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, Payload, PayloadElem, PayloadVal};
-pub use runtime::{Actor, Ending, Lifecycle, Result, RingConfig, RingError, RingRuntime, RuntimeConfig};
+pub use runtime::{
+    Actor, Backoff, Ending, Event, Events, Lifecycle, Restart, Result, RingConfig, RingError, RingRuntime,
+    RuntimeConfig, What,
+};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]

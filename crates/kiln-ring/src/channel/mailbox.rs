@@ -2,8 +2,9 @@
 //! types.
 
 use super::error::{AskError, RecvError, SendError};
+use super::failure::Noted;
 use super::held::Held;
-use super::overflow::{Counters, Counts, Overflow};
+use super::overflow::{Counter, Counters, Counts, Overflow};
 use super::platform::Platform;
 use super::queue::{Answer, Queue, Refused, Swept, Verdict};
 use super::wait::{Wait, WaitPolicy};
@@ -72,6 +73,7 @@ pub struct Mailbox<P: Platform> {
     manner: Manner,
     counters: Counters,
     pub(super) wakers: Wakers,
+    pub(super) noted: Noted,
     parked: AtomicBool,
     lost: AtomicBool,
     held: Held,
@@ -84,6 +86,7 @@ impl<P: Platform> Mailbox<P> {
             manner,
             counters: Counters::default(),
             wakers: Wakers::default(),
+            noted: Noted::default(),
             parked: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             held: Held::default(),
@@ -352,19 +355,26 @@ impl<P: Platform> Mailbox<P> {
 
     /// Deals with an answer that is not a reply to be received.
     fn settle(&self, answer: &Answer<'_, P>) {
-        let c = &self.counters;
-        let (counter, reason) = match answer.kind {
-            Kind::None | Kind::Request => return,
-            Kind::Reply => (&c.unclaimed, Reason::Unclaimed),
-            Kind::Expired => (&c.expired, Reason::Expired),
-            Kind::Dropped => (&c.dropped_oldest, Reason::Dropped),
-            Kind::Undeliverable => (&c.undeliverable, Reason::Undeliverable),
-            Kind::Failed => (&c.failed, reason_of(answer).unwrap_or(Reason::Undeliverable)),
-        };
+        let unclaimed = (answer.kind == Kind::Reply).then_some((&self.counters.unclaimed, Reason::Unclaimed));
+        let Some((counter, reason)) = unclaimed.or_else(|| self.counter_of(answer)) else { return };
         counter.add_one();
+        self.noted.note(answer);
         let layout =
             if answer.kind == Kind::Reply { self.manner.reply_layout } else { self.manner.message_layout };
         self.letter(reason, answer, layout);
+    }
+
+    /// Why a message was not handled, and where that is counted; `None` if it was.
+    fn counter_of(&self, answer: &Answer<'_, P>) -> Option<(&Counter, Reason)> {
+        let c = &self.counters;
+        let counter = match answer.kind {
+            Kind::None | Kind::Request | Kind::Reply => return None,
+            Kind::Expired => &c.expired,
+            Kind::Dropped => &c.dropped_oldest,
+            Kind::Undeliverable => &c.undeliverable,
+            Kind::Failed => &c.failed,
+        };
+        Some((counter, reason_of(answer)?))
     }
 
     fn letter(&self, reason: Reason, answer: &Answer<'_, P>, layout: u64) {
@@ -456,7 +466,9 @@ impl<P: Platform> Mailbox<P> {
                 answer.read(reply);
                 Ok(true)
             }
-            _ => reason_of(answer).map_or(Ok(false), |reason| Err(AskError::Unhandled { actor, reason })),
+            _ => {
+                self.unhandled(answer).map_or(Ok(false), |reason| Err(AskError::Unhandled { actor, reason }))
+            }
         });
         if answer.is_some() {
             if self.queue.head() == position {
@@ -468,6 +480,14 @@ impl<P: Platform> Mailbox<P> {
             self.queue.give_up(position);
             Err(AskError::Lost { actor })
         })
+    }
+
+    /// Counts a request that was not handled, and gives why; `None` if it was.
+    fn unhandled(&self, answer: &Answer<'_, P>) -> Option<Reason> {
+        let (counter, reason) = self.counter_of(answer)?;
+        counter.add_one();
+        self.noted.note(answer);
+        Some(reason)
     }
 
     /// Waits for the answer to a request, at most until `until`.
@@ -528,7 +548,7 @@ impl<P: Platform> Mailbox<P> {
 }
 
 /// Why a message was not handled; `None` if it was.
-fn reason_of<P: Platform>(answer: &Answer<'_, P>) -> Option<Reason> {
+pub fn reason_of<P: Platform>(answer: &Answer<'_, P>) -> Option<Reason> {
     match answer.kind {
         Kind::Request | Kind::Reply | Kind::None => None,
         Kind::Expired => Some(Reason::Expired),

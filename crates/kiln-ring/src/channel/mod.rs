@@ -8,12 +8,14 @@
 //! | `queue.rs` | the lock-free queue: tickets, slots, answers |
 //! | `mailbox.rs` | its policies: full queues, waiting, dead letters |
 //! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
+//! | `failure.rs` | the newest failure of a handler |
 //! | `overflow.rs`, `wait.rs`, `error.rs` | what the policies are, and what can go wrong |
 //! | `future.rs`, `wakers.rs`, `poller.rs` | waiting without a thread |
 //! | `held.rs` | arrays that messages under way refer to |
 //! | `words.rs` | buffers for one message |
 
 mod error;
+mod failure;
 mod future;
 mod held;
 mod mailbox;
@@ -31,6 +33,7 @@ mod tests;
 
 pub use error::{AskError, ConfigError, RecvError, SendError};
 pub use future::{AskFuture, RecvFuture, SendFuture};
+pub(crate) use mailbox::Mailbox;
 pub use mailbox::{DeviceSide, Sent};
 pub use memory::RingMemory;
 pub use overflow::{Counts, Overflow};
@@ -42,9 +45,8 @@ use crate::dead_letter::DeadLetters;
 use crate::layout::Layout;
 use crate::message::Message;
 use crate::slot::{PAYLOAD, RingLayout, SlotLayout};
-use mailbox::{Mailbox, Manner};
-pub(crate) use platform::Memory;
-use platform::Native;
+use mailbox::Manner;
+pub(crate) use platform::{Memory, Native};
 use queue::Queue;
 use std::fmt;
 use std::marker::PhantomData;
@@ -196,6 +198,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
             device: parts.device,
         };
         Ok(Channel { mailbox: Arc::new(Mailbox::new(queue, manner)), types: PhantomData })
+    }
+
+    /// The queue without its types.
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox<Native>> {
+        &self.mailbox
     }
 
     /// The form: what the device's side must agree with.
@@ -408,11 +415,6 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// How many messages the device has not answered yet.
     pub fn unanswered(&self) -> u64 {
         self.mailbox.queue().unanswered()
-    }
-
-    /// Lets a device that does not run by itself go on for a while; whether it is one.
-    pub(crate) fn pump(&self) -> bool {
-        self.mailbox.pump()
     }
 
     /// Refuses senders from now on. What was sent is still answered and received.

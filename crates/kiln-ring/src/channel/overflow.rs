@@ -32,7 +32,7 @@ pub struct Counts {
     pub dropped_oldest: u64,
     /// Messages whose deadline passed.
     pub expired: u64,
-    /// Messages on which the handler failed.
+    /// Messages on which the handler failed, those that were asked included.
     pub failed: u64,
     /// Messages that the actor no longer handled.
     pub undeliverable: u64,

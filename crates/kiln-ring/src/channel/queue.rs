@@ -354,6 +354,13 @@ impl<P: Platform> Queue<P> {
         Some(taken)
     }
 
+    /// Lets `look` see a position's answer, if it is there, without taking it. `None` also where the slot was used again meanwhile.
+    pub fn peek<T>(&self, position: u64, look: impl FnOnce(&Answer<'_, P>) -> T) -> Option<T> {
+        let kind = self.answered(position)?;
+        let seen = look(&Answer { queue: self, position, kind, given_up: false });
+        (self.answered(position)? == kind).then_some(seen)
+    }
+
     /// Waits no more for a position that was asked for. Its answer goes to whoever sweeps.
     pub fn give_up(&self, position: u64) {
         self.mark(position).store(mark::GIVEN_UP, Release);

@@ -1,71 +1,43 @@
 //! Actors, as the host sees them.
 
-use super::Side;
-use super::error::{Result, RingError};
+use super::body::{Body, Ending, Turn};
+use super::error::Result;
 use super::lifecycle::Lifecycle;
-use crate::channel::{AskError, Channel, Counts, RecvError, SendError, Sent, Wait, WaitPolicy};
-use crate::device::Operation;
+use crate::channel::{AskError, Channel, Counts, RecvError, SendError, Sent};
 use crate::device::record::gate;
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How an actor is terminated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
-    /// It handles the messages it has.
-    #[default]
-    Drain,
-    /// It gives them back as dead letters.
-    Discard,
-}
+use std::sync::Arc;
+use std::time::Duration;
 
 /// An actor: a handler that lives on a device, with its state and its queue.
 ///
 /// Any number of threads may use it at once. When it is dropped, it is terminated and its messages are discarded.
 pub struct Actor<H: Handler> {
-    side: Arc<Side>,
-    number: u32,
+    body: Arc<Body>,
     channel: Channel<H::Message, H::Reply>,
-    /// What a restart begins with.
-    first_state: Vec<u32>,
-    /// The arrays that it refers to.
+    /// The arrays that its first state refers to.
     _held: Vec<Hold>,
-    life: Mutex<Life>,
-}
-
-struct Life {
-    stage: Lifecycle,
-    /// How many failures were there when it was last (re)started.
-    failures: u64,
 }
 
 impl<H: Handler> fmt::Debug for Actor<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Actor")
-            .field("number", &self.number)
+            .field("number", &self.number())
             .field("lifecycle", &self.lifecycle())
             .finish_non_exhaustive()
     }
 }
 
 impl<H: Handler> Actor<H> {
-    pub(super) fn new(
-        side: Arc<Side>,
-        number: u32,
-        channel: Channel<H::Message, H::Reply>,
-        first_state: Vec<u32>,
-        held: Vec<Hold>,
-    ) -> Actor<H> {
-        let life = Mutex::new(Life { stage: Lifecycle::Launched, failures: 0 });
-        Actor { side, number, channel, first_state, _held: held, life }
+    pub(super) fn new(body: Arc<Body>, channel: Channel<H::Message, H::Reply>, held: Vec<Hold>) -> Actor<H> {
+        Actor { body, channel, _held: held }
     }
 
     /// Its number, of which every actor of the runtime has another.
     pub fn number(&self) -> u32 {
-        self.number
+        self.body.number
     }
 
     /// Its queue, for what this type does not wrap.
@@ -135,35 +107,9 @@ impl<H: Handler> Actor<H> {
 
     // ---- life
 
-    fn life(&self) -> MutexGuard<'_, Life> {
-        let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
-        self.channel.tidy();
-        let running = matches!(life.stage, Lifecycle::Active | Lifecycle::Deactivated | Lifecycle::Launched);
-        if running && self.channel.counts().failed > life.failures {
-            life.stage = Lifecycle::Failed;
-        }
-        life
-    }
-
-    /// Where it is in its life, as far as the host has heard: a failure is heard of when its answer is taken.
+    /// Where it is in its life, as far as the host has heard: a failure is heard of when its answer is there.
     pub fn lifecycle(&self) -> Lifecycle {
-        self.life().stage
-    }
-
-    fn turn(
-        &self,
-        what: &'static str,
-        from: &[Lifecycle],
-        needs: &'static str,
-        to: (Lifecycle, u32),
-    ) -> Result<()> {
-        let mut life = self.life();
-        if !from.contains(&life.stage) {
-            return Err(RingError::Illegal { actor: self.number, what, is: life.stage, needs });
-        }
-        self.side.tell(Operation::Gate, to.1)?;
-        life.stage = to.0;
-        Ok(())
+        self.body.life().stage
     }
 
     /// From now on it handles messages.
@@ -171,7 +117,13 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// It is not just launched; the device does not answer.
     pub fn activate(&self) -> Result<()> {
-        self.turn("activate", &[Lifecycle::Launched], "launched", (Lifecycle::Active, gate::OPEN))
+        self.body.turn(&Turn {
+            what: "activate",
+            from: Lifecycle::Launched,
+            needs: "launched",
+            to: Lifecycle::Active,
+            gate: gate::OPEN,
+        })
     }
 
     /// From now on it holds its messages and answers nothing. The message being handled is finished first.
@@ -179,7 +131,13 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// It is not active; the device does not answer.
     pub fn deactivate(&self) -> Result<()> {
-        self.turn("deactivate", &[Lifecycle::Active], "active", (Lifecycle::Deactivated, gate::HELD))
+        self.body.turn(&Turn {
+            what: "deactivate",
+            from: Lifecycle::Active,
+            needs: "active",
+            to: Lifecycle::Deactivated,
+            gate: gate::HELD,
+        })
     }
 
     /// From now on it handles messages again, those it held first.
@@ -187,24 +145,61 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// It is not deactivated; the device does not answer.
     pub fn reactivate(&self) -> Result<()> {
-        self.turn("reactivate", &[Lifecycle::Deactivated], "deactivated", (Lifecycle::Active, gate::OPEN))
+        self.body.turn(&Turn {
+            what: "reactivate",
+            from: Lifecycle::Deactivated,
+            needs: "deactivated",
+            to: Lifecycle::Active,
+            gate: gate::OPEN,
+        })
     }
 
-    /// Brings a failed actor back, with the state it was launched with. The messages it held are handled then.
+    /// Brings a failed actor back, with the state it was launched with. The messages it held are handled then, unless it was given up: then it begins with
+    /// an empty queue.
     ///
     /// # Errors
     /// It has not failed; the device does not answer.
     pub fn restart(&self) -> Result<()> {
-        let failures = self.channel.counts().failed;
-        {
-            let life = self.life();
-            if life.stage == Lifecycle::Failed {
-                self.side.write_state(&self.first_state)?;
-            }
-        }
-        self.turn("restart", &[Lifecycle::Failed], "failed", (Lifecycle::Active, gate::OPEN))?;
-        self.life.lock().unwrap_or_else(PoisonError::into_inner).failures = failures;
-        Ok(())
+        self.body.restart()
+    }
+
+    /// How often it was restarted, by hand and by its [policy](crate::Restart).
+    pub fn restarts(&self) -> u64 {
+        self.body.restarts()
+    }
+
+    /// Links two actors, of one runtime or of two: when one of them fails for good, the other fails too and takes no more messages, and those that it held become
+    /// dead letters. An actor fails for good when its policy does not restart it, or no more. One that is terminated leaves the other alone.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Lifecycle, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn share(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     1000 / x
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let (a, b) = (runtime.launch(share, RingConfig::default())?, runtime.launch(share, RingConfig::default())?);
+    /// a.activate()?;
+    /// a.link(&b);
+    /// assert!(a.ask(0).is_err());
+    /// while b.lifecycle() != Lifecycle::Failed {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert!(b.send(1).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn link<O: Handler>(&self, other: &Actor<O>) {
+        self.body.link(&other.body);
+        self.body.side.nudge();
+        other.body.side.nudge();
+    }
+
+    /// Undoes [`link`](Self::link).
+    pub fn unlink<O: Handler>(&self, other: &Actor<O>) {
+        self.body.unlink(&other.body);
+        other.body.unlink(&self.body);
     }
 
     /// A copy of its state. A message that is being handled meanwhile may have changed part of it: [deactivate](Self::deactivate) the actor first.
@@ -213,7 +208,7 @@ impl<H: Handler> Actor<H> {
     /// Failures of the device.
     pub fn state(&self) -> Result<H::State> {
         let mut words = vec![0; H::State::WORDS];
-        self.side.read_state(&mut words)?;
+        self.body.side.read_state(&mut words)?;
         Ok(H::State::decode(&words))
     }
 
@@ -223,35 +218,7 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// It was terminated before; not all messages were handled or given back within `timeout`, and then it goes on draining.
     pub fn terminate_with(&self, ending: Ending, timeout: Duration) -> Result<()> {
-        let mut life = self.life();
-        if life.stage == Lifecycle::Terminated {
-            let needs = "not terminated";
-            return Err(RingError::Illegal { actor: self.number, what: "terminate", is: life.stage, needs });
-        }
-        self.channel.close();
-        if ending == Ending::Discard || life.stage != Lifecycle::Active {
-            self.side.tell(Operation::Gate, gate::RETURNING)?;
-        }
-        life.stage = Lifecycle::Draining;
-        let begun = Instant::now();
-        let mut wait = Wait::new(WaitPolicy::default(), begun.checked_add(timeout));
-        loop {
-            let left = self.channel.unanswered();
-            if left == 0 {
-                break;
-            }
-            if self.channel.counts().failed > life.failures {
-                life.failures = self.channel.counts().failed;
-                self.side.tell(Operation::Gate, gate::RETURNING)?;
-            }
-            self.channel.tidy();
-            if !self.channel.pump() && !wait.step() {
-                return Err(RingError::NotDrained { actor: self.number, left, waited: begun.elapsed() });
-            }
-        }
-        self.side.remove()?;
-        life.stage = Lifecycle::Terminated;
-        Ok(())
+        self.body.terminate(ending, timeout)
     }
 
     /// As [`terminate_with`](Self::terminate_with), handling what it has, within five seconds.

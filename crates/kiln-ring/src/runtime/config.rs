@@ -1,5 +1,6 @@
 //! How runtimes and actors are configured.
 
+use super::restart::Restart;
 use crate::channel::{ChannelConfig, Overflow, WaitPolicy};
 use kiln_backend::MappedPlace;
 use std::time::Duration;
@@ -86,18 +87,19 @@ impl RuntimeConfig {
 pub struct RingConfig<S = ()> {
     pub(crate) state: S,
     pub(crate) channel: ChannelConfig,
+    pub(crate) restart: Restart,
 }
 
 impl Default for RingConfig {
     fn default() -> Self {
-        RingConfig { state: (), channel: ChannelConfig::default() }
+        RingConfig { state: (), channel: ChannelConfig::default(), restart: Restart::Never }
     }
 }
 
 impl<S> RingConfig<S> {
     /// The state that the actor begins with.
     pub fn state<T>(self, state: T) -> RingConfig<T> {
-        RingConfig { state, channel: self.channel }
+        RingConfig { state, channel: self.channel, restart: self.restart }
     }
 
     /// The most messages under way.
@@ -118,5 +120,10 @@ impl<S> RingConfig<S> {
     /// Whether messages may have deadlines.
     pub fn deadlines(self, deadlines: bool) -> Self {
         RingConfig { channel: self.channel.deadlines(deadlines), ..self }
+    }
+
+    /// What happens when the handler fails.
+    pub fn restart(self, restart: Restart) -> Self {
+        RingConfig { restart, ..self }
     }
 }

@@ -117,4 +117,7 @@ pub enum RingError {
         /// How long the host waited.
         waited: Duration,
     },
+    /// The thread that looks after actors could not be started.
+    #[error("the supervisor's thread could not be started: {0}")]
+    Supervisor(std::io::Error),
 }

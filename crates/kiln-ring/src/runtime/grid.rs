@@ -25,8 +25,6 @@ pub(crate) struct Grid {
     spins: u32,
     sleep_ns: u32,
     patience: Duration,
-    /// What the sites of faults are, by their numbers from 1.
-    sites: Vec<String>,
     /// How many ask that the grid stay away from the device.
     away: u32,
 }
@@ -67,7 +65,6 @@ impl Grid {
             spins: config.spins,
             sleep_ns: config.sleep.as_nanos().min(1_000_000) as u32,
             patience: config.acknowledge_within,
-            sites: Vec::new(),
             away: 0,
         }
     }
@@ -95,15 +92,9 @@ impl Grid {
     }
 
     /// Works by another plan from now on. The grid must be away.
-    pub fn adopt(&mut self, plan: Plan, compiled: Compiled) {
+    pub fn adopt(&mut self, plan: Plan, program: Arc<dyn Program>) {
         self.plan = plan;
-        self.program = Some(compiled.program);
-        self.sites = compiled.sites;
-    }
-
-    /// What a site of a fault is.
-    pub fn site(&self, number: u32) -> Option<String> {
-        self.sites.get((number as usize).checked_sub(1)?).cloned()
+        self.program = Some(program);
     }
 
     fn check_size(&self, kind: &Kind) -> Result<()> {
@@ -255,8 +246,9 @@ impl Grid {
 
 /// A plan's program.
 pub(crate) struct Compiled {
-    program: Arc<dyn Program>,
-    sites: Vec<String>,
+    pub program: Arc<dyn Program>,
+    /// What the sites of faults are, by their numbers from 1.
+    pub sites: Vec<String>,
 }
 
 /// Compiles a plan. The device may ask tenants to leave meanwhile.

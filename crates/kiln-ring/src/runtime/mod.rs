@@ -6,20 +6,30 @@
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
 //! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
+//! | `body.rs` | what an actor is whatever its types |
+//! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
+//! | `events.rs` | [`Events`]: what happened to actors |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
 
 mod actor;
+mod body;
 mod config;
 mod error;
+mod events;
 mod grid;
 mod lifecycle;
 mod memory;
 mod region;
+mod restart;
+mod supervise;
 
-pub use actor::{Actor, Ending};
+pub use actor::Actor;
+pub use body::Ending;
 pub use config::{RingConfig, RuntimeConfig};
 pub use error::{Result, RingError};
+pub use events::{Event, Events, What};
 pub use lifecycle::Lifecycle;
+pub use restart::{Backoff, Restart};
 
 use crate::channel::{Channel, DeviceSide, Parts, Transport};
 use crate::dead_letter::{DeadLetters, Reason};
@@ -28,13 +38,16 @@ use crate::device::{Kind, Operation};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
 use crate::payload::{Block, Payload, PayloadElem};
+use body::Body;
+use events::Bus;
 use grid::{Grid, Port};
 use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
 use kiln_runtime::Device;
 use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use supervise::Supervisor;
 
 /// The ring kernels of a device: one resident grid, and the actors in it.
 ///
@@ -50,7 +63,11 @@ pub(crate) struct Shared {
     memory: SharedMemory,
     free: Mutex<Free>,
     grid: Mutex<Grid>,
+    /// What the sites of faults are, by their numbers from 1.
+    sites: RwLock<Vec<String>>,
     letters: Arc<DeadLetters>,
+    events: Bus,
+    supervisor: Arc<Supervisor>,
     actors: AtomicU32,
 }
 
@@ -79,7 +96,10 @@ impl RingRuntime {
             memory,
             free: Mutex::new(free),
             grid: Mutex::new(grid),
+            sites: RwLock::default(),
             letters: Arc::new(DeadLetters::new(config.dead_letters)),
+            events: Bus::default(),
+            supervisor: Arc::default(),
             actors: AtomicU32::new(0),
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
@@ -107,19 +127,12 @@ impl RingRuntime {
 
     /// Why a message was not handled, in words, with the place in the source where a check failed.
     pub fn explain(&self, reason: Reason) -> String {
-        match reason {
-            Reason::Failed { cause: cause::FAULT, number: u32::MAX } => {
-                "the handler took more steps than its budget".to_owned()
-            }
-            Reason::Failed { cause: cause::FAULT, number } => match self.0.grid().site(number) {
-                Some(site) => format!("the handler failed: {site}"),
-                None => reason.to_string(),
-            },
-            Reason::Failed { cause: cause::RETURNED, number } => {
-                format!("the handler returned the error {number}")
-            }
-            other => other.to_string(),
-        }
+        self.0.explain(reason)
+    }
+
+    /// A reader of what happens to this runtime's actors from now on.
+    pub fn events(&self) -> Events {
+        self.0.events.subscribe()
     }
 
     /// Where requests are written.
@@ -186,7 +199,10 @@ impl RingRuntime {
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
         let channel = Channel::new(&config.channel, Transport::Stamped, parts)?;
-        Ok(Actor::new(side, actor, channel, first_state, held))
+        let named = (actor, handler.name());
+        let body = Body::new(side, named, Arc::clone(channel.mailbox()), first_state, config.restart);
+        shared.supervisor.watch(&body).map_err(RingError::Supervisor)?;
+        Ok(Actor::new(body, channel, held))
     }
 }
 
@@ -222,6 +238,28 @@ impl Shared {
     /// The grid. A thread that panicked while it held it changed nothing halfway that matters: every command is whole.
     fn grid(&self) -> MutexGuard<'_, Grid> {
         self.grid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a message was not handled, in words.
+    fn explain(&self, reason: Reason) -> String {
+        match reason {
+            Reason::Failed { cause: cause::FAULT, number: u32::MAX } => {
+                "the handler took more steps than its budget".to_owned()
+            }
+            Reason::Failed { cause: cause::FAULT, number } => match self.site(number) {
+                Some(site) => format!("the handler failed: {site}"),
+                None => reason.to_string(),
+            },
+            Reason::Failed { cause: cause::RETURNED, number } => {
+                format!("the handler returned the error {number}")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    fn site(&self, number: u32) -> Option<String> {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.get((number as usize).checked_sub(1)?).cloned()
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -290,7 +328,8 @@ impl Shared {
         let number = plan.kinds.len() as u32;
         let left = grid.go_away(&self.memory);
         if left.is_ok() {
-            grid.adopt(plan, compiled);
+            grid.adopt(plan, compiled.program);
+            *self.sites.write().unwrap_or_else(PoisonError::into_inner) = compiled.sites;
         }
         let back = grid.come_back(&self.memory);
         left.and(back).map(|()| number)
@@ -324,6 +363,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.supervisor.end();
         let grid = self.grid.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Memory that a grid may still use is never freed: it is the device's until the process ends.
         if grid.leave(&self.memory).is_ok() {
@@ -353,6 +393,11 @@ impl Side {
         self.shared.load(self.port, &[0; port::WORDS])?;
         self.resident.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Has the supervisor look soon.
+    fn nudge(&self) {
+        self.shared.supervisor.nudge();
     }
 
     fn write_state(&self, words: &[u32]) -> Result<()> {

@@ -1,0 +1,59 @@
+//! The newest failure of a handler, as its queue shows it.
+//!
+//! Failures are answers, and answers are taken in order: one may lie behind replies that nobody receives. So whoever looks after an actor looks at the
+//! newest answers themselves, and at what was noted when the answer of a failure was taken.
+
+use super::mailbox::{Mailbox, reason_of};
+use super::platform::Platform;
+use super::queue::Answer;
+use crate::dead_letter::Reason;
+use crate::slot::Kind;
+use std::sync::{Mutex, PoisonError};
+
+/// The message on which a handler failed: its position, and why.
+pub type Failure = (u64, Reason);
+
+/// The last failure whose answer was taken.
+#[derive(Debug, Default)]
+pub struct Noted(Mutex<Option<Failure>>);
+
+impl Noted {
+    /// Notes the answer of a failure; no other.
+    #[cold]
+    pub fn note<P: Platform>(&self, answer: &Answer<'_, P>) {
+        let Some(reason) = reason_of(answer).filter(|_| answer.kind == Kind::Failed) else { return };
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.is_none_or(|(position, _)| position <= answer.position) {
+            *noted = Some((answer.position, reason));
+        }
+    }
+
+    fn get(&self) -> Option<Failure> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: Platform> Mailbox<P> {
+    /// The newest failure in position `from` or later.
+    pub fn failure_since(&self, from: u64) -> Option<Failure> {
+        let noted = self.noted.get().filter(|&(position, _)| position >= from);
+        let newest = self.newest_failure(from);
+        noted.into_iter().chain(newest).max_by_key(|&(position, _)| position)
+    }
+
+    /// The failure that the newest answers show: an actor that failed answers nothing after it, but that messages were dropped to make room.
+    fn newest_failure(&self, from: u64) -> Option<Failure> {
+        let queue = self.queue();
+        let mut position = queue.tail() - queue.unanswered();
+        while position > from {
+            position -= 1;
+            let (kind, reason) = queue.peek(position, |answer| (answer.kind, reason_of(answer)))?;
+            match kind {
+                Kind::Failed => return reason.map(|reason| (position, reason)),
+                Kind::Dropped => {}
+                _ => return None,
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,266 @@
+//! What an actor is whatever its types: its place, its queue in words, and its life.
+
+use super::Side;
+use super::error::{Result, RingError};
+use super::events::What;
+use super::lifecycle::Lifecycle;
+use super::restart::{Decision, History, Restart};
+use crate::channel::{Mailbox, Native, Wait, WaitPolicy};
+use crate::device::Operation;
+use crate::device::record::gate;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+/// How an actor is terminated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// It handles the messages it has.
+    #[default]
+    Drain,
+    /// It gives them back as dead letters.
+    Discard,
+}
+
+/// An actor without its types.
+pub(crate) struct Body {
+    pub side: Arc<Side>,
+    pub number: u32,
+    /// The name of its handler.
+    name: &'static str,
+    mailbox: Arc<Mailbox<Native>>,
+    /// What a restart begins with.
+    first_state: Vec<u32>,
+    policy: Restart,
+    life: Mutex<Life>,
+    /// The actors that fail with it.
+    links: Mutex<Vec<Weak<Body>>>,
+}
+
+/// Where an actor is in its life. Whoever changes it holds the lock until the device has acknowledged the change.
+pub(crate) struct Life {
+    pub stage: Lifecycle,
+    /// Failures in positions before this one are over.
+    settled: u64,
+    history: History,
+    /// When it is to be restarted.
+    due: Option<Instant>,
+    /// It failed, and nobody but its owner brings it back.
+    fell: bool,
+    /// The actors that it is linked to know that it fell.
+    told: bool,
+}
+
+/// A change of an actor's life: what it is called, from where, which state and gate it leads to.
+pub(super) struct Turn {
+    pub what: &'static str,
+    pub from: Lifecycle,
+    pub needs: &'static str,
+    pub to: Lifecycle,
+    pub gate: u32,
+}
+
+impl Body {
+    pub fn new(
+        side: Arc<Side>,
+        (number, name): (u32, &'static str),
+        mailbox: Arc<Mailbox<Native>>,
+        first_state: Vec<u32>,
+        policy: Restart,
+    ) -> Arc<Body> {
+        let life = Life {
+            stage: Lifecycle::Launched,
+            settled: 0,
+            history: History::default(),
+            due: None,
+            fell: false,
+            told: false,
+        };
+        let (life, links) = (Mutex::new(life), Mutex::default());
+        Arc::new(Body { side, number, name, mailbox, first_state, policy, life, links })
+    }
+
+    /// Its life, as far as the host has heard.
+    pub fn life(&self) -> MutexGuard<'_, Life> {
+        // Every change is made after the device has acknowledged it, in one go.
+        let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        self.mailbox.tidy();
+        self.notice(&mut life);
+        life
+    }
+
+    fn publish(&self, what: What) {
+        self.side.shared.events.publish(Some(self.number), self.name, what);
+    }
+
+    fn illegal(&self, what: &'static str, is: Lifecycle, needs: &'static str) -> RingError {
+        RingError::Illegal { actor: self.number, what, is, needs }
+    }
+
+    /// Sees a failure that is there, and asks the policy what to do.
+    fn notice(&self, life: &mut Life) {
+        let running = matches!(life.stage, Lifecycle::Active | Lifecycle::Deactivated | Lifecycle::Launched);
+        let Some((position, reason)) = self.mailbox.failure_since(life.settled).filter(|_| running) else {
+            return;
+        };
+        life.stage = Lifecycle::Failed;
+        self.publish(What::Failed { position, why: self.side.shared.explain(reason) });
+        match life.history.decide(&self.policy, Instant::now()) {
+            Decision::Leave => life.fell = true,
+            Decision::At(due) => life.due = Some(due),
+            Decision::GiveUp => {
+                self.give_up(life);
+                self.publish(What::GivenUp { times: life.history.total });
+            }
+        }
+    }
+
+    /// Refuses senders, and has the device give back what the failed actor holds.
+    fn give_up(&self, life: &mut Life) {
+        life.fell = true;
+        life.due = None;
+        self.mailbox.close();
+        // Without an acknowledgement the messages stay where they are, as in any actor of a worker that does not answer.
+        let _ = self.side.tell(Operation::Gate, gate::RETURNING);
+        self.mailbox.tidy();
+    }
+
+    /// Makes a change, if the actor is where it begins.
+    pub fn turn(&self, turn: &Turn) -> Result<()> {
+        let mut life = self.life();
+        if life.stage != turn.from {
+            return Err(self.illegal(turn.what, life.stage, turn.needs));
+        }
+        self.side.tell(Operation::Gate, turn.gate)?;
+        life.stage = turn.to;
+        self.publish(What::Turned(turn.to));
+        Ok(())
+    }
+
+    /// Restarts the actor, if it has failed.
+    pub fn restart(&self) -> Result<()> {
+        let mut life = self.life();
+        if life.stage != Lifecycle::Failed {
+            return Err(self.illegal("restart", life.stage, "failed"));
+        }
+        self.restart_now(&mut life)
+    }
+
+    fn restart_now(&self, life: &mut Life) -> Result<()> {
+        life.due = None;
+        self.side.write_state(&self.first_state)?;
+        // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
+        let queue = self.mailbox.queue();
+        life.settled = queue.tail() - queue.unanswered();
+        self.side.tell(Operation::Gate, gate::OPEN)?;
+        queue.reopen();
+        life.history.restarted(&self.policy, Instant::now());
+        (life.stage, life.fell, life.told) = (Lifecycle::Active, false, false);
+        self.publish(What::Restarted { times: life.history.total });
+        Ok(())
+    }
+
+    /// How often it was restarted.
+    pub fn restarts(&self) -> u64 {
+        self.life().history.total
+    }
+
+    /// Ends the actor's life.
+    pub fn terminate(&self, ending: Ending, timeout: Duration) -> Result<()> {
+        let mut life = self.life();
+        if life.stage == Lifecycle::Terminated {
+            return Err(self.illegal("terminate", life.stage, "not terminated"));
+        }
+        self.mailbox.close();
+        if ending == Ending::Discard || life.stage != Lifecycle::Active {
+            self.side.tell(Operation::Gate, gate::RETURNING)?;
+        }
+        life.stage = Lifecycle::Draining;
+        let begun = Instant::now();
+        let mut wait = Wait::new(WaitPolicy::default(), begun.checked_add(timeout));
+        loop {
+            let left = self.mailbox.queue().unanswered();
+            if left == 0 {
+                break;
+            }
+            if let Some((position, _)) = self.mailbox.failure_since(life.settled) {
+                life.settled = position + 1;
+                self.side.tell(Operation::Gate, gate::RETURNING)?;
+            }
+            self.mailbox.tidy();
+            if !self.mailbox.pump() && !wait.step() {
+                return Err(RingError::NotDrained { actor: self.number, left, waited: begun.elapsed() });
+            }
+        }
+        self.side.remove()?;
+        life.stage = Lifecycle::Terminated;
+        self.publish(What::Turned(Lifecycle::Terminated));
+        Ok(())
+    }
+
+    // ---- supervision
+
+    /// Whether somebody waits for its failures to be seen.
+    pub fn is_supervised(&self) -> bool {
+        self.policy != Restart::Never || !self.links().is_empty()
+    }
+
+    fn links(&self) -> MutexGuard<'_, Vec<Weak<Body>>> {
+        // Changed by pushes and removals only.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the two fail together.
+    pub fn link(self: &Arc<Body>, other: &Arc<Body>) {
+        for (one, two) in [(self, other), (other, self)] {
+            one.unlink(two);
+            one.links().push(Arc::downgrade(two));
+            // One that fell before tells its new links too.
+            one.life().told = false;
+        }
+    }
+
+    /// Ends what [`link`](Self::link) began, on this side.
+    pub fn unlink(&self, other: &Arc<Body>) {
+        let other = Arc::downgrade(other);
+        self.links().retain(|linked| linked.strong_count() > 0 && !linked.ptr_eq(&other));
+    }
+
+    /// Looks for a failure, restarts the actor where that is due, and tells its links where it fell. While somebody else is busy with the actor, it is
+    /// looked at another time.
+    pub fn attend(&self) {
+        let Some(mut life) = self.try_life() else { return };
+        self.notice(&mut life);
+        if life.due.is_some_and(|due| due <= Instant::now()) {
+            // A device that does not answer leaves the actor failed; the next look at the device says so.
+            life.fell = self.restart_now(&mut life).is_err();
+        }
+        let tells = life.fell && !life.told;
+        drop(life);
+        if tells {
+            let links: Vec<_> = self.links().iter().filter_map(Weak::upgrade).collect();
+            let all = links.iter().fold(true, |all, other| other.fall_with(self.number) && all);
+            if let Some(mut life) = self.try_life().filter(|_| all) {
+                life.told = life.fell;
+            }
+        }
+    }
+
+    /// Fails because another one did; whether that is settled.
+    fn fall_with(&self, actor: u32) -> bool {
+        let Some(mut life) = self.try_life() else { return false };
+        if !life.fell && !matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
+            life.stage = Lifecycle::Failed;
+            self.give_up(&mut life);
+            self.publish(What::FellWith { actor });
+        }
+        true
+    }
+
+    fn try_life(&self) -> Option<MutexGuard<'_, Life>> {
+        match self.life.try_lock() {
+            Ok(life) => Some(life),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}

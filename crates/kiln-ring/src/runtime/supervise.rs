@@ -1,0 +1,92 @@
+//! The supervisor: one thread of a runtime that looks after its actors.
+//!
+//! A device cannot tell the host that a handler failed, other than by the answer of the message on which it did. So the supervisor looks at the newest
+//! answers: every millisecond where a policy or a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less often, so
+//! that it never takes more than a twentieth of a core.
+
+use super::body::Body;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Between two looks where somebody waits for failures to be seen.
+const KEEN: Duration = Duration::from_millis(1);
+/// Between two looks where nobody does.
+const CALM: Duration = Duration::from_millis(20);
+/// A look takes at most one part in so many of the time.
+const SHARE: u32 = 20;
+
+/// What the supervisor shares with its runtime.
+#[derive(Default)]
+pub(crate) struct Supervisor {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    wards: Vec<Weak<Body>>,
+    runs: bool,
+    ended: bool,
+}
+
+impl Supervisor {
+    /// Looks after an actor from now on.
+    ///
+    /// # Errors
+    /// Where the thread cannot be started.
+    pub fn watch(self: &Arc<Supervisor>, ward: &Arc<Body>) -> std::io::Result<()> {
+        let mut state = self.state();
+        if !state.runs {
+            let supervisor = Arc::clone(self);
+            std::thread::Builder::new()
+                .name("kiln-ring-supervisor".to_owned())
+                .spawn(move || supervisor.run())?;
+            state.runs = true;
+        }
+        state.wards.push(Arc::downgrade(ward));
+        Ok(())
+    }
+
+    /// Looks again soon: something may have to be seen more often from now on.
+    pub fn nudge(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Ends the thread.
+    pub fn end(&self) {
+        self.state().ended = true;
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is complete before anything can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        loop {
+            let wards = {
+                let mut state = self.state();
+                if state.ended {
+                    return;
+                }
+                state.wards.retain(|ward| ward.strong_count() > 0);
+                state.wards.clone()
+            };
+            let begun = Instant::now();
+            let mut keen = false;
+            for ward in &wards {
+                // Held no longer than for the look: the last one that holds an actor may end its runtime.
+                if let Some(ward) = ward.upgrade() {
+                    ward.attend();
+                    keen |= ward.is_supervised();
+                }
+            }
+            let rest = (begun.elapsed() * SHARE).max(if keen { KEEN } else { CALM });
+            let state = self.state();
+            if !state.ended {
+                drop(self.changed.wait_timeout(state, rest));
+            }
+        }
+    }
+}
