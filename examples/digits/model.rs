@@ -91,6 +91,26 @@ struct Activations {
     correct: Tensor<i32, 1>,
 }
 
+/// One image's way through the network, by launches.
+#[allow(dead_code)] // examples/inference
+pub struct Row {
+    activations: Activations,
+}
+
+#[allow(dead_code)] // examples/inference
+impl Row {
+    /// An image's logits: copy in, two kernels, copy out.
+    pub fn logits(&mut self, network: &Network, image: &[f32]) -> Result<Vec<f32>> {
+        let (a, d) = (&mut self.activations, &network.device);
+        a.x.write(image)?;
+        kernels::linear(&a.x, &network.w1.matrix_view()?, &network.b1.value, &mut a.hidden, true)
+            .launch(d)?;
+        kernels::linear(&a.hidden, &network.w2.matrix_view()?, &network.b2.value, &mut a.logits, false)
+            .launch(d)?;
+        a.logits.to_vec()
+    }
+}
+
 impl Network {
     pub fn new(device: &Device, recipe: Recipe, pixels: usize, classes: usize) -> Result<Network> {
         let mut random = fastrand::Rng::with_seed(recipe.seed);
@@ -185,6 +205,19 @@ impl Network {
         kernels::linear_backward(&a.d_logits, &w2t, &a.hidden, &mut a.d_hidden).launch(d)?;
         kernels::matmul(&a.x.transpose(), &a.d_hidden, &mut self.w1.gradient_view()?).launch(d)?;
         kernels::column_sums(&a.d_hidden, &mut self.b1.gradient, rows).launch(d)
+    }
+
+    /// Weights and bias of the first layer, then of the second; matrices are row-major `[inputs, outputs]`.
+    #[allow(dead_code)] // examples/inference
+    pub fn parameters(&self) -> Result<[Vec<f32>; 4]> {
+        let [a, b, c, d] = [&self.w1, &self.b1, &self.w2, &self.b2].map(|p| p.value.to_vec());
+        Ok([a?, b?, c?, d?])
+    }
+
+    /// What classifying one image at a time needs.
+    #[allow(dead_code)] // examples/inference
+    pub fn row(&self) -> Result<Row> {
+        Ok(Row { activations: self.activations(1)? })
     }
 
     /// How many images of a set are classified right.

@@ -169,6 +169,8 @@ pub struct Signature {
     pub message_id: u64,
     /// The message's [`Layout::WORDS`].
     pub message_words: usize,
+    /// Whether messages refer to arrays: the message's [`Layout::HOLDS`].
+    pub message_holds: bool,
     /// The reply's [`Layout::ID`].
     pub reply_id: u64,
     /// The reply's [`Layout::WORDS`].
@@ -224,6 +226,7 @@ impl<H: Handler> ErasedHandler for H {
             state_words: H::State::WORDS,
             message_id: H::Message::ID,
             message_words: H::Message::WORDS,
+            message_holds: H::Message::HOLDS,
             reply_id: H::Reply::ID,
             reply_words: H::Reply::WORDS,
         }

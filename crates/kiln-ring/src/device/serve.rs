@@ -56,6 +56,10 @@ impl Poll {
     fn serve_as(&self, plan: &Plan, place: &Place, kind: &ActorKind, lane: Val<u32>, at: &At) {
         let message = self.take(plan, place, &kind.requests, lane);
         if message.complete {
+            // The copy engine has filled the arrays that the message refers to, of which a cache may still have what was there before.
+            if kind.handler.signature().message_holds {
+                fence();
+            }
             let low = at.position.cast::<u32>();
             let skip = at.field(place, port::SKIP);
             let skipped = is_before(low, skip);

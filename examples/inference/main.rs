@@ -1,0 +1,165 @@
+//! A trained network as a resident actor: an image goes in, its class comes out, and nothing is launched in between.
+//!
+//! Trains the network of `examples/digits`, leaves its weights on the device as payloads of an actor's state, and classifies the test images one by one, each
+//! as soon as the answer to the one before is there: by the actor, and by launches (copy in, two kernels, copy out).
+//!
+//! ```text
+//! cargo run --release --example inference
+//! KILN_DEVICE=cuda:0 cargo run --release --example inference
+//! ```
+
+#[path = "../digits/data.rs"]
+#[allow(dead_code)] // Fashion-MNIST is for training alone.
+mod data;
+#[path = "../digits/kernels.rs"]
+mod kernels;
+#[path = "../digits/model.rs"]
+mod model;
+
+use clap::Parser;
+use kiln::prelude::*;
+use kiln::ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, State, WaitPolicy, ring_kernel};
+use model::{Network, Recipe};
+use std::error::Error;
+use std::time::Instant;
+
+/// Classifies handwritten digits by a resident actor, against a launch for each image.
+#[derive(Parser)]
+struct Options {
+    /// The seed of weights, order and noise.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How often all test images are classified; the first time does not count.
+    #[arg(long, default_value_t = 4)]
+    rounds: usize,
+}
+
+const PIXELS: usize = 64;
+const CLASSES: usize = 10;
+
+#[derive(Message)]
+struct Image {
+    pixels: [f32; PIXELS],
+}
+
+#[derive(Message)]
+struct Answer {
+    class: u32,
+    logits: [f32; CLASSES],
+}
+
+/// Matrices are row-major `[inputs, outputs]`.
+#[derive(State)]
+struct Weights {
+    w1: Payload<f32>,
+    b1: Payload<f32>,
+    w2: Payload<f32>,
+    b2: Payload<f32>,
+}
+
+/// x → relu(x w1 + b1) w2 + b2. The lanes share the hidden units; each adds up what its units give every class.
+#[ring_kernel]
+fn classify(ctx: &RingCtx, s: &mut Weights, image: Image) -> Answer {
+    let (w1, b1, w2, b2) = (ctx.array(&s.w1), ctx.array(&s.b1), ctx.array(&s.w2), ctx.array(&s.b2));
+    let mut logits = [val(0.0f32); CLASSES];
+    for unit in ctx.share(b1.len()) {
+        let mut sum = b1.get(unit);
+        for i in 0..PIXELS {
+            sum += image.pixels[i] * w1.get_or(b1.len() * i as u32 + unit, 0.0);
+        }
+        let hidden = sum.maximum(0.0);
+        for class in 0..CLASSES {
+            logits[class] += hidden * w2.get_or(unit * CLASSES as u32 + class as u32, 0.0);
+        }
+    }
+    let (mut class, mut best) = (val(0u32), val(f32::NEG_INFINITY));
+    for k in 0..CLASSES {
+        logits[k] = ctx.sum(logits[k]) + b2.get(k as u32);
+        class = select(logits[k].gt(best), k as u32, class);
+        best = best.maximum(logits[k]);
+    }
+    Answer { class, logits }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let device = Device::default()?;
+    let (train, test) = data::digits()?;
+    let recipe = Recipe {
+        hidden: 128,
+        batch: 64,
+        epochs: 40,
+        learning_rate: 5e-3,
+        weight_decay: 0.1,
+        noise: 0.35,
+        seed: options.seed,
+    };
+    let mut network = Network::new(&device, recipe, PIXELS, CLASSES)?;
+    network.train(&train, usize::MAX, |_, _, _| ())?;
+    println!("{} of {} test images right, by batches", network.count_correct(&test)?, test.len());
+
+    let runtime = RingRuntime::new(&device)?;
+    let [w1, b1, w2, b2] = network.parameters()?.map(|values| runtime.payload_of(&values));
+    let weights = Weights { w1: w1?, b1: b1?, w2: w2?, b2: b2? };
+    let actor = runtime.launch(classify, RingConfig::default().state(weights).wait(WaitPolicy::SPIN))?;
+    actor.activate()?;
+    let image =
+        |i: usize| -> Result<Image, Box<dyn Error>> { Ok(Image { pixels: test.image(i).try_into()? }) };
+    let resident = timed(&options, &test, |i| {
+        let answer = actor.ask(image(i)?)?.ok_or("the actor gave no answer")?;
+        Ok((answer.class as usize, answer.logits.to_vec()))
+    })?;
+    actor.terminate()?;
+    let mut row = network.row()?;
+    let launched = timed(&options, &test, |i| {
+        let logits = row.logits(&network, test.image(i))?;
+        let best = (0..CLASSES).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
+        Ok((best, logits))
+    })?;
+
+    let differ =
+        resident.logits.iter().zip(&launched.logits).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+    println!("largest difference of a logit between the two: {differ:.1e}");
+    println!("resident actor ({}): {resident}", runtime.mailbox());
+    println!("launch for each image: {launched}");
+    println!("test accuracy: {:.2} %", 100.0 * resident.right as f64 / test.len() as f64);
+    Ok(())
+}
+
+/// What classifying all images gave, and how long one took.
+struct Timed {
+    right: usize,
+    logits: Vec<f32>,
+    /// Sorted.
+    times_us: Vec<f64>,
+}
+
+fn timed(
+    options: &Options,
+    test: &data::Set,
+    mut one: impl FnMut(usize) -> Result<(usize, Vec<f32>), Box<dyn Error>>,
+) -> Result<Timed, Box<dyn Error>> {
+    let mut all = Timed { right: 0, logits: Vec::new(), times_us: Vec::new() };
+    for round in 0..options.rounds.max(1) + 1 {
+        (all.right, all.logits) = (0, Vec::new());
+        for i in 0..test.len() {
+            let start = Instant::now();
+            let (class, logits) = one(i)?;
+            let time = start.elapsed().as_secs_f64() * 1e6;
+            if round > 0 {
+                all.times_us.push(time);
+            }
+            all.right += usize::from(class as i32 == test.labels[i]);
+            all.logits.extend(logits);
+        }
+    }
+    all.times_us.sort_by(f64::total_cmp);
+    Ok(all)
+}
+
+impl std::fmt::Display for Timed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let quantile = |q: f64| self.times_us[((self.times_us.len() - 1) as f64 * q) as usize];
+        write!(f, "{} right, {:.2} us p50, {:.2} us p99 an image", self.right, quantile(0.5), quantile(0.99))
+    }
+}
