@@ -99,8 +99,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} of {} test images right, by batches", network.count_correct(&test)?, test.len());
 
     let runtime = RingRuntime::new(&device)?;
-    let [w1, b1, w2, b2] = network.parameters()?.map(|values| runtime.payload_of(&values));
-    let weights = Weights { w1: w1?, b1: b1?, w2: w2?, b2: b2? };
+    let [w1, b1, w2, b2] = network.parameters()?;
+    let weights = Weights {
+        w1: runtime.payload_of(&w1)?,
+        b1: runtime.payload_of(&b1)?,
+        w2: runtime.payload_of(&w2)?,
+        b2: runtime.payload_of(&b2)?,
+    };
     let actor = runtime.launch(classify, RingConfig::default().state(weights).wait(WaitPolicy::SPIN))?;
     actor.activate()?;
     let image =
