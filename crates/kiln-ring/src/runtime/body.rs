@@ -238,7 +238,8 @@ impl Body {
         drop(life);
         if tells {
             let links: Vec<_> = self.links().iter().filter_map(Weak::upgrade).collect();
-            let all = links.iter().fold(true, |all, other| other.fall_with(self.number) && all);
+            // Every one of them, also after one that could not.
+            let all = links.iter().filter(|other| !other.fall_with(self.number)).count() == 0;
             if let Some(mut life) = self.try_life().filter(|_| all) {
                 life.told = life.fell;
             }
