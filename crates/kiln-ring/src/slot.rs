@@ -65,6 +65,7 @@ impl Kind {
     ];
 
     /// The kind with this number.
+    #[inline]
     pub const fn from_code(code: u32) -> Option<Kind> {
         match code {
             1..=7 => Some(Kind::ALL[code as usize - 1]),
@@ -73,22 +74,26 @@ impl Kind {
     }
 
     /// The kind that a stamp tells; `None` for memory that was never written.
+    #[inline]
     pub const fn of_stamp(stamp: u32) -> Option<Kind> {
         Kind::from_code(stamp >> 24)
     }
 }
 
 /// The stamp of a slot's quads. Laps count from 1; a stamp holds their low 24 bits, and is never 0.
+#[inline]
 pub const fn stamp(lap: u64, kind: Kind) -> u32 {
     lap as u32 & LAP_MASK | (kind as u32) << 24
 }
 
 /// Whether a stamp is of this lap, whatever its kind.
+#[inline]
 pub const fn is_of_lap(stamp: u32, lap: u64) -> bool {
     stamp & LAP_MASK == lap as u32 & LAP_MASK && stamp >> 24 != 0
 }
 
 /// How many quads hold some words of payload: at least one, for its stamp.
+#[inline]
 pub const fn quads_for(payload_words: usize) -> usize {
     match payload_words.div_ceil(PAYLOAD) {
         0 => 1,
@@ -105,26 +110,31 @@ pub struct SlotLayout {
 
 impl SlotLayout {
     /// A slot for as many words of payload, with or without a header.
+    #[inline]
     pub const fn new(payload_words: usize, header: bool) -> SlotLayout {
         SlotLayout { payload_words, header }
     }
 
     /// The most words of payload it holds.
+    #[inline]
     pub const fn payload_words(&self) -> usize {
         self.payload_words
     }
 
     /// Whether it has a header.
+    #[inline]
     pub const fn has_header(&self) -> bool {
         self.header
     }
 
     /// Quads in use, the header included.
+    #[inline]
     pub const fn quads(&self) -> usize {
         quads_for(self.payload_words) + self.header as usize
     }
 
     /// Words from one slot to the next: one or two quads, or whole cache lines of four, so that no slot straddles a line more than it must.
+    #[inline]
     pub const fn stride(&self) -> usize {
         match self.quads() {
             quads @ 1..=2 => quads * QUAD,
@@ -132,12 +142,20 @@ impl SlotLayout {
         }
     }
 
+    /// Words of a whole slot of which none is a stamp: header, payload, and what is left over.
+    #[inline]
+    pub const fn pitch(&self) -> usize {
+        self.stride() / QUAD * PAYLOAD
+    }
+
     /// Where a word of the payload stands in the slot.
+    #[inline]
     pub const fn payload_at(&self, word: usize) -> usize {
         (word / PAYLOAD + self.header as usize) * QUAD + word % PAYLOAD
     }
 
     /// Where the stamp of a quad stands in the slot.
+    #[inline]
     pub const fn stamp_at(&self, quad: usize) -> usize {
         quad * QUAD + PAYLOAD
     }
@@ -187,41 +205,49 @@ pub struct RingLayout {
 
 impl RingLayout {
     /// A ring of at least `slots` slots: the next power of two.
+    #[inline]
     pub const fn new(slot: SlotLayout, slots: usize) -> RingLayout {
         RingLayout { slot, log2_slots: slots.next_power_of_two().trailing_zeros() }
     }
 
     /// The layout of a slot.
+    #[inline]
     pub const fn slot(&self) -> SlotLayout {
         self.slot
     }
 
     /// How many slots there are: a power of two.
+    #[inline]
     pub const fn slots(&self) -> usize {
         1 << self.log2_slots
     }
 
     /// The binary logarithm of the number of slots.
+    #[inline]
     pub const fn log2_slots(&self) -> u32 {
         self.log2_slots
     }
 
     /// Words of memory that the ring takes.
+    #[inline]
     pub const fn words(&self) -> usize {
         self.slots() * self.slot.stride()
     }
 
     /// The number of a position's slot.
+    #[inline]
     pub const fn index(&self, position: u64) -> usize {
         (position & ((1 << self.log2_slots) - 1)) as usize
     }
 
     /// The word at which a position's slot begins.
+    #[inline]
     pub const fn at(&self, position: u64) -> usize {
         self.index(position) * self.slot.stride()
     }
 
     /// The lap of a position, from 1.
+    #[inline]
     pub const fn lap(&self, position: u64) -> u64 {
         (position >> self.log2_slots) + 1
     }

@@ -1,12 +1,12 @@
 //! Futures of a channel. They run on any executor.
 
+use super::Channel;
 use super::error::{AskError, RecvError, SendError};
 use super::mailbox::{Mailbox, Sent};
 use super::platform::Native;
 use super::poller;
 use super::wakers::Awaited;
-use super::words::{decoded, encoded};
-use super::{Channel, header};
+use super::words::{decoded, for_one, laid};
 use crate::layout::Layout;
 use crate::message::Message;
 use std::future::Future;
@@ -63,7 +63,7 @@ impl<M: Message> Future for SendFuture<'_, M> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mailbox = self.waiting.mailbox;
         let holds = mailbox.settled(self.message)?;
-        let sent = encoded(self.message, |words| mailbox.try_send(header(None), words));
+        let sent = laid(self.message, mailbox.header(), |words| mailbox.try_send(words));
         match sent.map(|sent| mailbox.keep(sent, holds)) {
             Err(SendError::Full { .. }) if !mailbox.rejects() => {
                 self.waiting.until(Awaited::Room, cx);
@@ -92,8 +92,9 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut reply = None;
-        let received =
-            self.waiting.mailbox.receive(1, |answer| reply = Some(decoded(|words| answer.read(words))));
+        let received = for_one::<R, _>(|buffer| {
+            self.waiting.mailbox.receive(1, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
+        });
         match (received, reply) {
             (_, Some(reply)) => Poll::Ready(Ok(reply)),
             (Err(error), None) => Poll::Ready(Err(error)),
@@ -125,7 +126,7 @@ impl<M: Message, R> AskFuture<'_, M, R> {
     fn request(&self) -> Result<u64, AskError> {
         let mailbox = self.waiting.mailbox;
         let holds = mailbox.settled(self.message)?;
-        let position = encoded(self.message, |words| mailbox.try_request(header(None), words))?;
+        let position = laid(self.message, mailbox.header(), |words| mailbox.try_request(words))?;
         mailbox.keep(Sent::Queued(position), holds);
         Ok(position)
     }

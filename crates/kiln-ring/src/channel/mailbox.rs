@@ -1,12 +1,13 @@
 //! A queue with its policies: what happens when it is full, how to wait, where dead letters go. In words; [`Channel`](super::Channel) adds the
 //! types.
 
+use super::batch::Batch;
 use super::error::{AskError, RecvError, SendError};
 use super::failure::Noted;
 use super::held::Held;
 use super::overflow::{Counter, Counters, Counts, Overflow};
 use super::platform::Platform;
-use super::queue::{Answer, Queue, Refused, Swept, Verdict};
+use super::queue::{Answer, Next, Queue, Refused};
 use super::wait::{Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
 use crate::dead_letter::{DeadLetters, Letter, Reason};
@@ -67,6 +68,9 @@ pub struct Manner {
     pub device: Arc<dyn DeviceSide>,
 }
 
+/// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
+const LOOKS: usize = 32;
+
 /// A queue with its policies.
 pub struct Mailbox<P: Platform> {
     queue: Queue<P>,
@@ -101,6 +105,7 @@ impl<P: Platform> Mailbox<P> {
         &*self.manner.device
     }
 
+    #[inline]
     pub fn queue(&self) -> &Queue<P> {
         &self.queue
     }
@@ -166,89 +171,60 @@ impl<P: Platform> Mailbox<P> {
         self.lost.load(Acquire)
     }
 
+    /// The header of a message without a deadline, where slots have one: the last moment there is.
+    #[inline]
+    pub fn header(&self) -> Option<[u32; PAYLOAD]> {
+        self.queue.form().requests.slot().has_header().then_some([u32::MAX, u32::MAX, 0])
+    }
+
     // ---- sending
 
-    /// Sends a message; where the queue is full, does as its policy says, and waits at most until `until`.
+    /// Sends a message, given as what its slot holds (see [`Queue::write`]); where the queue is full, does as its policy says, and waits at most until `until`.
     #[inline]
-    pub fn send(
-        &self,
-        header: [u32; PAYLOAD],
-        payload: &[u32],
-        until: Option<Instant>,
-    ) -> Result<Sent, SendError> {
+    pub fn send(&self, words: &[u32], until: Option<Instant>) -> Result<Sent, SendError> {
         let Some(position) = self.reserve(until)? else { return Ok(Sent::Dropped) };
-        self.queue.write(position, header, payload);
+        self.queue.write(position, words);
         self.sent();
         Ok(Sent::Queued(position))
     }
 
     /// As [`send`](Self::send), without waiting: a queue that would have to is an error.
     #[inline]
-    pub fn try_send(&self, header: [u32; PAYLOAD], payload: &[u32]) -> Result<Sent, SendError> {
+    pub fn try_send(&self, words: &[u32]) -> Result<Sent, SendError> {
         let Some(position) = self.try_reserve()? else { return Ok(Sent::Dropped) };
-        self.queue.write(position, header, payload);
+        self.queue.write(position, words);
         self.sent();
         Ok(Sent::Queued(position))
     }
 
     /// Sends a request for whose answer the caller will look itself; gives its position.
-    pub fn request(
-        &self,
-        header: [u32; PAYLOAD],
-        payload: &[u32],
-        until: Option<Instant>,
-    ) -> Result<u64, AskError> {
+    pub fn request(&self, words: &[u32], until: Option<Instant>) -> Result<u64, AskError> {
         let position = self.reserve(until)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
-        self.write_request(position, header, payload);
+        self.write_request(position, words);
         Ok(position)
     }
 
     /// As [`request`](Self::request), without waiting.
-    pub fn try_request(&self, header: [u32; PAYLOAD], payload: &[u32]) -> Result<u64, AskError> {
+    pub fn try_request(&self, words: &[u32]) -> Result<u64, AskError> {
         let position = self.try_reserve()?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
-        self.write_request(position, header, payload);
+        self.write_request(position, words);
         Ok(position)
     }
 
-    fn write_request(&self, position: u64, header: [u32; PAYLOAD], payload: &[u32]) {
+    fn write_request(&self, position: u64, words: &[u32]) {
         self.queue.mark_asked(position);
-        self.queue.write(position, header, payload);
+        self.queue.write(position, words);
         self.sent();
     }
 
-    /// Sends messages that lie one after the other in `words`, `each` words long, in order and with few fences. Gives how many: fewer only if
-    /// the queue drops the newest.
-    pub fn send_many(
-        &self,
-        words: &[u32],
-        each: usize,
-        until: Option<Instant>,
-    ) -> Result<usize, (usize, SendError)> {
-        let (mut messages, mut sent) = (words.chunks_exact(each), 0);
-        while messages.len() > 0 {
-            let positions = match self.queue.reserve(messages.len() as u64) {
-                Ok(positions) => positions,
-                Err(refused) => match self.overflow(refused, Some(until)) {
-                    Ok(Some(position)) => position..position + 1,
-                    Ok(None) => {
-                        messages.next();
-                        continue;
-                    }
-                    Err(error) => return Err((sent, error)),
-                },
-            };
-            for (position, payload) in positions.zip(&mut messages) {
-                self.queue.write(position, [0; PAYLOAD], payload);
-                sent += 1;
-            }
-            self.sent();
-        }
-        Ok(sent)
+    /// Many messages in a row, of which all are pushed out at once.
+    pub fn batch(&self) -> Batch<'_, P> {
+        Batch::new(self)
     }
 
     /// After slots were written.
     #[inline]
-    fn sent(&self) {
+    pub(super) fn sent(&self) {
         self.queue.publish();
         if self.parked.load(SeqCst) {
             self.manner.device.wake();
@@ -273,7 +249,11 @@ impl<P: Platform> Mailbox<P> {
 
     /// A position in a queue that was full, as its policy says. `until` is `None` for those who do not wait.
     #[cold]
-    fn overflow(&self, refused: Refused, until: Option<Option<Instant>>) -> Result<Option<u64>, SendError> {
+    pub(super) fn overflow(
+        &self,
+        refused: Refused,
+        until: Option<Option<Instant>>,
+    ) -> Result<Option<u64>, SendError> {
         let actor = self.actor();
         let begun = Instant::now();
         let mut wait = Wait::new(self.manner.wait, until.flatten());
@@ -317,20 +297,24 @@ impl<P: Platform> Mailbox<P> {
     fn drop_oldest(&self) {
         let oldest = self.queue.head();
         let mut dropped = false;
-        self.queue.sweep(|answer| {
-            if answer.kind != Kind::Reply || answer.given_up {
-                self.settle(answer);
-                return Verdict::Taken;
+        if let Some(mut sweep) = self.queue.sweep() {
+            while let Next::Answer(answer) = sweep.next() {
+                if !answer.is_reply() {
+                    self.settle(&answer);
+                } else if !dropped && answer.position == oldest {
+                    // The oldest is a reply that nobody received.
+                    dropped = true;
+                    self.letter(Reason::Dropped, &answer, self.manner.reply_layout);
+                    self.counters.dropped_oldest.add_one();
+                } else {
+                    break;
+                }
+                sweep.pass();
+                if dropped {
+                    break;
+                }
             }
-            if dropped || answer.position != oldest {
-                return Verdict::Left;
-            }
-            // The oldest is a reply that nobody received.
-            dropped = true;
-            self.letter(Reason::Dropped, answer, self.manner.reply_layout);
-            self.counters.dropped_oldest.add_one();
-            Verdict::Enough
-        });
+        }
         if !dropped && self.queue.head() == oldest {
             self.manner.device.skip(oldest + 1);
         }
@@ -340,15 +324,18 @@ impl<P: Platform> Mailbox<P> {
 
     /// Takes answers that nobody receives, as far as they come first.
     pub fn tidy(&self) {
-        let before = self.queue.head();
-        self.queue.sweep(|answer| {
-            if answer.kind == Kind::Reply && !answer.given_up {
-                return Verdict::Left;
+        let mut passed = false;
+        if let Some(mut sweep) = self.queue.sweep() {
+            while let Next::Answer(answer) = sweep.next() {
+                if answer.is_reply() {
+                    break;
+                }
+                self.settle(&answer);
+                sweep.pass();
+                passed = true;
             }
-            self.settle(answer);
-            Verdict::Taken
-        });
-        if self.queue.head() != before {
+        }
+        if passed {
             self.wake_ready();
         }
     }
@@ -384,39 +371,63 @@ impl<P: Platform> Mailbox<P> {
         self.manner.letters.push(letter);
     }
 
-    /// Takes up to `most` replies that are there; gives how many. `take` gets each position, and the answer to read.
+    /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each; the buffer holds those of one at least, and
+    /// [`SLACK`](super::lines::SLACK) words more.
     #[inline]
-    pub fn receive(&self, most: usize, mut take: impl FnMut(&Answer<'_, P>)) -> Result<usize, RecvError> {
-        let taken = self.receive_once(most, &mut take);
+    pub fn receive(
+        &self,
+        most: usize,
+        buffer: &mut [u32],
+        mut take: impl FnMut(&[u32]),
+    ) -> Result<usize, RecvError> {
+        let taken = self.receive_once(most, buffer, &mut take);
         if taken != Ok(0) {
             return taken;
         }
         if self.manner.device.pump() {
-            return self.receive_once(most, &mut take);
+            return self.receive_once(most, buffer, &mut take);
         }
         Ok(0)
     }
 
     #[inline]
-    fn receive_once(&self, most: usize, take: &mut impl FnMut(&Answer<'_, P>)) -> Result<usize, RecvError> {
-        let (mut taken, mut passed) = (0, false);
-        let swept = self.queue.sweep(|answer| {
-            passed = true;
-            if answer.kind != Kind::Reply || answer.given_up {
-                self.settle(answer);
-                return Verdict::Taken;
-            }
+    fn receive_once(
+        &self,
+        most: usize,
+        buffer: &mut [u32],
+        take: &mut impl FnMut(&[u32]),
+    ) -> Result<usize, RecvError> {
+        let Some(mut sweep) = self.queue.sweep_soon() else { return Ok(0) };
+        let (mut taken, mut settled, mut pending) = (0, false, false);
+        loop {
+            taken += sweep.replies(most - taken, buffer, &mut *take);
             if taken == most {
-                return Verdict::Left;
+                break;
             }
-            take(answer);
-            taken += 1;
-            if taken == most { Verdict::Enough } else { Verdict::Taken }
-        });
-        if passed {
+            match sweep.next() {
+                Next::Answer(answer) if answer.is_reply() => {
+                    let words = &mut buffer[..self.queue.form().reply_words];
+                    answer.read(words);
+                    take(words);
+                    taken += 1;
+                }
+                Next::Answer(answer) => {
+                    self.settle(&answer);
+                    settled = true;
+                }
+                Next::Asked => break,
+                Next::Pending => {
+                    pending = true;
+                    break;
+                }
+            }
+            sweep.pass();
+        }
+        drop(sweep);
+        if taken > 0 || settled {
             self.wake_ready();
         }
-        if taken == 0 && swept == Swept::Pending {
+        if taken == 0 && pending {
             self.ended()?;
         }
         Ok(taken)
@@ -436,22 +447,30 @@ impl<P: Platform> Mailbox<P> {
     }
 
     /// Waits until there are replies, at most until `until`, and takes up to `most`.
+    #[inline]
     pub fn receive_until(
         &self,
         most: usize,
         until: Option<Instant>,
-        mut take: impl FnMut(&Answer<'_, P>),
+        buffer: &mut [u32],
+        mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
         let mut wait: Option<(Wait, Instant)> = None;
         loop {
-            let taken = self.receive(most, &mut take)?;
+            let taken = self.receive(most, buffer, &mut take)?;
             if taken > 0 || most == 0 {
                 return Ok(taken);
             }
             let (wait, begun) =
                 wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
-            if !P::step(wait) {
-                return Err(RecvError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+            // Some looks at the next answer alone: of what else may come, nothing is urgent.
+            for _ in 0..LOOKS {
+                if !P::step(wait) {
+                    return Err(RecvError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+                }
+                if self.queue.has_next() || !wait.is_spinning() {
+                    break;
+                }
             }
         }
     }

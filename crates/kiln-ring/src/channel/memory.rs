@@ -1,7 +1,10 @@
 //! Ring memory as the host reaches it: pointers, and the instructions that move 16 bytes at a time.
 
+#[cfg(target_arch = "x86_64")]
+use super::lines;
+use super::lines::{LINE_PAYLOAD, Slots, Width};
 use super::platform::Memory;
-use crate::slot::QUAD;
+use crate::slot::{PAYLOAD, QUAD};
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
@@ -13,10 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 enum Stores {
     /// Ordinary stores, in order.
     Plain,
-    /// Write-combined memory: streaming stores of 16 bytes, pushed out by a store fence.
-    Stream16,
-    /// The same, of 64 bytes where there is a whole line to store (AVX-512).
-    Stream64,
+    /// Write-combined memory: streaming stores, pushed out by a store fence.
+    Stream,
 }
 
 /// Ring memory that host and device share.
@@ -27,6 +28,7 @@ pub struct RingMemory {
     base: NonNull<u32>,
     words: usize,
     stores: Stores,
+    width: Width,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -35,6 +37,7 @@ impl fmt::Debug for RingMemory {
         f.debug_struct("RingMemory")
             .field("words", &self.words)
             .field("stores", &self.stores)
+            .field("width", &self.width)
             .finish_non_exhaustive()
     }
 }
@@ -58,13 +61,25 @@ impl RingMemory {
         write_combined: bool,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> RingMemory {
-        let stores = if write_combined { streaming() } else { Stores::Plain };
-        RingMemory { base, words, stores, _owner: owner }
+        let stores = if write_combined { Stores::Stream } else { Stores::Plain };
+        RingMemory { base, words, stores, width: Width::detect(), _owner: owner }
     }
 
     /// Whether stores leave out of order until a fence.
     pub fn is_write_combined(&self) -> bool {
         self.stores != Stores::Plain
+    }
+
+    /// The same memory, reached by vectors of another width, which the processor has.
+    #[cfg(test)]
+    pub(super) fn with_width(&self, width: Width) -> RingMemory {
+        RingMemory {
+            base: self.base,
+            words: self.words,
+            stores: self.stores,
+            width,
+            _owner: Arc::clone(&self._owner),
+        }
     }
 
     /// Whether it is aligned as rings need it.
@@ -81,12 +96,50 @@ impl RingMemory {
         debug_assert!(at + words <= self.words && at.is_multiple_of(16));
         // SAFETY: inside, as the caller promises.
         let base = unsafe { self.base.add(at) };
-        RingMemory { base, words, stores: self.stores, _owner: Arc::clone(&self._owner) }
+        RingMemory { base, words, stores: self.stores, width: self.width, _owner: Arc::clone(&self._owner) }
     }
 
     /// How many words there are.
     pub fn words(&self) -> usize {
         self.words
+    }
+
+    /// Stores quads, those of whole lines at once.
+    #[cfg(target_arch = "x86_64")]
+    fn store_lines(&self, at: usize, words: &[u32], stamp: u32) {
+        let before = at.next_multiple_of(4 * QUAD) - at;
+        let (first, words) = words.split_at((before / QUAD * PAYLOAD).min(words.len()));
+        self.store_each(at, first, stamp);
+        let (lines, last) = words.split_at(words.len() - words.len() % LINE_PAYLOAD);
+        let end = at + before + lines.len() / PAYLOAD * QUAD;
+        if !lines.is_empty() {
+            let to = self.at(at + before, end - at - before);
+            // SAFETY: the lines lie inside the memory, which is aligned as lines are; the width was detected, and is no quad's.
+            unsafe { lines::store(self.width, self.stores == Stores::Stream, to, lines, stamp) };
+        }
+        self.store_each(end, last, stamp);
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn store_lines(&self, at: usize, words: &[u32], stamp: u32) {
+        self.store_each(at, words, stamp);
+    }
+
+    /// Loads slots line by line.
+    #[cfg(target_arch = "x86_64")]
+    fn load_lines(&self, slots: &Slots, words: &mut [u32]) -> usize {
+        let slots = slots.that_fit(words.len());
+        if slots.count == 0 {
+            return 0;
+        }
+        let from = self.at(slots.at, (slots.count - 1) * slots.stride + 4 * QUAD);
+        // SAFETY: the slots lie inside the memory, aligned as lines are; the words have room for as many, and the slack; the width was detected.
+        unsafe { lines::load(self.width, from, &slots, words.as_mut_ptr()) }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn load_lines(&self, slots: &Slots, words: &mut [u32]) -> usize {
+        self.load_each(slots, words)
     }
 
     /// The address of `count` words.
@@ -99,17 +152,6 @@ impl RingMemory {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn streaming() -> Stores {
-    if std::arch::is_x86_feature_detected!("avx512f") { Stores::Stream64 } else { Stores::Stream16 }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn streaming() -> Stores {
-    // Stores to write-combined memory are ordinary ones here; `flush` pushes them out.
-    Stores::Stream16
-}
-
 impl Memory for RingMemory {
     #[inline]
     fn store_quad(&self, at: usize, quad: [u32; QUAD]) {
@@ -118,24 +160,29 @@ impl Memory for RingMemory {
             // SAFETY: four words inside the memory, aligned because quads are.
             Stores::Plain => unsafe { whole::store(to, quad) },
             // SAFETY: as above.
-            Stores::Stream16 | Stores::Stream64 => unsafe { whole::stream(to, quad) },
+            Stores::Stream => unsafe { whole::stream(to, quad) },
         }
     }
 
     #[inline]
-    fn prefers_lines(&self) -> bool {
-        self.stores == Stores::Stream64
+    fn store_quads(&self, at: usize, words: &[u32], stamp: u32) {
+        // Ordinary stores of one message come straight out of registers.
+        let short = words.len() <= LINE_PAYLOAD && self.stores == Stores::Plain;
+        if short || self.width == Width::Quad {
+            self.store_each(at, words, stamp)
+        } else {
+            self.store_lines(at, words, stamp)
+        }
     }
 
     #[inline]
-    fn store_line(&self, at: usize, line: [[u32; QUAD]; 4]) {
-        #[cfg(target_arch = "x86_64")]
-        if self.stores == Stores::Stream64 {
-            // SAFETY: sixteen words inside the memory; lines are aligned to 64 bytes, for the slots that have whole ones are. AVX-512 was detected.
-            return unsafe { whole::stream_line(self.at(at, 4 * QUAD), line.map(whole::vector)) };
-        }
-        for (q, quad) in line.into_iter().enumerate() {
-            self.store_quad(at + q * QUAD, quad);
+    fn load_slots(&self, slots: &Slots, words: &mut [u32]) -> usize {
+        // Slots of a line and more are whole lines.
+        let lines = (1..=4).contains(&slots.quads) && slots.stride.is_multiple_of(16);
+        if lines && self.width != Width::Quad {
+            self.load_lines(slots, words)
+        } else {
+            self.load_each(slots, words)
         }
     }
 
@@ -207,18 +254,6 @@ mod whole {
     pub unsafe fn stream(to: *mut u32, quad: [u32; QUAD]) {
         // SAFETY: the caller's promise; a streaming store is not reordered with the fence that `flush` issues.
         unsafe { _mm_stream_si128(to.cast(), vector(quad)) }
-    }
-
-    /// # Safety
-    /// `to` is valid for four quads and aligned to 64 bytes, and the processor has AVX-512.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub unsafe fn stream_line(to: *mut u32, line: [__m128i; 4]) {
-        let [a, b, c, d] = line;
-        let line = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(a), b);
-        let line = _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(line, c), d);
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_stream_si512(to.cast(), line) }
     }
 
     #[inline]

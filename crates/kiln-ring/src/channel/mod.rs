@@ -6,18 +6,21 @@
 //! | file | holds |
 //! |---|---|
 //! | `queue.rs` | the lock-free queue: tickets, slots, answers |
-//! | `mailbox.rs` | its policies: full queues, waiting, dead letters |
+//! | `mailbox.rs`, `batch.rs` | its policies: full queues, waiting, dead letters; many messages at once |
 //! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
+//! | `lines.rs` | cache lines of a ring by the widest vectors there are |
 //! | `failure.rs` | the newest failure of a handler |
 //! | `overflow.rs`, `wait.rs`, `error.rs` | what the policies are, and what can go wrong |
 //! | `future.rs`, `wakers.rs`, `poller.rs` | waiting without a thread |
 //! | `held.rs` | arrays that messages under way refer to |
-//! | `words.rs` | buffers for one message |
+//! | `words.rs` | buffers for messages and replies |
 
+mod batch;
 mod error;
 mod failure;
 mod future;
 mod held;
+mod lines;
 mod mailbox;
 mod memory;
 mod overflow;
@@ -52,13 +55,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use words::{decoded, encoded};
+use words::{decoded, for_many, for_one, laid, laid_many};
 
 /// The most messages that can be under way in a channel.
 pub const MAX_CAPACITY: usize = 1 << 24;
-
-/// Words that are encoded at once when many messages are sent.
-const BATCH_WORDS: usize = 1020;
 
 /// How a channel behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,10 +217,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
     fn holding(
         &self,
         message: &M,
+        header: Option<[u32; PAYLOAD]>,
         send: impl FnOnce(&[u32]) -> Result<Sent, SendError>,
     ) -> Result<Sent, SendError> {
         let holds = self.mailbox.settled(message)?;
-        let sent = encoded(message, send)?;
+        let sent = laid(message, header, send)?;
         Ok(self.mailbox.keep(sent, holds))
     }
 
@@ -231,7 +232,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The queue is closed, or full and rejects.
     #[inline]
     pub fn send(&self, message: &M) -> Result<Sent, SendError> {
-        self.holding(message, |words| self.mailbox.send(header(None), words, None))
+        self.holding(message, self.mailbox.header(), |words| self.mailbox.send(words, None))
     }
 
     /// As [`send`](Self::send), without waiting: a queue that would have to wait is [`SendError::Full`].
@@ -241,7 +242,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The queue is closed or full.
     #[inline]
     pub fn try_send(&self, message: &M) -> Result<Sent, SendError> {
-        self.holding(message, |words| self.mailbox.try_send(header(None), words))
+        self.holding(message, self.mailbox.header(), |words| self.mailbox.try_send(words))
     }
 
     /// As [`send`](Self::send), waiting no longer than `timeout`.
@@ -250,7 +251,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// The queue is closed, is full and rejects, or stayed full.
     pub fn send_timeout(&self, message: &M, timeout: Duration) -> Result<Sent, SendError> {
-        self.holding(message, |words| self.mailbox.send(header(None), words, after(timeout)))
+        self.holding(message, self.mailbox.header(), |words| self.mailbox.send(words, after(timeout)))
     }
 
     /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the message's turn comes later, it is not handled and becomes
@@ -263,7 +264,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         if !self.form().requests.slot().has_header() {
             return Err(SendError::NoDeadlines { actor: self.mailbox.actor() });
         }
-        self.holding(message, |words| self.mailbox.send(header(Some(deadline)), words, None))
+        self.holding(message, Some(header(deadline)), |words| self.mailbox.send(words, None))
     }
 
     /// Sends messages in order, and gives how many: fewer only if the queue drops the newest. Other senders' messages may come between. Cheaper
@@ -273,9 +274,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// As of [`send`](Self::send), with the number of messages that were sent before.
     pub fn send_many(&self, messages: &[M]) -> Result<usize, (usize, SendError)> {
-        let mut sent = 0;
         if M::HOLDS {
             // Which position each one gets is known only one by one.
+            let mut sent = 0;
             for message in messages {
                 match self.send(message).map_err(|error| (sent, error))? {
                     Sent::Queued(_) => sent += 1,
@@ -284,21 +285,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
             }
             return Ok(sent);
         }
-        let mut send = |words: &mut [u32], messages: &[M]| {
-            let words = &mut words[..messages.len() * M::WORDS];
-            for (message, words) in messages.iter().zip(words.chunks_exact_mut(M::WORDS)) {
-                message.encode(words);
-            }
-            self.mailbox.send_many(words, M::WORDS, None).map(|n| sent += n).map_err(|(n, e)| (sent + n, e))
-        };
-        if M::WORDS > BATCH_WORDS {
-            let mut words = vec![0; M::WORDS];
-            messages.chunks(1).try_for_each(|one| send(&mut words, one))?;
-        } else {
-            let mut words = [0; BATCH_WORDS];
-            messages.chunks(BATCH_WORDS / M::WORDS).try_for_each(|some| send(&mut words, some))?;
+        let mut batch = self.mailbox.batch();
+        match laid_many(messages, self.mailbox.header(), |words| batch.send(words, None)) {
+            Ok(()) => Ok(batch.sent()),
+            Err(error) => Err((batch.sent(), error)),
         }
-        Ok(sent)
     }
 
     /// As [`send`](Self::send), without holding a thread while it waits.
@@ -308,7 +299,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     // ---- receiving
 
-    /// The next reply, if it is there. While another thread receives, there is none.
+    /// The next reply, if it is there. Where another thread is receiving, waits some microseconds for it to end.
     ///
     /// # Errors
     ///
@@ -316,7 +307,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
     #[inline]
     pub fn try_recv(&self) -> Result<R, RecvError> {
         let mut reply = None;
-        self.mailbox.receive(1, |answer| reply = Some(decoded(|words| answer.read(words))))?;
+        for_one::<R, _>(|buffer| {
+            self.mailbox.receive(1, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
+        })?;
         reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
     }
 
@@ -342,17 +335,50 @@ impl<M: Message, R: Layout> Channel<M, R> {
     #[inline]
     fn recv_until(&self, until: Option<Instant>) -> Result<R, RecvError> {
         let mut reply = None;
-        self.mailbox.receive_until(1, until, |answer| reply = Some(decoded(|words| answer.read(words))))?;
+        for_one::<R, _>(|buffer| {
+            self.mailbox.receive_until(1, until, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
+        })?;
         reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
     }
 
-    /// Appends up to `most` replies that are there to `replies`; gives how many. While another thread receives, there are none.
+    /// Appends up to `most` replies that are there to `replies`; gives how many. Where another thread is receiving, waits some microseconds for it to end.
     ///
     /// # Errors
     ///
     /// There will be none.
     pub fn recv_many(&self, most: usize, replies: &mut Vec<R>) -> Result<usize, RecvError> {
-        self.mailbox.receive(most, |answer| replies.push(decoded(|words| answer.read(words))))
+        self.recv_each(most, |reply| replies.push(reply))
+    }
+
+    /// Hands up to `most` replies that are there to `take`, one after the other; gives how many. Where another thread is receiving, waits some microseconds for it to end. Cheaper
+    /// than one by one: many are looked at together, and their slots become free at once, when all were taken.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(ctx: &RingCtx, m: u32) -> u32 { m + 1 }
+    /// # let device = kiln_runtime::Device::open("interp")?;
+    /// # let actor = RingRuntime::new(&device)?.launch(increment, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// let channel = actor.channel();
+    /// channel.send_many(&[1, 2, 3]).map_err(|(_, error)| error)?;
+    /// let (mut received, mut sum) = (0, 0);
+    /// while received < 3 {
+    ///     received += channel.recv_each(16, |reply| sum += reply)?;
+    /// }
+    /// assert_eq!(sum, 9);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// There will be none.
+    #[inline]
+    pub fn recv_each(&self, most: usize, mut take: impl FnMut(R)) -> Result<usize, RecvError> {
+        for_many::<R, _>(|buffer| {
+            self.mailbox.receive(most, buffer, |words| take(R::decode(&words[..R::WORDS])))
+        })
     }
 
     /// As [`recv`](Self::recv), without holding a thread while it waits.
@@ -383,7 +409,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     fn ask_until(&self, message: &M, until: Option<Instant>) -> Result<Option<R>, AskError> {
         let holds = self.mailbox.settled(message)?;
-        let position = encoded(message, |words| self.mailbox.request(header(None), words, until))?;
+        let position = laid(message, self.mailbox.header(), |words| self.mailbox.request(words, until))?;
         self.mailbox.keep(Sent::Queued(position), holds);
         let mut outcome = Ok(false);
         let reply = decoded::<R>(|words| outcome = self.mailbox.await_request(position, until, words));
@@ -458,11 +484,9 @@ fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result
     Err(ConfigError::Memory { ring, why })
 }
 
-/// The words of a header.
+/// The words of a header with a deadline.
 #[inline]
-fn header(deadline: Option<u64>) -> [u32; PAYLOAD] {
-    // Without a deadline, the last moment there is.
-    let deadline = deadline.unwrap_or(u64::MAX);
+fn header(deadline: u64) -> [u32; PAYLOAD] {
     [deadline as u32, (deadline >> 32) as u32, 0]
 }
 

@@ -1,8 +1,9 @@
 //! What a queue is made of: atomics, fences and ring memory. The queue is written against these traits, so that loom's model checker runs
 //! the same code as programs do.
 
+use super::lines::Slots;
 use super::wait::Wait;
-use crate::slot::QUAD;
+use crate::slot::{PAYLOAD, QUAD};
 use std::sync::atomic::{self, Ordering};
 
 /// An atomic variable.
@@ -26,20 +27,43 @@ pub trait Atomic<T>: Send + Sync {
 pub trait Memory: Send + Sync {
     /// Stores a quad that arrives whole. Unordered.
     fn store_quad(&self, at: usize, quad: [u32; QUAD]);
-    /// Whether [`store_line`](Self::store_line) does better than a store for each quad.
-    fn prefers_lines(&self) -> bool {
-        false
+    /// Stores quads one after the other, each of three of the words and the stamp. Each arrives whole. Unordered.
+    #[inline]
+    fn store_quads(&self, at: usize, words: &[u32], stamp: u32) {
+        self.store_each(at, words, stamp);
     }
-    /// Stores a cache line. Each of its quads arrives whole. Unordered.
-    fn store_line(&self, at: usize, line: [[u32; QUAD]; 4]) {
-        for (q, quad) in line.into_iter().enumerate() {
-            self.store_quad(at + q * QUAD, quad);
+    /// As [`store_quads`](Self::store_quads), by a store for each.
+    #[inline]
+    fn store_each(&self, at: usize, words: &[u32], stamp: u32) {
+        for (q, words) in words.chunks_exact(PAYLOAD).enumerate() {
+            self.store_quad(at + q * QUAD, [words[0], words[1], words[2], stamp]);
         }
     }
     /// Stores a quad whose last word is seen after everything that was stored before, the rest of the quad included.
     fn store_quad_release(&self, at: usize, quad: [u32; QUAD]);
     /// Loads a quad whole. Unordered.
     fn load_quad(&self, at: usize) -> [u32; QUAD];
+    /// Loads the payload of slots, three words for each of their quads, as long as these bear the stamp; gives how many slots did. Unordered. Besides all slots, the
+    /// words have room for [`SLACK`](super::lines::SLACK) more.
+    #[inline]
+    fn load_slots(&self, slots: &Slots, words: &mut [u32]) -> usize {
+        self.load_each(slots, words)
+    }
+    /// As [`load_slots`](Self::load_slots), by a load for each quad.
+    #[inline]
+    fn load_each(&self, slots: &Slots, words: &mut [u32]) -> usize {
+        let count = slots.that_fit(words.len()).count;
+        for (i, words) in words.chunks_exact_mut(slots.quads * PAYLOAD).take(count).enumerate() {
+            for (q, words) in words.chunks_exact_mut(PAYLOAD).enumerate() {
+                let quad = self.load_quad(slots.at + i * slots.stride + q * QUAD);
+                if quad[PAYLOAD] != slots.stamp {
+                    return i;
+                }
+                words.copy_from_slice(&quad[..PAYLOAD]);
+            }
+        }
+        count
+    }
     /// Loads a word, before everything that is loaded later.
     fn load_acquire(&self, at: usize) -> u32;
     /// Sends what was stored on its way.
@@ -57,6 +81,10 @@ pub trait Platform: 'static {
 
     /// A fence.
     fn fence(order: Ordering);
+    /// How often somebody looks whether another thread is done with something short.
+    const LOOKS: usize;
+    /// Between two such looks.
+    fn pause();
     /// Waits a little; `false` once the time is over.
     fn step(wait: &mut Wait) -> bool;
 }
@@ -110,6 +138,13 @@ impl Platform for Native {
     #[inline]
     fn fence(order: Ordering) {
         atomic::fence(order);
+    }
+
+    // Some ten microseconds.
+    const LOOKS: usize = 500;
+
+    fn pause() {
+        std::hint::spin_loop();
     }
 
     fn step(wait: &mut Wait) -> bool {

@@ -17,11 +17,12 @@
 //! Whatever happens before a send happens before the handling of the message, and so before whatever the host does after it took the
 //! answer: the stores that a mark or ticket consists of precede those of the slot, and the answer's loads precede the mark's.
 
+use super::lines::{SLACK, Slots};
 use super::platform::{Atomic, Memory, Platform};
 use crate::slot::{self, Kind, PAYLOAD, QUAD, RingLayout};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
-use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// How it is known that a slot is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,31 +101,25 @@ impl<P: Platform> Answer<'_, P> {
         words
     }
 
+    /// Whether it is a reply that somebody may receive.
+    #[inline]
+    pub fn is_reply(&self) -> bool {
+        self.kind == Kind::Reply && !self.given_up
+    }
+
     /// How many words of payload it has.
     pub fn words(&self) -> usize {
         self.queue.words_of(self.kind)
     }
 }
 
-/// What a visitor of answers wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The answer is taken: on to the next.
-    Taken,
-    /// The answer is taken, and it was the last one wanted.
-    Enough,
-    /// The answer stays.
-    Left,
-}
-
-/// How a sweep over the answers ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swept {
-    /// Another thread is at it.
-    Busy,
-    /// The visitor had enough, or left an answer; or the answer is for somebody who asked and has not taken it yet.
-    Stopped,
-    /// The next answer is not there yet.
+/// What stands at the head of the answers.
+pub enum Next<'a, P: Platform> {
+    /// An answer to be taken.
+    Answer(Answer<'a, P>),
+    /// An answer for somebody who asked and has not taken it yet.
+    Asked,
+    /// No answer yet.
     Pending,
 }
 
@@ -157,6 +152,7 @@ impl<P: Platform> Queue<P> {
     }
 
     /// The form.
+    #[inline]
     pub fn form(&self) -> &Form {
         &self.form
     }
@@ -230,35 +226,44 @@ impl<P: Platform> Queue<P> {
         self.mark(position).swap(mark::ASKED, SeqCst);
     }
 
+    #[inline]
     fn mark(&self, position: u64) -> &P::U8 {
         &self.marks[self.form.requests.index(position)]
     }
 
-    /// Writes a reserved slot.
+    /// Writes reserved slots, as many as there are: a header where slots have one, the payload, and zeros up to the slot's end, stamps left out.
     #[inline]
-    pub fn write(&self, position: u64, header: [u32; PAYLOAD], payload: &[u32]) {
-        let ring = &self.form.requests;
-        let (layout, at) = (ring.slot(), ring.at(position));
-        let stamp = slot::stamp(ring.lap(position), Kind::Request);
-        let quad = |q: usize| layout.quad(q, header, payload, stamp);
+    pub fn write(&self, first: u64, words: &[u32]) {
         match self.form.transport {
-            Transport::Stamped => {
-                P::fence(Release);
-                let quads = layout.quads();
-                // A slot of three quads and more takes whole lines.
-                if quads >= 3 && self.requests.prefers_lines() {
-                    for q in (0..quads).step_by(4) {
-                        let line = [quad(q), quad(q + 1), quad(q + 2), quad(q + 3)];
-                        self.requests.store_line(at + q * QUAD, line);
-                    }
-                } else {
-                    (0..quads).for_each(|q| self.requests.store_quad(at + q * QUAD, quad(q)));
-                }
-            }
-            Transport::Ordered => {
-                (1..layout.quads()).for_each(|q| self.requests.store_quad(at + q * QUAD, quad(q)));
-                self.requests.store_quad_release(at, quad(0));
-            }
+            Transport::Stamped => self.write_stamped(first, words),
+            Transport::Ordered => self.write_ordered(first, words),
+        }
+    }
+
+    #[inline]
+    fn write_stamped(&self, first: u64, words: &[u32]) {
+        let ring = &self.form.requests;
+        let pitch = ring.slot().pitch();
+        let (mut position, mut words) = (first, words);
+        P::fence(Release);
+        while !words.is_empty() {
+            // Up to the end of the ring, where a new lap begins.
+            let (now, later) =
+                words.split_at(((ring.slots() - ring.index(position)) * pitch).min(words.len()));
+            let stamp = slot::stamp(ring.lap(position), Kind::Request);
+            self.requests.store_quads(ring.at(position), now, stamp);
+            position += (ring.slots() - ring.index(position)) as u64;
+            words = later;
+        }
+    }
+
+    fn write_ordered(&self, first: u64, words: &[u32]) {
+        let ring = &self.form.requests;
+        for (position, words) in (first..).zip(words.chunks_exact(ring.slot().pitch())) {
+            let (at, stamp) = (ring.at(position), slot::stamp(ring.lap(position), Kind::Request));
+            let (quad, others) = words.split_at(PAYLOAD);
+            self.requests.store_each(at + QUAD, others, stamp);
+            self.requests.store_quad_release(at, [quad[0], quad[1], quad[2], stamp]);
         }
     }
 
@@ -270,6 +275,7 @@ impl<P: Platform> Queue<P> {
 
     // ---- answers
 
+    #[inline]
     fn words_of(&self, kind: Kind) -> usize {
         match kind {
             Kind::Reply => self.form.reply_words,
@@ -296,6 +302,12 @@ impl<P: Platform> Queue<P> {
         complete.then(|| P::fence(Acquire)).map(|()| kind)
     }
 
+    /// Whether the next answer to be taken is there. A look that writes nothing.
+    #[inline]
+    pub fn has_next(&self) -> bool {
+        self.answered(self.head.load(Relaxed)).is_some()
+    }
+
     /// Whether a sweep would find an answer in this position that is not for somebody who asked.
     pub fn is_receivable(&self, position: u64) -> bool {
         self.answered(position).is_some() && self.mark(position).load(Acquire) != mark::ASKED
@@ -312,37 +324,28 @@ impl<P: Platform> Queue<P> {
         tail - answered.min(tail)
     }
 
-    /// Takes answers in order, as the visitor says. Answers that somebody asks for are passed over once they were taken there.
+    /// Begins to take answers, which one thread can do at a time; `None` while another one is at it.
     #[inline]
-    pub fn sweep(&self, mut visit: impl FnMut(&Answer<'_, P>) -> Verdict) -> Swept {
+    pub fn sweep(&self) -> Option<Sweep<'_, P>> {
+        // A look first: an exchange that fails would take the line from the thread that is at it.
+        if self.receiving.load(Relaxed) != 0 {
+            return None;
+        }
         // Acquire: what the last receiver did is over.
-        if self.receiving.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            return Swept::Busy;
-        }
-        let _receiving = Receiving(&*self.receiving);
+        self.receiving.compare_exchange(0, 1, Acquire, Relaxed).ok()?;
         let begin = self.head.load(Relaxed);
-        // Stored once, also if the visitor panics: what it took is taken.
-        let mut head = Head { queue: self, begin, at: begin };
-        loop {
-            let position = head.at;
-            let Some(kind) = self.answered(position) else { return Swept::Pending };
-            let mark = self.mark(position).load(Acquire);
-            if mark == mark::ASKED {
-                return Swept::Stopped;
-            }
-            if mark != mark::TAKEN {
-                let answer = Answer { queue: self, position, kind, given_up: mark == mark::GIVEN_UP };
-                let verdict = visit(&answer);
-                if verdict == Verdict::Left {
-                    return Swept::Stopped;
-                }
-                if verdict == Verdict::Enough {
-                    head.pass(mark);
-                    return Swept::Stopped;
-                }
-            }
-            head.pass(mark);
-        }
+        Some(Sweep { queue: self, begin, head: begin })
+    }
+
+    /// As [`sweep`](Self::sweep), after some looks whether the other thread is done.
+    #[inline]
+    pub fn sweep_soon(&self) -> Option<Sweep<'_, P>> {
+        self.sweep().or_else(|| {
+            (0..P::LOOKS).find_map(|_| {
+                P::pause();
+                self.sweep()
+            })
+        })
     }
 
     /// Hands the answer to a position that was asked for to `take`, once it is there. After that the position is done with.
@@ -367,37 +370,85 @@ impl<P: Platform> Queue<P> {
     }
 }
 
-/// The receiving flag, while a thread has it.
-struct Receiving<'a, F: Atomic<u8>>(&'a F);
-
-impl<F: Atomic<u8>> Drop for Receiving<'_, F> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
-    }
-}
-
-/// The head, while a thread moves it.
-struct Head<'a, P: Platform> {
+/// A thread's turn to take answers, in order.
+pub struct Sweep<'a, P: Platform> {
     queue: &'a Queue<P>,
     begin: u64,
-    at: u64,
+    /// The next position whose answer is to be taken.
+    head: u64,
 }
 
-impl<P: Platform> Head<'_, P> {
+impl<'a, P: Platform> Sweep<'a, P> {
+    /// Takes up to `most` replies, as far as nothing else comes first; gives how many. `take` gets the words of each. The buffer holds those of one at
+    /// least, and [`SLACK`](super::lines::SLACK) words more.
+    ///
+    /// With the ordered transport it takes none: there a reply is looked at by itself.
     #[inline]
-    fn pass(&mut self, mark: u8) {
-        if mark != mark::PLAIN {
-            self.queue.mark(self.at).store(mark::PLAIN, Relaxed);
+    pub fn replies(&mut self, most: usize, buffer: &mut [u32], mut take: impl FnMut(&[u32])) -> usize {
+        let (ring, reply_words) = (self.queue.form.answers, self.queue.form.reply_words);
+        if self.queue.form.transport == Transport::Ordered {
+            return 0;
         }
-        self.at += 1;
+        let (quads, mut taken) = (slot::quads_for(reply_words), 0);
+        let at_once = buffer.len().saturating_sub(SLACK) / (quads * PAYLOAD);
+        while taken < most {
+            let count = at_once.min(most - taken).min(ring.slots() - ring.index(self.head));
+            let stamp = slot::stamp(ring.lap(self.head), Kind::Reply);
+            let slots = Slots { at: ring.at(self.head), stride: ring.slot().stride(), quads, count, stamp };
+            let there = self.queue.answers.load_slots(&slots, buffer);
+            // Acquire: what the device knew when it answered, and marks were there before that.
+            P::fence(Acquire);
+            for words in buffer.chunks_exact(quads * PAYLOAD).take(there) {
+                if self.queue.mark(self.head).load(Acquire) != mark::PLAIN {
+                    return taken;
+                }
+                take(&words[..reply_words]);
+                self.head += 1;
+                taken += 1;
+            }
+            if there < count || count == 0 {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// What comes next. Answers that somebody asked for and took are passed over.
+    #[inline]
+    pub fn next(&mut self) -> Next<'a, P> {
+        loop {
+            let position = self.head;
+            let Some(kind) = self.queue.answered(position) else { return Next::Pending };
+            match self.queue.mark(position).load(Acquire) {
+                mark::ASKED => return Next::Asked,
+                mark::TAKEN => self.pass(),
+                mark => {
+                    let given_up = mark == mark::GIVEN_UP;
+                    return Next::Answer(Answer { queue: self.queue, position, kind, given_up });
+                }
+            }
+        }
+    }
+
+    /// Takes the answer that comes next.
+    #[inline]
+    pub fn pass(&mut self) {
+        let mark = self.queue.mark(self.head);
+        if mark.load(Relaxed) != mark::PLAIN {
+            mark.store(mark::PLAIN, Relaxed);
+        }
+        self.head += 1;
     }
 }
 
-impl<P: Platform> Drop for Head<'_, P> {
+/// Also if whoever took an answer panicked: what was taken before is taken.
+impl<P: Platform> Drop for Sweep<'_, P> {
+    #[inline]
     fn drop(&mut self) {
-        if self.at != self.begin {
+        if self.head != self.begin {
             // Release: the answers are read, and the marks clear, before the slots are used again.
-            self.queue.head.store(self.at, Release);
+            self.queue.head.store(self.head, Release);
         }
+        self.queue.receiving.store(0, Release);
     }
 }

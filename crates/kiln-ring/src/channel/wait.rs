@@ -50,12 +50,17 @@ impl Wait {
         Wait { policy, looks: 0, until }
     }
 
+    /// Whether the next step is a pause of the processor, and no more.
+    pub fn is_spinning(&self) -> bool {
+        self.looks < self.policy.spins || self.policy.spins == u32::MAX
+    }
+
     /// Waits a little; `false` once the time is over.
     pub fn step(&mut self) -> bool {
         let look = self.looks;
+        let spinning = self.is_spinning();
         // At its end the count stays, beyond whatever is finite in the policy.
         self.looks = look.saturating_add(1);
-        let spinning = look < self.policy.spins || self.policy.spins == u32::MAX;
         // The clock costs more than a pause: while spinning, it is asked now and then.
         if (!spinning || look % 32 == 31) && self.until.is_some_and(|until| Instant::now() >= until) {
             return false;

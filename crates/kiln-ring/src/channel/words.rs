@@ -1,32 +1,102 @@
-//! Buffers for the words of one message: on the stack for all but large ones.
+//! Buffers of words, on the stack for all but large messages, and how a message lies in them.
 
+use super::lines::SLACK;
 use crate::layout::Layout;
+use crate::slot::{PAYLOAD, SlotLayout, quads_for};
 
-/// Calls `f` with `T::WORDS` words, which are zero.
-#[inline]
-fn with_words<T: Layout, O>(f: impl FnOnce(&mut [u32]) -> O) -> O {
-    // Which arm it is is known when this is compiled.
-    match T::WORDS {
-        0..=12 => f(&mut [0; 12][..T::WORDS]),
-        13..=60 => f(&mut [0; 60][..T::WORDS]),
-        61..=1020 => f(&mut [0; 1020][..T::WORDS]),
-        words => f(&mut vec![0; words]),
+/// Slots that are written or read at once where there are many.
+const MANY: usize = 16;
+
+/// Calls `f` with this many words, which are zero.
+#[inline(always)]
+fn with_words<O>(words: usize, f: impl FnOnce(&mut [u32]) -> O) -> O {
+    // Which arm it is is known where this is compiled into.
+    match words {
+        0..=12 => f(&mut [0; 12][..words]),
+        13..=28 => f(&mut [0; 28][..words]),
+        29..=64 => f(&mut [0; 64][..words]),
+        65..=208 => f(&mut [0; 208][..words]),
+        209..=1024 => f(&mut [0; 1024][..words]),
+        _ => f(&mut vec![0; words]),
     }
 }
 
-/// Calls `f` with a value's words.
+/// Writes what a slot holds, stamps left out: its header, if it has one, and a message. What lies beyond is zero already.
+#[inline(always)]
+fn lay<M: Layout>(message: &M, header: Option<[u32; PAYLOAD]>, words: &mut [u32]) {
+    let from = if let Some(header) = header {
+        words[..PAYLOAD].copy_from_slice(&header);
+        PAYLOAD
+    } else {
+        0
+    };
+    message.encode(&mut words[from..][..M::WORDS]);
+}
+
+/// Calls `f` with what the slot of a message holds.
 #[inline]
-pub fn encoded<T: Layout, O>(value: &T, f: impl FnOnce(&[u32]) -> O) -> O {
-    with_words::<T, O>(|words| {
-        value.encode(words);
+pub fn laid<M: Layout, O>(message: &M, header: Option<[u32; PAYLOAD]>, f: impl FnOnce(&[u32]) -> O) -> O {
+    let lay_into = |words: &mut [u32]| {
+        lay(message, header, words);
         f(words)
+    };
+    if header.is_some() {
+        with_words(const { SlotLayout::new(M::WORDS, true).pitch() }, lay_into)
+    } else {
+        with_words(const { SlotLayout::new(M::WORDS, false).pitch() }, lay_into)
+    }
+}
+
+/// Calls `f` with what the slots of some messages hold, one after the other, until all had their turn.
+#[inline]
+pub fn laid_many<M: Layout, E>(
+    messages: &[M],
+    header: Option<[u32; PAYLOAD]>,
+    f: impl FnMut(&[u32]) -> Result<(), E>,
+) -> Result<(), E> {
+    if header.is_some() {
+        lay_in_turns(messages, header, const { SlotLayout::new(M::WORDS, true).pitch() }, f)
+    } else {
+        lay_in_turns(messages, None, const { SlotLayout::new(M::WORDS, false).pitch() }, f)
+    }
+}
+
+#[inline(always)]
+fn lay_in_turns<M: Layout, E>(
+    messages: &[M],
+    header: Option<[u32; PAYLOAD]>,
+    pitch: usize,
+    mut f: impl FnMut(&[u32]) -> Result<(), E>,
+) -> Result<(), E> {
+    // Large messages one by one.
+    let at_once = if pitch * MANY <= 1024 { MANY } else { 1 };
+    with_words(pitch * at_once, |words| {
+        messages.chunks(at_once).try_for_each(|some| {
+            for (message, words) in some.iter().zip(words.chunks_exact_mut(pitch)) {
+                lay(message, header, words);
+            }
+            f(&words[..some.len() * pitch])
+        })
     })
+}
+
+/// Calls `f` with a buffer for the reply to one message.
+#[inline]
+pub fn for_one<R: Layout, O>(f: impl FnOnce(&mut [u32]) -> O) -> O {
+    with_words(const { quads_for(R::WORDS) * PAYLOAD + SLACK }, f)
+}
+
+/// Calls `f` with a buffer for the replies to many messages.
+#[inline]
+pub fn for_many<R: Layout, O>(f: impl FnOnce(&mut [u32]) -> O) -> O {
+    let pitch = const { quads_for(R::WORDS) * PAYLOAD };
+    with_words(pitch * if pitch * MANY <= 1000 { MANY } else { 1 } + SLACK, f)
 }
 
 /// The value of the words that `f` writes.
 #[inline]
 pub fn decoded<T: Layout>(f: impl FnOnce(&mut [u32])) -> T {
-    with_words::<T, T>(|words| {
+    with_words(T::WORDS, |words| {
         f(words);
         T::decode(words)
     })

@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     device: Device,
     /// Held while a kind of actor is compiled in.
     kinds: Mutex<()>,
+    /// Whether the device runs only while the host lets it.
+    within: bool,
     memory: SharedMemory,
     free: Mutex<Free>,
     grid: Mutex<Grid>,
@@ -93,6 +95,7 @@ impl RingRuntime {
         let shared = Arc::new(Shared {
             device: device.clone(),
             kinds: Mutex::new(()),
+            within: grid.is_within(),
             memory,
             free: Mutex::new(free),
             grid: Mutex::new(grid),
@@ -420,6 +423,10 @@ impl DeviceSide for Side {
     }
 
     fn pump(&self) -> bool {
+        // Asked at every look at a queue: a device that runs by itself costs no lock.
+        if !self.shared.within {
+            return false;
+        }
         // A failure of the device is reported by the next command; here it looks like a device that has nothing to say.
         self.shared.grid().pump(&self.shared.memory).unwrap_or(false)
     }

@@ -104,6 +104,58 @@ fn batches() {
     }
 }
 
+/// A message of a batch has no deadline, as one by itself.
+#[test]
+fn batches_have_no_deadline() {
+    for transport in TRANSPORTS {
+        let mut rig: Rig<[u32; 5], u32> = rig(config(50).deadlines(true), transport);
+        rig.channel.send(&message(0)).unwrap();
+        assert_eq!(rig.channel.send_many(&(1..40).map(message).collect::<Vec<_>>()), Ok(39));
+        for number in 0..40 {
+            let (_, header, words) = rig.device.take().unwrap();
+            assert_eq!((header, words), ([u32::MAX, u32::MAX, 0], message::<5>(number).to_vec()));
+        }
+    }
+}
+
+/// Replies are taken in order whatever comes between them, and what is not wanted stays.
+#[test]
+fn many_are_received_in_order() {
+    for transport in TRANSPORTS {
+        let mut rig: Rig<u32, [u32; 7]> = rig(config(100), transport);
+        let mut got = Vec::new();
+        for lap in 0..5 {
+            (0..100).for_each(|i| assert!(rig.channel.send(&(lap * 100 + i)).is_ok()));
+            for i in 0..100 {
+                let (position, number) = rig.handle();
+                match i % 9 {
+                    4 => rig.device.answer(position, Kind::None, &[]),
+                    _ => rig.reply(position, &message(number)),
+                }
+            }
+            assert_eq!(rig.channel.recv_each(40, |reply| got.push(reply)), Ok(40));
+            assert_eq!(rig.channel.recv_each(1000, |reply| got.push(reply)), Ok(49));
+            assert_eq!(rig.channel.recv_each(1000, |reply| got.push(reply)), Ok(0));
+        }
+        let want: Vec<[u32; 7]> = (0..500).filter(|n| n % 100 % 9 != 4).map(message).collect();
+        assert!(got == want, "{transport:?}");
+    }
+}
+
+/// A reply that was being taken when its taker panicked is not lost, and those before it are not given twice.
+#[test]
+fn a_taker_that_panics_loses_nothing() {
+    let mut rig: Rig<u32, u32> = rig(config(10), Transport::Stamped);
+    for number in 0..5 {
+        rig.channel.send(&number).unwrap();
+        let (position, number) = rig.handle();
+        rig.reply(position, &number);
+    }
+    let taking = std::panic::AssertUnwindSafe(|| rig.channel.recv_each(5, |reply| assert!(reply < 3)));
+    assert!(std::panic::catch_unwind(taking).is_err());
+    assert_eq!((rig.channel.recv(), rig.channel.recv()), (Ok(3), Ok(4)));
+}
+
 #[test]
 fn a_batch_larger_than_the_queue_says_how_far_it_came() {
     let rig: Rig<u32, u32> = rig(config(10).overflow(Overflow::Reject), Transport::Ordered);

@@ -5,6 +5,7 @@
 
 use super::device::Device;
 use crate::DeadLetters;
+use crate::channel::lines::SLACK;
 use crate::channel::mailbox::{DeviceSide, Mailbox, Manner, Sent};
 use crate::channel::platform::{Atomic, Memory, Platform};
 use crate::channel::queue::{Form, Queue, Transport};
@@ -25,6 +26,12 @@ impl Platform for Modelled {
 
     fn fence(order: Ordering) {
         atomic::fence(order);
+    }
+
+    const LOOKS: usize = 1;
+
+    fn pause() {
+        thread::yield_now();
     }
 
     fn step(_: &mut Wait) -> bool {
@@ -156,6 +163,13 @@ fn payload(number: u32, quads: usize) -> Vec<u32> {
         .collect()
 }
 
+/// The same as it lies in a slot.
+fn laid(number: u32, quads: usize) -> Vec<u32> {
+    let mut words = payload(number, quads);
+    words.resize(quads * PAYLOAD, 0);
+    words
+}
+
 /// Checks that a payload is whole, and gives its number.
 #[track_caller]
 fn number(words: &[u32]) -> u32 {
@@ -177,18 +191,14 @@ fn serve(device: &mut Device<Arc<Quads>>) -> bool {
 /// Receives the next reply, if it is there.
 fn receive(mailbox: &Mailbox<Modelled>) -> Option<u32> {
     let mut got = None;
-    let received = mailbox.receive(1, |answer| {
-        let mut words = vec![0; answer.words()];
-        answer.read(&mut words);
-        got = Some(number(&words));
-    });
+    let received = mailbox.receive(1, &mut [0; 2 * PAYLOAD + SLACK], |words| got = Some(number(words)));
     assert!(received.is_ok());
     got
 }
 
 /// Sends a message; whether there was room.
 fn send(mailbox: &Mailbox<Modelled>, number: u32, quads: usize) -> bool {
-    match mailbox.try_send([0; PAYLOAD], &payload(number, quads)) {
+    match mailbox.try_send(&laid(number, quads)) {
         Ok(sent) => matches!(sent, Sent::Queued(_)),
         Err(error) => {
             assert!(matches!(error, SendError::Full { .. }));
@@ -249,7 +259,7 @@ fn asker_and_receiver(transport: Transport) {
         let (mailbox, mut device) = mailbox(transport, 2, 1, Overflow::Block);
         let asking = mailbox.clone();
         let asker = thread::spawn(move || {
-            let position = asking.try_request([0; PAYLOAD], &payload(7, 1)).unwrap();
+            let position = asking.try_request(&laid(7, 1)).unwrap();
             let mut reply = [0];
             (position, asking.poll_request(position, &mut reply).map(|answer| (answer, reply)))
         });
@@ -290,7 +300,7 @@ fn a_request_given_up() {
         let (mailbox, mut device) = mailbox(Transport::Stamped, 1, 1, Overflow::Block);
         let asking = mailbox.clone();
         let asker = thread::spawn(move || {
-            let position = asking.try_request([0; PAYLOAD], &payload(7, 1)).unwrap();
+            let position = asking.try_request(&laid(7, 1)).unwrap();
             let mut reply = [0];
             match asking.poll_request(position, &mut reply) {
                 Some(answer) => assert_eq!((answer, number(&reply)), (Ok(true), 7)),
@@ -335,7 +345,7 @@ fn closing_while_sending() {
     explore(3, || {
         let (mailbox, mut device) = mailbox(Transport::Ordered, 2, 1, Overflow::Block);
         let sending = mailbox.clone();
-        let sender = thread::spawn(move || sending.send([0; PAYLOAD], &payload(1, 1), None));
+        let sender = thread::spawn(move || sending.send(&laid(1, 1), None));
         mailbox.close();
         let tail = mailbox.queue().tail();
         let sent = sender.join().unwrap();
@@ -369,9 +379,7 @@ fn a_sender_that_stops_half_way() {
             });
             let other = mailbox.clone();
             let second = thread::spawn(move || {
-                let Ok(Sent::Queued(position)) = other.send([0; PAYLOAD], &payload(2, 2), None) else {
-                    unreachable!()
-                };
+                let Ok(Sent::Queued(position)) = other.send(&laid(2, 2), None) else { unreachable!() };
                 position
             });
             let mut seen = Vec::new();

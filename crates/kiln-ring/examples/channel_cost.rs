@@ -1,0 +1,145 @@
+//! What a message costs the host: sending, and receiving with every word compared, by a thread that has its core for itself.
+//!
+//! ```console
+//! $ cargo run --release -p kiln-ring --example channel_cost
+//! ```
+//!
+//! The device is played by the program between the measured parts: it answers whole batches at once, in memory of the host. So there is no bus,
+//! and all that is measured are the instructions and the caches. `kiln bench ring` measures devices.
+
+use kiln_ring::slot::{Kind, QUAD, stamp};
+use kiln_ring::{
+    Channel, ChannelConfig, DeadLetters, DeviceSide, Form, Message, Parts, RingMemory, Transport,
+};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Words of a message: 48 bytes.
+const WORDS: usize = 12;
+
+#[derive(Message, Clone, Copy, PartialEq)]
+#[kiln(crate = kiln_ring)]
+struct Ping {
+    words: [u32; WORDS],
+}
+
+impl Ping {
+    fn numbered(number: u32) -> Ping {
+        Ping { words: std::array::from_fn(|i| number.wrapping_mul(31).wrapping_add(i as u32)) }
+    }
+}
+
+struct Idle;
+
+impl DeviceSide for Idle {
+    fn skip(&self, _: u64) {}
+}
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line(#[allow(dead_code)] [u32; 16]);
+
+/// Memory of one ring, as the host gets it and as the played device reaches it.
+fn ring(words: usize, write_combined: bool) -> (RingMemory, *mut u32) {
+    let mut lines = vec![Line([0; 16]); words.div_ceil(16)];
+    let base = NonNull::from(lines.as_mut_slice()).cast::<u32>();
+    // SAFETY: aligned, zeroed lines that live as long as their owner; the program's one thread plays both sides in turns.
+    (unsafe { RingMemory::new(base, words, write_combined, Arc::new(lines)) }, base.as_ptr())
+}
+
+/// The device's turn: adds 1 to every word of these positions and answers.
+fn echo(form: &Form, requests: *const u32, answers: *mut u32, positions: std::ops::Range<u64>) {
+    for position in positions {
+        let (from, to) = (form.requests.at(position), form.answers.at(position));
+        let lap = form.requests.lap(position);
+        for q in 0..form.requests.slot().quads() {
+            // SAFETY: inside the rings.
+            unsafe {
+                let quad = requests.add(from + q * QUAD).cast::<[u32; QUAD]>().read();
+                assert_eq!(quad[3], stamp(lap, Kind::Request));
+                let [a, b, c] = [quad[0], quad[1], quad[2]].map(|word| word.wrapping_add(1));
+                answers.add(to + q * QUAD).cast::<[u32; QUAD]>().write([a, b, c, stamp(lap, Kind::Reply)]);
+            }
+        }
+    }
+}
+
+/// Nanoseconds a message: sending, receiving with comparison.
+fn cost(
+    window: usize,
+    write_combined: bool,
+    one_by_one: bool,
+) -> Result<(f64, f64), Box<dyn std::error::Error>> {
+    let config = ChannelConfig::default().capacity(window);
+    let form = config.form::<Ping, Ping>(Transport::Stamped)?;
+    let (requests, request_words) = ring(form.requests.words(), write_combined);
+    let (answers, answer_words) = ring(form.answers.words(), false);
+    let letters = Arc::new(DeadLetters::new(1));
+    let parts = Parts { actor: 0, requests, answers, first: 0, letters, device: Arc::new(Idle) };
+    let channel: Channel<Ping, Ping> = Channel::new(&config, Transport::Stamped, parts)?;
+    let mut batch = Vec::with_capacity(window);
+    let (mut sending, mut receiving) = (Vec::new(), Vec::new());
+    let rounds = (4 << 20) / window;
+    for round in 0..rounds {
+        let first = (round * window) as u32;
+        let begun = Instant::now();
+        if one_by_one {
+            for number in first..first + window as u32 {
+                channel.send(&Ping::numbered(number))?;
+            }
+        } else {
+            batch.clear();
+            batch.extend((first..first + window as u32).map(Ping::numbered));
+            channel.send_many(&batch).map_err(|(_, error)| error)?;
+        }
+        sending.push(begun.elapsed());
+        echo(&form, request_words, answer_words, u64::from(first)..u64::from(first) + window as u64);
+        let begun = Instant::now();
+        let mut seen = first;
+        let mut good = true;
+        let mut check = |reply: &Ping| {
+            let sent = Ping::numbered(seen);
+            // Every word, without a branch for each.
+            let differences =
+                reply.words.iter().zip(sent.words).map(|(got, sent)| got ^ sent.wrapping_add(1));
+            good &= differences.fold(0, |all, difference| all | difference) == 0;
+            seen += 1;
+        };
+        if one_by_one {
+            for _ in 0..window {
+                check(&channel.recv()?);
+            }
+        } else {
+            channel.recv_each(window, |reply| check(&reply))?;
+        }
+        receiving.push(begun.elapsed());
+        assert!(good && seen == first + window as u32, "a reply was wrong or missing");
+    }
+    // The median round: now and then the thread has to give way to others.
+    let each = |mut times: Vec<Duration>| {
+        times.sort();
+        times[rounds / 2].as_secs_f64() * 1e9 / window as f64
+    };
+    Ok((each(sending), each(receiving)))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!(
+        "{:>7} {:>15} {:>11} {:>9} {:>9} {:>9}",
+        "window", "requests", "messages", "send", "receive", "both"
+    );
+    for (write_combined, memory) in [(false, "ordinary"), (true, "write-combined")] {
+        for one_by_one in [true, false] {
+            for window in [64, 1024] {
+                let (send, receive) = cost(window, write_combined, one_by_one)?;
+                let how = if one_by_one { "one by one" } else { "many" };
+                println!(
+                    "{window:>7} {memory:>15} {how:>11} {send:>6.1} ns {receive:>6.1} ns {:>6.1} ns",
+                    send + receive
+                );
+            }
+        }
+    }
+    Ok(())
+}
