@@ -6,8 +6,8 @@ use crate::outcome::Outcome;
 use crate::payload::{Array, PayloadElem, PayloadVal};
 use kiln_lang::__private::Probe;
 use kiln_lang::{
-    DeviceRange, IntoVal, Num, Val, ViewMut, block_uniform, clock_ns, guarded, lane_id, range_step,
-    shuffle_xor, val,
+    DeviceRange, Elem, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns, guarded, lane_id,
+    range_step, shuffle_xor, val,
 };
 use std::any::TypeId;
 
@@ -95,6 +95,23 @@ impl RingCtx {
         }
         // All have it by now; so that the compiler knows it too.
         if self.lanes > 1 { block_uniform(value) } else { value }
+    }
+
+    /// The value that the first thread has, for all of them: what decides whether they [`sync`](Self::sync) must be such a value.
+    #[track_caller]
+    pub fn uniform<T: Elem>(&self, value: Val<T>) -> Val<T> {
+        if self.lanes > 1 { block_uniform(value) } else { value }
+    }
+
+    /// Waits until all threads are here; what they wrote to arrays before, all see after.
+    ///
+    /// Conditions around it must be the same for all: results of [`sum`](Self::sum), [`max`](Self::max), [`min`](Self::min) or [`uniform`](Self::uniform), or numbers of the
+    /// host.
+    #[track_caller]
+    pub fn sync(&self) {
+        if self.lanes > 1 {
+            barrier();
+        }
     }
 
     /// Opens an array that a message or the state refers to.
