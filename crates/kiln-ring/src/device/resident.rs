@@ -132,7 +132,7 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     let mut idle: Val<u32> = 0;
     let mut turns: Val<u32> = 0;
     while worker.running {
-        let aim = Aim::take(plan, place, &worker);
+        let aim = Aim::take(plan, place, &worker, idle.ne(0));
         let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
             aim.watch(plan, place, &worker)
         } else {
