@@ -19,7 +19,7 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `actors_payload.rs`, `supervision.rs` | ring kernels: what they do, and what becomes of those that fail |
+//! | `actors.rs`, `actors_payload.rs`, `supervision.rs`, `telemetry.rs` | ring kernels: what they do, what becomes of those that fail, what is told of them |
 
 mod actors;
 mod actors_payload;
@@ -46,6 +46,7 @@ mod scan;
 mod shapes;
 mod streams;
 mod supervision;
+mod telemetry;
 mod tensors;
 mod threads;
 mod trial;
@@ -81,6 +82,7 @@ pub fn suite() -> Vec<Case> {
         actors::cases,
         actors_payload::cases,
         supervision::cases,
+        telemetry::cases,
     ];
     groups.iter().flat_map(|group| group()).collect()
 }

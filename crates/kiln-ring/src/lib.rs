@@ -60,6 +60,7 @@
 //! | `channel/` | [`Channel`]: the host's side of a queue |
 //! | `device/` | the device's side: the resident kernel |
 //! | `runtime/` | [`RingRuntime`], [`Actor`]: resident grids and the actors in them |
+//! | `telemetry/` | [`RuntimeTelemetry`]: what actors do, read while they do it |
 //! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
 
 mod channel;
@@ -72,6 +73,7 @@ mod outcome;
 mod payload;
 mod runtime;
 pub mod slot;
+mod telemetry;
 
 pub use channel::{
     AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_CAPACITY,
@@ -88,6 +90,8 @@ pub use runtime::{
     Actor, Backoff, Ending, Event, Events, Lifecycle, Restart, Result, RingConfig, RingError, RingRuntime,
     RuntimeConfig, What,
 };
+
+pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, telemetry_dir};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]

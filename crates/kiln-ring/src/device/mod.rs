@@ -10,9 +10,11 @@
 //! | `resident.rs` | the kernel: the loop of a worker |
 //! | `poll.rs` | looking for complete messages |
 //! | `serve.rs` | one message: handler, state, answer |
+//! | `measure.rs` | what is kept of an actor's work, for telemetry |
 //! | `command.rs` | what the host tells a worker |
 
 mod command;
+mod measure;
 mod poll;
 pub(crate) mod record;
 mod resident;

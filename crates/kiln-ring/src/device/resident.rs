@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub lanes: u32,
     /// The most steps that loops in a handler may take for one message; 0 for no limit.
     pub budget: u32,
+    /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
+    pub measure_every: u32,
 }
 
 /// Where a worker is: the memory that host and device share, and its own.

@@ -9,9 +9,9 @@ use kiln_lang::prelude::*;
 
 /// A message's place: the record of its port, and its position there.
 #[derive(Clone, Copy)]
-struct At {
+pub(super) struct At {
     record: Val<u32>,
-    position: Val<u64>,
+    pub(super) position: Val<u64>,
     /// Where its answer stands in the outbox. Known before the handler runs, whose end somebody waits for.
     answer: Val<u32>,
     /// The stamp of its answer, but for the kind.
@@ -60,6 +60,7 @@ impl Poll {
             if kind.handler.signature().message_holds {
                 fence();
             }
+            let begun = at.begun(plan);
             let low = at.position.cast::<u32>();
             let skip = at.field(place, port::SKIP);
             let skipped = is_before(low, skip);
@@ -84,13 +85,14 @@ impl Poll {
             at.set(place, port::SKIP, select(skipped, skip, low + 1));
             at.set(place, port::POSITION + 1, ((at.position + 1) >> 32).cast::<u32>());
             at.set(place, port::HANDLED, at.field(place, port::HANDLED) + 1);
+            at.tally(plan, place, kind, begun);
         }
     }
 }
 
 impl At {
     #[track_caller]
-    fn field(&self, place: &Place, word: usize) -> Val<u32> {
+    pub(super) fn field(&self, place: &Place, word: usize) -> Val<u32> {
         place.table.get_or(self.record + word as u32, 0)
     }
 
@@ -115,6 +117,7 @@ impl At {
             let cause = select(faulted, val::<u32>(cause::FAULT), cause::RETURNED);
             let why = [cause, select(faulted, fault, outcome.code)];
             self.answer(plan, place, val(Kind::Failed as u32), &why);
+            self.note_failure(place, kind, why);
         } else {
             // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the same.
             unsafe {

@@ -36,7 +36,7 @@ fn plan() -> Plan {
         Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2) },
         Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3) },
     ];
-    Plan { kinds, ports: 64, lanes: 32, budget: 1000 }
+    Plan { kinds, ports: 64, lanes: 32, budget: 1000, measure_every: 16 }
 }
 
 /// It compiles for every generation, without the hidden parameters of faults and prints that a launch would wait for; and assembles where there is an

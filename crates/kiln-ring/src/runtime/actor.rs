@@ -7,6 +7,7 @@ use crate::channel::{AskError, Channel, Counts, RecvError, SendError, Sent};
 use crate::device::record::gate;
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
+use crate::telemetry::ActorTelemetry;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +104,28 @@ impl<H: Handler> Actor<H> {
     /// It was not sent or not handled, or there will be no reply.
     pub fn ask(&self, message: H::Message) -> Result<Option<H::Reply>, AskError> {
         self.channel.ask(&message)
+    }
+
+    /// What the actor has done, read from the device while it goes on.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # use kiln_lang::prelude::*;
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(ctx: &RingCtx, m: u32) -> u32 { m + 1 }
+    /// # let device = kiln_runtime::Device::open("interp")?;
+    /// # let actor = RingRuntime::new(&device)?.launch(increment, RingConfig::default())?;
+    /// # actor.activate()?;
+    /// actor.ask(1)?;
+    /// let seen = actor.telemetry()?;
+    /// assert_eq!((seen.processed, seen.failed, seen.depth), (1, 0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Failures of the device.
+    pub fn telemetry(&self) -> Result<ActorTelemetry> {
+        self.body.telemetry()
     }
 
     // ---- life

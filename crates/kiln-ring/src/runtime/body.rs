@@ -26,8 +26,11 @@ pub(crate) struct Body {
     pub side: Arc<Side>,
     pub number: u32,
     /// The name of its handler.
-    name: &'static str,
-    mailbox: Arc<Mailbox<Native>>,
+    pub name: &'static str,
+    /// The word of the arena at which its gauges begin.
+    pub gauges: usize,
+    pub launched: Instant,
+    pub mailbox: Arc<Mailbox<Native>>,
     /// What a restart begins with.
     first_state: Vec<u32>,
     policy: Restart,
@@ -59,10 +62,26 @@ pub(super) struct Turn {
     pub gate: u32,
 }
 
+/// What is said of an actor.
+pub(super) struct Named {
+    pub number: u32,
+    /// The name of its handler.
+    pub name: &'static str,
+    /// The word of the arena at which its gauges begin.
+    pub gauges: usize,
+}
+
+impl Life {
+    /// How often the actor was restarted.
+    pub fn restarts(&self) -> u64 {
+        self.history.total
+    }
+}
+
 impl Body {
     pub fn new(
         side: Arc<Side>,
-        (number, name): (u32, &'static str),
+        Named { number, name, gauges }: Named,
         mailbox: Arc<Mailbox<Native>>,
         first_state: Vec<u32>,
         policy: Restart,
@@ -76,7 +95,8 @@ impl Body {
             told: false,
         };
         let (life, links) = (Mutex::new(life), Mutex::default());
-        Arc::new(Body { side, number, name, mailbox, first_state, policy, life, links })
+        let launched = Instant::now();
+        Arc::new(Body { side, number, name, gauges, launched, mailbox, first_state, policy, life, links })
     }
 
     /// Its life, as far as the host has heard.
@@ -161,7 +181,7 @@ impl Body {
 
     /// How often it was restarted.
     pub fn restarts(&self) -> u64 {
-        self.life().history.total
+        self.life().restarts()
     }
 
     /// Ends the actor's life.

@@ -24,6 +24,9 @@ pub struct RuntimeConfig {
     pub arena_bytes: usize,
     /// The most steps that loops of a handler may take for one message; 0 for no limit.
     pub step_budget: u32,
+    /// The time that handling takes is measured for one in so many messages, rounded up to a power of two; 0 for none. See
+    /// [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
+    pub measure_every: u32,
     /// Polls without work after which a worker sleeps between polls.
     pub spins: u32,
     /// How long it then sleeps.
@@ -45,6 +48,7 @@ impl Default for RuntimeConfig {
             outbox_bytes: 16 << 20,
             arena_bytes: 16 << 20,
             step_budget: 1 << 20,
+            measure_every: 16,
             spins: 1 << 16,
             sleep: Duration::from_micros(1),
             acknowledge_within: Duration::from_secs(5),

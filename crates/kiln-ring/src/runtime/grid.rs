@@ -58,6 +58,7 @@ impl Grid {
                 ports: config.ports_per_worker,
                 lanes,
                 budget: config.step_budget,
+                measure_every: config.measure_every,
             },
             program: None,
             resident: None,

@@ -9,6 +9,7 @@
 //! | `body.rs` | what an actor is whatever its types |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
 //! | `events.rs` | [`Events`]: what happened to actors |
+//! | `telemetry.rs` | reading what actors do |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
 
 mod actor;
@@ -22,6 +23,7 @@ mod memory;
 mod region;
 mod restart;
 mod supervise;
+mod telemetry;
 
 pub use actor::Actor;
 pub use body::Ending;
@@ -38,7 +40,8 @@ use crate::device::{Kind, Operation};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
 use crate::payload::{Block, Payload, PayloadElem};
-use body::Body;
+use crate::telemetry::gauge;
+use body::{Body, Named};
 use events::Bus;
 use grid::{Grid, Port};
 use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
@@ -47,7 +50,9 @@ use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Instant;
 use supervise::Supervisor;
+use telemetry::Census;
 
 /// The ring kernels of a device: one resident grid, and the actors in it.
 ///
@@ -71,6 +76,10 @@ pub(crate) struct Shared {
     events: Bus,
     supervisor: Arc<Supervisor>,
     actors: AtomicU32,
+    /// All actors, for telemetry.
+    census: Census,
+    begun: Instant,
+    measure_every: u32,
 }
 
 impl RingRuntime {
@@ -104,6 +113,9 @@ impl RingRuntime {
             events: Bus::default(),
             supervisor: Arc::default(),
             actors: AtomicU32::new(0),
+            census: Census::default(),
+            begun: Instant::now(),
+            measure_every: config.measure_every,
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
         device.backend().add_tenant(tenant);
@@ -160,7 +172,8 @@ impl RingRuntime {
             Kind { handler: Arc::new(handler), requests: form.requests.slot(), answers: form.answers.slot() };
         let kind = shared.kind(kind)?;
         let port = shared.grid().take_port()?;
-        let pieces = shared.take(form.requests.words(), form.answers.words(), H::State::WORDS);
+        let gauges = gauge::behind(H::State::WORDS);
+        let pieces = shared.take(form.requests.words(), form.answers.words(), gauges + gauge::WORDS);
         let pieces = pieces.inspect_err(|_| shared.grid().give_port(port))?;
         let [inbox, outbox, state] = pieces;
         // From here on, whatever fails gives port and pieces back.
@@ -180,6 +193,7 @@ impl RingRuntime {
             }
         }
         shared.memory.write_arena(state.at, &first_state)?;
+        shared.memory.write_arena(state.at + gauges, &[0; gauge::WORDS])?;
         let mut record = [0u32; port::WORDS];
         record[port::KIND] = kind;
         record[port::GATE] = gate::HELD;
@@ -202,8 +216,9 @@ impl RingRuntime {
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
         let channel = Channel::new(&config.channel, Transport::Stamped, parts)?;
-        let named = (actor, handler.name());
+        let named = Named { number: actor, name: handler.name(), gauges: state.at + gauges };
         let body = Body::new(side, named, Arc::clone(channel.mailbox()), first_state, config.restart);
+        shared.census.enter(&body);
         shared.supervisor.watch(&body).map_err(RingError::Supervisor)?;
         Ok(Actor::new(body, channel, held))
     }

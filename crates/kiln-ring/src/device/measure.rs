@@ -1,0 +1,84 @@
+//! What a worker keeps of an actor's work; see [`gauge`](crate::telemetry::gauge).
+
+use super::record::port;
+use super::resident::{Kind, Place, Plan};
+use super::serve::At;
+use crate::telemetry::gauge::{BUCKETS, DONE, FAILURE, SUM, behind, bucket};
+use kiln_lang::prelude::*;
+
+impl At {
+    /// Whether the handling of this message is measured.
+    fn is_measured(&self, plan: &Plan) -> Val<bool> {
+        let every = val::<u32>(plan.measure_every.next_power_of_two() - 1);
+        (self.position.cast::<u32>() & every).eq(0)
+    }
+
+    /// When the handling of a message that is measured began.
+    #[device(crate = kiln_lang)]
+    pub fn begun(&self, plan: &Plan) -> Val<u64> {
+        let mut begun: Val<u64> = 0;
+        if plan.measure_every > 0 {
+            if block_uniform(self.is_measured(plan)) {
+                begun = clock_ns();
+            }
+        }
+        begun
+    }
+
+    /// The word of the arena at which the actor's gauges begin.
+    fn gauges(&self, place: &Place, kind: &Kind) -> Val<u32> {
+        self.field(place, port::STATE) + behind(kind.handler.signature().state_words) as u32
+    }
+
+    /// Counts a message that is done. Comes after its answer, which somebody waits for.
+    #[device(crate = kiln_lang)]
+    pub fn tally(&self, plan: &Plan, place: &Place, kind: &Kind, begun: Val<u64>) {
+        let at = self.gauges(place, kind);
+        let done = self.position + 1;
+        let quad = [
+            done.cast::<u32>(),
+            (done >> 32).cast::<u32>(),
+            self.field(place, port::UNHANDLED),
+            val::<u32>(0),
+        ];
+        // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this worker alone stores them, all lanes the same.
+        unsafe { place.arena.set_quad_unchecked(at + DONE as u32, quad) };
+        if plan.measure_every > 0 {
+            if block_uniform(self.is_measured(plan)) {
+                measure(place, at, clock_ns() - begun);
+            }
+        }
+    }
+
+    /// Notes why the handler failed.
+    #[device(crate = kiln_lang)]
+    pub fn note_failure(&self, place: &Place, kind: &Kind, why: [Val<u32>; 2]) {
+        let at = self.gauges(place, kind) + FAILURE as u32;
+        // SAFETY: as above.
+        unsafe {
+            place.arena.scatter(at, why[0]);
+            place.arena.scatter(at + 1, why[1]);
+        }
+    }
+}
+
+/// Counts a handling time.
+#[device(crate = kiln_lang)]
+fn measure(place: &Place, gauges: Val<u32>, took: Val<u64>) {
+    // One lane's, for the clocks of two may differ.
+    let ns = block_uniform(took.minimum(u64::from(u32::MAX)).cast::<u32>());
+    let exponent = val::<u32>(31) - (ns | bucket::EACH).clz();
+    let fine = (ns >> (exponent - bucket::LOG2_EACH)) & (bucket::EACH - 1);
+    let coarse = (exponent - (bucket::LOG2_EACH - 1)) * bucket::EACH;
+    let at = gauges + BUCKETS as u32 + select(ns.lt(bucket::EACH), ns, coarse + fine);
+    let sum_at = gauges + SUM as u32;
+    let sum = (place.arena.get_or(sum_at, 0).cast::<u64>()
+        | place.arena.get_or(sum_at + 1, 0).cast::<u64>() << 32)
+        + ns.cast::<u64>();
+    // SAFETY: the gauges lie in the arena; this worker alone stores them, all lanes the same.
+    unsafe {
+        place.arena.scatter(at, place.arena.get_or(at, 0) + 1);
+        place.arena.scatter(sum_at, sum.cast::<u32>());
+        place.arena.scatter(sum_at + 1, (sum >> 32).cast::<u32>());
+    }
+}

@@ -1,0 +1,59 @@
+//! What a worker keeps of an actor's work, as words of the arena that lie behind the actor's state.
+//!
+//! ```text
+//! word 0   messages done: low half, high half    4   the last failure: cause, number    8   one word a bucket of handling times
+//!      2   of these, not answered by the handler 6   sum of handling times, ns: low, high
+//! ```
+//!
+//! The worker stores them when the answer has left, so that nobody waits for it; the host reads them by a copy, which does not disturb the worker.
+
+use crate::slot::QUAD;
+
+/// Messages done (a quad, which is stored whole).
+pub const DONE: usize = 0;
+/// The cause and the number of the last failure.
+pub const FAILURE: usize = 4;
+/// The sum of measured handling times, in nanoseconds.
+pub const SUM: usize = 6;
+/// The buckets of handling times.
+pub const BUCKETS: usize = 8;
+/// How many words there are.
+pub const WORDS: usize = BUCKETS + bucket::COUNT;
+
+/// Where they begin, from the beginning of a state of so many words.
+pub const fn behind(state_words: usize) -> usize {
+    state_words.next_multiple_of(QUAD)
+}
+
+/// Buckets of times: of one nanosecond below 8, then eight for each power of two. So a bucket's bounds differ by at most an eighth.
+pub mod bucket {
+    /// Buckets for each power of two, and its logarithm.
+    pub const EACH: u32 = 8;
+    /// See [`EACH`].
+    pub const LOG2_EACH: u32 = 3;
+    /// How many there are, for times below 2^32 ns.
+    pub const COUNT: usize = (EACH * (32 - LOG2_EACH + 1)) as usize;
+
+    /// The bucket of a time; of longer ones, the last.
+    pub const fn of(ns: u64) -> usize {
+        let ns = if ns > u32::MAX as u64 { u32::MAX } else { ns as u32 };
+        if ns < EACH {
+            return ns as usize;
+        }
+        let exponent = ns.ilog2();
+        ((exponent - LOG2_EACH + 1) * EACH + (ns >> (exponent - LOG2_EACH)) % EACH) as usize
+    }
+
+    /// The least time that is in no bucket up to this one.
+    pub const fn end(bucket: usize) -> u64 {
+        let bucket = bucket as u64 + 1;
+        let each = EACH as u64;
+        if bucket <= each { bucket } else { (each + bucket % each) << (bucket / each - 1) }
+    }
+}
+
+/// The histogram that these words are.
+pub fn histogram(words: &[u32; WORDS]) -> super::Histogram {
+    let sum = u64::from(words[SUM]) | u64::from(words[SUM + 1]) << 32;
+    super::Histogram::of_words(&words[BUCKETS..], sum)
+}

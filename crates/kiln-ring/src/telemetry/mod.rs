@@ -1,0 +1,77 @@
+//! What actors do, read while they do it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `gauge.rs` | the words that a worker keeps for each actor |
+//! | `histogram.rs` | [`Histogram`] |
+//! | `prometheus.rs` | the Prometheus text format |
+//! | `publish.rs` | [`Publisher`]: a file that is written again and again |
+
+pub(crate) mod gauge;
+mod histogram;
+mod prometheus;
+mod publish;
+
+pub use histogram::Histogram;
+pub use publish::{Publisher, telemetry_dir};
+
+use crate::channel::Counts;
+use crate::runtime::Lifecycle;
+use std::time::{Duration, Instant};
+
+/// What an actor has done: [`Actor::telemetry`](crate::Actor::telemetry).
+///
+/// The device keeps the number of messages, the failures and the handling times, and the host reads them by a copy: the worker does not stop for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ActorTelemetry {
+    /// The actor's number.
+    pub actor: u32,
+    /// The name of its handler.
+    pub handler: &'static str,
+    /// Where it is in its life.
+    pub lifecycle: Lifecycle,
+    /// How often it was restarted.
+    pub restarts: u64,
+    /// When this was read.
+    pub read_at: Instant,
+    /// How long ago it was launched.
+    pub uptime: Duration,
+    /// Messages that the device is done with: handled, or given back with a reason.
+    pub processed: u64,
+    /// Of these, the ones that the handler did not answer: it failed, or they were dropped, expired or given back. Modulo 2^32.
+    pub failed: u32,
+    /// Messages that were sent, and that the device is not done with.
+    pub depth: u64,
+    /// What the host's side of its queue counts, with dropped and expired messages by themselves. It hears of them when it takes the answers.
+    pub counts: Counts,
+    /// The times from when a message was seen by the worker until its answer had left, of one in
+    /// [`measure_every`](crate::RuntimeConfig::measure_every) messages. On a GPU the clock may advance in steps, of a microsecond at worst.
+    pub handling: Histogram,
+    /// Why the handler failed last, with the place in its source.
+    pub last_failure: Option<String>,
+}
+
+impl ActorTelemetry {
+    /// Messages a second since an earlier look; `None` if no time passed.
+    pub fn throughput_since(&self, earlier: &ActorTelemetry) -> Option<f64> {
+        let seconds = self.read_at.checked_duration_since(earlier.read_at)?.as_secs_f64();
+        (seconds > 0.0).then(|| self.processed.saturating_sub(earlier.processed) as f64 / seconds)
+    }
+}
+
+/// What all actors of a runtime have done: [`RingRuntime::telemetry`](crate::RingRuntime::telemetry).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuntimeTelemetry {
+    /// The device's name.
+    pub device: String,
+    /// How long the runtime has been there.
+    pub uptime: Duration,
+    /// The handling time of one in so many messages is measured; 0 for none.
+    pub measure_every: u32,
+    /// How many dead letters ever arrived.
+    pub dead_letters: u64,
+    /// Its actors, terminated ones too as long as somebody has them.
+    pub actors: Vec<ActorTelemetry>,
+}

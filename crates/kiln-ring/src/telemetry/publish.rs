@@ -1,0 +1,76 @@
+//! A file that tells what a runtime's actors do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The directory where `kiln ring top` looks for runtimes: `kiln` in `XDG_RUNTIME_DIR`, or in the directory for temporary files where that is not set.
+pub fn telemetry_dir() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    runtime.unwrap_or_else(std::env::temp_dir).join("kiln")
+}
+
+/// Writes a file again and again, until it is dropped: [`RingRuntime::publish`](crate::RingRuntime::publish). Then the file goes.
+///
+/// Each version is written aside and renamed, so that a reader finds all of one.
+#[derive(Debug)]
+pub struct Publisher {
+    path: PathBuf,
+    /// Dropped to end the thread.
+    running: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Publisher {
+    /// Begins to write. `text` gives the next version, or `Some(None)` to leave the last one, or `None` when there is nothing to publish any more.
+    pub(crate) fn start(
+        directory: &Path,
+        every: Duration,
+        text: impl Fn() -> Option<Option<String>> + Send + 'static,
+    ) -> io::Result<Publisher> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        std::fs::create_dir_all(directory)?;
+        let path = directory.join(format!("ring-{}-{number}.prom", std::process::id()));
+        if let Some(Some(text)) = text() {
+            replace(&path, &text)?;
+        }
+        let (running, ended) = mpsc::channel::<()>();
+        let to = path.clone();
+        let thread = std::thread::Builder::new().name("kiln-ring-publisher".to_owned()).spawn(move || {
+            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                match text() {
+                    // A disk that is full for a while is no reason to stop.
+                    Some(Some(text)) => drop(replace(&to, &text)),
+                    Some(None) => {}
+                    None => break,
+                }
+            }
+        })?;
+        Ok(Publisher { path, running: Some(running), thread: Some(thread) })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let aside = path.with_extension("new");
+    std::fs::write(&aside, text)?;
+    std::fs::rename(&aside, path)
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        // A thread that panicked has ended too.
+        let _ = self.thread.take().map(JoinHandle::join);
+        // Nobody else removes it, and one that is gone already is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
