@@ -55,3 +55,14 @@ pub mod __private {
     pub use kiln_ring::__private::*;
     pub use kiln_runtime::__private::*;
 }
+
+/// The book's chapters, whose programs are tests.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../book/src/kernels.md")]
+    struct Kernels;
+    #[doc = include_str!("../../../book/src/ring-kernels.md")]
+    struct RingKernels;
+    #[doc = include_str!("../../../book/src/explicit-level.md")]
+    struct ExplicitLevel;
+}
