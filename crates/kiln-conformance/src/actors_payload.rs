@@ -192,6 +192,12 @@ fn what_is_refused(trial: &mut Trial<'_>) -> Verdict {
         ensure(matches!(refused, Err(RingError::PayloadInUse)), || format!("{refused:?}"))?;
         actor.activate()?;
         same("elements", actor.recv_timeout(SOON)?.to_vec()?, vec![5, 7, 9])?;
+        // Once the answer is taken, nobody else refers to it.
+        for round in 1..4 {
+            values.write(&[round; 3])?;
+            actor.ask(Scaling { by: 1, values: values.clone() })?;
+            same("elements", values.to_vec()?, vec![round, round + 1, round + 2])?;
+        }
         let refused = rt.payload::<u32>(1 << 30).map(drop);
         ensure(matches!(refused, Err(RingError::OutOfRegion { .. })), || format!("{refused:?}"))?;
     }

@@ -14,6 +14,7 @@ mod clock;
 mod compile_cost;
 mod launch_cost;
 mod ring;
+mod ring_payload;
 mod rows;
 mod serve;
 mod table;

@@ -47,11 +47,11 @@ impl Ping {
 }
 
 /// A row: latencies of single messages, or a rate.
-struct Row {
-    name: String,
-    transport: String,
-    times_us: Vec<f64>,
-    per_second: f64,
+pub(super) struct Row {
+    pub name: String,
+    pub transport: String,
+    pub times_us: Vec<f64>,
+    pub per_second: f64,
 }
 
 /// Measures all rows, prints them, and writes them if asked to.
@@ -71,6 +71,8 @@ pub fn run(device: &Device, json: Option<&Path>, commit: &str) -> Result<(), Fai
             }
         }
     }
+    let best = MappedPlace::ALL.into_iter().rfind(|&place| gpu && places.get(place).is_ok());
+    rows.extend(super::ring_payload::rows(device, &transport(device, best.unwrap_or(MappedPlace::Host)))?);
     print(&rows);
     match json {
         Some(path) => write(path, &rows, device, commit),
@@ -236,8 +238,11 @@ fn print(rows: &[Row]) {
     for row in rows {
         let sorted = row.sorted();
         let time = |fraction| quantile(&sorted, fraction).map_or(String::new(), |t| format!("{t:.2} us"));
-        let rate =
-            if row.per_second > 0.0 { format!("{:.2} M", row.per_second / 1e6) } else { String::new() };
+        let rate = match row.per_second {
+            0.0 => String::new(),
+            many if many >= 1e6 => format!("{:.2} M", many / 1e6),
+            few => format!("{few:.0}"),
+        };
         let (p50, p99, p999) = (time(0.5), time(0.99), time(0.999));
         println!("{:28} {:8} {p50:>9} {p99:>9} {p999:>9} {rate:>14}", row.name, row.transport);
     }

@@ -96,7 +96,10 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
             self.waiting.mailbox.receive(1, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
         });
         match (received, reply) {
-            (_, Some(reply)) => Poll::Ready(Ok(reply)),
+            (_, Some(reply)) => {
+                self.waiting.mailbox.let_go();
+                Poll::Ready(Ok(reply))
+            }
             (Err(error), None) => Poll::Ready(Err(error)),
             (Ok(_), None) => {
                 self.waiting.until(Awaited::Reply, cx);
@@ -153,6 +156,7 @@ impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
         match outcome {
             Some(outcome) => {
                 self.position = None;
+                mailbox.let_go();
                 Poll::Ready(outcome.map(|replied| replied.then_some(reply)))
             }
             None => {

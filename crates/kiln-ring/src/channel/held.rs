@@ -40,13 +40,23 @@ impl<P: Platform> Mailbox<P> {
     pub fn keep(&self, sent: Sent, holds: Vec<Hold>) -> Sent {
         if let (false, Sent::Queued(position)) = (holds.is_empty(), sent) {
             let mut held = self.held().0.lock().unwrap_or_else(PoisonError::into_inner);
-            let answered = self.queue().head();
-            // Those of messages that other threads sent meanwhile may stand a little out of order, and are let go a little later.
-            while held.front().is_some_and(|&(position, _)| position < answered) {
-                held.pop_front();
-            }
+            self.let_go_answered(&mut held);
             held.push_back((position, holds));
         }
         sent
+    }
+
+    /// Lets go of the arrays of messages that are answered, after their answers were taken.
+    #[cold]
+    pub fn let_go(&self) {
+        self.let_go_answered(&mut self.held().0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn let_go_answered(&self, held: &mut VecDeque<(u64, Vec<Hold>)>) {
+        let answered = self.queue().head();
+        // Those of messages that other threads sent meanwhile may stand a little out of order, and are let go a little later.
+        while held.front().is_some_and(|&(position, _)| position < answered) {
+            held.pop_front();
+        }
     }
 }

@@ -212,6 +212,14 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     // ---- sending
 
+    /// Lets go of the arrays of messages whose answers were taken.
+    #[inline]
+    fn let_go(&self) {
+        if M::HOLDS {
+            self.mailbox.let_go();
+        }
+    }
+
     /// Sends a message's words, and keeps the arrays it refers to until it is answered.
     #[inline]
     fn holding(
@@ -310,6 +318,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         for_one::<R, _>(|buffer| {
             self.mailbox.receive(1, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
         })?;
+        self.let_go();
         reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
     }
 
@@ -338,6 +347,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         for_one::<R, _>(|buffer| {
             self.mailbox.receive_until(1, until, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
         })?;
+        self.let_go();
         reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
     }
 
@@ -376,9 +386,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// There will be none.
     #[inline]
     pub fn recv_each(&self, most: usize, mut take: impl FnMut(R)) -> Result<usize, RecvError> {
-        for_many::<R, _>(|buffer| {
+        let received = for_many::<R, _>(|buffer| {
             self.mailbox.receive(most, buffer, |words| take(R::decode(&words[..R::WORDS])))
-        })
+        });
+        self.let_go();
+        received
     }
 
     /// As [`recv`](Self::recv), without holding a thread while it waits.
@@ -413,6 +425,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.mailbox.keep(Sent::Queued(position), holds);
         let mut outcome = Ok(false);
         let reply = decoded::<R>(|words| outcome = self.mailbox.await_request(position, until, words));
+        self.let_go();
         outcome.map(|replied| replied.then_some(reply))
     }
 
