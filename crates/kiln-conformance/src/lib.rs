@@ -19,14 +19,17 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `actors_payload.rs`, `supervision.rs`, `telemetry.rs` | ring kernels: what they do, what becomes of those that fail, what is told of them |
+//! | `actors.rs`, `actors_payload.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;
+mod actors_bad_input;
 mod actors_payload;
 mod arithmetic;
 mod atomics;
 mod case;
 mod casts;
+mod checkpoints;
 mod dot;
 mod elementwise;
 mod explicit;
@@ -81,8 +84,10 @@ pub fn suite() -> Vec<Case> {
         streams::cases,
         actors::cases,
         actors_payload::cases,
+        actors_bad_input::cases,
         supervision::cases,
         telemetry::cases,
+        checkpoints::cases,
     ];
     groups.iter().flat_map(|group| group()).collect()
 }

@@ -77,7 +77,8 @@ mod telemetry;
 
 pub use channel::{
     AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_CAPACITY,
-    Overflow, Parts, RecvError, RecvFuture, RingMemory, SendError, SendFuture, Sent, Transport, WaitPolicy,
+    Overflow, Parts, RecvError, RecvFuture, Replies, RingMemory, SendError, SendFuture, Sent, Transport,
+    WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};
@@ -87,8 +88,8 @@ pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
-    Actor, Backoff, Ending, Event, Events, Lifecycle, Restart, Result, RingConfig, RingError, RingRuntime,
-    RuntimeConfig, What,
+    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, Restart, Result,
+    RingConfig, RingError, RingRuntime, RuntimeConfig, What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, telemetry_dir};

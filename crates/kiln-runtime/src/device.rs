@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::stream::Stream;
 use kiln_backend::{Backend, Properties, StreamId};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A device: an NVIDIA GPU, the host's processor, or the interpreter. Cloning gives another handle to the same device.
 ///
@@ -46,13 +46,30 @@ impl Device {
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`kiln_backend::Error::Unavailable`] if there is no such device or driver.
     pub fn open(name: &str) -> Result<Device> {
-        static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
         let name = if name == "cuda" { "cuda:0" } else { name };
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = open_devices();
         if let Some(inner) = open.iter().find(|(n, _)| n == name).and_then(|(_, weak)| weak.upgrade()) {
             return Ok(Device(inner));
         }
         let device = Device::with_backend(open_backend(name)?, DiskCache::from_env());
+        open.retain(|(n, _)| n != name);
+        open.push((name.to_owned(), Arc::downgrade(&device.0)));
+        Ok(device)
+    }
+
+    /// The same device, opened anew beside this handle: for one that is [lost](kiln_backend::Error::Lost), or on which a kernel does not end. It shares nothing with this one, whose
+    /// tensors stay with it. From now on [`open`](Self::open) gives the new one.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open). NVIDIA's driver gives a process no new context after a trap, and there this fails.
+    pub fn reopen(&self) -> Result<Device> {
+        let name = self.id();
+        let backend: Box<dyn Backend> = match name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) {
+            Some(index) => Box::new(kiln_cuda::Cuda::open_anew(index)?),
+            None => open_backend(name)?,
+        };
+        let device = Device::with_backend(backend, DiskCache::from_env());
+        let mut open = open_devices();
         open.retain(|(n, _)| n != name);
         open.push((name.to_owned(), Arc::downgrade(&device.0)));
         Ok(device)
@@ -111,6 +128,13 @@ impl Device {
     pub fn disk_cache(&self) -> &DiskCache {
         &self.0.disk
     }
+}
+
+/// The devices that are open, by name.
+fn open_devices() -> MutexGuard<'static, Vec<(String, Weak<Inner>)>> {
+    static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
+    // Changed by pushes and removals only.
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open_backend(name: &str) -> Result<Box<dyn Backend>> {

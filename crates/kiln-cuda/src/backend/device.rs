@@ -38,10 +38,13 @@ impl Retired {
 }
 
 impl Device {
-    /// Opens GPU `index`.
-    pub(super) fn open(index: usize) -> Result<Device> {
+    /// Opens GPU `index` in a context that `context` gives.
+    pub(super) fn open(
+        index: usize,
+        context: impl Fn(usize) -> crate::driver::Result<Context>,
+    ) -> Result<Device> {
         let id = format!("cuda:{index}");
-        let opened = Context::new(index).and_then(|context| Ok((Streams::new(&context)?, context)));
+        let opened = context(index).and_then(|context| Ok((Streams::new(&context)?, context)));
         let (streams, context) = opened.map_err(|error| error.into_backend(&id))?;
         Ok(Device {
             properties: properties(id, &context),

@@ -109,7 +109,15 @@ impl Cuda {
     /// # Errors
     /// [`Error::Unavailable`] without a driver or such a GPU, with what to do about it; [`Error::Driver`] where the GPU does not start.
     pub fn open(index: usize) -> Result<Cuda> {
-        Device::open(index).map(|device| Cuda { device: Arc::new(device) })
+        Device::open(index, Context::new).map(|device| Cuda { device: Arc::new(device) })
+    }
+
+    /// Opens GPU `index` in a new context of Kiln's own, which shares nothing with the one before: beside a kernel that does not end.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open); [`Error::Lost`] after a trap, when the driver gives this process no new context.
+    pub fn open_anew(index: usize) -> Result<Cuda> {
+        Device::open(index, Context::anew).map(|device| Cuda { device: Arc::new(device) })
     }
 
     fn check<T>(&self, result: crate::driver::Result<T>) -> Result<T> {

@@ -19,6 +19,8 @@ pub struct Context(Arc<ContextState>);
 struct ContextState {
     device: Device,
     handle: ContextHandle,
+    /// Whether it is the GPU's primary context, and not one of Kiln's own.
+    primary: bool,
     properties: DeviceProperties,
     /// `None` where the device has no pools.
     pool: Option<PoolHandle>,
@@ -61,14 +63,35 @@ impl Context {
         Ok(context)
     }
 
+    /// A context of Kiln's own for GPU `ordinal`, beside the one there is, which [`Context::new`](Self::new) gives from now on. The two share the GPU in turns.
+    /// It stays until the process ends: destroying it would wait for the kernels of the other one.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new). After a kernel has trapped the driver gives the process no new context, and reports the loss of the old one.
+    pub fn anew(ordinal: usize) -> Result<Context> {
+        let device = Device::new(ordinal)?;
+        let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handle = ContextHandle::NULL;
+        // SAFETY: `handle` is writable.
+        unsafe { device.driver().api().cuCtxCreate_v2(&mut handle, 0, device.handle()) }?;
+        let context = Context::over(device, handle, false)?;
+        contexts.retain(|(of, state)| *of != ordinal && state.strong_count() > 0);
+        contexts.push((ordinal, Arc::downgrade(&context.0)));
+        Ok(context)
+    }
+
     fn retain(device: Device) -> Result<Context> {
-        let properties = device.properties()?;
-        let api = device.driver().api();
         let mut handle = ContextHandle::NULL;
         // SAFETY: `handle` is writable; every retain is matched by the release when the state drops.
-        unsafe { api.cuDevicePrimaryCtxRetain(&mut handle, device.handle()) }?;
+        unsafe { device.driver().api().cuDevicePrimaryCtxRetain(&mut handle, device.handle()) }?;
+        Context::over(device, handle, true)
+    }
+
+    fn over(device: Device, handle: ContextHandle, primary: bool) -> Result<Context> {
+        let properties = device.properties()?;
+        let api = device.driver().api();
         let (staging, stays) = Default::default();
-        let mut state = ContextState { device, handle, properties, pool: None, staging, stays };
+        let mut state = ContextState { device, handle, primary, properties, pool: None, staging, stays };
         state.bind()?;
         if state.properties.memory_pools {
             state.pool = Some(create_pool(api, &device)?);
@@ -216,7 +239,7 @@ impl ContextState {
         if status == Status::SUCCESS && current == self.handle {
             return Ok(());
         }
-        // SAFETY: the primary context is retained for as long as `self` lives.
+        // SAFETY: the context is retained, or Kiln's own, for as long as `self` lives.
         unsafe { api.cuCtxSetCurrent(self.handle) }
     }
 }
@@ -250,6 +273,10 @@ fn create_pool(api: &Api, device: &Device) -> Result<PoolHandle> {
 
 impl Drop for ContextState {
     fn drop(&mut self) {
+        if !self.primary {
+            // It was made beside a kernel that does not end, for which freeing and destroying would wait. The process's end takes it.
+            return;
+        }
         let api = self.device.driver().api();
         // A failure here has nobody to report to; it happens when the process is ending and the driver already stopped.
         if self.bind().is_ok() {

@@ -377,6 +377,7 @@ driver_functions! {
 
         fn cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: DeviceHandle);
         fn cuDevicePrimaryCtxRelease_v2(device: DeviceHandle);
+        fn cuCtxCreate_v2(context: *mut ContextHandle, flags: c_uint, device: DeviceHandle);
         fn cuCtxGetCurrent(context: *mut ContextHandle);
         fn cuCtxSetCurrent(context: ContextHandle);
         fn cuCtxSynchronize();

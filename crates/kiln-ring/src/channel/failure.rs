@@ -44,7 +44,7 @@ impl<P: Platform> Mailbox<P> {
     /// The failure that the newest answers show: an actor that failed answers nothing after it, but that messages were dropped to make room.
     fn newest_failure(&self, from: u64) -> Option<Failure> {
         let queue = self.queue();
-        let mut position = queue.tail() - queue.unanswered();
+        let mut position = queue.first_unanswered();
         while position > from {
             position -= 1;
             let (kind, reason) = queue.peek(position, |answer| (answer.kind, reason_of(answer)))?;

@@ -5,7 +5,7 @@ use super::batch::Batch;
 use super::error::{AskError, RecvError, SendError};
 use super::failure::Noted;
 use super::held::Held;
-use super::overflow::{Counter, Counters, Counts, Overflow};
+use super::overflow::{Counter, Counters, Counts, Overflow, Replies};
 use super::platform::Platform;
 use super::queue::{Answer, Next, Queue, Refused};
 use super::wait::{Wait, WaitPolicy};
@@ -15,7 +15,7 @@ use crate::layout::Hold;
 use crate::slot::{Kind, PAYLOAD};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a channel needs of the device's side.
 pub trait DeviceSide: Send + Sync {
@@ -58,6 +58,8 @@ pub struct Manner {
     pub overflow: Overflow,
     /// How threads wait.
     pub wait: WaitPolicy,
+    /// What becomes of replies that nobody asked for.
+    pub replies: Replies,
     /// The message's layout.
     pub message_layout: u64,
     /// The reply's layout.
@@ -67,6 +69,9 @@ pub struct Manner {
     /// The device's side.
     pub device: Arc<dyn DeviceSide>,
 }
+
+/// A send that waits longer than this looks whether it waits for replies that nobody receives.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
 const LOOKS: usize = 32;
@@ -257,7 +262,7 @@ impl<P: Platform> Mailbox<P> {
         let actor = self.actor();
         let begun = Instant::now();
         let mut wait = Wait::new(self.manner.wait, until.flatten());
-        let mut refused = refused;
+        let (mut refused, mut warned) = (refused, false);
         let full = || SendError::Full { actor, capacity: self.queue.form().capacity };
         loop {
             if refused == Refused::Closed {
@@ -287,9 +292,25 @@ impl<P: Platform> Mailbox<P> {
             if until.is_none() {
                 return self.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
             }
-            if !self.manner.device.pump() && !P::step(&mut wait) {
+            if if self.manner.device.pump() { wait.is_over() } else { !P::step(&mut wait) } {
                 return Err(SendError::TimedOut { actor, waited: begun.elapsed() });
             }
+            if !warned && begun.elapsed() > UNREAD {
+                warned = true;
+                self.warn_of_replies();
+            }
+        }
+    }
+
+    /// Says in the log if the queue is full of replies.
+    fn warn_of_replies(&self) {
+        if self.queue.is_receivable(self.queue.head()) {
+            let actor = self.actor();
+            tracing::warn!(
+                target: "kiln_ring",
+                actor,
+                "a send to actor {actor} waits for replies that nobody receives: receive them, or launch the actor with `replies(Replies::Discard)`"
+            );
         }
     }
 
@@ -327,10 +348,12 @@ impl<P: Platform> Mailbox<P> {
         let mut passed = false;
         if let Some(mut sweep) = self.queue.sweep() {
             while let Next::Answer(answer) = sweep.next() {
-                if answer.is_reply() {
+                if answer.is_reply() && self.manner.replies == Replies::Keep {
                     break;
                 }
-                self.settle(&answer);
+                if !answer.is_reply() {
+                    self.settle(&answer);
+                }
                 sweep.pass();
                 passed = true;
             }

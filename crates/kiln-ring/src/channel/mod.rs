@@ -39,7 +39,7 @@ pub use future::{AskFuture, RecvFuture, SendFuture};
 pub(crate) use mailbox::Mailbox;
 pub use mailbox::{DeviceSide, Sent};
 pub use memory::RingMemory;
-pub use overflow::{Counts, Overflow};
+pub use overflow::{Counts, Overflow, Replies};
 pub use queue::{Form, Transport};
 pub(crate) use wait::Wait;
 pub use wait::WaitPolicy;
@@ -72,6 +72,8 @@ pub struct ChannelConfig {
     pub wait: WaitPolicy,
     /// Whether messages may have deadlines: each slot has one more quad.
     pub deadlines: bool,
+    /// What becomes of replies that nobody asked for.
+    pub replies: Replies,
 }
 
 impl Default for ChannelConfig {
@@ -81,6 +83,7 @@ impl Default for ChannelConfig {
             overflow: Overflow::default(),
             wait: WaitPolicy::default(),
             deadlines: false,
+            replies: Replies::default(),
         }
     }
 }
@@ -104,6 +107,11 @@ impl ChannelConfig {
     /// With or without deadlines.
     pub fn deadlines(self, deadlines: bool) -> Self {
         ChannelConfig { deadlines, ..self }
+    }
+
+    /// This for replies that nobody asked for.
+    pub fn replies(self, replies: Replies) -> Self {
+        ChannelConfig { replies, ..self }
     }
 
     /// The form of a channel of `M` and `R`.
@@ -192,6 +200,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
             actor: parts.actor,
             overflow: config.overflow,
             wait: config.wait,
+            replies: config.replies,
             message_layout: M::ID,
             reply_layout: R::ID,
             letters: parts.letters,
@@ -499,7 +508,7 @@ fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result
 
 /// The words of a header with a deadline.
 #[inline]
-fn header(deadline: u64) -> [u32; PAYLOAD] {
+pub(crate) fn header(deadline: u64) -> [u32; PAYLOAD] {
     [deadline as u32, (deadline >> 32) as u32, 0]
 }
 

@@ -17,6 +17,19 @@ pub enum Overflow {
     DropOldest,
 }
 
+/// What becomes of replies that nobody asked for.
+///
+/// A reply has a place in its queue until it is received, and the message that it answers counts as under way until then. So whoever sends to an actor that
+/// replies, and neither receives nor [asks](crate::Channel::ask), comes to a full queue for good: a send that has to wait for that for more than a second says so in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Replies {
+    /// They wait to be received.
+    #[default]
+    Keep,
+    /// They go where the queue is full, without a letter. Whoever receives gets those that are there still.
+    Discard,
+}
+
 /// What became of messages that went another way than request and reply. All count from the channel's beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -313,15 +313,22 @@ impl<P: Platform> Queue<P> {
         self.answered(position).is_some() && self.mark(position).load(Acquire) != mark::ASKED
     }
 
-    /// How many messages the device has not answered yet. It answers in order.
+    /// How many messages the device has not answered yet.
     pub fn unanswered(&self) -> u64 {
-        let (mut answered, tail) = (self.head(), self.tail());
-        let mut unanswered = tail;
+        let first = self.first_unanswered();
+        self.tail() - first
+    }
+
+    /// The first position that the device has not answered yet. It answers in order.
+    pub fn first_unanswered(&self) -> u64 {
+        // The head first: the tail of a later moment is not below it.
+        let mut answered = self.head();
+        let mut unanswered = self.tail();
         while answered < unanswered {
             let middle = answered + (unanswered - answered) / 2;
             if self.answered(middle).is_some() { answered = middle + 1 } else { unanswered = middle }
         }
-        tail - answered.min(tail)
+        answered
     }
 
     /// Begins to take answers, which one thread can do at a time; `None` while another one is at it.

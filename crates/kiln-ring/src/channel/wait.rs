@@ -75,6 +75,11 @@ impl Wait {
         true
     }
 
+    /// Whether the time is over.
+    pub fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
     fn rest(&self) {
         let Some(sleep) = self.policy.sleep else { return std::thread::yield_now() };
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));

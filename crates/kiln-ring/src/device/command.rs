@@ -17,6 +17,8 @@ pub(crate) enum Operation {
     Skip = 3,
     /// Writes all records to the arena and leaves.
     Leave = 4,
+    /// Hands the port's messages to another handler, whose number is the first argument.
+    Kind = 5,
 }
 
 impl Operation {
@@ -27,6 +29,7 @@ impl Operation {
             Operation::Load => "load a port",
             Operation::Skip => "skip",
             Operation::Leave => "leave",
+            Operation::Kind => "change the handler",
         }
     }
 
@@ -51,6 +54,9 @@ impl Worker {
                 if operation == Operation::Gate as u32 {
                     place.table.scatter(record + port::GATE as u32, argument);
                 }
+                if operation == Operation::Kind as u32 {
+                    place.table.scatter(record + port::KIND as u32, argument);
+                }
                 if operation == Operation::Skip as u32 {
                     let skip = place.table.get_or(record + port::SKIP as u32, 0);
                     let further = select(is_before(skip, argument), argument, skip);
@@ -72,12 +78,14 @@ impl Worker {
         new
     }
 
-    /// Tells the host the number of the last command, after everything that the command did.
+    /// Tells the host the number of the last command, after everything that the command did, and the device's time.
     #[device(crate = kiln_lang)]
     pub(super) fn acknowledge(&self, place: &Place) {
         fence();
+        let now = clock_ns();
+        let (low, high) = (block_uniform(now.cast::<u32>()), block_uniform((now >> 32).cast::<u32>()));
         // SAFETY: the host reads the quad whole; all lanes store the same.
-        unsafe { place.outbox.set_quad_unchecked(place.number * LINE, [val(0), val(0), val(0), self.seen]) };
+        unsafe { place.outbox.set_quad_unchecked(place.number * LINE, [low, high, val(0), self.seen]) };
     }
 
     /// Writes the worker's record and those of its ports to the arena.

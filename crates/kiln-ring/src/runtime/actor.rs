@@ -1,12 +1,14 @@
 //! Actors, as the host sees them.
 
 use super::body::{Body, Ending, Turn};
+use super::checkpoint::Checkpoint;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
 use crate::channel::{AskError, Channel, Counts, RecvError, SendError, Sent};
+use crate::device::Kind;
 use crate::device::record::gate;
 use crate::handler::Handler;
-use crate::layout::{Hold, Layout};
+use crate::layout::Layout;
 use crate::telemetry::ActorTelemetry;
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +18,8 @@ use std::time::Duration;
 ///
 /// Any number of threads may use it at once. When it is dropped, it is terminated and its messages are discarded.
 pub struct Actor<H: Handler> {
-    body: Arc<Body>,
+    pub(super) body: Arc<Body>,
     channel: Channel<H::Message, H::Reply>,
-    /// The arrays that its first state refers to.
-    _held: Vec<Hold>,
 }
 
 impl<H: Handler> fmt::Debug for Actor<H> {
@@ -32,8 +32,8 @@ impl<H: Handler> fmt::Debug for Actor<H> {
 }
 
 impl<H: Handler> Actor<H> {
-    pub(super) fn new(body: Arc<Body>, channel: Channel<H::Message, H::Reply>, held: Vec<Hold>) -> Actor<H> {
-        Actor { body, channel, _held: held }
+    pub(super) fn new(body: Arc<Body>, channel: Channel<H::Message, H::Reply>) -> Actor<H> {
+        Actor { body, channel }
     }
 
     /// Its number, of which every actor of the runtime has another.
@@ -184,6 +184,77 @@ impl<H: Handler> Actor<H> {
     /// It has not failed; the device does not answer.
     pub fn restart(&self) -> Result<()> {
         self.body.restart()
+    }
+
+    /// The actor as it is now: its state, and the messages that it was sent and has not handled, in their order and with what is left until their deadlines. An
+    /// active actor is held meanwhile: for two commands and a copy. Replies that were not received are not part of it.
+    ///
+    /// # Errors
+    /// It is being terminated; its messages or its state refer to payloads, which are no part of a checkpoint; a sender stopped half-way; the device does not answer.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.body.checkpoint().map(|checkpoint| Checkpoint::clone(&self.body.keep(checkpoint)))
+    }
+
+    /// The last checkpoint that was taken, by [`checkpoint`](Self::checkpoint) or [by the clock](crate::RuntimeConfig::checkpoint_every).
+    pub fn last_checkpoint(&self) -> Option<Arc<Checkpoint>> {
+        self.body.last_checkpoint()
+    }
+
+    /// Has another handler take over between two messages, with the state as it is. A handler that is new to the runtime is compiled while the old one
+    /// works; no message is lost, and none is handled by both.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn sum(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    ///     *total += x;
+    ///     *total
+    /// }
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn sum_of_squares(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    ///     *total += x * x;
+    ///     *total
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(sum, RingConfig::default().state(0))?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.ask(3)?, Some(3));
+    /// actor.replace(sum_of_squares)?;
+    /// assert_eq!(actor.ask(3)?, Some(12));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A handler with another state, message or reply is an error of types:
+    ///
+    /// ```compile_fail,E0271
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Actor, RingCtx, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn sum(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    /// #     *total += x;
+    /// #     *total
+    /// # }
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn count(_ctx: &RingCtx, total: &mut u64, _x: u32) {
+    ///     *total += 1;
+    /// }
+    ///
+    /// fn upgrade(actor: &Actor<sum>) {
+    ///     actor.replace(count);
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// A handler that is not well formed; an actor that is being terminated; the device does not answer.
+    pub fn replace<N>(&self, handler: N) -> Result<()>
+    where
+        N: Handler<State = H::State, Message = H::Message, Reply = H::Reply>,
+    {
+        let Kind { requests, answers, .. } = self.body.kind();
+        self.body.replace(Kind { handler: Arc::new(handler), requests, answers })
     }
 
     /// How often it was restarted, by hand and by its [policy](crate::Restart).

@@ -1,14 +1,16 @@
 //! What an actor is whatever its types: its place, its queue in words, and its life.
 
 use super::Side;
+use super::checkpoint::Checkpoint;
 use super::error::{Result, RingError};
 use super::events::What;
 use super::lifecycle::Lifecycle;
 use super::restart::{Decision, History, Restart};
-use crate::channel::{Mailbox, Native, Wait, WaitPolicy};
-use crate::device::Operation;
+use crate::channel::{ChannelConfig, Mailbox, Native, Wait, WaitPolicy};
 use crate::device::record::gate;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use crate::device::{Kind, Operation};
+use crate::layout::Hold;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 /// How an actor is terminated.
@@ -25,18 +27,34 @@ pub enum Ending {
 pub(crate) struct Body {
     pub side: Arc<Side>,
     pub number: u32,
-    /// The name of its handler.
-    pub name: &'static str,
     /// The word of the arena at which its gauges begin.
     pub gauges: usize,
     pub launched: Instant,
+    /// The position of its first message.
+    pub first: u64,
+    /// Its handler.
+    kind: Mutex<Kind>,
     pub mailbox: Arc<Mailbox<Native>>,
-    /// What a restart begins with.
-    first_state: Vec<u32>,
-    policy: Restart,
+    pub(super) manner: BodyConfig,
     life: Mutex<Life>,
+    /// Why its worker answers no more.
+    stranded: OnceLock<String>,
+    last_checkpoint: Mutex<Option<Arc<Checkpoint>>>,
     /// The actors that fail with it.
     links: Mutex<Vec<Weak<Body>>>,
+}
+
+/// How an actor was launched.
+#[derive(Clone)]
+pub(crate) struct BodyConfig {
+    pub channel: ChannelConfig,
+    pub restart: Restart,
+    /// What a restart begins with.
+    pub first_state: Vec<u32>,
+    /// The arrays that it refers to.
+    pub _held: Vec<Hold>,
+    /// Whether messages or states may refer to arrays.
+    pub refers: bool,
 }
 
 /// Where an actor is in its life. Whoever changes it holds the lock until the device has acknowledged the change.
@@ -51,6 +69,12 @@ pub(crate) struct Life {
     fell: bool,
     /// The actors that it is linked to know that it fell.
     told: bool,
+    /// Its device or worker is lost, and it knows.
+    lost: bool,
+    /// When its last checkpoint by the clock was taken.
+    checkpointed: Instant,
+    /// How many messages had been sent and answered then.
+    seen: (u64, u64),
 }
 
 /// A change of an actor's life: what it is called, from where, which state and gate it leads to.
@@ -60,15 +84,6 @@ pub(super) struct Turn {
     pub needs: &'static str,
     pub to: Lifecycle,
     pub gate: u32,
-}
-
-/// What is said of an actor.
-pub(super) struct Named {
-    pub number: u32,
-    /// The name of its handler.
-    pub name: &'static str,
-    /// The word of the arena at which its gauges begin.
-    pub gauges: usize,
 }
 
 impl Life {
@@ -81,22 +96,71 @@ impl Life {
 impl Body {
     pub fn new(
         side: Arc<Side>,
-        Named { number, name, gauges }: Named,
+        number: u32,
+        gauges: usize,
+        kind: Kind,
         mailbox: Arc<Mailbox<Native>>,
-        first_state: Vec<u32>,
-        policy: Restart,
+        manner: BodyConfig,
     ) -> Arc<Body> {
         let life = Life {
             stage: Lifecycle::Launched,
-            settled: 0,
+            settled: mailbox.queue().tail(),
             history: History::default(),
             due: None,
             fell: false,
             told: false,
+            lost: false,
+            checkpointed: Instant::now(),
+            seen: (u64::MAX, 0),
         };
-        let (life, links) = (Mutex::new(life), Mutex::default());
-        let launched = Instant::now();
-        Arc::new(Body { side, number, name, gauges, launched, mailbox, first_state, policy, life, links })
+        Arc::new(Body {
+            side,
+            number,
+            gauges,
+            launched: Instant::now(),
+            first: mailbox.queue().tail(),
+            kind: Mutex::new(kind),
+            mailbox,
+            manner,
+            life: Mutex::new(life),
+            stranded: OnceLock::new(),
+            last_checkpoint: Mutex::default(),
+            links: Mutex::default(),
+        })
+    }
+
+    /// Its handler, and the slots of its messages and answers.
+    pub fn kind(&self) -> Kind {
+        self.kind.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Goes on with another handler of the same layouts from the next message on.
+    pub fn replace(&self, kind: Kind) -> Result<()> {
+        let life = self.life();
+        if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
+            return Err(self.illegal("another handler", life.stage, "not at its end"));
+        }
+        self.lost()?;
+        let number = self.side.shared.kind(kind.clone())?;
+        self.side.tell(Operation::Kind, number)?;
+        let name = kind.handler.signature().name;
+        *self.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
+        self.publish(What::Replaced { by: name });
+        Ok(())
+    }
+
+    /// The error of commanding an actor whose device or worker is lost.
+    pub(super) fn lost(&self) -> Result<()> {
+        self.side.shared.lost()?;
+        let device = self.side.shared.device.id().to_owned();
+        self.stranded.get().map_or(Ok(()), |reason| Err(RingError::Lost { device, reason: reason.clone() }))
+    }
+
+    /// Its worker answers no more: waits end, and it fails. Whether that was not known.
+    pub fn strand(&self, why: &str) -> bool {
+        let first = self.stranded.set(why.to_owned()).is_ok();
+        self.mailbox.abandon();
+        first
     }
 
     /// Its life, as far as the host has heard.
@@ -109,22 +173,32 @@ impl Body {
     }
 
     fn publish(&self, what: What) {
-        self.side.shared.events.publish(Some(self.number), self.name, what);
+        let name = self.kind().handler.signature().name;
+        self.side.shared.events.publish(Some(self.number), name, what);
     }
 
-    fn illegal(&self, what: &'static str, is: Lifecycle, needs: &'static str) -> RingError {
+    pub(super) fn illegal(&self, what: &'static str, is: Lifecycle, needs: &'static str) -> RingError {
         RingError::Illegal { actor: self.number, what, is, needs }
     }
 
     /// Sees a failure that is there, and asks the policy what to do.
-    fn notice(&self, life: &mut Life) {
+    pub(super) fn notice(&self, life: &mut Life) {
+        if !life.lost
+            && life.stage != Lifecycle::Terminated
+            && let Err(lost) = self.lost()
+        {
+            self.mailbox.abandon();
+            (life.stage, life.lost, life.fell, life.due) = (Lifecycle::Failed, true, true, None);
+            self.publish(What::Lost { why: lost.to_string() });
+            return;
+        }
         let running = matches!(life.stage, Lifecycle::Active | Lifecycle::Deactivated | Lifecycle::Launched);
         let Some((position, reason)) = self.mailbox.failure_since(life.settled).filter(|_| running) else {
             return;
         };
         life.stage = Lifecycle::Failed;
         self.publish(What::Failed { position, why: self.side.shared.explain(reason) });
-        match life.history.decide(&self.policy, Instant::now()) {
+        match life.history.decide(&self.manner.restart, Instant::now()) {
             Decision::Leave => life.fell = true,
             Decision::At(due) => life.due = Some(due),
             Decision::GiveUp => {
@@ -150,6 +224,7 @@ impl Body {
         if life.stage != turn.from {
             return Err(self.illegal(turn.what, life.stage, turn.needs));
         }
+        self.lost()?;
         self.side.tell(Operation::Gate, turn.gate)?;
         life.stage = turn.to;
         self.publish(What::Turned(turn.to));
@@ -167,13 +242,14 @@ impl Body {
 
     fn restart_now(&self, life: &mut Life) -> Result<()> {
         life.due = None;
-        self.side.write_state(&self.first_state)?;
+        self.lost()?;
+        self.side.write_state(&self.manner.first_state)?;
         // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
         let queue = self.mailbox.queue();
-        life.settled = queue.tail() - queue.unanswered();
+        life.settled = queue.first_unanswered();
         self.side.tell(Operation::Gate, gate::OPEN)?;
         queue.reopen();
-        life.history.restarted(&self.policy, Instant::now());
+        life.history.restarted(&self.manner.restart, Instant::now());
         (life.stage, life.fell, life.told) = (Lifecycle::Active, false, false);
         self.publish(What::Restarted { times: life.history.total });
         Ok(())
@@ -191,6 +267,10 @@ impl Body {
             return Err(self.illegal("terminate", life.stage, "not terminated"));
         }
         self.mailbox.close();
+        if life.lost {
+            life.stage = Lifecycle::Terminated;
+            return self.lost();
+        }
         if ending == Ending::Discard || life.stage != Lifecycle::Active {
             self.side.tell(Operation::Gate, gate::RETURNING)?;
         }
@@ -207,7 +287,8 @@ impl Body {
                 self.side.tell(Operation::Gate, gate::RETURNING)?;
             }
             self.mailbox.tidy();
-            if !self.mailbox.pump() && !wait.step() {
+            self.lost()?;
+            if if self.mailbox.pump() { wait.is_over() } else { !wait.step() } {
                 return Err(RingError::NotDrained { actor: self.number, left, waited: begun.elapsed() });
             }
         }
@@ -221,7 +302,7 @@ impl Body {
 
     /// Whether somebody waits for its failures to be seen.
     pub fn is_supervised(&self) -> bool {
-        self.policy != Restart::Never || !self.links().is_empty()
+        self.manner.restart != Restart::Never || !self.links().is_empty()
     }
 
     fn links(&self) -> MutexGuard<'_, Vec<Weak<Body>>> {
@@ -254,6 +335,7 @@ impl Body {
             // A device that does not answer leaves the actor failed; the next look at the device says so.
             life.fell = self.restart_now(&mut life).is_err();
         }
+        self.checkpoint_by_the_clock(&mut life);
         let tells = life.fell && !life.told;
         drop(life);
         if tells {
@@ -264,6 +346,36 @@ impl Body {
                 life.told = life.fell;
             }
         }
+    }
+
+    /// Takes a checkpoint if one is due and something has changed since the last.
+    fn checkpoint_by_the_clock(&self, life: &mut Life) {
+        let Some(every) = self.side.shared.config.checkpoint_every else { return };
+        let queue = self.mailbox.queue();
+        let seen = (queue.tail(), queue.first_unanswered());
+        if life.stage != Lifecycle::Active || life.seen == seen || life.checkpointed.elapsed() < every {
+            return;
+        }
+        life.checkpointed = Instant::now();
+        match self.capture(life) {
+            Ok(checkpoint) => {
+                life.seen = (checkpoint.position + checkpoint.messages() as u64, checkpoint.position);
+                self.keep(checkpoint);
+            }
+            Err(error) => self.publish(What::NoCheckpoint { why: error.to_string() }),
+        }
+    }
+
+    /// Keeps a checkpoint as the last one.
+    pub fn keep(&self, checkpoint: Checkpoint) -> Arc<Checkpoint> {
+        let checkpoint = Arc::new(checkpoint);
+        *self.last_checkpoint.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&checkpoint));
+        checkpoint
+    }
+
+    /// The last checkpoint that was taken.
+    pub fn last_checkpoint(&self) -> Option<Arc<Checkpoint>> {
+        self.last_checkpoint.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Fails because another one did; whether that is settled.

@@ -1,7 +1,7 @@
 //! How runtimes and actors are configured.
 
 use super::restart::Restart;
-use crate::channel::{ChannelConfig, Overflow, WaitPolicy};
+use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
 use kiln_backend::MappedPlace;
 use std::time::Duration;
 
@@ -35,6 +35,12 @@ pub struct RuntimeConfig {
     pub acknowledge_within: Duration,
     /// How many dead letters are kept.
     pub dead_letters: usize,
+    /// How soon the loss of the device is reported at the latest, where nothing is being asked of it. (A command that waits sees it sooner.)
+    pub lost_within: Duration,
+    /// How long a worker may show no sign of life before its actors are given up: longer than any handler takes for a message, and than 64 times `sleep`.
+    pub stalled_after: Duration,
+    /// How often the runtime takes checkpoints of its active actors by itself; `None` for never. An actor is held for that moment.
+    pub checkpoint_every: Option<Duration>,
 }
 
 impl Default for RuntimeConfig {
@@ -53,6 +59,9 @@ impl Default for RuntimeConfig {
             sleep: Duration::from_micros(1),
             acknowledge_within: Duration::from_secs(5),
             dead_letters: 1024,
+            lost_within: Duration::from_millis(100),
+            stalled_after: Duration::from_secs(10),
+            checkpoint_every: None,
         }
     }
 }
@@ -71,6 +80,11 @@ impl RuntimeConfig {
     /// At most as many actors a worker.
     pub fn ports_per_worker(self, ports: usize) -> Self {
         RuntimeConfig { ports_per_worker: ports, ..self }
+    }
+
+    /// Checkpoints as often.
+    pub fn checkpoint_every(self, every: Duration) -> Self {
+        RuntimeConfig { checkpoint_every: Some(every), ..self }
     }
 
     /// Requests in this memory.
@@ -124,6 +138,11 @@ impl<S> RingConfig<S> {
     /// Whether messages may have deadlines.
     pub fn deadlines(self, deadlines: bool) -> Self {
         RingConfig { channel: self.channel.deadlines(deadlines), ..self }
+    }
+
+    /// What becomes of replies that nobody asked for.
+    pub fn replies(self, replies: Replies) -> Self {
+        RingConfig { channel: self.channel.replies(replies), ..self }
     }
 
     /// What happens when the handler fails.

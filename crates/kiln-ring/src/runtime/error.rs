@@ -1,7 +1,8 @@
 //! What can go wrong with a runtime and its actors.
 
+use super::checkpoint::CheckpointError;
 use super::lifecycle::Lifecycle;
-use crate::channel::ConfigError;
+use crate::channel::{ConfigError, SendError};
 use std::time::Duration;
 
 /// The result of what a runtime does.
@@ -117,6 +118,26 @@ pub enum RingError {
         /// How long the host waited.
         waited: Duration,
     },
+    /// A checkpoint cannot be taken or used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The device, or a worker of it, is lost, and the actors with it.
+    #[error("{device} is lost, and its actors with it: {reason}. `RingRuntime::recover` brings them back")]
+    Lost {
+        /// The device.
+        device: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing is lost that could be recovered.
+    #[error("{device} is not lost: there is nothing to recover")]
+    NotLost {
+        /// The device.
+        device: String,
+    },
+    /// A message of a checkpoint was not taken by the new actor's queue.
+    #[error("a message of the checkpoint could not be sent: {0}")]
+    Restore(SendError),
     /// The thread that looks after actors could not be started.
     #[error("the supervisor's thread could not be started: {0}")]
     Supervisor(std::io::Error),

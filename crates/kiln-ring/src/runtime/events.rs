@@ -45,6 +45,31 @@ pub enum What {
         /// How often it was restarted before.
         times: u64,
     },
+    /// Another handler took over.
+    Replaced {
+        /// Its name.
+        by: &'static str,
+    },
+    /// No checkpoint could be taken when one was due.
+    NoCheckpoint {
+        /// Why.
+        why: String,
+    },
+    /// The actor is lost with its device or its worker, which answers no more.
+    Lost {
+        /// Why.
+        why: String,
+    },
+    /// The device is lost, and all its actors with it.
+    DeviceLost {
+        /// Why.
+        why: String,
+    },
+    /// A worker shows no sign of life: a handler does not end. Its actors are lost.
+    Stalled {
+        /// The worker.
+        worker: usize,
+    },
     /// It failed because an actor that it is linked to did.
     FellWith {
         /// The other's number.
@@ -73,6 +98,13 @@ impl fmt::Display for What {
             What::Failed { position, why } => write!(f, "failed on message {position}: {why}"),
             What::Restarted { times } => write!(f, "was restarted, {times} times in all"),
             What::GivenUp { times } => write!(f, "was given up after {times} restarts"),
+            What::Replaced { by } => write!(f, "goes on as {by}"),
+            What::NoCheckpoint { why } => write!(f, "could not be checkpointed: {why}"),
+            What::Lost { why } => write!(f, "is lost: {why}"),
+            What::DeviceLost { why } => write!(f, "is lost: {why}"),
+            What::Stalled { worker } => {
+                write!(f, "has a worker, number {worker}, that shows no sign of life: a handler does not end")
+            }
             What::FellWith { actor } => write!(f, "failed with actor {actor}, to which it is linked"),
         }
     }
@@ -81,7 +113,7 @@ impl fmt::Display for What {
 impl What {
     /// Whether somebody should look.
     fn is_trouble(&self) -> bool {
-        !matches!(self, What::Turned(_) | What::Restarted { .. })
+        !matches!(self, What::Turned(_) | What::Restarted { .. } | What::Replaced { .. })
     }
 }
 

@@ -4,7 +4,7 @@ use super::config::RuntimeConfig;
 use super::error::{Result, RingError};
 use super::memory::SharedMemory;
 use crate::channel::{Memory, Wait, WaitPolicy};
-use crate::device::record::{LINE, port, section_words, worker};
+use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, trace_resident};
 use crate::slot::PAYLOAD;
 use kiln_backend::{Launch, Program, Residency, ResidentId};
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Threads of a worker on a GPU.
 const WARP: u32 = 32;
+
+/// While the host waits for an acknowledgement, it looks this often whether the grid is there at all.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The resident grid of one runtime.
 pub(crate) struct Grid {
@@ -36,6 +39,8 @@ struct WorkerSide {
     number: u32,
     /// Which ports are taken.
     taken: Vec<bool>,
+    /// Its last sign of life: what it was, and when it was first seen.
+    sign: Option<(u32, Instant)>,
 }
 
 /// A worker's port.
@@ -62,7 +67,7 @@ impl Grid {
             },
             program: None,
             resident: None,
-            workers: vec![WorkerSide { number: 0, taken }; workers],
+            workers: vec![WorkerSide { taken, ..WorkerSide::default() }; workers],
             spins: config.spins,
             sleep_ns: config.sleep.as_nanos().min(1_000_000) as u32,
             patience: config.acknowledge_within,
@@ -161,14 +166,61 @@ impl Grid {
         let begun = Instant::now();
         let mut wait = Wait::new(WaitPolicy::default(), Some(begun + self.patience));
         let number = self.workers[worker].number;
+        let mut look = begun + LOOK;
         while memory.outbox_words.load_quad(worker * LINE)[PAYLOAD] != number {
             let pumped = self.pump(memory)?;
-            if !pumped && !wait.step() {
+            if Instant::now() >= look {
+                look += LOOK;
+                self.is_there()?;
+            }
+            if if pumped { wait.is_over() } else { !wait.step() } {
                 let what = operation.name();
                 return Err(RingError::Unresponsive { worker, what, waited: begun.elapsed() });
             }
         }
         Ok(())
+    }
+
+    /// Whether the grid is on the device.
+    ///
+    /// # Errors
+    /// The device is lost, or the grid ended without being told to.
+    fn is_there(&mut self) -> Result<bool> {
+        let Some(id) = self.resident else { return Ok(false) };
+        let reason = match self.device.backend().resident_done(id) {
+            Ok(false) => return Ok(true),
+            Ok(true) => "the resident kernel ended without being told to".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.resident = None;
+        Err(RingError::Lost { device: self.device.id().to_owned(), reason })
+    }
+
+    /// The workers that have shown no sign of life for `patience`.
+    ///
+    /// # Errors
+    /// As of [`is_there`](Self::is_there).
+    pub fn stalled(&mut self, memory: &SharedMemory, patience: Duration) -> Result<Vec<usize>> {
+        if !self.is_there()? {
+            return Ok(Vec::new());
+        }
+        let mut stalled = Vec::new();
+        for (number, side) in self.workers.iter_mut().enumerate() {
+            let beats = memory.outbox_words.load_quad(number * LINE + HEARTBEAT)[0];
+            match side.sign {
+                Some((last, since)) if last == beats => {
+                    stalled.extend((since.elapsed() >= patience).then_some(number));
+                }
+                _ => side.sign = Some((beats, Instant::now())),
+            }
+        }
+        Ok(stalled)
+    }
+
+    /// The device's time in nanoseconds when a worker acknowledged its last command.
+    pub fn clock(&self, memory: &SharedMemory, worker: usize) -> u64 {
+        let [low, high, ..] = memory.outbox_words.load_quad(worker * LINE);
+        u64::from(low) | u64::from(high) << 32
     }
 
     /// Whether somebody asks that the grid stay away.
@@ -192,6 +244,7 @@ impl Grid {
     fn stay(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(program) = self.program.clone().filter(|_| self.away == 0) else { return Ok(()) };
         if self.resident.is_none() && !self.is_within() {
+            self.workers.iter_mut().for_each(|side| side.sign = None);
             self.resident = Some(self.launch(memory, &program, 0)?);
         }
         Ok(())

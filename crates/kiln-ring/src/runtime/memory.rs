@@ -131,12 +131,15 @@ impl SharedMemory {
 
     /// Reads words of the arena.
     pub fn read_arena(&self, at: usize, words: &mut [u32]) -> Result<()> {
+        self.download(DevicePtr(self.arena.0 + 4 * at as u64), words)
+    }
+
+    fn download(&self, from: DevicePtr, words: &mut [u32]) -> Result<()> {
         let mut bytes = vec![0u8; words.len() * 4];
         if bytes.is_empty() {
             return Ok(());
         }
-        let from = DevicePtr(self.arena.0 + 4 * at as u64);
-        // SAFETY: pieces and sections lie inside the arena.
+        // SAFETY: pieces and sections lie inside the arena and the inbox.
         unsafe { self.device.backend().download(&mut bytes, from, self.stream)? };
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -164,6 +167,17 @@ impl SharedMemory {
 
     fn arena_at(&self, piece: Piece) -> DevicePtr {
         DevicePtr(self.arena.0 + 4 * piece.at as u64)
+    }
+
+    /// Reads words of the inbox, four at a time: as the host where it may, else through the device.
+    pub fn read_inbox(&self, at: usize, words: &mut [u32]) -> Result<()> {
+        let Some(inbox) = self.inbox.as_ref().filter(|inbox| inbox.write_combined) else {
+            for (q, quad) in words.chunks_exact_mut(QUAD).enumerate() {
+                quad.copy_from_slice(&self.inbox_words.load_quad(at + q * QUAD));
+            }
+            return Ok(());
+        };
+        self.download(DevicePtr(inbox.device.0 + 4 * at as u64), words)
     }
 
     /// Gives the memory back.

@@ -5,20 +5,27 @@
 //! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
+//! | `launch.rs` | bringing actors into being |
 //! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
 //! | `body.rs` | what an actor is whatever its types |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
+//! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
+//! | `loss.rs` | lost devices, and how actors come back |
 //! | `events.rs` | [`Events`]: what happened to actors |
 //! | `telemetry.rs` | reading what actors do |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
 
 mod actor;
 mod body;
+mod capture;
+mod checkpoint;
 mod config;
 mod error;
 mod events;
 mod grid;
+mod launch;
 mod lifecycle;
+mod loss;
 mod memory;
 mod region;
 mod restart;
@@ -27,21 +34,21 @@ mod telemetry;
 
 pub use actor::Actor;
 pub use body::Ending;
+pub use checkpoint::{Checkpoint, CheckpointError};
 pub use config::{RingConfig, RuntimeConfig};
 pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
 pub use lifecycle::Lifecycle;
 pub use restart::{Backoff, Restart};
 
-use crate::channel::{Channel, DeviceSide, Parts, Transport};
+use crate::channel::{DeviceSide, Transport};
 use crate::dead_letter::{DeadLetters, Reason};
-use crate::device::record::{cause, gate, port};
+use crate::device::record::{cause, port};
 use crate::device::{Kind, Operation};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
 use crate::payload::{Block, Payload, PayloadElem};
-use crate::telemetry::gauge;
-use body::{Body, Named};
+use body::BodyConfig;
 use events::Bus;
 use grid::{Grid, Port};
 use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
@@ -49,8 +56,8 @@ use kiln_runtime::Device;
 use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
 use supervise::Supervisor;
 use telemetry::Census;
 
@@ -63,6 +70,11 @@ pub struct RingRuntime(Arc<Shared>);
 /// What a runtime and its actors share.
 pub(crate) struct Shared {
     device: Device,
+    config: RuntimeConfig,
+    /// Why the device is lost.
+    loss: OnceLock<String>,
+    /// A worker is.
+    stalled: AtomicBool,
     /// Held while a kind of actor is compiled in.
     kinds: Mutex<()>,
     /// Whether the device runs only while the host lets it.
@@ -103,6 +115,9 @@ impl RingRuntime {
         let grid = Grid::new(device, &config, workers);
         let shared = Arc::new(Shared {
             device: device.clone(),
+            config,
+            loss: OnceLock::new(),
+            stalled: AtomicBool::new(false),
             kinds: Mutex::new(()),
             within: grid.is_within(),
             memory,
@@ -166,61 +181,22 @@ impl RingRuntime {
     /// # Errors
     /// A handler that is not well formed; a queue that cannot be; no place or memory left; failures of the device.
     pub fn launch<H: Handler>(&self, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>> {
-        let shared = &self.0;
+        let mut first_state = vec![0; H::State::WORDS];
+        config.state.encode(&mut first_state);
         let form = config.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
         let kind =
             Kind { handler: Arc::new(handler), requests: form.requests.slot(), answers: form.answers.slot() };
-        let kind = shared.kind(kind)?;
-        let port = shared.grid().take_port()?;
-        let gauges = gauge::behind(H::State::WORDS);
-        let pieces = shared.take(form.requests.words(), form.answers.words(), gauges + gauge::WORDS);
-        let pieces = pieces.inspect_err(|_| shared.grid().give_port(port))?;
-        let [inbox, outbox, state] = pieces;
-        // From here on, whatever fails gives port and pieces back.
-        let side =
-            Arc::new(Side { shared: Arc::clone(shared), port, pieces, resident: AtomicBool::new(false) });
-        let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
-        let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
-        SharedMemory::clear(&requests);
-        SharedMemory::clear(&answers);
-        let mut first_state = vec![0; H::State::WORDS];
-        config.state.encode(&mut first_state);
         let mut held = Vec::new();
         config.state.hold(&mut held);
         for hold in &held {
-            if !hold.settle(shared)? {
+            if !hold.settle(&self.0)? {
                 return Err(RingError::PayloadForeign);
             }
         }
-        shared.memory.write_arena(state.at, &first_state)?;
-        shared.memory.write_arena(state.at + gauges, &[0; gauge::WORDS])?;
-        let mut record = [0u32; port::WORDS];
-        record[port::KIND] = kind;
-        record[port::GATE] = gate::HELD;
-        record[port::REQUESTS] = inbox.at as u32;
-        record[port::ANSWERS] = outbox.at as u32;
-        record[port::LOG2_SLOTS] = form.requests.log2_slots();
-        record[port::STATE] = state.at as u32;
-        record[port::ACTOR] = actor;
-        record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
-        record[port::REQUEST_QUADS] = form.requests.slot().quads() as u32;
-        record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
-        side.resident.store(true, Ordering::Release);
-        shared.load(port, &record)?;
-        let parts = Parts {
-            actor,
-            requests,
-            answers,
-            first: 0,
-            letters: Arc::clone(&shared.letters),
-            device: Arc::clone(&side) as Arc<dyn DeviceSide>,
-        };
-        let channel = Channel::new(&config.channel, Transport::Stamped, parts)?;
-        let named = Named { number: actor, name: handler.name(), gauges: state.at + gauges };
-        let body = Body::new(side, named, Arc::clone(channel.mailbox()), first_state, config.restart);
-        shared.census.enter(&body);
-        shared.supervisor.watch(&body).map_err(RingError::Supervisor)?;
-        Ok(Actor::new(body, channel, held))
+        let refers = H::State::HOLDS || H::Message::HOLDS;
+        let manner =
+            BodyConfig { channel: config.channel, restart: config.restart, first_state, _held: held, refers };
+        self.begin(kind, manner.first_state.clone(), 0, manner)
     }
 }
 
@@ -324,11 +300,15 @@ impl Shared {
     }
 
     fn tell(&self, port: Port, operation: Operation, argument: u32) -> Result<()> {
-        self.present().tell(&self.memory, port, operation, argument)
+        self.lost()?;
+        let told = self.present().tell(&self.memory, port, operation, argument);
+        self.note(told)
     }
 
     fn load(&self, port: Port, record: &[u32; port::WORDS]) -> Result<()> {
-        self.present().load(&self.memory, port, record)
+        self.lost()?;
+        let loaded = self.present().load(&self.memory, port, record);
+        self.note(loaded)
     }
 
     /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and comes back.
@@ -382,6 +362,11 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.supervisor.end();
+        // What is lost is not waited for, and nothing that it may still touch is freed.
+        if self.loss.get().is_some() || self.stalled.load(Ordering::Acquire) {
+            std::mem::forget(self.device.clone());
+            return;
+        }
         let grid = self.grid.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Memory that a grid may still use is never freed: it is the device's until the process ends.
         if grid.leave(&self.memory).is_ok() {
@@ -422,6 +407,23 @@ impl Side {
         self.shared.memory.write_arena(self.pieces[2].at, words)
     }
 
+    /// Reads whole quads of the request ring.
+    fn read_requests(&self, at: usize, words: &mut [u32]) -> Result<()> {
+        self.shared.memory.read_inbox(self.pieces[0].at + at, words)
+    }
+
+    /// The device's time, in nanoseconds. `head` is a position that was answered.
+    fn device_clock(&self, head: u64) -> Result<u64> {
+        // A command that changes nothing: what is below the head was answered.
+        self.tell(Operation::Skip, head as u32)?;
+        Ok(self.shared.grid().clock(&self.shared.memory, self.port.worker))
+    }
+
+    /// How long the host waits for what should come soon.
+    fn patience(&self) -> Duration {
+        self.shared.config.acknowledge_within
+    }
+
     fn read_state(&self, words: &mut [u32]) -> Result<()> {
         self.shared.memory.read_arena(self.pieces[2].at, words)
     }
@@ -439,11 +441,12 @@ impl DeviceSide for Side {
 
     fn pump(&self) -> bool {
         // Asked at every look at a queue: a device that runs by itself costs no lock.
-        if !self.shared.within {
+        if !self.shared.within || self.shared.loss.get().is_some() {
             return false;
         }
-        // A failure of the device is reported by the next command; here it looks like a device that has nothing to say.
-        self.shared.grid().pump(&self.shared.memory).unwrap_or(false)
+        let pumped = self.shared.grid().pump(&self.shared.memory);
+        // A device that failed has nothing to say any more.
+        self.shared.note(pumped).unwrap_or(false)
     }
 }
 
@@ -456,3 +459,6 @@ impl Drop for Side {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //! answers: every millisecond where a policy or a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less often, so
 //! that it never takes more than a twentieth of a core.
 
+use super::Shared;
 use super::body::Body;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -34,13 +35,13 @@ impl Supervisor {
     ///
     /// # Errors
     /// Where the thread cannot be started.
-    pub fn watch(self: &Arc<Supervisor>, ward: &Arc<Body>) -> std::io::Result<()> {
+    pub fn watch(self: &Arc<Supervisor>, shared: &Arc<Shared>, ward: &Arc<Body>) -> std::io::Result<()> {
         let mut state = self.state();
         if !state.runs {
-            let supervisor = Arc::clone(self);
+            let (supervisor, shared) = (Arc::clone(self), Arc::downgrade(shared));
             std::thread::Builder::new()
                 .name("kiln-ring-supervisor".to_owned())
-                .spawn(move || supervisor.run())?;
+                .spawn(move || supervisor.run(&shared))?;
             state.runs = true;
         }
         state.wards.push(Arc::downgrade(ward));
@@ -63,7 +64,13 @@ impl Supervisor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    /// The actors that are looked after.
+    pub fn wards(&self) -> Vec<Weak<Body>> {
+        self.state().wards.clone()
+    }
+
+    fn run(&self, shared: &Weak<Shared>) {
+        let mut calm = CALM;
         loop {
             let wards = {
                 let mut state = self.state();
@@ -74,6 +81,11 @@ impl Supervisor {
                 state.wards.clone()
             };
             let begun = Instant::now();
+            if let Some(shared) = shared.upgrade() {
+                shared.inspect();
+                calm = CALM.min(shared.config.lost_within / 2);
+                calm = shared.config.checkpoint_every.map_or(calm, |every| calm.min(every));
+            }
             let mut keen = false;
             for ward in &wards {
                 // Held no longer than for the look: the last one that holds an actor may end its runtime.
@@ -82,7 +94,7 @@ impl Supervisor {
                     keen |= ward.is_supervised();
                 }
             }
-            let rest = (begun.elapsed() * SHARE).max(if keen { KEEN } else { CALM });
+            let rest = (begun.elapsed() * SHARE).max(if keen { KEEN } else { calm });
             let state = self.state();
             if !state.ended {
                 drop(self.changed.wait_timeout(state, rest));

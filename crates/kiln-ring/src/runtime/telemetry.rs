@@ -47,14 +47,14 @@ impl Body {
         let processed = u64::from(low) | u64::from(high) << 32;
         Ok(ActorTelemetry {
             actor: self.number,
-            handler: self.name,
+            handler: self.kind().handler.signature().name,
             lifecycle,
             restarts,
             read_at: Instant::now(),
             uptime: self.launched.elapsed(),
             processed,
             failed,
-            depth: self.mailbox.queue().tail().saturating_sub(processed),
+            depth: self.mailbox.queue().tail().saturating_sub(self.first + processed),
             counts,
             handling: gauge::histogram(&words),
             last_failure,

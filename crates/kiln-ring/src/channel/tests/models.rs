@@ -10,7 +10,7 @@ use crate::channel::mailbox::{DeviceSide, Mailbox, Manner, Sent};
 use crate::channel::platform::{Atomic, Memory, Platform};
 use crate::channel::queue::{Form, Queue, Transport};
 use crate::channel::wait::Wait;
-use crate::channel::{Overflow, SendError, WaitPolicy};
+use crate::channel::{Overflow, Replies, SendError, WaitPolicy};
 use crate::slot::{Kind, PAYLOAD, QUAD, RingLayout, SlotLayout};
 use loom::sync::atomic::{self, AtomicU8, AtomicU32, AtomicU64};
 use loom::thread;
@@ -148,6 +148,7 @@ fn mailbox(
         actor: 0,
         overflow,
         wait: WaitPolicy::default(),
+        replies: Replies::default(),
         message_layout: 0,
         reply_layout: 0,
         letters: Arc::new(DeadLetters::new(8)),

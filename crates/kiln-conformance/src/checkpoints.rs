@@ -1,0 +1,267 @@
+//! Ring kernels: actors apart from their device, and handlers that take over.
+
+use crate::actors::{SOON, active, even_halves, running_sum, runtimes, same};
+use crate::case::{Case, cases};
+use crate::trial::{Stop, Trial, Verdict, ensure};
+use kiln_backend::BackendKind;
+use kiln_lang::prelude::*;
+use kiln_ring::{
+    AskError, Checkpoint, CheckpointError, Handler, Lifecycle, Payload, Reason, RingConfig, RingCtx,
+    RingError, RingRuntime, ring_kernel,
+};
+use kiln_runtime::Device;
+use std::time::Duration;
+
+pub fn cases() -> Vec<Case> {
+    cases!["checkpoints":
+        actors_go_on_elsewhere;
+        actors_are_captured_while_they_work;
+        deadlines_go_along;
+        failed_actors_are_captured;
+        unfit_checkpoints_are_refused;
+        payloads_are_no_part_of_a_checkpoint;
+        handlers_take_over;
+        handlers_take_over_while_messages_come;
+    ]
+}
+
+/// The reply tells the message's id and the sum: `id << 32 | sum`.
+#[ring_kernel(crate = kiln_ring)]
+fn numbered_sum(ctx: &RingCtx, sum: &mut u64, x: u32) -> u64 {
+    *sum += x.cast::<u64>();
+    ctx.message_id() << 32u32 | *sum
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn running_product(_ctx: &RingCtx, total: &mut u64, x: u32) -> u64 {
+    *total *= x.cast::<u64>();
+    *total
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn wider(_ctx: &RingCtx, total: &mut u64, x: [u32; 2]) -> u64 {
+    *total += x[0].cast::<u64>();
+    *total
+}
+
+fn elsewhere(names: &[&str]) -> Result<Vec<RingRuntime>, Stop> {
+    let open = |name: &&str| Ok(RingRuntime::new(&Device::open(name)?)?);
+    names.iter().map(open).collect()
+}
+
+/// Through bytes, to this device and to others: the state, the messages in their order, and their ids.
+fn actors_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        // More than one lap of the ring, so that the messages lie across its end.
+        let actor = active(&rt, numbered_sum, RingConfig::default().state(1 << 20).capacity(5))?;
+        for x in 1..=6 {
+            actor.ask(x)?;
+        }
+        actor.deactivate()?;
+        for x in 10..15 {
+            actor.send(x)?;
+        }
+        let bytes = actor.checkpoint()?.to_bytes();
+        let checkpoint = Checkpoint::from_bytes(&bytes).map_err(RingError::from)?;
+        same("messages", (checkpoint.position(), checkpoint.messages()), (6, 5))?;
+        same("state", checkpoint.state::<u64>(), Some((1 << 20) + 21))?;
+        let mut hosts = elsewhere(&["interp", "cpu"])?;
+        hosts.push(rt.clone());
+        for host in hosts {
+            let again = host.restore(numbered_sum, RingConfig::default().capacity(7), &checkpoint)?;
+            same("restored", again.lifecycle(), Lifecycle::Launched)?;
+            again.activate()?;
+            let mut sum = (1 << 20) + 21;
+            for (id, x) in (6..).zip(10..15) {
+                sum += x;
+                same("reply", again.recv_timeout(SOON)?, id << 32 | sum)?;
+            }
+            same("a new message", again.ask(1)?, Some(11 << 32 | (sum + 1)))?;
+            // The first state went along too.
+            same("state", again.checkpoint()?.state::<u64>(), Some(sum + 1))?;
+        }
+        // The original does not know of it.
+        actor.reactivate()?;
+        same("the original", actor.recv_timeout(SOON)?, 6 << 32 | ((1 << 20) + 31))?;
+    }
+    Ok(())
+}
+
+/// While one thread sends, checkpoints hold what was handled and what was not, without a gap; and nothing is lost or doubled for the live actor.
+fn actors_are_captured_while_they_work(trial: &mut Trial<'_>) -> Verdict {
+    let most: u32 = if trial.device.properties().kind == BackendKind::Interp { 60 } else { 3000 };
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, running_sum, RingConfig::default().state(0).capacity(64))?;
+        let sum = |n: u64| n * (n + 1) / 2;
+        let captured = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| (1..=most).try_for_each(|x| actor.send(x).map(|_| ())));
+            let receiver = scope.spawn(|| {
+                (1..=u64::from(most)).try_for_each(|n| same("sum", actor.recv_timeout(SOON)?, sum(n)))
+            });
+            let captured =
+                (0..20).map(|_| actor.checkpoint().map_err(Stop::from)).collect::<Result<Vec<_>, _>>();
+            let _ = sender.join();
+            receiver.join().unwrap_or_else(|_| Err(Stop::Wrong("the receiver panicked".to_owned())))?;
+            captured
+        })?;
+        for checkpoint in captured {
+            same("state", checkpoint.state::<u64>(), Some(sum(checkpoint.position())))?;
+            let again = rt.restore(running_sum, RingConfig::default().capacity(64), &checkpoint)?;
+            again.activate()?;
+            for n in checkpoint.position() + 1..=checkpoint.position() + checkpoint.messages() as u64 {
+                same("restored sum", again.recv_timeout(SOON)?, sum(n))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn deadlines_go_along(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let clock = active(&rt, now, RingConfig::default())?;
+        let actor = rt.launch(running_sum, RingConfig::default().state(0).deadlines(true))?;
+        let Some(time) = clock.ask(0)? else { return Err(Stop::Wrong("no time".to_owned())) };
+        actor.channel().send_by(&1, time + 3_600_000_000_000)?;
+        actor.channel().send_by(&2, time)?;
+        actor.channel().send(&4)?;
+        let checkpoint = actor.checkpoint()?;
+        for host in [&rt, &elsewhere(&["interp"])?[0]] {
+            let again = host.restore(running_sum, RingConfig::default(), &checkpoint)?;
+            again.activate()?;
+            same("in time", again.recv_timeout(SOON)?, 1)?;
+            same("without a deadline", again.recv_timeout(SOON)?, 5)?;
+            let letter = host.dead_letters().pop().map(|letter| (letter.reason, letter.decode::<u32>()));
+            same("too late", letter, Some((Reason::Expired, Some(2))))?;
+        }
+    }
+    Ok(())
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn now(ctx: &RingCtx, _x: u32) -> u64 {
+    ctx.now_ns()
+}
+
+fn failed_actors_are_captured(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, even_halves, RingConfig::default())?;
+        ensure(matches!(actor.ask(13), Err(AskError::Unhandled { .. })), || "13 was handled".to_owned())?;
+        actor.send(8)?;
+        let checkpoint = actor.checkpoint()?;
+        same("position and messages", (checkpoint.position(), checkpoint.messages()), (1, 1))?;
+        same("lifecycle", actor.lifecycle(), Lifecycle::Failed)?;
+        let again = rt.restore(even_halves, RingConfig::default(), &checkpoint)?;
+        again.activate()?;
+        same("restored", again.recv_timeout(SOON)?, 4)?;
+        actor.restart()?;
+        same("restarted", actor.recv_timeout(SOON)?, 4)?;
+    }
+    Ok(())
+}
+
+fn unfit_checkpoints_are_refused(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = rt.launch(running_sum, RingConfig::default().state(5))?;
+        for x in 0..4 {
+            actor.send(x)?;
+        }
+        let checkpoint = actor.checkpoint()?;
+        let part = |restored: Result<_, RingError>| match restored {
+            Err(RingError::Checkpoint(CheckpointError::Foreign { of, part, .. })) if of == "running_sum" => {
+                part
+            }
+            Err(_) => "another error",
+            Ok(()) => "nothing",
+        };
+        let none = RingConfig::default;
+        same("state", part(rt.restore(even_halves, none(), &checkpoint).map(drop)), "state")?;
+        same("message", part(rt.restore(wider, none(), &checkpoint).map(drop)), "message")?;
+        let small = rt.restore(running_sum, none().capacity(3), &checkpoint).map(drop);
+        let large = matches!(
+            small,
+            Err(RingError::Checkpoint(CheckpointError::TooManyMessages { messages: 4, capacity: 3 }))
+        );
+        ensure(large, || format!("a small queue: {small:?}"))?;
+        actor.terminate()?;
+        let late = actor.checkpoint().map(drop);
+        ensure(matches!(late, Err(RingError::Illegal { .. })), || format!("after its end: {late:?}"))?;
+    }
+    Ok(())
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn first_of(ctx: &RingCtx, x: Payload<u32>) -> u32 {
+    ctx.array(&x).get(0)
+}
+
+fn payloads_are_no_part_of_a_checkpoint(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, first_of, RingConfig::default())?;
+        let payload = rt.payload_of(&[7u32])?;
+        same("reply", actor.ask(payload)?, Some(7))?;
+        let refused = actor.checkpoint().map(drop);
+        let by_name =
+            matches!(refused, Err(RingError::Checkpoint(CheckpointError::Payloads { handler: "first_of" })));
+        ensure(by_name, || format!("a checkpoint: {refused:?}"))?;
+        same("afterwards", actor.ask(rt.payload_of(&[8u32])?)?, Some(8))?;
+    }
+    Ok(())
+}
+
+fn handlers_take_over(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, running_sum, RingConfig::default().state(2))?;
+        let other = active(&rt, running_sum, RingConfig::default().state(0))?;
+        same("sum", actor.ask(3)?, Some(5))?;
+        actor.deactivate()?;
+        actor.send(4)?;
+        actor.replace(running_product)?;
+        actor.reactivate()?;
+        same("a message that was held", actor.recv_timeout(SOON)?, 20)?;
+        same("product", actor.ask(2)?, Some(40))?;
+        same("the other", other.ask(9)?, Some(9))?;
+        same("name", actor.checkpoint()?.handler() == Handler::name(&running_product), true)?;
+        actor.replace(running_sum)?;
+        same("back again", actor.ask(2)?, Some(42))?;
+    }
+    Ok(())
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn old(_ctx: &RingCtx, count: &mut u32, x: u32) -> [u32; 3] {
+    *count += 1;
+    [x, *count, val(1)]
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn new(_ctx: &RingCtx, count: &mut u32, x: u32) -> [u32; 3] {
+    *count += 1;
+    [x, *count, val(2)]
+}
+
+/// Every message is handled once and in order, by the old handler up to some message and by the new one from there.
+fn handlers_take_over_while_messages_come(trial: &mut Trial<'_>) -> Verdict {
+    let most: u32 = if trial.device.properties().kind == BackendKind::Interp { 100 } else { 20_000 };
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, old, RingConfig::default().state(0).capacity(50))?;
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..most).try_for_each(|x| actor.send(x).map(|_| ())));
+            let receiver = scope.spawn(|| {
+                let mut generation = 1;
+                for x in 0..most {
+                    let [message, count, by] = actor.recv_timeout(SOON)?;
+                    same("message and count", (message, count), (x, x + 1))?;
+                    ensure(by >= generation, || format!("message {x} went to the old handler"))?;
+                    generation = by;
+                }
+                Ok::<_, Stop>(())
+            });
+            std::thread::sleep(Duration::from_millis(1));
+            let replaced = actor.replace(new);
+            receiver.join().unwrap_or_else(|_| Err(Stop::Wrong("the receiver panicked".to_owned())))?;
+            replaced.map_err(Stop::from)
+        })?;
+        same("afterwards", actor.ask(0)?, Some([0, most + 1, 2]))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Taking a checkpoint of an actor that lives.
+//!
+//! The actor's gate is closed, which the device acknowledges once the message in hand is done; so state and queue stand still. Everything from the first message
+//! without an answer to the last that was begun is then in the request ring, and is read back from there: by the host where it may read the ring, and by a copy of the device
+//! where the ring is the device's own memory. A message that is being written at that moment is waited for.
+
+use super::body::{Body, Life};
+use super::checkpoint::{Checkpoint, CheckpointError, Held};
+use super::error::Result;
+use super::lifecycle::Lifecycle;
+use crate::channel::{Wait, WaitPolicy};
+use crate::device::Operation;
+use crate::device::record::gate;
+use crate::slot::Kind;
+use std::time::Instant;
+
+impl Body {
+    /// The actor as it is now. An active one is held meanwhile.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        let mut life = self.life();
+        if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
+            return Err(self.illegal("a checkpoint", life.stage, "not at its end"));
+        }
+        self.lost()?;
+        self.capture(&mut life)
+    }
+
+    pub(super) fn capture(&self, life: &mut Life) -> Result<Checkpoint> {
+        self.check_portable()?;
+        if life.stage != Lifecycle::Active {
+            return self.read();
+        }
+        self.side.tell(Operation::Gate, gate::HELD)?;
+        // It may have failed before it was held: then its gate stays closed.
+        self.notice(life);
+        let checkpoint = self.read();
+        if life.stage == Lifecycle::Active {
+            self.side.tell(Operation::Gate, gate::OPEN)?;
+        }
+        checkpoint
+    }
+
+    /// Whether all there is to the actor are its words.
+    pub(super) fn check_portable(&self) -> Result<()> {
+        if self.manner.refers {
+            let handler = self.kind().handler.signature().name;
+            return Err(CheckpointError::Payloads { handler }.into());
+        }
+        Ok(())
+    }
+
+    /// Reads state and messages of an actor that is held.
+    fn read(&self) -> Result<Checkpoint> {
+        let handler = self.kind().handler.signature();
+        let mut state = vec![0; handler.state_words];
+        self.side.read_state(&mut state)?;
+        // The time by which deadlines are counted.
+        let timed = self.mailbox.queue().form().requests.slot().has_header();
+        let now = if timed { self.side.device_clock(self.mailbox.queue().head())? } else { 0 };
+        let (position, messages) = self.unhandled(now)?;
+        Ok(Checkpoint {
+            handler: handler.name.to_owned(),
+            layouts: [handler.state_id, handler.message_id, handler.reply_id],
+            first_state: self.manner.first_state.clone(),
+            state,
+            position,
+            messages,
+        })
+    }
+
+    /// The messages without an answer, and the position of the first.
+    fn unhandled(&self, now: u64) -> Result<(u64, Vec<Held>)> {
+        let queue = self.mailbox.queue();
+        let (end, begun) = (queue.tail(), Instant::now());
+        let patience = self.side.patience();
+        let mut wait = Wait::new(WaitPolicy::default(), Some(begun + patience));
+        loop {
+            // Anew each time: a full queue may drop its oldest meanwhile, and use their slots again.
+            let first = queue.first_unanswered().min(end);
+            let messages = self.messages(first, end, now)?;
+            let missing = messages.iter().position(Option::is_none);
+            let Some(missing) = missing else { return Ok((first, messages.into_iter().flatten().collect())) };
+            if !wait.step() {
+                let position = first + missing as u64;
+                return Err(CheckpointError::Unfinished { position, waited: begun.elapsed() }.into());
+            }
+        }
+    }
+
+    /// Reads the messages in some positions; `None` for one that has not arrived.
+    fn messages(&self, first: u64, end: u64, now: u64) -> Result<Vec<Option<Held>>> {
+        let ring = self.mailbox.queue().form().requests;
+        let (slot, slots) = (ring.slot(), ring.slots() as u64);
+        let mut words = vec![0; (end - first) as usize * slot.stride()];
+        // The ring's end cuts them in two at most.
+        let whole = (slots - ring.index(first) as u64).min(end - first);
+        let (before, behind) = words.split_at_mut(whole as usize * slot.stride());
+        self.side.read_requests(ring.at(first), before)?;
+        self.side.read_requests(ring.at(first + whole), behind)?;
+        let held = |(position, words): (u64, &[u32])| {
+            let mut payload = vec![0; slot.payload_words()];
+            let kind = slot.decode(ring.lap(position), words, &mut payload)?;
+            let deadline = u64::from(words[0]) | u64::from(words[1]) << 32;
+            let timed = slot.has_header() && deadline != u64::MAX;
+            let left_ns = timed.then(|| deadline.saturating_sub(now));
+            (kind == Kind::Request).then_some(Held { left_ns, words: payload })
+        };
+        Ok((first..end).zip(words.chunks_exact(slot.stride())).map(held).collect())
+    }
+}

@@ -1,0 +1,427 @@
+//! Checkpoints: an actor's state and the messages that it has not handled, apart from any device.
+//!
+//! ```text
+//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ position 8 │ messages │ SHA-256 32
+//! ```
+//!
+//! Numbers are little-endian; names and lists of words have their length before them as 8 bytes. A message is what is left until its deadline, in nanoseconds
+//! (2^64 - 1 for none), and its words. The length counts everything; the digest is of everything before it.
+
+use crate::handler::Signature;
+use crate::layout::Layout;
+use sha2::{Digest, Sha256};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const MAGIC: &[u8; 8] = b"KILNRING";
+const VERSION: u32 = 1;
+/// Before the fields: magic, version, a zero, the length.
+const HEAD: usize = 24;
+const DIGEST: usize = 32;
+
+/// An actor as it was at one moment: its state, and the messages that it had been sent and had not handled, in their order.
+///
+/// [`Actor::checkpoint`](crate::Actor::checkpoint) makes one, [`RingRuntime::restore`](crate::RingRuntime::restore) an actor of one, on any device. It
+/// belongs to handlers whose state, message and reply have the same layouts.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Checkpoint, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn total(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+///     *sum += x;
+///     *sum
+/// }
+///
+/// let cpu = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = cpu.launch(total, RingConfig::default().state(100))?;
+/// actor.send(7)?; // not handled: the actor is not active yet
+/// let bytes = actor.checkpoint()?.to_bytes();
+///
+/// let elsewhere = RingRuntime::new(&kiln_runtime::Device::open("interp")?)?;
+/// let restored = elsewhere.restore(total, RingConfig::default(), &Checkpoint::from_bytes(&bytes)?)?;
+/// restored.activate()?;
+/// assert_eq!(restored.recv()?, 107);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub(super) handler: String,
+    /// Of the state, the message and the reply.
+    pub(super) layouts: [u64; 3],
+    pub(super) first_state: Vec<u32>,
+    pub(super) state: Vec<u32>,
+    pub(super) position: u64,
+    pub(super) messages: Vec<Held>,
+}
+
+/// A message of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// What is left until its deadline, in nanoseconds.
+    pub left_ns: Option<u64>,
+    pub words: Vec<u32>,
+}
+
+/// Why a checkpoint cannot be read, written or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The bytes are something else.
+    #[error("this is no checkpoint of an actor: it does not begin with `KILNRING`")]
+    NotACheckpoint,
+    /// It was written by another version of Kiln.
+    #[error("the checkpoint has format {found}, and this version of Kiln reads format {reads}")]
+    Version {
+        /// Its format.
+        found: u32,
+        /// The format that is read here.
+        reads: u32,
+    },
+    /// Its end is missing.
+    #[error("the checkpoint is truncated: {has} of its {needs} bytes are there")]
+    Truncated {
+        /// Bytes that are there.
+        has: u64,
+        /// Bytes that it has.
+        needs: u64,
+    },
+    /// Its digest does not fit its content.
+    #[error("the checkpoint is damaged: {what}")]
+    Damaged {
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// It is of an actor with other types.
+    #[error(
+        "the checkpoint is of an actor of `{of}`, whose {part} has another layout than that of `{handler}`: types must have the same name and fields"
+    )]
+    Foreign {
+        /// The handler of the checkpoint.
+        of: String,
+        /// The state, the message or the reply.
+        part: &'static str,
+        /// The handler that it was to be restored with.
+        handler: &'static str,
+    },
+    /// Messages or states refer to arrays in device memory.
+    #[error("the messages or the state of `{handler}` refer to payloads, which are no part of a checkpoint")]
+    Payloads {
+        /// The handler.
+        handler: &'static str,
+    },
+    /// The queue is too small.
+    #[error(
+        "the checkpoint holds {messages} messages, and the queue takes {capacity}: give it a larger capacity"
+    )]
+    TooManyMessages {
+        /// Messages.
+        messages: usize,
+        /// The queue's capacity.
+        capacity: usize,
+    },
+    /// A message was being written and did not arrive: its sender is gone, or stopped.
+    #[error(
+        "the message in position {position} was begun and not finished within {waited:?}: its sender stopped half-way, and what was sent after it cannot be handled"
+    )]
+    Unfinished {
+        /// Its position.
+        position: u64,
+        /// How long the host waited.
+        waited: std::time::Duration,
+    },
+    /// The file cannot be read or written.
+    #[error("{path}: {error}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
+type Result<T> = std::result::Result<T, CheckpointError>;
+
+impl Checkpoint {
+    /// The name of the handler.
+    pub fn handler(&self) -> &str {
+        &self.handler
+    }
+
+    /// How many messages were not handled.
+    pub fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The position of the first message that was not handled: how many were, since the actor's beginning.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The state, if it is of this type.
+    pub fn state<S: Layout>(&self) -> Option<S> {
+        (self.layouts[0] == S::ID && self.state.len() == S::WORDS).then(|| S::decode(&self.state))
+    }
+
+    /// Whether an actor of this handler can go on from here.
+    pub(super) fn check(&self, handler: &Signature, capacity: usize) -> Result<()> {
+        let here = [handler.state_id, handler.message_id, handler.reply_id];
+        for (part, (of, is)) in ["state", "message", "reply"].into_iter().zip(self.layouts.iter().zip(&here))
+        {
+            if of != is {
+                return Err(CheckpointError::Foreign {
+                    of: self.handler.clone(),
+                    part,
+                    handler: handler.name,
+                });
+            }
+        }
+        let sizes =
+            [self.state.len(), self.first_state.len()].iter().all(|words| *words == handler.state_words);
+        if !sizes || self.messages.iter().any(|held| held.words.len() != handler.message_words) {
+            return Err(CheckpointError::Damaged { what: "its words are not as many as its layouts have" });
+        }
+        if self.messages.len() > capacity {
+            return Err(CheckpointError::TooManyMessages { messages: self.messages.len(), capacity });
+        }
+        Ok(())
+    }
+
+    // ---- bytes
+
+    /// The checkpoint as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        out.extend([0; 12]);
+        put(&mut out, self.handler.len() as u64);
+        out.extend(self.handler.as_bytes());
+        self.layouts.iter().for_each(|id| put(&mut out, *id));
+        put_words(&mut out, &self.first_state);
+        put_words(&mut out, &self.state);
+        put(&mut out, self.position);
+        put(&mut out, self.messages.len() as u64);
+        for held in &self.messages {
+            put(&mut out, held.left_ns.unwrap_or(u64::MAX));
+            put_words(&mut out, &held.words);
+        }
+        let length = (out.len() + DIGEST) as u64;
+        out[HEAD - 8..HEAD].copy_from_slice(&length.to_le_bytes());
+        let digest = Sha256::digest(&out);
+        out.extend(digest);
+        out
+    }
+
+    /// The checkpoint that these bytes are.
+    ///
+    /// # Errors
+    /// They are truncated, damaged, of another format, or something else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Checkpoint> {
+        let begin = &bytes[..bytes.len().min(MAGIC.len())];
+        if begin != &MAGIC[..begin.len()] {
+            return Err(CheckpointError::NotACheckpoint);
+        }
+        let has = bytes.len() as u64;
+        if bytes.len() < HEAD {
+            return Err(CheckpointError::Truncated { has, needs: (HEAD + DIGEST) as u64 });
+        }
+        let mut reader = Reader(&bytes[MAGIC.len()..]);
+        let found = u32::from_le_bytes(reader.array()?);
+        if found != VERSION {
+            return Err(CheckpointError::Version { found, reads: VERSION });
+        }
+        let _: [u8; 4] = reader.array()?;
+        let needs = reader.number()?;
+        if has < needs {
+            return Err(CheckpointError::Truncated { has, needs });
+        }
+        let damaged = |what| CheckpointError::Damaged { what };
+        if has > needs || bytes.len() < HEAD + DIGEST {
+            return Err(damaged("its length is not the one that it names"));
+        }
+        let (content, digest) = bytes.split_at(bytes.len() - DIGEST);
+        if Sha256::digest(content)[..] != *digest {
+            return Err(damaged("its digest does not fit its content"));
+        }
+        Reader(&content[HEAD..]).checkpoint()
+    }
+
+    // ---- files
+
+    /// Writes the checkpoint to a file: aside first and then renamed, so that the file is never there in part, whatever happens meanwhile.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let path = path.as_ref();
+        let mut aside = path.file_name().map_or_else(OsString::new, OsString::from);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        aside.push(format!(".{}-{number}.part", std::process::id()));
+        let aside = path.with_file_name(aside);
+        let write = || {
+            let mut file = File::create(&aside)?;
+            file.write_all(&self.to_bytes())?;
+            file.sync_all()?;
+            fs::rename(&aside, path)
+        };
+        write().map_err(|error| {
+            // What is left of it is of no use; that it cannot be removed says less than the error itself.
+            let _ = fs::remove_file(&aside);
+            CheckpointError::File { path: path.to_owned(), error }
+        })
+    }
+
+    /// Reads a checkpoint from a file.
+    ///
+    /// # Errors
+    /// As of [`from_bytes`](Self::from_bytes), and those of the file system.
+    pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let path = path.as_ref();
+        let bytes = fs::read(path).map_err(|error| CheckpointError::File { path: path.to_owned(), error })?;
+        Checkpoint::from_bytes(&bytes)
+    }
+}
+
+fn put(out: &mut Vec<u8>, number: u64) {
+    out.extend(number.to_le_bytes());
+}
+
+fn put_words(out: &mut Vec<u8>, words: &[u32]) {
+    put(out, words.len() as u64);
+    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: u64) -> Result<&'a [u8]> {
+        let there = usize::try_from(count).ok().and_then(|count| self.0.split_at_checked(count));
+        let (bytes, rest) = there.ok_or(CheckpointError::Damaged { what: "a field runs beyond its end" })?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.bytes(N as u64)?);
+        Ok(array)
+    }
+
+    fn number(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn words(&mut self) -> Result<Vec<u32>> {
+        let count = self.number()?;
+        let bytes = self.bytes(count.saturating_mul(4))?;
+        Ok(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+    }
+
+    fn checkpoint(mut self) -> Result<Checkpoint> {
+        let length = self.number()?;
+        let handler = String::from_utf8(self.bytes(length)?.to_vec())
+            .map_err(|_| CheckpointError::Damaged { what: "the handler's name is no text" })?;
+        let layouts = [self.number()?, self.number()?, self.number()?];
+        let (first_state, state) = (self.words()?, self.words()?);
+        let (position, count) = (self.number()?, self.number()?);
+        let mut messages = Vec::new();
+        for _ in 0..count {
+            let left = self.number()?;
+            let left_ns = (left != u64::MAX).then_some(left);
+            messages.push(Held { left_ns, words: self.words()? });
+        }
+        if !self.0.is_empty() {
+            return Err(CheckpointError::Damaged { what: "there is more behind its last field" });
+        }
+        Ok(Checkpoint { handler, layouts, first_state, state, position, messages })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Checkpoint {
+        let held = |left_ns, word| Held { left_ns, words: vec![word, !word, 3] };
+        Checkpoint {
+            handler: "déjà_vu".to_owned(),
+            layouts: [1, u64::MAX, 3],
+            first_state: vec![],
+            state: vec![5, 6],
+            position: 1 << 40,
+            messages: vec![held(None, 7), held(Some(0), 8), held(Some(1 << 33), 9)],
+        }
+    }
+
+    #[test]
+    fn bytes_survive_the_round_trip() {
+        let checkpoint = example();
+        assert_eq!(Checkpoint::from_bytes(&checkpoint.to_bytes()).unwrap(), checkpoint);
+    }
+
+    /// Every shorter file is truncated, and every changed bit is noticed.
+    #[test]
+    fn truncated_and_damaged_bytes_are_errors() {
+        let bytes = example().to_bytes();
+        for length in 0..bytes.len() {
+            let error = Checkpoint::from_bytes(&bytes[..length]).unwrap_err();
+            assert!(
+                matches!(error, CheckpointError::Truncated { has, .. } if has == length as u64),
+                "{error}"
+            );
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Checkpoint::from_bytes(&bytes).is_err(), "bit {bit}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(matches!(Checkpoint::from_bytes(&longer), Err(CheckpointError::Damaged { .. })));
+    }
+
+    #[test]
+    fn other_files_and_formats_are_errors_by_name() {
+        assert!(matches!(Checkpoint::from_bytes(b"PK\x03\x04"), Err(CheckpointError::NotACheckpoint)));
+        let mut later = example().to_bytes();
+        later[8] = 2;
+        let error = Checkpoint::from_bytes(&later).unwrap_err();
+        assert!(matches!(error, CheckpointError::Version { found: 2, reads: 1 }), "{error}");
+        let missing = Checkpoint::load("/nowhere/at/all").unwrap_err();
+        assert!(missing.to_string().starts_with("/nowhere/at/all: "), "{missing}");
+    }
+
+    /// A count that promises more than there is allocates nothing first.
+    #[test]
+    fn counts_beyond_the_end_are_damage() {
+        let mut bytes = example().to_bytes();
+        bytes.truncate(bytes.len() - DIGEST);
+        bytes[HEAD..HEAD + 8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
+        let digest = Sha256::digest(&bytes);
+        bytes.extend(digest);
+        let error = Checkpoint::from_bytes(&bytes).unwrap_err();
+        assert!(matches!(error, CheckpointError::Damaged { what: "a field runs beyond its end" }), "{error}");
+    }
+
+    #[test]
+    fn files_replace_each_other_and_leave_nothing_aside() {
+        let folder = std::env::temp_dir().join(format!("kiln-checkpoint-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("actor");
+        for state in [1, 2] {
+            let checkpoint = Checkpoint { state: vec![state], ..example() };
+            checkpoint.save(&path).unwrap();
+            assert_eq!(Checkpoint::load(&path).unwrap(), checkpoint);
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert!(example().save(folder.join("missing").join("actor")).is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

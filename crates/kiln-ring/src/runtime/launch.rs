@@ -1,0 +1,126 @@
+//! Bringing actors into being: new ones, and those that go on from a checkpoint.
+
+use super::body::{Body, BodyConfig};
+use super::checkpoint::Checkpoint;
+use super::error::{Result, RingError};
+use super::memory::SharedMemory;
+use super::{Actor, RingConfig, RingRuntime, Side};
+use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, Transport, header};
+use crate::device::Kind;
+use crate::device::record::{gate, port};
+use crate::handler::{ErasedHandler, Handler};
+use crate::slot::PAYLOAD;
+use crate::telemetry::gauge;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+impl RingRuntime {
+    /// Makes an actor of a handler that has the layouts of `H`: with this state, and with this position for its first message.
+    pub(super) fn begin<H: Handler>(
+        &self,
+        kind: Kind,
+        state_words: Vec<u32>,
+        first: u64,
+        manner: BodyConfig,
+    ) -> Result<Actor<H>> {
+        let shared = &self.0;
+        let form = manner.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
+        let number = shared.kind(kind.clone())?;
+        let port = shared.grid().take_port()?;
+        let gauges = gauge::behind(state_words.len());
+        let pieces = shared.take(form.requests.words(), form.answers.words(), gauges + gauge::WORDS);
+        let pieces = pieces.inspect_err(|_| shared.grid().give_port(port))?;
+        let [inbox, outbox, state] = pieces;
+        // From here on, whatever fails gives port and pieces back.
+        let side =
+            Arc::new(Side { shared: Arc::clone(shared), port, pieces, resident: AtomicBool::new(false) });
+        let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
+        let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
+        SharedMemory::clear(&requests);
+        SharedMemory::clear(&answers);
+        shared.memory.write_arena(state.at, &state_words)?;
+        shared.memory.write_arena(state.at + gauges, &[0; gauge::WORDS])?;
+        let mut record = [0u32; port::WORDS];
+        record[port::KIND] = number;
+        record[port::GATE] = gate::HELD;
+        record[port::REQUESTS] = inbox.at as u32;
+        record[port::ANSWERS] = outbox.at as u32;
+        record[port::LOG2_SLOTS] = form.requests.log2_slots();
+        record[port::POSITION] = first as u32;
+        record[port::POSITION + 1] = (first >> 32) as u32;
+        record[port::SKIP] = first as u32;
+        record[port::STATE] = state.at as u32;
+        record[port::ACTOR] = actor;
+        record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
+        record[port::REQUEST_QUADS] = form.requests.slot().quads() as u32;
+        record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
+        side.resident.store(true, Ordering::Release);
+        shared.load(port, &record)?;
+        let parts = Parts {
+            actor,
+            requests,
+            answers,
+            first,
+            letters: Arc::clone(&shared.letters),
+            device: Arc::clone(&side) as Arc<dyn DeviceSide>,
+        };
+        let channel = Channel::new(&manner.channel, Transport::Stamped, parts)?;
+        let body = Body::new(side, actor, state.at + gauges, kind, Arc::clone(channel.mailbox()), manner);
+        shared.census.enter(&body);
+        shared.supervisor.watch(shared, &body).map_err(RingError::Supervisor)?;
+        Ok(Actor::new(body, channel))
+    }
+
+    /// Makes an actor that goes on where a [checkpoint](Actor::checkpoint) was taken, of this device or of any other: with its state, and with the messages that were not
+    /// handled, in their order, under the same message ids and with as much time until their deadlines as they had. It is resident, and holds its messages
+    /// until it is [activated](Actor::activate). [`Checkpoint`] has an example.
+    ///
+    /// # Errors
+    /// A handler of other layouts; a queue that is too small; as of [`launch`](Self::launch).
+    pub fn restore<H: Handler>(
+        &self,
+        handler: H,
+        config: RingConfig,
+        checkpoint: &Checkpoint,
+    ) -> Result<Actor<H>> {
+        let channel = config.channel;
+        self.restore_as(
+            Arc::new(handler),
+            BodyConfig {
+                channel,
+                restart: config.restart,
+                first_state: Vec::new(),
+                _held: Vec::new(),
+                refers: false,
+            },
+            checkpoint,
+        )
+    }
+
+    pub(super) fn restore_as<H: Handler>(
+        &self,
+        handler: Arc<dyn ErasedHandler>,
+        manner: BodyConfig,
+        checkpoint: &Checkpoint,
+    ) -> Result<Actor<H>> {
+        checkpoint.check(&handler.signature(), manner.channel.capacity)?;
+        let timed = checkpoint.messages.iter().any(|held| held.left_ns.is_some());
+        let channel = ChannelConfig { deadlines: manner.channel.deadlines || timed, ..manner.channel };
+        let form = channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
+        let kind = Kind { handler, requests: form.requests.slot(), answers: form.answers.slot() };
+        let manner = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..manner };
+        let actor: Actor<H> = self.begin(kind, checkpoint.state.clone(), checkpoint.position, manner)?;
+        let now = if timed { actor.body.side.device_clock(checkpoint.position)? } else { 0 };
+        let slot = form.requests.slot();
+        let mut words = vec![0; slot.pitch()];
+        let from = if slot.has_header() { PAYLOAD } else { 0 };
+        for held in &checkpoint.messages {
+            let deadline = held.left_ns.map_or(u64::MAX, |left| now.saturating_add(left));
+            words[..from].copy_from_slice(&header(deadline)[..from]);
+            words[from..][..held.words.len()].copy_from_slice(&held.words);
+            // The queue holds them all, and nobody else has it yet.
+            actor.body.mailbox.send(&words, None).map_err(RingError::Restore)?;
+        }
+        Ok(actor)
+    }
+}

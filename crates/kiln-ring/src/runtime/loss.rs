@@ -1,0 +1,131 @@
+//! Lost devices, and how their actors come back.
+//!
+//! A device is lost when a call fails that only a working device answers, or when the resident kernel ends without being told to: after a trap, NVIDIA's driver fails every
+//! call of the process. A worker is lost when it shows no sign of life: a handler without a step budget that never ends holds it for ever. Whoever waits is told;
+//! nothing that the device may still touch is freed.
+
+use super::error::{Result, RingError};
+use super::events::What;
+use super::{Actor, RingRuntime, RuntimeConfig, Shared};
+use crate::handler::Handler;
+use kiln_runtime::Device;
+use std::sync::atomic::Ordering;
+
+impl Shared {
+    /// The error of commanding a device that is lost.
+    pub(super) fn lost(&self) -> Result<()> {
+        let device = || self.device.id().to_owned();
+        self.loss
+            .get()
+            .map_or(Ok(()), |reason| Err(RingError::Lost { device: device(), reason: reason.clone() }))
+    }
+
+    /// Passes a result on, and takes note if it says that the device is lost.
+    pub(super) fn note<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            Err(RingError::Lost { reason, .. }) => self.lose(reason),
+            Err(RingError::Device(
+                error @ (kiln_backend::Error::Lost { .. } | kiln_backend::Error::Fault(_)),
+            )) => {
+                self.lose(&error.to_string());
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// The device is lost: ends all waits.
+    fn lose(&self, why: &str) {
+        if self.loss.set(why.to_owned()).is_err() {
+            return;
+        }
+        self.events.publish(None, self.device.id(), What::DeviceLost { why: why.to_owned() });
+        for ward in self.supervisor.wards() {
+            if let Some(ward) = ward.upgrade() {
+                ward.strand(why);
+            }
+        }
+    }
+
+    /// Looks whether the device and its workers are there. While somebody speaks with the grid, who would notice, it does not.
+    pub(super) fn inspect(&self) {
+        if self.loss.get().is_some() {
+            return;
+        }
+        let Ok(mut grid) = self.grid.try_lock() else { return };
+        let stalled = grid.stalled(&self.memory, self.config.stalled_after);
+        drop(grid);
+        for worker in self.note(stalled).unwrap_or_default() {
+            let why =
+                format!("worker {worker} has shown no sign of life for {:?}", self.config.stalled_after);
+            let wards = self.supervisor.wards();
+            let lost =
+                wards.iter().filter_map(|ward| ward.upgrade()).filter(|ward| ward.side.port.worker == worker);
+            if lost.filter(|ward| ward.strand(&why)).count() > 0 {
+                self.stalled.store(true, Ordering::Release);
+                self.events.publish(None, self.device.id(), What::Stalled { worker });
+            }
+        }
+    }
+}
+
+impl RingRuntime {
+    /// Whether the device is lost, or a worker of it.
+    pub fn is_lost(&self) -> bool {
+        self.0.loss.get().is_some() || self.0.stalled.load(Ordering::Acquire)
+    }
+
+    /// A runtime like this one, whose device is lost, on the same device opened anew. [`bring_back`](Self::bring_back) then brings the actors back.
+    ///
+    /// After a trap, NVIDIA's driver refuses a process every new context; then this fails, and
+    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or [`restore`](Self::restore) in another process.
+    ///
+    /// # Errors
+    /// The device is not lost, or cannot be opened.
+    pub fn recover(&self) -> Result<RingRuntime> {
+        self.check_lost()?;
+        RingRuntime::with(&self.0.device.reopen()?, self.0.config)
+    }
+
+    /// A runtime like this one, whose device is lost, on another device.
+    ///
+    /// # Errors
+    /// This runtime's device is not lost; as of [`with`](Self::with).
+    pub fn recover_on(&self, device: &Device) -> Result<RingRuntime> {
+        self.check_lost()?;
+        let same = device.properties().kind == self.0.device.properties().kind;
+        let (warps, workers) = (self.0.config.warps, self.0.config.workers);
+        let fits = RuntimeConfig {
+            mailbox: None,
+            warps: warps.filter(|_| same),
+            workers: workers.filter(|_| same),
+            ..self.0.config
+        };
+        RingRuntime::with(device, fits)
+    }
+
+    /// Brings an actor of a lost runtime back in this one: with the state and the messages of its last checkpoint, or as it was launched if there is none. It is
+    /// resident, and holds its messages until it is activated; its replies come from the actor that this gives.
+    ///
+    /// What the lost actor did after the checkpoint is undone: messages that it handled are handled again, and messages that came later are gone with the device.
+    /// Replies that had arrived can still be received from it.
+    ///
+    /// # Errors
+    /// As of [`restore`](Self::restore).
+    pub fn bring_back<H: Handler>(&self, lost: &Actor<H>) -> Result<Actor<H>> {
+        lost.body.check_portable()?;
+        let (kind, manner) = (lost.body.kind(), lost.body.manner.clone());
+        match lost.body.last_checkpoint() {
+            Some(checkpoint) => self.restore_as(kind.handler, manner, &checkpoint),
+            None => self.begin(kind, manner.first_state.clone(), 0, manner),
+        }
+    }
+
+    fn check_lost(&self) -> Result<()> {
+        if self.is_lost() {
+            Ok(())
+        } else {
+            Err(RingError::NotLost { device: self.0.device.id().to_owned() })
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! A device that can be lost when a test says so: from then on every call fails, while what ran goes on unseen.
+
+use kiln_backend::{
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
+    Program, Properties, ResidentId, Result, StreamId, Tenant,
+};
+use kiln_ir::Kernel;
+use kiln_runtime::{Device, DiskCache};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+pub struct Frail {
+    inner: Box<dyn Backend>,
+    lost: Arc<AtomicBool>,
+}
+
+/// A device over a backend, and what loses it.
+pub fn device(inner: Box<dyn Backend>) -> (Device, Arc<AtomicBool>) {
+    let lost = Arc::new(AtomicBool::new(false));
+    let frail = Frail { inner, lost: Arc::clone(&lost) };
+    (Device::with_backend(Box::new(frail), DiskCache::none()), lost)
+}
+
+impl Frail {
+    fn there(&self) -> Result<&dyn Backend> {
+        if self.lost.load(Ordering::Acquire) {
+            let (device, reason) = (self.inner.properties().id.clone(), "it was pulled out".to_owned());
+            return Err(Error::Lost { device, reason });
+        }
+        Ok(&*self.inner)
+    }
+}
+
+// SAFETY of each unsafe block: as the caller promises.
+impl Backend for Frail {
+    fn properties(&self) -> &Properties {
+        self.inner.properties()
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        self.there()?.free_memory()
+    }
+
+    fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        self.there()?.allocate(bytes, stream)
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, bytes: usize, stream: StreamId) {
+        // SAFETY: see above.
+        unsafe { self.inner.free(ptr, bytes, stream) }
+    }
+
+    unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.there()?.upload(dst, src, stream) }
+    }
+
+    unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.there()?.download(dst, src, stream) }
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.there()?.copy(dst, src, bytes, stream) }
+    }
+
+    unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.there()?.fill(dst, byte, bytes, stream) }
+    }
+
+    fn artifact_key(&self) -> Option<String> {
+        self.inner.artifact_key()
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
+        self.there()?.compile(kernel)
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        self.there()?.load(artifact)
+    }
+
+    unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.there()?.launch(program, launch) }
+    }
+
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.there()?.map(bytes, place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: see above.
+        unsafe { self.inner.unmap(mapped) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.inner.mapped_places()
+    }
+
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        // SAFETY: see above.
+        unsafe { self.there()?.launch_resident(program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.there()?.resident_done(id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.there()?.resident_wait(id, timeout)
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.inner.add_tenant(tenant);
+    }
+
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        self.there()?.enable_peer_access(owner)
+    }
+
+    fn create_stream(&self) -> Result<StreamId> {
+        self.there()?.create_stream()
+    }
+
+    fn destroy_stream(&self, stream: StreamId) {
+        self.inner.destroy_stream(stream);
+    }
+
+    fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
+        self.there()?.record(stream, timing)
+    }
+
+    fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        self.there()?.wait(stream, event)
+    }
+
+    fn query(&self, event: EventId) -> Result<bool> {
+        self.there()?.query(event)
+    }
+
+    fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        self.there()?.elapsed_ms(start, end)
+    }
+
+    fn destroy_event(&self, event: EventId) {
+        self.inner.destroy_event(event);
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        self.there()?.synchronize(stream)
+    }
+
+    fn set_print_sink(&self, sink: PrintSink) {
+        self.inner.set_print_sink(sink);
+    }
+}
