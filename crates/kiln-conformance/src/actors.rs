@@ -2,14 +2,14 @@
 
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
+use kiln_backend::{BackendKind, Residency};
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, AskError, Ending, Handler, Lifecycle, Message, Overflow, Reason, RecvError, RingConfig, RingCtx,
     RingError, RingRuntime, RuntimeConfig, SendError, Sent, ring_kernel,
 };
 use kiln_runtime::Tensor;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
     cases!["actors":
@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         terminated_actors_finish_or_give_back;
         bursts_lose_nothing;
         launches_beside_a_grid;
+        parked_grids_come_back;
     ]
 }
 
@@ -325,4 +326,47 @@ fn launches_beside_a_grid(trial: &mut Trial<'_>) -> Verdict {
         same("after", actor.ask(2)?, Some(3))?;
     }
     Ok(())
+}
+
+/// A grid that has nothing to do leaves, and the next message, from whichever thread, brings it back with all its states.
+fn parked_grids_come_back(trial: &mut Trial<'_>) -> Verdict {
+    let resides = trial.device.properties().residency == Residency::Beside;
+    let config = RuntimeConfig::default().workers(2).ports_per_worker(8);
+    let rt = RingRuntime::with(trial.device, config.park_after(Some(Duration::from_millis(30))))?;
+    let sums = [
+        active(&rt, running_sum, RingConfig::default().state(0))?,
+        active(&rt, running_sum, RingConfig::default().state(0))?,
+    ];
+    for round in 1..=3u64 {
+        let begun = Instant::now();
+        while resides && rt.parkings() < round {
+            ensure(begun.elapsed() < SOON, || format!("it did not leave {round} times"))?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let got = std::thread::scope(|scope| {
+            let both = sums.each_ref().map(|sum| scope.spawn(move || sum.channel().ask_timeout(&5, SOON)));
+            both.map(|one| one.join())
+        });
+        for got in got {
+            match got {
+                Ok(sum) => same("sum", sum?, Some(5 * round))?,
+                Err(_) => return Err(Stop::Wrong("a thread panicked".to_owned())),
+            }
+        }
+    }
+    // A command brings it back too.
+    let begun = Instant::now();
+    while resides && rt.parkings() < 4 {
+        ensure(begun.elapsed() < SOON, || "it did not leave again".to_owned())?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    sums[0].deactivate()?;
+    silent_but_held(&sums[0])
+}
+
+fn silent_but_held(actor: &Actor<running_sum>) -> Verdict {
+    actor.send(1)?;
+    silent("deactivated", actor)?;
+    actor.reactivate()?;
+    same("sum", actor.recv_timeout(SOON)?, 16)
 }

@@ -11,7 +11,7 @@
 /// Words between the lines of two workers in the inbox and in the outbox.
 pub const LINE: usize = 16;
 
-/// Where the heartbeat quad stands in a worker's line of the outbox.
+/// Where the heartbeat quad stands in a worker's line of the outbox: turns of its loop, and how many of them had something to do.
 pub const HEARTBEAT: usize = 4;
 
 /// The words of a worker's record.

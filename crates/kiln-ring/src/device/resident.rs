@@ -132,7 +132,7 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     }
     let line = place.number * LINE;
     let mut idle: Val<u32> = 0;
-    let mut turns: Val<u32> = 0;
+    let (mut turns, mut works): (Val<u32>, Val<u32>) = (val(0), val(0));
     while worker.running {
         let aim = Aim::take(plan, place, &worker, idle.ne(0));
         let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
@@ -146,10 +146,11 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         turns += 1;
         if turns % HEARTBEAT_TURNS == 0 {
             // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.
-            unsafe { place.outbox.set_quad_unchecked(line + HEARTBEAT, [turns, val(0), val(0), val(1)]) };
+            unsafe { place.outbox.set_quad_unchecked(line + HEARTBEAT, [turns, works, val(0), val(1)]) };
         }
         if worked | told {
             idle = 0;
+            works += 1;
         } else {
             idle += poll.glances;
             if idle > patience.spins {

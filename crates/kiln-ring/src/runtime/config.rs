@@ -31,6 +31,8 @@ pub struct RuntimeConfig {
     pub spins: u32,
     /// How long it then sleeps.
     pub sleep: Duration,
+    /// After how long without work the whole grid leaves the device, to come back with the next message, which then takes as long as a launch. `None` for never.
+    pub park_after: Option<Duration>,
     /// How long the host waits for an acknowledgement.
     pub acknowledge_within: Duration,
     /// How many dead letters are kept.
@@ -57,6 +59,7 @@ impl Default for RuntimeConfig {
             measure_every: 16,
             spins: 1 << 16,
             sleep: Duration::from_micros(1),
+            park_after: Some(Duration::from_secs(10)),
             acknowledge_within: Duration::from_secs(5),
             dead_letters: 1024,
             lost_within: Duration::from_millis(100),
@@ -85,6 +88,11 @@ impl RuntimeConfig {
     /// Checkpoints as often.
     pub fn checkpoint_every(self, every: Duration) -> Self {
         RuntimeConfig { checkpoint_every: Some(every), ..self }
+    }
+
+    /// Without work for so long, the grid leaves the device; `None` for never.
+    pub fn park_after(self, after: Option<Duration>) -> Self {
+        RuntimeConfig { park_after: after, ..self }
     }
 
     /// Requests in this memory.

@@ -240,8 +240,18 @@ impl Grid {
         self.stay(memory)
     }
 
+    /// How many workers it has.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Whether it is on the device.
+    pub fn is_here(&self) -> bool {
+        self.resident.is_some()
+    }
+
     /// Launches the grid, if it is not there and may be.
-    fn stay(&mut self, memory: &SharedMemory) -> Result<()> {
+    pub fn stay(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(program) = self.program.clone().filter(|_| self.away == 0) else { return Ok(()) };
         if self.resident.is_none() && !self.is_within() {
             self.workers.iter_mut().for_each(|side| side.sign = None);

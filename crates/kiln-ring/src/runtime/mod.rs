@@ -13,6 +13,7 @@
 //! | `loss.rs` | lost devices, and how actors come back |
 //! | `events.rs` | [`Events`]: what happened to actors |
 //! | `telemetry.rs` | reading what actors do |
+//! | `park.rs` | grids without work leave the device |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
 
 mod actor;
@@ -27,6 +28,7 @@ mod launch;
 mod lifecycle;
 mod loss;
 mod memory;
+mod park;
 mod region;
 mod restart;
 mod supervise;
@@ -55,7 +57,7 @@ use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
 use kiln_runtime::Device;
 use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use supervise::Supervisor;
@@ -87,6 +89,9 @@ pub(crate) struct Shared {
     letters: Arc<DeadLetters>,
     events: Bus,
     supervisor: Arc<Supervisor>,
+    /// Whose senders wake it, while it is parked.
+    parked: Mutex<Vec<Weak<body::Body>>>,
+    parkings: AtomicU64,
     actors: AtomicU32,
     /// All actors, for telemetry.
     census: Census,
@@ -127,6 +132,8 @@ impl RingRuntime {
             letters: Arc::new(DeadLetters::new(config.dead_letters)),
             events: Bus::default(),
             supervisor: Arc::default(),
+            parked: Mutex::default(),
+            parkings: AtomicU64::new(0),
             actors: AtomicU32::new(0),
             census: Census::default(),
             begun: Instant::now(),
@@ -168,6 +175,11 @@ impl RingRuntime {
     /// Where requests are written.
     pub fn mailbox(&self) -> MappedPlace {
         self.0.memory.place()
+    }
+
+    /// How often the grid left the device because there was nothing to do: see [`RuntimeConfig::park_after`].
+    pub fn parkings(&self) -> u64 {
+        self.0.parkings.load(Ordering::Relaxed)
     }
 
     /// The messages that no handler finished.
@@ -437,6 +449,10 @@ impl DeviceSide for Side {
     fn skip(&self, position: u64) {
         // Without an acknowledgement the send that asked goes on waiting for its slot, as it does for a worker that is busy.
         let _ = self.tell(Operation::Skip, position as u32);
+    }
+
+    fn wake(&self) {
+        self.shared.wake();
     }
 
     fn pump(&self) -> bool {

@@ -6,6 +6,7 @@
 
 use super::Shared;
 use super::body::Body;
+use super::park::Rest;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,7 @@ impl Supervisor {
 
     fn run(&self, shared: &Weak<Shared>) {
         let mut calm = CALM;
+        let mut rest = Rest::default();
         loop {
             let wards = {
                 let mut state = self.state();
@@ -94,10 +96,14 @@ impl Supervisor {
                     keen |= ward.is_supervised();
                 }
             }
-            let rest = (begun.elapsed() * SHARE).max(if keen { KEEN } else { calm });
+            if let Some(shared) = shared.upgrade() {
+                let wards: Vec<Arc<Body>> = wards.iter().filter_map(Weak::upgrade).collect();
+                shared.consider_parking(&wards, &mut rest);
+            }
+            let pause = (begun.elapsed() * SHARE).max(if keen { KEEN } else { calm });
             let state = self.state();
             if !state.ended {
-                drop(self.changed.wait_timeout(state, rest));
+                drop(self.changed.wait_timeout(state, pause));
             }
         }
     }

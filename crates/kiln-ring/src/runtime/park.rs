@@ -1,0 +1,106 @@
+//! Parking: a grid that has had nothing to do for a while leaves the device, and comes back with the next message.
+//!
+//! A worker that looks for messages costs power, and a core where the device is a CPU. It first looks without a pause, then sleeps between looks; the last
+//! stage is this one, where nothing is left that looks. Whoever sends to an actor of a parked grid launches it again.
+
+use super::Shared;
+use super::body::Body;
+use crate::channel::Memory;
+use crate::device::record::{HEARTBEAT, LINE};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is known of how long a grid has had nothing to do.
+#[derive(Default)]
+pub(super) struct Rest {
+    /// How often each worker had found something to do.
+    works: Vec<u32>,
+    since: Option<Instant>,
+}
+
+impl Rest {
+    /// Whether nothing was done, and nothing is to be done, since at least `for_long`.
+    fn is_over(&mut self, works: Vec<u32>, busy: bool, for_long: Duration) -> bool {
+        if busy || works != self.works {
+            *self = Rest { works, since: None };
+            return false;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed() >= for_long
+    }
+}
+
+impl Shared {
+    /// Parks the grid if it has had nothing to do for as long as the configuration says.
+    pub(super) fn consider_parking(&self, wards: &[Arc<Body>], rest: &mut Rest) {
+        let Some(for_long) = self.config.park_after else { return };
+        let busy = wards.iter().any(|ward| ward.mailbox.queue().unanswered() > 0);
+        let workers = self.grid().workers();
+        let works = (0..workers)
+            .map(|worker| self.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[1])
+            .collect();
+        if rest.is_over(works, busy, for_long) {
+            self.park(wards);
+            *rest = Rest::default();
+        }
+    }
+
+    /// Has the grid leave, unless a message came meanwhile.
+    fn park(&self, wards: &[Arc<Body>]) {
+        // Held until the grid has left: who wakes it waits for that.
+        let mut grid = self.grid();
+        if !grid.is_here() {
+            return;
+        }
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        for ward in wards {
+            ward.mailbox.set_parked(true);
+            parked.push(Arc::downgrade(ward));
+        }
+        drop(parked);
+        // A sender whose message is not seen here sees that it must wake the grid.
+        let left = wards.iter().all(|ward| ward.mailbox.queue().unanswered() == 0)
+            && grid.leave(&self.memory).is_ok();
+        if left {
+            self.parkings.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        let parked = std::mem::take(&mut *self.parked.lock().unwrap_or_else(PoisonError::into_inner));
+        for ward in parked.iter().filter_map(std::sync::Weak::upgrade) {
+            ward.mailbox.set_parked(false);
+        }
+    }
+
+    /// Brings a parked grid back.
+    pub(super) fn wake(&self) {
+        let mut grid = self.present();
+        self.unpark();
+        // A device that does not take the grid back says so to the next command, which launches it too.
+        let _ = grid.stay(&self.memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rest_is_counted_from_the_last_work() {
+        let mut rest = Rest::default();
+        let long = Duration::from_millis(5);
+        assert!(!rest.is_over(vec![1, 2], false, long), "it was not known what was done before");
+        assert!(!rest.is_over(vec![1, 2], false, long), "not for long enough");
+        std::thread::sleep(long);
+        assert!(!rest.is_over(vec![1, 3], false, long), "a worker found something");
+        assert!(!rest.is_over(vec![1, 3], false, long));
+        std::thread::sleep(long);
+        assert!(!rest.is_over(vec![1, 3], true, long), "there is something to do");
+        assert!(!rest.is_over(vec![1, 3], false, long));
+        std::thread::sleep(long);
+        assert!(rest.is_over(vec![1, 3], false, long));
+    }
+}
