@@ -19,6 +19,7 @@ pub use resident::{Residency, ResidentId, Tenant};
 
 use kiln_ir::Kernel;
 use std::any::Any;
+use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -142,6 +143,30 @@ pub trait Backend: Send + Sync {
     /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight uses its device address, and nobody uses its host address from
     /// now on.
     unsafe fn unmap(&self, mapped: Mapped);
+
+    /// Takes in host memory as [mapped memory](MappedPlace::Host): memory that another process maps too. It is not zeroed.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where a device cannot; those of the driver.
+    ///
+    /// # Safety
+    /// `host` is a multiple of 4096 and points to that many bytes, which live until [`disown`](Self::disown), and beyond as long as the device does if resident launches are there then.
+    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
+        let _ = (host, bytes);
+        Err(Error::Unavailable {
+            device: format!("memory of two processes on {}", self.properties().id),
+            reason: "the device does not take it in".to_owned(),
+            hint: "Take `cpu` or `cuda:N`.".to_owned(),
+        })
+    }
+
+    /// Ends what [`adopt`](Self::adopt) began. Failures are ignored.
+    ///
+    /// # Safety
+    /// `mapped` came from `adopt` of this device, once; nothing in flight uses it.
+    unsafe fn disown(&self, mapped: Mapped) {
+        let _ = mapped;
+    }
 
     /// Which mapped memory there is, and why not where there is none. The first call may take a while: it looks for other libraries.
     fn mapped_places(&self) -> MappedPlaces;

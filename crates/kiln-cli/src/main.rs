@@ -42,6 +42,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    kiln_runtime::isolate::init();
     let outcome = match Cli::parse().command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),

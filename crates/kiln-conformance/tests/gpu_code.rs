@@ -19,7 +19,7 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     let backend = GpuCode { interp: Interp::new(Options::default()), tiles: Mutex::default() };
-    suite::run(Ok(Device::with_backend(Box::new(backend), DiskCache::none())))
+    suite::run(Ok(Device::with_backend(Box::new(backend), DiskCache::none())), |_| true)
 }
 
 const GENERATIONS: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];

@@ -231,6 +231,11 @@ impl Backend for CpuBackend {
         unsafe { self.memory.release(mapped.device, mapped.bytes) }
     }
 
+    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
+        let device = DevicePtr(host.as_ptr() as u64);
+        Ok(Mapped { host, device, bytes, place: MappedPlace::Host, write_combined: false })
+    }
+
     fn mapped_places(&self) -> MappedPlaces {
         let words = || Ok("the processor's own memory".to_owned());
         MappedPlaces { host: words(), device: words() }

@@ -1,10 +1,11 @@
 //! Loses a device for real, and prints how long it takes until that is known.
 //!
 //! `loss_check [DEVICE] hang` has a handler that never ends; `loss_check [DEVICE] trap` has one that stores far outside its block's memory, which only a GPU
-//! survives: a CPU's process ends with it. Then actors come back from their checkpoints: after `hang` on the same device, after `trap` on the CPU.
+//! survives: a CPU's process ends with it. Then actors come back from their checkpoints: after `hang` on the same device, after `trap` on the CPU, or on the same device where that
+//! is in a process of its own (`isolated:cuda:0`).
 
 use kiln_lang::prelude::*;
-use kiln_ring::{Actor, RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
+use kiln_ring::{Actor, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel};
 use kiln_runtime::Device;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
     let scratch = shared::<u32, 1>([32]);
     if x == 13 {
         // SAFETY: there is none. This is the fault that the program is about.
-        unsafe { scratch.scatter(x << 26, x) };
+        unsafe { scratch.set_ordered_unchecked(x << 26, x, Order::Relaxed, Scope::Device) };
     }
     let mut n: Val<u32> = 0;
     while x == 14 {
@@ -28,6 +29,7 @@ fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
+    kiln_runtime::isolate::init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (device, fault) = match arguments.as_slice() {
         [fault] => (Device::default()?, fault.as_str()),
@@ -76,6 +78,22 @@ fn main() -> Outcome<()> {
     let begun = Instant::now();
     drop((actor, idle, runtime));
     println!("the lost runtime was dropped in {:?}", begun.elapsed());
+    round_trips(&again)?;
+    Ok(())
+}
+
+/// What a request costs in the runtime that came after.
+fn round_trips(runtime: &RingRuntime) -> Outcome<()> {
+    let actor = runtime.launch(dangerous, RingConfig::default().state(0).wait(WaitPolicy::SPIN))?;
+    actor.activate()?;
+    let mut times = Vec::new();
+    for _ in 0..20_000 {
+        let begun = Instant::now();
+        actor.ask(0)?;
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    println!("round trips there: {:?} p50, {:?} p99", times[times.len() / 2], times[times.len() * 99 / 100]);
     Ok(())
 }
 

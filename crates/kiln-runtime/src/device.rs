@@ -2,6 +2,7 @@
 
 use crate::cache::{DiskCache, ProgramCache};
 use crate::error::{Error, Result};
+use crate::isolate;
 use crate::stream::Stream;
 use kiln_backend::{Backend, Properties, StreamId};
 use std::fmt;
@@ -41,7 +42,7 @@ impl Device {
         }
     }
 
-    /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`.
+    /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`; `isolated:cpu` or `isolated:cuda:N` for one in a [process of its own](crate::isolate).
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`kiln_backend::Error::Unavailable`] if there is no such device or driver.
@@ -137,9 +138,12 @@ fn open_devices() -> MutexGuard<'static, Vec<(String, Weak<Inner>)>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
+pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
     if let Some(index) = name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) {
         return Ok(Box::new(kiln_cuda::Cuda::open(index)?));
+    }
+    if let Some(inner) = name.strip_prefix(isolate::PREFIX) {
+        return isolate::open(inner);
     }
     match name {
         "cpu" => Ok(Box::new(kiln_cpu::CpuBackend::new())),

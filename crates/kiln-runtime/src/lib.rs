@@ -7,6 +7,7 @@
 //! | `stream.rs` | streams and events |
 //! | `launch.rs`, `args.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
 //! | `cache/` | compiled programs in memory and on disk |
+//! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
 
 mod args;
@@ -15,6 +16,7 @@ mod cache;
 mod device;
 mod error;
 mod facts;
+pub mod isolate;
 mod launch;
 mod layout;
 mod stream;

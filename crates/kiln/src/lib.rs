@@ -38,6 +38,7 @@ pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;
 pub use kiln_lang::{DeviceValue, KernelConst, bf16, device, f16, kernel};
 pub use kiln_ring as ring;
+pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
     BackendKind, Device, DiskCache, DiskStats, Error, Event, Fault, FaultKind, Launch, Properties, Report,
     Residency, Result, Stream, Tensor,

@@ -10,9 +10,9 @@ fn skips_explicit(device: &Device, case: &Case) -> bool {
     device.properties().kind == BackendKind::Cpu && case.name.starts_with("explicit::")
 }
 
-/// Runs the suite on a device that must have every capability: here a skip is a failure, except that a CPU must skip the explicit level, by name.
+/// Runs the cases of the suite whose names are wanted on a device that must have every capability: here a skip is a failure, except that a CPU must skip the explicit level, by name.
 /// `KILN_SEED` repeats a run.
-pub fn run(device: Result<Device>) -> ExitCode {
+pub fn run(device: Result<Device>, wanted: impl Fn(&str) -> bool) -> ExitCode {
     let mut args = Arguments::from_args();
     // Cases share the device, and a fault is reported to whoever asks next.
     args.test_threads = Some(1);
@@ -38,5 +38,6 @@ pub fn run(device: Result<Device>) -> ExitCode {
             Outcome::Skipped(what) => Err(Failed::from(format!("skipped for want of {what}"))),
         })
     };
-    libtest_mimic::run(&args, suite().into_iter().map(test).collect()).exit_code()
+    libtest_mimic::run(&args, suite().into_iter().filter(|case| wanted(case.name)).map(test).collect())
+        .exit_code()
 }

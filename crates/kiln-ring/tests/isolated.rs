@@ -1,0 +1,82 @@
+//! A device in a process of its own: a trap ends that process and not this one, and actors go on in the next.
+
+use kiln_lang::prelude::*;
+use kiln_ring::{
+    AskError, Lifecycle, RecvError, RingConfig, RingCtx, RingRuntime, RuntimeConfig, What, ring_kernel,
+};
+use kiln_runtime::Device;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Adds, but stores 13 where there is no memory.
+#[ring_kernel(crate = kiln_ring)]
+fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    let scratch = shared::<u32, 1>([32]);
+    if x == 13 {
+        // One step of a megabyte after the other: some page is nobody's.
+        for step in 1..4000u32 {
+            // SAFETY: there is none. This is the fault that the test is about.
+            unsafe { scratch.set_ordered_unchecked(step << 18, x, Order::Relaxed, Scope::Device) };
+        }
+    }
+    *total += x;
+    *total
+}
+
+fn main() {
+    kiln_runtime::isolate::init();
+    if cfg!(unix) {
+        a_trap_costs_a_process_of_its_own();
+        names_that_cannot_be_are_refused();
+    }
+    println!("isolated: ok");
+}
+
+fn a_trap_costs_a_process_of_its_own() {
+    let device = Device::open("isolated:cpu").unwrap();
+    let mut rt =
+        RingRuntime::with(&device, RuntimeConfig::default().checkpoint_every(Duration::from_millis(2)))
+            .unwrap();
+    drop(device);
+    let mut actor = rt.launch(dangerous, RingConfig::default().state(100)).unwrap();
+    actor.activate().unwrap();
+    let mut total = 100;
+    // More than once: the process after the first is one like it.
+    for _ in 0..2 {
+        for x in 1..=12 {
+            total += x;
+            assert_eq!(actor.ask(x).unwrap(), Some(total));
+        }
+        let begun = Instant::now();
+        let state =
+            |actor: &kiln_ring::Actor<dangerous>| actor.last_checkpoint().and_then(|c| c.state::<u32>());
+        while state(&actor) != Some(total) {
+            assert!(begun.elapsed() < SOON, "no checkpoint came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let events = rt.events();
+        let begun = Instant::now();
+        let asked = actor.ask(13);
+        assert!(matches!(asked, Err(AskError::Lost { .. })), "{asked:?}");
+        assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
+        let lost = events.next_timeout(SOON).unwrap();
+        assert!(matches!(&lost.what, What::DeviceLost { why } if why.contains("signal")), "{lost}");
+        assert_eq!(actor.lifecycle(), Lifecycle::Failed);
+        assert!(matches!(actor.recv(), Err(RecvError::Lost { .. })));
+
+        let again = rt.recover().unwrap();
+        let back = again.bring_back(&actor).unwrap();
+        back.activate().unwrap();
+        (rt, actor) = (again, back);
+    }
+    assert_eq!(actor.ask(1).unwrap(), Some(total + 1));
+}
+
+fn names_that_cannot_be_are_refused() {
+    let unknown = Device::open("isolated:abacus").unwrap_err().to_string();
+    assert!(unknown.contains("abacus"), "{unknown}");
+    let interp = RingRuntime::new(&Device::open("isolated:interp").unwrap()).err().unwrap().to_string();
+    assert!(interp.contains("memory of two processes on interp"), "{interp}");
+}
