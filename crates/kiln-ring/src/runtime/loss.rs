@@ -35,7 +35,7 @@ impl Shared {
     }
 
     /// The device is lost: ends all waits.
-    fn lose(&self, why: &str) {
+    pub(super) fn lose(&self, why: &str) {
         if self.loss.set(why.to_owned()).is_err() {
             return;
         }

@@ -79,8 +79,12 @@ impl Shared {
     pub(super) fn wake(&self) {
         let mut grid = self.present();
         self.unpark();
-        // A device that does not take the grid back says so to the next command, which launches it too.
-        let _ = grid.stay(&self.memory);
+        let back = grid.stay(&self.memory);
+        drop(grid);
+        // Nobody else would notice: the message that woke it waits for the grid.
+        if let Err(error) = back {
+            self.lose(&error.to_string());
+        }
     }
 }
 

@@ -117,6 +117,29 @@ fn a_sender_that_waits_is_told() {
     });
 }
 
+/// A device that is lost while the grid is parked is found lost by the message that wakes the grid.
+#[test]
+fn a_parked_grid_that_cannot_come_back_is_lost() {
+    let (device, lost) = frail::device(Box::new(CpuBackend::new()));
+    let config = RuntimeConfig::default().park_after(Some(Duration::from_millis(5)));
+    let rt = RingRuntime::with(&device, config).unwrap();
+    let actor = rt.launch(running_sum, RingConfig::default().state(0)).unwrap();
+    actor.activate().unwrap();
+    assert_eq!(actor.ask(1).unwrap(), Some(1));
+    let begun = Instant::now();
+    while rt.parkings() == 0 {
+        assert!(begun.elapsed() < SOON, "the grid was not parked");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    lost.store(true, Ordering::Release);
+    let asked = actor.ask(2);
+    assert!(
+        matches!(asked, Err(AskError::Lost { .. } | AskError::Send(SendError::Closed { .. }))),
+        "{asked:?}"
+    );
+    assert!(rt.is_lost());
+}
+
 /// A handler without a step budget that does not end: its worker is given up within the stated time, the other worker's actor is not, and the runtime comes back.
 #[test]
 fn a_handler_that_never_ends_is_reported_and_left_behind() {
