@@ -55,7 +55,9 @@ mod val;
 mod view;
 
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Ordered, Word};
-pub use flow::{Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, range, range_step};
+pub use flow::{
+    Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, range, range_step,
+};
 pub use half::{bf16, f16};
 pub use kiln_ir::{Level, Order, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};

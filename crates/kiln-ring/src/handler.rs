@@ -1,29 +1,32 @@
 //! Handlers: what an actor does with a message.
 
+use crate::address::AddressVal;
 use crate::layout::Layout;
 use crate::message::{Message, State};
 use crate::outcome::Outcome;
+use crate::outgoing::{Outgoing, Sending};
 use crate::payload::{Array, PayloadElem, PayloadVal};
 use kiln_lang::__private::Probe;
 use kiln_lang::{
-    DeviceRange, Elem, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns, guarded, lane_id,
-    range_step, shuffle_xor, val,
+    DeviceRange, Elem, IntoDevice, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns, guarded,
+    lane_id, range_step, shuffle_xor, val,
 };
 use std::any::TypeId;
 
-/// What a handler can ask about the message it has before it.
-#[derive(Clone, Copy, Debug)]
+/// What a handler can ask about the message it has before it, and how it sends others.
+#[derive(Clone, Debug)]
 pub struct RingCtx {
     actor: Val<u32>,
     message_id: Val<u64>,
     lanes: u32,
     arena: ViewMut<u32, 1>,
+    outgoing: Outgoing,
 }
 
 impl RingCtx {
     /// The context of one message: to which actor, which one, handled by how many threads, and the memory in which payloads lie.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
-        RingCtx { actor, message_id, lanes, arena }
+        RingCtx { actor, message_id, lanes, arena, outgoing: Outgoing::new() }
     }
 
     /// The number of the actor that handles the message.
@@ -117,6 +120,58 @@ impl RingCtx {
     /// Opens an array that a message or the state refers to.
     pub fn array<T: PayloadElem>(&self, payload: &PayloadVal<T>) -> Array<T> {
         Array::open(self.arena, payload)
+    }
+
+    /// Sends a message to another actor, or to all that subscribe to a topic, without the host.
+    ///
+    /// A handler is a transaction: what it sends goes out once it has ended without a failure, together with its new state and its reply. If
+    /// there is no room for one of its messages, none of that happens: the message that it handles stays at the head of its queue, and the
+    /// handler runs again when there is room. So a full queue holds up its senders, and nobody else; actors that send to each other in a
+    /// circle, all of whose queues are full, wait for ever.
+    ///
+    /// A place in a handler sends one message at most for each message that it handles: a device loop that comes past twice is a fault. A loop on the host (`for k in 0..4`) makes
+    /// four places of one.
+    ///
+    /// Sending to [`Address::none`](crate::Address::none) does nothing. What is sent to an actor that has ended is counted
+    /// ([`Actor::undelivered`](crate::Actor::undelivered)) and gone. An address belongs to the first actor that sends to it: for another, sending is a failure.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Address, Message, RingCtx, State, ring_kernel};
+    ///
+    /// #[derive(Message)]
+    /// #[kiln(crate = kiln_ring)]
+    /// struct Peak { at: u32, height: f32 }
+    ///
+    /// #[derive(State)]
+    /// #[kiln(crate = kiln_ring)]
+    /// struct Finder { at: u32, last: f32, next: Address<Peak> }
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn find(ctx: &RingCtx, s: &mut Finder, sample: f32) {
+    ///     s.at += 1;
+    ///     if s.last > 1.0 && sample < s.last {
+    ///         ctx.send(&s.next, PeakVal { at: s.at - 1, height: s.last });
+    ///     }
+    ///     s.last = sample;
+    /// }
+    /// # let _ = find;
+    /// ```
+    #[track_caller]
+    pub fn send<M: Message>(&self, to: &AddressVal<M>, message: impl IntoDevice<M::Device>) {
+        const {
+            assert!(
+                !M::HOLDS,
+                "a message that refers to an array cannot be sent from one actor to another: nobody would keep the array. Keep it in the \
+                 state of both"
+            );
+        }
+        self.outgoing.send(to, &message.into_device());
+    }
+
+    /// The places in the handler that send, once it has been traced.
+    pub(crate) fn sendings(&self) -> Vec<Sending> {
+        self.outgoing.places()
     }
 
     /// The device's clock, in nanoseconds: what deadlines are measured by.

@@ -56,6 +56,7 @@
 //! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
 //! | `payload/` | [`Payload`]: arrays in device memory that messages refer to |
+//! | `address.rs`, `outgoing.rs` | [`Address`]: what handlers send to other actors |
 //! | [`slot`] | how messages lie in shared memory |
 //! | `channel/` | [`Channel`]: the host's side of a queue |
 //! | `device/` | the device's side: the resident kernel |
@@ -63,6 +64,7 @@
 //! | `telemetry/` | [`RuntimeTelemetry`]: what actors do, read while they do it |
 //! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
 
+mod address;
 mod channel;
 mod dead_letter;
 mod device;
@@ -70,11 +72,13 @@ mod handler;
 mod layout;
 mod message;
 mod outcome;
+mod outgoing;
 mod payload;
 mod runtime;
 pub mod slot;
 mod telemetry;
 
+pub use address::{Address, AddressVal};
 pub use channel::{
     AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_CAPACITY,
     Overflow, Parts, RecvError, RecvFuture, Replies, RingMemory, SendError, SendFuture, Sent, Transport,
@@ -88,8 +92,8 @@ pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
-    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, Restart, Result,
-    RingConfig, RingError, RingRuntime, RuntimeConfig, What,
+    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, Outputs, Pool, Restart,
+    Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, telemetry_dir};

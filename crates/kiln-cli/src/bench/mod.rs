@@ -6,10 +6,11 @@
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
-//! | `ring.rs` | `kiln bench ring`: messages to resident actors |
+//! | `ring.rs`, `bounce.rs` | `kiln bench ring`: messages to resident actors, and between them |
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
+mod bounce;
 mod clock;
 mod compile_cost;
 mod launch_cost;

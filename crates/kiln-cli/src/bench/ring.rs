@@ -3,7 +3,7 @@
 //! A round trip is timed on the host, from before the first word of the payload is written to after the reply was compared; the device computes the reply
 //! from the payload. All replies are verified.
 
-use super::table;
+use super::{bounce, table};
 use crate::failure::Failure;
 use kiln_backend::MappedPlace;
 use kiln_lang::prelude::*;
@@ -71,6 +71,7 @@ pub fn run(device: &Device, json: Option<&Path>, commit: &str) -> Result<(), Fai
             }
         }
     }
+    rows.push(actor_to_actor(device)?);
     let best = MappedPlace::ALL.into_iter().rfind(|&place| gpu && places.get(place).is_ok());
     rows.extend(super::ring_payload::rows(device, &transport(device, best.unwrap_or(MappedPlace::Host)))?);
     print(&rows);
@@ -120,6 +121,19 @@ fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
         name: "ring.round_trip_48B".into(),
         transport: transport(device, place),
         times_us,
+        per_second: 0.0,
+    })
+}
+
+/// From one actor to another, on another worker.
+fn actor_to_actor(device: &Device) -> Result<Row, Failure> {
+    let runtime = RingRuntime::with(device, RuntimeConfig::default().workers(2).ports_per_worker(8))?;
+    let within = device.properties().kind == BackendKind::Interp;
+    let (rounds, hops) = if within { (10, 10) } else { (2000, 100) };
+    Ok(Row {
+        name: "ring.actor_to_actor_global".into(),
+        transport: "device".into(),
+        times_us: bounce::one_way(&runtime, rounds, hops)?,
         per_second: 0.0,
     })
 }

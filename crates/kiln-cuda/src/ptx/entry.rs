@@ -101,7 +101,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let align = if w.explicit.used { 1024 } else { 128 };
     let entry = entry_name(&kernel.name);
     let hidden = if w.sites.is_empty() { 0 } else { 2 };
-    let mut text = head(target, &entry, block, words + hidden, &w.explicit);
+    let mut text = head(target, &entry, block, words + hidden, &w.explicit, threads == 32 && waits(kernel));
     text.push_str(&w.declarations());
     text.push_str(&w.fault_registers());
     if local > 0 {
@@ -127,7 +127,21 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     })
 }
 
-fn head(target: Target, entry: &str, block: [u32; 3], words: usize, explicit: &Explicit) -> String {
+/// Whether a kernel loads what others store while it runs.
+fn waits(kernel: &Kernel) -> bool {
+    let mut waits = false;
+    kernel.walk(|_, data| waits |= matches!(data.kind, OpKind::PtrOrderedLoad { .. }));
+    waits
+}
+
+fn head(
+    target: Target,
+    entry: &str,
+    block: [u32; 3],
+    words: usize,
+    explicit: &Explicit,
+    roomy: bool,
+) -> String {
     let needed = if explicit.used { HOPPER_VERSION } else { target.least_version() };
     let (major, minor) = needed.min(target.ptx);
     let maps = (0..explicit.maps.len()).map(|i| format!("\t.param .align 64 .b8 m{i}[128]"));
@@ -135,8 +149,9 @@ fn head(target: Target, entry: &str, block: [u32; 3], words: usize, explicit: &E
     let [x, y, z] = block;
     // Instructions of this GPU alone.
     let family = if explicit.used { "a" } else { "" };
-    // Without it the assembler ignores register budgets.
-    let blocks = if explicit.budgets { ".minnctapersm 1\n" } else { "" };
+    // Without it the assembler ignores register budgets; and of a kernel of one warp that waits for others, which runs alone on its multiprocessor, it spills
+    // registers to make room for more blocks.
+    let blocks = if explicit.budgets || roomy { ".minnctapersm 1\n" } else { "" };
     format!(
         ".version {major}.{minor}\n.target {}{family}\n.address_size 64\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {x}, {y}, {z}\n{blocks}{{\n",
         target.name(),

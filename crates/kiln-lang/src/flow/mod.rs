@@ -11,6 +11,7 @@
 //! | `condition.rs` | [`Condition`]: what `if` and `while` decide on |
 //! | `branch.rs` | `if` and the guards behind exits |
 //! | `guarded.rs` | faults as values |
+//! | `anchor.rs` | variables declared late |
 //! | `loops.rs` | `for`, `while`, `loop` |
 //! | `range.rs` | ranges with device bounds |
 //! | `exit.rs` | `break`, `continue`, `return` and the values they carry |
@@ -27,6 +28,7 @@
 //! - a function without the attribute that returns an element of a borrowed array of variables returns the variable: bind it in
 //!   code with the attribute, where reads take snapshots.
 
+mod anchor;
 pub mod branch;
 pub mod compare;
 pub mod condition;
@@ -39,6 +41,7 @@ pub mod refuse;
 mod value;
 pub mod variable;
 
+pub use anchor::Anchor;
 pub use condition::Condition;
 pub use guarded::guarded;
 pub use range::{DeviceRange, RangeBounds, range, range_step};

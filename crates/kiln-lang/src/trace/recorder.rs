@@ -165,6 +165,15 @@ impl Recorder {
         self.regions.iter().rposition(|r| r.uid == uid)
     }
 
+    /// As [`position`](Self::position), of the region that this one has become part of.
+    pub fn open_position(&self, uid: u32) -> Option<usize> {
+        let mut uid = uid;
+        while let Some(outer) = self.merged.get(&uid) {
+            uid = *outer;
+        }
+        self.position(uid)
+    }
+
     /// The number of the innermost region.
     pub fn innermost(&self) -> u32 {
         self.regions.last().map_or(0, |r| r.uid)
@@ -254,11 +263,7 @@ impl Recorder {
 
     /// Whether the region that computes a value is still open. Handles kept from another trace may not be values of this one.
     fn exists_here(&self, id: Id) -> bool {
-        let Some(mut home) = self.homes.get(id.0 as usize) else { return false };
-        while let Some(outer) = self.merged.get(home) {
-            home = outer;
-        }
-        self.position(*home).is_some()
+        self.homes.get(id.0 as usize).is_some_and(|home| self.open_position(*home).is_some())
     }
 
     /// The value a handle stands for now.

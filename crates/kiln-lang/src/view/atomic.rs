@@ -56,14 +56,40 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
         expected: impl IntoVal<T>,
         desired: impl IntoVal<T>,
     ) -> Val<T> {
-        let site = Location::caller();
-        let (expected, desired) = (expected.into_val().raw(), desired.into_val().raw());
-        let indices = index.indices();
+        let [expected, desired] = [expected.into_val(), desired.into_val()];
+        self.compare_exchange(index.indices(), expected, desired, false, Location::caller())
+    }
+
+    /// As [`atomic_cas`](Self::atomic_cas), without looking at the index.
+    ///
+    /// # Safety
+    ///
+    /// The index is inside the view.
+    #[track_caller]
+    pub unsafe fn atomic_cas_unchecked(
+        &self,
+        index: impl Indices<R>,
+        expected: impl IntoVal<T>,
+        desired: impl IntoVal<T>,
+    ) -> Val<T> {
+        let [expected, desired] = [expected.into_val(), desired.into_val()];
+        self.compare_exchange(index.indices(), expected, desired, true, Location::caller())
+    }
+
+    fn compare_exchange(
+        &self,
+        indices: [Raw; R],
+        expected: Val<T>,
+        desired: Val<T>,
+        trusted: bool,
+        site: Site,
+    ) -> Val<T> {
         let id = with(|r| {
-            let mut access = self.view.access(r, indices, None, Some(desired), site)?;
-            access.operands.push(r.read_as(expected, &access.shape, site)?);
-            access.operands.push(r.read_as(desired, &access.shape, site)?);
-            let kind = OpKind::AtomicCas { scope: Scope::Device, bounds: bounds_for(&access) };
+            let mut access = self.view.access(r, indices, None, Some(desired.raw()), site)?;
+            access.operands.push(r.read_as(expected.raw(), &access.shape, site)?);
+            access.operands.push(r.read_as(desired.raw(), &access.shape, site)?);
+            let bounds = if trusted { Bounds::Trust } else { bounds_for(&access) };
+            let kind = OpKind::AtomicCas { scope: Scope::Device, bounds };
             Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
         });
         Val::from_id(id.flatten())

@@ -19,6 +19,8 @@ pub(crate) enum Operation {
     Leave = 4,
     /// Hands the port's messages to another handler, whose number is the first argument.
     Kind = 5,
+    /// Nothing, but for what every command does: when it is acknowledged, handlers that ran before are over, and what the host wrote to the arena before is seen.
+    Settle = 6,
 }
 
 impl Operation {
@@ -30,6 +32,7 @@ impl Operation {
             Operation::Skip => "skip",
             Operation::Leave => "leave",
             Operation::Kind => "change the handler",
+            Operation::Settle => "settle",
         }
     }
 
@@ -49,14 +52,14 @@ impl Worker {
             let operation = block_uniform(command[0]) & 0xff;
             let record = (block_uniform(command[0]) >> 8) * (port::WORDS as u32);
             let argument = block_uniform(command[1]);
+            if operation == Operation::Gate as u32 {
+                self.set_all(place, record, port::GATE, argument);
+            }
+            if operation == Operation::Kind as u32 {
+                self.set_all(place, record, port::KIND, argument);
+            }
             // SAFETY: every lane stores the same word to the worker's own table.
             unsafe {
-                if operation == Operation::Gate as u32 {
-                    place.table.scatter(record + port::GATE as u32, argument);
-                }
-                if operation == Operation::Kind as u32 {
-                    place.table.scatter(record + port::KIND as u32, argument);
-                }
                 if operation == Operation::Skip as u32 {
                     let skip = place.table.get_or(record + port::SKIP as u32, 0);
                     let further = select(is_before(skip, argument), argument, skip);
@@ -65,6 +68,7 @@ impl Worker {
             }
             if operation == Operation::Load as u32 {
                 load_port(place, record);
+                share_gate(place, self.count, record);
                 self.count = self.count.maximum(record / (port::WORDS as u32) + 1);
                 self.first = 0.into_val();
             }
@@ -76,6 +80,13 @@ impl Worker {
             }
         }
         new
+    }
+
+    /// Sets a word of the records of all ports of an actor.
+    #[device(crate = kiln_lang)]
+    fn set_all(&self, place: &Place, record: Val<u32>, word: usize, value: Val<u32>) {
+        let actor = place.table.get_or(record + port::ACTOR as u32, 0);
+        set_of_actor(place, self.count, actor, word, value);
     }
 
     /// Tells the host the number of the last command, after everything that the command did, and the device's time.
@@ -102,6 +113,36 @@ impl Worker {
             }
         }
         fence();
+    }
+}
+
+/// Sets a word of the records of all ports of an actor.
+#[device(crate = kiln_lang)]
+pub(super) fn set_of_actor(place: &Place, count: Val<u32>, actor: Val<u32>, word: usize, value: Val<u32>) {
+    for p in 0..count {
+        let record = p * (port::WORDS as u32);
+        let field = |word: usize| place.table.get_or(record + word as u32, 0);
+        if block_uniform(field(port::ACTOR).eq(actor) & field(port::KIND).ne(0)) {
+            // SAFETY: every lane stores the same word to the worker's own table.
+            unsafe { place.table.scatter(record + word as u32, value) };
+        }
+    }
+}
+
+/// Gives an inlet that was just taken up the gate of its actor.
+#[device(crate = kiln_lang)]
+fn share_gate(place: &Place, count: Val<u32>, record: Val<u32>) {
+    let field = |record: Val<u32>, word: usize| place.table.get_or(record + word as u32, 0);
+    if block_uniform(field(record, port::LINK).ne(0)) {
+        for p in 0..count {
+            let other = p * (port::WORDS as u32);
+            let same = field(other, port::ACTOR).eq(field(record, port::ACTOR));
+            let first = same & field(other, port::KIND).ne(0) & field(other, port::LINK).eq(0);
+            if block_uniform(first) {
+                // SAFETY: every lane stores the same word to the worker's own table.
+                unsafe { place.table.scatter(record + port::GATE as u32, field(other, port::GATE)) };
+            }
+        }
     }
 }
 

@@ -41,8 +41,12 @@ impl At {
             self.field(place, port::UNHANDLED),
             val::<u32>(0),
         ];
-        // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this worker alone stores them, all lanes the same.
-        unsafe { place.arena.set_quad_unchecked(at + DONE as u32, quad) };
+        if self.is_inlet(place) {
+            self.count_received(place);
+        } else {
+            // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this worker alone stores them, all lanes the same.
+            unsafe { place.arena.set_quad_unchecked(at + DONE as u32, quad) };
+        }
         if plan.measure_every > 0 {
             if block_uniform(self.is_measured(plan)) {
                 measure(place, at, clock_ns() - begun);

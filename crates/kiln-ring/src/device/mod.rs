@@ -10,6 +10,7 @@
 //! | `resident.rs` | the kernel: the loop of a worker |
 //! | `poll.rs` | looking for complete messages |
 //! | `serve.rs` | one message: handler, state, answer |
+//! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
 //! | `command.rs` | what the host tells a worker |
 
@@ -18,7 +19,9 @@ mod measure;
 mod poll;
 pub(crate) mod record;
 mod resident;
+mod send;
 mod serve;
+mod slots;
 
 pub(crate) use command::Operation;
 pub(crate) use resident::{Kind, Plan, trace_resident};

@@ -24,9 +24,9 @@ pub(super) struct Aim {
     pub record: Val<u32>,
     /// Each lane's: the low half of its slot's position.
     pub low: Val<u32>,
-    /// Each lane's: where its slot begins in the inbox.
+    /// Each lane's: where its slot begins.
     slot: Val<u32>,
-    /// Each lane's: where its quad stands in the inbox, or some other quad.
+    /// Each lane's: where its quad stands, or some other quad of the inbox.
     quad: Val<u32>,
     /// Each lane's: the stamp that it looks for.
     stamp: Val<u32>,
@@ -34,6 +34,8 @@ pub(super) struct Aim {
     open: Val<bool>,
     /// Each lane's: whether it has a quad to look at.
     looks: Val<bool>,
+    /// Each lane's: whether its port is an inlet, whose slots lie in the arena.
+    inlet: Val<bool>,
 }
 
 /// What a worker saw.
@@ -108,14 +110,23 @@ impl Aim {
             stamp,
             open,
             looks,
+            inlet: looks & field(port::LINK).ne(0),
         }
     }
 
     /// Each lane's quad.
     #[device(crate = kiln_lang)]
     fn load(&self, place: &Place) -> [Val<u32>; QUAD] {
-        // SAFETY: the slot lies in the inbox, as its record says, and so does the worker's command, at which lanes without a slot look.
-        unsafe { place.inbox.get_quad_unchecked(self.quad) }
+        self.quad_at(place, self.quad)
+    }
+
+    /// A quad of the lane's slot.
+    #[device(crate = kiln_lang)]
+    fn quad_at(&self, place: &Place, at: Val<u32>) -> [Val<u32>; QUAD] {
+        // SAFETY: the slot lies in the arena or in the inbox, as its record says, and in the inbox so does the worker's command, at which lanes without a slot look.
+        unsafe {
+            if self.inlet { place.arena.get_quad_unchecked(at) } else { place.inbox.get_quad_unchecked(at) }
+        }
     }
 
     /// Which slots are complete, by what the lanes loaded.
@@ -169,8 +180,7 @@ impl Poll {
             } else if q == 0 {
                 seen.push(self.quad);
             } else {
-                // SAFETY: the slot lies in the inbox, as its record says.
-                let quad = unsafe { place.inbox.get_quad_unchecked(self.aim.slot + (q * QUAD) as u32) };
+                let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32);
                 complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
                 seen.push(quad);
             }

@@ -5,8 +5,11 @@
 //! ```text
 //! inbox    one line of 16 words a worker: the command quad          then the request rings
 //! outbox   one line of 16 words a worker: acknowledgement, heartbeat  then the answer rings
-//! arena    one section a worker: its record, then those of its ports  then the actors' states
+//! arena    one section a worker: its record, then those of its ports  then the actors' states, links and inlets
 //! ```
+//!
+//! An actor that gets messages from others has a port for each of those: an *inlet*, whose request ring lies in the arena. What becomes of those messages
+//! goes to the actor's *outputs*, one ring in the outbox: the device does not wait there for one answer after the other, but for room.
 
 /// Words between the lines of two workers in the inbox and in the outbox.
 pub const LINE: usize = 16;
@@ -30,9 +33,9 @@ pub mod port {
     pub const KIND: usize = 0;
     /// One of [`gate`](super::gate).
     pub const GATE: usize = 1;
-    /// The word of the inbox at which the request ring begins.
+    /// The word at which the request ring begins: of the inbox, or, for an inlet, of the arena.
     pub const REQUESTS: usize = 2;
-    /// The word of the outbox at which the answer ring begins.
+    /// The word of the outbox at which the answer ring begins; an inlet has none.
     pub const ANSWERS: usize = 3;
     /// The binary logarithm of the number of slots.
     pub const LOG2_SLOTS: usize = 4;
@@ -54,8 +57,69 @@ pub mod port {
     pub const HANDLED: usize = 13;
     /// See [`HANDLED`].
     pub const UNHANDLED: usize = 14;
+    /// The word of the arena at which an inlet's [`link`](super::link) begins; 0 for a port whose messages the host sends.
+    pub const LINK: usize = 15;
     /// How many words there are.
     pub const WORDS: usize = 16;
+}
+
+/// The words of an actor's line, in the arena before its state. They are its worker's, but for what the host writes when it makes the ring of outputs.
+pub mod actor {
+    /// The word of the outbox at which the ring of outputs begins.
+    pub const OUTPUTS: usize = 0;
+    /// The binary logarithm of the number of its slots.
+    pub const LOG2_SLOTS: usize = 1;
+    /// Words from one of its slots to the next.
+    pub const STRIDE: usize = 2;
+    /// The word of the inbox at which the host's quad stands: the low half of the position below which it took all outputs.
+    pub const TAKEN_AT: usize = 3;
+    /// What the worker last saw there.
+    pub const TAKEN_SEEN: usize = 4;
+    /// The position of the next output: its low half, then its high half.
+    pub const TAIL: usize = 5;
+    /// How many messages were sent to actors that had ended: modulo 2^32.
+    pub const UNDELIVERED: usize = 7;
+    /// How many messages of other actors are done with: the low half, then the high half.
+    pub const RECEIVED: usize = 8;
+    /// How many words there are.
+    pub const WORDS: usize = 16;
+}
+
+/// The words of a link's record, in the arena. They are the sender's, but for [`HEAD`](link::HEAD), and for what the host writes: [`SERIAL`](link::SERIAL) when the
+/// receiver ends, [`NEXT`](link::NEXT) when subscribers come and go.
+pub mod link {
+    /// What tells it from every other link of the runtime; 0 when the receiver has ended.
+    pub const SERIAL: usize = 0;
+    /// The number of the actor that sends, plus 1; 0 for none yet.
+    pub const OWNER: usize = 1;
+    /// The word of the arena at which the ring begins.
+    pub const RING: usize = 2;
+    /// The binary logarithm of the number of its slots.
+    pub const LOG2_SLOTS: usize = 3;
+    /// Words from one of its slots to the next.
+    pub const STRIDE: usize = 4;
+    /// Quads of header in a slot: 0 or 1.
+    pub const HEADERS: usize = 5;
+    /// The position of the next message: its low half, then its high half.
+    pub const TAIL: usize = 6;
+    /// The low half of the position of the receiver's next message, as the sender last saw it.
+    pub const HEAD_SEEN: usize = 8;
+    /// 1 for the link of a topic's publisher, which has no ring.
+    pub const IS_TOPIC: usize = 9;
+    /// The word of the arena at which the next link of a topic's publisher begins; 0 after the last.
+    pub const NEXT: usize = 10;
+    /// The low half of the position of the receiver's next message. On a line of its own, for the receiver writes it.
+    pub const HEAD: usize = 32;
+    /// How many words there are.
+    pub const WORDS: usize = 64;
+}
+
+/// Why a handler may not send what it sends: the number of the failure [`SEND`](cause::SEND).
+pub mod refusal {
+    /// Another actor sends to that address.
+    pub const TAKEN: u32 = 1;
+    /// It sends more messages at once than the queue has slots.
+    pub const TOO_MANY: u32 = 2;
 }
 
 /// What a port does with its messages.
@@ -76,6 +140,8 @@ pub mod cause {
     pub const RETURNED: u32 = 1;
     /// A check failed, or the step budget was exceeded; the number is the site's.
     pub const FAULT: u32 = 2;
+    /// The handler sent what it may not send; the number is one of [`refusal`](super::refusal).
+    pub const SEND: u32 = 3;
 }
 
 /// Words of a worker's section of the arena.

@@ -141,7 +141,7 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
             aim.glance(plan, place)
         };
         worker.first = aim.next;
-        let worked = poll.serve(plan, place);
+        let worked = poll.serve(plan, place, &worker);
         let told = worker.obey(place, poll.command);
         turns += 1;
         if turns % HEARTBEAT_TURNS == 0 {

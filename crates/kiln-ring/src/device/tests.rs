@@ -2,7 +2,7 @@
 
 use super::{Kind, Plan, trace_resident};
 use crate::slot::SlotLayout;
-use crate::{Payload, RingCtx, ring_kernel};
+use crate::{Address, Payload, RingCtx, State, ring_kernel};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_lang::prelude::*;
 use std::process::{Command, Stdio};
@@ -29,12 +29,33 @@ fn total(ctx: &RingCtx, values: Payload<f32>) -> f32 {
     ctx.sum(sum)
 }
 
+#[derive(State)]
+#[kiln(crate = crate)]
+struct Split {
+    even: Address<[u32; 4]>,
+    odd: Address<[u32; 4]>,
+    all: [Address<u32>; 2],
+}
+
+#[ring_kernel(crate = crate)]
+fn split(ctx: &RingCtx, s: &mut Split, x: u32) {
+    if x % 2 == 0 {
+        ctx.send(&s.even, [x, val(1), val(2), val(3)]);
+    } else {
+        ctx.send(&s.odd, [x, x, x, x]);
+    }
+    for all in s.all {
+        ctx.send(&all, x);
+    }
+}
+
 fn plan() -> Plan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
         Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12) },
         Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2) },
         Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3) },
+        Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2) },
     ];
     Plan { kinds, ports: 64, lanes: 32, budget: 1000, measure_every: 16 }
 }

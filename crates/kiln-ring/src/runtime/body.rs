@@ -36,6 +36,8 @@ pub(crate) struct Body {
     kind: Mutex<Kind>,
     pub mailbox: Arc<Mailbox<Native>>,
     pub(super) manner: BodyConfig,
+    /// What a restart begins with.
+    first_state: Mutex<Vec<u32>>,
     life: Mutex<Life>,
     /// Why its worker answers no more.
     stranded: OnceLock<String>,
@@ -113,6 +115,7 @@ impl Body {
             checkpointed: Instant::now(),
             seen: (u64::MAX, 0),
         };
+        let first_state = Mutex::new(manner.first_state.clone());
         Arc::new(Body {
             side,
             number,
@@ -122,6 +125,7 @@ impl Body {
             kind: Mutex::new(kind),
             mailbox,
             manner,
+            first_state,
             life: Mutex::new(life),
             stranded: OnceLock::new(),
             last_checkpoint: Mutex::default(),
@@ -160,6 +164,7 @@ impl Body {
     pub fn strand(&self, why: &str) -> bool {
         let first = self.stranded.set(why.to_owned()).is_ok();
         self.mailbox.abandon();
+        self.side.inlets.outputs.close();
         first
     }
 
@@ -188,14 +193,18 @@ impl Body {
             && let Err(lost) = self.lost()
         {
             self.mailbox.abandon();
+            self.side.inlets.outputs.close();
             (life.stage, life.lost, life.fell, life.due) = (Lifecycle::Failed, true, true, None);
             self.publish(What::Lost { why: lost.to_string() });
             return;
         }
         let running = matches!(life.stage, Lifecycle::Active | Lifecycle::Deactivated | Lifecycle::Launched);
-        let Some((position, reason)) = self.mailbox.failure_since(life.settled).filter(|_| running) else {
+        if !running {
             return;
-        };
+        }
+        self.side.inlets.outputs.tidy();
+        let failure = self.mailbox.failure_since(life.settled);
+        let Some((position, reason)) = failure.or_else(|| self.side.inlets.outputs.failure()) else { return };
         life.stage = Lifecycle::Failed;
         self.publish(What::Failed { position, why: self.side.shared.explain(reason) });
         match life.history.decide(&self.manner.restart, Instant::now()) {
@@ -243,16 +252,27 @@ impl Body {
     fn restart_now(&self, life: &mut Life) -> Result<()> {
         life.due = None;
         self.lost()?;
-        self.side.write_state(&self.manner.first_state)?;
+        self.side.write_state(&self.first_state())?;
         // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
         let queue = self.mailbox.queue();
         life.settled = queue.first_unanswered();
+        self.side.inlets.outputs.forgive();
         self.side.tell(Operation::Gate, gate::OPEN)?;
         queue.reopen();
         life.history.restarted(&self.manner.restart, Instant::now());
         (life.stage, life.fell, life.told) = (Lifecycle::Active, false, false);
         self.publish(What::Restarted { times: life.history.total });
         Ok(())
+    }
+
+    /// What a restart begins with.
+    pub(super) fn first_state(&self) -> Vec<u32> {
+        self.first_state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has restarts begin with this state.
+    pub fn restart_with(&self, state: Vec<u32>) {
+        *self.first_state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     /// How often it was restarted.
@@ -271,23 +291,28 @@ impl Body {
             life.stage = Lifecycle::Terminated;
             return self.lost();
         }
+        self.side.close_inlets()?;
         if ending == Ending::Discard || life.stage != Lifecycle::Active {
             self.side.tell(Operation::Gate, gate::RETURNING)?;
         }
         life.stage = Lifecycle::Draining;
+        let outputs = &self.side.inlets.outputs;
         let begun = Instant::now();
         let mut wait = Wait::new(WaitPolicy::default(), begun.checked_add(timeout));
         loop {
-            let left = self.mailbox.queue().unanswered();
-            if left == 0 {
-                break;
-            }
-            if let Some((position, _)) = self.mailbox.failure_since(life.settled) {
-                life.settled = position + 1;
+            let left = self.mailbox.queue().unanswered() + self.side.backlog()?;
+            let failed_at = self.mailbox.failure_since(life.settled).map(|(position, _)| position);
+            if failed_at.is_some() || outputs.failure().is_some() {
+                life.settled = failed_at.map_or(life.settled, |position| position + 1);
+                outputs.forgive();
                 self.side.tell(Operation::Gate, gate::RETURNING)?;
             }
             self.mailbox.tidy();
             self.lost()?;
+            outputs.make_room();
+            if left == 0 {
+                break;
+            }
             if if self.mailbox.pump() { wait.is_over() } else { !wait.step() } {
                 return Err(RingError::NotDrained { actor: self.number, left, waited: begun.elapsed() });
             }

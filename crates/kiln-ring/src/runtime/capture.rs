@@ -46,6 +46,9 @@ impl Body {
             let handler = self.kind().handler.signature().name;
             return Err(CheckpointError::Payloads { handler }.into());
         }
+        if self.side.has_inlets() {
+            return Err(CheckpointError::Inlets { actor: self.number }.into());
+        }
         Ok(())
     }
 
@@ -61,7 +64,7 @@ impl Body {
         Ok(Checkpoint {
             handler: handler.name.to_owned(),
             layouts: [handler.state_id, handler.message_id, handler.reply_id],
-            first_state: self.manner.first_state.clone(),
+            first_state: self.first_state(),
             state,
             position,
             messages,

@@ -114,6 +114,12 @@ pub enum CheckpointError {
         /// The handler.
         handler: &'static str,
     },
+    /// Other actors may send to the actor.
+    #[error("actor {actor} has inlets: the messages that other actors sent are no part of a checkpoint")]
+    Inlets {
+        /// The actor.
+        actor: u32,
+    },
     /// The queue is too small.
     #[error(
         "the checkpoint holds {messages} messages, and the queue takes {capacity}: give it a larger capacity"

@@ -31,12 +31,15 @@ pub enum RingError {
     },
     /// A message has too many words for this device's workers.
     #[error(
-        "a message of handler `{handler}` takes {words} words, and a worker of this device reads at most {most}: put the data into a buffer, and send where it lies"
+        "{} {what} of handler `{handler}` takes {words} words, and a worker of this device handles at most {most}: put the data into a buffer, and send where it lies",
+        if *what == "output" { "an" } else { "a" }
     )]
     MessageTooLarge {
+        /// Message, reply, or output: what becomes of a message of another actor.
+        what: &'static str,
         /// The handler.
         handler: &'static str,
-        /// Its message's words.
+        /// Its words.
         words: usize,
         /// The most there may be.
         most: usize,
@@ -48,6 +51,20 @@ pub enum RingError {
     NoPlace {
         /// How many there are.
         places: usize,
+    },
+    /// All places of the actor's worker are taken.
+    #[error(
+        "all {places} places of the actor's worker are taken, and each inlet needs one: give workers more with `ports_per_worker`, or the runtime more workers"
+    )]
+    NoPort {
+        /// How many a worker has.
+        places: usize,
+    },
+    /// The actor belongs to another runtime.
+    #[error("actor {actor} belongs to another runtime: a topic's subscribers are actors of its own")]
+    Foreign {
+        /// The actor.
+        actor: u32,
     },
     /// A region of shared memory is used up.
     #[error(

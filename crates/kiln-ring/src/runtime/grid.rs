@@ -6,7 +6,7 @@ use super::memory::SharedMemory;
 use crate::channel::{Memory, Wait, WaitPolicy};
 use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, trace_resident};
-use crate::slot::PAYLOAD;
+use crate::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{Launch, Program, Residency, ResidentId};
 use kiln_runtime::Device;
 use std::sync::Arc;
@@ -104,16 +104,22 @@ impl Grid {
     }
 
     fn check_size(&self, kind: &Kind) -> Result<()> {
-        let most = (WARP as usize - usize::from(kind.requests.has_header())) * PAYLOAD;
-        if self.plan.lanes > 1 && kind.requests.quads() > self.plan.lanes as usize {
-            let signature = kind.handler.signature();
-            return Err(RingError::MessageTooLarge {
-                handler: signature.name,
-                words: kind.requests.payload_words(),
-                most,
-            });
+        self.fits("message", &kind.requests, kind.handler.signature().name)?;
+        self.fits("reply", &kind.answers, kind.handler.signature().name)
+    }
+
+    /// Whether what a handler is sent or answers has a quad for each thread of a worker.
+    fn fits(&self, what: &'static str, slot: &SlotLayout, handler: &'static str) -> Result<()> {
+        if self.plan.lanes > 1 && slot.quads() > self.plan.lanes as usize {
+            let most = (WARP as usize - usize::from(slot.has_header())) * PAYLOAD;
+            return Err(RingError::MessageTooLarge { what, handler, words: slot.payload_words(), most });
         }
         Ok(())
+    }
+
+    /// Whether the outputs of an actor have a quad for each thread of a worker.
+    pub fn check_output(&self, slot: &SlotLayout, handler: &'static str) -> Result<()> {
+        self.fits("output", slot, handler)
     }
 
     /// Takes a port of the worker that has the fewest actors.
@@ -127,6 +133,16 @@ impl Grid {
             return Ok(Port { worker, port });
         }
         Err(RingError::NoPlace { places: self.workers.len() * self.plan.ports })
+    }
+
+    /// Takes another port of a worker.
+    pub fn take_port_of(&mut self, worker: usize) -> Result<Port> {
+        let taken = &mut self.workers[worker].taken;
+        let Some(port) = taken.iter().position(|taken| !taken) else {
+            return Err(RingError::NoPort { places: self.plan.ports });
+        };
+        taken[port] = true;
+        Ok(Port { worker, port })
     }
 
     /// Gives a port back.

@@ -3,13 +3,16 @@
 use super::body::{Body, BodyConfig};
 use super::checkpoint::Checkpoint;
 use super::error::{Result, RingError};
+use super::link::Inlets;
 use super::memory::SharedMemory;
+use super::outputs::Nature;
 use super::{Actor, RingConfig, RingRuntime, Side};
 use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, Transport, header};
 use crate::device::Kind;
-use crate::device::record::{gate, port};
+use crate::device::record::{actor as line, gate, port};
 use crate::handler::{ErasedHandler, Handler};
-use crate::slot::PAYLOAD;
+use crate::layout::Layout;
+use crate::slot::{PAYLOAD, SlotLayout};
 use crate::telemetry::gauge;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,19 +30,11 @@ impl RingRuntime {
         let form = manner.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
         let number = shared.kind(kind.clone())?;
         let port = shared.grid().take_port()?;
-        let gauges = gauge::behind(state_words.len());
+        let gauges = line::WORDS + gauge::behind(state_words.len());
         let pieces = shared.take(form.requests.words(), form.answers.words(), gauges + gauge::WORDS);
         let pieces = pieces.inspect_err(|_| shared.grid().give_port(port))?;
         let [inbox, outbox, state] = pieces;
-        // From here on, whatever fails gives port and pieces back.
-        let side =
-            Arc::new(Side { shared: Arc::clone(shared), port, pieces, resident: AtomicBool::new(false) });
         let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
-        let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
-        SharedMemory::clear(&requests);
-        SharedMemory::clear(&answers);
-        shared.memory.write_arena(state.at, &state_words)?;
-        shared.memory.write_arena(state.at + gauges, &[0; gauge::WORDS])?;
         let mut record = [0u32; port::WORDS];
         record[port::KIND] = number;
         record[port::GATE] = gate::HELD;
@@ -49,13 +44,38 @@ impl RingRuntime {
         record[port::POSITION] = first as u32;
         record[port::POSITION + 1] = (first >> 32) as u32;
         record[port::SKIP] = first as u32;
-        record[port::STATE] = state.at as u32;
+        record[port::STATE] = (state.at + line::WORDS) as u32;
         record[port::ACTOR] = actor;
         record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
         record[port::REQUEST_QUADS] = form.requests.slot().quads() as u32;
         record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
+        let nature = Nature {
+            actor,
+            handler: kind.handler.signature().name,
+            capacity: form.capacity,
+            slot: SlotLayout::new(form.answers.slot().payload_words(), true),
+            message: (H::Message::ID, H::Message::WORDS),
+            reply_words: H::Reply::WORDS,
+            letters: Arc::clone(&shared.letters),
+        };
+        // From here on, whatever fails gives port and pieces back.
+        let side = Arc::new(Side {
+            shared: Arc::clone(shared),
+            actor,
+            port,
+            pieces,
+            resident: AtomicBool::new(false),
+            inlets: Inlets::new(form.requests.slot(), record, nature),
+        });
+        let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
+        SharedMemory::clear(&requests);
+        SharedMemory::clear(&answers);
+        shared.memory.write_arena(state.at, &[0; line::WORDS])?;
+        side.write_state(&state_words)?;
+        shared.memory.write_arena(state.at + gauges, &[0; gauge::WORDS])?;
         side.resident.store(true, Ordering::Release);
         shared.load(port, &record)?;
+        shared.places().insert(actor, port);
         let parts = Parts {
             actor,
             requests,

@@ -8,6 +8,8 @@
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
 //! | `body.rs` | what an actor is whatever its types |
+//! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
+//! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
 //! | `loss.rs` | lost devices, and how actors come back |
@@ -26,13 +28,17 @@ mod events;
 mod grid;
 mod launch;
 mod lifecycle;
+mod link;
 mod loss;
 mod memory;
+mod outputs;
 mod park;
+mod pool;
 mod region;
 mod restart;
 mod supervise;
 mod telemetry;
+mod topic;
 
 pub use actor::Actor;
 pub use body::Ending;
@@ -41,11 +47,14 @@ pub use config::{RingConfig, RuntimeConfig};
 pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
 pub use lifecycle::Lifecycle;
+pub use outputs::Outputs;
+pub use pool::{Pool, Routing};
 pub use restart::{Backoff, Restart};
+pub use topic::Topic;
 
 use crate::channel::{DeviceSide, Transport};
 use crate::dead_letter::{DeadLetters, Reason};
-use crate::device::record::{cause, port};
+use crate::device::record::{actor as line, cause, port, refusal};
 use crate::device::{Kind, Operation};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
@@ -55,8 +64,10 @@ use events::Bus;
 use grid::{Grid, Port};
 use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
 use kiln_runtime::Device;
+use link::Inlets;
 use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -97,6 +108,8 @@ pub(crate) struct Shared {
     census: Census,
     begun: Instant,
     measure_every: u32,
+    /// Where the actors are that have not ended.
+    places: Mutex<HashMap<u32, Port>>,
 }
 
 impl RingRuntime {
@@ -138,6 +151,7 @@ impl RingRuntime {
             census: Census::default(),
             begun: Instant::now(),
             measure_every: config.measure_every,
+            places: Mutex::default(),
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
         device.backend().add_tenant(tenant);
@@ -259,6 +273,12 @@ impl Shared {
             Reason::Failed { cause: cause::RETURNED, number } => {
                 format!("the handler returned the error {number}")
             }
+            Reason::Failed { cause: cause::SEND, number: refusal::TAKEN } => {
+                "the handler sent to an address that another actor sends to: make an inlet for each sender".to_owned()
+            }
+            Reason::Failed { cause: cause::SEND, number: refusal::TOO_MANY } => {
+                "the handler sent more messages at once than the receiver's queue holds: give it a larger capacity".to_owned()
+            }
             other => other.to_string(),
         }
     }
@@ -266,6 +286,15 @@ impl Shared {
     fn site(&self, number: u32) -> Option<String> {
         let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
         sites.get((number as usize).checked_sub(1)?).cloned()
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<u32, Port>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where an actor is, if it has not ended.
+    fn place_of(&self, actor: u32) -> Option<Port> {
+        self.places().get(&actor).copied()
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
@@ -391,11 +420,14 @@ impl Drop for Shared {
 /// The device's side of an actor's channel: its place and its memory, for as long as the actor or a channel to it is there.
 pub(crate) struct Side {
     shared: Arc<Shared>,
+    /// The actor's number.
+    actor: u32,
     port: Port,
     /// Of the inbox, the outbox and the arena.
     pieces: [Piece; 3],
     /// Whether a worker may use the place and the memory.
     resident: AtomicBool,
+    inlets: Inlets,
 }
 
 impl Side {
@@ -405,6 +437,8 @@ impl Side {
 
     /// Has the worker forget the actor.
     fn remove(&self) -> Result<()> {
+        self.remove_inlets()?;
+        self.shared.places().remove(&self.actor);
         self.shared.load(self.port, &[0; port::WORDS])?;
         self.resident.store(false, Ordering::Release);
         Ok(())
@@ -416,7 +450,7 @@ impl Side {
     }
 
     fn write_state(&self, words: &[u32]) -> Result<()> {
-        self.shared.memory.write_arena(self.pieces[2].at, words)
+        self.shared.memory.write_arena(self.pieces[2].at + line::WORDS, words)
     }
 
     /// Reads whole quads of the request ring.
@@ -437,7 +471,7 @@ impl Side {
     }
 
     fn read_state(&self, words: &mut [u32]) -> Result<()> {
-        self.shared.memory.read_arena(self.pieces[2].at, words)
+        self.shared.memory.read_arena(self.pieces[2].at + line::WORDS, words)
     }
 }
 
@@ -470,6 +504,7 @@ impl Drop for Side {
     fn drop(&mut self) {
         // What a worker may still use stays taken.
         if !self.resident.load(Ordering::Acquire) {
+            self.inlets.give_back(&self.shared);
             self.shared.grid().give_port(self.port);
             self.shared.give(self.pieces);
         }

@@ -75,6 +75,14 @@ impl Shared {
         }
     }
 
+    /// Brings the grid back if it is parked: somebody made room for which actors may wait.
+    pub(super) fn room_made(&self) {
+        let parked = !self.parked.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if parked {
+            self.wake();
+        }
+    }
+
     /// Brings a parked grid back.
     pub(super) fn wake(&self) {
         let mut grid = self.present();

@@ -1,0 +1,72 @@
+//! A message that two actors bounce to each other without the host.
+
+use crate::failure::Failure;
+use kiln_ring::{Address, Message, RingConfig, RingCtx, RingRuntime, State, ring_kernel};
+
+/// Words that each actor changes.
+const WORDS: usize = 9;
+
+/// A message of 48 bytes.
+#[derive(Message, Clone, Copy)]
+#[kiln(crate = kiln_ring)]
+struct Ball {
+    /// How often it is still to be sent.
+    left: u32,
+    /// When it was sent first, by the device's clock in nanoseconds; 0 for not yet.
+    began: u64,
+    words: [u32; WORDS],
+}
+
+#[derive(Message, Clone, Copy)]
+#[kiln(crate = kiln_ring)]
+struct Landed {
+    ns: u64,
+    words: [u32; WORDS],
+}
+
+#[derive(State, Clone, Copy)]
+#[kiln(crate = kiln_ring)]
+struct Player {
+    other: Address<Ball>,
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn bounce(ctx: &RingCtx, s: &mut Player, m: Ball) -> Option<Landed> {
+    let mut began = m.began;
+    if began == 0u64 {
+        began = ctx.now_ns();
+    }
+    if m.left == 0 {
+        return Some(Landed { ns: ctx.now_ns() - began, words: m.words });
+    }
+    ctx.send(&s.other, Ball { left: m.left - 1, began, words: m.words.map(|word| word + 1) });
+    None
+}
+
+/// The times of one way between two actors, in microseconds: each the mean of `hops` ways, an even number, by the device's clock. Every word that arrives in the end is
+/// verified.
+pub fn one_way(runtime: &RingRuntime, rounds: usize, hops: u32) -> Result<Vec<f64>, Failure> {
+    let player = |other| RingConfig::default().state(Player { other }).capacity(16);
+    let a = runtime.launch(bounce, player(Address::none()))?;
+    let b = runtime.launch(bounce, player(a.inlet(16)?))?;
+    a.set_state(Player { other: b.inlet(16)? })?;
+    a.activate()?;
+    b.activate()?;
+    let outputs = a.outputs();
+    let mut times_us = Vec::with_capacity(rounds);
+    for round in 0..rounds + rounds / 10 {
+        let words = std::array::from_fn(|i| (round as u32).wrapping_mul(31).wrapping_add(i as u32));
+        a.send(Ball { left: hops, began: 0, words })?;
+        let landed = outputs.recv()?;
+        let want = words.map(|word| word.wrapping_add(hops));
+        if landed.words != want {
+            return Err(Failure::Wrong(format!("{:?} came back instead of {want:?}", landed.words)));
+        }
+        if round >= rounds / 10 {
+            times_us.push(landed.ns as f64 / 1e3 / f64::from(hops));
+        }
+    }
+    a.terminate()?;
+    b.terminate()?;
+    Ok(times_us)
+}

@@ -1,0 +1,221 @@
+//! What a handler sends to other actors: whether there is room for it, and writing it.
+//!
+//! A *link* is a queue of one sender: its ring lies where the receiver's worker polls it, and its record, in the arena, has both ends' positions. The
+//! sender counts the messages it wrote, and looks at how many the receiver has handled only when its ring seems full. The link of a topic's publisher carries
+//! nothing itself, and leads to those of the subscribers, one after the other.
+//!
+//! Neither end needs a fence. A slot is complete when its stamps match. It is used again once the receiver has said that it handled the message, which it
+//! says behind branches on what it loaded from the slot, so that those loads are over.
+
+use super::poll::{join, stamp_and_slot};
+use super::record::{link, refusal};
+use super::resident::{Place, Plan};
+use super::slots::Slot;
+use crate::outgoing::Sending;
+use crate::slot::Kind;
+use kiln_lang::prelude::*;
+
+/// What a handler sends, looked at before any of it goes out.
+pub(super) struct Checked<'a> {
+    sends: &'a [Sending],
+    /// A bit for each send that goes out.
+    live: Val<u32>,
+    /// A bit for each of those that goes to a topic.
+    topics: Val<u32>,
+    /// Whether there is room for all messages.
+    pub room: Val<bool>,
+    /// Why the handler may not send what it sends: one of [`refusal`], or 0.
+    pub refused: Val<u32>,
+    /// How many messages are for actors that have ended.
+    pub gone: Val<u32>,
+}
+
+/// Whether an address can be sent to.
+mod standing {
+    pub const FINE: u32 = 0;
+    /// The receiver has ended.
+    pub const GONE: u32 = 1;
+    /// Another actor sends to it.
+    pub const TAKEN: u32 = 2;
+}
+
+impl<'a> Checked<'a> {
+    /// Looks at what actor `actor` sends, if anything: `wanted`.
+    #[device(crate = kiln_lang)]
+    pub fn of(place: &Place, actor: Val<u32>, sends: &'a [Sending], wanted: Val<bool>) -> Checked<'a> {
+        let mut room: Val<bool> = true;
+        let (mut live, mut topics): (Val<u32>, Val<u32>) = (val(0), val(0));
+        let (mut refused, mut gone): (Val<u32>, Val<u32>) = (val(0), val(0));
+        let sender = actor + 1;
+        for i in 0..sends.len() {
+            let (send, bit) = (&sends[i], 1u32 << i);
+            let goes = block_uniform(wanted & send.sent & send.link.ne(0));
+            if goes {
+                live = live | bit;
+                // With those that were sent to the same address before.
+                let mut needed: Val<u32> = 1;
+                for other in &sends[..i] {
+                    needed += (other.sent & other.link.eq(send.link)).cast::<u32>();
+                }
+                let plain = field(place, send.link, link::IS_TOPIC).eq(0);
+                let own = is_own(place, send, sender);
+                if block_uniform(!(plain & own & fits(place, send.link, needed))) {
+                    // All but the most common case.
+                    let standing = claim(place, send, sender);
+                    if standing == standing::FINE {
+                        let topic = is_topic(place, send.link);
+                        topics = topics | select(topic, val(bit), 0);
+                        let (now, ever) = room_of(place, send.link, topic, needed);
+                        room = room & now;
+                        refused = select(ever, refused, refusal::TOO_MANY);
+                    } else {
+                        live = live & !bit;
+                        gone += standing.eq(standing::GONE).cast::<u32>();
+                        refused = select(standing.eq(standing::TAKEN), refusal::TAKEN, refused);
+                    }
+                }
+            }
+        }
+        Checked {
+            sends,
+            live: live.into_val(),
+            topics: topics.into_val(),
+            room: room.into_val(),
+            refused: refused.into_val(),
+            gone: gone.into_val(),
+        }
+    }
+
+    /// Writes all messages. There is room.
+    #[device(crate = kiln_lang)]
+    pub fn send(&self, plan: &Plan, place: &Place) {
+        for i in 0..self.sends.len() {
+            let (send, bit) = (&self.sends[i], 1u32 << i);
+            if self.live & bit != 0 {
+                if self.topics & bit != 0 {
+                    // A subscriber that came since has an empty queue.
+                    let mut at = next(place, send.link);
+                    while at != 0 {
+                        write(plan, place, at, &send.words);
+                        at = next(place, at);
+                    }
+                } else {
+                    write(plan, place, send.link, &send.words);
+                }
+            }
+        }
+    }
+}
+
+/// Whether messages fit into all queues of an address: now, and once those are empty.
+#[device(crate = kiln_lang)]
+fn room_of(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -> (Val<bool>, Val<bool>) {
+    let (mut now, mut ever): (Val<bool>, Val<bool>) = (true.into_val(), true.into_val());
+    if topic {
+        let mut at = next(place, link);
+        while at != 0 {
+            now = now & look(place, at, needed);
+            ever = ever & needed.le(slots(place, at));
+            at = next(place, at);
+        }
+    } else {
+        now = look(place, link, needed);
+        ever = needed.le(slots(place, link));
+    }
+    (now, ever)
+}
+
+/// Whether messages fit into a queue, by what the sender last saw of its receiver.
+fn fits(place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
+    let used = field(place, at, link::TAIL) - field(place, at, link::HEAD_SEEN);
+    (used + needed).le(slots(place, at))
+}
+
+fn slots(place: &Place, at: Val<u32>) -> Val<u32> {
+    val::<u32>(1) << field(place, at, link::LOG2_SLOTS)
+}
+
+/// As [`fits`], with another look at the receiver where it does not seem so.
+#[device(crate = kiln_lang)]
+fn look(place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
+    let mut now = fits(place, at, needed);
+    if block_uniform(!now) {
+        // SAFETY: the record lies in the arena.
+        let head = unsafe {
+            place.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
+        };
+        set(place, at, link::HEAD_SEEN, block_uniform(head));
+        now = fits(place, at, needed);
+    }
+    block_uniform(now)
+}
+
+fn is_own(place: &Place, send: &Sending, sender: Val<u32>) -> Val<bool> {
+    field(place, send.link, link::SERIAL).eq(send.serial) & field(place, send.link, link::OWNER).eq(sender)
+}
+
+/// Whether `sender` may send to an address, which becomes its own if it is nobody's.
+#[device(crate = kiln_lang)]
+fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
+    let mut standing: Val<u32> = standing::FINE;
+    let at = send.link;
+    if block_uniform(!is_own(place, send, sender)) {
+        // The first cache of this core may still hold what lay there before.
+        // SAFETY: addresses are made by the host, and name words of the arena.
+        let serial = unsafe {
+            place.arena.get_ordered_unchecked(at + link::SERIAL as u32, Order::Acquire, Scope::System)
+        };
+        if block_uniform(serial.ne(send.serial)) {
+            standing = standing::GONE;
+        } else {
+            // Of the lanes, all of which try, one finds nobody, and the others find it.
+            // SAFETY: as above.
+            let before = unsafe { place.arena.atomic_cas_unchecked(at + link::OWNER as u32, 0, sender) };
+            if block_uniform(before.ne(0) & before.ne(sender)) {
+                standing = standing::TAKEN;
+            }
+            fence();
+        }
+    }
+    standing
+}
+
+/// Writes a message to a link's ring.
+#[device(crate = kiln_lang)]
+fn write(plan: &Plan, place: &Place, at: Val<u32>, words: &[Val<u32>]) {
+    let tail = join(field(place, at, link::TAIL), field(place, at, link::TAIL + 1));
+    let (stamp, number) = stamp_and_slot(tail, field(place, at, link::LOG2_SLOTS), Kind::Request as u32);
+    let slot = Slot {
+        at: field(place, at, link::RING) + number * field(place, at, link::STRIDE),
+        stamp,
+        headers: field(place, at, link::HEADERS),
+        // A deadline that never passes.
+        header: [val(u32::MAX), val(u32::MAX), val(0)],
+    };
+    // SAFETY: the slot lies in the arena, as the record says. It is free, and this worker's actor is the only one that sends here.
+    unsafe { slot.write(plan, &place.arena, words) };
+    let after = tail + 1;
+    set(place, at, link::TAIL, after.cast::<u32>());
+    set(place, at, link::TAIL + 1, (after >> 32).cast::<u32>());
+}
+
+fn is_topic(place: &Place, at: Val<u32>) -> Val<bool> {
+    block_uniform(field(place, at, link::IS_TOPIC)).ne(0)
+}
+
+/// The link after this one, or 0. The host appends others while kernels run.
+fn next(place: &Place, at: Val<u32>) -> Val<u32> {
+    // SAFETY: links lie in the arena.
+    block_uniform(unsafe {
+        place.arena.get_ordered_unchecked(at + link::NEXT as u32, Order::Relaxed, Scope::System)
+    })
+}
+
+fn field(place: &Place, at: Val<u32>, word: usize) -> Val<u32> {
+    place.arena.get_or(at + word as u32, 0)
+}
+
+fn set(place: &Place, at: Val<u32>, word: usize, value: Val<u32>) {
+    // SAFETY: these words of a link are the sender's, which this worker serves; all lanes store the same.
+    unsafe { place.arena.scatter(at + word as u32, value) };
+}

@@ -1,0 +1,326 @@
+//! Inlets: queues in device memory through which actors get messages of other actors.
+//!
+//! Each has a ring and a link's record in the arena, and a port at its actor's worker; see `device/send.rs`.
+
+use super::actor::Actor;
+use super::body::Body;
+use super::error::Result;
+use super::grid::Port;
+use super::lifecycle::Lifecycle;
+use super::outputs::{Nature, OutputRing, Outputs};
+use super::region::Piece;
+use super::topic::Chain;
+use super::{Shared, Side};
+use crate::address::Address;
+use crate::channel::{ConfigError, MAX_CAPACITY};
+use crate::device::Operation;
+use crate::device::record::{actor, link, port};
+use crate::handler::Handler;
+use crate::layout::Layout;
+use crate::slot::{RingLayout, SlotLayout};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The inlets of an actor.
+pub(crate) struct Inlets {
+    /// The layout of their slots.
+    slot: SlotLayout,
+    /// The record of the actor's port for the host's messages: what those of its inlets are made of.
+    record: [u32; port::WORDS],
+    list: Mutex<Vec<Inlet>>,
+    pub outputs: OutputRing,
+}
+
+/// One inlet.
+struct Inlet {
+    port: Port,
+    ring: Piece,
+    link: Piece,
+    /// Whether nobody can send any more.
+    closed: bool,
+    /// The links of the topic's publisher that it is one of.
+    chain: Option<Arc<Chain>>,
+}
+
+/// What tells links apart, also those of other runtimes and of earlier times: whoever sends to an address that is not one of its own runtime, or no more, finds
+/// another number there.
+static SERIALS: AtomicU32 = AtomicU32::new(1);
+
+/// A number that no other link has. None is 0.
+pub(super) fn next_serial() -> u32 {
+    let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
+    if serial == 0 { SERIALS.fetch_add(1, Ordering::Relaxed) } else { serial }
+}
+
+impl Inlets {
+    pub fn new(slot: SlotLayout, record: [u32; port::WORDS], nature: Nature) -> Inlets {
+        Inlets { slot, record, list: Mutex::default(), outputs: OutputRing::new(nature) }
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Inlet>> {
+        // Every change is complete before anything can panic.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what the inlets of an actor that has gone were made of.
+    pub fn give_back(&self, shared: &Shared) {
+        for inlet in self.list().drain(..) {
+            shared.grid().give_port(inlet.port);
+            let mut free = shared.free();
+            free.arena.give(inlet.ring);
+            free.arena.give(inlet.link);
+        }
+        if let Some([outputs, taken]) = self.outputs.pieces() {
+            let mut free = shared.free();
+            free.outbox.give(outputs);
+            free.inbox.give(taken);
+        }
+    }
+}
+
+impl Side {
+    /// Makes an inlet; gives the place of its link, and its serial number. It is appended to a publisher's links, if any.
+    pub fn add_inlet(&self, kind: u32, capacity: usize, chain: Option<&Arc<Chain>>) -> Result<(u32, u32)> {
+        match capacity {
+            0 => return Err(ConfigError::ZeroCapacity.into()),
+            capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }.into()),
+            _ => {}
+        }
+        let (shared, inlets) = (&self.shared, &self.inlets);
+        let mut list = inlets.list();
+        let nature = inlets.outputs.nature();
+        shared.grid().check_output(&nature.slot, nature.handler)?;
+        inlets.outputs.make(self)?;
+        let layout = RingLayout::new(inlets.slot, capacity);
+        let port = shared.grid().take_port_of(self.port.worker)?;
+        let pieces = shared.take_inlet(layout.words());
+        let [ring, link] = pieces.inspect_err(|_| shared.grid().give_port(port))?;
+        let serial = next_serial();
+        let made = self.load_inlet((port, kind), [ring, link], &layout, serial);
+        // The worker may know it even where it did not say so.
+        let closed = made.is_err();
+        list.push(Inlet { port, ring, link, closed, chain: chain.cloned() });
+        made?;
+        let at = link.at as u32;
+        if let Some(chain) = chain {
+            chain.append(shared, at)?;
+        }
+        Ok((at, serial))
+    }
+
+    fn load_inlet(
+        &self,
+        (port, kind): (Port, u32),
+        pieces: [Piece; 2],
+        layout: &RingLayout,
+        serial: u32,
+    ) -> Result<()> {
+        let (shared, [ring, at]) = (&self.shared, pieces);
+        shared.clear_arena(ring)?;
+        let mut words = [0; link::WORDS];
+        words[link::SERIAL] = serial;
+        words[link::RING] = ring.at as u32;
+        words[link::LOG2_SLOTS] = layout.log2_slots();
+        words[link::STRIDE] = layout.slot().stride() as u32;
+        words[link::HEADERS] = u32::from(layout.slot().has_header());
+        shared.memory.write_arena(at.at, &words)?;
+        let mut record = self.inlets.record;
+        record[port::KIND] = kind;
+        record[port::REQUESTS] = ring.at as u32;
+        record[port::ANSWERS] = 0;
+        (record[port::POSITION], record[port::POSITION + 1], record[port::SKIP]) = (0, 0, 0);
+        record[port::LOG2_SLOTS] = layout.log2_slots();
+        record[port::LINK] = at.at as u32;
+        shared.load(port, &record)
+    }
+
+    /// Sees to it that nobody sends to the actor any more, and that what was sent is in its queues.
+    pub fn close_inlets(&self) -> Result<()> {
+        let shared = &self.shared;
+        for inlet in self.inlets.list().iter_mut().filter(|inlet| !inlet.closed) {
+            let at = inlet.link.at;
+            let first = match &inlet.chain {
+                Some(chain) => chain.remove(shared, at as u32)? as usize,
+                None => {
+                    shared.memory.write_arena(at + link::SERIAL, &[0])?;
+                    at
+                }
+            };
+            // Whoever claims the address from now on finds that it has ended. Whoever has claimed it does so when it next handles a message.
+            let mut owner = [0];
+            shared.memory.read_arena(first + link::OWNER, &mut owner)?;
+            if let Some(port) = owner[0].checked_sub(1).and_then(|actor| shared.place_of(actor)) {
+                shared.tell(port, Operation::Settle, 0)?;
+            }
+            inlet.closed = true;
+        }
+        Ok(())
+    }
+
+    /// Whether other actors may send to it.
+    pub fn has_inlets(&self) -> bool {
+        !self.inlets.list().is_empty()
+    }
+
+    /// How many messages of other actors wait.
+    pub fn backlog(&self) -> Result<u64> {
+        let mut left = 0;
+        for inlet in self.inlets.list().iter() {
+            let mut words = [0; link::WORDS];
+            self.shared.memory.read_arena(inlet.link.at, &mut words)?;
+            left += u64::from(words[link::TAIL].wrapping_sub(words[link::HEAD]));
+        }
+        Ok(left)
+    }
+
+    /// Has the worker forget the inlets.
+    pub fn remove_inlets(&self) -> Result<()> {
+        for inlet in self.inlets.list().iter() {
+            self.shared.load(inlet.port, &[0; port::WORDS])?;
+        }
+        self.inlets.outputs.close();
+        Ok(())
+    }
+
+    /// How many messages its handler sent to actors that had ended.
+    fn undelivered(&self) -> Result<u32> {
+        let mut count = [0];
+        self.shared.memory.read_arena(self.pieces[2].at + actor::UNDELIVERED, &mut count)?;
+        Ok(count[0])
+    }
+}
+
+impl Shared {
+    /// Memory for an inlet: its ring, and its link's record.
+    fn take_inlet(&self, ring: usize) -> Result<[Piece; 2]> {
+        let mut free = self.free();
+        let ring = free.arena.take(ring)?;
+        match free.arena.take(link::WORDS) {
+            Ok(link) => Ok([ring, link]),
+            Err(error) => {
+                free.arena.give(ring);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<H: Handler> Actor<H> {
+    /// Makes a queue for as many messages of *one* other actor, and gives the address to send to: put it into that actor's state, or send it there. The
+    /// number of places is rounded up to a power of two.
+    ///
+    /// The messages are handled as those of the host are, in turn with them. What the handler replies to them goes to the actor's
+    /// [outputs](Self::outputs). The memory is taken from [`RuntimeConfig::arena_bytes`](crate::RuntimeConfig::arena_bytes), and given back when the actor has ended.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    ///
+    /// /// Sends the squares of what it gets to another actor.
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+    ///     ctx.send(next, x * x);
+    /// }
+    ///
+    /// /// Adds up what it gets.
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn total(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+    ///     *sum += x;
+    ///     *sum
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let last = runtime.launch(total, RingConfig::default().state(0))?;
+    /// let first = runtime.launch(square, RingConfig::default().state(last.inlet(64)?))?;
+    /// last.activate()?;
+    /// first.activate()?;
+    /// for x in 1..=3 {
+    ///     first.send(x)?;
+    /// }
+    /// let sums = [(); 3].map(|()| last.outputs().recv());
+    /// assert_eq!(sums, [Ok(1), Ok(5), Ok(14)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The actor has ended; a capacity of 0, or of more than [`MAX_CAPACITY`]; no place or memory left; failures of the device.
+    pub fn inlet(&self, capacity: usize) -> Result<Address<H::Message>> {
+        let (link, serial) = self.body.add_inlet(capacity, None)?;
+        Ok(Address::new(link, serial))
+    }
+
+    /// The replies to messages that came through the actor's inlets.
+    pub fn outputs(&self) -> Outputs<H::Reply> {
+        Outputs::new(&self.body.side)
+    }
+
+    /// Replaces the state of an actor that handles nothing: one that was just launched, whose restarts begin with this state too; or one that is
+    /// deactivated or has failed. So actors can be made that send to each other in a circle.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    ///
+    /// /// Passes a number on until it is 0.
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn countdown(ctx: &RingCtx, other: &mut Address<u32>, x: u32) -> Option<u32> {
+    ///     if x > 0 {
+    ///         ctx.send(other, x - 1);
+    ///         return None;
+    ///     }
+    ///     Some(7)
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let a = runtime.launch(countdown, RingConfig::default().state(Address::none()))?;
+    /// let b = runtime.launch(countdown, RingConfig::default().state(a.inlet(4)?))?;
+    /// a.set_state(b.inlet(4)?)?;
+    /// a.activate()?;
+    /// b.activate()?;
+    /// a.send(11)?;
+    /// assert_eq!(b.outputs().recv(), Ok(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The actor is active or has ended; failures of the device.
+    pub fn set_state(&self, state: H::State) -> Result<()> {
+        let mut words = vec![0; H::State::WORDS];
+        state.encode(&mut words);
+        self.body.set_state(words)
+    }
+
+    /// How many messages its handler has sent to actors that had ended, modulo 2^32. They are gone.
+    ///
+    /// # Errors
+    /// Failures of the device.
+    pub fn undelivered(&self) -> Result<u32> {
+        self.body.side.undelivered()
+    }
+}
+
+impl Body {
+    pub(super) fn add_inlet(&self, capacity: usize, chain: Option<&Arc<Chain>>) -> Result<(u32, u32)> {
+        let life = self.life();
+        if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
+            return Err(self.illegal("make an inlet", life.stage, "not terminated"));
+        }
+        self.lost()?;
+        let kind = self.side.shared.kind(self.kind())?;
+        self.side.add_inlet(kind, capacity, chain)
+    }
+
+    fn set_state(&self, words: Vec<u32>) -> Result<()> {
+        let life = self.life();
+        if !matches!(life.stage, Lifecycle::Launched | Lifecycle::Deactivated | Lifecycle::Failed) {
+            return Err(self.illegal("set the state", life.stage, "launched, deactivated or failed"));
+        }
+        self.side.write_state(&words)?;
+        // The worker's caches may hold what was there before.
+        self.side.tell(Operation::Settle, 0)?;
+        if life.stage == Lifecycle::Launched {
+            self.restart_with(words);
+        }
+        Ok(())
+    }
+}

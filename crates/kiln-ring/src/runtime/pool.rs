@@ -1,0 +1,204 @@
+//! Pools: several actors of one kind that share their work.
+
+use super::actor::Actor;
+use super::config::RingConfig;
+use super::error::Result;
+use super::{Ending, RingRuntime};
+use crate::channel::{AskError, RecvError, SendError, Sent, Wait, WaitPolicy};
+use crate::handler::Handler;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which actor of a pool a message goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routing {
+    /// To one after the other.
+    #[default]
+    RoundRobin,
+    /// To the one with the fewest messages that are not answered.
+    LeastLoaded,
+}
+
+/// Actors of one kind, among which the host divides messages.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn count(_ctx: &RingCtx, n: &mut u32, x: u32) -> u32 {
+///     *n += x;
+///     *n
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let pool = runtime.pool(count, 3, Routing::RoundRobin, |_| RingConfig::default().state(0))?;
+/// pool.activate()?;
+/// for x in 1..=6 {
+///     pool.send(x)?; // 1 and 4, 2 and 5, 3 and 6
+/// }
+/// let mut sums = [(); 6].map(|()| pool.recv().unwrap());
+/// sums.sort();
+/// assert_eq!(sums, [1, 2, 3, 5, 7, 9]);
+/// let one = pool.of_key(b"customer 4711").ask(0)?; // always the same actor
+/// assert_eq!(pool.of_key(b"customer 4711").ask(0)?, one);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pool<H: Handler> {
+    actors: Vec<Actor<H>>,
+    routing: Routing,
+    /// Where the next message goes, and where the next look for a reply begins.
+    next: AtomicUsize,
+    look: AtomicUsize,
+}
+
+impl<H: Handler> std::fmt::Debug for Pool<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("actors", &self.actors).field("routing", &self.routing).finish()
+    }
+}
+
+impl RingRuntime {
+    /// Launches a pool of `n` actors, at least one, each with its own configuration: `config` gets its number, from 0.
+    ///
+    /// # Errors
+    /// As of [`launch`](Self::launch).
+    pub fn pool<H: Handler>(
+        &self,
+        handler: H,
+        n: usize,
+        routing: Routing,
+        mut config: impl FnMut(usize) -> RingConfig<H::State>,
+    ) -> Result<Pool<H>> {
+        let actors = (0..n.max(1)).map(|i| self.launch(handler, config(i))).collect::<Result<_>>()?;
+        Ok(Pool { actors, routing, next: AtomicUsize::new(0), look: AtomicUsize::new(0) })
+    }
+}
+
+impl<H: Handler> Pool<H> {
+    /// The actors.
+    pub fn actors(&self) -> &[Actor<H>] {
+        &self.actors
+    }
+
+    /// The actor that gets the next message.
+    fn route(&self) -> &Actor<H> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.actors.len();
+        match self.routing {
+            Routing::RoundRobin => &self.actors[turn],
+            Routing::LeastLoaded => {
+                // Among equals, in turn.
+                let (before, from) = self.actors.split_at(turn);
+                let least = from.iter().chain(before).min_by_key(|actor| actor.channel().unanswered());
+                least.unwrap_or(&self.actors[turn])
+            }
+        }
+    }
+
+    /// The actor of a key: always the same one, in every process, as long as the pool has as many actors. Keys spread evenly.
+    pub fn of_key(&self, key: impl AsRef<[u8]>) -> &Actor<H> {
+        // FNV-1a of 64 bits, whose bits a multiplication mixes (the finaliser of MurmurHash3); then Lemire's reduction to a range.
+        let hash = key.as_ref().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let hash = hash ^ hash >> 33;
+        &self.actors[((u128::from(hash) * self.actors.len() as u128) >> 64) as usize]
+    }
+
+    /// Sends a message to one of the actors.
+    ///
+    /// # Errors
+    /// As of [`Actor::send`].
+    pub fn send(&self, message: H::Message) -> Result<Sent, SendError> {
+        self.route().send(message)
+    }
+
+    /// Sends a request to one of the actors and waits for its reply.
+    ///
+    /// # Errors
+    /// As of [`Actor::ask`].
+    pub fn ask(&self, message: H::Message) -> Result<Option<H::Reply>, AskError> {
+        self.route().ask(message)
+    }
+
+    /// Sends a message to every actor.
+    ///
+    /// # Errors
+    /// The first refusal; the actors before have the message.
+    pub fn broadcast(&self, message: H::Message) -> Result<(), SendError>
+    where
+        H::Message: Clone,
+    {
+        self.actors.iter().try_for_each(|actor| actor.send(message.clone()).map(drop))
+    }
+
+    /// A reply of any actor, if there is one.
+    ///
+    /// # Errors
+    /// There is none yet; or there will be none, of no actor.
+    pub fn try_recv(&self) -> Result<H::Reply, RecvError> {
+        let first = self.look.fetch_add(1, Ordering::Relaxed) % self.actors.len();
+        let (before, from) = self.actors.split_at(first);
+        let mut none = None;
+        for actor in from.iter().chain(before) {
+            match actor.try_recv() {
+                Ok(reply) => return Ok(reply),
+                Err(empty @ RecvError::Empty { .. }) => none = Some(empty),
+                Err(ended) => none = none.or(Some(ended)),
+            }
+        }
+        Err(none.unwrap_or(RecvError::Empty { actor: self.actors[first].number() }))
+    }
+
+    /// A reply of any actor.
+    ///
+    /// # Errors
+    /// There will be none, of no actor.
+    pub fn recv(&self) -> Result<H::Reply, RecvError> {
+        self.recv_until(None)
+    }
+
+    /// A reply of any actor, waiting no longer than `timeout`.
+    ///
+    /// # Errors
+    /// There was none in time; or there will be none, of no actor.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<H::Reply, RecvError> {
+        self.recv_until(Instant::now().checked_add(timeout))
+    }
+
+    fn recv_until(&self, until: Option<Instant>) -> Result<H::Reply, RecvError> {
+        let begun = Instant::now();
+        let mut wait = Wait::new(WaitPolicy::default(), until);
+        loop {
+            match self.try_recv() {
+                Err(RecvError::Empty { .. }) if wait.step() => {}
+                Err(RecvError::Empty { actor }) => {
+                    return Err(RecvError::TimedOut { actor, waited: begun.elapsed() });
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Activates all actors.
+    ///
+    /// # Errors
+    /// The first failure; the actors before are active.
+    pub fn activate(&self) -> Result<()> {
+        self.actors.iter().try_for_each(Actor::activate)
+    }
+
+    /// Terminates all actors; each is given as long.
+    ///
+    /// # Errors
+    /// The first failure. All were told to end.
+    pub fn terminate_with(&self, ending: Ending, timeout: Duration) -> Result<()> {
+        let mut outcome = Ok(());
+        for actor in &self.actors {
+            let ended = actor.terminate_with(ending, timeout);
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}

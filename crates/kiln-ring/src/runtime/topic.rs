@@ -1,0 +1,206 @@
+//! Topics: messages to all that subscribe.
+
+use super::actor::Actor;
+use super::body::Body;
+use super::error::{Result, RingError};
+use super::lifecycle::Lifecycle;
+use super::link::next_serial;
+use super::{RingRuntime, Shared};
+use crate::address::Address;
+use crate::channel::{SendError, Sent};
+use crate::device::record::link;
+use crate::handler::Handler;
+use crate::message::Message;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A topic: whoever publishes a message to it sends it to every actor that subscribes at that moment.
+///
+/// On the device each publisher has links of its own to all subscribers, so that publishers do not meet, and each subscriber gets the messages of each publisher
+/// in order. A subscriber whose queue is full holds up the publishers (see [`RingCtx::send`](crate::RingCtx::send)). One that ends is left out from then on.
+///
+/// Clones are the same topic. What it needs on the device stays as long as the runtime.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn tell(ctx: &RingCtx, all: &mut Address<u32>, x: u32) {
+///     ctx.send(all, x + 1);
+/// }
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn hear(_ctx: &RingCtx, factor: &mut u32, x: u32) -> u32 {
+///     x * *factor
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let topic = runtime.topic::<u32>();
+/// let teller = runtime.launch(tell, RingConfig::default().state(topic.publisher()?))?;
+/// let hearers = [2, 3].map(|factor| runtime.launch(hear, RingConfig::default().state(factor)));
+/// for hearer in &hearers {
+///     let hearer = hearer.as_ref().unwrap();
+///     topic.subscribe(hearer, 16)?;
+///     hearer.activate()?;
+/// }
+/// teller.activate()?;
+/// teller.send(9)?;
+/// let heard = hearers.each_ref().map(|hearer| hearer.as_ref().unwrap().outputs().recv());
+/// assert_eq!(heard, [Ok(20), Ok(30)]);
+/// assert_eq!(topic.publish(&1)?, 2); // from the host
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Topic<M>(Arc<Inner<M>>);
+
+struct Inner<M> {
+    shared: Arc<Shared>,
+    state: Mutex<State<M>>,
+}
+
+struct State<M> {
+    publishers: Vec<Arc<Chain>>,
+    subscribers: Vec<Subscriber<M>>,
+}
+
+struct Subscriber<M> {
+    body: Weak<Body>,
+    capacity: usize,
+    send: Send<M>,
+}
+
+/// Sends from the host.
+type Send<M> = Box<dyn Fn(&M) -> Result<Sent, SendError> + std::marker::Send>;
+
+impl<M> Clone for Topic<M> {
+    fn clone(&self) -> Self {
+        Topic(Arc::clone(&self.0))
+    }
+}
+
+impl<M: Message> fmt::Debug for Topic<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic").field("message", &M::NAME).finish_non_exhaustive()
+    }
+}
+
+impl RingRuntime {
+    /// A topic of messages, without subscribers.
+    pub fn topic<M: Message>(&self) -> Topic<M> {
+        let state = State { publishers: Vec::new(), subscribers: Vec::new() };
+        Topic(Arc::new(Inner { shared: Arc::clone(&self.0), state: Mutex::new(state) }))
+    }
+}
+
+impl<M> Subscriber<M> {
+    fn actor(&self) -> Option<Arc<Body>> {
+        let gone =
+            |body: &Arc<Body>| matches!(body.life().stage, Lifecycle::Draining | Lifecycle::Terminated);
+        self.body.upgrade().filter(|body| !gone(body))
+    }
+}
+
+impl<M: Message> Topic<M> {
+    /// The topic without the subscribers that have ended.
+    fn state(&self) -> MutexGuard<'_, State<M>> {
+        // Every change is complete before anything can panic.
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.subscribers.retain(|subscriber| subscriber.actor().is_some());
+        state
+    }
+
+    /// The address for *one* actor that publishes. It reaches those who subscribe later, too.
+    ///
+    /// # Errors
+    /// No place or memory left; failures of the device.
+    pub fn publisher(&self) -> Result<Address<M>> {
+        let (shared, mut state) = (&self.0.shared, self.state());
+        let at = shared.take_arena(link::WORDS)?.at;
+        let serial = next_serial();
+        let mut words = [0; link::WORDS];
+        words[link::SERIAL] = serial;
+        words[link::IS_TOPIC] = 1;
+        shared.memory.write_arena(at, &words)?;
+        let chain = Arc::new(Chain { links: Mutex::new(vec![at as u32]) });
+        for subscriber in &state.subscribers {
+            if let Some(body) = subscriber.actor() {
+                body.add_inlet(subscriber.capacity, Some(&chain))?;
+            }
+        }
+        state.publishers.push(chain);
+        Ok(Address::new(at as u32, serial))
+    }
+
+    /// From now on the actor gets what is published: up to `capacity` messages of each publisher on the device wait for it.
+    ///
+    /// # Errors
+    /// The actor has ended, or belongs to another runtime; no place or memory left; failures of the device.
+    pub fn subscribe<H: Handler<Message = M>>(&self, actor: &Actor<H>, capacity: usize) -> Result<()> {
+        let body = &actor.body;
+        if !Arc::ptr_eq(&body.side.shared, &self.0.shared) {
+            return Err(RingError::Foreign { actor: actor.number() });
+        }
+        let mut state = self.state();
+        for chain in &state.publishers {
+            body.add_inlet(capacity, Some(chain))?;
+        }
+        let channel = actor.channel().clone();
+        let send = Box::new(move |message: &M| channel.send(message));
+        state.subscribers.push(Subscriber { body: Arc::downgrade(body), capacity, send });
+        Ok(())
+    }
+
+    /// Sends a message from the host to every subscriber; gives how many took it. Their replies come as those to any message of the host.
+    ///
+    /// # Errors
+    /// The first refusal of a subscriber whose queue is full; the others got the message.
+    pub fn publish(&self, message: &M) -> Result<usize, SendError> {
+        let (state, mut sent, mut refused) = (self.state(), 0, None);
+        for subscriber in &state.subscribers {
+            match (subscriber.send)(message) {
+                Ok(Sent::Queued(_)) => sent += 1,
+                // It ended just now, or drops what comes.
+                Err(SendError::Closed { .. }) | Ok(Sent::Dropped) => {}
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        refused.map_or(Ok(sent), Err)
+    }
+
+    /// How many actors subscribe.
+    pub fn subscribers(&self) -> usize {
+        self.state().subscribers.len()
+    }
+}
+
+/// The links that a publisher sends to, in their order. The first is its own, which has no ring.
+pub(crate) struct Chain {
+    links: Mutex<Vec<u32>>,
+}
+
+impl Chain {
+    fn links(&self) -> MutexGuard<'_, Vec<u32>> {
+        // Changed after the device's memory was, in one go.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a link.
+    pub fn append(&self, shared: &Shared, at: u32) -> Result<()> {
+        let mut links = self.links();
+        let last = links[links.len() - 1] as usize;
+        shared.memory.write_arena(last + link::NEXT, &[at])?;
+        links.push(at);
+        Ok(())
+    }
+
+    /// Takes a link out; gives the publisher's own. The publisher may still be sending to it.
+    pub fn remove(&self, shared: &Shared, at: u32) -> Result<u32> {
+        let mut links = self.links();
+        if let Some(place) = links.iter().position(|link| *link == at) {
+            let next = links.get(place + 1).copied().unwrap_or(0);
+            shared.memory.write_arena(links[place - 1] as usize + link::NEXT, &[next])?;
+            links.remove(place);
+        }
+        Ok(links[0])
+    }
+}
