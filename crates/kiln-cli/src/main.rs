@@ -7,6 +7,7 @@
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
 //! | `selftest.rs` | the conformance suite on a device |
+//! | `ring.rs`, `ring/` | the actors of running programs |
 //! | `device.rs` | the device that a command works on |
 //! | `failure.rs` | how a command ends that did not succeed |
 //! | `units.rs` | numbers for people |
@@ -17,6 +18,7 @@ mod compile;
 mod device;
 mod doctor;
 mod failure;
+mod ring;
 mod selftest;
 mod units;
 
@@ -39,6 +41,7 @@ enum Command {
     Selftest(selftest::Args),
     Compile(compile::Args),
     Cache(cache::Args),
+    Ring(ring::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Ring(args) => ring::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -121,3 +121,34 @@ fn cache_is_counted_and_cleared() {
     assert!(run("stats").ends_with(": 0 programs, 0 B\n"));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn ring_top_of_nothing() {
+    let folder = std::env::temp_dir().join(format!("kiln-command-{}-no-such-folder", std::process::id()));
+    let folder = folder.to_str().unwrap();
+    let output = kiln(&["ring", "top", "--once", "--json", "--dir", folder]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(seen["actors"], serde_json::json!([]));
+    // Not to a terminal: once, and no control characters.
+    let people = kiln(&["ring", "top", "--dir", folder]);
+    assert!(text(&people.stdout).contains("no actor is published"), "{}", text(&people.stdout));
+    assert_eq!(kiln(&["ring", "top", "--json"]).status.code(), Some(2));
+    assert_eq!(kiln(&["ring", "top", "--every", "0"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_soak_verifies_and_counts() {
+    let path = file("soak.json", "");
+    let path_text = path.to_str().unwrap();
+    let args = ["bench", "ring", "--device", "cpu", "--soak", "2", "--rate", "5000", "--json", path_text];
+    let output = kiln(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let row = &rows["rows"][0];
+    let sent = row["sent"].as_u64().unwrap();
+    assert!((5000..=10_000).contains(&sent), "{row}");
+    assert_eq!((&row["lost"], &row["processed_by_device"]), (&0.into(), &sent.into()));
+    assert!(row["wrong"].is_null() && row["p99_us"].as_f64() > Some(0.0), "{row}");
+}

@@ -6,16 +6,14 @@
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
-//! | `ring.rs`, `bounce.rs` | `kiln bench ring`: messages to resident actors, and between them |
+//! | `ring.rs`, `ring/` | `kiln bench ring`: messages to resident actors |
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
-mod bounce;
 mod clock;
 mod compile_cost;
 mod launch_cost;
 mod ring;
-mod ring_payload;
 mod rows;
 mod serve;
 mod table;
@@ -45,6 +43,8 @@ pub struct Args {
     /// Serve requests on standard input, as bench/README.md describes
     #[arg(long, conflicts_with_all = ["filter", "json"])]
     serve: bool,
+    #[command(flatten)]
+    ring: ring::Options,
     /// Compile a kernel and print the microseconds: what the row of compile times runs
     #[arg(long, hide = true)]
     compile_once: bool,
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.filter.as_deref() == Some("ring") {
         let commit = args.commit.clone().unwrap_or_else(table::commit);
-        return ring::run(&device, args.json.as_deref(), &commit);
+        return ring::run(&device, &args.ring, args.json.as_deref(), &commit);
     }
     let rows: Vec<Row> =
         rows::all(&device).into_iter().filter(|r| wanted(r, args.filter.as_deref())).collect();

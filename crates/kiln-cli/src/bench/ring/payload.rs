@@ -1,12 +1,15 @@
-//! `kiln bench ring`: arrays that messages refer to, against bare copies to the device.
+//! Arrays that messages refer to, against bare copies to the device.
 
-use super::ring::Row;
+use super::row::Row;
 use crate::failure::Failure;
 use kiln_backend::{BackendKind, MappedPlace};
 use kiln_lang::prelude::*;
 use kiln_ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel};
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
+
+pub const COPY: &str = "ring.baseline_copy_1MiB";
+pub const PAYLOAD: &str = "ring.payload_1MiB";
 
 /// Words of an array: 1 MiB.
 const LEN: usize = 1 << 18;
@@ -78,16 +81,7 @@ pub fn rows(device: &Device, transport: &str) -> Result<Vec<Row>, Failure> {
     }
     let per_second = sent as f64 / start.elapsed().as_secs_f64();
     actor.terminate()?;
-    let row = |name: &str, transport: &str, per_second| Row {
-        name: name.into(),
-        transport: transport.into(),
-        times_us: Vec::new(),
-        per_second,
-    };
-    Ok(vec![
-        row("ring.baseline_copy_1MiB", "copies", copied),
-        row("ring.payload_1MiB", transport, per_second),
-    ])
+    Ok(vec![Row::rate(COPY, "copies", copied), Row::rate(PAYLOAD, transport, per_second)])
 }
 
 fn check(got: u32, want: u32) -> Result<(), Failure> {

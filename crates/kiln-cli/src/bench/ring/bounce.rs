@@ -1,7 +1,11 @@
 //! A message that two actors bounce to each other without the host.
 
+use super::row::Row;
 use crate::failure::Failure;
-use kiln_ring::{Address, Message, RingConfig, RingCtx, RingRuntime, State, ring_kernel};
+use kiln_ring::{Address, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, State, ring_kernel};
+use kiln_runtime::{BackendKind, Device};
+
+pub const ACTOR_TO_ACTOR: &str = "ring.actor_to_actor_global";
 
 /// Words that each actor changes.
 const WORDS: usize = 9;
@@ -45,7 +49,7 @@ fn bounce(ctx: &RingCtx, s: &mut Player, m: Ball) -> Option<Landed> {
 
 /// The times of one way between two actors, in microseconds: each the mean of `hops` ways, an even number, by the device's clock. Every word that arrives in the end is
 /// verified.
-pub fn one_way(runtime: &RingRuntime, rounds: usize, hops: u32) -> Result<Vec<f64>, Failure> {
+fn one_way(runtime: &RingRuntime, rounds: usize, hops: u32) -> Result<Vec<f64>, Failure> {
     let player = |other| RingConfig::default().state(Player { other }).capacity(16);
     let a = runtime.launch(bounce, player(Address::none()))?;
     let b = runtime.launch(bounce, player(a.inlet(16)?))?;
@@ -69,4 +73,12 @@ pub fn one_way(runtime: &RingRuntime, rounds: usize, hops: u32) -> Result<Vec<f6
     a.terminate()?;
     b.terminate()?;
     Ok(times_us)
+}
+
+/// From one actor to another, on another worker.
+pub fn row(device: &Device) -> Result<Row, Failure> {
+    let runtime = RingRuntime::with(device, RuntimeConfig::default().workers(2).ports_per_worker(8))?;
+    let within = device.properties().kind == BackendKind::Interp;
+    let (rounds, hops) = if within { (10, 10) } else { (2000, 100) };
+    Ok(Row::times(ACTOR_TO_ACTOR, "device", one_way(&runtime, rounds, hops)?))
 }

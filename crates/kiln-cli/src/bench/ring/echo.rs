@@ -1,0 +1,131 @@
+//! Round trips of one message, and rates of many.
+
+use super::message::{Ping, active, config, echo, transport, wrong};
+use super::row::Row;
+use crate::failure::Failure;
+use kiln_backend::MappedPlace;
+use kiln_ring::{Actor, RingConfig, RingRuntime};
+use kiln_runtime::{BackendKind, Device};
+use std::time::{Duration, Instant};
+
+pub const ROUND_TRIP: &str = "ring.round_trip_48B";
+
+/// Numbers of actors, and of messages in flight to each.
+pub const SIZES: [(usize, usize); 17] = [
+    (1, 1),
+    (1, 16),
+    (1, 64),
+    (1, 256),
+    (1, 1024),
+    (1, 4096),
+    (4, 64),
+    (4, 1024),
+    (16, 1),
+    (16, 64),
+    (16, 256),
+    (16, 1024),
+    (16, 4096),
+    (64, 64),
+    (64, 1024),
+    (132, 64),
+    (132, 1024),
+];
+
+/// Messages that are made, and sent, at once.
+const BATCH: usize = 256;
+
+/// Round trips before those that count.
+const WARM_UP: usize = 2000;
+
+pub fn name(actors: usize, window: usize) -> String {
+    format!("ring.echo_48B_{actors}x{window}")
+}
+
+/// One message in flight.
+pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
+    let runtime = RingRuntime::with(device, config(place, 1))?;
+    let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
+    let rounds = if device.properties().kind == BackendKind::Interp { 200 } else { 200_000 };
+    let mut times_us = Vec::with_capacity(rounds);
+    for round in 0..rounds + WARM_UP.min(rounds) {
+        let time = one(&actor, round as u32)?;
+        if round >= WARM_UP.min(rounds) {
+            times_us.push(time.as_secs_f64() * 1e6);
+        }
+    }
+    actor.terminate()?;
+    Ok(Row::times(ROUND_TRIP, &transport(device, place), times_us))
+}
+
+/// The time of one message there and back, verified.
+pub fn one(actor: &Actor<echo>, number: u32) -> Result<Duration, Failure> {
+    let message = Ping::numbered(number);
+    let start = Instant::now();
+    actor.send(message)?;
+    let reply = actor.recv()?;
+    let good = reply.is(&message.raised(1));
+    let time = start.elapsed();
+    if good { Ok(time) } else { Err(wrong(message, reply)) }
+}
+
+/// An actor, and how far its messages are.
+struct Flow {
+    actor: Actor<echo>,
+    sent: u32,
+    seen: u32,
+}
+
+impl Flow {
+    /// Sends what there is room for, as soon as that is a quarter of the window.
+    fn send(&mut self, window: u32, batch: &mut Vec<Ping>) -> Result<(), Failure> {
+        let mut room = window - self.sent.wrapping_sub(self.seen);
+        if room < (window / 4).max(1) {
+            return Ok(());
+        }
+        while room > 0 {
+            let count = room.min(BATCH as u32);
+            batch.clear();
+            batch.extend((0..count).map(|i| Ping::numbered(self.sent.wrapping_add(i))));
+            self.actor.channel().send_many(batch).map_err(|(_, error)| error)?;
+            self.sent = self.sent.wrapping_add(count);
+            room -= count;
+        }
+        Ok(())
+    }
+
+    /// Takes the replies that are there, and compares every word; gives how many.
+    fn receive(&mut self, window: u32) -> Result<u64, Failure> {
+        let (mut seen, mut bad) = (self.seen, None);
+        let taken = self.actor.channel().recv_each(window as usize, |reply| {
+            let sent = Ping::numbered(seen);
+            if !reply.is(&sent.raised(1)) {
+                bad.get_or_insert((sent, reply));
+            }
+            seen = seen.wrapping_add(1);
+        })?;
+        self.seen = seen;
+        bad.map_or(Ok(taken as u64), |(sent, got)| Err(wrong(sent, got)))
+    }
+}
+
+/// As many messages in flight as the window, to each of some actors, from one thread.
+pub fn rate(device: &Device, place: MappedPlace, actors: usize, window: usize) -> Result<Row, Failure> {
+    let runtime = RingRuntime::with(device, config(place, actors))?;
+    let flow = |_| {
+        let actor = active(&runtime, echo, RingConfig::default().capacity(window))?;
+        Ok(Flow { actor, sent: 0, seen: 0 })
+    };
+    let mut flows = (0..actors).map(flow).collect::<Result<Vec<Flow>, Failure>>()?;
+    let mut batch = Vec::with_capacity(BATCH);
+    let interp = device.properties().kind == BackendKind::Interp;
+    let length = Duration::from_millis(if interp { 50 } else { 500 });
+    let (start, mut total) = (Instant::now(), 0);
+    while start.elapsed() < length {
+        for flow in &mut flows {
+            flow.send(window as u32, &mut batch)?;
+            total += flow.receive(window as u32)?;
+        }
+    }
+    let per_second = total as f64 / start.elapsed().as_secs_f64();
+    Ok(Row::rate(&name(actors, window), &transport(device, place), per_second))
+}
