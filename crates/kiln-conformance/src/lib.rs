@@ -11,6 +11,7 @@
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
+//! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
@@ -34,6 +35,7 @@ mod checkpoints;
 mod dot;
 mod elementwise;
 mod explicit;
+mod explicit_attention;
 mod faults;
 mod flow;
 mod guards;
@@ -69,6 +71,7 @@ pub fn suite() -> Vec<Case> {
         scan::cases,
         dot::cases,
         explicit::cases,
+        explicit_attention::cases,
         memory::cases,
         flow::cases,
         language::cases,

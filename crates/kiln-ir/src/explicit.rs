@@ -80,15 +80,32 @@ pub enum ExplicitOp {
         /// The stages of b are `[k, n]`.
         transposed_b: bool,
     },
-    /// `(f32 tile) -> f32 tile`: waits until all but the last `pending` products that this task began are done. With 0 the result is what was
-    /// computed; else it is still in flight and may only go to another product or wait.
+    /// `(shared tile b, stage, bool keep, u32 tile [m, k / 2] a, f32 tile [m, n] acc) -> f32 tile [m, n]`: as `Wgmma`, but a comes from
+    /// registers, packed by [`PackPairs`](ExplicitOp::PackPairs) to the elements of b. In a kernel lowered to threads both tiles are the
+    /// thread's registers of them.
+    WgmmaRegisters {
+        /// The stages of b are `[k, n]`.
+        transposed_b: bool,
+    },
+    /// `(f32 tile [m, n]) -> u32 tile [m, n / 2]`: each two neighbours of a row, rounded to 16 bits, the first in the lower half.
+    PackPairs {
+        /// To bf16, else to f16.
+        bf16: bool,
+    },
+    /// `(f32 tile) -> f32 tile`: 2 to the power of each element, within 2 ulp; zero where that is not a normal number.
+    Exp2Flushed,
+    /// `(f32 tile) -> f32 tile`: waits until all but the last `pending` products that this task began are done. The result is what was
+    /// computed if that is this one: with 0, or where so many began after it in the same region. Else it is still in flight and may only go
+    /// to another product or wait.
     WgmmaWait {
         /// How many may still be in flight.
         pending: u32,
     },
-    /// `()`, a region for each task, which yields nothing: the tasks run side by side, each on warps of its own, and the program goes on when
-    /// all are done. Tiles do not enter.
+    /// `()`, a region for each task, which yields nothing: the tasks run side by side, each copy on warps of its own, and the program goes on
+    /// when all are done. Tiles do not enter.
     Tasks(SmallVec<[Task; 4]>),
+    /// `() -> i64`: the number of this copy of its task.
+    TaskRank,
     /// `() -> i64`: this block's number in its cluster.
     ClusterRank,
 }
@@ -96,7 +113,9 @@ pub enum ExplicitOp {
 /// What a task gets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Task {
-    /// Warps of 32 threads: a power of two.
+    /// How often it runs, side by side.
+    pub copies: u32,
+    /// Warps of 32 threads of each copy: a power of two.
     pub warps: u32,
     /// Registers of each thread, a multiple of 8 from 24 to 240; 0 leaves them as the block has them. Needs a multiple of 4 warps.
     pub registers: u32,
@@ -107,7 +126,7 @@ impl Task {
     ///
     /// ```
     /// use kiln_ir::Task;
-    /// let tasks = [4, 8].map(|warps| Task { warps, registers: 0 });
+    /// let tasks = [4, 8].map(|warps| Task { copies: 1, warps, registers: 0 });
     /// assert_eq!(Task::first_warps(&tasks), [8, 0]);
     /// ```
     pub fn first_warps(tasks: &[Task]) -> Vec<u32> {
@@ -117,7 +136,7 @@ impl Task {
         let mut next = 0;
         for i in order {
             first[i] = next;
-            next += tasks[i].warps;
+            next += tasks[i].warps * tasks[i].copies;
         }
         first
     }
@@ -143,13 +162,17 @@ impl ExplicitOp {
             TaskBarrier => "task_barrier",
             SharedStore { .. } => "shared_store",
             Wgmma { .. } => "wgmma",
+            WgmmaRegisters { .. } => "wgmma_registers",
+            PackPairs { .. } => "pack_pairs",
+            Exp2Flushed => "exp2_flushed",
             WgmmaWait { .. } => "wgmma_wait",
             Tasks(_) => "tasks",
+            TaskRank => "task_rank",
             ClusterRank => "cluster_rank",
         }
     }
 
-    /// Its numbers, in the order of the text format. Those of tasks come in pairs.
+    /// Its numbers, in the order of the text format. Those of tasks come in groups.
     pub fn attributes(&self) -> SmallVec<[Attribute; 8]> {
         use ExplicitOp::*;
         match self {
@@ -171,12 +194,18 @@ impl ExplicitOp {
                 ("transposed_a", u32::from(*transposed_a)),
                 ("transposed_b", u32::from(*transposed_b)),
             ]),
+            WgmmaRegisters { transposed_b } => {
+                SmallVec::from_slice(&[("transposed_b", u32::from(*transposed_b))])
+            }
+            PackPairs { bf16 } => SmallVec::from_slice(&[("bf16", u32::from(*bf16))]),
             Tasks(tasks) => {
-                tasks.iter().flat_map(|t| [("warps", t.warps), ("registers", t.registers)]).collect()
+                let copies = |t: &Task| (t.copies != 1).then_some(("copies", t.copies));
+                let of =
+                    |t: Task| [("warps", t.warps), ("registers", t.registers)].into_iter().chain(copies(&t));
+                tasks.iter().copied().flat_map(of).collect()
             }
-            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | ClusterRank => {
-                SmallVec::new()
-            }
+            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | Exp2Flushed | TaskRank
+            | ClusterRank => SmallVec::new(),
         }
     }
 
@@ -209,11 +238,16 @@ impl ExplicitOp {
                 transposed_a: number("transposed_a")? != 0,
                 transposed_b: number("transposed_b")? != 0,
             },
+            "wgmma_registers" => WgmmaRegisters { transposed_b: number("transposed_b")? != 0 },
+            "pack_pairs" => PackPairs { bf16: number("bf16")? != 0 },
+            "exp2_flushed" => Exp2Flushed,
+            "task_rank" => TaskRank,
             "wgmma_wait" => WgmmaWait { pending: number("pending")? },
             "tasks" => {
                 let mut tasks = SmallVec::new();
                 while let Some(warps) = next("warps", false)? {
-                    tasks.push(Task { warps, registers: next("registers", true)?.unwrap_or_default() });
+                    let registers = next("registers", true)?.unwrap_or_default();
+                    tasks.push(Task { copies: next("copies", false)?.unwrap_or(1), warps, registers });
                 }
                 Tasks(tasks)
             }
@@ -224,6 +258,10 @@ impl ExplicitOp {
 
     /// Whether it must stay although its results are unused.
     pub fn has_effect(&self) -> bool {
-        !matches!(self, ExplicitOp::SharedTile { .. } | ExplicitOp::Mbarrier { .. } | ExplicitOp::ClusterRank)
+        use ExplicitOp::*;
+        !matches!(
+            self,
+            SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank | PackPairs { .. } | Exp2Flushed
+        )
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `attention.rs` | `attention` |
+//! | `attention/` | `attention`, for every device and at the explicit level |
 //! | `elementwise.rs` | `add`, `chain`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |

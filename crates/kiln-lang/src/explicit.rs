@@ -364,7 +364,81 @@ pub fn wgmma<T: Elem>(
     Val::from_id(id.flatten())
 }
 
-/// Waits until all but the last `pending` products that this task began are done. With 0 the result is there to be used.
+/// Begins a · b as [`wgmma`] does, where a is in registers: `[m, k]`, packed by [`pack_pairs`] to the elements of b. Computed tiles go to
+/// the tensor cores this way without shared memory between.
+///
+/// ```
+/// use kiln_lang::explicit::*;
+/// use kiln_lang::prelude::*;
+///
+/// /// tanh(a · b) · b, of square tiles.
+/// #[device(crate = kiln_lang)]
+/// fn twice(a: SharedTile<bf16>, b: SharedTile<bf16>) -> Val<f32> {
+///     let none = zeros::<f32>((64, 64));
+///     let first = wgmma_wait(wgmma(a, b, none, false), 0);
+///     wgmma_wait(wgmma_registers(pack_pairs::<bf16>(first.tanh()), b, none, false), 0)
+/// }
+/// ```
+#[track_caller]
+pub fn wgmma_registers<T: Elem>(
+    a: Val<u32>,
+    b: SharedTile<T>,
+    acc: Val<f32>,
+    keep: impl IntoVal<bool>,
+) -> Val<f32> {
+    let (site, keep) = (Location::caller(), keep.into_val());
+    let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
+    let op = ExplicitOp::WgmmaRegisters { transposed_b: !b.transposed };
+    let id = with(|r| {
+        let Type::Tile(tile) = r.ty(a.raw())? else { return None };
+        let rows = tile.shape.extents().first().map_or(1, |&rows| rows as usize);
+        let shape = checked_shape(&[rows, columns], site)?;
+        let mut operands = b.operands(r, site)?;
+        operands.push(r.read_as(keep.raw(), &Shape::scalar(), site)?);
+        operands.push(r.read(a.raw(), site)?);
+        operands.push(r.read_as(acc.raw(), &shape, site)?);
+        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(Scalar::F32, shape), site))
+    });
+    Val::from_id(id.flatten())
+}
+
+/// The elements of a tile `[m, n]` rounded to T, f16 or bf16, each two neighbours of a row in one number, the first in its lower half.
+#[track_caller]
+pub fn pack_pairs<T: Elem>(tile: Val<f32>) -> Val<u32> {
+    let site = Location::caller();
+    if !matches!(T::SCALAR, Scalar::F16 | Scalar::BF16) {
+        error(site, format!("`pack_pairs` to {}", T::SCALAR), "pack to f16 or bf16");
+        return Val::poison();
+    }
+    let op = ExplicitOp::PackPairs { bf16: T::SCALAR == Scalar::BF16 };
+    let id = with(|r| {
+        let Type::Tile(of) = r.ty(tile.raw())? else { return None };
+        let Some((last, outer)) = of.shape.extents().split_last() else {
+            error(site, "`pack_pairs` of a scalar", "give it a tile of two axes");
+            return None;
+        };
+        let mut extents: Vec<usize> = outer.iter().map(|&e| e as usize).collect();
+        extents.push(*last as usize / 2);
+        let shape = checked_shape(&extents, site)?;
+        let operand = r.read(tile.raw(), site)?;
+        Some(r.op(OpKind::Explicit(op), &[operand], Type::tile(Scalar::U32, shape), site))
+    });
+    Val::from_id(id.flatten())
+}
+
+/// 2 to the power of each element, zero where that is not a normal number: one instruction, where [`Val::exp2`] takes four.
+#[track_caller]
+pub fn exp2_flushed(x: Val<f32>) -> Val<f32> {
+    let site = Location::caller();
+    let id = with(|r| {
+        let (operand, ty) = (r.read(x.raw(), site)?, r.ty(x.raw())?);
+        Some(r.op(OpKind::Explicit(ExplicitOp::Exp2Flushed), &[operand], ty, site))
+    });
+    Val::from_id(id.flatten())
+}
+
+/// Waits until all but the last `pending` products that this task began are done. What it gives is there to be used if the product is: with
+/// 0, or if so many products began after it, in the same block of code.
 #[track_caller]
 pub fn wgmma_wait(product: Val<f32>, pending: usize) -> Val<f32> {
     let site = Location::caller();
@@ -399,9 +473,26 @@ impl Tasks {
     /// Adds a task of so many warps, a power of two, whose threads have so many registers (a multiple of 8 from 24 to 240; needs a multiple
     /// of 4 warps), or as many as they get with 0.
     #[track_caller]
-    pub fn task(mut self, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
-        let site = Location::caller();
+    pub fn task(self, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
+        self.add(1, warps, registers, body, Location::caller())
+    }
+
+    /// Adds so many tasks that do the same, each as [`Tasks::task`] would. [`task_rank`] tells them apart.
+    #[track_caller]
+    pub fn copies(self, copies: usize, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
+        self.add(copies, warps, registers, body, Location::caller())
+    }
+
+    fn add(
+        mut self,
+        copies: usize,
+        warps: usize,
+        registers: usize,
+        body: impl FnOnce(),
+        site: Site,
+    ) -> Tasks {
         let task = Task {
+            copies: number("the number of copies", copies, site),
             warps: number("the number of warps", warps, site),
             registers: number("the number of registers", registers, site),
         };
@@ -419,6 +510,14 @@ impl Tasks {
     pub fn run(self) {
         with(|r| r.push(Item::Tasks { tasks: self.list, site: self.site }));
     }
+}
+
+/// The number of this task among its copies, from 0; 0 in a task that has none, and outside of tasks.
+#[track_caller]
+pub fn task_rank() -> Idx {
+    let site = Location::caller();
+    let op = OpKind::Explicit(ExplicitOp::TaskRank);
+    Val::from_id(with(|r| r.op(op, &[], Type::scalar(Scalar::I64), site)))
 }
 
 /// Launches the kernel in clusters of so many programs along axis 0, a power of two up to 8. They run at once, and the grid must be a

@@ -131,6 +131,20 @@ impl Layout {
         Layout::deal(bits, 2, warps)
     }
 
+    /// The layout in which a product takes a tile from registers whose elements, packed by pairs, have this shape: that of [`Layout::wgmma`], of which a
+    /// register holds two neighbours.
+    pub fn wgmma_pairs(shape: &Shape, warps: u32) -> Layout {
+        let elements = Shape::new(&[shape[0], 2 * shape[1]]);
+        Layout::wgmma(&elements, warps).map(|b| b >> 1)
+    }
+
+    /// The layout of a tile whose pairs of neighbours have this one: both in one thread, the first register bit between them.
+    pub fn before_pairs(&self) -> Layout {
+        let mut tile = self.map(|b| b << 1);
+        tile.register.insert(0, 1);
+        tile
+    }
+
     /// The layout for a scan along `axis`: adjacent elements in registers, then lanes, then warps, so that threads in order hold
     /// pieces in order.
     pub fn scanning(shape: &Shape, axis: usize, warps: u32) -> Layout {

@@ -36,8 +36,11 @@ impl<'k> Lowering<'k> {
                 Ok(())
             }
             ExplicitOp::Tasks(tasks) => self.tasks(data, tasks),
-            ExplicitOp::Wgmma { .. } => self.product_in_flight(data, 5),
-            ExplicitOp::WgmmaWait { .. } => self.product_in_flight(data, 0),
+            ExplicitOp::Wgmma { .. } => self.product_in_flight(op, data, 5),
+            ExplicitOp::WgmmaRegisters { .. } => self.product_in_flight(op, data, 3),
+            ExplicitOp::WgmmaWait { .. } => self.product_in_flight(op, data, 0),
+            ExplicitOp::PackPairs { .. } => self.pack_pairs(op, data),
+            ExplicitOp::Exp2Flushed => self.elementwise(data),
             ExplicitOp::SharedStore { column } => self.shared_store(op, data, *column),
             ExplicitOp::TaskBarrier => {
                 self.task_barrier();
@@ -77,10 +80,11 @@ impl<'k> Lowering<'k> {
             let plan = Plan::new(self.src, &mut self.facts, task.warps);
             let outer = (std::mem::replace(&mut self.plan, plan), self.warps);
             self.warps = task.warps;
+            let exchanges = task.copies as usize;
             self.one_thread = !has_tiles(self.src, region);
             let before = self.scratch.exchanges();
             regions.push(self.task(region, task)?);
-            exchanging += usize::from(self.scratch.exchanges() > before);
+            exchanging += if self.scratch.exchanges() > before { exchanges } else { 0 };
             (self.plan, self.warps) = outer;
             self.one_thread = false;
         }
@@ -130,8 +134,19 @@ impl<'k> Lowering<'k> {
         Ok(Vec::new())
     }
 
-    /// `Wgmma` and `WgmmaWait`: `fixed` scalars, then the accumulator's registers, which the result takes over.
-    fn product_in_flight(&mut self, data: &OpData, fixed: usize) -> Result<(), CompileError> {
+    /// The registers of two neighbours become one.
+    fn pack_pairs(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
+        let from = self.operand(data.operands[0], self.plan.input(op, 0))?;
+        let home = self.plan.home(data.results[0]);
+        let mut packed = Vec::with_capacity(from.len() / 2);
+        for pair in from.chunks_exact(2) {
+            packed.push(self.em.one(data.kind.clone(), pair, Scalar::U32));
+        }
+        self.define(data.results[0], home, packed)
+    }
+
+    /// `Wgmma`, `WgmmaRegisters` and `WgmmaWait`: `fixed` scalars, maybe the registers of a factor, then the accumulator's, which the result takes over.
+    fn product_in_flight(&mut self, op: Op, data: &OpData, fixed: usize) -> Result<(), CompileError> {
         let result = data.results[0];
         let home = self.plan.home(result);
         let (rows, needed) = (self.src.shape(result)[0], 16 * self.warps);
@@ -143,8 +158,12 @@ impl<'k> Lowering<'k> {
             ));
         }
         let mut operands = self.scalars(&data.operands[..fixed])?.to_vec();
-        operands.extend_from_slice(&self.operand(data.operands[fixed], home)?);
-        let registers = operands.len() - fixed;
+        if let OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) = data.kind {
+            operands.extend_from_slice(&self.operand(data.operands[fixed], self.plan.input(op, 0))?);
+        }
+        let accumulators = self.operand(data.operands[data.operands.len() - 1], home)?;
+        operands.extend_from_slice(&accumulators);
+        let registers = accumulators.len();
         let op = self.em.op(data.kind.clone(), &operands, &vec![Type::scalar(Scalar::F32); registers]);
         let results = self.em.kernel.op(op).results.to_vec();
         self.define(result, home, results)

@@ -140,9 +140,15 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
     kernel.walk(|_, data| {
         match &data.kind {
             OpKind::Explicit(ExplicitOp::Tasks(list)) => {
-                tasks = Some(list.iter().map(|t| t.warps).sum::<u32>())
+                tasks = Some(list.iter().map(|t| t.copies * t.warps).sum::<u32>())
             }
-            kind => product |= matches!(kind, OpKind::Dot | OpKind::Explicit(ExplicitOp::Wgmma { .. })),
+            kind => {
+                product |= matches!(
+                    kind,
+                    OpKind::Dot
+                        | OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. })
+                )
+            }
         }
         let args = data.regions.iter().flat_map(|&r| &kernel.block(r).args);
         for &value in data.results.iter().chain(args).chain(&data.operands) {

@@ -210,6 +210,13 @@ impl Classes {
                     self.hints(data.results[0]).product = Some(plan.intern(layout));
                     return;
                 }
+                OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) => {
+                    let layout = Layout::wgmma(&kernel.shape(data.results[0]), plan.warps);
+                    self.hints(data.results[0]).product = Some(plan.intern(layout));
+                    let packed = Layout::wgmma_pairs(&kernel.shape(data.operands[3]), plan.warps);
+                    self.hints(data.operands[3]).product = Some(plan.intern(packed));
+                    return;
+                }
                 OpKind::Reduce { .. } if roles::is_tile(kernel, data.results[0]) => {
                     self.hints(data.results[0]).reductions.push(op);
                     return;
@@ -448,8 +455,24 @@ impl Demand<'_, '_> {
                 self.plan.inputs.insert(op, layouts);
                 self.want_like(&data.operands[2..], &data.results);
             }
-            OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { .. }) => {
+            OpKind::Explicit(
+                explicit @ (ExplicitOp::Wgmma { .. }
+                | ExplicitOp::WgmmaRegisters { .. }
+                | ExplicitOp::WgmmaWait { .. }),
+            ) => {
                 self.want_like(&data.operands[data.operands.len() - 1..], &data.results);
+                if let ExplicitOp::WgmmaRegisters { .. } = explicit {
+                    let pairs = Layout::wgmma_pairs(&kernel.shape(data.operands[3]), self.plan.warps);
+                    let pairs = self.plan.intern(pairs);
+                    self.plan.inputs.insert(op, smallvec![pairs]);
+                    self.want(data.operands[3], pairs);
+                }
+            }
+            OpKind::Explicit(ExplicitOp::PackPairs { .. }) => {
+                let layout = self.plan.home(data.results[0]);
+                let tile = self.plan.layout(layout).before_pairs();
+                let tile = self.plan.intern(tile);
+                self.input(op, data, tile);
             }
             OpKind::Explicit(ExplicitOp::SharedStore { .. }) => {
                 let layout = self.natural(data.operands[0]);

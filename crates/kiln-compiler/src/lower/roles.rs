@@ -84,6 +84,7 @@ pub(crate) fn is_elementwise(kind: &OpKind) -> bool {
             | OpKind::Fma
             | OpKind::Cast
             | OpKind::Bitcast
+            | OpKind::Explicit(ExplicitOp::Exp2Flushed)
     )
 }
 
@@ -94,7 +95,9 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
             data.operands.iter().for_each(|&v| visit(data.results[0], v));
         }
         OpKind::Dot => visit(data.results[0], data.operands[2]),
-        OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { .. }) => {
+        OpKind::Explicit(
+            ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
+        ) => {
             visit(data.results[0], data.operands[data.operands.len() - 1]);
         }
         OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {

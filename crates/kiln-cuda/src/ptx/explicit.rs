@@ -38,6 +38,8 @@ pub struct TensorMap {
 pub(super) struct Team {
     /// Which named barrier it has; 0 is the block's.
     barrier: u32,
+    /// What to add to that.
+    copy: Option<Reg>,
     threads: u32,
     /// Whether this thread is its first, a predicate.
     first: Reg,
@@ -115,7 +117,7 @@ impl Writer<'_> {
         self.count_arrivals(kernel.body, threads)?;
         let thread = self.reg(Class::B32);
         self.put(format_args!("mov.u32 {thread}, %tid.x"));
-        let team = self.team(0, thread, 0, threads);
+        let team = self.team(0, thread, 0, &Task { copies: 1, warps: threads / 32, registers: 0 });
         self.explicit.team = Some(team);
         let always = self.reg(Class::Pred);
         self.put(format_args!("setp.eq.u32 {always}, 0, 0"));
@@ -155,18 +157,32 @@ impl Writer<'_> {
         }
     }
 
-    /// The registers that say where this thread stands in a team; `thread` is its index in the block.
-    fn team(&mut self, barrier: u32, thread: Reg, first_thread: u32, threads: u32) -> Team {
+    /// The registers that say where this thread stands in a team, one of the task's copies from a thread on; `thread` is its index in the
+    /// block.
+    fn team(&mut self, barrier: u32, thread: Reg, first_thread: u32, task: &Task) -> Team {
+        let threads = 32 * task.warps;
         let (first, leads) = (self.reg(Class::Pred), self.reg(Class::Pred));
-        let [within, group, warpgroup] = [(); 3].map(|()| self.reg(Class::B32));
-        self.put(format_args!("setp.eq.u32 {first}, {thread}, {first_thread}"));
-        self.put(format_args!("and.b32 {within}, {thread}, {}", WARPGROUP.min(threads) - 1));
+        let [own, within] = [(); 2].map(|()| self.reg(Class::B32));
+        self.put(format_args!("sub.u32 {own}, {thread}, {first_thread}"));
+        let mut copy = None;
+        if task.copies > 1 {
+            let number = self.uniform_quotient(own, threads.trailing_zeros());
+            self.put(format_args!("and.b32 {own}, {own}, {}", threads - 1));
+            copy = Some(number);
+        }
+        self.put(format_args!("setp.eq.u32 {first}, {own}, 0"));
+        self.put(format_args!("and.b32 {within}, {own}, {}", WARPGROUP.min(threads) - 1));
         self.put(format_args!("setp.eq.u32 {leads}, {within}, 0"));
-        // The same in all lanes of a warp, which the assembler only sees after a shuffle.
-        self.put(format_args!("sub.u32 {group}, {thread}, {first_thread}"));
-        self.put(format_args!("shr.u32 {group}, {group}, 7"));
-        self.put(format_args!("shfl.sync.idx.b32 {warpgroup}, {group}, 0, 0x1f, 0xffffffff"));
-        Team { barrier, threads, first, leads, warpgroup }
+        let warpgroup = self.uniform_quotient(own, WARPGROUP.trailing_zeros());
+        Team { barrier, copy, threads, first, leads, warpgroup }
+    }
+
+    /// The upper bits of a number, the same in all lanes of a warp, which the assembler only sees after a shuffle.
+    fn uniform_quotient(&mut self, number: Reg, shift: u32) -> Reg {
+        let (mine, uniform) = (self.reg(Class::B32), self.reg(Class::B32));
+        self.put(format_args!("shr.u32 {mine}, {number}, {shift}"));
+        self.put(format_args!("shfl.sync.idx.b32 {uniform}, {mine}, 0, 0x1f, 0xffffffff"));
+        uniform
     }
 
     /// Finds how many threads arrive for each arrival of a task: one of each warpgroup.
@@ -229,6 +245,28 @@ impl Writer<'_> {
             ExplicitOp::Wgmma { transposed_a, transposed_b } => {
                 self.wgmma(data, team, *transposed_a, *transposed_b)
             }
+            ExplicitOp::WgmmaRegisters { transposed_b } => self.wgmma_registers(data, *transposed_b),
+            ExplicitOp::PackPairs { bf16 } => {
+                let (low, high) = (self.get(data.operands[0])?, self.get(data.operands[1])?);
+                let to = self.define(data.results[0]);
+                let elem = if *bf16 { "bf16" } else { "f16" };
+                self.put(format_args!("cvt.rn.{elem}x2.f32 {to}, {high}, {low}"));
+                Ok(())
+            }
+            ExplicitOp::Exp2Flushed => {
+                let from = self.get(data.operands[0])?;
+                let to = self.define(data.results[0]);
+                self.put(format_args!("ex2.approx.ftz.f32 {to}, {from}"));
+                Ok(())
+            }
+            ExplicitOp::TaskRank => {
+                let to = self.define(data.results[0]);
+                match team.copy {
+                    Some(copy) => self.put(format_args!("cvt.u64.u32 {to}, {copy}")),
+                    None => self.put(format_args!("mov.b64 {to}, 0")),
+                }
+                Ok(())
+            }
             ExplicitOp::WgmmaWait { pending } => {
                 self.take_over(&data.operands, &data.results)?;
                 self.put(format_args!("wgmma.wait_group.sync.aligned {pending}"));
@@ -251,6 +289,11 @@ impl Writer<'_> {
     /// The barrier of the threads that run this code.
     pub(super) fn team_barrier(&mut self) {
         match self.explicit.team {
+            Some(Team { barrier, copy: Some(copy), threads, .. }) => {
+                let own = self.reg(Class::B32);
+                self.put(format_args!("add.u32 {own}, {copy}, {barrier}"));
+                self.put(format_args!("bar.sync {own}, {threads}"));
+            }
             Some(Team { barrier, threads, .. }) if barrier > 0 => {
                 self.put(format_args!("bar.sync {barrier}, {threads}"));
             }
@@ -260,19 +303,19 @@ impl Writer<'_> {
 
     fn tasks(&mut self, data: &OpData, tasks: &[Task]) -> Result<()> {
         let outer = self.explicit.team;
-        let threads: u32 = tasks.iter().map(|t| 32 * t.warps).sum();
+        let threads: u32 = tasks.iter().map(|t| 32 * t.copies * t.warps).sum();
         let at_entry = (REGISTERS / threads / 8 * 8).min(255);
-        let [thread, mine, warp] = [(); 3].map(|()| self.reg(Class::B32));
+        let thread = self.reg(Class::B32);
         self.put(format_args!("mov.u32 {thread}, %tid.x"));
-        self.put(format_args!("shr.u32 {mine}, {thread}, 5"));
-        self.put(format_args!("shfl.sync.idx.b32 {warp}, {mine}, 0, 0x1f, 0xffffffff"));
+        let warp = self.uniform_quotient(thread, 5);
         let end = self.label();
+        let mut barrier = 1;
         for (i, (task, first)) in tasks.iter().zip(Task::first_warps(tasks)).enumerate() {
             let next = self.label();
             let (below, above) = (self.reg(Class::Pred), self.reg(Class::Pred));
             self.put(format_args!("setp.lt.u32 {below}, {warp}, {first}"));
             self.put(format_args!("@{below} bra {next}"));
-            self.put(format_args!("setp.ge.u32 {above}, {warp}, {}", first + task.warps));
+            self.put(format_args!("setp.ge.u32 {above}, {warp}, {}", first + task.copies * task.warps));
             self.put(format_args!("@{above} bra {next}"));
             match task.registers {
                 0 => {}
@@ -280,7 +323,8 @@ impl Writer<'_> {
                 n if n > at_entry => self.put(format_args!("setmaxnreg.inc.sync.aligned.u32 {n}")),
                 _ => {}
             }
-            let team = self.team(i as u32 + 1, thread, 32 * first, 32 * task.warps);
+            let team = self.team(barrier, thread, 32 * first, task);
+            barrier += task.copies;
             self.explicit.team = Some(team);
             self.region(data.regions[i])?;
             self.put(format_args!("bra {end}"));
@@ -411,7 +455,7 @@ impl Writer<'_> {
         let b = self.shared_tile(data.operands[2], data.operands[3])?;
         let keep = self.get(data.operands[4])?;
         let always = self.explicit.always.unwrap_or(keep);
-        let registers = self.take_over(&data.operands[5..], &data.results)?;
+        let registers = self.accumulators(data, data.operands[4])?;
         let (m, k) = if transposed_a { (a.columns, a.rows) } else { (a.rows, a.columns) };
         let n = if transposed_b { b.columns } else { b.rows };
         let groups = team.threads / WARPGROUP;
@@ -444,6 +488,48 @@ impl Writer<'_> {
         }
         self.put(format_args!("wgmma.commit_group.sync.aligned"));
         Ok(())
+    }
+
+    fn wgmma_registers(&mut self, data: &OpData, transposed_b: bool) -> Result<()> {
+        let b = self.shared_tile(data.operands[0], data.operands[1])?;
+        let keep = self.get(data.operands[2])?;
+        let always = self.explicit.always.unwrap_or(keep);
+        let fixed = data.operands.len() - data.results.len();
+        let a = data.operands[3..fixed].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        let registers = self.accumulators(data, data.operands[2])?;
+        let (k, n) = if transposed_b { (b.rows, b.columns) } else { (b.columns, b.rows) };
+        let from_b = self.descriptor(b.address, b.rows * PANEL);
+        let each = (n / 2) as usize;
+        let steps = (k / WGMMA_DEPTH) as usize;
+        let blocks = registers.len() / each;
+        if a.len() != 4 * steps * blocks || registers.len() != blocks * each {
+            return Err(broken(format!("{} registers of a for {blocks} blocks of {steps} steps", a.len())));
+        }
+        let elem = super::writer::suffix(b.elem);
+        let list = |registers: &[Reg]| registers.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+        self.put(format_args!("wgmma.fence.sync.aligned"));
+        for step in 0..steps {
+            let right = self.advanced(from_b, depth_offset(&b, step as u32, transposed_b));
+            let scale = if step == 0 { keep } else { always };
+            for block in 0..blocks {
+                let left = list(&a[4 * (block * steps + step)..][..4]);
+                let sums = list(&registers[block * each..][..each]);
+                self.put(format_args!(
+                    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{elem}.{elem} {{{sums}}}, {{{left}}}, {right}, {scale}, 1, 1, {}",
+                    u32::from(transposed_b),
+                ));
+            }
+        }
+        self.put(format_args!("wgmma.commit_group.sync.aligned"));
+        Ok(())
+    }
+
+    /// The registers of a product. One that keeps nothing needs nothing in them.
+    fn accumulators(&mut self, data: &OpData, keep: Value) -> Result<Vec<Reg>> {
+        if self.kernel.as_const(keep).is_some_and(|keep| !keep.is_true()) {
+            return Ok(data.results.iter().map(|&v| self.define(v)).collect());
+        }
+        self.take_over(&data.operands[data.operands.len() - data.results.len()..], &data.results)
     }
 
     /// A matrix descriptor of swizzled panels from an address on: those side by side are `leading` bytes apart.

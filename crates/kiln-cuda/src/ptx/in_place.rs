@@ -56,9 +56,9 @@ impl Sharing<'_> {
         for &op in &self.kernel.block(block).ops {
             let data = self.kernel.op(op);
             match &data.kind {
-                OpKind::Explicit(ExplicitOp::Wgmma { .. }) => {
+                OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }) => {
                     data.results.iter().for_each(|v| self.products[v.index()] = true);
-                    self.become_(block, data, 5);
+                    self.become_(block, data, data.operands.len() - data.results.len());
                 }
                 OpKind::Explicit(ExplicitOp::WgmmaWait { .. }) => self.become_(block, data, 0),
                 OpKind::For => {

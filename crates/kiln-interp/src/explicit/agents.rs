@@ -54,6 +54,8 @@ pub struct Seat<'m> {
     pub agent: usize,
     /// The number of its block in the cluster.
     pub rank: usize,
+    /// Its number among the copies of its task.
+    pub copy: usize,
 }
 
 impl<'m> Table<'m> {

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `mod.rs` | clusters, tasks, and what the operations do |
 //! | `agents.rs` | whose turn it is |
+//! | `pairs.rs` | tiles packed for a product from registers |
 //! | `order.rs` | mbarriers, shared tiles, and which accesses are ordered |
 //!
 //! Copies and products take place when they are begun. That they might have taken place later is what the order is checked for.
 
 mod agents;
 mod order;
+mod pairs;
 
 pub use agents::Seat;
 
@@ -23,7 +25,7 @@ use crate::spaces::Spaces;
 use crate::value::{Data, Trap};
 use agents::{Condition, Table};
 use kiln_backend::Error;
-use kiln_ir::{ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Shape, Space, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Shape, Space, Value};
 use order::{Gate, Place, World};
 use std::sync::Arc;
 
@@ -76,7 +78,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     let kernel = base.kernel;
     let blocks = kernel.cluster as usize;
     let mut tasks = 0;
-    kernel.walk(|_, data| tasks += data.regions.len() * usize::from(is_tasks(data)));
+    kernel.walk(|_, data| tasks += copies(data).map(|(_, copies)| copies).sum::<usize>());
     let agents = blocks * (1 + tasks);
     let mut memories: Vec<Memory> = (0..=agents).map(|_| Memory::new(0, false)).collect();
     let mut idle = Vec::new();
@@ -101,8 +103,13 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn is_tasks(data: &OpData) -> bool {
-    matches!(data.kind, OpKind::Explicit(ExplicitOp::Tasks(_)))
+/// The tasks that an operation runs, and how often each.
+fn copies(data: &OpData) -> impl Iterator<Item = (Block, usize)> {
+    let tasks = match &data.kind {
+        OpKind::Explicit(ExplicitOp::Tasks(tasks)) => &tasks[..],
+        _ => &[],
+    };
+    data.regions.iter().zip(tasks).map(|(&region, task)| (region, task.copies as usize))
 }
 
 fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
@@ -148,7 +155,7 @@ fn run_cluster<'m>(
             .into_iter()
             .enumerate()
             .map(|(rank, mut machine)| {
-                let seat = Seat { table: table.clone(), agent: rank, rank };
+                let seat = Seat { table: table.clone(), agent: rank, rank, copy: 0 };
                 let everyone = &everyone;
                 scope.spawn(move || {
                     machine.block[0] += rank as u32;
@@ -218,7 +225,7 @@ impl<'m> Machine<'m> {
         let seat = self.seat().map_err(|trap| self.error(trap, data.loc))?;
         let everyone = Mask::full(1);
         let mut children = Vec::new();
-        for &region in &data.regions {
+        for (region, copy) in copies(data).flat_map(|(region, n)| (0..n).map(move |copy| (region, copy))) {
             let agent = seat.table.add();
             let mut inner = seat.table.lock();
             inner.world.fork(seat.agent, agent);
@@ -226,12 +233,11 @@ impl<'m> Machine<'m> {
                 return Err(self.error(Trap::Bug("more agents than were counted".into()), data.loc));
             };
             drop(inner);
-            children.push((region, agent, self.with_spaces(spaces)));
+            children.push((region, Seat { agent, copy, ..seat.clone() }, self.with_spaces(spaces)));
         }
-        let agents: Vec<usize> = children.iter().map(|c| c.1).collect();
+        let agents: Vec<usize> = children.iter().map(|c| c.1.agent).collect();
         std::thread::scope(|scope| {
-            for (region, agent, mut machine) in children {
-                let seat = Seat { agent, ..seat.clone() };
+            for (region, seat, mut machine) in children {
                 let everyone = &everyone;
                 scope.spawn(move || {
                     machine.seat = Some(seat.clone());
@@ -295,6 +301,20 @@ impl<'m> Machine<'m> {
             ExplicitOp::Wgmma { transposed_a, transposed_b } => {
                 self.wgmma(&seat, data, *transposed_a, *transposed_b)
             }
+            ExplicitOp::WgmmaRegisters { transposed_b } => self.wgmma_registers(&seat, data, *transposed_b),
+            ExplicitOp::PackPairs { bf16 } => {
+                let elem = if *bf16 { Scalar::BF16 } else { Scalar::F16 };
+                let packed = pairs::pack(self.data(operands[0]), elem)?;
+                self.registers[data.results[0].index()].copy(&packed)
+            }
+            ExplicitOp::Exp2Flushed => {
+                let flushed = pairs::exp2_flushed(self.data(operands[0]))?;
+                self.registers[data.results[0].index()].copy(&flushed)
+            }
+            ExplicitOp::TaskRank => {
+                self.registers[data.results[0].index()].fill(seat.copy as u64);
+                Ok(())
+            }
             ExplicitOp::WgmmaWait { pending } => {
                 world().world.products_done(agent, *pending as usize)?;
                 let value = self.data(operands[0]).clone();
@@ -342,18 +362,34 @@ impl<'m> Machine<'m> {
     fn wgmma(&mut self, seat: &Seat<'m>, data: &OpData, turn_a: bool, turn_b: bool) -> Result<(), Trap> {
         let (a, shape_a) = self.place(seat, data.operands[0], data.operands[1])?;
         let (b, shape_b) = self.place(seat, data.operands[2], data.operands[3])?;
-        let [x, y] = seat.table.lock().world.product(seat.agent, a, b)?;
+        let factors = seat.table.lock().world.product(seat.agent, &[a, b])?;
         // `dot` takes [m, k] and [k, n].
-        let x = if turn_a { transposed(&x, shape_a)? } else { x };
-        let y = if turn_b { y } else { transposed(&y, shape_b)? };
+        let turned = |data: &Data, turn, shape| if turn { transposed(data, shape) } else { Ok(data.clone()) };
+        let (x, y) = (turned(&factors[0], turn_a, shape_a)?, turned(&factors[1], !turn_b, shape_b)?);
         let result = self.shape(data.results[0]);
         let (k, n) = (if turn_a { shape_a[0] } else { shape_a[1] }, result[1] as usize);
-        let keep = bool::of(self.data(data.operands[4]))?[0];
-        let acc = match keep {
-            true => self.data(data.operands[5]).clone(),
-            false => Data::zeros(Scalar::F32, result.len()),
-        };
+        let acc = self.accumulator(data.operands[4], data.operands[5], result.len())?;
         eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
+    }
+
+    /// A product of what registers hold.
+    fn wgmma_registers(&mut self, seat: &Seat<'m>, data: &OpData, turn_b: bool) -> Result<(), Trap> {
+        let (b, shape_b) = self.place(seat, data.operands[0], data.operands[1])?;
+        let y = seat.table.lock().world.product(seat.agent, &[b])?.remove(0);
+        let x = pairs::unpack(self.data(data.operands[3]), y.elem())?;
+        let y = if turn_b { y } else { transposed(&y, shape_b)? };
+        let result = self.shape(data.results[0]);
+        let (k, n) = (if turn_b { shape_b[0] } else { shape_b[1] }, result[1] as usize);
+        let acc = self.accumulator(data.operands[2], data.operands[4], result.len())?;
+        eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
+    }
+
+    /// What a product is added to.
+    fn accumulator(&self, keep: Value, acc: Value, elements: usize) -> Result<Data, Trap> {
+        Ok(match bool::of(self.data(keep))?[0] {
+            true => self.data(acc).clone(),
+            false => Data::zeros(Scalar::F32, elements),
+        })
     }
 
     /// A view, and offsets after it.

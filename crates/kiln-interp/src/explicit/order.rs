@@ -77,7 +77,7 @@ pub struct World {
     gates: HashMap<(usize, Value), Vec<Phases>>,
     tiles: HashMap<(usize, Value), Vec<Stage>>,
     /// By agent: what its products in flight read.
-    products: Vec<VecDeque<[Place; 2]>>,
+    products: Vec<VecDeque<Vec<Place>>>,
     /// By agent: what its stores in flight read.
     stores: Vec<VecDeque<Place>>,
 }
@@ -339,11 +339,11 @@ impl World {
         Ok(stage.data)
     }
 
-    /// A product begins.
-    pub fn product(&mut self, agent: usize, a: Place, b: Place) -> Result<[Data; 2], Trap> {
-        let both = [self.read(agent, a)?, self.read(agent, b)?];
-        self.products[agent].push_back([a, b]);
-        Ok(both)
+    /// A product of what these stages hold begins.
+    pub fn product(&mut self, agent: usize, places: &[Place]) -> Result<Vec<Data>, Trap> {
+        let data = places.iter().map(|&place| self.read(agent, place)).collect::<Result<_, _>>()?;
+        self.products[agent].push_back(places.to_vec());
+        Ok(data)
     }
 
     /// A store begins.

@@ -2,7 +2,7 @@
 
 use super::rules::{Outcome, Subject, require};
 use crate::explicit::{ExplicitOp, Task};
-use crate::kernel::{Kernel, Level, Value};
+use crate::kernel::{Block, Def, Kernel, Level, Value};
 use crate::op::OpKind;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
 
@@ -35,7 +35,9 @@ pub(super) fn foreign_use(s: &Subject) -> Outcome {
                     format!("only explicit operations reach what `{}` makes", op.name())
                 })?;
             }
-            ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaWait { pending: 1.. } if !carries => {
+            ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. }
+                if !carries && !is_done(s.kernel, value, op) =>
+            {
                 return Err(
                     "the product is still in flight: wait with `wgmma_wait` and 0 pending first".into()
                 );
@@ -44,6 +46,29 @@ pub(super) fn foreign_use(s: &Subject) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Whether this is what a wait gives of a product that is done: it waits for all but `pending` products, and as many began after
+/// that one in the same region.
+fn is_done(kernel: &Kernel, waited: Value, op: &ExplicitOp) -> bool {
+    let ExplicitOp::WgmmaWait { pending } = *op else { return false };
+    if pending == 0 {
+        return true;
+    }
+    let Def::Result(wait, _) = kernel.def(waited) else { return false };
+    let Some(&Def::Result(product, _)) = kernel.op(wait).operands.first().map(|&v| kernel.def(v)).as_ref()
+    else {
+        return false;
+    };
+    let ops = (0..kernel.counts().2).map(|b| &kernel.block(Block::from_index(b)).ops);
+    let Some(ops) = ops.into_iter().find(|ops| ops.contains(&wait)) else { return false };
+    let after = ops.iter().skip_while(|op| **op != product).skip(1).take_while(|op| **op != wait);
+    let later = after.filter(|op| is_product(&kernel.op(**op).kind)).count();
+    ops.contains(&product) && is_product(&kernel.op(product).kind) && later >= pending as usize
+}
+
+fn is_product(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }))
 }
 
 /// How many regions an operation has.
@@ -87,6 +112,13 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
         TmaStoreWait { .. } | ProxyFence | TaskBarrier => s.counts(0, 0).map(|_| ()),
         SharedStore { column } => s.shared_store(*column),
         Wgmma { transposed_a, transposed_b } => s.wgmma(*transposed_a, *transposed_b),
+        WgmmaRegisters { transposed_b } => s.wgmma_registers(*transposed_b),
+        PackPairs { .. } => s.pack_pairs(),
+        Exp2Flushed => {
+            let tile = s.counts(1, 1)?.tile(0)?;
+            require(tile.elem == Scalar::F32, || format!("operand 0 is {}, expected f32", s.ty(0)))?;
+            s.result(0, s.ty(0))
+        }
         WgmmaWait { .. } => {
             let n = s.data.operands.len();
             require(n > 0, || "has no product to wait for".into())?;
@@ -99,7 +131,7 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
             })
         }
         Tasks(tasks) => s.tasks(tasks),
-        ClusterRank => s.counts(0, 1)?.result(0, &index),
+        ClusterRank | TaskRank => s.counts(0, 1)?.result(0, &index),
     }
 }
 
@@ -226,11 +258,64 @@ impl Subject<'_> {
         self.counts(6, 1)?.operand(5, &acc)?.result(0, &acc)
     }
 
+    fn wgmma_registers(&self, transposed_b: bool) -> Outcome {
+        let (b, [mut n, mut k]) = self.shared_tile(0)?;
+        if transposed_b {
+            (n, k) = (k, n);
+        }
+        require(matches!(b.elem, Scalar::F16 | Scalar::BF16), || {
+            format!("a product with {}, expected f16 or bf16", b.elem)
+        })?;
+        require(k.is_multiple_of(16) && n.is_multiple_of(8) && n <= MAX_BOX, || {
+            format!(
+                "a product with [{k}, {n}], expected rows in multiples of 16 and up to {MAX_BOX} columns in multiples of 8"
+            )
+        })?;
+        self.operand(2, &Type::scalar(Scalar::Bool))?;
+        let registers = self.data.results.len();
+        if let Level::Thread { .. } = self.kernel.level {
+            let all = self.data.operands.len();
+            require(registers > 0 && all > 3 + registers, || format!("{all} operands give {registers}"))?;
+            let (a, acc) = (3..all - registers, all - registers..all);
+            a.into_iter().try_for_each(|i| self.operand(i, &Type::scalar(Scalar::U32)).map(|_| ()))?;
+            return acc.enumerate().try_for_each(|(i, at)| {
+                self.operand(at, &Type::scalar(Scalar::F32))?.result(i, &Type::scalar(Scalar::F32))
+            });
+        }
+        let a = self.counts(5, 1)?.tile(3)?;
+        require(a.elem == Scalar::U32 && a.shape.rank() == 2 && 2 * a.shape[1] == k, || {
+            format!("operand 3 is {}, expected pairs [m, {}] of u32", self.ty(3), k / 2)
+        })?;
+        let m = a.shape[0];
+        require(m.is_multiple_of(64), || format!("a product of {m} rows, expected a multiple of 64"))?;
+        let acc = Type::tile(Scalar::F32, Shape::new(&[m, n]));
+        self.operand(4, &acc)?.result(0, &acc)
+    }
+
+    fn pack_pairs(&self) -> Outcome {
+        if let Level::Thread { .. } = self.kernel.level {
+            let float = Type::scalar(Scalar::F32);
+            return self
+                .counts(2, 1)?
+                .operand(0, &float)?
+                .operand(1, &float)?
+                .result(0, &Type::scalar(Scalar::U32));
+        }
+        let from = self.counts(1, 1)?.tile(0)?;
+        require(
+            from.elem == Scalar::F32 && from.shape.rank() == 2 && from.shape[1].is_multiple_of(2),
+            || format!("operand 0 is {}, expected an f32 tile of two axes and even columns", self.ty(0)),
+        )?;
+        let to = Shape::new(&[from.shape[0], from.shape[1] / 2]);
+        self.result(0, &Type::tile(Scalar::U32, to))
+    }
+
     fn tasks(&self, tasks: &[Task]) -> Outcome {
         self.counts(0, 0)?;
         self.in_body()?;
         for task in tasks {
-            let Task { warps, registers } = *task;
+            let Task { copies, warps, registers } = *task;
+            require((1..=8).contains(&copies), || format!("{copies} copies of a task, expected 1 to 8"))?;
             require(warps.is_power_of_two() && warps <= 32, || {
                 format!("a task of {warps} warps, expected a power of two up to 32")
             })?;
@@ -242,9 +327,9 @@ impl Subject<'_> {
                 )
             })?;
         }
-        let warps: u32 = tasks.iter().map(|t| t.warps).sum();
+        let warps: u32 = tasks.iter().map(|t| t.copies * t.warps).sum();
         require((1..=32).contains(&warps), || format!("{warps} warps in all, expected 1 to 32"))?;
-        let registers: u32 = tasks.iter().map(|t| 32 * t.warps * t.registers).sum();
+        let registers: u32 = tasks.iter().map(|t| 32 * t.copies * t.warps * t.registers).sum();
         require(registers <= REGISTERS, || {
             format!("{registers} registers in all, expected at most {REGISTERS}")
         })?;

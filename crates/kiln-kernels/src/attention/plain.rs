@@ -1,4 +1,4 @@
-//! Scaled dot-product attention.
+//! Attention at the tile level, for every device.
 
 use crate::sizes::row_tile;
 use kiln_lang::prelude::*;

@@ -1,0 +1,161 @@
+//! The explicit level: products whose first factor is in registers, copies of a task, and the attention that is made of them.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Trial, Verdict, close};
+use half::{bf16, f16};
+use kiln_kernels::attention::hopper;
+use kiln_lang::explicit::*;
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["explicit":
+        products_from_registers for f16 bf16;
+        attention for f16 bf16;
+        attention_of_shared_keys for f16 bf16;
+        attention_of_more_queries_than_keys for bf16;
+    ]
+}
+
+/// Extents of the products.
+const ROWS: usize = 64;
+const INNER: usize = 128;
+const COLUMNS: usize = 64;
+
+/// c = 2 · exp2(s / 8) · v0 + (s / 8) · v1, where s = a · b, and v is v0 above v1: a task for each stripe of c. Factors computed by a product go to two others, in flight
+/// at once, of which the first is waited for first.
+#[kernel(crate = kiln_runtime)]
+fn from_registers<T: Float>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    v: &Tensor<T, 2>,
+    c: &mut Tensor<f32, 2>,
+    copies: usize,
+) {
+    let (left, right) = (shared_tiles::<T>(copies, ROWS, COLUMNS), shared_tiles::<T>(1, COLUMNS, INNER));
+    let values = shared_tiles::<T>(2, INNER, COLUMNS);
+    let full = mbarriers(1, 1);
+    let first = program_id(0) * copies * ROWS;
+    tasks()
+        .task(4, 40, || {
+            full.at(0).expect((copies * ROWS * COLUMNS + 3 * INNER * COLUMNS) * size_of::<T>());
+            for i in 0..copies {
+                left.at(i).load(a, (first + i * ROWS, 0), full.at(0));
+            }
+            right.at(0).load(b, (0, 0), full.at(0));
+            values.at(0).load(v, (0, 0), full.at(0));
+            values.at(1).load(v, (INNER, 0), full.at(0));
+        })
+        .copies(copies, 4, 160, || {
+            full.at(0).wait(0);
+            let scores = wgmma(left.at(task_rank()), right.at(0), zeros::<f32>((ROWS, INNER)), false);
+            let scores = wgmma_wait(scores, 0) * 0.125;
+            let none = zeros::<f32>((ROWS, COLUMNS));
+            let x = wgmma_registers(pack_pairs::<T>(exp2_flushed(scores)), values.at(0), none, false);
+            let y = wgmma_registers(pack_pairs::<T>(scores), values.at(1), none, false);
+            let twice = wgmma_wait(x, 1) * 2.0;
+            let sum = twice + wgmma_wait(y, 0);
+            // SAFETY: every task has rows of its own.
+            unsafe { c.tile((first + task_rank() * ROWS, 0), (ROWS, COLUMNS)).store_overlapping(sum) };
+        })
+        .run();
+}
+
+fn products_from_registers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let rows = 3 * ROWS - 9;
+    let (a, xs) = trial.input::<T, 2>([rows, COLUMNS])?;
+    let (b, ys) = trial.input::<T, 2>([COLUMNS, INNER])?;
+    let (v, vs) = trial.input::<T, 2>([2 * INNER, COLUMNS])?;
+    let float = |data: &[T], i: usize| data[i].host().float();
+    let rounded = |x: f64| T::from_host(Host::Float(x)).host().float();
+    let element = |i: usize, j: usize| -> f64 {
+        let value = |p: usize| float(&vs, p * COLUMNS + j);
+        let terms = (0..INNER).map(|p| {
+            let score = |k: usize| float(&xs, i * COLUMNS + k) * float(&ys, k * INNER + p);
+            let score = (0..COLUMNS).map(score).sum::<f64>() / 8.0;
+            2.0 * rounded(score.exp2()) * value(p) + rounded(score) * value(INNER + p)
+        });
+        terms.sum()
+    };
+    let expected: Vec<Host> =
+        (0..rows * COLUMNS).map(|i| Host::Float(element(i / COLUMNS, i % COLUMNS))).collect();
+    for copies in [1, 2] {
+        let mut c = trial.output::<f32, 2>([rows, COLUMNS])?;
+        let programs = rows.div_ceil(copies * ROWS) as u32;
+        from_registers(&a, &b, &v, &mut c, copies).grid([programs]).launch(trial.device)?;
+        // A factor may round to the next 16-bit number.
+        let ulps = 4.0 * T::EPSILON / f64::from(f32::EPSILON);
+        close(&format!("{copies} copies"), &c.to_vec()?, &expected, ulps, 64.0)?;
+    }
+    Ok(())
+}
+
+/// What is asked of a case: heads, heads of keys, queries, keys.
+type Extents = [usize; 4];
+
+fn run<T: Sample + Float>(trial: &mut Trial<'_>, extents: Extents, plan: hopper::Plan) -> Verdict {
+    let [heads, key_heads, queries, keys] = extents;
+    let width = plan.width;
+    let (q, qs) = trial.input::<T, 3>([heads, queries, width])?;
+    let (k, ks) = trial.input::<T, 3>([key_heads, keys, width])?;
+    let (v, vs) = trial.input::<T, 3>([key_heads, keys, width])?;
+    let mut o = trial.output::<T, 3>([heads, queries, width])?;
+    let mut sums = trial.output::<f32, 2>([heads, queries])?;
+    let scale = 1.0 / (width as f32).sqrt();
+    let (order, shape) = hopper::order(&plan, heads, queries, keys, 3);
+    let order = trial.device.tensor(&order, shape)?;
+    hopper::attention(&q, &k, &v, &mut o, &mut sums, &order, scale, plan).grid([3]).launch(trial.device)?;
+    let float = |x: &[T]| x.iter().map(|x| x.host().float()).collect::<Vec<f64>>();
+    let (out, logarithms) = reference(extents, [float(&qs), float(&ks), float(&vs)], plan);
+    let what = format!("{extents:?} {plan:?}");
+    close(&what, &o.to_vec()?, &out, 8.0, 4.0)?;
+    close(&what, &sums.to_vec()?, &logarithms, 64.0, 4.0)
+}
+
+/// Attention in f64, score by score, and the logarithms of the sums.
+fn reference(extents: Extents, data: [Vec<f64>; 3], plan: hopper::Plan) -> (Vec<Host>, Vec<Host>) {
+    let ([heads, _, queries, keys], [q, k, v]) = (extents, data);
+    let width = plan.width;
+    let (mut out, mut sums) = (Vec::new(), Vec::new());
+    for (head, i) in (0..heads).flat_map(|h| (0..queries).map(move |i| (h, i))) {
+        let query = &q[(head * queries + i) * width..][..width];
+        let row = |x: &[f64], j: usize, c: usize| x[(head / plan.shared * keys + j) * width + c];
+        let seen = if plan.causal { (i + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
+        let score =
+            |j: usize| (0..width).map(|c| query[c] * row(&k, j, c)).sum::<f64>() / (width as f64).sqrt();
+        let scores: Vec<f64> = (0..seen).map(score).collect();
+        let sum: f64 = scores.iter().map(|s| s.exp()).sum();
+        for c in 0..width {
+            let weighted: f64 = scores.iter().enumerate().map(|(j, s)| s.exp() * row(&v, j, c)).sum();
+            out.push(Host::Float(if seen == 0 { 0.0 } else { weighted / sum }));
+        }
+        sums.push(Host::Float(sum.ln()));
+    }
+    (out, sums)
+}
+
+const PLAN: hopper::Plan =
+    hopper::Plan { tasks: 2, keys: 64, width: 64, stages: 2, shared: 1, registers: [232, 40], causal: false };
+
+fn attention<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for causal in [false, true] {
+        run::<T>(trial, [3, 3, 200, 200], hopper::Plan { causal, ..PLAN })?;
+        run::<T>(trial, [1, 1, 70, 327], hopper::Plan { causal, width: 128, keys: 128, ..PLAN })?;
+        let three = hopper::Plan { causal, tasks: 3, registers: [152, 56], ..PLAN };
+        run::<T>(trial, [1, 1, 193, 193], three)?;
+    }
+    run::<T>(trial, [1, 1, 1, 1], PLAN)?;
+    run::<T>(trial, [1, 1, 130, 300], hopper::Plan { stages: 4, ..PLAN })
+}
+
+fn attention_of_shared_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    run::<T>(trial, [6, 2, 90, 130], hopper::Plan { shared: 3, causal: true, ..PLAN })
+}
+
+fn attention_of_more_queries_than_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for causal in [false, true] {
+        run::<T>(trial, [1, 1, 300, 77], hopper::Plan { causal, ..PLAN })?;
+    }
+    Ok(())
+}
