@@ -178,6 +178,44 @@ class TritonPeer(CudaPeer):
         return self.timed(run)
 
 
+class AttentionPeer(CudaPeer):
+    """PyTorch's attention by one of its backends. Each checks itself against float64 on a small case first."""
+
+    backend: str
+
+    def rows(self) -> list[str]:
+        return list(rows.GPU_ATTENTION_ROWS)
+
+    def attend(self, q, k, v, causal: bool):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        with sdpa_kernel(getattr(SDPBackend, self.backend)):
+            return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    def prepare(self, row: str) -> Callable[[int], list[float]]:
+        width, length, causal = next(s for s in rows.GPU_ATTENTION if rows.attention_row(*s) == row)
+        heads, bf16 = rows.GPU_MODEL // width, self.torch.bfloat16
+        small = [self.normal(1, 2, 256, width).to(bf16) for _ in range(3)]
+        exact = self.torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in small), is_causal=causal)
+        self.torch.testing.assert_close(self.attend(*small, causal).double(), exact, rtol=2e-2, atol=2e-2)
+        q, k, v = (self.normal(rows.GPU_POSITIONS // length, heads, length, width).to(bf16) for _ in range(3))
+        return self.timed(lambda: self.attend(q, k, v, causal))
+
+
+class CudnnPeer(AttentionPeer):
+    """cuDNN's fused attention."""
+
+    name = "cuDNN"
+    backend = "CUDNN_ATTENTION"
+
+
+class FlashAttentionPeer(AttentionPeer):
+    """FlashAttention-2, as PyTorch has it."""
+
+    name = "FlashAttention-2"
+    backend = "FLASH_ATTENTION"
+
+
 class CuPyPeer(Peer):
     """CuPy, whose reductions are CUB's."""
 
@@ -229,6 +267,8 @@ PEERS = {
     "torch": TorchPeer,
     "torch.compile": TorchCompilePeer,
     "triton": TritonPeer,
+    "cudnn": CudnnPeer,
+    "flash": FlashAttentionPeer,
     "cupy": CuPyPeer,
     "driver": DriverPeer,
 }

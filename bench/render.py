@@ -24,6 +24,8 @@ def figure(row: dict, median_us: float | None) -> str:
         return "not measured"
     if ROWS[row["name"]].arithmetic:
         rate = row["flops"] / median_us / 1e3
+        if rate >= 1e4:
+            return f"{rate / 1e3:,.0f} TFLOP/s"
         return f"{rate:,.0f} GFLOP/s" if rate >= 100 else f"{rate:.1f} GFLOP/s"
     if row["bytes"] == 0:
         return f"{median_us:.2f} us"

@@ -13,6 +13,18 @@ CPU_MATRIX = (4096, 4096)
 CPU_PRODUCTS = (512, 1024, 2048)
 # Heads, length, width of a head.
 CPU_ATTENTION = (8, 1024, 64)
+# Width of a head, length, whether causal; batch times length is 16384, heads times width 2048.
+GPU_ATTENTION = (
+    (64, 4096, False),
+    (64, 16384, False),
+    (64, 16384, True),
+    (128, 4096, False),
+    (128, 16384, False),
+    (128, 4096, True),
+    (128, 16384, True),
+)
+GPU_POSITIONS = 16384
+GPU_MODEL = 2048
 LAYER_NORM_EPS = 1e-5
 
 
@@ -69,10 +81,26 @@ def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     return {f"attention_f32_{heads}x{length}x{width}": row}
 
 
+def attention_row(width: int, length: int, causal: bool) -> str:
+    """The name of a row of attention on a GPU."""
+    return f"attention_bf16_d{width}_{length}" + ("_causal" if causal else "")
+
+
+def _gpu_attention(width: int, length: int, causal: bool) -> dict[str, Row]:
+    elements = GPU_POSITIONS * GPU_MODEL
+    title = f"{'causal ' if causal else ''}attention, bf16, width {width}, length {length}"
+    seen = length // 2 if causal else length
+    return {attention_row(width, length, causal): Row(title, 8 * elements, 4 * elements * seen, None, arithmetic=True)}
+
+
 GPU_ROWS: dict[str, Row] = {
     **_elementwise(GPU_N, "2^28"),
     **_softmax(GPU_MATRIX, "copy_f32_2^28"),
     **_layer_norm(GPU_MATRIX, "copy_f32_2^28"),
+}
+
+GPU_ATTENTION_ROWS: dict[str, Row] = {
+    name: row for shape in GPU_ATTENTION for name, row in _gpu_attention(*shape).items()
 }
 
 # Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.
@@ -89,9 +117,9 @@ CPU_ROWS: dict[str, Row] = {
     **_attention(CPU_ATTENTION),
 }
 
-ROWS: dict[str, Row] = {**GPU_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
+ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
 
 
 def rows_for(device: str) -> dict[str, Row]:
     """The rows that are measured on a device of Kiln's, such as `cuda:0` or `cpu`."""
-    return {**GPU_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS
+    return {**GPU_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS

@@ -1,10 +1,11 @@
 //! The explicit level: products whose first factor is in registers, copies of a task, and the attention that is made of them.
 
 use crate::case::{Case, cases};
+use crate::library::reference;
 use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close};
 use half::{bf16, f16};
-use kiln_kernels::attention::hopper;
+use kiln_kernels::attention::{hopper, schedule};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
@@ -103,36 +104,15 @@ fn run<T: Sample + Float>(trial: &mut Trial<'_>, extents: Extents, plan: hopper:
     let mut o = trial.output::<T, 3>([heads, queries, width])?;
     let mut sums = trial.output::<f32, 2>([heads, queries])?;
     let scale = 1.0 / (width as f32).sqrt();
-    let (order, shape) = hopper::order(&plan, heads, queries, keys, 3);
+    let (order, shape) = schedule::order(&plan, heads, queries, keys, 3);
     let order = trial.device.tensor(&order, shape)?;
     hopper::attention(&q, &k, &v, &mut o, &mut sums, &order, scale, plan).grid([3]).launch(trial.device)?;
     let float = |x: &[T]| x.iter().map(|x| x.host().float()).collect::<Vec<f64>>();
-    let (out, logarithms) = reference(extents, [float(&qs), float(&ks), float(&vs)], plan);
+    let data = [float(&qs), float(&ks), float(&vs)];
+    let (out, logarithms) = reference([heads, plan.shared, queries, keys, width], data, plan.causal);
     let what = format!("{extents:?} {plan:?}");
     close(&what, &o.to_vec()?, &out, 8.0, 4.0)?;
     close(&what, &sums.to_vec()?, &logarithms, 64.0, 4.0)
-}
-
-/// Attention in f64, score by score, and the logarithms of the sums.
-fn reference(extents: Extents, data: [Vec<f64>; 3], plan: hopper::Plan) -> (Vec<Host>, Vec<Host>) {
-    let ([heads, _, queries, keys], [q, k, v]) = (extents, data);
-    let width = plan.width;
-    let (mut out, mut sums) = (Vec::new(), Vec::new());
-    for (head, i) in (0..heads).flat_map(|h| (0..queries).map(move |i| (h, i))) {
-        let query = &q[(head * queries + i) * width..][..width];
-        let row = |x: &[f64], j: usize, c: usize| x[(head / plan.shared * keys + j) * width + c];
-        let seen = if plan.causal { (i + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
-        let score =
-            |j: usize| (0..width).map(|c| query[c] * row(&k, j, c)).sum::<f64>() / (width as f64).sqrt();
-        let scores: Vec<f64> = (0..seen).map(score).collect();
-        let sum: f64 = scores.iter().map(|s| s.exp()).sum();
-        for c in 0..width {
-            let weighted: f64 = scores.iter().enumerate().map(|(j, s)| s.exp() * row(&v, j, c)).sum();
-            out.push(Host::Float(if seen == 0 { 0.0 } else { weighted / sum }));
-        }
-        sums.push(Host::Float(sum.ln()));
-    }
-    (out, sums)
 }
 
 const PLAN: hopper::Plan =

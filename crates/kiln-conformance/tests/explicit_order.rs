@@ -90,6 +90,30 @@ fn expect(fault: Fault, words: &str) {
     assert!(text.contains(words) && text.contains("explicit_order.rs:"), "{text}");
 }
 
+/// Two products in flight, of which one is used after a wait that leaves `pending`.
+#[kernel(crate = kiln_runtime)]
+fn used_in_flight(c: &mut Tensor<f32, 2>, second: bool, pending: usize) {
+    let tiles = shared_tiles::<bf16>(1, 64, 64);
+    let none = zeros::<f32>((64, 64));
+    let x = wgmma(tiles.at(0), tiles.at(0), none, false);
+    let y = wgmma_registers(pack_pairs::<bf16>(none), tiles.at(0), none, false);
+    let done = wgmma_wait(if second { y } else { x }, pending);
+    wgmma_wait(if second { x } else { y }, 0);
+    c.tile((0, 0), (64, 64)).store(done);
+}
+
+#[test]
+fn a_wait_for_the_first_product_leaves_the_second_in_flight() {
+    let device = Device::open("interp").unwrap();
+    let mut c = device.zeros::<f32, 2>([64, 64]).unwrap();
+    for (second, pending, right) in [(false, 1, true), (false, 2, false), (true, 1, false), (true, 0, true)] {
+        let kernel = used_in_flight(&mut c, second, pending).ir();
+        let text = kernel.err().map_or_else(String::new, |error| error.to_string());
+        let refused = text.contains("still in flight") && text.contains("explicit_order.rs:");
+        assert!(if right { text.is_empty() } else { refused }, "{second} {pending}: {text}");
+    }
+}
+
 #[test]
 fn a_right_kernel_is_right() {
     assert_eq!(outcome(Fault::Nothing), "");

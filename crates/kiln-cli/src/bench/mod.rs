@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `rows.rs` | what is measured, and what it counts as |
+//! | `attention.rs` | the rows of attention on a GPU |
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
@@ -10,6 +11,7 @@
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
 
+mod attention;
 mod clock;
 mod compile_cost;
 mod launch_cost;

@@ -1,6 +1,6 @@
 //! What is measured. The counts of bytes and operations are those of `bench/rows.py`.
 
-use super::{clock, compile_cost, launch_cost};
+use super::{attention, clock, compile_cost, launch_cost};
 use half::bf16;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
@@ -15,10 +15,10 @@ pub struct Row {
     pub flops: u64,
     /// Whether arithmetic bounds the work: then its rate is in operations, not in bytes, and no copy is its ceiling.
     pub arithmetic: bool,
-    work: Work,
+    pub(super) work: Work,
 }
 
-enum Work {
+pub(super) enum Work {
     /// Makes the data and a call.
     Device(fn(&Device, &Sizes) -> Result<Call>),
     /// Host time, taken by the row itself.
@@ -26,7 +26,7 @@ enum Work {
 }
 
 /// The sizes on a kind of device.
-struct Sizes {
+pub(super) struct Sizes {
     elements: usize,
     matrix: [usize; 2],
 }
@@ -82,6 +82,7 @@ pub fn all(device: &Device) -> Vec<Row> {
     if gpu {
         let bytes = 4 * m + 4 * matrix[1] as u64;
         rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
+        rows.extend(attention::rows());
         let host = |name, times| Row { name, bytes: 0, flops: 0, arithmetic: false, work: Work::Host(times) };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
@@ -115,7 +116,7 @@ fn on_cpu() -> [Row; 4] {
 const ATTENTION: (usize, usize, usize) = (8, 1024, 64);
 
 /// Normally distributed numbers (Box and Muller), from the system's clock.
-fn random(count: usize) -> Vec<f32> {
+pub(super) fn random(count: usize) -> Vec<f32> {
     let seed =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
     let mut random = fastrand::Rng::with_seed(seed);

@@ -7,8 +7,6 @@
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Queries of a task, and of the products of a warpgroup.
@@ -131,7 +129,7 @@ struct Seen {
 /// heads / `plan.shared` × keys × width, of f16 or bf16, with at least one key and fewer than 2³⁰ keys and queries. A query that sees no key gives zeros. The scale is not negative.
 ///
 /// `order` says which tiles of queries a program takes, in its column: how many, then each as 2³² times its head plus its number in the head. See
-/// [`order`]; launch it with as many programs on axis 0 as it has columns.
+/// [`order`](super::schedule::order); launch it with as many programs on axis 0 as it has columns.
 #[kernel(crate = kiln_runtime)]
 pub fn attention<T: Float>(
     q: &Tensor<T, 3>,
@@ -300,83 +298,4 @@ fn mask(scores: Val<f32>, end: Val<i32>, at: Idx) -> Val<f32> {
 fn partial_sums(weights: Val<f32>) -> Val<f32> {
     let shape = weights.shape();
     weights.reshape((shape[0], shape[1] / 8, 4, 2)).sum_axis(1).sum_axis(2)
-}
-
-/// The order in which so many programs take the tiles of queries, `[1 + most tiles of a program, programs]`, as the kernel wants it.
-///
-/// Each tile goes to the program that would be free first; for causal attention the last queries of a group of heads, which see the most keys, come first. So
-/// programs end together, and the order is the same in every launch.
-pub fn order(
-    plan: &Plan,
-    heads: usize,
-    queries: usize,
-    keys: usize,
-    programs: usize,
-) -> (Vec<i64>, [usize; 2]) {
-    let down = queries.div_ceil(plan.rows());
-    let cost = |tile: usize| {
-        let seen = match plan.causal {
-            true => ((tile + 1) * plan.rows() + keys).saturating_sub(queries).min(keys),
-            false => keys,
-        };
-        // What comes before and after the turns takes about as long as one; tasks without queries leave the others more of the multiprocessor.
-        let busy = (queries - tile * plan.rows()).div_ceil(ROWS).min(plan.tasks);
-        (1 + seen.div_ceil(plan.keys).max(1)) * (1 + busy)
-    };
-    let mut free: BinaryHeap<Reverse<(usize, usize)>> = (0..programs).map(|p| Reverse((0, p))).collect();
-    let mut taken = vec![Vec::new(); programs];
-    // Programs that run at the same time share keys and values in L2.
-    let together = programs.div_ceil(down.max(1));
-    for group in (0..heads).step_by(together) {
-        for i in 0..down {
-            let tile = if plan.causal { down - 1 - i } else { i };
-            for head in group..heads.min(group + together) {
-                let Some(mut next) = free.peek_mut() else { break };
-                let Reverse((time, program)) = *next;
-                taken[program].push((head as i64) << 32 | tile as i64);
-                *next = Reverse((time + cost(tile), program));
-            }
-        }
-    }
-    let rounds = 1 + taken.iter().map(Vec::len).max().unwrap_or(0);
-    let mut table = vec![0; rounds * programs];
-    for (program, tiles) in taken.iter().enumerate() {
-        table[program] = tiles.len() as i64;
-        tiles.iter().enumerate().for_each(|(i, &tile)| table[(1 + i) * programs + program] = tile);
-    }
-    (table, [rounds, programs])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PLAN: Plan =
-        Plan { tasks: 2, keys: 128, width: 128, stages: 2, shared: 1, registers: [232, 40], causal: true };
-
-    #[test]
-    fn every_tile_is_taken_once_and_programs_end_together() {
-        let (table, [rounds, programs]) = order(&PLAN, 64, 4096, 4096, 132);
-        assert_eq!(table.len(), rounds * programs);
-        let mut all = Vec::new();
-        let mut times = Vec::new();
-        for program in 0..programs {
-            let tiles = (1..=table[program] as usize).map(|i| table[i * programs + program]);
-            let own: Vec<i64> = tiles.collect();
-            times.push(own.iter().map(|tile| 2 + (tile & 0xffff_ffff)).sum::<i64>());
-            all.extend(own);
-        }
-        all.sort_unstable();
-        let expected: Vec<i64> =
-            (0..64).flat_map(|head| (0..32).map(move |tile| head << 32 | tile)).collect();
-        assert_eq!(all, expected);
-        let (mean, most) = (times.iter().sum::<i64>() / 132, times.into_iter().max().unwrap());
-        assert!(most as f64 <= 1.01 * mean as f64, "{most} after {mean}");
-    }
-
-    #[test]
-    fn idle_programs_and_no_queries_have_no_tiles() {
-        assert_eq!(order(&PLAN, 1, 100, 100, 3), (vec![1, 0, 0, 0, 0, 0], [2, 3]));
-        assert_eq!(order(&PLAN, 2, 0, 100, 2), (vec![0, 0], [1, 2]));
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::sizes::row_tile;
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Error, Result, Tensor};
+use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -11,6 +11,8 @@ pub mod kernels {
     /// o = softmax(scale q kᵀ) v for each head, `rows` queries a program, `columns` keys at a time, of which no score outlives its turn: each turn
     /// rescales what the turns before have summed (Dao, "FlashAttention-2", 2023). `width` covers the width of a head.
     ///
+    /// `sums` are the logarithms of the sums of e^(scale q kᵀ). So many heads of q in a row are `shared` by one of k and v.
+    ///
     /// With `causal`, a query sees the keys up to its own place, where the last query has the place of the last key. A query that sees no key gives zeros.
     #[kernel(crate = kiln_runtime)]
     pub fn attention<T: Float + Accumulate<Acc = f32>>(
@@ -18,15 +20,17 @@ pub mod kernels {
         k: &Tensor<T, 3>,
         v: &Tensor<T, 3>,
         o: &mut Tensor<T, 3>,
+        sums: &mut Tensor<f32, 2>,
         scale: Val<f32>,
         causal: bool,
+        shared: usize,
         rows: usize,
         columns: usize,
         width: usize,
     ) {
         let (head, first) = (program_id(1), program_id(0) * rows);
         let queries = q.row(head).tile((first, 0), (rows, width)).load(0);
-        let (keys, values, count) = (k.row(head), v.row(head), k.extent(1));
+        let (keys, values, count) = (k.row(head / shared), v.row(head / shared), k.extent(1));
         // The place of the program's first query among the keys, the keys that one of its queries sees, and those that all see.
         let place = first + count - q.extent(1);
         let seen = if causal { (place + rows as i64).minimum(count) } else { count };
@@ -61,53 +65,27 @@ pub mod kernels {
                 greatest = next;
             }
         }
+        let logarithm = select(sum.gt(0.0), greatest + sum.log(), f32::NEG_INFINITY);
+        sums.row(head).tile(first, rows).store(logarithm);
         let result = select(sum.gt(0.0).expand(1), out / sum.expand(1), 0.0);
         o.row(head).tile((first, 0), (rows, width)).store(result.cast::<T>());
     }
 }
 
-/// o = softmax(q kᵀ / √d) v for each head, of tensors heads × length × d; scores and sums in f32.
-///
-/// With `causal`, query i sees the keys up to i + (keys - queries): the last query sees them all. A query that sees no key gives zeros.
-///
-/// # Errors
-/// [`Error::Shape`] unless k and v have the heads and the width of q, one length, and o the shape of q.
-///
-/// ```
-/// let device = kiln_runtime::Device::open("interp")?;
-/// let (q, k) = (device.tensor(&[0.0f32, 0.0], [1, 2, 1])?, device.tensor(&[1.0f32, 2.0], [1, 2, 1])?);
-/// let v = device.tensor(&[1.0f32, 3.0], [1, 2, 1])?;
-/// let mut o = device.uninit([1, 2, 1])?;
-/// kiln_kernels::attention(&q, &k, &v, &mut o, true)?;
-/// assert_eq!(o.to_vec()?, [1.0, 2.0]);
-/// # Ok::<(), kiln_runtime::Error>(())
-/// ```
-pub fn attention<T: Float + Accumulate<Acc = f32>>(
-    q: &Tensor<T, 3>,
-    k: &Tensor<T, 3>,
-    v: &Tensor<T, 3>,
+/// Runs the kernel with tiles that suit the device.
+pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
+    [q, k, v]: [&Tensor<T, 3>; 3],
     o: &mut Tensor<T, 3>,
+    sums: &mut Tensor<f32, 2>,
     causal: bool,
 ) -> Result<()> {
-    let ([heads, _, width], [_, count, _]) = (q.shape(), k.shape());
-    let keys = [heads, count, width];
-    for (what, expected, given) in [
-        ("attention, k", keys, k.shape()),
-        ("attention, v", keys, v.shape()),
-        ("attention, o", q.shape(), o.shape()),
-    ] {
-        if expected != given {
-            return Err(Error::Shape {
-                what: what.into(),
-                expected: expected.to_vec(),
-                given: given.to_vec(),
-            });
-        }
-    }
     let device = q.device().clone();
+    let ([heads, _, width], [key_heads, ..]) = (q.shape(), k.shape());
     let (rows, columns) = tile(&device);
     let scale = 1.0 / (width as f32).sqrt();
-    kernels::attention(q, k, v, o, scale, causal, rows, columns, row_tile(width)).launch(&device)
+    let shared = heads / key_heads.max(1);
+    kernels::attention(q, k, v, o, sums, scale, causal, shared.max(1), rows, columns, row_tile(width))
+        .launch(&device)
 }
 
 /// The queries of a program, and the keys of a turn.
