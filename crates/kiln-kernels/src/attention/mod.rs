@@ -55,7 +55,7 @@ pub fn attention<T: Float + Accumulate<Acc = f32>>(
 /// let (q, k) = (device.tensor(&[0.0f32], [1, 1, 1])?, device.tensor(&[1.0f32, 2.0], [1, 2, 1])?);
 /// let (mut o, mut sums) = (device.uninit([1, 1, 1])?, device.uninit([1, 1])?);
 /// kiln_kernels::attention_with_sums(&q, &k, &k, &mut o, &mut sums, false)?;
-/// assert!((sums.item()? - 2.0f32.ln()).abs() < 1e-6);
+/// assert!((sums.to_vec()?[0] - 2.0f32.ln()).abs() < 1e-6);
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
 pub fn attention_with_sums<T: Float + Accumulate<Acc = f32>>(
