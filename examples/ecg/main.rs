@@ -1,0 +1,141 @@
+//! A heart's beats found by three actors in a row, on the device: the first filters an electrocardiogram sample by sample, the second finds the beats, the third judges their
+//! rhythm. The host sends samples to the first and hears of beats from the third.
+//!
+//! The recording is real (`data/LICENSE.md`). What the actors find is compared with the same method on the host, in double precision.
+//!
+//! ```text
+//! cargo run --release --example ecg
+//! KILN_DEVICE=cuda:0 cargo run --release --example ecg
+//! ```
+
+mod actors;
+mod recording;
+mod reference;
+
+use actors::{Report, Sample};
+use clap::Parser;
+use kiln::Device;
+use kiln::ring::{Actor, RingConfig, RingRuntime, WaitPolicy};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+/// Finds the beats of a recorded heart by a pipeline of resident actors.
+#[derive(Parser)]
+struct Options {
+    /// How many of the recording's samples are sent.
+    #[arg(long)]
+    samples: Option<usize>,
+}
+
+/// Longer than any message takes.
+const SOON: Duration = Duration::from_secs(10);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
+    let device = Device::default()?;
+    let mut samples = recording::samples()?;
+    samples.truncate(options.samples.unwrap_or(samples.len()));
+    let want = reference::reports(&samples);
+    println!(
+        "{} samples, {:.1} s of an electrocardiogram, on {} ({})",
+        samples.len(),
+        samples.len() as f64 / recording::RATE,
+        device.id(),
+        device.properties().name
+    );
+
+    let runtime = RingRuntime::new(&device)?;
+    let pipeline = Pipeline::new(&runtime)?;
+    let (one_by_one, mut latencies) = pipeline.paced(&samples, &want)?;
+    latencies.sort_by(f64::total_cmp);
+    let quantile =
+        |q: f64| latencies.get(((latencies.len().max(1) - 1) as f64 * q) as usize).copied().unwrap_or(0.0);
+    println!(
+        "from sending the sample that decides a beat to the judge's report: {:.2} us p50, {:.2} us p99, through three actors",
+        quantile(0.5),
+        quantile(0.99)
+    );
+
+    let pipeline = Pipeline::new(&runtime)?;
+    let start = Instant::now();
+    let at_once = pipeline.flooded(&samples, want.len())?;
+    let took = start.elapsed().as_secs_f64();
+    println!("all at once: {:.2} M samples a second", samples.len() as f64 / took / 1e6);
+
+    let judged = |kind| one_by_one.iter().filter(|report| report.kind == kind).count();
+    println!(
+        "{} beats: {} in rhythm, {} premature, {} late",
+        one_by_one.len(),
+        judged(actors::IN_RHYTHM),
+        judged(actors::PREMATURE),
+        judged(actors::LATE)
+    );
+    let agree = same(&one_by_one, &want) && same(&at_once, &want);
+    println!("beats as the reference has them: {}", if agree { "yes, every one" } else { "no" });
+    if agree { Ok(()) } else { Err("the beats differ from the reference".into()) }
+}
+
+/// Whether the same beats were found, and judged alike.
+fn same(got: &[Report], want: &[Report]) -> bool {
+    got.len() == want.len()
+        && got
+            .iter()
+            .zip(want)
+            .all(|(a, b)| a.sample == b.sample && a.interval == b.interval && a.kind == b.kind)
+}
+
+/// The three actors.
+struct Pipeline {
+    filter: Actor<actors::filter>,
+    _detector: Actor<actors::detector>,
+    judge: Actor<actors::judge>,
+}
+
+impl Pipeline {
+    /// From the last actor to the first: each is told where the next one is.
+    fn new(runtime: &RingRuntime) -> Result<Pipeline, Box<dyn Error>> {
+        let config = || RingConfig::default().capacity(1024).wait(WaitPolicy::SPIN);
+        let judge = runtime.launch(actors::judge, config().state(actors::Judge::default()))?;
+        let beats = judge.inlet(64)?;
+        let detector = runtime.launch(actors::detector, config().state(actors::Detector::new(beats)))?;
+        let points = detector.inlet(1024)?;
+        let filter = runtime.launch(actors::filter, config().state(actors::Filter::new(points)))?;
+        judge.activate()?;
+        detector.activate()?;
+        filter.activate()?;
+        Ok(Pipeline { filter, _detector: detector, judge })
+    }
+
+    /// Sends a sample at a time, and waits for the report where there is one to come. Gives how long that took, in microseconds, for each.
+    fn paced(&self, samples: &[f32], want: &[Report]) -> Result<(Vec<Report>, Vec<f64>), Box<dyn Error>> {
+        let (mut reports, mut latencies) = (Vec::new(), Vec::new());
+        let mut decisive = want.iter().map(|report| report.decided as usize).peekable();
+        for (number, &value) in samples.iter().enumerate() {
+            let start = Instant::now();
+            self.filter.send(Sample { number: number as u32, value })?;
+            if decisive.next_if_eq(&number).is_some() {
+                reports.push(self.judge.outputs().recv_timeout(SOON)?);
+                latencies.push(start.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        Ok((reports, latencies))
+    }
+
+    /// Sends all samples as fast as there is room, and takes the reports.
+    fn flooded(&self, samples: &[f32], beats: usize) -> Result<Vec<Report>, Box<dyn Error>> {
+        let mut reports = Vec::new();
+        for (first, part) in samples.chunks(256).enumerate() {
+            let number = |i: usize| (first * 256 + i) as u32;
+            let part: Vec<Sample> =
+                part.iter().enumerate().map(|(i, &value)| Sample { number: number(i), value }).collect();
+            self.filter.channel().send_many(&part).map_err(|(_, error)| error)?;
+            while let Ok(report) = self.judge.outputs().try_recv() {
+                reports.push(report);
+            }
+        }
+        while reports.len() < beats {
+            reports.push(self.judge.outputs().recv_timeout(SOON)?);
+        }
+        Ok(reports)
+    }
+}
