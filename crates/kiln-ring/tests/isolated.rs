@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Adds, but stores 13 where there is no memory.
+/// Adds, but stores 13 where there is no memory, and never ends for 14.
 #[ring_kernel(crate = kiln_ring)]
 fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
     let scratch = shared::<u32, 1>([32]);
@@ -21,7 +21,11 @@ fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
             unsafe { scratch.set_ordered_unchecked(step << 18, x, Order::Relaxed, Scope::Device) };
         }
     }
-    *total += x;
+    let mut n: Val<u32> = 0;
+    while x == 14 {
+        n += 1;
+    }
+    *total += x + n;
     *total
 }
 
@@ -29,6 +33,7 @@ fn main() {
     kiln_runtime::isolate::init();
     if cfg!(unix) {
         a_trap_costs_a_process_of_its_own();
+        a_handler_that_never_ends_is_ended_with_its_process();
         names_that_cannot_be_are_refused();
     }
     println!("isolated: ok");
@@ -72,6 +77,23 @@ fn a_trap_costs_a_process_of_its_own() {
         (rt, actor) = (again, back);
     }
     assert_eq!(actor.ask(1).unwrap(), Some(total + 1));
+}
+
+fn a_handler_that_never_ends_is_ended_with_its_process() {
+    let stalled_after = Duration::from_millis(500);
+    let config = RuntimeConfig { step_budget: 0, stalled_after, ..RuntimeConfig::default() };
+    let rt = RingRuntime::with(&Device::open("isolated:cpu").unwrap(), config).unwrap();
+    let actor = rt.launch(dangerous, RingConfig::default().state(1)).unwrap();
+    actor.activate().unwrap();
+    assert_eq!(actor.ask(1).unwrap(), Some(2));
+    assert!(matches!(actor.ask(14), Err(AskError::Lost { .. })));
+    let again = rt.recover().unwrap();
+    let back = again.bring_back(&actor).unwrap();
+    back.activate().unwrap();
+    assert_eq!(back.ask(1).unwrap(), Some(2));
+    let begun = Instant::now();
+    drop((actor, rt));
+    assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
 }
 
 fn names_that_cannot_be_are_refused() {

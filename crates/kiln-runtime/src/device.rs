@@ -97,6 +97,11 @@ impl Device {
         &self.properties().id
     }
 
+    /// Whether it is in a [process of its own](crate::isolate).
+    pub fn is_isolated(&self) -> bool {
+        self.id().starts_with(isolate::PREFIX)
+    }
+
     /// Bytes of device memory that are free now.
     pub fn free_memory(&self) -> Result<u64> {
         Ok(self.backend().free_memory()?)

@@ -140,12 +140,13 @@ impl Body {
 
     /// Goes on with another handler of the same layouts from the next message on.
     pub fn replace(&self, kind: Kind) -> Result<()> {
+        self.lost()?;
+        // Compiled while the actor goes on, and before anybody has to wait for it.
+        let number = self.side.shared.kind(kind.clone())?;
         let life = self.life();
         if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
             return Err(self.illegal("another handler", life.stage, "not at its end"));
         }
-        self.lost()?;
-        let number = self.side.shared.kind(kind.clone())?;
         self.side.tell(Operation::Kind, number)?;
         let name = kind.handler.signature().name;
         *self.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
@@ -375,7 +376,9 @@ impl Body {
 
     /// Takes a checkpoint if one is due and something has changed since the last.
     fn checkpoint_by_the_clock(&self, life: &mut Life) {
-        let Some(every) = self.side.shared.config.checkpoint_every else { return };
+        let Some(every) = self.side.shared.config.checkpoint_every.filter(|_| !self.manner.refers) else {
+            return;
+        };
         let queue = self.mailbox.queue();
         let seen = (queue.tail(), queue.first_unanswered());
         if life.stage != Lifecycle::Active || life.seen == seen || life.checkpointed.elapsed() < every {

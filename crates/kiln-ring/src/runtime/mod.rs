@@ -403,9 +403,11 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.supervisor.end();
-        // What is lost is not waited for, and nothing that it may still touch is freed.
+        // What is lost is not waited for, and nothing that it may still touch is freed. A process of its own takes all that with it.
         if self.loss.get().is_some() || self.stalled.load(Ordering::Acquire) {
-            std::mem::forget(self.device.clone());
+            if !self.device.is_isolated() {
+                std::mem::forget(self.device.clone());
+            }
             return;
         }
         let grid = self.grid.get_mut().unwrap_or_else(PoisonError::into_inner);
