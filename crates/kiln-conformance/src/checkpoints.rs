@@ -6,8 +6,8 @@ use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
-    AskError, Checkpoint, CheckpointError, Handler, Lifecycle, Payload, Reason, RingConfig, RingCtx,
-    RingError, RingRuntime, ring_kernel,
+    Address, AskError, Checkpoint, CheckpointError, Handler, Lifecycle, Payload, Reason, RingConfig, RingCtx,
+    RingError, RingRuntime, State, ring_kernel,
 };
 use kiln_runtime::Device;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub fn cases() -> Vec<Case> {
         deadlines_go_along;
         failed_actors_are_captured;
         unfit_checkpoints_are_refused;
-        payloads_are_no_part_of_a_checkpoint;
+        what_names_places_is_no_part_of_a_checkpoint;
         handlers_take_over;
         handlers_take_over_while_messages_come;
     ]
@@ -194,16 +194,43 @@ fn first_of(ctx: &RingCtx, x: Payload<u32>) -> u32 {
     ctx.array(&x).get(0)
 }
 
-fn payloads_are_no_part_of_a_checkpoint(trial: &mut Trial<'_>) -> Verdict {
+#[derive(State)]
+#[kiln(crate = kiln_ring)]
+struct Hop {
+    to: Address<u32>,
+    sent: u32,
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn forward(ctx: &RingCtx, s: &mut Hop, x: u32) {
+    s.sent += 1;
+    ctx.send(&s.to, x);
+}
+
+fn what_names_places_is_no_part_of_a_checkpoint(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = active(&rt, first_of, RingConfig::default())?;
         let payload = rt.payload_of(&[7u32])?;
         same("reply", actor.ask(payload)?, Some(7))?;
         let refused = actor.checkpoint().map(drop);
-        let by_name =
-            matches!(refused, Err(RingError::Checkpoint(CheckpointError::Payloads { handler: "first_of" })));
+        let by_name = matches!(
+            refused,
+            Err(RingError::Checkpoint(CheckpointError::NotPortable { handler: "first_of" }))
+        );
         ensure(by_name, || format!("a checkpoint: {refused:?}"))?;
         same("afterwards", actor.ask(rt.payload_of(&[8u32])?)?, Some(8))?;
+        // Nor are addresses, nor what waits in inlets.
+        let sum = active(&rt, running_sum, RingConfig::default().state(0))?;
+        let sender = active(&rt, forward, RingConfig::default().state(Hop { to: sum.inlet(4)?, sent: 0 }))?;
+        let refused = sender.checkpoint().err();
+        let by_name = matches!(
+            refused,
+            Some(RingError::Checkpoint(CheckpointError::NotPortable { handler: "forward" }))
+        );
+        ensure(by_name, || format!("a checkpoint of a sender: {refused:?}"))?;
+        let refused = sum.checkpoint().err();
+        let by_name = matches!(refused, Some(RingError::Checkpoint(CheckpointError::Inlets { .. })));
+        ensure(by_name, || format!("a checkpoint of a receiver: {refused:?}"))?;
     }
     Ok(())
 }

@@ -127,6 +127,7 @@ impl<M> Zeroed for AddressVal<M> {
 impl<M: Message> Layout for Address<M> {
     const WORDS: usize = 2;
     const ID: u64 = layout_id("Address", &[("message", M::ID)]);
+    const PORTABLE: bool = false;
     type Device = AddressVal<M>;
 
     fn encode(&self, words: &mut [u32]) {

@@ -52,6 +52,9 @@ pub trait Layout: Sized + Send + 'static {
     /// Whether values refer to arrays in device memory, which [`hold`](Self::hold) names.
     const HOLDS: bool = false;
 
+    /// Whether values mean the same on every device: not so for what names places in a device's memory, [`Payload`](crate::Payload)s and [`Address`](crate::Address)es.
+    const PORTABLE: bool = true;
+
     /// The value in a kernel.
     type Device: DeviceValue + Zeroed + Copy;
 
@@ -183,6 +186,7 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
     const WORDS: usize = N * T::WORDS;
     const ID: u64 = layout_id("array", &[("element", T::ID), ("length", N as u64)]);
     const HOLDS: bool = T::HOLDS;
+    const PORTABLE: bool = T::PORTABLE;
     type Device = [T::Device; N];
 
     #[inline]

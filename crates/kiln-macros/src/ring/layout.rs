@@ -178,6 +178,7 @@ fn layout(p: &TokenStream, name: &Ident, fields: &Fields) -> TokenStream {
             const WORDS: usize = 0 #(+ <#types as #p::Layout>::WORDS)*;
             const ID: u64 = #p::layout_id(#text, &[#((#texts, <#types as #p::Layout>::ID),)*]);
             const HOLDS: bool = false #(|| <#types as #p::Layout>::HOLDS)*;
+            const PORTABLE: bool = true #(&& <#types as #p::Layout>::PORTABLE)*;
             type Device = #device;
 
             #[inline]

@@ -155,6 +155,7 @@ impl<T: PayloadElem> Layout for Payload<T> {
     const WORDS: usize = 3;
     const ID: u64 = layout_id("payload", &[("elem", T::ID)]);
     const HOLDS: bool = true;
+    const PORTABLE: bool = false;
     type Device = PayloadVal<T>;
 
     fn encode(&self, words: &mut [u32]) {

@@ -55,7 +55,7 @@ pub(crate) struct BodyConfig {
     pub first_state: Vec<u32>,
     /// The arrays that it refers to.
     pub _held: Vec<Hold>,
-    /// Whether messages or states may refer to arrays.
+    /// Whether messages or states name places in the device's memory.
     pub refers: bool,
 }
 
@@ -376,12 +376,14 @@ impl Body {
 
     /// Takes a checkpoint if one is due and something has changed since the last.
     fn checkpoint_by_the_clock(&self, life: &mut Life) {
-        let Some(every) = self.side.shared.config.checkpoint_every.filter(|_| !self.manner.refers) else {
-            return;
-        };
+        let Some(every) = self.side.shared.config.checkpoint_every else { return };
         let queue = self.mailbox.queue();
         let seen = (queue.tail(), queue.first_unanswered());
-        if life.stage != Lifecycle::Active || life.seen == seen || life.checkpointed.elapsed() < every {
+        if life.stage != Lifecycle::Active
+            || life.seen == seen
+            || life.checkpointed.elapsed() < every
+            || self.check_portable().is_err()
+        {
             return;
         }
         life.checkpointed = Instant::now();

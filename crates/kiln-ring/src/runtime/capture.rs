@@ -44,7 +44,7 @@ impl Body {
     pub(super) fn check_portable(&self) -> Result<()> {
         if self.manner.refers {
             let handler = self.kind().handler.signature().name;
-            return Err(CheckpointError::Payloads { handler }.into());
+            return Err(CheckpointError::NotPortable { handler }.into());
         }
         if self.side.has_inlets() {
             return Err(CheckpointError::Inlets { actor: self.number }.into());

@@ -108,9 +108,11 @@ pub enum CheckpointError {
         /// The handler that it was to be restored with.
         handler: &'static str,
     },
-    /// Messages or states refer to arrays in device memory.
-    #[error("the messages or the state of `{handler}` refer to payloads, which are no part of a checkpoint")]
-    Payloads {
+    /// Messages or states name places in the device's memory.
+    #[error(
+        "the messages or the state of `{handler}` refer to payloads or addresses, which mean nothing elsewhere: it has no checkpoints"
+    )]
+    NotPortable {
         /// The handler.
         handler: &'static str,
     },

@@ -42,7 +42,7 @@ pub struct RuntimeConfig {
     /// How long a worker may show no sign of life before its actors are given up: longer than any handler takes for a message, and than 64 times `sleep`.
     pub stalled_after: Duration,
     /// How often the runtime takes checkpoints of its active actors by itself, where something has changed; `None` for never. An actor is held for that moment. Those whose messages or
-    /// state refer to payloads are left out.
+    /// state refer to payloads or addresses, and those with inlets, are left out.
     pub checkpoint_every: Option<Duration>,
 }
 

@@ -219,7 +219,7 @@ impl RingRuntime {
                 return Err(RingError::PayloadForeign);
             }
         }
-        let refers = H::State::HOLDS || H::Message::HOLDS;
+        let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
         let manner =
             BodyConfig { channel: config.channel, restart: config.restart, first_state, _held: held, refers };
         self.begin(kind, manner.first_state.clone(), 0, manner)
