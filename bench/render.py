@@ -53,13 +53,31 @@ def line(row: dict) -> str:
 def ring_line(row: dict) -> str:
     """One line of a table of messages."""
     times = [f"{row[key]:.2f} us" if row[key] is not None else "" for key in ("p50_us", "p99_us", "p999_us")]
-    rate = f"{row['msgs_per_s'] / 1e6:.1f} M" if row["msgs_per_s"] else ""
-    return "| " + " | ".join([f"`{row['name']}`", row["transport"], *times, rate]) + " |"
+    return "| " + " | ".join([f"`{row['name']}`", row["transport"], *times, ring_rate(row["msgs_per_s"]), ring_cost(row)]) + " |"
+
+
+def ring_rate(rate: float | None) -> str:
+    """Messages a second."""
+    if rate is None:
+        return ""
+    return f"{rate / 1e6:.1f} M" if rate >= 1e6 else f"{rate:,.0f}"
+
+
+def ring_cost(row: dict) -> str:
+    """What a grid without work takes: of one processor, and watts above a context without a grid; of a soak, what was lost."""
+    parts = []
+    if row.get("processor_share") is not None:
+        parts.append(f"{row['processor_share']:.0%} of a core")
+    if row.get("watts") is not None and row.get("watts_without_grid") is not None:
+        parts.append(f"{row['watts'] - row['watts_without_grid']:+.0f} W")
+    if row.get("lost") is not None:
+        parts.append(f"{row['sent']:,} sent, {row['lost']} lost")
+    return ", ".join(parts)
 
 
 def ring_table(rows: list[dict]) -> str:
     """The table of a file that `kiln bench ring` wrote."""
-    head = ["| Row | through | p50 | p99 | p99.9 | messages a second |", "|---|---|---|---|---|---|"]
+    head = ["| Row | through | p50 | p99 | p99.9 | messages a second | takes |", "|---|---|---|---|---|---|---|"]
     runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
     measured = "; ".join(f"{device}, commit {commit}, {date}" for device, commit, date in runs)
     return "\n".join([*head, *map(ring_line, rows), "", f"*{measured}. By `kiln bench ring`.*"]) + "\n"
