@@ -58,6 +58,8 @@ pub(super) struct Explicit {
     pub(super) maps: Vec<TensorMap>,
     team: Option<Team>,
     always: Option<Reg>,
+    /// Where shared memory begins.
+    shared: Option<Reg>,
     /// The arrivals of a phase that the hardware counts, by the value of the mbarriers.
     arrivals: HashMap<Value, u32>,
     /// By value: the first of the values that share a register with it.
@@ -122,6 +124,10 @@ impl Writer<'_> {
         let always = self.reg(Class::Pred);
         self.put(format_args!("setp.eq.u32 {always}, 0, 0"));
         self.explicit.always = Some(always);
+        // Taken once: the assembler asks the hardware for it wherever it is named.
+        let shared = self.reg(Class::B32);
+        self.put(format_args!("mov.u32 {shared}, shared_memory"));
+        self.explicit.shared = Some(shared);
         for (op, count, arrivals) in mbarriers {
             let made = kernel.result(op);
             let each = self.explicit.arrivals.get(&made).copied().unwrap_or(1);
@@ -579,8 +585,8 @@ impl Writer<'_> {
 
     fn element_address(&mut self, view: Value, index: Value, bytes: u32) -> Result<Reg> {
         let offset = self.offsets[view.index()].ok_or_else(|| broken("memory without a place"))?;
-        let (base, to) = (self.reg(Class::B32), self.reg(Class::B32));
-        self.put(format_args!("mov.u32 {base}, shared_memory"));
+        let base = self.explicit.shared.ok_or_else(|| broken("shared memory before the beginning"))?;
+        let to = self.reg(Class::B32);
         let index = self.narrow(index)?;
         self.put(format_args!("mad.lo.u32 {to}, {index}, {bytes}, {base}"));
         if offset == 0 {
