@@ -113,6 +113,9 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
             }
         }
     }
+    if wanted(echo::UNMEASURED) {
+        rows.push(echo::unmeasured(device, ways.best())?);
+    }
     if wanted(bounce::ACTOR_TO_ACTOR) {
         rows.push(bounce::row(device)?);
     }

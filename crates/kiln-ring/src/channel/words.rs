@@ -4,8 +4,12 @@ use super::lines::SLACK;
 use crate::layout::Layout;
 use crate::slot::{PAYLOAD, SlotLayout, quads_for};
 
-/// Slots that are written or read at once where there are many.
-const MANY: usize = 16;
+/// Slots that are written or read at once where there are some.
+const SOME: usize = 16;
+
+/// Slots that are written at once where there are many. Positions are taken for all of them by one locked instruction, which waits until what was stored to
+/// write-combined memory before it has left.
+const MANY: usize = 64;
 
 /// Calls `f` with this many words, which are zero.
 #[inline(always)]
@@ -16,7 +20,8 @@ fn with_words<O>(words: usize, f: impl FnOnce(&mut [u32]) -> O) -> O {
         13..=28 => f(&mut [0; 28][..words]),
         29..=64 => f(&mut [0; 64][..words]),
         65..=208 => f(&mut [0; 208][..words]),
-        209..=1024 => f(&mut [0; 1024][..words]),
+        209..=768 => f(&mut [0; 768][..words]),
+        769..=1024 => f(&mut [0; 1024][..words]),
         _ => f(&mut vec![0; words]),
     }
 }
@@ -68,16 +73,21 @@ fn lay_in_turns<M: Layout, E>(
     pitch: usize,
     mut f: impl FnMut(&[u32]) -> Result<(), E>,
 ) -> Result<(), E> {
-    // Large messages one by one.
-    let at_once = if pitch * MANY <= 1024 { MANY } else { 1 };
-    with_words(pitch * at_once, |words| {
-        messages.chunks(at_once).try_for_each(|some| {
-            for (message, words) in some.iter().zip(words.chunks_exact_mut(pitch)) {
-                lay(message, header, words);
-            }
-            f(&words[..some.len() * pitch])
+    let mut lay_some = |words: &mut [u32], some: &[M]| {
+        for (message, words) in some.iter().zip(words.chunks_exact_mut(pitch)) {
+            lay(message, header, words);
+        }
+        f(&words[..some.len() * pitch])
+    };
+    // A larger buffer is cleared for many alone; large messages go one by one.
+    if messages.len() > SOME && pitch * MANY <= 1024 {
+        with_words(pitch * MANY, |words| messages.chunks(MANY).try_for_each(|some| lay_some(words, some)))
+    } else {
+        let at_once = if pitch * SOME <= 1024 { SOME } else { 1 };
+        with_words(pitch * at_once, |words| {
+            messages.chunks(at_once).try_for_each(|some| lay_some(words, some))
         })
-    })
+    }
 }
 
 /// Calls `f` with a buffer for the reply to one message.
@@ -90,7 +100,7 @@ pub fn for_one<R: Layout, O>(f: impl FnOnce(&mut [u32]) -> O) -> O {
 #[inline]
 pub fn for_many<R: Layout, O>(f: impl FnOnce(&mut [u32]) -> O) -> O {
     let pitch = const { quads_for(R::WORDS) * PAYLOAD };
-    with_words(pitch * if pitch * MANY <= 1000 { MANY } else { 1 } + SLACK, f)
+    with_words(pitch * if pitch * SOME <= 1000 { SOME } else { 1 } + SLACK, f)
 }
 
 /// The value of the words that `f` writes.

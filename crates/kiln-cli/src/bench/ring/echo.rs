@@ -4,11 +4,12 @@ use super::message::{Ping, active, config, echo, transport, wrong};
 use super::row::Row;
 use crate::failure::Failure;
 use kiln_backend::MappedPlace;
-use kiln_ring::{Actor, RingConfig, RingRuntime};
+use kiln_ring::{Actor, RingConfig, RingRuntime, RuntimeConfig};
 use kiln_runtime::{BackendKind, Device};
 use std::time::{Duration, Instant};
 
 pub const ROUND_TRIP: &str = "ring.round_trip_48B";
+pub const UNMEASURED: &str = "ring.echo_48B_1x1024_unmeasured";
 
 /// Numbers of actors, and of messages in flight to each.
 pub const SIZES: [(usize, usize); 17] = [
@@ -110,7 +111,23 @@ impl Flow {
 
 /// As many messages in flight as the window, to each of some actors, from one thread.
 pub fn rate(device: &Device, place: MappedPlace, actors: usize, window: usize) -> Result<Row, Failure> {
-    let runtime = RingRuntime::with(device, config(place, actors))?;
+    rate_of(device, place, &name(actors, window), (actors, window), config(place, actors))
+}
+
+/// One actor of which no handling times are measured: what measuring costs.
+pub fn unmeasured(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
+    let config = RuntimeConfig { measure_every: 0, ..config(place, 1) };
+    rate_of(device, place, UNMEASURED, (1, 1024), config)
+}
+
+fn rate_of(
+    device: &Device,
+    place: MappedPlace,
+    name: &str,
+    (actors, window): (usize, usize),
+    config: RuntimeConfig,
+) -> Result<Row, Failure> {
+    let runtime = RingRuntime::with(device, config)?;
     let flow = |_| {
         let actor = active(&runtime, echo, RingConfig::default().capacity(window))?;
         Ok(Flow { actor, sent: 0, seen: 0 })
@@ -127,5 +144,5 @@ pub fn rate(device: &Device, place: MappedPlace, actors: usize, window: usize) -
         }
     }
     let per_second = total as f64 / start.elapsed().as_secs_f64();
-    Ok(Row::rate(&name(actors, window), &transport(device, place), per_second))
+    Ok(Row::rate(name, &transport(device, place), per_second))
 }
