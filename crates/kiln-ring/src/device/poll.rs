@@ -114,10 +114,15 @@ impl Aim {
         }
     }
 
-    /// Each lane's quad.
+    /// Each lane's quad: of some memory, or of the host's alone.
     #[device(crate = kiln_lang)]
-    fn load(&self, place: &Place) -> [Val<u32>; QUAD] {
-        self.quad_at(place, self.quad)
+    fn load(&self, place: &Place, mixed: bool) -> [Val<u32>; QUAD] {
+        if mixed {
+            self.quad_at(place, self.quad)
+        } else {
+            // SAFETY: the slot lies in the inbox, as its record says, and so does the worker's command, at which lanes without a slot look.
+            unsafe { place.inbox.get_quad_unchecked(self.quad) }
+        }
     }
 
     /// A quad of the lane's slot.
@@ -145,19 +150,29 @@ impl Aim {
     #[device(crate = kiln_lang)]
     pub fn glance(self, plan: &Plan, place: &Place) -> Poll {
         let command = place.command();
-        let quad = self.load(place);
+        let quad = self.load(place, true);
         Poll { aim: self, ready: self.ready(plan, quad), quad, command, glances: val(1) }
     }
 
     /// Looks at the same places again and again, until a message or a command is there, and no longer than for some time.
     #[device(crate = kiln_lang)]
     pub fn watch(self, plan: &Plan, place: &Place, worker: &Worker) -> Poll {
+        // A worker without messages of other actors need not ask each time where to look.
+        if vote_any(self.inlet) {
+            self.watch_as(plan, place, worker, true)
+        } else {
+            self.watch_as(plan, place, worker, false)
+        }
+    }
+
+    #[device(crate = kiln_lang)]
+    fn watch_as(self, plan: &Plan, place: &Place, worker: &Worker, mixed: bool) -> Poll {
         let (mut quad, mut command) = ([val::<u32>(0); QUAD], [val::<u32>(0); QUAD]);
         let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
         let mut watching = true.into_val();
         while watching {
             command = place.command();
-            quad = self.load(place);
+            quad = self.load(place, mixed);
             ready = self.ready(plan, quad);
             glances += 1;
             let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
