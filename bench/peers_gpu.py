@@ -42,8 +42,8 @@ class CudaPeer(Peer):
     def normal(self, *shape: int):
         return self.torch.randn(shape, device="cuda")
 
-    def timed(self, run: Callable[[], object]) -> Callable[[int], list[float]]:
-        """Time of single calls of `run` on the GPU, between two events."""
+    def timed(self, run: Callable[[], object], read: bool = False) -> Callable[[int], list[float]]:
+        """Time of single calls of `run` on the GPU, between two events. With `read` L2 holds nothing before it that must be written."""
         cuda = self.torch.cuda
         for _ in range(WARM_UP):
             run()
@@ -54,6 +54,8 @@ class CudaPeer(Peer):
             for _ in range(rounds):
                 begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
                 self.flush.zero_()
+                if read:
+                    self.flush.view(self.torch.float32).sum()
                 begin.record()
                 run()
                 end.record()
@@ -77,9 +79,25 @@ class TorchPeer(CudaPeer):
 
     name = "PyTorch"
 
+    def rows(self) -> list[str]:
+        return super().rows() + list(rows.GPU_PRODUCT_ROWS)
+
+    def product(self, row: str) -> Callable[[int], list[float]]:
+        """A matrix product, which is cuBLAS's."""
+        torch = self.torch
+        products = {rows.product_name(*product): product for product in (*rows.GPU_PRODUCTS, *rows.GPU_LAYERS)}
+        elements, (m, n, k) = products[row]
+        kind = {"bf16": torch.bfloat16, "f16": torch.float16}[elements]
+        a = self.normal(m, k).to(kind)
+        b = self.normal(n, k).to(kind).t() if products[row] in rows.GPU_LAYERS else self.normal(k, n).to(kind)
+        out = torch.empty(m, n, dtype=kind, device="cuda")
+        return self.timed(lambda: torch.matmul(a, b, out=out), read=True)
+
     def prepare(self, row: str) -> Callable[[int], list[float]]:
         torch = self.torch
         work = row.split("_")[0]
+        if work == "matmul":
+            return self.product(row)
         if work == "softmax":
             x = self.normal(*rows.GPU_MATRIX)
             return self.timed(lambda: torch.softmax(x, dim=-1))

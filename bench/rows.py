@@ -11,6 +11,15 @@ CPU_N = 1 << 25
 GPU_MATRIX = (16384, 4096)
 CPU_MATRIX = (4096, 4096)
 CPU_PRODUCTS = (512, 1024, 2048)
+# Elements, and m, n, k of a product of m x k and k x n; both factors by rows.
+GPU_PRODUCTS = (
+    *(("bf16", (n, n, n)) for n in (1024, 2048, 4096, 8192, 16384)),
+    *(("f16", (n, n, n)) for n in (2048, 4096, 8192, 16384)),
+    ("bf16", (4096, 14336, 4096)),
+    ("bf16", (8192, 1024, 8192)),
+)
+# The same with weights of n x k, the second factor by columns, for m rows of input. Reading the weights bounds the last.
+GPU_LAYERS = (("bf16", (128, 8192, 8192)), ("bf16", (64, 8192, 8192)), ("bf16", (16, 8192, 8192)), ("bf16", (1, 8192, 8192)))
 # Heads, length, width of a head.
 CPU_ATTENTION = (8, 1024, 64)
 # Width of a head, length, whether causal; batch times length is 16384, heads times width 2048.
@@ -72,6 +81,21 @@ def _matmul(n: int) -> dict[str, Row]:
     return {f"matmul_f32_{n}": Row(f"matrix product, f32, {n} x {n} x {n}", 12 * n * n, 2 * n**3, None, arithmetic=True)}
 
 
+def product_name(elements: str, shape: tuple[int, int, int]) -> str:
+    """The name of the row of a product on a GPU."""
+    m, n, k = shape
+    return f"matmul_{elements}_{n}" if m == n == k else f"matmul_{elements}_{m}x{n}x{k}"
+
+
+def _product(elements: str, shape: tuple[int, int, int]) -> dict[str, Row]:
+    m, n, k = shape
+    title = f"matrix product, {elements}, {m} x {n} x {k}"
+    arithmetic = m >= 128
+    ceiling = None if arithmetic else "copy_f32_2^28"
+    row = Row(title, 2 * (m * k + k * n + m * n), 2 * m * n * k, ceiling, arithmetic=arithmetic)
+    return {product_name(elements, shape): row}
+
+
 def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     heads, length, width = shape
     elements = heads * length * width
@@ -103,6 +127,11 @@ GPU_ATTENTION_ROWS: dict[str, Row] = {
     name: row for shape in GPU_ATTENTION for name, row in _gpu_attention(*shape).items()
 }
 
+# Only PyTorch (cuBLAS) is a peer of these.
+GPU_PRODUCT_ROWS: dict[str, Row] = {
+    name: row for elements, shape in (*GPU_PRODUCTS, *GPU_LAYERS) for name, row in _product(elements, shape).items()
+}
+
 # Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
@@ -117,9 +146,9 @@ CPU_ROWS: dict[str, Row] = {
     **_attention(CPU_ATTENTION),
 }
 
-ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
+ROWS: dict[str, Row] = {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS, **CPU_ROWS}
 
 
 def rows_for(device: str) -> dict[str, Row]:
     """The rows that are measured on a device of Kiln's, such as `cuda:0` or `cpu`."""
-    return {**GPU_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS
+    return {**GPU_ROWS, **GPU_PRODUCT_ROWS, **GPU_ATTENTION_ROWS, **LAUNCH_ROWS} if device.startswith("cuda") else CPU_ROWS

@@ -15,6 +15,8 @@ pub fn cases() -> Vec<Case> {
         transposed_factors for f16 bf16;
         cluster_shares_loads for f16 bf16;
         two_consumers for bf16;
+        copies_of_a_task for bf16;
+        whole_product for f16 bf16;
         copies_of_boxes for f16 f32 i32;
     ]
 }
@@ -178,6 +180,112 @@ fn two_consumers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     };
     let expected: Vec<Host> = (0..m * n).map(element).collect();
     close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
+}
+
+/// Two copies of a task share every stage: each multiplies 64 rows of its own.
+#[kernel(crate = kiln_runtime)]
+fn in_copies<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<f32, 2>) {
+    let (left, right) = (shared_tiles::<T>(2 * 2, TILE, TILE), shared_tiles::<T>(2, TILE, TILE));
+    let (full, empty) = (mbarriers(2, 1), mbarriers(2, 2));
+    let (row, steps) = (program_id(0) * (2 * TILE), (a.extent(1) + (TILE - 1)) / TILE);
+    tasks()
+        .task(4, 40, || {
+            for step in range(0, steps) {
+                let stage = step % 2;
+                empty.at(stage).wait(step / 2 - 1);
+                full.at(stage).expect(3 * TILE * TILE * size_of::<T>());
+                for copy in 0..2 {
+                    left.at(stage * 2 + copy).load(a, (row + copy * TILE, step * TILE), full.at(stage));
+                }
+                right.at(stage).load(b, (step * TILE, 0), full.at(stage));
+            }
+        })
+        .copies(2, 4, 160, || {
+            let copy = task_rank();
+            let mut sum = zeros::<f32>((TILE, TILE));
+            for step in range(0, steps) {
+                let stage = step % 2;
+                full.at(stage).wait(step / 2);
+                sum = wgmma(left.at(stage * 2 + copy), right.at(stage), sum, true);
+                sum = wgmma_wait(sum, 0);
+                empty.at(stage).arrive();
+            }
+            // SAFETY: every copy of every program has rows of its own.
+            unsafe { c.tile((row + copy * TILE, 0), (TILE, TILE)).store_overlapping(sum) };
+        })
+        .run();
+}
+
+fn copies_of_a_task<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, n, k] = [200, 56, 136];
+    let (a, xs) = trial.input::<T, 2>([m, k])?;
+    let (b, ys) = trial.input::<T, 2>([k, n])?;
+    let mut c = trial.output::<f32, 2>([m, n])?;
+    in_copies(&a, &b, &mut c).grid([m.div_ceil(2 * TILE) as u32]).launch(trial.device)?;
+    let element = |i: usize| {
+        (0..k)
+            .fold(Host::Float(0.0), |sum, p| sum.add(xs[i / n * k + p].host().mul(ys[p * n + i % n].host())))
+    };
+    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
+}
+
+/// The library's kernel with plans that `choose` may or may not make: several tiles a program, both kinds of clusters, both ways to store, f32.
+fn whole_product<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    use kiln_kernels::matmul::hopper::Plan as Whole;
+    let plain = Whole {
+        rows: 128,
+        columns: 128,
+        depth: 64,
+        stages: 3,
+        cluster: 1,
+        side_by_side: false,
+        group: 2,
+        tasks: 2,
+        registers: [232, 40],
+        a_transposed: false,
+        b_transposed: false,
+        bulk: true,
+    };
+    let narrow = Whole {
+        rows: 64,
+        columns: 16,
+        depth: 128,
+        tasks: 1,
+        registers: [0, 0],
+        b_transposed: true,
+        bulk: false,
+        ..plain
+    };
+    whole::<T, T>(trial, plain, 3)?;
+    whole::<T, f32>(trial, Whole { columns: 64, ..plain }, 2)?;
+    whole::<T, T>(trial, narrow, 5)?;
+    for (side_by_side, a_transposed) in [(false, false), (true, false), (true, true), (false, true)] {
+        let plan = Whole { cluster: 2, side_by_side, a_transposed, b_transposed: !a_transposed, ..plain };
+        whole::<T, T>(trial, plan, 4)?;
+    }
+    Ok(())
+}
+
+fn whole<T: Sample + Float, O: Sample + Float>(
+    trial: &mut Trial<'_>,
+    plan: kiln_kernels::matmul::hopper::Plan,
+    programs: u32,
+) -> Verdict {
+    let [m, n, k] = [200, 136, 136];
+    let (a, xs) = trial.input::<T, 2>(if plan.a_transposed { [k, m] } else { [m, k] })?;
+    let (b, ys) = trial.input::<T, 2>(if plan.b_transposed { [n, k] } else { [k, n] })?;
+    let mut c = trial.output::<O, 2>([m, n])?;
+    kiln_kernels::matmul::hopper::matmul(&a, &b, &mut c, plan).grid([programs]).launch(trial.device)?;
+    let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
+    let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };
+    let element = |i: usize| {
+        (0..k).fold(Host::Float(0.0), |sum, p| sum.add(x(i / n, p).host().mul(y(p, i % n).host())))
+    };
+    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    // Sums of f32 differ by their order.
+    let ulps = if O::EPSILON < 1e-6 { 256.0 } else { 4.0 };
+    close(&format!("{plan:?}"), &c.to_vec()?, &expected, ulps, 16.0)
 }
 
 /// Copies boxes of a tensor of rank 3 into the place of others: what lies outside is zero on the way in and dropped on the way out.

@@ -72,6 +72,11 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         self.layout.strides
     }
 
+    /// Where its first element lies in the memory of the tensor that it is a view of, in elements. That memory begins at a multiple of 256 bytes.
+    pub fn offset(&self) -> usize {
+        self.layout.offset
+    }
+
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.layout.len()

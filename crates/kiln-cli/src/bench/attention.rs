@@ -1,5 +1,6 @@
 //! Attention on a GPU: batch times length is 16384, heads times width 2048.
 
+use super::clock::Cache;
 use super::rows::{Call, Row, Work, random};
 use half::bf16;
 use kiln_runtime::{Device, Result, Tensor};
@@ -31,6 +32,7 @@ fn row<const WIDTH: usize, const LENGTH: usize, const CAUSAL: bool>(name: &'stat
         bytes: 8 * elements,
         flops: 4 * elements * seen,
         arithmetic: true,
+        cache: Cache::Written,
         work: Work::Device(|device, _| make(device, WIDTH, LENGTH, CAUSAL)),
     }
 }

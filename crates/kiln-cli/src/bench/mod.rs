@@ -7,6 +7,7 @@
 //! | `clock.rs` | how a call is timed on a GPU and on the host |
 //! | `compile_cost.rs` | host time from a kernel's source to a loaded program |
 //! | `launch_cost.rs` | host time of a launch, Kiln's and the driver's |
+//! | `products.rs` | the rows of matrix products on a GPU |
 //! | `ring.rs`, `ring/` | `kiln bench ring`: messages to resident actors |
 //! | `serve.rs` | the line protocol of `bench/README.md` |
 //! | `table.rs` | results for people and as JSON |
@@ -15,6 +16,7 @@ mod attention;
 mod clock;
 mod compile_cost;
 mod launch_cost;
+mod products;
 mod ring;
 mod rows;
 mod serve;

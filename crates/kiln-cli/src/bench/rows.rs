@@ -1,6 +1,7 @@
 //! What is measured. The counts of bytes and operations are those of `bench/rows.py`.
 
-use super::{attention, clock, compile_cost, launch_cost};
+use super::clock::{self, Cache};
+use super::{attention, compile_cost, launch_cost, products};
 use half::bf16;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
@@ -15,9 +16,11 @@ pub struct Row {
     pub flops: u64,
     /// Whether arithmetic bounds the work: then its rate is in operations, not in bytes, and no copy is its ceiling.
     pub arithmetic: bool,
+    pub cache: Cache,
     pub(super) work: Work,
 }
 
+/// How a row is timed.
 pub(super) enum Work {
     /// Makes the data and a call.
     Device(fn(&Device, &Sizes) -> Result<Call>),
@@ -42,7 +45,9 @@ impl Row {
     /// Times of `rounds` calls, in microseconds, in order. Data, compilation and a first call come before.
     pub fn times(&self, device: &Device, rounds: usize) -> Result<Vec<f64>> {
         match self.work {
-            Work::Device(make) => clock::times(device, &mut make(device, &sizes(device))?, rounds),
+            Work::Device(make) => {
+                clock::times(device, &mut make(device, &sizes(device))?, self.cache, rounds)
+            }
             Work::Host(times) => times(device, rounds),
         }
     }
@@ -61,7 +66,14 @@ pub fn copy(device: &Device) -> Row {
     let gpu = device.properties().kind == BackendKind::Cuda;
     let n = sizes(device).elements as u64;
     let name = if gpu { "copy_f32_2^28" } else { "copy_f32_2^25" };
-    Row { name, bytes: 8 * n, flops: 0, arithmetic: false, work: Work::Device(make_copy) }
+    Row {
+        name,
+        bytes: 8 * n,
+        flops: 0,
+        arithmetic: false,
+        cache: Cache::Written,
+        work: Work::Device(make_copy),
+    }
 }
 
 /// Every row of a device.
@@ -70,8 +82,14 @@ pub fn all(device: &Device) -> Vec<Row> {
     let Sizes { elements, matrix } = sizes(device);
     let (n, m) = (elements as u64, (matrix[0] * matrix[1]) as u64);
     let pick = |on_gpu, on_cpu| if gpu { on_gpu } else { on_cpu };
-    let row =
-        |name, bytes, flops, make| Row { name, bytes, flops, arithmetic: false, work: Work::Device(make) };
+    let row = |name, bytes, flops, make| Row {
+        name,
+        bytes,
+        flops,
+        arithmetic: false,
+        cache: Cache::Written,
+        work: Work::Device(make),
+    };
     let mut rows = vec![
         copy(device),
         row(pick("add_f32_2^28", "add_f32_2^25"), 12 * n, n, make_add),
@@ -83,11 +101,19 @@ pub fn all(device: &Device) -> Vec<Row> {
         let bytes = 4 * m + 4 * matrix[1] as u64;
         rows.push(row("layernorm_bf16_16384x4096", bytes, 8 * m, make_layer_norm));
         rows.extend(attention::rows());
-        let host = |name, times| Row { name, bytes: 0, flops: 0, arithmetic: false, work: Work::Host(times) };
+        let host = |name, times| Row {
+            name,
+            bytes: 0,
+            flops: 0,
+            arithmetic: false,
+            cache: Cache::Written,
+            work: Work::Host(times),
+        };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
         rows.push(host("compile_softmax", compile_cost::cold));
         rows.push(host("load_softmax", compile_cost::from_disk));
+        rows.extend(products::rows());
     } else {
         rows.extend(on_cpu());
     }
@@ -96,8 +122,14 @@ pub fn all(device: &Device) -> Vec<Row> {
 
 /// What arithmetic bounds, at the sizes of a CPU.
 fn on_cpu() -> [Row; 4] {
-    let row =
-        |name, bytes, flops, make| Row { name, bytes, flops, arithmetic: true, work: Work::Device(make) };
+    let row = |name, bytes, flops, make| Row {
+        name,
+        bytes,
+        flops,
+        arithmetic: true,
+        cache: Cache::Written,
+        work: Work::Device(make),
+    };
     let square = |name, n: u64, make| row(name, 12 * n * n, 2 * n * n * n, make);
     // A query sees half of the keys.
     let (heads, length, width) = ATTENTION;

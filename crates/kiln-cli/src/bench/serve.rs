@@ -61,7 +61,7 @@ fn times(device: &Device, row: &Row, kept: &mut Option<Kept>, rounds: usize) -> 
         *kept = row.call(device)?.map(|call| Kept { name: row.name, call });
     }
     match kept {
-        Some(kept) => clock::times(device, &mut kept.call, rounds),
+        Some(kept) => clock::times(device, &mut kept.call, row.cache, rounds),
         None => row.times(device, rounds),
     }
 }

@@ -2,7 +2,19 @@
 
 use super::writer::{Class, Reg, Writer, suffix};
 use kiln_backend::{Error, Result};
-use kiln_ir::{Block, OpData, OpKind, Value};
+use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
+
+/// Whether a loop begins below its end for certain: at a constant, and it ends at the larger of something and a larger constant.
+fn has_a_round(kernel: &Kernel, op: &OpData) -> bool {
+    let known = |value| kernel.as_const(value).map(|l| l.as_i128());
+    let Some(first) = known(op.operands[0]) else { return false };
+    match kernel.defining_op(op.operands[1]) {
+        Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) => {
+            operands.iter().any(|&v| known(v).is_some_and(|least| least > first))
+        }
+        _ => known(op.operands[1]).is_some_and(|end| end > first),
+    }
+}
 
 impl Writer<'_> {
     /// Emits a block up to its terminator and gives the terminator's operands.
@@ -76,8 +88,11 @@ impl Writer<'_> {
         let left = self.reg(lo.class);
         let done = self.reg(Class::Pred);
         let (top, end) = (self.label(), self.label());
-        self.put(format_args!("setp.ge.{t} {done}, {lo}, {hi}"));
-        self.put(format_args!("@{done} bra {end}"));
+        // Around a loop that may be empty the assembler takes accumulators that products fill within it for read while they are in flight (C7514).
+        if !has_a_round(kernel, op) {
+            self.put(format_args!("setp.ge.{t} {done}, {lo}, {hi}"));
+            self.put(format_args!("@{done} bra {end}"));
+        }
         if kernel.as_const(op.operands[2]).is_none_or(|l| l.as_i128() <= 0) {
             self.put(format_args!("setp.le.{t} {done}, {step}, 0"));
             self.put(format_args!("@{done} bra {end}"));

@@ -92,6 +92,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     w.find_members(threads);
     w.begin_explicit(threads)?;
     for &op in &kernel.block(kernel.body).ops {
+        w.before(op);
         w.op(kernel.op(op))?;
     }
     w.end_explicit();

@@ -3,8 +3,11 @@
 
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::{Error, Result};
-use kiln_ir::{Block, Def, ExplicitOp, Kernel, OpData, OpKind, Scalar, Task, Value};
+use kiln_ir::{
+    Axis, BinaryOp, Block, CompareOp, Def, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Value,
+};
 use std::collections::HashMap;
+use std::fmt;
 
 /// Bytes of a row of a panel of a shared tile, which the hardware swizzles as a whole.
 const PANEL: u32 = 128;
@@ -41,12 +44,22 @@ pub(super) struct Team {
     /// What to add to that.
     copy: Option<Reg>,
     threads: u32,
-    /// Whether this thread is its first, a predicate.
-    first: Reg,
-    /// Whether this thread is the first of its warpgroup, a predicate.
-    leads: Reg,
+    /// What its first thread does.
+    first: Guard,
+    /// What the first thread of each of its warpgroups does.
+    leads: Guard,
     /// The number of its warpgroup in the team.
     warpgroup: Reg,
+}
+
+/// Before an instruction: the predicate of the threads that execute it, or nothing where no others come.
+#[derive(Clone, Copy)]
+struct Guard(Option<Reg>);
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |predicate| write!(f, "@{predicate} "))
+    }
 }
 
 /// What a kernel of the explicit level needs besides its text.
@@ -56,6 +69,8 @@ pub(super) struct Explicit {
     /// Some task has a register budget.
     pub(super) budgets: bool,
     pub(super) maps: Vec<TensorMap>,
+    /// The operation of the body before which the mbarriers must be there.
+    meet_before: Option<Op>,
     team: Option<Team>,
     always: Option<Reg>,
     /// Where shared memory begins.
@@ -95,11 +110,16 @@ impl Writer<'_> {
     pub(super) fn begin_explicit(&mut self, threads: u32) -> Result<()> {
         let kernel = self.kernel;
         let mut mbarriers = Vec::new();
+        let mut boxes = Vec::new();
         kernel.walk(|at, data| {
             let OpKind::Explicit(op) = &data.kind else { return };
             self.explicit.used = true;
             match op {
                 ExplicitOp::Mbarrier { count, arrivals } => mbarriers.push((at, *count, *arrivals)),
+                ExplicitOp::TmaLoad { rows, .. } => {
+                    boxes.push((data.operands[0], Some(*rows), data.operands[data.operands.len() - 5]));
+                }
+                ExplicitOp::TmaStore => boxes.push((data.operands[2], None, data.operands[0])),
                 ExplicitOp::Tasks(tasks) => self.explicit.budgets |= tasks.iter().any(|t| t.registers > 0),
                 _ => {}
             }
@@ -132,18 +152,43 @@ impl Writer<'_> {
             let made = kernel.result(op);
             let each = self.explicit.arrivals.get(&made).copied().unwrap_or(1);
             let offset = self.offsets[made.index()].unwrap_or_default();
-            for i in 0..count {
-                self.put(format_args!(
-                    "@{} mbarrier.init.shared::cta.b64 [shared_memory+{}], {}",
-                    team.first,
-                    offset + 8 * i,
-                    arrivals * each
-                ));
-            }
+            self.init_mbarriers(thread, threads, offset, count, arrivals * each);
         }
-        self.put(format_args!("@{} fence.mbarrier_init.release.cluster", team.first));
-        self.meet();
+        for (view, rows, tile) in boxes {
+            let all = self.shared_shape(tile)?.0;
+            self.prefetch_map(view, rows.unwrap_or(all), team)?;
+        }
+        self.put(format_args!("fence.mbarrier_init.release.cluster"));
+        // What needs no mbarrier is computed while they are made.
+        let needs = |&op: &Op| needs_mbarriers(kernel, kernel.op(op));
+        self.explicit.meet_before = kernel.block(kernel.body).ops.iter().copied().find(needs);
+        if self.explicit.meet_before.is_none() {
+            self.meet();
+        }
         Ok(())
+    }
+
+    /// Makes mbarriers that lie one after the other, each by a thread of its own.
+    fn init_mbarriers(&mut self, thread: Reg, threads: u32, offset: u32, count: u32, arrivals: u32) {
+        let (base, at) = (self.reg(Class::B32), self.reg(Class::B32));
+        self.put(format_args!("mov.u32 {base}, shared_memory"));
+        self.put(format_args!("mad.lo.u32 {at}, {thread}, 8, {base}"));
+        for from in (0..count).step_by(threads as usize) {
+            let mine = self.reg(Class::Pred);
+            self.put(format_args!("setp.lt.u32 {mine}, {thread}, {}", count - from));
+            self.put(format_args!(
+                "@{mine} mbarrier.init.shared::cta.b64 [{at}+{}], {arrivals}",
+                offset + 8 * from
+            ));
+        }
+    }
+
+    /// Comes before each operation of the body: everybody waits for the mbarriers before the first that may use one.
+    pub(super) fn before(&mut self, op: Op) {
+        if self.explicit.meet_before == Some(op) {
+            self.explicit.meet_before = None;
+            self.meet();
+        }
     }
 
     /// What comes last: no block ends while another of its cluster may reach its memory.
@@ -180,6 +225,7 @@ impl Writer<'_> {
         self.put(format_args!("and.b32 {within}, {own}, {}", WARPGROUP.min(threads) - 1));
         self.put(format_args!("setp.eq.u32 {leads}, {within}, 0"));
         let warpgroup = self.uniform_quotient(own, WARPGROUP.trailing_zeros());
+        let [first, leads] = [first, leads].map(|p| Guard(Some(p)));
         Team { barrier, copy, threads, first, leads, warpgroup }
     }
 
@@ -231,7 +277,7 @@ impl Writer<'_> {
             ExplicitOp::MbarrierExpect { bytes } => {
                 let at = self.mbarrier(data, 0)?;
                 self.put(format_args!(
-                    "@{} mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{at}], {bytes}",
+                    "{}mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{at}], {bytes}",
                     team.first
                 ));
                 Ok(())
@@ -241,7 +287,7 @@ impl Writer<'_> {
             ExplicitOp::TmaLoad { rows, multicast } => self.tma_load(data, team, *rows, *multicast),
             ExplicitOp::TmaStore => self.tma_store(data, team),
             ExplicitOp::TmaStoreWait { pending } => {
-                self.put(format_args!("@{} cp.async.bulk.wait_group.read {pending}", team.first));
+                self.put(format_args!("{}cp.async.bulk.wait_group.read {pending}", team.first));
                 Ok(())
             }
             ExplicitOp::ProxyFence => {
@@ -329,7 +375,11 @@ impl Writer<'_> {
                 n if n > at_entry => self.put(format_args!("setmaxnreg.inc.sync.aligned.u32 {n}")),
                 _ => {}
             }
-            let team = self.team(barrier, thread, 32 * first, task);
+            let mut team = self.team(barrier, thread, 32 * first, task);
+            if is_one_thread(self.kernel, data.regions[i], 32 * task.warps) {
+                // A predicate would cost the assembler its registers for what is the same in a warp, and a round of copies hundreds of cycles.
+                [team.first, team.leads] = [Guard(None); 2];
+            }
             barrier += task.copies;
             self.explicit.team = Some(team);
             self.region(data.regions[i])?;
@@ -347,13 +397,14 @@ impl Writer<'_> {
     fn arrive(&mut self, data: &OpData, team: Team) -> Result<()> {
         let at = self.mbarrier(data, 0)?;
         match data.operands.get(2) {
-            None => self
-                .put(format_args!("@{} mbarrier.arrive.release.cta.shared::cta.b64 _, [{at}]", team.leads)),
+            None => {
+                self.put(format_args!("{}mbarrier.arrive.release.cta.shared::cta.b64 _, [{at}]", team.leads))
+            }
             Some(&rank) => {
                 let rank = self.narrow(rank)?;
                 let there = self.reg(Class::B32);
                 self.put(format_args!("mapa.shared::cluster.u32 {there}, {at}, {rank}"));
-                self.put(format_args!("@{} mbarrier.arrive.shared::cluster.b64 _, [{there}]", team.leads));
+                self.put(format_args!("{}mbarrier.arrive.shared::cluster.b64 _, [{there}]", team.leads));
             }
         }
         Ok(())
@@ -394,7 +445,7 @@ impl Writer<'_> {
         for panel in 0..tile.panels() {
             let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
             self.put(format_args!(
-                "@{} cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{cast} [{to}+{}], [{map}, {at}], [{barrier}]{mask}",
+                "{}cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{cast} [{to}+{}], [{map}, {at}], [{barrier}]{mask}",
                 team.first,
                 panel * tile.rows * PANEL,
             ));
@@ -410,13 +461,13 @@ impl Writer<'_> {
         for panel in 0..tile.panels() {
             let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
             self.put(format_args!(
-                "@{} cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [{map}, {at}], [{}+{}]",
+                "{}cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [{map}, {at}], [{}+{}]",
                 team.first,
                 tile.address,
                 panel * tile.rows * PANEL,
             ));
         }
-        self.put(format_args!("@{} cp.async.bulk.commit_group", team.first));
+        self.put(format_args!("{}cp.async.bulk.commit_group", team.first));
         Ok(())
     }
 
@@ -434,6 +485,16 @@ impl Writer<'_> {
             all[0] = moved.to_string();
         }
         format!("{{{}}}", all.join(", "))
+    }
+
+    /// Fetches the map that a copy will need: that takes about as long as everything else at the beginning.
+    fn prefetch_map(&mut self, view: Value, rows: u32, team: Team) -> Result<()> {
+        let known = self.explicit.maps.len();
+        let map = self.tensor_map(view, [rows, PANEL / self.elem(view).bytes()])?;
+        if self.explicit.maps.len() > known {
+            self.put(format_args!("{}prefetch.tensormap [{map}]", team.first));
+        }
+        Ok(())
     }
 
     /// The address of the map of a view parameter for boxes of these extents.
@@ -597,13 +658,16 @@ impl Writer<'_> {
         Ok(moved)
     }
 
+    /// Rows and columns of a shared tile.
+    fn shared_shape(&self, view: Value) -> Result<(u32, u32)> {
+        match self.kernel.defining_op(view).map(|data| &data.kind) {
+            Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) => Ok((*rows, *columns)),
+            _ => Err(broken("no shared tile")),
+        }
+    }
+
     fn shared_tile(&mut self, view: Value, stage: Value) -> Result<SharedTile> {
-        let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
-            self.kernel.defining_op(view).map(|data| &data.kind)
-        else {
-            return Err(broken("no shared tile"));
-        };
-        let (rows, columns, elem) = (*rows, *columns, self.elem(view));
+        let ((rows, columns), elem) = (self.shared_shape(view)?, self.elem(view));
         let address = self.element_address(view, stage, rows * columns * elem.bytes())?;
         let tile = SharedTile { address, rows, columns, elem };
         debug_assert!(tile.stage_bytes().is_multiple_of(ATOM));
@@ -645,6 +709,40 @@ pub(super) fn size(kernel: &Kernel, data: &OpData) -> u32 {
         }
         OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) => 8 * count,
         _ => 0,
+    }
+}
+
+/// Whether all that a task of so many threads does is within one branch, which its first thread alone takes.
+fn is_one_thread(kernel: &Kernel, region: Block, threads: u32) -> bool {
+    let made_by = |value| kernel.defining_op(value).map(|data| (&data.kind, &data.operands));
+    let is = |value, number: i128| kernel.as_const(value).is_some_and(|l| l.as_i128() == number);
+    let [before @ .., branch, _] = &kernel.block(region).ops[..] else { return false };
+    let branch = kernel.op(*branch);
+    let condition = branch.operands.first().and_then(|&condition| made_by(condition));
+    let Some((OpKind::Compare(CompareOp::Eq), first)) = condition else { return false };
+    let Some((OpKind::Binary(BinaryOp::And), masked)) = made_by(first[0]) else { return false };
+    let index = match made_by(masked[0]) {
+        Some((OpKind::Cast, of)) => made_by(of[0]),
+        other => other,
+    };
+    before.iter().all(|&op| !kernel.op(op).kind.has_effect())
+        && branch.kind == OpKind::If
+        && branch.results.is_empty()
+        && is(first[1], 0)
+        && is(masked[1], i128::from(threads) - 1)
+        && matches!(index, Some((OpKind::ThreadId(Axis::X), _)))
+}
+
+/// Whether an operation is, or has inside, one of the explicit level that does more than name memory or the one that executes it.
+fn needs_mbarriers(kernel: &Kernel, data: &OpData) -> bool {
+    use ExplicitOp::*;
+    match &data.kind {
+        OpKind::Explicit(SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank) => false,
+        OpKind::Explicit(_) => true,
+        _ => data
+            .regions
+            .iter()
+            .any(|&r| kernel.block(r).ops.iter().any(|&op| needs_mbarriers(kernel, kernel.op(op)))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Products of matrices at the tile level, on every device.
 
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Error, Result, Tensor};
+use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -9,10 +9,10 @@ pub mod kernels {
 
     /// c = a b: a tile of `rows` × `columns` a program, `depth` columns of a and rows of b at a time.
     #[kernel(crate = kiln_runtime)]
-    pub fn matmul<T: Accumulate>(
+    pub fn matmul<T: Accumulate, O: Num>(
         a: &Tensor<T, 2>,
         b: &Tensor<T, 2>,
-        c: &mut Tensor<T::Acc, 2>,
+        c: &mut Tensor<O, 2>,
         rows: usize,
         columns: usize,
         depth: usize,
@@ -23,37 +23,17 @@ pub mod kernels {
             let (x, y) = (a.tile((row, at), (rows, depth)), b.tile((at, column), (depth, columns)));
             sum = dot_acc(x.load(0), y.load(0), sum);
         }
-        c.tile((row, column), (rows, columns)).store(sum);
+        c.tile((row, column), (rows, columns)).store(sum.cast::<O>());
     }
 }
 
-/// c = a b, accumulated in f32 for the 16-bit floats. A transposed factor is a [transposed](Tensor::transpose) tensor.
-///
-/// On a GPU this is the plain path, without matrix units.
-///
-/// # Errors
-/// [`Error::Shape`] unless a is m × k, b is k × n and c is m × n.
-///
-/// ```
-/// let device = kiln_runtime::Device::open("interp")?;
-/// let (a, b) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?, device.tensor(&[1.0f32, 1.0], [2, 1])?);
-/// let mut c = device.uninit([2, 1])?;
-/// kiln_kernels::matmul(&a, &b, &mut c)?;
-/// assert_eq!(c.to_vec()?, [3.0, 7.0]);
-/// # Ok::<(), kiln_runtime::Error>(())
-/// ```
-pub fn matmul<T: Accumulate>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T::Acc, 2>) -> Result<()> {
-    let ([m, k], [inner, n]) = (a.shape(), b.shape());
-    if inner != k {
-        return Err(Error::Shape { what: "matmul, b".into(), expected: vec![k, n], given: vec![inner, n] });
-    }
-    if c.shape() != [m, n] {
-        return Err(Error::Shape {
-            what: "matmul, c".into(),
-            expected: vec![m, n],
-            given: c.shape().to_vec(),
-        });
-    }
+/// Launches the kernel for matrices whose shapes fit.
+pub(super) fn multiply<T: Accumulate, O: Num>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    c: &mut Tensor<O, 2>,
+) -> Result<()> {
+    let ([m, k], [_, n]) = (a.shape(), b.shape());
     let device = a.device().clone();
     let (rows, columns, depth) = tile(&device, m, n, k);
     kernels::matmul(a, b, c, rows, columns, depth).launch(&device)

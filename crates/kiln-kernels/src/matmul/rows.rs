@@ -1,0 +1,37 @@
+//! Products of a matrix and one vector: every row is read once, by whole cache lines, and memory bounds the time.
+
+use kiln_lang::prelude::*;
+use kiln_runtime::{Device, Result, Tensor};
+
+/// Kernels, for launches of one's own.
+pub mod kernels {
+    use super::*;
+
+    /// y\[i\] = the sum of x\[i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at a time.
+    #[kernel(crate = kiln_runtime)]
+    pub fn dot_rows<T: Accumulate, O: Num>(
+        x: &Tensor<T, 2>,
+        v: &Tensor<T, 1>,
+        y: &mut Tensor<O, 1>,
+        rows: usize,
+        depth: usize,
+    ) {
+        let row = program_id(0) * rows;
+        let mut sums = zeros::<T::Acc>((rows, depth));
+        for at in range_step(0, x.extent(1), depth) {
+            let each = v.tile(at, depth).load(0).cast::<T::Acc>().expand(0).broadcast_to((rows, depth));
+            sums += x.tile((row, at), (rows, depth)).load(0).cast::<T::Acc>() * each;
+        }
+        y.tile(row, rows).store(sums.sum_axis(1).cast::<O>());
+    }
+}
+
+/// y = x v.
+pub(super) fn multiply<T: Accumulate, O: Num>(
+    x: &Tensor<T, 2>,
+    v: &Tensor<T, 1>,
+    y: &mut Tensor<O, 1>,
+    device: &Device,
+) -> Result<()> {
+    kernels::dot_rows(x, v, y, 4, 1024).warps(4).launch(device)
+}
