@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
         products_from_registers for f16 bf16;
         attention for f16 bf16;
         attention_of_shared_keys for f16 bf16;
+        attention_of_narrow_heads for f16 bf16;
         attention_of_more_queries_than_keys for bf16;
     ]
 }
@@ -92,12 +93,11 @@ fn products_from_registers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict 
     Ok(())
 }
 
-/// What is asked of a case: heads, heads of keys, queries, keys.
-type Extents = [usize; 4];
+/// What is asked of a case: heads, heads of keys, queries, keys, width.
+type Extents = [usize; 5];
 
 fn run<T: Sample + Float>(trial: &mut Trial<'_>, extents: Extents, plan: hopper::Plan) -> Verdict {
-    let [heads, key_heads, queries, keys] = extents;
-    let width = plan.width;
+    let [heads, key_heads, queries, keys, width] = extents;
     let (q, qs) = trial.input::<T, 3>([heads, queries, width])?;
     let (k, ks) = trial.input::<T, 3>([key_heads, keys, width])?;
     let (v, vs) = trial.input::<T, 3>([key_heads, keys, width])?;
@@ -120,22 +120,28 @@ const PLAN: hopper::Plan =
 
 fn attention<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     for causal in [false, true] {
-        run::<T>(trial, [3, 3, 200, 200], hopper::Plan { causal, ..PLAN })?;
-        run::<T>(trial, [1, 1, 70, 327], hopper::Plan { causal, width: 128, keys: 128, ..PLAN })?;
+        run::<T>(trial, [3, 3, 200, 200, 64], hopper::Plan { causal, ..PLAN })?;
+        run::<T>(trial, [1, 1, 70, 327, 128], hopper::Plan { causal, width: 128, keys: 128, ..PLAN })?;
         let three = hopper::Plan { causal, tasks: 3, registers: [152, 56], ..PLAN };
-        run::<T>(trial, [1, 1, 193, 193], three)?;
+        run::<T>(trial, [1, 1, 193, 193, 64], three)?;
     }
-    run::<T>(trial, [1, 1, 1, 1], PLAN)?;
-    run::<T>(trial, [1, 1, 130, 300], hopper::Plan { stages: 4, ..PLAN })
+    run::<T>(trial, [1, 1, 1, 1, 64], PLAN)?;
+    run::<T>(trial, [1, 1, 130, 300, 64], hopper::Plan { stages: 4, ..PLAN })
 }
 
 fn attention_of_shared_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    run::<T>(trial, [6, 2, 90, 130], hopper::Plan { shared: 3, causal: true, ..PLAN })
+    run::<T>(trial, [6, 2, 90, 130, 64], hopper::Plan { shared: 3, causal: true, ..PLAN })
+}
+
+/// Columns that a head has not are loaded as zeros, and not stored.
+fn attention_of_narrow_heads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    run::<T>(trial, [2, 2, 70, 90, 40], hopper::Plan { causal: true, ..PLAN })?;
+    run::<T>(trial, [2, 1, 66, 130, 72], hopper::Plan { width: 128, shared: 2, ..PLAN })
 }
 
 fn attention_of_more_queries_than_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     for causal in [false, true] {
-        run::<T>(trial, [1, 1, 300, 77], hopper::Plan { causal, ..PLAN })?;
+        run::<T>(trial, [1, 1, 300, 77, 64], hopper::Plan { causal, ..PLAN })?;
     }
     Ok(())
 }

@@ -93,7 +93,10 @@ fn kept(device: &Device, shape: Shape) -> Result<Arc<Tensor<i64, 2>>> {
     Ok(order)
 }
 
-/// The order in which so many programs take the tiles of queries, `[1 + most tiles of a program, programs]`, as the kernel wants it.
+/// The divisors of extents that programs are specialised for.
+const PADDING: usize = 16;
+
+/// The order in which so many programs take the tiles of queries, `[1 + most tiles of a program or more, programs]`, as the kernel wants it.
 ///
 /// Each tile goes to the program that would be free first; for causal attention the last queries of a group of heads, which see the most keys, come first. So
 /// programs end together, and the order is the same in every launch.
@@ -132,7 +135,8 @@ pub fn order(
             }
         }
     }
-    let rounds = 1 + taken.iter().map(Vec::len).max().unwrap_or(0);
+    // Padded, so that programs are not compiled again for what is known of the extent.
+    let rounds = (1 + taken.iter().map(Vec::len).max().unwrap_or(0)).next_multiple_of(PADDING);
     let mut table = vec![0; rounds * programs];
     for (program, tiles) in taken.iter().enumerate() {
         table[program] = tiles.len() as i64;
@@ -170,7 +174,8 @@ mod tests {
 
     #[test]
     fn idle_programs_and_no_queries_have_no_tiles() {
-        assert_eq!(order(&PLAN, 1, 100, 100, 3), (vec![1, 0, 0, 0, 0, 0], [2, 3]));
-        assert_eq!(order(&PLAN, 2, 0, 100, 2), (vec![0, 0], [1, 2]));
+        let (table, extents) = order(&PLAN, 1, 100, 100, 3);
+        assert_eq!((&table[..6], extents), (&[1, 0, 0, 0, 0, 0][..], [16, 3]));
+        assert_eq!(order(&PLAN, 2, 0, 100, 2), (vec![0; 32], [16, 2]));
     }
 }
