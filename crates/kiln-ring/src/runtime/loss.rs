@@ -78,8 +78,8 @@ impl RingRuntime {
     /// A runtime like this one, whose device is lost, on the same device opened anew. [`bring_back`](Self::bring_back) then brings the actors back.
     ///
     /// After a trap, NVIDIA's driver refuses a process every new context; then this fails, and
-    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or [`restore`](Self::restore) in another process. A device whose name begins with
-    /// [`isolated:`](kiln_runtime::isolate) is in a process of its own, and comes back with a new one.
+    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or [`restore`](Self::restore) in another process. The device
+    /// [`isolated:cpu`](kiln_runtime::isolate) is in a process of its own, and comes back with a new one.
     ///
     /// # Errors
     /// The device is not lost, or cannot be opened.
