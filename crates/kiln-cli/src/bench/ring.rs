@@ -116,8 +116,8 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     if wanted(echo::UNMEASURED) {
         rows.push(echo::unmeasured(device, ways.best())?);
     }
-    if wanted(bounce::ACTOR_TO_ACTOR) {
-        rows.push(bounce::row(device)?);
+    for name in [bounce::ACTOR_TO_ACTOR, bounce::SAME_WORKER].into_iter().filter(|name| wanted(name)) {
+        rows.push(bounce::row(device, name)?);
     }
     if [payload::COPY, payload::PAYLOAD].into_iter().any(wanted) {
         rows.extend(payload::rows(device, &message::transport(device, ways.best()))?);

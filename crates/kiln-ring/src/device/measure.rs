@@ -41,7 +41,7 @@ impl At {
             self.field(place, port::UNHANDLED),
             val::<u32>(0),
         ];
-        if self.is_inlet(place) {
+        if self.inlet {
             self.count_received(place);
         } else {
             // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this worker alone stores them, all lanes the same.

@@ -13,6 +13,7 @@ use super::resident::{Place, Plan};
 use super::slots::Slot;
 use crate::outgoing::Sending;
 use crate::slot::Kind;
+use kiln_lang::IntoDevice;
 use kiln_lang::prelude::*;
 
 /// What a handler sends, looked at before any of it goes out.
@@ -22,12 +23,41 @@ pub(super) struct Checked<'a> {
     live: Val<u32>,
     /// A bit for each of those that goes to a topic.
     topics: Val<u32>,
+    /// Where the others go.
+    places: Vec<Next>,
     /// Whether there is room for all messages.
     pub room: Val<bool>,
     /// Why the handler may not send what it sends: one of [`refusal`], or 0.
     pub refused: Val<u32>,
     /// How many messages are for actors that have ended.
     pub gone: Val<u32>,
+}
+
+/// Where the next message of a link goes. Read before any message goes out: what is stored meanwhile makes the compiler read again.
+#[derive(Clone, Copy, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+struct Next {
+    tail: Val<u64>,
+    log2_slots: Val<u32>,
+    ring: Val<u32>,
+    stride: Val<u32>,
+    headers: Val<u32>,
+}
+
+impl Next {
+    fn of(place: &Place, at: Val<u32>) -> Next {
+        Next {
+            tail: join(field(place, at, link::TAIL), field(place, at, link::TAIL + 1)),
+            log2_slots: field(place, at, link::LOG2_SLOTS),
+            ring: field(place, at, link::RING),
+            stride: field(place, at, link::STRIDE),
+            headers: field(place, at, link::HEADERS),
+        }
+    }
+
+    fn none() -> Next {
+        Next { tail: 0.into_val(), log2_slots: val(0), ring: val(0), stride: val(0), headers: val(0) }
+    }
 }
 
 /// Whether an address can be sent to.
@@ -47,9 +77,11 @@ impl<'a> Checked<'a> {
         let (mut live, mut topics): (Val<u32>, Val<u32>) = (val(0), val(0));
         let (mut refused, mut gone): (Val<u32>, Val<u32>) = (val(0), val(0));
         let sender = actor + 1;
+        let mut places = Vec::with_capacity(sends.len());
         for i in 0..sends.len() {
             let (send, bit) = (&sends[i], 1u32 << i);
             let goes = block_uniform(wanted & send.sent & send.link.ne(0));
+            let mut next = Next::none();
             if goes {
                 live = live | bit;
                 // With those that were sent to the same address before.
@@ -59,7 +91,9 @@ impl<'a> Checked<'a> {
                 }
                 let plain = field(place, send.link, link::IS_TOPIC).eq(0);
                 let own = is_own(place, send, sender);
-                if block_uniform(!(plain & own & fits(place, send.link, needed))) {
+                let fits = fits(place, send.link, needed);
+                next = Next::of(place, send.link);
+                if block_uniform(!(plain & own & fits)) {
                     // All but the most common case.
                     let standing = claim(place, send, sender);
                     if standing == standing::FINE {
@@ -68,18 +102,22 @@ impl<'a> Checked<'a> {
                         let (now, ever) = room_of(place, send.link, topic, needed);
                         room = room & now;
                         refused = select(ever, refused, refusal::TOO_MANY);
+                        next = Next::of(place, send.link);
                     } else {
                         live = live & !bit;
                         gone += standing.eq(standing::GONE).cast::<u32>();
                         refused = select(standing.eq(standing::TAKEN), refusal::TAKEN, refused);
                     }
                 }
+                next.tail += (needed - 1).cast::<u64>();
             }
+            places.push(next.into_device());
         }
         Checked {
             sends,
             live: live.into_val(),
             topics: topics.into_val(),
+            places,
             room: room.into_val(),
             refused: refused.into_val(),
             gone: gone.into_val(),
@@ -96,11 +134,11 @@ impl<'a> Checked<'a> {
                     // A subscriber that came since has an empty queue.
                     let mut at = next(place, send.link);
                     while at != 0 {
-                        write(plan, place, at, &send.words);
+                        write(plan, place, at, &Next::of(place, at), &send.words);
                         at = next(place, at);
                     }
                 } else {
-                    write(plan, place, send.link, &send.words);
+                    write(plan, place, send.link, &self.places[i], &send.words);
                 }
             }
         }
@@ -182,19 +220,18 @@ fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
 
 /// Writes a message to a link's ring.
 #[device(crate = kiln_lang)]
-fn write(plan: &Plan, place: &Place, at: Val<u32>, words: &[Val<u32>]) {
-    let tail = join(field(place, at, link::TAIL), field(place, at, link::TAIL + 1));
-    let (stamp, number) = stamp_and_slot(tail, field(place, at, link::LOG2_SLOTS), Kind::Request as u32);
+fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &[Val<u32>]) {
+    let (stamp, number) = stamp_and_slot(to.tail, to.log2_slots, Kind::Request as u32);
     let slot = Slot {
-        at: field(place, at, link::RING) + number * field(place, at, link::STRIDE),
+        at: to.ring + number * to.stride,
         stamp,
-        headers: field(place, at, link::HEADERS),
+        headers: to.headers,
         // A deadline that never passes.
         header: [val(u32::MAX), val(u32::MAX), val(0)],
     };
     // SAFETY: the slot lies in the arena, as the record says. It is free, and this worker's actor is the only one that sends here.
     unsafe { slot.write(plan, &place.arena, words) };
-    let after = tail + 1;
+    let after = to.tail + 1;
     set(place, at, link::TAIL, after.cast::<u32>());
     set(place, at, link::TAIL + 1, (after >> 32).cast::<u32>());
 }

@@ -19,6 +19,8 @@ pub(super) struct At {
     answer: Val<u32>,
     /// The stamp of that answer, but for the kind.
     lap: Val<u32>,
+    /// Whether another actor sent the message.
+    pub(super) inlet: Val<bool>,
     /// How many ports the worker has.
     ports: Val<u32>,
 }
@@ -47,7 +49,8 @@ impl Poll {
                 let position = join(low, high);
                 let (lap, slot) = stamp_and_slot(position, field(port::LOG2_SLOTS), 0);
                 let answer = field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE);
-                let at = At { record, position, answer, lap, ports: worker.count };
+                let inlet = block_uniform(field(port::LINK)).ne(0);
+                let at = At { record, position, answer, lap, inlet, ports: worker.count };
                 for k in 0..plan.kinds.len() {
                     if kind == k as u32 + 1 {
                         let done = self.serve_as(plan, place, &plan.kinds[k], lane, &at);
@@ -129,16 +132,11 @@ impl At {
         unsafe { place.arena.scatter(at, value) };
     }
 
-    /// Whether another actor sent the message.
-    pub(super) fn is_inlet(&self, place: &Place) -> Val<bool> {
-        block_uniform(self.field(place, port::LINK)).ne(0)
-    }
-
     /// Whether there is room for an answer. For one to the host there always is.
     #[device(crate = kiln_lang)]
     fn has_room(&self, place: &Place) -> Val<bool> {
         let mut room: Val<bool> = true;
-        if self.is_inlet(place) {
+        if self.inlet {
             let slots = val::<u32>(1) << self.line(place, actor::LOG2_SLOTS);
             let tail = self.line(place, actor::TAIL);
             room = (tail - self.line(place, actor::TAKEN_SEEN)).lt(slots);
@@ -174,11 +172,16 @@ impl At {
             failure = select(checked.refused.ne(0), cause::SEND, failure);
         }
         let fails = block_uniform(failure.ne(0));
-        let mut room = self.has_room(place) | !(fails | outcome.replies);
+        let mut room: Val<bool> = true;
+        if self.inlet {
+            if block_uniform(fails | outcome.replies) {
+                room = self.has_room(place);
+            }
+        }
         if !sends.is_empty() {
             room = room & (fails | checked.room);
         }
-        if block_uniform(room) {
+        if room {
             if fails {
                 set_of_actor(place, self.ports, number, port::GATE, val(gate::FAILED));
                 self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
@@ -200,18 +203,18 @@ impl At {
                 }
                 if block_uniform(outcome.replies) {
                     self.answer(plan, place, val(Kind::Reply as u32), &outcome.reply);
-                } else if !self.is_inlet(place) {
+                } else if !self.inlet {
                     self.answer(plan, place, val(Kind::None as u32), &[]);
                 }
             }
         }
-        block_uniform(room)
+        room
     }
 
     /// Writes the answer's slot. There is room.
     #[device(crate = kiln_lang)]
     fn answer(&self, plan: &Plan, place: &Place, kind: Val<u32>, payload: &[Val<u32>]) {
-        let slot = if self.is_inlet(place) {
+        let slot = if self.inlet {
             self.output(place)
         } else {
             Slot { at: self.answer, stamp: self.lap, headers: val(0), header: [val(0), val(0), val(0)] }
@@ -252,7 +255,7 @@ impl At {
     /// Tells an inlet's sender that the message is done with.
     #[device(crate = kiln_lang)]
     fn free_slot(&self, place: &Place) {
-        if self.is_inlet(place) {
+        if self.inlet {
             let head = self.field(place, port::LINK) + link::HEAD as u32;
             let next = self.position.cast::<u32>() + 1;
             // SAFETY: the link lies in the arena; the sender loads the word in order. See `send.rs` for why this need not be a release.

@@ -6,6 +6,7 @@ use kiln_ring::{Address, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfi
 use kiln_runtime::{BackendKind, Device};
 
 pub const ACTOR_TO_ACTOR: &str = "ring.actor_to_actor_global";
+pub const SAME_WORKER: &str = "ring.actor_to_actor_same_worker";
 
 /// Words that each actor changes.
 const WORDS: usize = 9;
@@ -75,10 +76,15 @@ fn one_way(runtime: &RingRuntime, rounds: usize, hops: u32) -> Result<Vec<f64>, 
     Ok(times_us)
 }
 
-/// From one actor to another, on another worker.
-pub fn row(device: &Device) -> Result<Row, Failure> {
-    let runtime = RingRuntime::with(device, RuntimeConfig::default().workers(2).ports_per_worker(8))?;
-    let within = device.properties().kind == BackendKind::Interp;
-    let (rounds, hops) = if within { (10, 10) } else { (2000, 100) };
-    Ok(Row::times(ACTOR_TO_ACTOR, "device", one_way(&runtime, rounds, hops)?))
+/// From one actor to another: on another worker, or on the same one.
+pub fn row(device: &Device, name: &str) -> Result<Row, Failure> {
+    let workers = if name == SAME_WORKER { 1 } else { 2 };
+    let runtime = RingRuntime::with(device, RuntimeConfig::default().workers(workers).ports_per_worker(8))?;
+    // Two threads of a machine that is busy take turns by its clock.
+    let (rounds, hops) = match device.properties().kind {
+        BackendKind::Interp => (10, 10),
+        BackendKind::Cuda => (2000, 100),
+        _ => (300, 20),
+    };
+    Ok(Row::times(name, "device", one_way(&runtime, rounds, hops)?))
 }
