@@ -110,27 +110,22 @@ impl Aim {
             stamp,
             open,
             looks,
-            inlet: looks & field(port::LINK).ne(0),
+            inlet: if plan.inlets { looks & field(port::LINK).ne(0) } else { false.into_val() },
         }
     }
 
-    /// Each lane's quad: of some memory, or of the host's alone.
+    /// Each lane's quad.
     #[device(crate = kiln_lang)]
     fn load(&self, place: &Place, mixed: bool) -> [Val<u32>; QUAD] {
-        if mixed {
-            self.quad_at(place, self.quad)
-        } else {
-            // SAFETY: the slot lies in the inbox, as its record says, and so does the worker's command, at which lanes without a slot look.
-            unsafe { place.inbox.get_quad_unchecked(self.quad) }
-        }
+        self.quad_at(place, self.quad, mixed)
     }
 
-    /// A quad of the lane's slot.
+    /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
     #[device(crate = kiln_lang)]
-    fn quad_at(&self, place: &Place, at: Val<u32>) -> [Val<u32>; QUAD] {
+    fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
         // SAFETY: the slot lies in the arena or in the inbox, as its record says, and in the inbox so does the worker's command, at which lanes without a slot look.
         unsafe {
-            if self.inlet { place.arena.get_quad_unchecked(at) } else { place.inbox.get_quad_unchecked(at) }
+            if mixed && self.inlet { place.arena.get_quad_unchecked(at) } else { place.inbox.get_quad_unchecked(at) }
         }
     }
 
@@ -150,7 +145,7 @@ impl Aim {
     #[device(crate = kiln_lang)]
     pub fn glance(self, plan: &Plan, place: &Place) -> Poll {
         let command = place.command();
-        let quad = self.load(place, true);
+        let quad = self.load(place, plan.inlets);
         Poll { aim: self, ready: self.ready(plan, quad), quad, command, glances: val(1) }
     }
 
@@ -158,7 +153,7 @@ impl Aim {
     #[device(crate = kiln_lang)]
     pub fn watch(self, plan: &Plan, place: &Place, worker: &Worker) -> Poll {
         // A worker without messages of other actors need not ask each time where to look.
-        if vote_any(self.inlet) {
+        if plan.inlets && vote_any(self.inlet) {
             self.watch_as(plan, place, worker, true)
         } else {
             self.watch_as(plan, place, worker, false)
@@ -195,7 +190,7 @@ impl Poll {
             } else if q == 0 {
                 seen.push(self.quad);
             } else {
-                let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32);
+                let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32, plan.inlets);
                 complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
                 seen.push(quad);
             }

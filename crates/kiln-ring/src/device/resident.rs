@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub lanes: u32,
     /// The most steps that loops in a handler may take for one message; 0 for no limit.
     pub budget: u32,
+    /// Whether actors may get messages of other actors. Where none does, nothing in a message's way asks for them.
+    pub inlets: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
     pub measure_every: u32,
 }

@@ -49,7 +49,7 @@ fn split(ctx: &RingCtx, s: &mut Split, x: u32) {
     }
 }
 
-fn plan() -> Plan {
+fn plan(inlets: bool) -> Plan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
         Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12) },
@@ -57,17 +57,22 @@ fn plan() -> Plan {
         Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3) },
         Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2) },
     ];
-    Plan { kinds, ports: 64, lanes: 32, budget: 1000, measure_every: 16 }
+    Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, measure_every: 16 }
 }
 
 /// It compiles for every generation, without the hidden parameters of faults and prints that a launch would wait for; and assembles where there is an
 /// assembler.
 #[test]
 fn resident_kernels_assemble_by_ptxas() {
-    let kernel = trace_resident(&plan()).unwrap();
-    kiln_ir::verify(&kernel).unwrap();
+    for inlets in [false, true] {
+        assembles(&trace_resident(&plan(inlets)).unwrap());
+    }
+}
+
+fn assembles(kernel: &kiln_ir::Kernel) {
+    kiln_ir::verify(kernel).unwrap();
     for (compute, arch) in [((8, 0), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_100")] {
-        let module = compile_to_ptx(&kernel, ptx::Target { compute, ptx: (9, 0) }).unwrap();
+        let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) }).unwrap();
         assert_eq!(module.words, 3 * 3 + 3, "views and numbers, and nothing else");
         let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { continue };
         let path = std::env::temp_dir().join(format!("kiln-ring-{arch}-{}.ptx", std::process::id()));

@@ -60,6 +60,7 @@ impl Grid {
             device: device.clone(),
             plan: Plan {
                 kinds: Vec::new(),
+                inlets: false,
                 ports: config.ports_per_worker,
                 lanes,
                 budget: config.step_budget,
@@ -95,6 +96,11 @@ impl Grid {
         let mut plan = self.plan.clone();
         plan.kinds.push(kind);
         Ok(plan)
+    }
+
+    /// A plan by which actors may get messages of other actors; `None` if this one is.
+    pub fn plan_with_inlets(&self) -> Option<Plan> {
+        (!self.plan.inlets).then(|| Plan { inlets: true, ..self.plan.clone() })
     }
 
     /// Works by another plan from now on. The grid must be away.

@@ -306,6 +306,7 @@ impl Body {
             return Err(self.illegal("make an inlet", life.stage, "not terminated"));
         }
         self.lost()?;
+        self.side.shared.open_inlets()?;
         let kind = self.side.shared.kind(self.kind())?;
         self.side.add_inlet(kind, capacity, chain)
     }

@@ -55,7 +55,7 @@ pub use topic::Topic;
 use crate::channel::{DeviceSide, Transport};
 use crate::dead_letter::{DeadLetters, Reason};
 use crate::device::record::{actor as line, cause, port, refusal};
-use crate::device::{Kind, Operation};
+use crate::device::{Kind, Operation, Plan};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
 use crate::payload::{Block, Payload, PayloadElem};
@@ -362,16 +362,28 @@ impl Shared {
             }
             grid.plan_with(kind)?
         };
+        let number = plan.kinds.len() as u32;
+        self.change_over(plan).map(|()| number)
+    }
+
+    /// Has actors get messages of other actors, for which the grid leaves and comes back the first time.
+    fn open_inlets(&self) -> Result<()> {
+        let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = self.grid().plan_with_inlets();
+        plan.map_or(Ok(()), |plan| self.change_over(plan))
+    }
+
+    /// Goes on by another plan.
+    fn change_over(&self, plan: Plan) -> Result<()> {
         let compiled = grid::compile(&self.device, &plan)?;
         let mut grid = self.present();
-        let number = plan.kinds.len() as u32;
         let left = grid.go_away(&self.memory);
         if left.is_ok() {
             grid.adopt(plan, compiled.program);
             *self.sites.write().unwrap_or_else(PoisonError::into_inner) = compiled.sites;
         }
         let back = grid.come_back(&self.memory);
-        left.and(back).map(|()| number)
+        left.and(back)
     }
 }
 
