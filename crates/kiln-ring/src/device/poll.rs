@@ -125,7 +125,11 @@ impl Aim {
     fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
         // SAFETY: the slot lies in the arena or in the inbox, as its record says, and in the inbox so does the worker's command, at which lanes without a slot look.
         unsafe {
-            if mixed && self.inlet { place.arena.get_quad_unchecked(at) } else { place.inbox.get_quad_unchecked(at) }
+            if mixed && self.inlet {
+                place.arena.get_quad_unchecked(at)
+            } else {
+                place.inbox.get_quad_unchecked(at)
+            }
         }
     }
 

@@ -49,7 +49,8 @@ impl Poll {
                 let position = join(low, high);
                 let (lap, slot) = stamp_and_slot(position, field(port::LOG2_SLOTS), 0);
                 let answer = field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE);
-                let inlet = if plan.inlets { block_uniform(field(port::LINK)).ne(0) } else { false.into_val() };
+                let inlet =
+                    if plan.inlets { block_uniform(field(port::LINK)).ne(0) } else { false.into_val() };
                 let at = At { record, position, answer, lap, inlet, ports: worker.count };
                 for k in 0..plan.kinds.len() {
                     if kind == k as u32 + 1 {
