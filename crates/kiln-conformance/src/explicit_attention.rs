@@ -25,7 +25,10 @@ const ROWS: usize = 64;
 const INNER: usize = 128;
 const COLUMNS: usize = 64;
 
-/// c = 2 · exp2(s / 8) · v0 + (s / 8) · v1, where s = a · b, and v is v0 above v1: a task for each stripe of c. Factors computed by a product go to two others, in flight
+/// Of scores: their powers of two are 16-bit numbers.
+const SCALE: f32 = 1.0 / 64.0;
+
+/// c = 2 · exp2(s) · v0 + s · v1, where s = a · b / 64, and v is v0 above v1: a task for each stripe of c. Factors computed by a product go to two others, in flight
 /// at once, of which the first is waited for first.
 #[kernel(crate = kiln_runtime)]
 fn from_registers<T: Float>(
@@ -52,7 +55,7 @@ fn from_registers<T: Float>(
         .copies(copies, 4, 160, || {
             full.at(0).wait(0);
             let scores = wgmma(left.at(task_rank()), right.at(0), zeros::<f32>((ROWS, INNER)), false);
-            let scores = wgmma_wait(scores, 0) * 0.125;
+            let scores = wgmma_wait(scores, 0) * SCALE;
             let none = zeros::<f32>((ROWS, COLUMNS));
             let x = wgmma_registers(pack_pairs::<T>(exp2_flushed(scores)), values.at(0), none, false);
             let y = wgmma_registers(pack_pairs::<T>(scores), values.at(1), none, false);
@@ -76,7 +79,7 @@ fn products_from_registers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict 
         let value = |p: usize| float(&vs, p * COLUMNS + j);
         let terms = (0..INNER).map(|p| {
             let score = |k: usize| float(&xs, i * COLUMNS + k) * float(&ys, k * INNER + p);
-            let score = (0..COLUMNS).map(score).sum::<f64>() / 8.0;
+            let score = (0..COLUMNS).map(score).sum::<f64>() * f64::from(SCALE);
             [2.0 * rounded(score.exp2()) * value(p), rounded(score) * value(INNER + p)]
         });
         terms.flatten().fold((0.0, 0.0), |(sum, sizes), term| (sum + term, sizes + term.abs()))
