@@ -29,10 +29,13 @@ impl RingRuntime {
         let shared = &self.0;
         let form = manner.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
         let number = shared.kind(kind.clone())?;
-        let port = shared.grid().take_port()?;
         let gauges = line::WORDS + gauge::behind(state_words.len());
-        let pieces = shared.take(form.requests.words(), form.answers.words(), gauges + gauge::WORDS);
-        let pieces = pieces.inspect_err(|_| shared.grid().give_port(port))?;
+        let sizes = [form.requests.words(), form.answers.words(), gauges + gauge::WORDS];
+        let (port, pieces) = shared.reserve(sizes).or_else(|_| {
+            // What is gone may still be looked at.
+            shared.supervisor.look_over();
+            shared.reserve(sizes)
+        })?;
         let [inbox, outbox, state] = pieces;
         let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
         let mut record = [0u32; port::WORDS];

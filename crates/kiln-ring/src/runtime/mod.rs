@@ -321,6 +321,13 @@ impl Shared {
         }
     }
 
+    /// A place and memory for an actor: words of the inbox, the outbox and the arena.
+    fn reserve(&self, [inbox, outbox, arena]: [usize; 3]) -> Result<(Port, [Piece; 3])> {
+        let port = self.grid().take_port()?;
+        let pieces = self.take(inbox, outbox, arena);
+        Ok((port, pieces.inspect_err(|_| self.grid().give_port(port))?))
+    }
+
     fn give(&self, [inbox, outbox, state]: [Piece; 3]) {
         let mut free = self.free();
         free.inbox.give(inbox);

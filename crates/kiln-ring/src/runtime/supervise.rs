@@ -22,6 +22,8 @@ const SHARE: u32 = 20;
 pub(crate) struct Supervisor {
     state: Mutex<State>,
     changed: Condvar,
+    /// Held during a look.
+    looking: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -60,6 +62,11 @@ impl Supervisor {
         self.changed.notify_all();
     }
 
+    /// Waits until the look at the actors that is under way is over: it may be what still holds those that are gone, and their places.
+    pub fn look_over(&self) {
+        drop(self.looking.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -82,6 +89,7 @@ impl Supervisor {
                 state.wards.retain(|ward| ward.strong_count() > 0);
                 state.wards.clone()
             };
+            let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
             let begun = Instant::now();
             if let Some(shared) = shared.upgrade() {
                 shared.inspect();
@@ -100,6 +108,7 @@ impl Supervisor {
                 let wards: Vec<Arc<Body>> = wards.iter().filter_map(Weak::upgrade).collect();
                 shared.consider_parking(&wards, &mut rest);
             }
+            drop(looking);
             let pause = (begun.elapsed() * SHARE).max(if keen { KEEN } else { calm });
             let state = self.state();
             if !state.ended {
