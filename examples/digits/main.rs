@@ -91,15 +91,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn recipe(options: &Options) -> Recipe {
-    let digits = Recipe {
-        hidden: 128,
-        batch: 64,
-        epochs: options.epochs.unwrap_or(40),
-        learning_rate: 5e-3,
-        weight_decay: 0.1,
-        noise: 0.35,
-        seed: options.seed,
-    };
+    let epochs = options.epochs.unwrap_or(Recipe::DIGITS.epochs);
+    let digits = Recipe { epochs, seed: options.seed, ..Recipe::DIGITS };
     match options.fashion_mnist {
         None => digits,
         Some(_) => Recipe { epochs: options.epochs.unwrap_or(5), learning_rate: 1e-3, noise: 0.0, ..digits },

@@ -17,6 +17,19 @@ pub struct Recipe {
     pub seed: u64,
 }
 
+impl Recipe {
+    /// What the UCI digits are learned by.
+    pub const DIGITS: Recipe = Recipe {
+        hidden: 128,
+        batch: 64,
+        epochs: 40,
+        learning_rate: 5e-3,
+        weight_decay: 0.1,
+        noise: 0.35,
+        seed: 0,
+    };
+}
+
 /// A matrix or bias with what AdamW keeps of it.
 struct Parameter {
     value: Tensor<f32, 1>,

@@ -85,15 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
     let device = Device::default()?;
     let (train, test) = data::digits()?;
-    let recipe = Recipe {
-        hidden: 128,
-        batch: 64,
-        epochs: 40,
-        learning_rate: 5e-3,
-        weight_decay: 0.1,
-        noise: 0.35,
-        seed: options.seed,
-    };
+    let recipe = Recipe { seed: options.seed, ..Recipe::DIGITS };
     let mut network = Network::new(&device, recipe, PIXELS, CLASSES)?;
     network.train(&train, usize::MAX, |_, _, _| ())?;
     println!("{} of {} test images right, by batches", network.count_correct(&test)?, test.len());

@@ -4,15 +4,7 @@ use crate::data::{self, Set};
 use crate::model::{Network, Recipe};
 use kiln::Device;
 
-const RECIPE: Recipe = Recipe {
-    hidden: 128,
-    batch: 64,
-    epochs: 40,
-    learning_rate: 5e-3,
-    weight_decay: 0.1,
-    noise: 0.35,
-    seed: 0,
-};
+const RECIPE: Recipe = Recipe::DIGITS;
 
 /// The losses of the first steps.
 fn losses(device: &str, recipe: Recipe, set: &Set, steps: usize) -> Vec<f32> {
