@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         cluster_shares_loads for f16 bf16;
         two_consumers for bf16;
         copies_of_a_task for bf16;
+        the_product_before for bf16;
         whole_product for f16 bf16;
         copies_of_boxes for f16 f32 i32;
     ]
@@ -228,6 +229,53 @@ fn copies_of_a_task<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     };
     let expected: Vec<Host> = (0..m * n).map(element).collect();
     close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
+}
+
+/// c = the sum of the products of all steps but the last: each is wanted when the next one is there already.
+#[kernel(crate = kiln_runtime)]
+fn one_behind<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<f32, 2>) {
+    let (left, right) = (shared_tiles::<T>(1, TILE, TILE), shared_tiles::<T>(1, TILE, TILE));
+    let (full, empty) = (mbarriers(1, 1), mbarriers(1, 1));
+    let steps = a.extent(1) / TILE;
+    tasks()
+        .task(4, 40, || {
+            for step in range(0, steps) {
+                empty.at(0).wait(step - 1);
+                full.at(0).expect(2 * TILE * TILE * size_of::<T>());
+                left.at(0).load(a, (0, step * TILE), full.at(0));
+                right.at(0).load(b, (step * TILE, 0), full.at(0));
+            }
+        })
+        .task(4, 160, || {
+            let mut sum = zeros::<f32>((TILE, TILE));
+            let mut before = zeros::<f32>((TILE, TILE));
+            for step in range(0, steps) {
+                full.at(0).wait(step);
+                let product = wgmma(left.at(0), right.at(0), zeros::<f32>((TILE, TILE)), false);
+                let product = wgmma_wait(product, 0);
+                empty.at(0).arrive();
+                sum += before;
+                before = product;
+            }
+            // SAFETY: there is one program.
+            unsafe { c.tile((0, 0), (TILE, TILE)).store_overlapping(sum) };
+        })
+        .run();
+}
+
+fn the_product_before<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let k = 5 * TILE;
+    let (a, xs) = trial.input::<T, 2>([TILE, k])?;
+    let (b, ys) = trial.input::<T, 2>([k, TILE])?;
+    let mut c = trial.output::<f32, 2>([TILE, TILE])?;
+    one_behind(&a, &b, &mut c).grid([1]).launch(trial.device)?;
+    let element = |i: usize| {
+        (0..k - TILE).fold(Host::Float(0.0), |sum, p| {
+            sum.add(xs[i / TILE * k + p].host().mul(ys[p * TILE + i % TILE].host()))
+        })
+    };
+    let expected: Vec<Host> = (0..TILE * TILE).map(element).collect();
+    close("the sum", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
 /// The library's kernel with plans that `choose` may or may not make: several tiles a program, both kinds of clusters, both ways to store, f32.

@@ -48,8 +48,19 @@ impl Writer<'_> {
         }
     }
 
-    fn copies(&mut self, targets: &[Value], sources: &[Reg]) -> Vec<Reg> {
+    /// A region, and its values in the registers of what they become.
+    fn hand_on(&mut self, region: Block, to: &[Reg]) -> Result<()> {
+        let yields = self.region(region)?;
+        let kernel = self.kernel;
+        let values = kernel.block(region).ops.last().map_or(&[][..], |&op| &kernel.op(op).operands);
+        self.settle(values, &yields, to);
+        self.parallel_moves(to, &yields);
+        Ok(())
+    }
+
+    fn copies(&mut self, targets: &[Value], values: &[Value], sources: &[Reg]) -> Vec<Reg> {
         let regs: Vec<Reg> = targets.iter().map(|&v| self.define(v)).collect();
+        self.settle(values, sources, &regs);
         for (&to, &from) in regs.iter().zip(sources) {
             self.mov(to, from);
         }
@@ -61,12 +72,10 @@ impl Writer<'_> {
         let results: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
         let (otherwise, end) = (self.label(), self.label());
         self.put(format_args!("@!{cond} bra {otherwise}"));
-        let yields = self.region(op.regions[0])?;
-        self.parallel_moves(&results, &yields);
+        self.hand_on(op.regions[0], &results)?;
         self.put(format_args!("bra {end}"));
         self.place(otherwise);
-        let yields = self.region(op.regions[1])?;
-        self.parallel_moves(&results, &yields);
+        self.hand_on(op.regions[1], &results)?;
         self.place(end);
         Ok(())
     }
@@ -78,7 +87,7 @@ impl Writer<'_> {
         let (lo, hi, step) = (operands[0], operands[1], operands[2]);
         let t = suffix(self.elem(op.operands[0]));
         let unsigned = if lo.class == Class::B64 { "u64" } else { "u32" };
-        let carried = self.copies(&op.results, &operands[3..]);
+        let carried = self.copies(&op.results, &op.operands[3..], &operands[3..]);
 
         let args = &kernel.block(op.regions[0]).args;
         let iv = self.define(args[0]);
@@ -100,8 +109,7 @@ impl Writer<'_> {
         self.mov(iv, lo);
         self.put(format_args!("sub.{unsigned} {left}, {hi}, {lo}"));
         self.place(top);
-        let yields = self.region(op.regions[0])?;
-        self.parallel_moves(&carried, &yields);
+        self.hand_on(op.regions[0], &carried)?;
         self.put(format_args!("add.{t} {iv}, {iv}, {step}"));
         self.put(format_args!("setp.gt.{unsigned} {done}, {left}, {step}"));
         self.put(format_args!("sub.{unsigned} {left}, {left}, {step}"));
@@ -113,7 +121,7 @@ impl Writer<'_> {
     pub(super) fn while_(&mut self, op: &OpData) -> Result<()> {
         let kernel = self.kernel;
         let inits = self.operands(op)?;
-        let carried = self.copies(&op.results, &inits);
+        let carried = self.copies(&op.results, &op.operands, &inits);
         for &region in &op.regions {
             for (&arg, &reg) in kernel.block(region).args.iter().zip(&carried) {
                 self.bind(arg, reg);
@@ -123,8 +131,7 @@ impl Writer<'_> {
         self.place(top);
         let cond = self.region(op.regions[0])?;
         self.put(format_args!("@!{} bra {end}", cond[0]));
-        let yields = self.region(op.regions[1])?;
-        self.parallel_moves(&carried, &yields);
+        self.hand_on(op.regions[1], &carried)?;
         self.put(format_args!("bra {top}"));
         self.place(end);
         Ok(())

@@ -634,6 +634,15 @@ impl Writer<'_> {
             .collect())
     }
 
+    /// Before values move to other registers: products that still fill them end first.
+    pub(super) fn settle(&mut self, values: &[Value], from: &[Reg], to: &[Reg]) {
+        let moves =
+            |((&value, from), to): ((&Value, &Reg), &Reg)| from != to && self.shares_with(value).is_some();
+        if values.iter().zip(from).zip(to).any(moves) {
+            self.put(format_args!("wgmma.wait_group.sync.aligned 0"));
+        }
+    }
+
     /// The representative of the values that share a register with this one, if there are others.
     pub(super) fn shares_with(&self, value: Value) -> Option<Value> {
         self.explicit.same.get(&value).copied()
