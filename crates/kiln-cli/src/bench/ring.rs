@@ -8,6 +8,7 @@
 //! | `message.rs` | the message, and the handlers that answer it |
 //! | `echo.rs` | round trips of one message, rates of many |
 //! | `baseline.rs` | what actors replace: copies and a launch, one by one and as a graph |
+//! | `bare.rs`, `flags.rs` | the least that this machine needs, without actors: by what the others are judged |
 //! | `bounce.rs` | messages between two actors |
 //! | `payload.rs` | arrays by reference, and bare copies |
 //! | `idle.rs` | what a grid costs that has nothing to do, and how soon it wakes |
@@ -15,9 +16,11 @@
 //! | `process.rs`, `power.rs` | what the process and the GPU use |
 //! | `row.rs` | results for people and as JSON |
 
+mod bare;
 mod baseline;
 mod bounce;
 mod echo;
+mod flags;
 mod idle;
 mod message;
 mod payload;
@@ -27,7 +30,7 @@ mod row;
 mod soak;
 
 use crate::failure::Failure;
-use kiln_backend::MappedPlace;
+use kiln_backend::{MappedPlace, Residency};
 use kiln_runtime::{BackendKind, Device};
 use row::Row;
 use std::path::Path;
@@ -96,14 +99,18 @@ fn soaked(ways: &Ways<'_>, length: Duration, rate: u64) -> Result<Vec<Row>, Fail
 fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     let Ways { device, places, most } = ways;
     let wanted = |name: &str| name.contains(only);
+    let gpu = device.properties().kind == BackendKind::Cuda;
     let mut rows = Vec::new();
     if wanted(baseline::LAUNCH) {
         rows.push(baseline::launch(device)?);
     }
-    if wanted(baseline::GRAPH) && device.properties().kind == BackendKind::Cuda {
+    if wanted(baseline::GRAPH) && gpu {
         rows.push(baseline::graph(device)?);
     }
     for &place in places {
+        if wanted(bare::ROUND_TRIP) && device.properties().residency == Residency::Beside {
+            rows.push(bare::round_trip(device, place)?);
+        }
         if wanted(echo::ROUND_TRIP) {
             rows.push(echo::round_trip(device, place)?);
         }
@@ -115,6 +122,12 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     }
     if wanted(echo::UNMEASURED) {
         rows.push(echo::unmeasured(device, ways.best())?);
+    }
+    if wanted(flags::GLOBAL) && gpu {
+        rows.push(flags::global(device)?);
+    }
+    if wanted(flags::CLUSTER) && gpu {
+        rows.extend(flags::cluster(device)?);
     }
     for name in [bounce::ACTOR_TO_ACTOR, bounce::SAME_WORKER].into_iter().filter(|name| wanted(name)) {
         rows.push(bounce::row(device, name)?);
