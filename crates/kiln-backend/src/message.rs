@@ -30,6 +30,7 @@ fn display(value: Literal) -> String {
         Scalar::BF16 => bf16::from_bits(bits as u16).to_string(),
         Scalar::F32 => f32::from_bits(bits as u32).to_string(),
         Scalar::F64 => f64::from_bits(bits).to_string(),
+        Scalar::E4M3 | Scalar::E5M2 => (value.as_f64() as f32).to_string(),
         _ => value.as_i128().to_string(),
     }
 }

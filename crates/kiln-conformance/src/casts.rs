@@ -9,7 +9,8 @@ use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["casts":
-        from for bool i32 u32 i64 u64 f16 bf16 f32 f64;
+        from for bool i32 u32 i64 u64 f16 bf16 f32 f64 i8 u8 E4M3 E5M2;
+        in_threads for bool i32 u64 f16 f32 f64 i8 u8 E4M3 E5M2;
         bitcasts;
     ]
 }
@@ -41,11 +42,57 @@ fn cast_to_all<T: Elem>(
     d.tile(at, block).store(v.cast::<f64>());
 }
 
+/// Of those types of one byte that are for storage.
+#[kernel(crate = kiln_runtime)]
+fn cast_to_bytes<T: Elem>(
+    x: &Tensor<T, 1>,
+    i: &mut Tensor<i8, 1>,
+    u: &mut Tensor<u8, 1>,
+    e4: &mut Tensor<E4M3, 1>,
+    e5: &mut Tensor<E5M2, 1>,
+    block: usize,
+) {
+    let at = program_id(0) * block;
+    let v = x.tile(at, block).load(x.get(0));
+    i.tile(at, block).store(v.cast::<i8>());
+    u.tile(at, block).store(v.cast::<u8>());
+    e4.tile(at, block).store(v.cast::<E4M3>());
+    e5.tile(at, block).store(v.cast::<E5M2>());
+}
+
+#[kernel(crate = kiln_runtime)]
+fn cast_a_thread<T: Elem>(
+    x: &Tensor<T, 1>,
+    u: &mut Tensor<u8, 1>,
+    e4: &mut Tensor<E4M3, 1>,
+    f: &mut Tensor<f32, 1>,
+    l: &mut Tensor<i64, 1>,
+) {
+    let i = thread_index();
+    if i.get() < x.extent(0) {
+        let v = x.get(i);
+        u.set(i, v.cast::<u8>());
+        e4.set(i, v.cast::<E4M3>());
+        f.set(i, v.cast::<f32>());
+        l.set(i, v.cast::<i64>());
+    }
+}
+
 /// Values at which conversions differ: halves, the edges of every integer type, what overflows 16-bit floats, infinities and NaN.
 fn edges<T: Sample>() -> Vec<T> {
     let floats = [
         0.5,
         -0.5,
+        // Around the least and the greatest numbers of the 8-bit floats.
+        0.0009765625,
+        0.0009765626,
+        -0.0029296875,
+        1e-5,
+        17.0,
+        19.0,
+        447.0,
+        464.5,
+        -57344.5,
         0.999,
         -1.5,
         2.5,
@@ -59,8 +106,23 @@ fn edges<T: Sample>() -> Vec<T> {
     ]
     .into_iter()
     .chain([1e19, -1e19, 1.8e19, 9.3e18, 1e-8, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0]);
-    let integers =
-        [0, 1, -1, 127, 2049, 2051, 65535, 16_777_217, i32::MAX.into(), i32::MIN.into(), u32::MAX.into()];
+    let integers = [
+        0,
+        1,
+        -1,
+        17,
+        127,
+        -129,
+        255,
+        449,
+        2049,
+        2051,
+        65535,
+        16_777_217,
+        i32::MAX.into(),
+        i32::MIN.into(),
+        u32::MAX.into(),
+    ];
     let integers = integers.into_iter().chain([i64::MAX, i64::MIN, (1 << 53) + 1]);
     if T::EPSILON > 0.0 {
         return floats.map(|x| T::from_host(Host::Float(x))).collect();
@@ -87,7 +149,30 @@ fn from<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     compare("to f16", &h, &expected)?;
     compare("to bf16", &bh, &expected)?;
     compare("to f32", &f, &expected)?;
-    compare("to f64", &d, &expected)
+    compare("to f64", &d, &expected)?;
+    let (mut i, mut u) = (trial.output(n)?, trial.output(n)?);
+    let (mut e4, mut e5) = (trial.output(n)?, trial.output(n)?);
+    cast_to_bytes(&x, &mut i, &mut u, &mut e4, &mut e5, 32).launch(trial.device)?;
+    compare("to i8", &i, &expected)?;
+    compare("to u8", &u, &expected)?;
+    compare("to e4m3", &e4, &expected)?;
+    compare("to e5m2", &e5, &expected)
+}
+
+fn in_threads<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    let mut data = edges::<T>();
+    data.extend(trial.random::<T>(50));
+    let n = [data.len()];
+    let x = trial.vector(&data)?;
+    let (mut u, mut e4) = (trial.output(n)?, trial.output(n)?);
+    let (mut f, mut l) = (trial.output(n)?, trial.output(n)?);
+    let grid = [data.len().div_ceil(32) as u32, 1, 1];
+    cast_a_thread(&x, &mut u, &mut e4, &mut f, &mut l).grid(grid).block([32, 1, 1]).launch(trial.device)?;
+    let expected: Vec<Host> = data.iter().map(|x| x.host()).collect();
+    compare("to u8", &u, &expected)?;
+    compare("to e4m3", &e4, &expected)?;
+    compare("to f32", &f, &expected)?;
+    compare("to i64", &l, &expected)
 }
 
 fn compare<U: Sample>(what: &str, got: &Tensor<U, 1>, expected: &[Host]) -> Verdict {

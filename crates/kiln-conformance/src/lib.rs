@@ -11,6 +11,7 @@
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
+//! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
@@ -36,6 +37,7 @@ mod dot;
 mod elementwise;
 mod explicit;
 mod explicit_attention;
+mod explicit_narrow;
 mod faults;
 mod flow;
 mod guards;
@@ -72,6 +74,7 @@ pub fn suite() -> Vec<Case> {
         dot::cases,
         explicit::cases,
         explicit_attention::cases,
+        explicit_narrow::cases,
         memory::cases,
         flow::cases,
         language::cases,

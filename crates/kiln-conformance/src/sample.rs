@@ -2,7 +2,7 @@
 
 use crate::trial::Rng;
 use half::{bf16, f16};
-use kiln_lang::Elem;
+use kiln_lang::{E4M3, E5M2, Elem};
 
 /// A value of any element type, wide enough to compute with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,7 +132,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers! { i32, -0x5a5a_5a5b; u32, 0x5a5a_5a5b; i64, -0x5a5a_5a5a_5a5a_5a5b; u64, 0x5a5a_5a5a_5a5a_5a5b; }
+integers! { i32, -0x5a5a_5a5b; u32, 0x5a5a_5a5b; i64, -0x5a5a_5a5a_5a5a_5a5b; u64, 0x5a5a_5a5a_5a5a_5a5b; i8, -0x5b; u8, 0x5b; }
 
 macro_rules! floats {
     ($($t:ty, $epsilon:expr, $bits:literal, $poison:expr, |$n:ident| $int:expr, |$x:ident| $float:expr;)*) => {$(
@@ -190,9 +190,68 @@ fn nearest(x: f64, guess: u16, limit: f64, value: impl Fn(u16) -> f64) -> u16 {
     sign | finite.min_by(order).unwrap_or(magnitude)
 }
 
+macro_rules! floats_of_8_bits {
+    ($($t:ty, $significand:literal, $bias:literal, $greatest:literal;)*) => {$(
+        impl Sample for $t {
+            const EPSILON: f64 = 1.0 / (1 << $significand) as f64;
+            const BITS: u32 = 8;
+            const POISON: $t = <$t>::from_bits(0xf5);
+
+            fn sample(rng: &mut Rng) -> $t {
+                Self::from_host(Host::Float(rng.between(-4.0, 4.0)))
+            }
+
+            fn host(self) -> Host {
+                let size = match self.to_bits() & 0x7f {
+                    code if code <= $greatest => float8(code, $significand, $bias),
+                    0x7c => f64::INFINITY,
+                    _ => f64::NAN,
+                };
+                Host::Float(if self.to_bits() > 0x7f { -size } else { size })
+            }
+
+            fn from_host(value: Host) -> $t {
+                let x = value.float();
+                if x.is_nan() {
+                    return <$t>::from_bits(0x7f);
+                }
+                let distance = |code: u8| (float8(code, $significand, $bias) - x.abs()).abs();
+                let order = |a: &u8, b: &u8| {
+                    distance(*a).total_cmp(&distance(*b)).then((a & 1).cmp(&(b & 1)))
+                };
+                let beyond = x.abs() > float8($greatest, $significand, $bias);
+                let size = if beyond { $greatest } else { (0..=$greatest).min_by(order).unwrap_or(0) };
+                <$t>::from_bits(size | u8::from(x.is_sign_negative()) << 7)
+            }
+        }
+    )*};
+}
+floats_of_8_bits! { E4M3, 3, 7, 0x7e; E5M2, 2, 15, 0x7b; }
+
+/// What the code of a finite number says, by the definition of the format.
+fn float8(code: u8, significand: u32, bias: i32) -> f64 {
+    let (field, low) = (i32::from(code >> significand), f64::from(code & ((1 << significand) - 1)));
+    let fraction = low / f64::from(1 << significand);
+    match field {
+        0 => fraction * f64::from(1 - bias).exp2(),
+        _ => (1.0 + fraction) * f64::from(field - bias).exp2(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn eight_bit_floats_saturate() {
+        let bits =
+            |x: f64| (E4M3::from_host(Host::Float(x)).to_bits(), E5M2::from_host(Host::Float(x)).to_bits());
+        assert_eq!(bits(f64::NEG_INFINITY), (0xfe, 0xfb));
+        assert_eq!((bits(1.0), bits(-0.0), bits(449.0)), ((0x38, 0x3c), (0x80, 0x80), (0x7e, 0x5f)));
+        // The middle between the least numbers, and just above it.
+        let least = 2f64.powi(-9);
+        assert_eq!((bits(0.5 * least).0, bits(0.51 * least).0, bits(1.5 * least).0), (0, 1, 2));
+    }
 
     #[test]
     fn sixteen_bit_floats_are_rounded_once() {

@@ -4,7 +4,7 @@ use crate::mask::Mask;
 use crate::numeric::{Element, Int};
 use half::{bf16, f16};
 use kiln_backend::{FaultKind, Finding};
-use kiln_ir::{Scalar, Space};
+use kiln_ir::{E4M3, E5M2, Scalar, Space};
 use std::borrow::Cow;
 
 /// Why an operation did not complete. The executor adds the source location, the block and the thread's index.
@@ -59,6 +59,10 @@ pub enum Data {
     BF16(Vec<bf16>),
     F32(Vec<f32>),
     F64(Vec<f64>),
+    E4M3(Vec<E4M3>),
+    E5M2(Vec<E5M2>),
+    I8(Vec<i8>),
+    U8(Vec<u8>),
 }
 
 impl Default for Data {
@@ -82,7 +86,8 @@ macro_rules! dispatch {
     };
     (any $elem:expr, $t:ident => $body:expr) => {
         dispatch!(@arms $elem, $t => $body, Bool: bool, I32: i32, U32: u32, I64: i64, U64: u64,
-            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64)
+            F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
+            E4M3: kiln_ir::E4M3, E5M2: kiln_ir::E5M2, I8: i8, U8: u8)
     };
     (number $elem:expr, $t:ident => $body:expr) => {
         dispatch!(@arms $elem, $t => $body, I32: i32, U32: u32, I64: i64, U64: u64,
@@ -113,6 +118,10 @@ macro_rules! each_vec {
             Data::BF16($v) => $body,
             Data::F32($v) => $body,
             Data::F64($v) => $body,
+            Data::E4M3($v) => $body,
+            Data::E5M2($v) => $body,
+            Data::I8($v) => $body,
+            Data::U8($v) => $body,
         }
     };
 }
@@ -130,6 +139,10 @@ impl Data {
             Scalar::BF16 => Data::BF16(vec![bf16::ZERO; len]),
             Scalar::F32 => Data::F32(vec![0.0; len]),
             Scalar::F64 => Data::F64(vec![0.0; len]),
+            Scalar::E4M3 => Data::E4M3(vec![E4M3::ZERO; len]),
+            Scalar::E5M2 => Data::E5M2(vec![E5M2::ZERO; len]),
+            Scalar::I8 => Data::I8(vec![0; len]),
+            Scalar::U8 => Data::U8(vec![0; len]),
         }
     }
 
@@ -145,6 +158,10 @@ impl Data {
             Data::BF16(_) => Scalar::BF16,
             Data::F32(_) => Scalar::F32,
             Data::F64(_) => Scalar::F64,
+            Data::E4M3(_) => Scalar::E4M3,
+            Data::E5M2(_) => Scalar::E5M2,
+            Data::I8(_) => Scalar::I8,
+            Data::U8(_) => Scalar::U8,
         }
     }
 

@@ -71,8 +71,10 @@ pub enum ExplicitOp {
         /// The first column of the tile.
         column: u32,
     },
-    /// `(shared tile a, stage, shared tile b, stage, bool keep, f32 tile [m, n] acc) -> f32 tile [m, n]`: begins a · b, plus acc where
-    /// `keep`. The stages of a are `[m, k]` and those of b `[n, k]`, unless they are stored transposed. The result may only go to another
+    /// `(shared tile a, stage, shared tile b, stage, bool keep, tile [m, n] acc) -> tile [m, n]`: begins a · b, plus acc where
+    /// `keep`. The factors are both f16, both bf16, both f32 (of which the last 13 bits do not count: tf32), 8-bit floats, or 8-bit integers; acc and the
+    /// result are f32, or i32 for integers, which wraps. k is a multiple of 32 bytes. The stages of a are `[m, k]` and those of b `[n, k]`, unless they are
+    /// stored transposed, which only those of 16-bit elements may be. The result may only go to another
     /// such product or to `WgmmaWait`; acc has no other use. In a kernel lowered to threads the tile is the thread's registers of it.
     Wgmma {
         /// The stages of a are `[k, m]`.

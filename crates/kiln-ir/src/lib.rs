@@ -7,6 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `types.rs` | element types, shapes, views |
+//! | `float8.rs` | the 8-bit floats |
 //! | `literal.rs` | constants |
 //! | `op.rs` | the operations and what they mean |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
@@ -21,6 +22,7 @@
 mod builder;
 pub mod eval;
 mod explicit;
+mod float8;
 mod guard;
 mod kernel;
 mod literal;
@@ -35,6 +37,7 @@ mod verify;
 
 pub use builder::Builder;
 pub use explicit::{Attribute, ExplicitOp, Task};
+pub use float8::{E4M3, E5M2};
 pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;

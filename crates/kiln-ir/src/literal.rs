@@ -1,5 +1,6 @@
 //! Constants: an element type and its bits.
 
+use crate::float8::{E4M3, E5M2};
 use crate::rounding;
 use crate::types::Scalar;
 use half::{bf16, f16};
@@ -24,7 +25,8 @@ impl Literal {
     /// A literal from raw bits; bits above the type's width are cleared.
     pub fn from_bits(elem: Scalar, bits: u64) -> Literal {
         let bits = match elem.bytes() {
-            1 => u64::from(bits != 0),
+            1 if elem == Scalar::Bool => u64::from(bits != 0),
+            1 => bits & 0xff,
             2 => bits & 0xffff,
             4 => bits & 0xffff_ffff,
             _ => bits,
@@ -57,7 +59,7 @@ impl Literal {
         Literal { elem: Scalar::F32, bits: value.to_bits() as u64 }
     }
 
-    /// A float of any type, rounded to nearest even; integers saturate, as Rust's `as`.
+    /// A float of any type, rounded to nearest even; integers and 8-bit floats saturate, as Rust's `as` and [`E4M3::from_f64`].
     pub fn from_f64(elem: Scalar, value: f64) -> Literal {
         let bits = match elem {
             Scalar::Bool => (value != 0.0) as u64,
@@ -69,6 +71,10 @@ impl Literal {
             Scalar::BF16 => rounding::bf16_from_f64(value).to_bits() as u64,
             Scalar::F32 => (value as f32).to_bits() as u64,
             Scalar::F64 => value.to_bits(),
+            Scalar::E4M3 => E4M3::from_f64(value).to_bits().into(),
+            Scalar::E5M2 => E5M2::from_f64(value).to_bits().into(),
+            Scalar::I8 => u64::from(value as i8 as u8),
+            Scalar::U8 => u64::from(value as u8),
         };
         Literal { elem, bits }
     }
@@ -81,6 +87,8 @@ impl Literal {
             Scalar::U32 => u64::from(u32::try_from(value).ok()?),
             Scalar::I64 => i64::try_from(value).ok()? as u64,
             Scalar::U64 => u64::try_from(value).ok()?,
+            Scalar::I8 => u64::from(i8::try_from(value).ok()? as u8),
+            Scalar::U8 => u64::from(u8::try_from(value).ok()?),
             _ => return Some(Literal::rounded(elem, value)),
         };
         Some(Literal { elem, bits })
@@ -91,6 +99,7 @@ impl Literal {
         match elem {
             Scalar::I32 | Scalar::U32 => Literal { elem, bits: value as u32 as u64 },
             Scalar::I64 | Scalar::U64 => Literal { elem, bits: value as u64 },
+            Scalar::I8 | Scalar::U8 => Literal { elem, bits: u64::from(value as u8) },
             Scalar::Bool => Literal::bool(value & 1 != 0),
             _ => Literal::rounded(elem, value),
         }
@@ -117,7 +126,8 @@ impl Literal {
     /// The value as an integer; floats truncate.
     pub fn as_i128(self) -> i128 {
         match self.elem {
-            Scalar::Bool | Scalar::U32 | Scalar::U64 => self.bits as i128,
+            Scalar::Bool | Scalar::U8 | Scalar::U32 | Scalar::U64 => self.bits as i128,
+            Scalar::I8 => self.bits as u8 as i8 as i128,
             Scalar::I32 => self.bits as u32 as i32 as i128,
             Scalar::I64 => self.bits as i64 as i128,
             _ => self.as_f64() as i128,
@@ -131,6 +141,8 @@ impl Literal {
             Scalar::BF16 => bf16::from_bits(self.bits as u16).to_f64(),
             Scalar::F32 => f32::from_bits(self.bits as u32) as f64,
             Scalar::F64 => f64::from_bits(self.bits),
+            Scalar::E4M3 => E4M3::from_bits(self.bits as u8).to_f64(),
+            Scalar::E5M2 => E5M2::from_bits(self.bits as u8).to_f64(),
             _ => self.as_i128() as f64,
         }
     }

@@ -5,7 +5,8 @@ use std::fmt;
 
 /// An element type.
 ///
-/// `Bool` is one byte in memory, 0 or 1. Signedness is part of the type, so no operation carries it.
+/// `Bool` is one byte in memory, 0 or 1. Signedness is part of the type, so no operation carries it. The other types of one byte are for
+/// [storage](Scalar::is_storage).
 ///
 /// ```
 /// use kiln_ir::Scalar;
@@ -25,11 +26,15 @@ pub enum Scalar {
     BF16,
     F32,
     F64,
+    E4M3,
+    E5M2,
+    I8,
+    U8,
 }
 
 impl Scalar {
     /// Every element type, in declaration order.
-    pub const ALL: [Scalar; 9] = [
+    pub const ALL: [Scalar; 13] = [
         Scalar::Bool,
         Scalar::I32,
         Scalar::U32,
@@ -39,12 +44,16 @@ impl Scalar {
         Scalar::BF16,
         Scalar::F32,
         Scalar::F64,
+        Scalar::E4M3,
+        Scalar::E5M2,
+        Scalar::I8,
+        Scalar::U8,
     ];
 
     /// The size of one element in memory, in bytes.
     pub const fn bytes(self) -> u32 {
         match self {
-            Scalar::Bool => 1,
+            Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => 1,
             Scalar::F16 | Scalar::BF16 => 2,
             Scalar::I32 | Scalar::U32 | Scalar::F32 => 4,
             Scalar::I64 | Scalar::U64 | Scalar::F64 => 8,
@@ -53,20 +62,31 @@ impl Scalar {
 
     /// Whether this is a floating-point type.
     pub const fn is_float(self) -> bool {
-        matches!(self, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64)
+        matches!(self, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64) || self.is_float8()
+    }
+
+    /// Whether this is an 8-bit float.
+    pub const fn is_float8(self) -> bool {
+        matches!(self, Scalar::E4M3 | Scalar::E5M2)
+    }
+
+    /// Whether this is a type of numbers in memory alone: loaded, stored, moved, converted and multiplied by matrix units, but without arithmetic or order.
+    pub const fn is_storage(self) -> bool {
+        self.is_float8() || matches!(self, Scalar::I8 | Scalar::U8)
     }
 
     /// Whether this is an integer type (`Bool` is not).
     pub const fn is_int(self) -> bool {
-        matches!(self, Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64)
+        use Scalar::{I8, I32, I64, U8, U32, U64};
+        matches!(self, I32 | U32 | I64 | U64 | I8 | U8)
     }
 
     /// Whether values of this type can be negative.
     pub const fn is_signed(self) -> bool {
-        self.is_float() || matches!(self, Scalar::I32 | Scalar::I64)
+        self.is_float() || matches!(self, Scalar::I32 | Scalar::I64 | Scalar::I8)
     }
 
-    /// The name in the text format, which is also Rust's name of the type.
+    /// The name in the text format, which is Rust's name of the type where Rust has it.
     pub const fn name(self) -> &'static str {
         match self {
             Scalar::Bool => "bool",
@@ -78,6 +98,10 @@ impl Scalar {
             Scalar::BF16 => "bf16",
             Scalar::F32 => "f32",
             Scalar::F64 => "f64",
+            Scalar::E4M3 => "e4m3",
+            Scalar::E5M2 => "e5m2",
+            Scalar::I8 => "i8",
+            Scalar::U8 => "u8",
         }
     }
 
@@ -86,10 +110,11 @@ impl Scalar {
         Scalar::ALL.into_iter().find(|s| s.name() == name)
     }
 
-    /// The type in which sums of this type are accumulated: f32 for the 16-bit floats, itself otherwise.
+    /// The type in which sums of this type are accumulated: f32 for the floats of 8 and 16 bits, i32 for the integers of 8, itself otherwise.
     pub const fn accumulator(self) -> Scalar {
         match self {
-            Scalar::F16 | Scalar::BF16 => Scalar::F32,
+            Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 => Scalar::F32,
+            Scalar::I8 | Scalar::U8 => Scalar::I32,
             other => other,
         }
     }

@@ -1,7 +1,7 @@
 //! Element types, and the host numbers that turn into them.
 
 use half::{bf16, f16};
-use kiln_ir::{Literal, Scalar};
+use kiln_ir::{E4M3, E5M2, Literal, Scalar};
 use std::fmt::{Debug, Display};
 
 mod sealed {
@@ -17,7 +17,7 @@ mod sealed {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an element type of device values",
-    note = "element types are bool, i32, u32, i64, u64, f16, bf16, f32 and f64"
+    note = "element types are bool, i32, u32, i64, u64, f16, bf16, f32 and f64, and for storage i8, u8, E4M3 and E5M2"
 )]
 pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Sealed + 'static {
     /// The IR's name of the type.
@@ -30,7 +30,12 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
     fn from_bits(bits: u64) -> Self;
 }
 
-/// An element type with an order: all but `bool`.
+/// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are loaded, stored, moved and converted; what computes
+/// takes a [`Num`].
+#[diagnostic::on_unimplemented(message = "`{Self}` is not an element type of numbers")]
+pub trait Numeric: Elem {}
+
+/// An element type with an order: all but `bool` and those for storage.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no order on a device",
     label = "`<`, `<=`, `>` and `>=` compare numbers",
@@ -38,12 +43,12 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
 )]
 pub trait Ordered: Elem {}
 
-/// An element type with arithmetic: all but `bool`.
+/// An element type with arithmetic: all but `bool` and those for storage.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no arithmetic on a device",
-    note = "use `select` or `cast` to make a number of a bool"
+    note = "use `select` or `cast` to make a number of a bool; i8, u8, E4M3 and E5M2 are for storage: `cast` them first"
 )]
-pub trait Num: Elem + HostNumber + Ordered {}
+pub trait Num: Numeric + HostNumber + Ordered {}
 
 /// An integer element type.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an integer element type")]
@@ -111,6 +116,10 @@ elem! {
     bf16, BF16, |v| u64::from(v.to_bits()), |b| bf16::from_bits(b as u16);
     f32, F32, |v| u64::from(v.to_bits()), |b| f32::from_bits(b as u32);
     f64, F64, |v| v.to_bits(), |b| f64::from_bits(b);
+    i8, I8, |v| u64::from(v as u8), |b| b as u8 as i8;
+    u8, U8, |v| u64::from(v), |b| b as u8;
+    E4M3, E4M3, |v| u64::from(v.to_bits()), |b| E4M3::from_bits(b as u8);
+    E5M2, E5M2, |v| u64::from(v.to_bits()), |b| E5M2::from_bits(b as u8);
 }
 
 macro_rules! mark {
@@ -119,6 +128,7 @@ macro_rules! mark {
 
 mark! {
     Ordered: i32 u32 i64 u64 f16 bf16 f32 f64;
+    Numeric: i32 u32 i64 u64 f16 bf16 f32 f64 i8 u8 E4M3 E5M2;
     Num: i32 u32 i64 u64 f16 bf16 f32 f64;
     Int: i32 u32 i64 u64;
     Word: i32 u32 i64 u64 f32 f64;

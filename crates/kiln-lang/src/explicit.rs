@@ -47,7 +47,7 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 
-use crate::elem::Elem;
+use crate::elem::{Elem, Num};
 use crate::ops::checked_shape;
 use crate::trace::{Id, Item, Raw, Recorder, Region, RegionKind, Site, error, with, writes_outer};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
@@ -337,18 +337,33 @@ pub fn task_barrier() {
 
 // ---- products
 
-/// Begins a · b, plus `acc` where `keep`: the tensor cores read the shared tiles. Factors `[m, k]` and `[k, n]`, of f16 or bf16: m a multiple
-/// of 64, k of 16, n a power of two up to 256.
+/// Begins a · b, plus `acc` where `keep`: the tensor cores read the shared tiles. Factors `[m, k]` and `[k, n]`: m a multiple of 64, k of 32 bytes, n a power of
+/// two up to 256.
+///
+/// | factors | sum | |
+/// |---|---|---|
+/// | both f16, or both bf16 | f32 | |
+/// | f32 | f32 | as tf32: the last 13 bits of elements do not count |
+/// | E4M3, E5M2, or one of each | f32 | |
+/// | i8, u8, or one of each | i32 | wraps |
+///
+/// Elements of 16 bits may lie either way round in shared memory. Others lie along the inner extent: a is not [transposed](SharedTile::transposed), b is. The
+/// sums of 8-bit floats keep fewer bits than an f32 has while products are added to them: add up long sums in pieces.
 ///
 /// The result is in flight: it may only go to another product, to a variable and to [`wgmma_wait`].
 #[track_caller]
-pub fn wgmma<T: Elem>(
+pub fn wgmma<T: Elem, U: Elem, S: Num>(
     a: SharedTile<T>,
-    b: SharedTile<T>,
-    acc: Val<f32>,
+    b: SharedTile<U>,
+    acc: Val<S>,
     keep: impl IntoVal<bool>,
-) -> Val<f32> {
+) -> Val<S> {
     let (site, keep) = (Location::caller(), keep.into_val());
+    if S::SCALAR != T::SCALAR.accumulator() {
+        let sum = T::SCALAR.accumulator();
+        error(site, format!("a sum of products of {} in {}", T::SCALAR, S::SCALAR), format!("it is {sum}"));
+        return Val::poison();
+    }
     let rows = if a.transposed { a.tiles.columns } else { a.tiles.rows };
     let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
     let Some(shape) = checked_shape(&[rows, columns], site) else { return Val::poison() };
@@ -359,7 +374,7 @@ pub fn wgmma<T: Elem>(
         operands.extend(b.operands(r, site)?);
         operands.push(r.read_as(keep.raw(), &Shape::scalar(), site)?);
         operands.push(r.read_as(acc.raw(), &shape, site)?);
-        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(Scalar::F32, shape.clone()), site))
+        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(S::SCALAR, shape.clone()), site))
     });
     Val::from_id(id.flatten())
 }
@@ -440,7 +455,7 @@ pub fn exp2_flushed(x: Val<f32>) -> Val<f32> {
 /// Waits until all but the last `pending` products that this task began are done. What it gives is there to be used if the product is: with
 /// 0, or if so many products began after it, in the same block of code.
 #[track_caller]
-pub fn wgmma_wait(product: Val<f32>, pending: usize) -> Val<f32> {
+pub fn wgmma_wait<S: Num>(product: Val<S>, pending: usize) -> Val<S> {
     let site = Location::caller();
     let op = ExplicitOp::WgmmaWait { pending: number("the number of products", pending, site) };
     let id = with(|r| {

@@ -54,11 +54,12 @@ mod trace;
 mod val;
 mod view;
 
-pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Ordered, Word};
+pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Word};
 pub use flow::{
     Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, range, range_step,
 };
 pub use half::{bf16, f16};
+pub use kiln_ir::{E4M3, E5M2};
 pub use kiln_ir::{Level, Order, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
 pub use memory::{Local, Shared, local, shared};
@@ -75,13 +76,13 @@ pub use view::{
 /// Everything a kernel uses.
 pub mod prelude {
     pub use crate::{
-        Accumulate, Bits, Combine, DeviceValue, Elem, Float, Idx, Int, IntoIndex, IntoVal, KernelConst,
-        Level, Local, Num, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut, Word, ballot,
-        barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device, device_assert, device_print,
-        dot, dot_acc, f16, fence, full, guarded, iota, kernel, lane_id, local, num_programs, program_id,
-        range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor, sleep_ns,
-        thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any, warp_id,
-        zeros,
+        Accumulate, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int, IntoIndex, IntoVal,
+        KernelConst, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut,
+        Word, ballot, barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device, device_assert,
+        device_print, dot, dot_acc, f16, fence, full, guarded, iota, kernel, lane_id, local, num_programs,
+        program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor,
+        sleep_ns, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any,
+        warp_id, zeros,
     };
 }
 

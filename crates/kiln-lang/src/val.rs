@@ -1,6 +1,6 @@
 //! The handle of a device value.
 
-use crate::elem::{Elem, HostNumber, Int, Num, Number, for_host_numbers};
+use crate::elem::{Elem, HostNumber, Int, Number, Numeric, for_host_numbers};
 use crate::trace::{Id, Raw, Site, error, with};
 use kiln_ir::Shape;
 use std::fmt;
@@ -134,7 +134,7 @@ impl IntoVal<bool> for bool {
 
 macro_rules! into_val {
     ($($t:ty)*) => {$(
-        impl<T: Num> IntoVal<T> for $t {
+        impl<T: Numeric> IntoVal<T> for $t {
             #[track_caller]
             fn into_val(self) -> Val<T> {
                 constant(self.number(), Location::caller())

@@ -36,7 +36,7 @@
 
 pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;
-pub use kiln_lang::{DeviceValue, KernelConst, bf16, device, f16, kernel};
+pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, kernel};
 pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{

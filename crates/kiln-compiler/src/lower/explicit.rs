@@ -164,7 +164,8 @@ impl<'k> Lowering<'k> {
         let accumulators = self.operand(data.operands[data.operands.len() - 1], home)?;
         operands.extend_from_slice(&accumulators);
         let registers = accumulators.len();
-        let op = self.em.op(data.kind.clone(), &operands, &vec![Type::scalar(Scalar::F32); registers]);
+        let elem = self.src.ty(result).elem();
+        let op = self.em.op(data.kind.clone(), &operands, &vec![Type::scalar(elem); registers]);
         let results = self.em.kernel.op(op).results.to_vec();
         self.define(result, home, results)
     }

@@ -10,10 +10,10 @@ use cranelift_frontend::FunctionBuilder;
 use kiln_ir::Scalar;
 use std::collections::HashMap;
 
-/// The Cranelift type that holds a scalar; 16-bit floats are held as bits.
+/// The Cranelift type that holds a scalar; floats of 8 and 16 bits are held as bits.
 pub(super) fn scalar_type(elem: Scalar) -> ir::Type {
     match elem {
-        Scalar::Bool => types::I8,
+        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => types::I8,
         Scalar::I32 | Scalar::U32 => types::I32,
         Scalar::I64 | Scalar::U64 => types::I64,
         Scalar::F16 | Scalar::BF16 => types::I16,

@@ -163,6 +163,10 @@ impl Emitter<'_> {
         let (narrower, same) = (to.bytes() < from.bytes(), to.bytes() == from.bytes());
         let ins = self.asm.fb.ins();
         let whole = |s: Scalar| s.is_int() || s == Scalar::Bool;
+        // Cranelift converts no floats from and to integers of one byte.
+        if (from.is_storage() || to.is_storage()) && !(whole(from) && whole(to)) {
+            return None;
+        }
         let wide_float = |s: Scalar| matches!(s, Scalar::F32 | Scalar::F64);
         Some(match to {
             Scalar::Bool if from.is_int() => ins.icmp_imm_s(IntCC::NotEqual, x, 0),

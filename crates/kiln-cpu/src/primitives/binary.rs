@@ -126,6 +126,7 @@ fn binary<F: OperandForm>(level: Level, op: BinaryOp, scalar: Scalar) -> Option<
         Scalar::BF16 => half_binary::<bf16, F>(level, op),
         Scalar::F32 => float_binary::<f32, F>(level, op),
         Scalar::F64 => float_binary::<f64, F>(level, op),
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
     }
 }
 

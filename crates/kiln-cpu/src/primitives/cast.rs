@@ -10,7 +10,7 @@ use kiln_ir::Scalar;
 use std::marker::PhantomData;
 
 /// Conversion to `R`.
-struct To<R>(PhantomData<R>);
+pub(super) struct To<R>(PhantomData<R>);
 
 macro_rules! casts {
     ($($from:ty => $($to:ty),*;)*) => {$($(
@@ -62,7 +62,7 @@ saturating_casts! {
 }
 
 /// Conversion to bool.
-struct ToBool;
+pub(super) struct ToBool;
 impl<T: Element> Map<T> for ToBool {
     type Out = u8;
     #[inline(always)]
@@ -168,6 +168,10 @@ pub(crate) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
     if from == to {
         return copy(level, from.bytes());
     }
+    if from.is_storage() || to.is_storage() {
+        return super::bytes::lookup(level, from, to);
+    }
+    // What follows has no types of one byte but bool.
     match to {
         Scalar::Bool => to_bool(level, from),
         Scalar::I32 | Scalar::U32 => to_int32(level, from, to),
@@ -175,7 +179,7 @@ pub(crate) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
         Scalar::F16 => to_half::<f16>(level, from),
         Scalar::BF16 => to_half::<bf16>(level, from),
         Scalar::F32 => to_f32(level, from),
-        Scalar::F64 => to_f64(level, from),
+        _ => to_f64(level, from),
     }
 }
 
@@ -187,7 +191,7 @@ fn to_bool(level: Level, from: Scalar) -> UnaryFn {
         Scalar::F16 => MapLoop::<ToBool, f16>::at(level),
         Scalar::BF16 => MapLoop::<ToBool, bf16>::at(level),
         Scalar::F32 => MapLoop::<ToBool, f32>::at(level),
-        Scalar::F64 => MapLoop::<ToBool, f64>::at(level),
+        _ => MapLoop::<ToBool, f64>::at(level),
     }
 }
 
@@ -204,7 +208,7 @@ fn to_int32(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
         Scalar::F32 if unsigned => MapLoop::<To<u32>, f32>::at(level),
         Scalar::F32 => MapLoop::<To<i32>, f32>::at(level),
         Scalar::F64 if unsigned => MapLoop::<To<u32>, f64>::at(level),
-        Scalar::F64 => MapLoop::<To<i32>, f64>::at(level),
+        _ => MapLoop::<To<i32>, f64>::at(level),
     }
 }
 
@@ -222,7 +226,7 @@ fn to_int64(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
         Scalar::F32 if unsigned => MapLoop::<To<u64>, f32>::at(level),
         Scalar::F32 => MapLoop::<To<i64>, f32>::at(level),
         Scalar::F64 if unsigned => MapLoop::<To<u64>, f64>::at(level),
-        Scalar::F64 => MapLoop::<To<i64>, f64>::at(level),
+        _ => MapLoop::<To<i64>, f64>::at(level),
     }
 }
 
@@ -236,7 +240,7 @@ fn to_half<H: Half>(level: Level, from: Scalar) -> UnaryFn {
         Scalar::F16 => RenarrowLoop::<f16, H>::at(level),
         Scalar::BF16 => RenarrowLoop::<bf16, H>::at(level),
         Scalar::F32 => NarrowLoop::<H>::at(level),
-        Scalar::F64 => CastToHalf::<f64, H>::at(level),
+        _ => CastToHalf::<f64, H>::at(level),
     }
 }
 
@@ -250,7 +254,7 @@ fn to_f32(level: Level, from: Scalar) -> UnaryFn {
         Scalar::F16 => WidenLoop::<f16>::at(level),
         Scalar::BF16 => WidenLoop::<bf16>::at(level),
         Scalar::F32 => copy(level, 4),
-        Scalar::F64 => MapLoop::<To<f32>, f64>::at(level),
+        _ => MapLoop::<To<f32>, f64>::at(level),
     }
 }
 
@@ -264,6 +268,6 @@ fn to_f64(level: Level, from: Scalar) -> UnaryFn {
         Scalar::F16 => CastFromHalf::<f16, To<f64>>::at(level),
         Scalar::BF16 => CastFromHalf::<bf16, To<f64>>::at(level),
         Scalar::F32 => MapLoop::<To<f64>, f32>::at(level),
-        Scalar::F64 => copy(level, 8),
+        _ => copy(level, 8),
     }
 }

@@ -34,10 +34,10 @@ compare! {
     Ge: |a, b| a >= b;
 }
 
-/// The primitive for a comparison.
-pub(crate) fn lookup(level: Level, op: CompareOp, form: Form, scalar: Scalar) -> BinaryFn {
+/// The primitive for a comparison, for types that have them.
+pub(crate) fn lookup(level: Level, op: CompareOp, form: Form, scalar: Scalar) -> Option<BinaryFn> {
     let scalar = if matches!(op, CompareOp::Eq | CompareOp::Ne) { unsigned(scalar) } else { scalar };
-    match scalar {
+    Some(match scalar {
         Scalar::Bool => compare::<u8>(level, op, form),
         Scalar::I32 => compare::<i32>(level, op, form),
         Scalar::U32 => compare::<u32>(level, op, form),
@@ -47,7 +47,8 @@ pub(crate) fn lookup(level: Level, op: CompareOp, form: Form, scalar: Scalar) ->
         Scalar::BF16 => compare_half_form::<bf16>(level, op, form),
         Scalar::F32 => compare::<f32>(level, op, form),
         Scalar::F64 => compare::<f64>(level, op, form),
-    }
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
+    })
 }
 
 fn compare<T: Element>(level: Level, op: CompareOp, form: Form) -> BinaryFn {

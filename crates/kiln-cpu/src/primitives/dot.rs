@@ -339,7 +339,7 @@ impl<A: Number, const MR: usize, const NR: usize> RegisterTileLoop for RegisterT
 /// The primitive for a matrix product, for numbers.
 pub(crate) fn lookup(level: Level, scalar: Scalar) -> Option<DotFn> {
     Some(match scalar {
-        Scalar::Bool => return None,
+        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
         Scalar::I32 | Scalar::U32 => ProductLoop::<u32>::at(level),
         Scalar::I64 | Scalar::U64 => ProductLoop::<u64>::at(level),
         Scalar::F16 => ProductLoop::<f16>::at(level),

@@ -37,6 +37,7 @@
 mod atomic;
 mod binary;
 mod boxes;
+mod bytes;
 mod cast;
 mod compare;
 mod dot;
@@ -152,7 +153,7 @@ pub fn lookup_at(level: Level, key: PrimitiveKey) -> Option<PrimitiveFn> {
         Key::Copy(scalar) => PrimitiveFn::Unary(cast::copy(level, scalar.bytes())),
         Key::CopyStreaming(scalar) => PrimitiveFn::Unary(strided::copy_streaming(scalar)),
         Key::Binary(op, form, scalar) => PrimitiveFn::Binary(binary::lookup(level, op, form, scalar)?),
-        Key::Compare(op, form, scalar) => PrimitiveFn::Binary(compare::lookup(level, op, form, scalar)),
+        Key::Compare(op, form, scalar) => PrimitiveFn::Binary(compare::lookup(level, op, form, scalar)?),
         Key::Select(form, scalar) => PrimitiveFn::Ternary(ternary::select(level, form, scalar)),
         Key::Fma(form, scalar) => PrimitiveFn::Ternary(ternary::fma(level, form, scalar)?),
         Key::Reduce(op, scalar) => PrimitiveFn::Axis(reduce::lookup(level, op, scalar)?),

@@ -334,6 +334,7 @@ pub(crate) fn lookup(level: Level, op: ReduceOp, scalar: Scalar) -> Option<AxisF
         Scalar::BF16 => number::<bf16>(level, op),
         Scalar::F32 => number::<f32>(level, op),
         Scalar::F64 => number::<f64>(level, op),
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn fma(level: Level, form: Form, scalar: Scalar) -> Option<TernaryFn>
 
 fn fma_form<F: OperandForm>(level: Level, scalar: Scalar) -> Option<TernaryFn> {
     Some(match scalar {
-        Scalar::Bool => return None,
+        Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
         Scalar::I32 | Scalar::U32 => Zip3Loop::<Fma, u32, u32, F>::at(level),
         Scalar::I64 | Scalar::U64 => Zip3Loop::<Fma, u64, u64, F>::at(level),
         Scalar::F16 => HalfZip3Loop::<Fma, f16, F>::at(level),

@@ -163,6 +163,7 @@ pub(crate) fn lookup(level: Level, op: UnaryOp, scalar: Scalar) -> Option<UnaryF
         Scalar::BF16 => float16::<bf16>(level, op),
         Scalar::F32 => float32(level, op),
         Scalar::F64 => float64(level, op),
+        Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => None,
     }
 }
 

@@ -70,6 +70,7 @@ impl MapSlot {
             return Err(self.refused(kernel, &what));
         }
         let element = match elem {
+            Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => MapElement::U8,
             Scalar::F16 => MapElement::F16,
             Scalar::BF16 => MapElement::BF16,
             Scalar::F32 => MapElement::F32,

@@ -14,6 +14,7 @@ pub struct TensorMap([u64; TensorMap::WORDS]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum MapElement {
+    U8 = 0,
     U16 = 1,
     U32 = 2,
     I32 = 3,

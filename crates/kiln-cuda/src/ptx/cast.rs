@@ -14,16 +14,23 @@ impl Writer<'_> {
     }
 
     /// Converts as Rust's `as`.
-    fn convert(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
+    pub(super) fn convert(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
         use Scalar::*;
         match (from, into) {
             (a, b) if a == b => self.mov(to, x),
+            (a, b) if (a.is_storage() || b.is_storage()) && b != Bool => self.convert_bytes(a, b, x, to),
             (Bool, F16 | BF16 | F32 | F64) => self.cast_bool(into, x, to),
             (Bool, _) => self.put(format_args!("selp.{} {to}, 1, 0, {x}", to.class.bits())),
             (F16 | BF16, Bool) => {
                 let wide = self.widened(from, x);
                 self.put(format_args!("setp.neu.f32 {to}, {wide}, 0f00000000"));
             }
+            (E4M3 | E5M2, Bool) => {
+                let wide = self.reg(Class::B32);
+                self.convert(from, F32, x, wide);
+                self.convert(F32, Bool, wide, to);
+            }
+            (I8 | U8, Bool) => self.put(format_args!("setp.ne.u16 {to}, {x}, 0")),
             (F32, Bool) => self.put(format_args!("setp.neu.f32 {to}, {x}, 0f00000000")),
             (F64, Bool) => self.put(format_args!("setp.neu.f64 {to}, {x}, 0d0000000000000000")),
             (_, Bool) => self.put(format_args!("setp.ne.{} {to}, {x}, 0", suffix(from))),
@@ -92,7 +99,7 @@ impl Writer<'_> {
 
     /// f64 to f32, rounding an inexact result to an odd significand, so that a second rounding to fewer bits is right
     /// (Boldo and Melquiond, "When double rounding is odd", 2005).
-    fn round_to_odd(&mut self, x: Reg) -> Reg {
+    pub(super) fn round_to_odd(&mut self, x: Reg) -> Reg {
         let (down, back, odd) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B32));
         let inexact = self.reg(Class::Pred);
         self.put(format_args!("cvt.rz.f32.f64 {down}, {x}"));

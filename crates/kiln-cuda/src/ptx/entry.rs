@@ -1,7 +1,7 @@
 //! The head of a PTX module, the entry's parameters and memory, and the emitter's only public function.
 
 use super::diagnostics::Site;
-use super::explicit::{self, Explicit, TensorMap};
+use super::explicit::{self, TensorMap};
 use super::writer::Writer;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, Level, OpKind, Space};
@@ -67,6 +67,10 @@ pub struct Module {
     pub sites: Vec<Site>,
 }
 
+/// The first PTX ISA version with products of signed by unsigned integers.
+pub(super) const MIXED_VERSION: (u32, u32) = (8, 4);
+/// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.
+pub(super) const FLOAT8_VERSION: (u32, u32) = (8, 1);
 /// The first PTX ISA version with all that compute capability 9.0 has.
 const HOPPER_VERSION: (u32, u32) = (8, 0);
 
@@ -102,7 +106,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let align = if w.explicit.used { 1024 } else { 128 };
     let entry = entry_name(&kernel.name);
     let hidden = if w.sites.is_empty() { 0 } else { 2 };
-    let mut text = head(target, &entry, block, words + hidden, &w.explicit, threads == 32 && waits(kernel));
+    let mut text = head(&w, &entry, block, words + hidden, threads == 32 && waits(kernel));
     text.push_str(&w.declarations());
     text.push_str(&w.fault_registers());
     if local > 0 {
@@ -135,16 +139,10 @@ fn waits(kernel: &Kernel) -> bool {
     waits
 }
 
-fn head(
-    target: Target,
-    entry: &str,
-    block: [u32; 3],
-    words: usize,
-    explicit: &Explicit,
-    roomy: bool,
-) -> String {
+fn head(w: &Writer<'_>, entry: &str, block: [u32; 3], words: usize, roomy: bool) -> String {
+    let (target, explicit) = (w.target, &w.explicit);
     let needed = if explicit.used { HOPPER_VERSION } else { target.least_version() };
-    let (major, minor) = needed.min(target.ptx);
+    let (major, minor) = needed.max(w.version).min(target.ptx);
     let maps = (0..explicit.maps.len()).map(|i| format!("\t.param .align 64 .b8 m{i}[128]"));
     let params: Vec<String> = maps.chain((0..words).map(|i| format!("\t.param .b64 w{i}"))).collect();
     let [x, y, z] = block;

@@ -1,6 +1,7 @@
 //! The explicit level: mbarriers, bulk tensor copies, warpgroup products and tasks (PTX ISA 8.0, "Asynchronous warpgroup level matrix
 //! instructions", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg").
 
+use super::entry::MIXED_VERSION;
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::{Error, Result};
 use kiln_ir::{
@@ -13,9 +14,9 @@ use std::fmt;
 const PANEL: u32 = 128;
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
-/// Rows of a product that a warpgroup computes at once, and the depth of one instruction on 16-bit elements.
+/// Rows of a product that a warpgroup computes at once, and the depth of one instruction, in bytes.
 const WGMMA_ROWS: u32 = 64;
-const WGMMA_DEPTH: u32 = 16;
+const WGMMA_DEPTH: u32 = 32;
 /// Bytes of eight rows of a panel: what a swizzle permutes, and a matrix descriptor steps by.
 const ATOM: u32 = 8 * PANEL;
 /// Registers of a multiprocessor.
@@ -536,21 +537,29 @@ impl Writer<'_> {
         if registers.len() != blocks as usize * each {
             return Err(broken(format!("{} accumulators for a product [{m}, {n}]", registers.len())));
         }
-        let elem = super::writer::suffix(a.elem);
+        if a.elem != b.elem && a.elem.is_int() {
+            if self.target.ptx < MIXED_VERSION {
+                return Err(self.unsupported(
+                    data,
+                    "a product of i8 and u8",
+                    "It needs a driver of CUDA 12.4 or newer",
+                ));
+            }
+            self.version = self.version.max(MIXED_VERSION);
+        }
+        let name = wgmma_name(a.elem, b.elem, n);
+        let modifiers = wgmma_modifiers(a.elem, &[transposed_a, transposed_b]);
         self.put(format_args!("wgmma.fence.sync.aligned"));
-        for step in 0..k / WGMMA_DEPTH {
+        for step in 0..k * a.elem.bytes() / WGMMA_DEPTH {
             let right = self.advanced(from_b, depth_offset(&b, step, transposed_b));
             for block in 0..blocks {
                 let left = self.advanced(from_a, block * groups * own + depth_offset(&a, step, transposed_a));
                 let own = &registers[block as usize * each..][..each];
                 let list: Vec<String> = own.iter().map(Reg::to_string).collect();
                 let scale = if step == 0 { keep } else { always };
-                self.put(format_args!(
-                    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{elem}.{elem} {{{}}}, {left}, {right}, {scale}, 1, 1, {}, {}",
-                    list.join(", "),
-                    u32::from(transposed_a),
-                    u32::from(transposed_b),
-                ));
+                self.put(
+                    format_args!("{name} {{{}}}, {left}, {right}, {scale}{modifiers}", list.join(", "),),
+                );
             }
         }
         self.put(format_args!("wgmma.commit_group.sync.aligned"));
@@ -567,12 +576,13 @@ impl Writer<'_> {
         let (k, n) = if transposed_b { (b.rows, b.columns) } else { (b.columns, b.rows) };
         let from_b = self.descriptor(b.address, b.rows * PANEL);
         let each = (n / 2) as usize;
-        let steps = (k / WGMMA_DEPTH) as usize;
+        let steps = (k * b.elem.bytes() / WGMMA_DEPTH) as usize;
         let blocks = registers.len() / each;
         if a.len() != 4 * steps * blocks || registers.len() != blocks * each {
             return Err(broken(format!("{} registers of a for {blocks} blocks of {steps} steps", a.len())));
         }
-        let elem = super::writer::suffix(b.elem);
+        let name = wgmma_name(b.elem, b.elem, n);
+        let modifiers = wgmma_modifiers(b.elem, &[transposed_b]);
         let list = |registers: &[Reg]| registers.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
         self.put(format_args!("wgmma.fence.sync.aligned"));
         for step in 0..steps {
@@ -581,10 +591,7 @@ impl Writer<'_> {
             for block in 0..blocks {
                 let left = list(&a[4 * (block * steps + step)..][..4]);
                 let sums = list(&registers[block * each..][..each]);
-                self.put(format_args!(
-                    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{elem}.{elem} {{{sums}}}, {{{left}}}, {right}, {scale}, 1, 1, {}",
-                    u32::from(transposed_b),
-                ));
+                self.put(format_args!("{name} {{{sums}}}, {{{left}}}, {right}, {scale}{modifiers}"));
             }
         }
         self.put(format_args!("wgmma.commit_group.sync.aligned"));
@@ -692,12 +699,29 @@ impl Writer<'_> {
     }
 }
 
-/// Where step `step` of 16 along the inner extent begins in a stage, in bytes.
+/// The instruction for a product with n columns.
+fn wgmma_name(a: Scalar, b: Scalar, n: u32) -> String {
+    let suffix = |elem| if elem == Scalar::F32 { "tf32" } else { super::writer::suffix(elem) };
+    let sum = super::writer::suffix(a.accumulator());
+    let depth = WGMMA_DEPTH / a.bytes();
+    format!("wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{sum}.{}.{}", suffix(a), suffix(b))
+}
+
+/// What follows its operands: signs for floats, and for those of 16 bits which factors are transposed.
+fn wgmma_modifiers(elem: Scalar, transposed: &[bool]) -> String {
+    let mut text = String::from(if elem.is_float() { ", 1, 1" } else { "" });
+    if elem.bytes() == 2 {
+        transposed.iter().for_each(|&t| text.push_str(if t { ", 1" } else { ", 0" }));
+    }
+    text
+}
+
+/// Where a step along the inner extent begins in a stage, in bytes.
 fn depth_offset(tile: &SharedTile, step: u32, transposed: bool) -> u32 {
     if transposed {
-        return step * WGMMA_DEPTH * PANEL;
+        return step * (WGMMA_DEPTH / tile.elem.bytes()) * PANEL;
     }
-    let column = step * WGMMA_DEPTH * tile.elem.bytes();
+    let column = step * WGMMA_DEPTH;
     column / PANEL * tile.rows * PANEL + column % PANEL
 }
 

@@ -161,7 +161,10 @@ impl Writer<'_> {
                     for (i, &value) in group.iter().enumerate() {
                         let byte = self.reg(Class::B32);
                         self.put(format_args!("bfe.u32 {byte}, {wide}, {}, 8", 8 * i));
-                        self.put(format_args!("setp.ne.u32 {value}, {byte}, 0"));
+                        match value.class {
+                            Class::Pred => self.put(format_args!("setp.ne.u32 {value}, {byte}, 0")),
+                            _ => self.put(format_args!("cvt.u16.u32 {value}, {byte}")),
+                        }
                     }
                 }
                 (2, &[lo, hi]) => self.put(format_args!("mov.b32 {{{lo}, {hi}}}, {word}")),
@@ -198,11 +201,9 @@ impl Writer<'_> {
     fn pack(&mut self, elem: Scalar, class: Class, group: &[Reg]) -> Reg {
         match (elem.bytes(), group) {
             (1, group) => {
-                let word = self.reg(Class::B32);
-                self.put(format_args!("selp.b32 {word}, 1, 0, {}", group[0]));
+                let word = self.byte(group[0], 0);
                 for (i, &value) in group.iter().enumerate().skip(1) {
-                    let byte = self.reg(Class::B32);
-                    self.put(format_args!("selp.b32 {byte}, {}, 0, {value}", 1u32 << (8 * i)));
+                    let byte = self.byte(value, i);
                     self.put(format_args!("or.b32 {word}, {word}, {byte}"));
                 }
                 if class == Class::B32 {
@@ -219,6 +220,20 @@ impl Writer<'_> {
             }
             (_, group) => group[0],
         }
+    }
+
+    /// The element of one byte in its place in a word.
+    fn byte(&mut self, value: Reg, place: usize) -> Reg {
+        let byte = self.reg(Class::B32);
+        if value.class == Class::Pred {
+            self.put(format_args!("selp.b32 {byte}, {}, 0, {value}", 1u32 << (8 * place)));
+            return byte;
+        }
+        self.put(format_args!("cvt.u32.u16 {byte}, {value}"));
+        if place > 0 {
+            self.put(format_args!("shl.b32 {byte}, {byte}, {}", 8 * place));
+        }
+        byte
     }
 
     pub(super) fn atomic(

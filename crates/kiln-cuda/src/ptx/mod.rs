@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `writer.rs` | the text under construction: registers, labels, instructions |
 //! | `entry.rs` | the module's head, parameters, shared and local memory |
-//! | `arith.rs`, `cast.rs` | element-wise operations |
+//! | `arith.rs`, `cast.rs`, `bytes.rs` | element-wise operations; conversions of types of one byte |
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
@@ -18,6 +18,7 @@
 //! Reference: NVIDIA, "Parallel Thread Execution ISA", version 8.0 and later.
 
 mod arith;
+mod bytes;
 mod cast;
 mod control;
 pub mod diagnostics;

@@ -7,7 +7,7 @@ use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
-/// A register class. PTX lets untyped registers serve every instruction of their width.
+/// A register class. PTX lets untyped registers serve every instruction of their width. Types of one byte but bool have 16 bits, the upper ones 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
     Pred,
@@ -19,8 +19,8 @@ pub(super) enum Class {
 impl Class {
     pub(super) fn of(elem: Scalar) -> Class {
         match elem.bytes() {
-            1 => Class::Pred,
-            2 => Class::B16,
+            1 if elem == Scalar::Bool => Class::Pred,
+            1 | 2 => Class::B16,
             4 => Class::B32,
             _ => Class::B64,
         }
@@ -81,6 +81,10 @@ pub(super) fn suffix(elem: Scalar) -> &'static str {
         Scalar::BF16 => "bf16",
         Scalar::F32 => "f32",
         Scalar::F64 => "f64",
+        Scalar::E4M3 => "e4m3",
+        Scalar::E5M2 => "e5m2",
+        Scalar::I8 => "s8",
+        Scalar::U8 => "u8",
     }
 }
 
@@ -120,6 +124,8 @@ pub(super) struct Writer<'k> {
     pub(super) watched: HashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
     pub(super) offsets: Vec<Option<u32>>,
+    /// The PTX ISA version that the newest instruction needs beyond those of the target.
+    pub(super) version: (u32, u32),
     /// The state of the explicit level.
     pub(super) explicit: Explicit,
 }
@@ -138,6 +144,7 @@ impl<'k> Writer<'k> {
             sites: Vec::new(),
             watched: watched(kernel),
             offsets: vec![None; values],
+            version: (0, 0),
             explicit: Explicit::default(),
         }
     }

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `mod.rs` | clusters, tasks, and what the operations do |
 //! | `agents.rs` | whose turn it is |
+//! | `factors.rs` | what matrix units multiply: elements as they see them |
 //! | `pairs.rs` | tiles packed for a product from registers |
 //! | `order.rs` | mbarriers, shared tiles, and which accesses are ordered |
 //!
 //! Copies and products take place when they are begun. That they might have taken place later is what the order is checked for.
 
 mod agents;
+mod factors;
 mod order;
 mod pairs;
 
@@ -368,7 +370,8 @@ impl<'m> Machine<'m> {
         let (x, y) = (turned(&factors[0], turn_a, shape_a)?, turned(&factors[1], !turn_b, shape_b)?);
         let result = self.shape(data.results[0]);
         let (k, n) = (if turn_a { shape_a[0] } else { shape_a[1] }, result[1] as usize);
-        let acc = self.accumulator(data.operands[4], data.operands[5], result.len())?;
+        let acc = self.accumulator(data.operands[4], data.operands[5])?;
+        let (x, y) = (factors::multiplied(x)?, factors::multiplied(y)?);
         eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
     }
 
@@ -380,15 +383,16 @@ impl<'m> Machine<'m> {
         let y = if turn_b { y } else { transposed(&y, shape_b)? };
         let result = self.shape(data.results[0]);
         let (k, n) = (if turn_b { shape_b[0] } else { shape_b[1] }, result[1] as usize);
-        let acc = self.accumulator(data.operands[2], data.operands[4], result.len())?;
+        let acc = self.accumulator(data.operands[2], data.operands[4])?;
         eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
     }
 
     /// What a product is added to.
-    fn accumulator(&self, keep: Value, acc: Value, elements: usize) -> Result<Data, Trap> {
+    fn accumulator(&self, keep: Value, acc: Value) -> Result<Data, Trap> {
+        let acc = self.data(acc);
         Ok(match bool::of(self.data(keep))?[0] {
-            true => self.data(acc).clone(),
-            false => Data::zeros(Scalar::F32, elements),
+            true => acc.clone(),
+            false => Data::zeros(acc.elem(), acc.len()),
         })
     }
 

@@ -3,7 +3,7 @@
 use super::rounding;
 use crate::value::{Data, Trap};
 use half::{bf16, f16};
-use kiln_ir::Scalar;
+use kiln_ir::{E4M3, E5M2, Scalar};
 use std::fmt::Display;
 
 /// A Rust type that an IR element type is held as.
@@ -130,6 +130,8 @@ int_element!(i32, u32, I32, of_i64);
 int_element!(u32, u32, U32, of_i64);
 int_element!(i64, u64, I64, of_i64);
 int_element!(u64, u64, U64, of_u64);
+int_element!(i8, u8, I8, of_i64);
+int_element!(u8, u8, U8, of_i64);
 
 macro_rules! float_element {
     ($t:ty, $variant:ident, $cast:ident) => {
@@ -199,6 +201,39 @@ macro_rules! half_element {
 
 half_element!(f16, F16);
 half_element!(bf16, BF16);
+
+/// The 8-bit floats, whose conversions saturate.
+macro_rules! float8_element {
+    ($t:ty, $variant:ident) => {
+        impl Element for $t {
+            element_common!($variant, of_f32, <$t>::to_f32);
+            const LEAST: Self = <$t>::MIN;
+            const GREATEST: Self = <$t>::MAX;
+            fn bits(self) -> u64 {
+                self.to_bits().into()
+            }
+            fn of_bits(bits: u64) -> Self {
+                <$t>::from_bits(bits as u8)
+            }
+            // Integers that an f64 does not hold are beyond the largest number.
+            fn of_i64(x: i64) -> Self {
+                <$t>::from_f64(x as f64)
+            }
+            fn of_u64(x: u64) -> Self {
+                <$t>::from_f64(x as f64)
+            }
+            fn of_f32(x: f32) -> Self {
+                <$t>::from_f32(x)
+            }
+            fn of_f64(x: f64) -> Self {
+                <$t>::from_f64(x)
+            }
+        }
+    };
+}
+
+float8_element!(E4M3, E4M3);
+float8_element!(E5M2, E5M2);
 
 impl Element for bool {
     element_common!(Bool, of_i64, i64::from);

@@ -15,6 +15,21 @@ const MAX_BOX: u32 = 256;
 /// Rows whose chunks are permuted together in a shared tile: a load begins at a multiple of them.
 const SWIZZLE_ROWS: u32 = 8;
 
+/// Bytes of a row of a factor that one instruction multiplies.
+const DEPTH_BYTES: u32 = 32;
+/// The elements of factors.
+const FACTORS: &str = "f16, bf16, f32 (as tf32), the 8-bit floats and the 8-bit integers";
+
+/// Whether matrix units multiply these elements.
+fn multiplied(a: Scalar, b: Scalar) -> bool {
+    match a {
+        Scalar::F16 | Scalar::BF16 | Scalar::F32 => a == b,
+        Scalar::E4M3 | Scalar::E5M2 => b.is_float8(),
+        Scalar::I8 | Scalar::U8 => matches!(b, Scalar::I8 | Scalar::U8),
+        _ => false,
+    }
+}
+
 /// The kernel's cluster.
 pub(super) fn cluster(kernel: &Kernel) -> Outcome {
     let n = kernel.cluster;
@@ -124,8 +139,8 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
             require(n > 0, || "has no product to wait for".into())?;
             s.counts(n, n)?;
             (0..n).try_for_each(|i| {
-                require(s.tile(i)?.elem == Scalar::F32, || {
-                    format!("operand {i} is {}, expected f32", s.ty(i))
+                require(matches!(s.tile(i)?.elem, Scalar::F32 | Scalar::I32), || {
+                    format!("operand {i} is {}, expected f32 or i32", s.ty(i))
                 })?;
                 s.result(i, s.ty(i))
             })
@@ -181,7 +196,9 @@ impl Subject<'_> {
 
     fn box_fits(&self, [rows, columns]: [u32; 2], elem: Scalar) -> Outcome {
         require(rows <= MAX_BOX, || format!("a box of {rows} rows, expected at most {MAX_BOX}"))?;
-        require(matches!(elem.bytes(), 2 | 4), || format!("copies of {elem} are not supported"))?;
+        require(matches!(elem.bytes(), 1 | 2 | 4) && elem != Scalar::Bool, || {
+            format!("copies of {elem} are not supported")
+        })?;
         require((columns * elem.bytes()).is_multiple_of(128), || {
             format!("rows of {columns} {elem}, expected a multiple of 128 bytes")
         })
@@ -233,11 +250,16 @@ impl Subject<'_> {
         if transposed_b {
             (n, k_b) = (k_b, n);
         }
-        require(a.elem == b.elem && matches!(a.elem, Scalar::F16 | Scalar::BF16), || {
-            format!("a product of {} and {}, expected two of f16 or two of bf16", a.elem, b.elem)
+        require(multiplied(a.elem, b.elem), || {
+            format!("a product of {} and {}, expected two of one of {FACTORS}", a.elem, b.elem)
         })?;
-        require(k == k_b && k.is_multiple_of(16), || {
-            format!("the inner extents are {k} and {k_b}, expected equal multiples of 16")
+        let turns = (transposed_a || transposed_b) && a.elem.bytes() != 2;
+        require(!turns, || {
+            format!("a transposed factor of {}: matrix units transpose 16-bit elements alone", a.elem)
+        })?;
+        let depth = DEPTH_BYTES / a.elem.bytes();
+        require(k == k_b && k.is_multiple_of(depth), || {
+            format!("the inner extents are {k} and {k_b}, expected equal multiples of {depth}")
         })?;
         require(m.is_multiple_of(64) && n.is_multiple_of(8) && n <= MAX_BOX, || {
             format!(
@@ -245,16 +267,16 @@ impl Subject<'_> {
             )
         })?;
         self.operand(4, &Type::scalar(Scalar::Bool))?;
+        let sum = a.elem.accumulator();
         if let Level::Thread { .. } = self.kernel.level {
             let registers = self.data.operands.len().saturating_sub(5);
             require(registers > 0 && self.data.results.len() == registers, || {
                 format!("{registers} accumulators become {}", self.data.results.len())
             })?;
-            return (0..registers).try_for_each(|i| {
-                self.operand(5 + i, &Type::scalar(Scalar::F32))?.result(i, &Type::scalar(Scalar::F32))
-            });
+            return (0..registers)
+                .try_for_each(|i| self.operand(5 + i, &Type::scalar(sum))?.result(i, &Type::scalar(sum)));
         }
-        let acc = Type::tile(Scalar::F32, Shape::new(&[m, n]));
+        let acc = Type::tile(sum, Shape::new(&[m, n]));
         self.counts(6, 1)?.operand(5, &acc)?.result(0, &acc)
     }
 

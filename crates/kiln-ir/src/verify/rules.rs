@@ -91,7 +91,8 @@ impl<'k> Subject<'k> {
             Const(literal) => self.counts(0, 1)?.result_elem(literal.elem()),
             Iota => {
                 let tile = self.counts(0, 1)?.result_tile(0)?;
-                require(tile.elem.is_int() && tile.shape.rank() == 1, || {
+                let counts = tile.elem.is_int() && !tile.elem.is_storage();
+                require(counts && tile.shape.rank() == 1, || {
                     format!("the result is {}, expected an integer tile of rank 1", self.result_ty(0))
                 })
             }
@@ -106,7 +107,7 @@ impl<'k> Subject<'k> {
             }
             Compare(op) => {
                 let tile = self.counts(2, 1)?.tile(0)?;
-                if !matches!(op, CompareOp::Eq | CompareOp::Ne) {
+                if tile.elem != Scalar::Bool || !matches!(op, CompareOp::Eq | CompareOp::Ne) {
                     self.class(Class::Number, tile.elem)?;
                 }
                 self.all_operands_like(0)?.result(0, &Type::tile(Scalar::Bool, tile.shape.clone()))
@@ -203,6 +204,8 @@ impl<'k> Subject<'k> {
         if self.data.kind == OpKind::Bitcast {
             let same = from.elem.bytes() == to.elem.bytes();
             require(same, || format!("{} and {} differ in size", from.elem, to.elem))?;
+            let bits = from.elem != Scalar::Bool && to.elem != Scalar::Bool;
+            require(bits, || format!("{} as {}: a bool has no bits to reinterpret", from.elem, to.elem))?;
         }
         self.result(0, &Type::tile(to.elem, from.shape.clone()))
     }
@@ -355,6 +358,9 @@ impl<'k> Subject<'k> {
             Class::Float => (elem.is_float(), "floats"),
             Class::Bool => (elem == Scalar::Bool, "bool"),
         };
+        require(!elem.is_storage(), || {
+            format!("works on {what}, and {elem} is for storage: convert it first")
+        })?;
         require(holds, || format!("works on {what}, not {elem}"))
     }
 

@@ -4,6 +4,7 @@
 
 use super::elementwise;
 use crate::elem::{Elem, Num, Ordered};
+use crate::trace::error;
 use crate::val::{IntoVal, Val};
 use kiln_ir::{CompareOp, OpKind};
 use std::panic::Location;
@@ -17,6 +18,11 @@ macro_rules! compare {
             where
                 T: $bound,
             {
+                if T::SCALAR.is_storage() {
+                    let what = format!("{} has no comparisons on a device", T::SCALAR);
+                    error(Location::caller(), what, "it is for storage: `cast` it first");
+                    return Val::poison();
+                }
                 let other = other.into_val();
                 elementwise(OpKind::Compare(CompareOp::$op), &[self.raw(), other.raw()], Location::caller())
             }

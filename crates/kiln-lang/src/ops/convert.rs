@@ -4,12 +4,12 @@ use super::elementwise;
 use crate::elem::Elem;
 use crate::trace::error;
 use crate::val::Val;
-use kiln_ir::OpKind;
+use kiln_ir::{OpKind, Scalar};
 use std::panic::Location;
 
 impl<T: Elem> Val<T> {
     /// Converts the elements as Rust's `as` does: float to integer saturates and NaN gives 0, integers wrap, floats round to
-    /// nearest even. To `bool` it asks whether the element differs from zero.
+    /// nearest even. 8-bit floats saturate: what is too large for them becomes their largest number. To `bool` it asks whether the element differs from zero.
     #[track_caller]
     pub fn cast<U: Elem>(self) -> Val<U> {
         if T::SCALAR == U::SCALAR {
@@ -28,6 +28,10 @@ impl<T: Elem> Val<T> {
         if T::SCALAR.bytes() != U::SCALAR.bytes() {
             let message = format!("{} and {} differ in size", T::SCALAR, U::SCALAR);
             error(site, message, "`bitcast` keeps the bits; `cast` converts the value");
+            return Val::poison();
+        }
+        if T::SCALAR == Scalar::Bool || U::SCALAR == Scalar::Bool {
+            error(site, "a bool has no bits to reinterpret", "`cast` converts the value");
             return Val::poison();
         }
         elementwise(OpKind::Bitcast, &[self.raw()], site)

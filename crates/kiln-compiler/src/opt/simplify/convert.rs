@@ -32,6 +32,9 @@ fn keeps_values(from: Scalar, to: Scalar) -> bool {
         U32 => matches!(to, I64 | U64 | F64),
         F16 | BF16 => matches!(to, F32 | F64),
         F32 => to == F64,
+        E4M3 | E5M2 => matches!(to, F16 | BF16 | F32 | F64),
+        I8 => matches!(to, I32 | I64 | F16 | BF16 | F32 | F64),
+        U8 => matches!(to, I32 | U32 | I64 | U64 | F16 | BF16 | F32 | F64),
         I64 | U64 | F64 => false,
     }
 }

@@ -1,0 +1,144 @@
+//! Conversions from and to the types of one byte that are for storage: 8-bit floats, which saturate, and integers.
+
+use super::cast::{To, ToBool};
+use super::element::Element;
+use super::elementwise::{Map, MapLoop};
+use super::level::{Isa, Level};
+use super::signature::{UnaryFn, UnaryLoop};
+use half::{bf16, f16};
+use kiln_ir::{E4M3, E5M2, Scalar};
+
+impl Element for i8 {
+    #[inline(always)]
+    fn from_bits(bits: u64) -> i8 {
+        bits as i8
+    }
+}
+
+impl Element for E4M3 {
+    #[inline(always)]
+    fn from_bits(bits: u64) -> E4M3 {
+        E4M3::from_bits(bits as u8)
+    }
+}
+
+impl Element for E5M2 {
+    #[inline(always)]
+    fn from_bits(bits: u64) -> E5M2 {
+        E5M2::from_bits(bits as u8)
+    }
+}
+
+/// An element as a float that holds it, or from the f64 nearest to it.
+trait ByFloat: Element {
+    fn float(self) -> f64;
+    fn of_float(x: f64) -> Self;
+}
+
+macro_rules! by_float {
+    ($($t:ty: |$x:ident| $float:expr, |$y:ident| $of:expr;)*) => {$(
+        impl ByFloat for $t {
+            #[inline(always)]
+            fn float(self) -> f64 {
+                let $x = self;
+                $float
+            }
+            #[inline(always)]
+            fn of_float($y: f64) -> $t {
+                $of
+            }
+        }
+    )*};
+}
+
+by_float! {
+    u8: |x| x.into(), |y| y as u8;
+    i8: |x| x.into(), |y| y as i8;
+    i32: |x| x.into(), |y| y as i32;
+    u32: |x| x.into(), |y| y as u32;
+    i64: |x| x as f64, |y| y as i64;
+    u64: |x| x as f64, |y| y as u64;
+    // A type of one byte is exact in f32, so that nothing is rounded twice.
+    f16: |x| x.to_f64(), |y| f16::from_f32(y as f32);
+    bf16: |x| x.to_f64(), |y| bf16::from_f32(y as f32);
+    f32: |x| x.into(), |y| y as f32;
+    f64: |x| x, |y| y;
+    E4M3: |x| x.to_f64(), |y| E4M3::from_f64(y);
+    E5M2: |x| x.to_f64(), |y| E5M2::from_f64(y);
+}
+
+/// Conversion by way of f64, which holds every element but large integers, and those are beyond every 8-bit float.
+struct Through<R>(std::marker::PhantomData<R>);
+
+impl<T: ByFloat, R: ByFloat> Map<T> for Through<R> {
+    type Out = R;
+    #[inline(always)]
+    fn apply<I: Isa>(x: T) -> R {
+        R::of_float(x.float())
+    }
+}
+
+macro_rules! wrapping {
+    ($($from:ty => $($to:ty),*;)*) => {$($(
+        impl Map<$from> for To<$to> {
+            type Out = $to;
+            #[inline(always)]
+            fn apply<I: Isa>(x: $from) -> $to {
+                x as $to
+            }
+        }
+    )*)*};
+}
+
+// Among integers; the signed and the unsigned type of a size have the same bits.
+wrapping! {
+    i8 => i32, i64;
+    i32 => u8;
+    i64 => u8;
+}
+
+/// The primitive for a cast between different types, one of which is a type of one byte for storage.
+pub(super) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
+    use Scalar as S;
+    match (from, to) {
+        (S::I8 | S::U8, S::Bool) => MapLoop::<ToBool, u8>::at(level),
+        (S::E4M3, S::Bool) => MapLoop::<ToBool, E4M3>::at(level),
+        (S::E5M2, S::Bool) => MapLoop::<ToBool, E5M2>::at(level),
+        (S::I8 | S::U8 | S::Bool, S::I8 | S::U8) => super::cast::copy(level, 1),
+        (S::I32 | S::U32, S::I8 | S::U8) => MapLoop::<To<u8>, i32>::at(level),
+        (S::I64 | S::U64, S::I8 | S::U8) => MapLoop::<To<u8>, i64>::at(level),
+        (S::I8, S::I32 | S::U32) => MapLoop::<To<i32>, i8>::at(level),
+        (S::I8, S::I64 | S::U64) => MapLoop::<To<i64>, i8>::at(level),
+        (S::U8, S::I32 | S::U32) => MapLoop::<To<i32>, u8>::at(level),
+        (S::U8, S::I64 | S::U64) => MapLoop::<To<i64>, u8>::at(level),
+        (_, S::I32) => from_any::<i32>(level, from),
+        (_, S::U32) => from_any::<u32>(level, from),
+        (_, S::I64) => from_any::<i64>(level, from),
+        (_, S::U64) => from_any::<u64>(level, from),
+        (_, S::F16) => from_any::<f16>(level, from),
+        (_, S::BF16) => from_any::<bf16>(level, from),
+        (_, S::F32) => from_any::<f32>(level, from),
+        (_, S::F64) => from_any::<f64>(level, from),
+        (_, S::E4M3) => from_any::<E4M3>(level, from),
+        (_, S::E5M2) => from_any::<E5M2>(level, from),
+        (_, S::I8) => from_any::<i8>(level, from),
+        (_, S::U8 | S::Bool) => from_any::<u8>(level, from),
+    }
+}
+
+fn from_any<R: ByFloat>(level: Level, from: Scalar) -> UnaryFn {
+    match from {
+        Scalar::Bool | Scalar::U8 => MapLoop::<Through<R>, u8>::at(level),
+        Scalar::I8 => MapLoop::<Through<R>, i8>::at(level),
+        Scalar::I32 => MapLoop::<Through<R>, i32>::at(level),
+        Scalar::U32 => MapLoop::<Through<R>, u32>::at(level),
+        Scalar::I64 => MapLoop::<Through<R>, i64>::at(level),
+        Scalar::U64 => MapLoop::<Through<R>, u64>::at(level),
+        Scalar::F16 => MapLoop::<Through<R>, f16>::at(level),
+        Scalar::BF16 => MapLoop::<Through<R>, bf16>::at(level),
+        Scalar::F32 => MapLoop::<Through<R>, f32>::at(level),
+        Scalar::F64 => MapLoop::<Through<R>, f64>::at(level),
+        Scalar::E4M3 => MapLoop::<Through<R>, E4M3>::at(level),
+        Scalar::E5M2 => MapLoop::<Through<R>, E5M2>::at(level),
+    }
+}
