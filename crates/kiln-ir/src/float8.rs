@@ -171,7 +171,8 @@ mod tests {
             let by_e4m3 = |code| E4M3::from_bits(code).to_f64();
             let by_e5m2 = |code| E5M2::from_bits(code).to_f64();
             for value in [any, -any, halves(&by_e4m3), halves(&by_e5m2)] {
-                if value.is_finite() {
+                // Distances of what is far beyond the formats are equal in f64.
+                if value.abs() < 1e6 {
                     assert_eq!(E4M3::from_f64(value).to_bits(), nearest(value, 0x7e, by_e4m3), "{value:e}");
                     assert_eq!(E5M2::from_f64(value).to_bits(), nearest(value, 0x7b, by_e5m2), "{value:e}");
                 }
