@@ -1,11 +1,12 @@
 //! The explicit level: products whose first factor is in registers, copies of a task, and the attention that is made of them.
 
+use crate::attention::{Options, Sizes, causal, float, reference};
 use crate::case::{Case, cases};
-use crate::library::reference;
 use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
-use kiln_kernels::attention::{hopper, schedule};
+use kiln_kernels::attention::hopper;
+use kiln_kernels::attention::schedule::{self, Lengths, Work};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
@@ -16,7 +17,11 @@ pub fn cases() -> Vec<Case> {
         attention for f16 bf16;
         attention_of_shared_keys for f16 bf16;
         attention_of_narrow_heads for f16 bf16;
+        attention_of_wide_heads for bf16;
         attention_of_more_queries_than_keys for bf16;
+        attention_in_windows for bf16;
+        attention_with_a_cap for f16 bf16;
+        attention_of_packed_sequences for bf16;
     ]
 }
 
@@ -98,55 +103,156 @@ fn products_from_registers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict 
     Ok(())
 }
 
-/// What is asked of a case: heads, heads of keys, queries, keys, width.
-type Extents = [usize; 5];
-
-fn run<T: Sample + Float>(trial: &mut Trial<'_>, extents: Extents, plan: hopper::Plan) -> Verdict {
-    let [heads, key_heads, queries, keys, width] = extents;
-    let (q, qs) = trial.input::<T, 3>([heads, queries, width])?;
-    let (k, ks) = trial.input::<T, 3>([key_heads, keys, width])?;
-    let (v, vs) = trial.input::<T, 3>([key_heads, keys, width])?;
-    let mut o = trial.output::<T, 3>([heads, queries, width])?;
-    let mut sums = trial.output::<f32, 2>([heads, queries])?;
-    let scale = 1.0 / (width as f32).sqrt();
-    let (order, shape) = schedule::order(&plan, heads, queries, keys, 3);
-    let order = trial.device.tensor(&order, shape)?;
-    hopper::attention(&q, &k, &v, &mut o, &mut sums, &order, scale, plan).grid([3]).launch(trial.device)?;
-    let float = |x: &[T]| x.iter().map(|x| x.host().float()).collect::<Vec<f64>>();
-    let data = [float(&qs), float(&ks), float(&vs)];
-    let (out, logarithms) = reference([heads, plan.shared, queries, keys, width], data, plan.causal);
-    let what = format!("{extents:?} {plan:?}");
+/// Runs the kernel on three programs, with tensors of batch 1.
+fn run<T: Sample + Float>(
+    trial: &mut Trial<'_>,
+    sizes: Sizes,
+    plan: hopper::Plan,
+    options: Options,
+) -> Verdict {
+    let Sizes { heads, shared, queries, keys, width } = sizes;
+    let bounded = [options.left.is_some(), options.right.is_some()];
+    let plan = hopper::Plan { shared, bounded, capped: options.cap.is_some(), ..plan };
+    let (q, qs) = trial.input::<T, 4>([1, heads, queries, width])?;
+    let (k, ks) = trial.input::<T, 4>([1, heads / shared, keys, width])?;
+    let (v, vs) = trial.input::<T, 4>([1, heads / shared, keys, width])?;
+    let mut o = trial.output::<T, 4>([1, heads, queries, width])?;
+    let mut sums = trial.output::<f32, 3>([1, heads, queries])?;
+    let lengths = Lengths::All { batch: 1, lengths: [queries, keys] };
+    let work = Work { plan, window: window(options), heads, lengths };
+    let none = trial.device.zeros([1, 4])?;
+    launch(trial, [&q, &k, &v], &mut o, &mut sums, work, &none, options)?;
+    let (out, logarithms) = reference(sizes, [&float(&qs), &float(&ks), &float(&vs)], options);
+    let what = format!("{sizes:?} {options:?} {plan:?}");
     close(&what, &o.to_vec()?, &out, 8.0, 4.0)?;
     close(&what, &sums.to_vec()?, &logarithms, 64.0, 4.0)
 }
 
-const PLAN: hopper::Plan =
-    hopper::Plan { tasks: 2, keys: 64, width: 64, stages: 2, shared: 1, registers: [232, 40], causal: false };
+fn window(options: Options) -> [i64; 2] {
+    [options.left, options.right].map(|limit| limit.unwrap_or(0) as i64)
+}
+
+fn launch<T: Sample + Float>(
+    trial: &mut Trial<'_>,
+    [q, k, v]: [&Tensor<T, 4>; 3],
+    o: &mut Tensor<T, 4>,
+    sums: &mut Tensor<f32, 3>,
+    work: Work,
+    sequences: &Tensor<i32, 2>,
+    options: Options,
+) -> Verdict {
+    let scale = options.scale.unwrap_or(1.0 / (q.shape()[3] as f32).sqrt());
+    let ([left, right], cap, plan) = (work.window, options.cap.unwrap_or(1.0), work.plan);
+    let (order, shape) = schedule::order(&work, 3);
+    let order = trial.device.tensor(&order, shape)?;
+    hopper::attention(q, k, v, o, sums, &order, sequences, scale, cap, left, right, plan)
+        .grid([3])
+        .launch(trial.device)?;
+    Ok(())
+}
+
+fn plan() -> hopper::Plan {
+    hopper::Plan { keys: 64, stages: 2, tasks: 2, registers: [232, 40], ..hopper::Plan::of(64, 1) }
+}
+
+fn sizes(heads: usize, queries: usize, keys: usize, width: usize) -> Sizes {
+    Sizes { heads, shared: 1, queries, keys, width }
+}
 
 fn attention<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    for causal in [false, true] {
-        run::<T>(trial, [3, 3, 200, 200, 64], hopper::Plan { causal, ..PLAN })?;
-        run::<T>(trial, [1, 1, 70, 327, 128], hopper::Plan { causal, width: 128, keys: 128, ..PLAN })?;
-        let three = hopper::Plan { causal, tasks: 3, registers: [152, 56], ..PLAN };
-        run::<T>(trial, [1, 1, 193, 193, 64], three)?;
+    for options in [Options::default(), causal()] {
+        run::<T>(trial, sizes(3, 200, 200, 64), plan(), options)?;
+        run::<T>(trial, sizes(1, 70, 327, 128), hopper::Plan::of(128, 1), options)?;
+        run::<T>(trial, sizes(1, 193, 193, 64), hopper::Plan::of(64, 1), options)?;
     }
-    run::<T>(trial, [1, 1, 1, 1, 64], PLAN)?;
-    run::<T>(trial, [1, 1, 130, 300, 64], hopper::Plan { stages: 4, ..PLAN })
+    run::<T>(trial, sizes(1, 1, 1, 64), plan(), Options::default())?;
+    run::<T>(trial, sizes(1, 130, 300, 64), hopper::Plan { stages: 4, ..plan() }, Options::default())
 }
 
 fn attention_of_shared_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    run::<T>(trial, [6, 2, 90, 130, 64], hopper::Plan { shared: 3, causal: true, ..PLAN })
+    run::<T>(trial, Sizes { shared: 3, ..sizes(6, 90, 130, 64) }, plan(), causal())
 }
 
 /// Columns that a head has not are loaded as zeros, and not stored.
 fn attention_of_narrow_heads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    run::<T>(trial, [2, 2, 70, 90, 40], hopper::Plan { causal: true, ..PLAN })?;
-    run::<T>(trial, [2, 1, 66, 130, 72], hopper::Plan { width: 128, shared: 2, ..PLAN })
+    run::<T>(trial, sizes(2, 70, 90, 40), plan(), causal())?;
+    run::<T>(
+        trial,
+        Sizes { shared: 2, ..sizes(2, 66, 130, 72) },
+        hopper::Plan { width: 128, ..plan() },
+        Options::default(),
+    )
+}
+
+fn attention_of_wide_heads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    run::<T>(trial, sizes(2, 140, 150, 256), hopper::Plan::of(256, 1), causal())?;
+    run::<T>(trial, sizes(1, 65, 66, 200), hopper::Plan::of(200, 1), Options::default())
 }
 
 fn attention_of_more_queries_than_keys<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
-    for causal in [false, true] {
-        run::<T>(trial, [1, 1, 300, 77, 64], hopper::Plan { causal, ..PLAN })?;
+    for options in [Options::default(), causal()] {
+        run::<T>(trial, sizes(1, 300, 77, 64), plan(), options)?;
+    }
+    Ok(())
+}
+
+fn attention_in_windows<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for (left, right) in [(Some(70), Some(0)), (Some(0), Some(200)), (Some(100), None), (None, Some(30))] {
+        let options = Options { left, right, ..Options::default() };
+        run::<T>(trial, sizes(2, 400, 400, 64), plan(), options)?;
+        run::<T>(trial, sizes(1, 150, 60, 64), plan(), options)?;
+        run::<T>(trial, sizes(1, 30, 500, 64), plan(), options)?;
+    }
+    Ok(())
+}
+
+fn attention_with_a_cap<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    for cap in [2.0, 50.0] {
+        let options = Options { cap: Some(cap), scale: Some(0.3), ..causal() };
+        run::<T>(trial, sizes(1, 140, 200, 64), plan(), options)?;
+    }
+    Ok(())
+}
+
+/// Sequences in tensors tokens × heads × width, between which nothing passes, some of them empty.
+fn attention_of_packed_sequences<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let lengths = [[200, 200], [0, 30], [64, 129], [70, 0], [1, 77], [129, 60]];
+    let (heads, shared, width) = (2, 2, 64);
+    for options in [Options::default(), causal(), Options { left: Some(50), cap: Some(20.0), ..causal() }] {
+        let bounded = [options.left.is_some(), options.right.is_some()];
+        let capped = options.cap.is_some();
+        let plan = hopper::Plan { shared, bounded, capped, packed: true, ..plan() };
+        let tokens = [0, 1].map(|side| lengths.iter().map(|l| l[side]).sum::<usize>());
+        let (q, qs) = trial.input::<T, 3>([tokens[0], heads, width])?;
+        let (k, ks) = trial.input::<T, 3>([tokens[1], 1, width])?;
+        let (v, vs) = trial.input::<T, 3>([tokens[1], 1, width])?;
+        let o = trial.output::<T, 3>([tokens[0], heads, width])?;
+        let mut sums = trial.output::<f32, 3>([1, heads, tokens[0]])?;
+        let by_head = |x: &Tensor<T, 3>| x.permute([1, 0, 2])?.unsqueeze::<4>(0);
+        let (mut table, mut at) = (Vec::new(), [0, 0]);
+        for [queries, keys] in lengths {
+            table.extend([at[0], queries, at[1], keys].map(|n| n as i32));
+            at = [at[0] + queries, at[1] + keys];
+        }
+        let sequences = trial.device.tensor(&table, [lengths.len(), 4])?;
+        let work = Work { plan, window: window(options), heads, lengths: Lengths::Each(lengths.to_vec()) };
+        let tensors = [&by_head(&q)?, &by_head(&k)?, &by_head(&v)?];
+        launch(trial, tensors, &mut by_head(&o)?, &mut sums, work, &sequences, options)?;
+        let (o, sums) = (o.to_vec()?, sums.to_vec()?);
+        for (row, &[queries, keys]) in table.chunks(4).zip(&lengths) {
+            let [from, keys_from] = [row[0] as usize, row[2] as usize];
+            let rows = (0..heads).flat_map(|h| (from..from + queries).map(move |i| (i, h)));
+            let own = |x: &[T]| -> Vec<T> {
+                rows.clone().flat_map(|(i, h)| x[(i * heads + h) * width..][..width].to_vec()).collect()
+            };
+            let part = |x: &[T]| float(&x[keys_from * width..][..keys * width]);
+            let sizes = Sizes { heads, shared, queries, keys, width };
+            let (out, logarithms) = reference(sizes, [&float(&own(&qs)), &part(&ks), &part(&vs)], options);
+            let what = format!("{sizes:?} {options:?}");
+            close(&what, &own(&o), &out, 8.0, 4.0)?;
+            let own: Vec<f32> = rows.map(|(i, h)| sums[h * tokens[0] + i]).collect();
+            close(&what, &own, &logarithms, 64.0, 4.0)?;
+        }
     }
     Ok(())
 }

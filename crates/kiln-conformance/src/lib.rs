@@ -17,7 +17,7 @@
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
-//! | `library.rs` | kernels of `kiln-kernels` |
+//! | `library.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -30,6 +30,7 @@ mod actors_links;
 mod actors_payload;
 mod arithmetic;
 mod atomics;
+mod attention;
 mod case;
 mod casts;
 mod checkpoints;
@@ -86,6 +87,7 @@ pub fn suite() -> Vec<Case> {
         guards::cases,
         prints::cases,
         library::cases,
+        attention::cases,
         launch::cases,
         tensors::cases,
         streams::cases,

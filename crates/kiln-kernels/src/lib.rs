@@ -4,7 +4,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `attention/` | `attention`, for every device and on tensor cores, at the explicit level |
+//! | `attention/` | [`Attention`] and its shorthands, for every device and on tensor cores, at the explicit level |
 //! | `elementwise.rs` | `add`, `chain`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |
@@ -18,7 +18,7 @@ pub mod reduce;
 pub mod rows;
 mod sizes;
 
-pub use attention::{attention, attention_with_sums};
+pub use attention::{Attention, attention, attention_with_sums};
 pub use elementwise::{add, chain, copy};
 pub use matmul::matmul;
 pub use reduce::sum;

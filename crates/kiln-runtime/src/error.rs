@@ -63,6 +63,16 @@ pub enum Error {
         /// The shape it has.
         given: Vec<usize>,
     },
+    /// A number that an operation was given, or found in a tensor, is none that it can work with.
+    #[error("`{what}`: expected {expected}, got {given}")]
+    Value {
+        /// The operation and its argument.
+        what: String,
+        /// What it must be.
+        expected: String,
+        /// What it is.
+        given: String,
+    },
     /// An argument lives on another device than the launch.
     #[error(
         "argument `{argument}` of `{kernel}` is on {found}, but the launch is on {expected}; copy it with `Tensor::to_device`"

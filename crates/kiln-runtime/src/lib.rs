@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `device.rs` | finding and opening devices |
-//! | `tensor.rs`, `layout.rs`, `buffer.rs` | tensors, their strides, and the memory behind them on device and host |
+//! | `tensor.rs`, `axes.rs`, `layout.rs`, `buffer.rs` | tensors, their views and strides, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
 //! | `launch.rs`, `args.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
 //! | `cache/` | compiled programs in memory and on disk |
@@ -11,6 +11,7 @@
 //! | `error.rs` | what can go wrong |
 
 mod args;
+mod axes;
 mod buffer;
 mod cache;
 mod device;

@@ -253,6 +253,16 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         Ok(Tensor { buffer: self.buffer.clone(), layout, elem: PhantomData })
     }
 
+    /// A view with other axes, whose elements the caller took from this tensor's.
+    pub(crate) fn with_axes<const S: usize>(
+        &self,
+        shape: [usize; S],
+        strides: [usize; S],
+        offset: usize,
+    ) -> Tensor<T, S> {
+        Tensor { buffer: self.buffer.clone(), layout: Layout { offset, shape, strides }, elem: PhantomData }
+    }
+
     fn view(&self, layout: Layout<R>) -> Tensor<T, R> {
         Tensor { buffer: self.buffer.clone(), layout, elem: PhantomData }
     }

@@ -2,26 +2,32 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `options.rs` | [`Attention`]: what can be asked for, of tensors of one length |
+//! | `packed.rs` | [`Packed`]: the same for sequences of any lengths that follow each other |
+//! | `heads.rs` | the tensors, as the kernels see them |
+//! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `hopper.rs` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `schedule.rs` | how that is divided, and in which order |
-//! | `plain.rs` | for every device, at the tile level |
 
+mod heads;
 pub mod hopper;
+mod options;
+mod packed;
 pub mod plain;
 pub mod schedule;
 
+pub use heads::Heads;
+pub use options::Attention;
+pub use packed::{Packed, Start};
+
+use self::options::Mask;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
-/// o = softmax(q kᵀ / √d) v for each head, of tensors heads × length × d; scores and sums in f32.
-///
-/// k and v may have fewer heads than q, of which as many neighbours share one as the numbers say ("grouped-query attention").
-/// With `causal`, query i sees the keys up to i + (keys - queries): the last query sees them all. A query that sees no key gives zeros.
-///
-/// On a Hopper GPU, f16 and bf16 with d up to 128 and a multiple of 8, in rows that follow each other, go to the tensor cores. The same inputs give the same bits.
+/// o = softmax(q kᵀ / √d) v for each head, of tensors heads × length × d: [`Attention`] with no options, or with [`causal`](Attention::causal).
 ///
 /// # Errors
-/// [`Error::Shape`] unless k and v have the width of q, one length and a number of heads that divides that of q, and o the shape of q.
+/// Those of [`Attention::run`].
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -39,16 +45,13 @@ pub fn attention<T: Float + Accumulate<Acc = f32>>(
     o: &mut Tensor<T, 3>,
     causal: bool,
 ) -> Result<()> {
-    let [heads, queries, _] = q.shape();
-    let mut sums = q.device().uninit([heads, queries])?;
-    attention_with_sums(q, k, v, o, &mut sums, causal)
+    shorthand(causal).run(q, k, v, o)
 }
 
-/// [`attention`], and for each head and query the logarithm of the sum of e^(q kᵀ / √d): what joins results over parts of the keys, and what a
-/// backward pass wants. It is -∞ for a query that sees no key.
+/// [`attention`], and for each head and query the logarithm of the sum of e^(q kᵀ / √d), as [`Attention::run_with_sums`] gives it.
 ///
 /// # Errors
-/// Those of [`attention`], and [`Error::Shape`] unless `sums` is heads × queries.
+/// Those of [`Attention::run_with_sums`].
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -66,19 +69,30 @@ pub fn attention_with_sums<T: Float + Accumulate<Acc = f32>>(
     sums: &mut Tensor<f32, 2>,
     causal: bool,
 ) -> Result<()> {
-    let ([heads, queries, width], [key_heads, count, _]) = (q.shape(), k.shape());
-    // As many as there are, if they can be shared, else as many as q has.
-    let key_heads = if key_heads > 0 && heads.is_multiple_of(key_heads) { key_heads } else { heads };
-    let keys = [key_heads, count, width];
-    check("attention, k", &keys, &k.shape())?;
-    check("attention, v", &keys, &v.shape())?;
-    check("attention, o", &q.shape(), &o.shape())?;
-    check("attention, sums", &[heads, queries], &sums.shape())?;
-    if heads > 0 && queries > 0 && schedule::suits(q.device(), &[q, k, v, o]) {
-        schedule::run([q, k, v], o, sums, causal)
-    } else {
-        plain::run([q, k, v], o, sums, causal)
-    }
+    shorthand(causal).run_with_sums(q, k, v, o, sums)
+}
+
+fn shorthand(causal: bool) -> Attention {
+    if causal { Attention::new().causal() } else { Attention::new() }
+}
+
+/// What is asked of a kernel; tensors are batch × heads × length × width.
+struct Problem<'a, T: Elem> {
+    q: Tensor<T, 4>,
+    k: Tensor<T, 4>,
+    v: Tensor<T, 4>,
+    o: Tensor<T, 4>,
+    /// Batch × heads × queries.
+    sums: Tensor<f32, 3>,
+    packed: Option<&'a Packed>,
+    mask: Mask,
+    scale: f32,
+    soft_cap: Option<f32>,
+}
+
+/// Runs the kernel that suits device and tensors.
+fn dispatch<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> Result<()> {
+    if schedule::suits(&problem) { schedule::run(problem) } else { plain::run(problem) }
 }
 
 fn check(what: &str, expected: &[usize], given: &[usize]) -> Result<()> {

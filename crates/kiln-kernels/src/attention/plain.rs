@@ -1,5 +1,6 @@
 //! Attention at the tile level, for every device.
 
+use super::Problem;
 use crate::sizes::row_tile;
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
@@ -8,84 +9,224 @@ use kiln_runtime::{BackendKind, Device, Result, Tensor};
 pub mod kernels {
     use super::*;
 
-    /// o = softmax(scale q kᵀ) v for each head, `rows` queries a program, `columns` keys at a time, of which no score outlives its turn: each turn
-    /// rescales what the turns before have summed (Dao, "FlashAttention-2", 2023). `width` covers the width of a head.
+    /// What a kernel is made for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KernelConst)]
+    #[kiln(crate = kiln_runtime)]
+    pub struct Form {
+        /// Queries of a program.
+        pub rows: usize,
+        /// Keys of a turn.
+        pub columns: usize,
+        /// Covers the width of a head.
+        pub width: usize,
+        /// Heads of q in a row that share one of k and v.
+        pub shared: usize,
+        /// Whether there is a limit to the keys that a query sees before its place, and after it.
+        pub bounded: [bool; 2],
+        /// Whether scores are capped.
+        pub capped: bool,
+        /// Whether `sequences` say where queries and keys lie.
+        pub packed: bool,
+    }
+
+    /// Numbers for all queries.
+    #[derive(Clone, Copy)]
+    struct Numbers {
+        scale: Val<f32>,
+        cap: Val<f32>,
+        window: [Idx; 2],
+    }
+
+    /// Queries of a program, and the keys of its sequence.
+    #[derive(Clone, Copy)]
+    struct Place {
+        /// The first query, and how many the sequence has.
+        first: Idx,
+        asked: Idx,
+        /// Where queries and keys of the sequence begin in their tensors.
+        queries: Idx,
+        keys: Idx,
+        known: Idx,
+    }
+
+    impl Place {
+        /// The place of the first query among the keys, where the last query has the place of the last key.
+        fn among_keys(&self) -> Idx {
+            self.first + self.known - self.asked
+        }
+    }
+
+    /// What the turns so far have summed.
+    #[derive(Clone, Copy, DeviceValue)]
+    #[kiln(crate = kiln_runtime)]
+    struct Sums {
+        greatest: Val<f32>,
+        sum: Val<f32>,
+        out: Val<f32>,
+    }
+
+    /// o = softmax(scale q kᵀ) v for each head, some queries a program (axis 0; heads and batch are axes 1 and 2), of which no score outlives its turn: each turn
+    /// rescales what the turns before have summed (Dao, "FlashAttention-2", 2023). `sums` are the logarithms of the sums of e^(scale q kᵀ).
     ///
-    /// `sums` are the logarithms of the sums of e^(scale q kᵀ). So many heads of q in a row are `shared` by one of k and v.
+    /// With a limit, a query at place p sees the keys from p - `left`, or up to p + `right`, where the last query has the place of the last key. A query that sees no key gives
+    /// zeros. Capped scores are `cap` · tanh(score / `cap`).
     ///
-    /// With `causal`, a query sees the keys up to its own place, where the last query has the place of the last key. A query that sees no key gives zeros.
+    /// `sequences`, used where the form says so, has a row for each sequence, which axis 2 then counts: its first query, how many, its first key, how many.
     #[kernel(crate = kiln_runtime)]
     pub fn attention<T: Float + Accumulate<Acc = f32>>(
-        q: &Tensor<T, 3>,
-        k: &Tensor<T, 3>,
-        v: &Tensor<T, 3>,
-        o: &mut Tensor<T, 3>,
-        sums: &mut Tensor<f32, 2>,
+        q: &Tensor<T, 4>,
+        k: &Tensor<T, 4>,
+        v: &Tensor<T, 4>,
+        o: &mut Tensor<T, 4>,
+        sums: &mut Tensor<f32, 3>,
+        sequences: &Tensor<i32, 2>,
         scale: Val<f32>,
-        causal: bool,
-        shared: usize,
-        rows: usize,
-        columns: usize,
-        width: usize,
+        cap: Val<f32>,
+        left: Val<i64>,
+        right: Val<i64>,
+        form: Form,
     ) {
-        let (head, first) = (program_id(1), program_id(0) * rows);
-        let queries = q.row(head).tile((first, 0), (rows, width)).load(0);
-        let (keys, values, count) = (k.row(head / shared), v.row(head / shared), k.extent(1));
-        // The place of the program's first query among the keys, the keys that one of its queries sees, and those that all see.
-        let place = first + count - q.extent(1);
-        let seen = if causal { (place + rows as i64).minimum(count) } else { count };
-        let by_all = if causal { (place + 1).minimum(count).maximum(0) } else { count };
-        let whole = by_all / columns as i64 * columns as i64;
+        let Form { rows, width, .. } = form;
+        let (batch, head, first) = (program_id(2), program_id(1), program_id(0) * rows);
+        let place = if form.packed {
+            let of = |column: usize| sequences.get_or((batch, column), 0).cast::<i64>();
+            Place { first, asked: of(1), queries: of(0), keys: of(2), known: of(3) }
+        } else {
+            Place { first, asked: q.extent(2), queries: val(0), keys: val(0), known: k.extent(2) }
+        };
+        let batch = if form.packed { val(0) } else { batch };
+        let (keys, values) = (k.row(batch).row(head / form.shared), v.row(batch).row(head / form.shared));
+        let queries = q.row(batch).row(head).tile((place.queries + first, 0), (rows, width)).load(0);
+        let numbers = Numbers { scale, cap, window: [left, right] };
+        let Sums { greatest, sum, out } = turns(queries, keys, values, place, numbers, form);
 
-        let mut greatest = full::<f32>(rows, f32::MIN);
-        let mut sum = zeros::<f32>(rows);
-        let mut out = zeros::<f32>((rows, width));
+        let some = sum.gt(0.0);
+        let logarithm = select(some, greatest + sum.log(), f32::NEG_INFINITY);
+        let result = select(some.expand(1), out / sum.expand(1), 0.0).cast::<T>();
+        let (o, sums) = (o.row(batch).row(head), sums.row(batch).row(head));
+        if form.packed {
+            let row = iota::<i64>(rows) + first;
+            let (inside, at) = (row.lt(place.asked), row + place.queries);
+            let index = (at.expand(1), iota::<i64>(width).expand(0));
+            // SAFETY: every query belongs to one sequence and one program.
+            unsafe { o.scatter_where(index, inside.expand(1), result) };
+            // SAFETY: as above.
+            unsafe { sums.scatter_where(at, inside, logarithm) };
+        } else {
+            o.tile((first, 0), (rows, width)).store(result);
+            sums.tile(first, rows).store(logarithm);
+        }
+    }
+
+    /// Goes through the keys that a program's queries see: first, where only the right is bounded, those that all of them see.
+    #[device(crate = kiln_runtime)]
+    fn turns<T: Float + Accumulate<Acc = f32>>(
+        queries: Val<T>,
+        keys: View<T, 2>,
+        values: View<T, 2>,
+        place: Place,
+        numbers: Numbers,
+        form: Form,
+    ) -> Sums {
+        let Form { rows, columns, bounded: [from_left, to_right], .. } = form;
+        let (known, at) = (place.known, place.among_keys());
+        let [left, right] = numbers.window;
+        let end = if to_right { (at + right + rows as i64).minimum(known) } else { known };
+        let by_all = if to_right { (at + right + 1).minimum(known).maximum(0) } else { known };
+        let whole = by_all / columns as i64 * columns as i64;
+        let begin = if from_left { (at - left).maximum(0) / columns as i64 * columns as i64 } else { val(0) };
+        let mut so_far = Sums {
+            greatest: full::<f32>(rows, f32::MIN),
+            sum: zeros::<f32>(rows),
+            out: zeros::<f32>((rows, form.width)),
+        };
         for edge in [false, true] {
-            let (from, to) = if edge { (whole, seen) } else { (val(0), whole) };
-            for at in range_step(from, to, columns) {
-                let scores = dot(queries, keys.tile((at, 0), (columns, width)).load(0).transpose()) * scale;
-                let scores = if edge {
-                    let key = iota::<i64>(columns).expand(0) + at;
-                    let known = key.lt(count);
-                    let allowed =
-                        if causal { known & key.le(iota::<i64>(rows).expand(1) + place) } else { known };
-                    select(allowed, scores, f32::NEG_INFINITY)
-                } else {
-                    scores
-                };
-                let next = greatest.maximum(scores.max_axis(1));
-                let weights = (scores - next.expand(1)).exp();
-                let shrink = (greatest - next).exp();
-                sum = sum * shrink + weights.sum_axis(1);
-                out = dot_acc(
-                    weights.cast::<T>(),
-                    values.tile((at, 0), (columns, width)).load(0),
-                    out * shrink.expand(1),
-                );
-                greatest = next;
+            if from_left && !edge {
+                continue;
+            }
+            let from = if !edge || from_left { begin } else { whole };
+            for key in range_step(from, if edge { end } else { whole }, columns) {
+                so_far = turn(so_far, queries, keys, values, (key, edge), place, numbers, form);
             }
         }
-        let logarithm = select(sum.gt(0.0), greatest + sum.log(), f32::NEG_INFINITY);
-        sums.row(head).tile(first, rows).store(logarithm);
-        let result = select(sum.gt(0.0).expand(1), out / sum.expand(1), 0.0);
-        o.row(head).tile((first, 0), (rows, width)).store(result.cast::<T>());
+        so_far
+    }
+
+    /// The keys from one on.
+    #[device(crate = kiln_runtime)]
+    fn turn<T: Float + Accumulate<Acc = f32>>(
+        so_far: Sums,
+        queries: Val<T>,
+        keys: View<T, 2>,
+        values: View<T, 2>,
+        (first, edge): (Idx, bool),
+        place: Place,
+        numbers: Numbers,
+        form: Form,
+    ) -> Sums {
+        let Form { rows, columns, width, .. } = form;
+        let shape = (columns, width);
+        let mut scores =
+            dot(queries, keys.tile((place.keys + first, 0), shape).load(0).transpose()) * numbers.scale;
+        if form.capped {
+            scores = (scores / numbers.cap).tanh() * numbers.cap;
+        }
+        let mut of_keys = values.tile((place.keys + first, 0), shape).load(0);
+        if edge {
+            let key = iota::<i64>(columns) + first;
+            let known = key.lt(place.known);
+            let at = (iota::<i64>(rows) + place.among_keys()).expand(1);
+            let seen = known.expand(0);
+            let seen = if form.bounded[0] { seen & key.expand(0).ge(at - numbers.window[0]) } else { seen };
+            let seen = if form.bounded[1] { seen & key.expand(0).le(at + numbers.window[1]) } else { seen };
+            scores = select(seen, scores, f32::NEG_INFINITY);
+            if form.packed {
+                // Those of the next sequence may be no numbers.
+                of_keys = select(known.expand(1), of_keys, 0);
+            }
+        }
+        let greatest = so_far.greatest.maximum(scores.max_axis(1));
+        let weights = (scores - greatest.expand(1)).exp();
+        let shrink = (so_far.greatest - greatest).exp();
+        let sum = so_far.sum * shrink + weights.sum_axis(1);
+        let out = dot_acc(weights.cast::<T>(), of_keys, so_far.out * shrink.expand(1));
+        Sums { greatest, sum, out }
     }
 }
 
 /// Runs the kernel with tiles that suit the device.
-pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
-    [q, k, v]: [&Tensor<T, 3>; 3],
-    o: &mut Tensor<T, 3>,
-    sums: &mut Tensor<f32, 2>,
-    causal: bool,
-) -> Result<()> {
+pub(super) fn run<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> Result<()> {
+    let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap } = problem;
     let device = q.device().clone();
-    let ([heads, _, width], [key_heads, ..]) = (q.shape(), k.shape());
+    let ([_, heads, _, width], [_, key_heads, ..]) = (q.shape(), k.shape());
     let (rows, columns) = tile(&device);
-    let scale = 1.0 / (width as f32).sqrt();
-    let shared = heads / key_heads.max(1);
-    kernels::attention(q, k, v, o, sums, scale, causal, shared.max(1), rows, columns, row_tile(width))
-        .launch(&device)
+    let form = kernels::Form {
+        rows,
+        columns,
+        width: row_tile(width),
+        shared: (heads / key_heads.max(1)).max(1),
+        bounded: mask.bounded(),
+        capped: soft_cap.is_some(),
+        packed: packed.is_some(),
+    };
+    let [left, right] = mask.limits();
+    let cap = soft_cap.unwrap_or(1.0);
+    let none;
+    let sequences = match packed {
+        Some(packed) => &packed.table,
+        None => {
+            none = device.zeros([1, 4])?;
+            &none
+        }
+    };
+    let launch = kernels::attention(&q, &k, &v, &mut o, &mut sums, sequences, scale, cap, left, right, form);
+    match packed {
+        Some(packed) => {
+            let tiles = packed.most_queries().div_ceil(rows);
+            launch.grid([tiles as u32, heads as u32, packed.sequences.len() as u32]).launch(&device)
+        }
+        None => launch.launch(&device),
+    }
 }
 
 /// The queries of a program, and the keys of a turn.
