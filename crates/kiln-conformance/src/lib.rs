@@ -21,7 +21,7 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `actors_links.rs`, `actors_payload.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `actors.rs`, `bands.rs`, `actors_links.rs`, `actors_payload.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;
@@ -31,6 +31,7 @@ mod actors_payload;
 mod arithmetic;
 mod atomics;
 mod attention;
+mod bands;
 mod case;
 mod casts;
 mod checkpoints;
@@ -93,6 +94,7 @@ pub fn suite() -> Vec<Case> {
         streams::cases,
         actors::cases,
         actors_links::cases,
+        bands::cases,
         actors_payload::cases,
         actors_bad_input::cases,
         supervision::cases,

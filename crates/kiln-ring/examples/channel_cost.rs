@@ -76,7 +76,7 @@ fn cost(
     let (requests, request_words) = ring(form.requests.words(), write_combined);
     let (answers, answer_words) = ring(form.answers.words(), false);
     let letters = Arc::new(DeadLetters::new(1));
-    let parts = Parts { actor: 0, requests, answers, first: 0, letters, device: Arc::new(Idle) };
+    let parts = Parts { actor: 0, requests, answers, passed: Vec::new(), letters, device: Arc::new(Idle) };
     let channel: Channel<Ping, Ping> = Channel::new(&config, Transport::Stamped, parts)?;
     let mut batch = Vec::with_capacity(window);
     let (mut sending, mut receiving) = (Vec::new(), Vec::new());

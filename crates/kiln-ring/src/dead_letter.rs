@@ -18,7 +18,7 @@ pub enum Reason {
         /// The number of the fault's site, or the code that the handler returned.
         number: u32,
     },
-    /// It was the oldest in a full queue that drops the oldest.
+    /// It was the oldest in a full queue that drops the oldest, or the oldest of the lowest band where a message of a higher one came.
     Dropped,
     /// The actor had stopped, or stopped before its turn came.
     Undeliverable,
@@ -47,7 +47,7 @@ pub struct Letter {
     pub reason: Reason,
     /// The number of the actor it was for.
     pub actor: u32,
-    /// Its position in the actor's queue.
+    /// Its position in the actor's queue; of a message in a band above the lowest, the uppermost byte is the number of the band.
     pub position: u64,
     /// The [`Layout::ID`] of the type that `words` hold.
     pub layout: u64,

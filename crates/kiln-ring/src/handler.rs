@@ -6,6 +6,7 @@ use crate::message::{Message, State};
 use crate::outcome::Outcome;
 use crate::outgoing::{Outgoing, Sending};
 use crate::payload::{Array, PayloadElem, PayloadVal};
+use crate::slot::BAND_SHIFT;
 use kiln_lang::__private::Probe;
 use kiln_lang::{
     DeviceRange, Elem, IntoDevice, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns, guarded,
@@ -34,9 +35,15 @@ impl RingCtx {
         self.actor
     }
 
-    /// The message's position in its queue, from 0: what a reply is matched with its request by.
+    /// The message's position in its queue, from 0: what a reply is matched with its request by. Where the actor has several bands of priority, the uppermost byte is
+    /// the [band](Self::priority).
     pub fn message_id(&self) -> Val<u64> {
         self.message_id
+    }
+
+    /// The band of priority that the message was sent in: 0 for the lowest, and for messages of other actors.
+    pub fn priority(&self) -> Val<u32> {
+        (self.message_id >> u64::from(BAND_SHIFT)).cast::<u32>()
     }
 
     /// How many threads run the handler side by side: the 32 of a warp on a GPU, 1 elsewhere. All do the same, and must come to the same state

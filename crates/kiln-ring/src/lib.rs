@@ -80,9 +80,9 @@ mod telemetry;
 
 pub use address::{Address, AddressVal};
 pub use channel::{
-    AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_CAPACITY,
-    Overflow, Parts, RecvError, RecvFuture, Replies, RingMemory, SendError, SendFuture, Sent, Transport,
-    WaitPolicy,
+    AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_BANDS,
+    MAX_CAPACITY, Overflow, Parts, RecvError, RecvFuture, Replies, RingMemory, SendError, SendFuture,
+    SendOptions, Sent, Transport, WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};

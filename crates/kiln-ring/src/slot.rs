@@ -11,7 +11,8 @@
 //! A stamp says which lap of the ring the quad belongs to, and of what kind the slot is. An aligned store of 16 bytes arrives whole, so
 //! that a slot whose stamps all match is complete, without any fence; one whose stamps do not match yet is not there yet.
 //!
-//! A channel is two rings with as many slots: the answer to the request in position *i* stands in position *i*.
+//! A channel is two rings with as many slots: the answer to the request in position *i* stands in position *i*. An actor with several priorities has
+//! two rings for each *band* of them; the uppermost byte of a position is the number of its band, 0 for the lowest.
 
 /// Words in a quad.
 pub const QUAD: usize = 4;
@@ -19,8 +20,29 @@ pub const QUAD: usize = 4;
 /// Words of payload in a quad.
 pub const PAYLOAD: usize = 3;
 
+/// The lowest of a position's bits that tell its band.
+pub const BAND_SHIFT: u32 = 56;
+
+/// The band of a position.
+#[inline]
+pub const fn band_of(position: u64) -> usize {
+    (position >> BAND_SHIFT) as usize
+}
+
+/// A position of a band, counted from the band's first.
+#[inline]
+pub const fn in_band(band: usize, count: u64) -> u64 {
+    (band as u64) << BAND_SHIFT | count
+}
+
+/// How many positions of its band come before this one.
+#[inline]
+pub const fn count_of(position: u64) -> u64 {
+    position & ((1 << BAND_SHIFT) - 1)
+}
+
 /// Words in a cache line: slots of more than one line are a whole number of lines.
-const LINE: usize = 16;
+pub(crate) const LINE: usize = 16;
 
 /// The bits of a stamp that hold the lap.
 const LAP_MASK: u32 = 0x00ff_ffff;
@@ -256,6 +278,23 @@ impl RingLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bands differ in positions alone: not in laps as stamps hold them, nor in slots.
+    #[test]
+    fn a_band_changes_neither_slots_nor_stamps() {
+        for log2 in [0, 3, 24] {
+            let ring = RingLayout::new(SlotLayout::new(1, false), 1 << log2);
+            for count in [0, 1, 7, 1 << 24, (1 << 48) + 5] {
+                for band in 0..8 {
+                    let position = in_band(band, count);
+                    assert_eq!((band_of(position), count_of(position)), (band, count));
+                    assert_eq!(ring.at(position), ring.at(count));
+                    let of = |position| stamp(ring.lap(position), Kind::Request);
+                    assert_eq!(of(position), of(count));
+                }
+            }
+        }
+    }
 
     #[test]
     fn strides_follow_cache_lines() {

@@ -98,7 +98,8 @@ impl Line<'_> {
             "handler": self.actor.handler, "state": self.actor.state,
             "msgs_per_s": self.per_second,
             "processed": self.actor.value("processed_total"), "failed": self.actor.value("failed_total"),
-            "depth": self.actor.value("queue_depth"), "restarts": self.actor.value("restarts_total"),
+            "depth": self.actor.value("queue_depth"),
+            "depths": self.actor.bands.values().collect::<Vec<_>>(), "restarts": self.actor.value("restarts_total"),
             "handling_p50_us": self.actor.quantile(0.5).map(|s| s * 1e6),
             "handling_p99_us": self.actor.quantile(0.99).map(|s| s * 1e6),
             "uptime_s": self.actor.value("uptime_seconds"),
@@ -114,6 +115,16 @@ fn short(n: f64) -> String {
         n if n >= 1e4 => format!("{:.1} k", n / 1e3),
         n => format!("{n:.0}"),
     }
+}
+
+/// How many messages wait; behind that, where there are several bands of priority, how many in each, the highest first.
+fn queued(actor: &Actor) -> String {
+    let all = short(actor.value("queue_depth"));
+    if actor.bands.is_empty() {
+        return all;
+    }
+    let bands: Vec<String> = actor.bands.values().rev().map(|depth| short(*depth)).collect();
+    format!("{all} ({})", bands.join("/"))
 }
 
 fn table(lines: &[Line<'_>], directory: &Path) -> String {
@@ -137,7 +148,7 @@ fn table(lines: &[Line<'_>], directory: &Path) -> String {
             short(line.per_second),
             value("processed_total"),
             value("failed_total"),
-            value("queue_depth"),
+            queued(line.actor),
             time(0.5),
             time(0.99),
         );

@@ -1,5 +1,6 @@
 //! Many messages sent in a row.
 
+use super::band::Band;
 use super::error::SendError;
 use super::mailbox::Mailbox;
 use super::platform::Platform;
@@ -8,14 +9,15 @@ use std::time::Instant;
 /// Many messages in a row. When it is dropped, what was sent is pushed out.
 pub struct Batch<'a, P: Platform> {
     mailbox: &'a Mailbox<P>,
+    to: &'a Band<P>,
     sent: usize,
     /// How many of those sent were pushed out.
     pushed: usize,
 }
 
 impl<'a, P: Platform> Batch<'a, P> {
-    pub fn new(mailbox: &'a Mailbox<P>) -> Self {
-        Batch { mailbox, sent: 0, pushed: 0 }
+    pub fn new(mailbox: &'a Mailbox<P>, to: &'a Band<P>) -> Self {
+        Batch { mailbox, to, sent: 0, pushed: 0 }
     }
 
     /// How many messages were sent.
@@ -26,7 +28,7 @@ impl<'a, P: Platform> Batch<'a, P> {
     /// Sends messages, given as what their slots hold, one after the other. Where the queue is full, does as its policy says.
     #[inline]
     pub fn send(&mut self, words: &[u32], until: Option<Instant>) -> Result<(), SendError> {
-        let queue = self.mailbox.queue();
+        let queue = &self.to.queue;
         let pitch = queue.form().requests.slot().pitch();
         let mut words = words;
         while !words.is_empty() {
@@ -35,7 +37,7 @@ impl<'a, P: Platform> Batch<'a, P> {
                 Err(refused) => {
                     // The device may wait for these to make room.
                     self.push();
-                    match self.mailbox.overflow(refused, Some(until))? {
+                    match self.mailbox.overflow(self.to, refused, Some(until))? {
                         Some(position) => (position, 1),
                         None => {
                             words = &words[pitch..];
@@ -57,7 +59,7 @@ impl<'a, P: Platform> Batch<'a, P> {
     fn push(&mut self) {
         if self.sent != self.pushed {
             self.pushed = self.sent;
-            self.mailbox.sent();
+            self.mailbox.sent(self.to);
         }
     }
 }

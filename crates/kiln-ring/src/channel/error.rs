@@ -16,6 +16,12 @@ pub enum ConfigError {
         /// What was asked for.
         capacity: usize,
     },
+    /// No bands, or too many.
+    #[error("a channel has 1 to {most} bands of priority, and cannot have {bands}", most = super::MAX_BANDS)]
+    Bands {
+        /// What was asked for.
+        bands: usize,
+    },
     /// The memory given does not fit the channel's form.
     #[error("the memory of the {ring} does not fit: {why}")]
     Memory {
@@ -70,6 +76,19 @@ pub enum SendError {
     PayloadNotFilled {
         /// The actor.
         actor: u32,
+    },
+    /// The message has a priority that the actor has no band for.
+    #[error(
+        "actor {actor} has no band {priority}: it has {bands}, from 0, the lowest. Launch it with `bands({})`, at most {most}",
+        usize::from(*priority) + 1, most = super::MAX_BANDS
+    )]
+    NoBand {
+        /// The actor.
+        actor: u32,
+        /// The message's priority.
+        priority: u8,
+        /// How many bands the actor has.
+        bands: usize,
     },
     /// The message has a deadline, for which the channel's slots have no place.
     #[error("the channel of actor {actor} carries no deadlines: make it with `deadlines(true)`")]

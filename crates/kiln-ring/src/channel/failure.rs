@@ -3,11 +3,13 @@
 //! Failures are answers, and answers are taken in order: one may lie behind replies that nobody receives. So whoever looks after an actor looks at the
 //! newest answers themselves, and at what was noted when the answer of a failure was taken.
 
-use super::mailbox::{Mailbox, reason_of};
+use super::band::Band;
+use super::mailbox::Mailbox;
 use super::platform::Platform;
 use super::queue::Answer;
+use super::receive::reason_of;
 use crate::dead_letter::Reason;
-use crate::slot::Kind;
+use crate::slot::{Kind, band_of};
 use std::sync::{Mutex, PoisonError};
 
 /// The message on which a handler failed: its position, and why.
@@ -33,9 +35,39 @@ impl Noted {
     }
 }
 
+/// The failures that are over: of each band, those below a position.
+#[derive(Clone, Debug)]
+pub struct Settled(Vec<u64>);
+
+impl Settled {
+    /// The failure in this position is over too.
+    pub fn with(&mut self, position: u64) {
+        if let Some(from) = self.0.get_mut(band_of(position)) {
+            *from = position + 1;
+        }
+    }
+}
+
 impl<P: Platform> Mailbox<P> {
+    /// All failures so far, if there is none among the messages that are not answered.
+    pub fn settled_so_far(&self) -> Settled {
+        Settled(self.bands().map(|band| band.queue.first_unanswered()).collect())
+    }
+
+    /// Those that are over when nothing was answered yet.
+    pub fn none_settled(&self) -> Settled {
+        Settled(self.bands().map(|band| band.queue.tail()).collect())
+    }
+
+    /// The newest failure of those that are not over. After one, an actor handles no message of any band.
+    pub fn failure_since(&self, settled: &Settled) -> Option<Failure> {
+        self.bands().zip(&settled.0).find_map(|(band, &from)| band.failure_since(from))
+    }
+}
+
+impl<P: Platform> Band<P> {
     /// The newest failure in position `from` or later.
-    pub fn failure_since(&self, from: u64) -> Option<Failure> {
+    fn failure_since(&self, from: u64) -> Option<Failure> {
         let noted = self.noted.get().filter(|&(position, _)| position >= from);
         let newest = self.newest_failure(from);
         noted.into_iter().chain(newest).max_by_key(|&(position, _)| position)
@@ -43,11 +75,10 @@ impl<P: Platform> Mailbox<P> {
 
     /// The failure that the newest answers show: an actor that failed answers nothing after it, but that messages were dropped to make room.
     fn newest_failure(&self, from: u64) -> Option<Failure> {
-        let queue = self.queue();
-        let mut position = queue.first_unanswered();
+        let mut position = self.queue.first_unanswered();
         while position > from {
             position -= 1;
-            let (kind, reason) = queue.peek(position, |answer| (answer.kind, reason_of(answer)))?;
+            let (kind, reason) = self.queue.peek(position, |answer| (answer.kind, reason_of(answer)))?;
             match kind {
                 Kind::Failed => return reason.map(|reason| (position, reason)),
                 Kind::Dropped => {}

@@ -3,6 +3,7 @@
 use super::Channel;
 use super::error::{AskError, RecvError, SendError};
 use super::mailbox::{Mailbox, Sent};
+use super::options::SendOptions;
 use super::platform::Native;
 use super::poller;
 use super::wakers::Awaited;
@@ -49,11 +50,12 @@ impl Drop for Waiting<'_> {
 pub struct SendFuture<'a, M> {
     waiting: Waiting<'a>,
     message: &'a M,
+    options: SendOptions,
 }
 
 impl<'a, M: Message> SendFuture<'a, M> {
-    pub(super) fn new<R>(channel: &'a Channel<M, R>, message: &'a M) -> Self {
-        SendFuture { waiting: Waiting::new(&channel.mailbox), message }
+    pub(super) fn new<R>(channel: &'a Channel<M, R>, message: &'a M, options: SendOptions) -> Self {
+        SendFuture { waiting: Waiting::new(&channel.mailbox), message, options }
     }
 }
 
@@ -62,8 +64,9 @@ impl<M: Message> Future for SendFuture<'_, M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mailbox = self.waiting.mailbox;
+        let (band, header) = mailbox.way(&self.options)?;
         let holds = mailbox.settled(self.message)?;
-        let sent = laid(self.message, mailbox.header(), |words| mailbox.try_send(words));
+        let sent = laid(self.message, header, |words| mailbox.try_send(band, words));
         match sent.map(|sent| mailbox.keep(sent, holds)) {
             Err(SendError::Full { .. }) if !mailbox.rejects() => {
                 self.waiting.until(Awaited::Room, cx);
@@ -115,21 +118,24 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
 pub struct AskFuture<'a, M, R> {
     waiting: Waiting<'a>,
     message: &'a M,
+    options: SendOptions,
     position: Option<u64>,
     reply: PhantomData<fn() -> R>,
 }
 
 impl<'a, M: Message, R: Layout> AskFuture<'a, M, R> {
-    pub(super) fn new(channel: &'a Channel<M, R>, message: &'a M) -> Self {
-        AskFuture { waiting: Waiting::new(&channel.mailbox), message, position: None, reply: PhantomData }
+    pub(super) fn new(channel: &'a Channel<M, R>, message: &'a M, options: SendOptions) -> Self {
+        let waiting = Waiting::new(&channel.mailbox);
+        AskFuture { waiting, message, options, position: None, reply: PhantomData }
     }
 }
 
 impl<M: Message, R> AskFuture<'_, M, R> {
     fn request(&self) -> Result<u64, AskError> {
         let mailbox = self.waiting.mailbox;
+        let (band, header) = mailbox.way(&self.options)?;
         let holds = mailbox.settled(self.message)?;
-        let position = laid(self.message, mailbox.header(), |words| mailbox.try_request(words))?;
+        let position = laid(self.message, header, |words| mailbox.try_request(band, words))?;
         mailbox.keep(Sent::Queued(position), holds);
         Ok(position)
     }
@@ -170,7 +176,7 @@ impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
 impl<M, R> Drop for AskFuture<'_, M, R> {
     fn drop(&mut self) {
         if let Some(position) = self.position {
-            self.waiting.mailbox.queue().give_up(position);
+            self.waiting.mailbox.of(position).queue.give_up(position);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Arrays that messages under way refer to.
 
+use super::band::Band;
 use super::error::SendError;
 use super::mailbox::{Mailbox, Sent};
 use super::platform::Platform;
 use crate::layout::Hold;
 use crate::message::Message;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The arrays of messages that are not answered, by the messages' positions.
+/// The arrays of messages that are not answered, by the messages' positions, of one band.
 #[derive(Default)]
 pub struct Held(Mutex<VecDeque<(u64, Vec<Hold>)>>);
 
@@ -39,8 +40,9 @@ impl<P: Platform> Mailbox<P> {
     #[inline]
     pub fn keep(&self, sent: Sent, holds: Vec<Hold>) -> Sent {
         if let (false, Sent::Queued(position)) = (holds.is_empty(), sent) {
-            let mut held = self.held().0.lock().unwrap_or_else(PoisonError::into_inner);
-            self.let_go_answered(&mut held);
+            let band = self.of(position);
+            let mut held = band.held.lock();
+            band.let_go_answered(&mut held);
             held.push_back((position, holds));
         }
         sent
@@ -49,14 +51,22 @@ impl<P: Platform> Mailbox<P> {
     /// Lets go of the arrays of messages that are answered, after their answers were taken.
     #[cold]
     pub fn let_go(&self) {
-        self.let_go_answered(&mut self.held().0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.bands().for_each(|band| band.let_go_answered(&mut band.held.lock()));
     }
+}
 
+impl<P: Platform> Band<P> {
     fn let_go_answered(&self, held: &mut VecDeque<(u64, Vec<Hold>)>) {
-        let answered = self.queue().head();
+        let answered = self.queue.head();
         // Those of messages that other threads sent meanwhile may stand a little out of order, and are let go a little later.
         while held.front().is_some_and(|&(position, _)| position < answered) {
             held.pop_front();
         }
+    }
+}
+
+impl Held {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Vec<Hold>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,26 +1,25 @@
-//! A queue with its policies: what happens when it is full, how to wait, where dead letters go. In words; [`Channel`](super::Channel) adds the
+//! The queues of an actor with their policies: what happens when it is full, how to wait, where dead letters go. In words; [`Channel`](super::Channel) adds the
 //! types.
 
+use super::band::Band;
 use super::batch::Batch;
-use super::error::{AskError, RecvError, SendError};
-use super::failure::Noted;
-use super::held::Held;
-use super::overflow::{Counter, Counters, Counts, Overflow, Replies};
+use super::error::{AskError, SendError};
+use super::overflow::{Counters, Counts, Overflow, Replies};
 use super::platform::Platform;
-use super::queue::{Answer, Next, Queue, Refused};
+use super::queue::{Form, Next, Queue, Refused};
 use super::wait::{Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
-use crate::dead_letter::{DeadLetters, Letter, Reason};
+use crate::dead_letter::{DeadLetters, Reason};
 use crate::layout::Hold;
-use crate::slot::{Kind, PAYLOAD};
+use crate::slot::{PAYLOAD, band_of, count_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// What a channel needs of the device's side.
 pub trait DeviceSide: Send + Sync {
-    /// Asks that requests in positions below `position` which are not begun be answered [`Kind::Dropped`](crate::slot::Kind::Dropped). It may come again with a lower position,
-    /// which changes nothing.
+    /// Asks that requests of the position's band, in positions below it, which are not begun be answered [`Kind::Dropped`](crate::slot::Kind::Dropped). It may come again with
+    /// a lower position, which changes nothing.
     fn skip(&self, position: u64);
 
     /// Called after a send while [`Channel::set_parked`](crate::Channel::set_parked) says that nobody polls the request ring.
@@ -44,7 +43,7 @@ pub trait DeviceSide: Send + Sync {
 /// What became of a send that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The message is in the queue, in this position.
+    /// The message is in the queue, in this position. In a band above the lowest, the uppermost byte is the number of the band.
     Queued(u64),
     /// The queue is full and drops the newest: the message was not sent.
     Dropped,
@@ -73,46 +72,100 @@ pub struct Manner {
 /// A send that waits longer than this looks whether it waits for replies that nobody receives.
 const UNREAD: Duration = Duration::from_secs(1);
 
-/// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
-const LOOKS: usize = 32;
-
-/// A queue with its policies.
+/// The queues of an actor, one for each band, with their policies.
 pub struct Mailbox<P: Platform> {
-    queue: Queue<P>,
-    manner: Manner,
-    counters: Counters,
+    /// The lowest band. Most actors have no other.
+    pub(super) lowest: Band<P>,
+    /// Those above, from the lowest.
+    pub(super) higher: Box<[Band<P>]>,
+    pub(super) manner: Manner,
+    pub(super) counters: Counters,
     pub(super) wakers: Wakers,
-    pub(super) noted: Noted,
     parked: AtomicBool,
     lost: AtomicBool,
-    held: Held,
 }
 
 impl<P: Platform> Mailbox<P> {
+    /// A mailbox of one band.
+    #[cfg(test)]
     pub fn new(queue: Queue<P>, manner: Manner) -> Mailbox<P> {
+        Mailbox::with_bands(queue, Vec::new(), manner)
+    }
+
+    /// A mailbox of several bands: the lowest, and those above, from the lowest. They share credits.
+    pub fn with_bands(lowest: Queue<P>, higher: Vec<Queue<P>>, manner: Manner) -> Mailbox<P> {
         Mailbox {
-            queue,
+            lowest: Band::new(lowest),
+            higher: higher.into_iter().map(Band::new).collect(),
             manner,
             counters: Counters::default(),
             wakers: Wakers::default(),
-            noted: Noted::default(),
             parked: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            held: Held::default(),
         }
     }
 
-    pub(super) fn held(&self) -> &Held {
-        &self.held
+    /// The band that messages without a priority go to.
+    #[inline]
+    pub fn lowest(&self) -> &Band<P> {
+        &self.lowest
+    }
+
+    /// All bands, from the lowest.
+    #[inline]
+    pub fn bands(&self) -> impl DoubleEndedIterator<Item = &Band<P>> {
+        std::iter::once(&self.lowest).chain(&self.higher)
+    }
+
+    /// The band of a priority.
+    pub fn band(&self, priority: u8) -> Result<&Band<P>, SendError> {
+        let bands = self.higher.len() + 1;
+        let band = match priority {
+            0 => Some(&self.lowest),
+            above => self.higher.get(usize::from(above) - 1),
+        };
+        band.ok_or(SendError::NoBand { actor: self.actor(), priority, bands })
+    }
+
+    /// The queue that a position is of.
+    #[inline]
+    pub(super) fn of(&self, position: u64) -> &Band<P> {
+        match band_of(position) {
+            0 => &self.lowest,
+            above => self.higher.get(above - 1).unwrap_or(&self.lowest),
+        }
     }
 
     pub(super) fn device(&self) -> &dyn DeviceSide {
         &*self.manner.device
     }
 
+    /// What all bands have in common.
     #[inline]
-    pub fn queue(&self) -> &Queue<P> {
-        &self.queue
+    pub fn form(&self) -> &Form {
+        self.lowest.queue.form()
+    }
+
+    /// How many messages the device has not answered yet.
+    pub fn unanswered(&self) -> u64 {
+        self.bands().map(|band| band.queue.unanswered()).sum()
+    }
+
+    /// How many messages are under way, and whether senders are refused.
+    pub(super) fn under_way(&self) -> (u64, bool) {
+        self.bands().fold((0, true), |(under_way, closed), band| {
+            let (more, this) = band.queue.under_way();
+            (under_way + more, closed && this)
+        })
+    }
+
+    /// How many messages were sent, and how many of them the device has answered: since the actor's beginning.
+    pub fn progress(&self) -> (u64, u64) {
+        self.bands().fold((0, 0), |(sent, answered), band| {
+            // What was answered first: of a later moment, no less was sent.
+            let first = count_of(band.queue.first_unanswered());
+            (sent + count_of(band.queue.tail()), answered + first)
+        })
     }
 
     pub fn actor(&self) -> u32 {
@@ -130,10 +183,10 @@ impl<P: Platform> Mailbox<P> {
 
     pub fn counts(&self) -> Counts {
         let c = &self.counters;
-        let answered = self.queue.head();
+        let answered = self.bands().map(|band| count_of(band.queue.head())).sum();
         Counts {
             // Read second: never less than what was answered.
-            sent: self.queue.tail(),
+            sent: self.bands().map(|band| count_of(band.queue.tail())).sum(),
             answered,
             rejected: c.rejected.get(),
             dropped_newest: c.dropped_newest.get(),
@@ -156,13 +209,22 @@ impl<P: Platform> Mailbox<P> {
 
     /// Refuses senders from now on. Messages under way are still answered.
     pub fn close(&self) {
-        self.queue.close();
+        for band in self.bands() {
+            band.queue.close();
+        }
         self.wake_ready();
+    }
+
+    /// Accepts senders again.
+    pub fn reopen(&self) {
+        self.bands().for_each(|band| band.queue.reopen());
     }
 
     /// Refuses senders, and ends the waits of those who wait for answers that are not there: none will come.
     pub fn abandon(&self) {
-        self.queue.close();
+        for band in self.bands() {
+            band.queue.close();
+        }
         self.lost.store(true, SeqCst);
         self.wake_ready();
     }
@@ -179,76 +241,76 @@ impl<P: Platform> Mailbox<P> {
     /// The header of a message without a deadline, where slots have one: the last moment there is.
     #[inline]
     pub fn header(&self) -> Option<[u32; PAYLOAD]> {
-        self.queue.form().requests.slot().has_header().then_some([u32::MAX, u32::MAX, 0])
+        self.form().requests.slot().has_header().then_some([u32::MAX, u32::MAX, 0])
     }
 
     // ---- sending
 
-    /// Sends a message, given as what its slot holds (see [`Queue::write`]); where the queue is full, does as its policy says, and waits at most until `until`.
+    /// Sends a message of some band, given as what its slot holds (see [`Queue::write`]); where the actor is full, does as its policy says, and waits at most until `until`.
     #[inline]
-    pub fn send(&self, words: &[u32], until: Option<Instant>) -> Result<Sent, SendError> {
-        let Some(position) = self.reserve(until)? else { return Ok(Sent::Dropped) };
-        self.queue.write(position, words);
-        self.sent();
+    pub fn send(&self, to: &Band<P>, words: &[u32], until: Option<Instant>) -> Result<Sent, SendError> {
+        let Some(position) = self.reserve(to, until)? else { return Ok(Sent::Dropped) };
+        to.queue.write(position, words);
+        self.sent(to);
         Ok(Sent::Queued(position))
     }
 
     /// As [`send`](Self::send), without waiting: a queue that would have to is an error.
     #[inline]
-    pub fn try_send(&self, words: &[u32]) -> Result<Sent, SendError> {
-        let Some(position) = self.try_reserve()? else { return Ok(Sent::Dropped) };
-        self.queue.write(position, words);
-        self.sent();
+    pub fn try_send(&self, to: &Band<P>, words: &[u32]) -> Result<Sent, SendError> {
+        let Some(position) = self.try_reserve(to)? else { return Ok(Sent::Dropped) };
+        to.queue.write(position, words);
+        self.sent(to);
         Ok(Sent::Queued(position))
     }
 
     /// Sends a request for whose answer the caller will look itself; gives its position.
-    pub fn request(&self, words: &[u32], until: Option<Instant>) -> Result<u64, AskError> {
-        let position = self.reserve(until)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
-        self.write_request(position, words);
+    pub fn request(&self, to: &Band<P>, words: &[u32], until: Option<Instant>) -> Result<u64, AskError> {
+        let position = self.reserve(to, until)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
+        self.write_request(to, position, words);
         Ok(position)
     }
 
     /// As [`request`](Self::request), without waiting.
-    pub fn try_request(&self, words: &[u32]) -> Result<u64, AskError> {
-        let position = self.try_reserve()?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
-        self.write_request(position, words);
+    pub fn try_request(&self, to: &Band<P>, words: &[u32]) -> Result<u64, AskError> {
+        let position = self.try_reserve(to)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
+        self.write_request(to, position, words);
         Ok(position)
     }
 
-    fn write_request(&self, position: u64, words: &[u32]) {
-        self.queue.mark_asked(position);
-        self.queue.write(position, words);
-        self.sent();
+    fn write_request(&self, to: &Band<P>, position: u64, words: &[u32]) {
+        to.queue.mark_asked(position);
+        to.queue.write(position, words);
+        self.sent(to);
     }
 
     /// Many messages in a row, of which all are pushed out at once.
-    pub fn batch(&self) -> Batch<'_, P> {
-        Batch::new(self)
+    pub fn batch<'a>(&'a self, to: &'a Band<P>) -> Batch<'a, P> {
+        Batch::new(self, to)
     }
 
     /// After slots were written.
     #[inline]
-    pub(super) fn sent(&self) {
-        self.queue.publish();
+    pub(super) fn sent(&self, to: &Band<P>) {
+        to.queue.publish();
         if self.parked.load(SeqCst) {
             self.manner.device.wake();
         }
     }
 
     #[inline]
-    fn reserve(&self, until: Option<Instant>) -> Result<Option<u64>, SendError> {
-        match self.queue.reserve(1) {
+    fn reserve(&self, to: &Band<P>, until: Option<Instant>) -> Result<Option<u64>, SendError> {
+        match to.queue.reserve(1) {
             Ok(positions) => Ok(Some(positions.start)),
-            Err(refused) => self.overflow(refused, Some(until)),
+            Err(refused) => self.overflow(to, refused, Some(until)),
         }
     }
 
     #[inline]
-    fn try_reserve(&self) -> Result<Option<u64>, SendError> {
-        match self.queue.reserve(1) {
+    fn try_reserve(&self, to: &Band<P>) -> Result<Option<u64>, SendError> {
+        match to.queue.reserve(1) {
             Ok(positions) => Ok(Some(positions.start)),
-            Err(refused) => self.overflow(refused, None),
+            Err(refused) => self.overflow(to, refused, None),
         }
     }
 
@@ -256,6 +318,7 @@ impl<P: Platform> Mailbox<P> {
     #[cold]
     pub(super) fn overflow(
         &self,
+        to: &Band<P>,
         refused: Refused,
         until: Option<Option<Instant>>,
     ) -> Result<Option<u64>, SendError> {
@@ -263,14 +326,14 @@ impl<P: Platform> Mailbox<P> {
         let begun = Instant::now();
         let mut wait = Wait::new(self.manner.wait, until.flatten());
         let (mut refused, mut warned) = (refused, false);
-        let full = || SendError::Full { actor, capacity: self.queue.form().capacity };
+        let full = || SendError::Full { actor, capacity: self.form().capacity };
         loop {
             if refused == Refused::Closed {
                 return Err(SendError::Closed { actor });
             }
             // Answers that nobody receives make room.
             self.tidy();
-            match self.queue.reserve(1) {
+            match to.queue.reserve(1) {
                 Ok(positions) => return Ok(Some(positions.start)),
                 Err(now) => refused = now,
             }
@@ -282,15 +345,19 @@ impl<P: Platform> Mailbox<P> {
                     self.counters.rejected.add_one();
                     return Err(full());
                 }
-                Overflow::DropNewest => {
-                    self.counters.dropped_newest.add_one();
-                    return Ok(None);
-                }
-                Overflow::DropOldest => self.drop_oldest(),
+                Overflow::DropNewest | Overflow::DropOldest => match self.gives_way(to) {
+                    Some(band) => self.drop_oldest(band),
+                    // Whatever was in the way has gone meanwhile.
+                    None if self.under_way().0 < self.form().capacity as u64 => {}
+                    None => {
+                        self.counters.dropped_newest.add_one();
+                        return Ok(None);
+                    }
+                },
                 Overflow::Block => {}
             }
             if until.is_none() {
-                return self.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
+                return to.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
             }
             if if self.manner.device.pump() { wait.is_over() } else { !P::step(&mut wait) } {
                 return Err(SendError::TimedOut { actor, waited: begun.elapsed() });
@@ -302,9 +369,17 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
+    /// The band whose oldest message makes room for one of the band `to`, by the policy: the lowest that holds any, as long as it is not above `to`. Where the newest is dropped, that
+    /// is the message to be sent, unless one of a lower band is there.
+    fn gives_way(&self, to: &Band<P>) -> Option<&Band<P>> {
+        let own = band_of(to.queue.head());
+        let may = own + usize::from(self.manner.overflow == Overflow::DropOldest);
+        self.bands().take(may).find(|band| band.queue.under_way().0 > 0)
+    }
+
     /// Says in the log if the queue is full of replies.
     fn warn_of_replies(&self) {
-        if self.queue.is_receivable(self.queue.head()) {
+        if self.bands().any(|band| band.queue.is_receivable(band.queue.head())) {
             let actor = self.actor();
             tracing::warn!(
                 target: "kiln_ring",
@@ -314,11 +389,11 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// Makes the oldest message or reply go.
-    fn drop_oldest(&self) {
-        let oldest = self.queue.head();
+    /// Makes the oldest message or reply of a band go.
+    fn drop_oldest(&self, band: &Band<P>) {
+        let oldest = band.queue.head();
         let mut dropped = false;
-        if let Some(mut sweep) = self.queue.sweep() {
+        if let Some(mut sweep) = band.queue.sweep() {
             while let Next::Answer(answer) = sweep.next() {
                 if !answer.is_reply() {
                     self.settle(&answer);
@@ -336,223 +411,8 @@ impl<P: Platform> Mailbox<P> {
                 }
             }
         }
-        if !dropped && self.queue.head() == oldest {
+        if !dropped && band.queue.head() == oldest {
             self.manner.device.skip(oldest + 1);
-        }
-    }
-
-    // ---- answers
-
-    /// Takes answers that nobody receives, as far as they come first.
-    pub fn tidy(&self) {
-        let mut passed = false;
-        if let Some(mut sweep) = self.queue.sweep() {
-            while let Next::Answer(answer) = sweep.next() {
-                if answer.is_reply() && self.manner.replies == Replies::Keep {
-                    break;
-                }
-                if !answer.is_reply() {
-                    self.settle(&answer);
-                }
-                sweep.pass();
-                passed = true;
-            }
-        }
-        if passed {
-            self.wake_ready();
-        }
-    }
-
-    /// Deals with an answer that is not a reply to be received.
-    fn settle(&self, answer: &Answer<'_, P>) {
-        let unclaimed = (answer.kind == Kind::Reply).then_some((&self.counters.unclaimed, Reason::Unclaimed));
-        let Some((counter, reason)) = unclaimed.or_else(|| self.counter_of(answer)) else { return };
-        counter.add_one();
-        self.noted.note(answer);
-        let layout =
-            if answer.kind == Kind::Reply { self.manner.reply_layout } else { self.manner.message_layout };
-        self.letter(reason, answer, layout);
-    }
-
-    /// Why a message was not handled, and where that is counted; `None` if it was.
-    fn counter_of(&self, answer: &Answer<'_, P>) -> Option<(&Counter, Reason)> {
-        let c = &self.counters;
-        let counter = match answer.kind {
-            Kind::None | Kind::Request | Kind::Reply => return None,
-            Kind::Expired => &c.expired,
-            Kind::Dropped => &c.dropped_oldest,
-            Kind::Undeliverable => &c.undeliverable,
-            Kind::Failed => &c.failed,
-        };
-        Some((counter, reason_of(answer)?))
-    }
-
-    fn letter(&self, reason: Reason, answer: &Answer<'_, P>, layout: u64) {
-        let mut words = vec![0; if answer.kind == Kind::Failed { 0 } else { answer.words() }];
-        answer.read(&mut words);
-        let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words };
-        self.manner.letters.push(letter);
-    }
-
-    /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each; the buffer holds those of one at least, and
-    /// [`SLACK`](super::lines::SLACK) words more.
-    #[inline]
-    pub fn receive(
-        &self,
-        most: usize,
-        buffer: &mut [u32],
-        mut take: impl FnMut(&[u32]),
-    ) -> Result<usize, RecvError> {
-        let taken = self.receive_once(most, buffer, &mut take);
-        if taken != Ok(0) {
-            return taken;
-        }
-        if self.manner.device.pump() {
-            return self.receive_once(most, buffer, &mut take);
-        }
-        Ok(0)
-    }
-
-    #[inline]
-    fn receive_once(
-        &self,
-        most: usize,
-        buffer: &mut [u32],
-        take: &mut impl FnMut(&[u32]),
-    ) -> Result<usize, RecvError> {
-        let Some(mut sweep) = self.queue.sweep_soon() else { return Ok(0) };
-        let (mut taken, mut settled, mut pending) = (0, false, false);
-        loop {
-            taken += sweep.replies(most - taken, buffer, &mut *take);
-            if taken == most {
-                break;
-            }
-            match sweep.next() {
-                Next::Answer(answer) if answer.is_reply() => {
-                    let words = &mut buffer[..self.queue.form().reply_words];
-                    answer.read(words);
-                    take(words);
-                    taken += 1;
-                }
-                Next::Answer(answer) => {
-                    self.settle(&answer);
-                    settled = true;
-                }
-                Next::Asked => break,
-                Next::Pending => {
-                    pending = true;
-                    break;
-                }
-            }
-            sweep.pass();
-        }
-        drop(sweep);
-        if taken > 0 || settled {
-            self.wake_ready();
-        }
-        if taken == 0 && pending {
-            self.ended()?;
-        }
-        Ok(taken)
-    }
-
-    /// Whether no answer will come, where none is there.
-    fn ended(&self) -> Result<(), RecvError> {
-        let actor = self.actor();
-        let (under_way, closed) = self.queue.under_way();
-        if under_way == 0 && closed {
-            return Err(RecvError::Closed { actor });
-        }
-        if self.is_lost() {
-            return Err(RecvError::Lost { actor, unanswered: under_way });
-        }
-        Ok(())
-    }
-
-    /// Waits until there are replies, at most until `until`, and takes up to `most`.
-    #[inline]
-    pub fn receive_until(
-        &self,
-        most: usize,
-        until: Option<Instant>,
-        buffer: &mut [u32],
-        mut take: impl FnMut(&[u32]),
-    ) -> Result<usize, RecvError> {
-        let mut wait: Option<(Wait, Instant)> = None;
-        loop {
-            let taken = self.receive(most, buffer, &mut take)?;
-            if taken > 0 || most == 0 {
-                return Ok(taken);
-            }
-            let (wait, begun) =
-                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
-            // Some looks at the next answer alone: of what else may come, nothing is urgent.
-            for _ in 0..LOOKS {
-                if !P::step(wait) {
-                    return Err(RecvError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
-                }
-                if self.queue.has_next() || !wait.is_spinning() {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Takes the answer to a request, if it is there: `true` and the reply's words, or `false` if it was handled without a reply.
-    pub fn poll_request(&self, position: u64, reply: &mut [u32]) -> Option<Result<bool, AskError>> {
-        // Read first: an answer that came before the loss is found.
-        let lost = self.is_lost();
-        let actor = self.actor();
-        let answer = self.queue.take_asked(position, |answer| match answer.kind {
-            Kind::Reply => {
-                answer.read(reply);
-                Ok(true)
-            }
-            _ => {
-                self.unhandled(answer).map_or(Ok(false), |reason| Err(AskError::Unhandled { actor, reason }))
-            }
-        });
-        if answer.is_some() {
-            if self.queue.head() == position {
-                self.tidy();
-            }
-            return answer;
-        }
-        lost.then(|| {
-            self.queue.give_up(position);
-            Err(AskError::Lost { actor })
-        })
-    }
-
-    /// Counts a request that was not handled, and gives why; `None` if it was.
-    fn unhandled(&self, answer: &Answer<'_, P>) -> Option<Reason> {
-        let (counter, reason) = self.counter_of(answer)?;
-        counter.add_one();
-        self.noted.note(answer);
-        Some(reason)
-    }
-
-    /// Waits for the answer to a request, at most until `until`.
-    pub fn await_request(
-        &self,
-        position: u64,
-        until: Option<Instant>,
-        reply: &mut [u32],
-    ) -> Result<bool, AskError> {
-        let mut wait: Option<(Wait, Instant)> = None;
-        loop {
-            if let Some(answer) = self.poll_request(position, reply) {
-                return answer;
-            }
-            if self.manner.device.pump() && self.queue.answered(position).is_some() {
-                continue;
-            }
-            let (wait, begun) =
-                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
-            if !P::step(wait) {
-                self.queue.give_up(position);
-                return Err(AskError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
-            }
         }
     }
 
@@ -560,7 +420,7 @@ impl<P: Platform> Mailbox<P> {
 
     /// Wakes those whose wait is over.
     #[inline]
-    fn wake_ready(&self) {
+    pub(super) fn wake_ready(&self) {
         if !self.wakers.is_empty() {
             self.wakers.wake(|awaited| self.is_ready(awaited));
         }
@@ -571,12 +431,17 @@ impl<P: Platform> Mailbox<P> {
         if self.is_lost() {
             return true;
         }
-        let head = self.queue.head();
-        let (under_way, closed) = self.queue.under_way();
+        let receivable = || self.bands().any(|band| band.queue.is_receivable(band.queue.head()));
         match awaited {
-            Awaited::Room => closed || under_way < self.queue.form().capacity as u64,
-            Awaited::Reply => self.queue.is_receivable(head) || (under_way == 0 && closed),
-            Awaited::Answer(position) => position < head || self.queue.answered(position).is_some(),
+            Awaited::Room => {
+                let (under_way, closed) = self.under_way();
+                closed || under_way < self.form().capacity as u64
+            }
+            Awaited::Reply => receivable() || self.under_way() == (0, true),
+            Awaited::Answer(position) => {
+                let queue = &self.of(position).queue;
+                position < queue.head() || queue.answered(position).is_some()
+            }
         }
     }
 
@@ -586,19 +451,5 @@ impl<P: Platform> Mailbox<P> {
         self.manner.device.pump();
         self.tidy();
         self.wakers.wake(|awaited| self.is_ready(awaited))
-    }
-}
-
-/// Why a message was not handled; `None` if it was.
-pub fn reason_of<P: Platform>(answer: &Answer<'_, P>) -> Option<Reason> {
-    match answer.kind {
-        Kind::Request | Kind::Reply | Kind::None => None,
-        Kind::Expired => Some(Reason::Expired),
-        Kind::Dropped => Some(Reason::Dropped),
-        Kind::Undeliverable => Some(Reason::Undeliverable),
-        Kind::Failed => {
-            let [cause, number, _] = answer.first();
-            Some(Reason::Failed { cause, number })
-        }
     }
 }

@@ -1,12 +1,15 @@
 //! Channels: the host's side of an actor's queue.
 //!
-//! A channel sends messages of one type and takes the replies to them, in the order in which they were sent. Any number of threads may send
-//! and receive. A reply belongs to whoever *receives* next, or, for a request, to whoever *asked*.
+//! A channel sends messages of one type and takes the replies to them, in the order in which they were sent; where it has several bands of priority, in that order within
+//! each, and those of a higher band first. Any number of threads may send and receive. A reply belongs to whoever *receives* next, or, for a request, to whoever *asked*.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `queue.rs` | the lock-free queue: tickets, slots, answers |
-//! | `mailbox.rs`, `batch.rs` | its policies: full queues, waiting, dead letters; many messages at once |
+//! | `band.rs` | the queues of one actor, one for each priority |
+//! | `mailbox.rs`, `batch.rs` | their policies: full queues, waiting, dead letters; many messages at once |
+//! | `receive.rs` | replies, and what became of messages that have none |
+//! | `options.rs` | [`SendOptions`]: priorities and deadlines |
 //! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
 //! | `lines.rs` | cache lines of a ring by the widest vectors there are |
 //! | `failure.rs` | the newest failure of a handler |
@@ -15,6 +18,7 @@
 //! | `held.rs` | arrays that messages under way refer to |
 //! | `words.rs` | buffers for messages and replies |
 
+mod band;
 mod batch;
 mod error;
 mod failure;
@@ -23,10 +27,12 @@ mod held;
 mod lines;
 mod mailbox;
 mod memory;
+mod options;
 mod overflow;
 mod platform;
 mod poller;
 mod queue;
+mod receive;
 mod wait;
 mod wakers;
 mod words;
@@ -34,11 +40,14 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use band::MAX_BANDS;
 pub use error::{AskError, ConfigError, RecvError, SendError};
+pub(crate) use failure::Settled;
 pub use future::{AskFuture, RecvFuture, SendFuture};
 pub(crate) use mailbox::Mailbox;
 pub use mailbox::{DeviceSide, Sent};
 pub use memory::RingMemory;
+pub use options::SendOptions;
 pub use overflow::{Counts, Overflow, Replies};
 pub use queue::{Form, Transport};
 pub(crate) use wait::Wait;
@@ -47,10 +56,12 @@ pub use wait::WaitPolicy;
 use crate::dead_letter::DeadLetters;
 use crate::layout::Layout;
 use crate::message::Message;
-use crate::slot::{PAYLOAD, RingLayout, SlotLayout};
+use crate::slot::{PAYLOAD, RingLayout, SlotLayout, in_band};
+use band::Credits;
 use mailbox::Manner;
+use options::Way;
 pub(crate) use platform::{Memory, Native};
-use queue::Queue;
+pub(crate) use queue::Queue;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -64,8 +75,10 @@ pub const MAX_CAPACITY: usize = 1 << 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChannelConfig {
-    /// The most messages that are under way: sent, and their answer not taken.
+    /// The most messages that are under way, in all bands together: sent, and their answer not taken.
     pub capacity: usize,
+    /// How many bands of priority there are, from 1 to [`MAX_BANDS`]. Each has slots for as many messages as the capacity.
+    pub bands: usize,
     /// What a full queue does.
     pub overflow: Overflow,
     /// How threads wait.
@@ -80,6 +93,7 @@ impl Default for ChannelConfig {
     fn default() -> Self {
         ChannelConfig {
             capacity: 1024,
+            bands: 1,
             overflow: Overflow::default(),
             wait: WaitPolicy::default(),
             deadlines: false,
@@ -92,6 +106,11 @@ impl ChannelConfig {
     /// As many messages under way.
     pub fn capacity(self, capacity: usize) -> Self {
         ChannelConfig { capacity, ..self }
+    }
+
+    /// As many bands of priority.
+    pub fn bands(self, bands: usize) -> Self {
+        ChannelConfig { bands, ..self }
     }
 
     /// This for a full queue.
@@ -118,18 +137,22 @@ impl ChannelConfig {
     ///
     /// # Errors
     ///
-    /// A capacity of 0, or of more than [`MAX_CAPACITY`].
+    /// A capacity of 0, or of more than [`MAX_CAPACITY`]; no bands, or more than [`MAX_BANDS`].
     pub fn form<M: Message, R: Layout>(&self, transport: Transport) -> Result<Form, ConfigError> {
         match self.capacity {
             0 => return Err(ConfigError::ZeroCapacity),
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }),
             _ => {}
         }
+        if !(1..=MAX_BANDS).contains(&self.bands) {
+            return Err(ConfigError::Bands { bands: self.bands });
+        }
         // Messages come back in the answers of dead letters; a failure takes two words.
         let answer_words = M::WORDS.max(R::WORDS).max(2);
         Ok(Form {
             transport,
             capacity: self.capacity,
+            bands: self.bands,
             requests: RingLayout::new(SlotLayout::new(M::WORDS, self.deadlines), self.capacity),
             answers: RingLayout::new(SlotLayout::new(answer_words, false), self.capacity),
             reply_words: R::WORDS,
@@ -141,12 +164,12 @@ impl ChannelConfig {
 pub struct Parts {
     /// The actor's number.
     pub actor: u32,
-    /// The memory of the request ring, of at least `form.requests.words()` words.
+    /// The memory of the request rings, the lowest band's first: at least [`request_words`](Form::request_words) for each.
     pub requests: RingMemory,
-    /// The memory of the answer ring, of at least `form.answers.words()` words, which the host reads.
+    /// The memory of the answer rings, which the host reads: at least [`answer_words`](Form::answer_words) for each.
     pub answers: RingMemory,
-    /// The position of the first message: 0 unless the device's side goes on from where another channel ended.
-    pub first: u64,
+    /// How many messages each band, from the lowest, had before, in a channel where this one goes on: so many positions are passed over. None where it is not said.
+    pub passed: Vec<u64>,
     /// Where dead letters go.
     pub letters: Arc<DeadLetters>,
     /// The device's side.
@@ -183,8 +206,12 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// A capacity that cannot be; memory that is too small, not aligned to cache lines, or write-combined where it must not be.
     pub fn new(config: &ChannelConfig, transport: Transport, parts: Parts) -> Result<Self, ConfigError> {
         let form = config.form::<M, R>(transport)?;
-        check_memory("requests", &parts.requests, form.requests.words())?;
-        check_memory("answers", &parts.answers, form.answers.words())?;
+        check_memory(
+            "requests",
+            &parts.requests,
+            ring_words(form.bands, form.request_words(), &form.requests),
+        )?;
+        check_memory("answers", &parts.answers, ring_words(form.bands, form.answer_words(), &form.answers))?;
         let refuse = |ring, why: &str| Err(ConfigError::Memory { ring, why: why.to_owned() });
         if parts.answers.is_write_combined() {
             return refuse("answers", "it is write-combined, which the host cannot read");
@@ -195,7 +222,24 @@ impl<M: Message, R: Layout> Channel<M, R> {
                 "it is write-combined, where stores have no order: use the stamped transport",
             );
         }
-        let queue = Queue::new(form, parts.requests, parts.answers, parts.first);
+        let credits = (form.bands > 1).then(|| Arc::new(Credits::new(form.capacity)));
+        let mut queues = (0..form.bands).map(|band| {
+            let first = in_band(band, parts.passed.get(band).copied().unwrap_or(0));
+            // SAFETY: as was checked, the bands lie inside one after the other, each a whole number of lines, and each queue keeps the owner of the memory.
+            let (requests, answers) = unsafe {
+                (
+                    parts.requests.part(band * form.request_words(), form.requests.words()),
+                    parts.answers.part(band * form.answer_words(), form.answers.words()),
+                )
+            };
+            let queue = Queue::new(form, requests, answers, first);
+            match &credits {
+                Some(credits) => queue.of_band(credits),
+                None => queue,
+            }
+        });
+        let lowest = queues.next().ok_or(ConfigError::Bands { bands: 0 })?;
+        let higher = queues.collect();
         let manner = Manner {
             actor: parts.actor,
             overflow: config.overflow,
@@ -206,7 +250,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
             letters: parts.letters,
             device: parts.device,
         };
-        Ok(Channel { mailbox: Arc::new(Mailbox::new(queue, manner)), types: PhantomData })
+        Ok(Channel { mailbox: Arc::new(Mailbox::with_bands(lowest, higher, manner)), types: PhantomData })
     }
 
     /// The queue without its types.
@@ -216,7 +260,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     /// The form: what the device's side must agree with.
     pub fn form(&self) -> &Form {
-        self.mailbox.queue().form()
+        self.mailbox.form()
     }
 
     // ---- sending
@@ -249,7 +293,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The queue is closed, or full and rejects.
     #[inline]
     pub fn send(&self, message: &M) -> Result<Sent, SendError> {
-        self.holding(message, self.mailbox.header(), |words| self.mailbox.send(words, None))
+        self.holding(message, self.mailbox.header(), |words| {
+            self.mailbox.send(self.mailbox.lowest(), words, None)
+        })
     }
 
     /// As [`send`](Self::send), without waiting: a queue that would have to wait is [`SendError::Full`].
@@ -259,7 +305,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// The queue is closed or full.
     #[inline]
     pub fn try_send(&self, message: &M) -> Result<Sent, SendError> {
-        self.holding(message, self.mailbox.header(), |words| self.mailbox.try_send(words))
+        self.holding(message, self.mailbox.header(), |words| {
+            self.mailbox.try_send(self.mailbox.lowest(), words)
+        })
     }
 
     /// As [`send`](Self::send), waiting no longer than `timeout`.
@@ -268,7 +316,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// The queue is closed, is full and rejects, or stayed full.
     pub fn send_timeout(&self, message: &M, timeout: Duration) -> Result<Sent, SendError> {
-        self.holding(message, self.mailbox.header(), |words| self.mailbox.send(words, after(timeout)))
+        self.send_with(message, SendOptions::default().timeout(timeout))
     }
 
     /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the message's turn comes later, it is not handled and becomes
@@ -278,10 +326,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// As of [`send`](Self::send); and the channel was made without deadlines.
     pub fn send_by(&self, message: &M, deadline: u64) -> Result<Sent, SendError> {
-        if !self.form().requests.slot().has_header() {
-            return Err(SendError::NoDeadlines { actor: self.mailbox.actor() });
-        }
-        self.holding(message, Some(header(deadline)), |words| self.mailbox.send(words, None))
+        self.send_with(message, SendOptions::default().deadline(deadline))
     }
 
     /// Sends messages in order, and gives how many: fewer only if the queue drops the newest. Other senders' messages may come between. Cheaper
@@ -290,20 +335,32 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// # Errors
     ///
     /// As of [`send`](Self::send), with the number of messages that were sent before.
+    #[inline]
     pub fn send_many(&self, messages: &[M]) -> Result<usize, (usize, SendError)> {
+        self.send_all(messages, (self.mailbox.lowest(), self.mailbox.header()), None)
+    }
+
+    #[inline]
+    fn send_all(
+        &self,
+        messages: &[M],
+        (band, header): Way<'_>,
+        until: Option<Instant>,
+    ) -> Result<usize, (usize, SendError)> {
         if M::HOLDS {
             // Which position each one gets is known only one by one.
             let mut sent = 0;
             for message in messages {
-                match self.send(message).map_err(|error| (sent, error))? {
+                let queued = self.holding(message, header, |words| self.mailbox.send(band, words, until));
+                match queued.map_err(|error| (sent, error))? {
                     Sent::Queued(_) => sent += 1,
                     Sent::Dropped => return Ok(sent),
                 }
             }
             return Ok(sent);
         }
-        let mut batch = self.mailbox.batch();
-        match laid_many(messages, self.mailbox.header(), |words| batch.send(words, None)) {
+        let mut batch = self.mailbox.batch(band);
+        match laid_many(messages, header, |words| batch.send(words, until)) {
             Ok(()) => Ok(batch.sent()),
             Err(error) => Err((batch.sent(), error)),
         }
@@ -311,7 +368,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     /// As [`send`](Self::send), without holding a thread while it waits.
     pub fn send_async<'a>(&'a self, message: &'a M) -> SendFuture<'a, M> {
-        SendFuture::new(self, message)
+        SendFuture::new(self, message, SendOptions::default())
     }
 
     // ---- receiving
@@ -416,7 +473,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// It was not sent or not handled, or there will be no reply.
     pub fn ask(&self, message: &M) -> Result<Option<R>, AskError> {
-        self.ask_until(message, None)
+        self.ask_with(message, SendOptions::default())
     }
 
     /// As [`ask`](Self::ask), waiting no longer than `timeout` in all.
@@ -425,12 +482,17 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// As of [`ask`](Self::ask), and when there was no reply in time.
     pub fn ask_timeout(&self, message: &M, timeout: Duration) -> Result<Option<R>, AskError> {
-        self.ask_until(message, after(timeout))
+        self.ask_with(message, SendOptions::default().timeout(timeout))
     }
 
-    fn ask_until(&self, message: &M, until: Option<Instant>) -> Result<Option<R>, AskError> {
+    fn ask_until(
+        &self,
+        message: &M,
+        (band, header): Way<'_>,
+        until: Option<Instant>,
+    ) -> Result<Option<R>, AskError> {
         let holds = self.mailbox.settled(message)?;
-        let position = laid(message, self.mailbox.header(), |words| self.mailbox.request(words, until))?;
+        let position = laid(message, header, |words| self.mailbox.request(band, words, until))?;
         self.mailbox.keep(Sent::Queued(position), holds);
         let mut outcome = Ok(false);
         let reply = decoded::<R>(|words| outcome = self.mailbox.await_request(position, until, words));
@@ -440,7 +502,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     /// As [`ask`](Self::ask), without holding a thread while it waits.
     pub fn ask_async<'a>(&'a self, message: &'a M) -> AskFuture<'a, M, R> {
-        AskFuture::new(self, message)
+        AskFuture::new(self, message, SendOptions::default())
     }
 
     // ---- the channel itself
@@ -455,14 +517,14 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.mailbox.letters()
     }
 
-    /// The position that the next message gets.
+    /// The position that the next message without a priority gets.
     pub fn tail(&self) -> u64 {
-        self.mailbox.queue().tail()
+        self.mailbox.lowest().queue.tail()
     }
 
-    /// How many messages the device has not answered yet.
+    /// How many messages the device has not answered yet, in all bands.
     pub fn unanswered(&self) -> u64 {
-        self.mailbox.queue().unanswered()
+        self.mailbox.unanswered()
     }
 
     /// Refuses senders from now on. What was sent is still answered and received.
@@ -472,7 +534,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
 
     /// Accepts senders again after [`close`](Self::close).
     pub fn reopen(&self) {
-        self.mailbox.queue().reopen();
+        self.mailbox.reopen();
     }
 
     /// Closes the channel whose device answers no more: waits end, and answers that are not there will not come.
@@ -493,6 +555,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
     pub fn set_parked(&self, parked: bool) {
         self.mailbox.set_parked(parked);
     }
+}
+
+/// Words of memory for the rings of all bands, `pitch` words from one to the next.
+fn ring_words(bands: usize, pitch: usize, ring: &RingLayout) -> usize {
+    (bands - 1) * pitch + ring.words()
 }
 
 fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result<(), ConfigError> {

@@ -11,17 +11,20 @@
 //!   message is never seen in part.
 //! - The device answers position *i* in slot *i* of the answer ring. So correlation is the position, and the device never waits for room.
 //! - A slot is free again when its answer has been taken: whoever holds the *receiving* flag moves `head` over answers in order.
+//! - An actor with several bands of priority has a queue for each, and one limit for all: see `band.rs`.
 //! - A position that somebody *asks* for is marked. Its answer belongs to the asker, who finds it in its slot without the receiving flag; the
 //!   flag's holder moves `head` over it when the mark says that it was taken or given up.
 //!
 //! Whatever happens before a send happens before the handling of the message, and so before whatever the host does after it took the
 //! answer: the stores that a mark or ticket consists of precede those of the slot, and the answer's loads precede the mark's.
 
+use super::band::Credits;
 use super::lines::{SLACK, Slots};
 use super::platform::{Atomic, Memory, Platform};
 use crate::slot::{self, Kind, PAYLOAD, QUAD, RingLayout};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// How it is known that a slot is complete.
@@ -38,14 +41,28 @@ pub enum Transport {
 pub struct Form {
     /// How it is known that a slot is complete.
     pub transport: Transport,
-    /// The most messages that are under way: sent and their answer not taken.
+    /// The most messages that are under way in all bands: sent and their answer not taken.
     pub capacity: usize,
-    /// The ring of requests.
+    /// How many bands of priority there are.
+    pub bands: usize,
+    /// The ring of requests of each band.
     pub requests: RingLayout,
-    /// The ring of answers, with as many slots.
+    /// The ring of answers of each band, with as many slots.
     pub answers: RingLayout,
     /// Words in a reply.
     pub reply_words: usize,
+}
+
+impl Form {
+    /// Words of memory from the ring of requests of one band to that of the next.
+    pub fn request_words(&self) -> usize {
+        self.requests.words().next_multiple_of(slot::LINE)
+    }
+
+    /// Words of memory from the ring of answers of one band to that of the next.
+    pub fn answer_words(&self) -> usize {
+        self.answers.words().next_multiple_of(slot::LINE)
+    }
 }
 
 /// The bit of `tail` that closes the queue to senders.
@@ -135,6 +152,8 @@ pub struct Queue<P: Platform> {
     /// 1 while a thread moves `head`.
     receiving: CachePadded<P::U8>,
     marks: Box<[P::U8]>,
+    /// What all bands of the actor share, where it has several.
+    credits: Option<Arc<Credits<P>>>,
 }
 
 impl<P: Platform> Queue<P> {
@@ -147,8 +166,14 @@ impl<P: Platform> Queue<P> {
             head: CachePadded::new(P::U64::new(first)),
             receiving: CachePadded::new(P::U8::new(0)),
             marks: (0..form.requests.slots()).map(|_| P::U8::new(mark::PLAIN)).collect(),
+            credits: None,
             form,
         }
+    }
+
+    /// The queue of one band of several, which share the credits.
+    pub fn of_band(self, credits: &Arc<Credits<P>>) -> Queue<P> {
+        Queue { credits: Some(Arc::clone(credits)), ..self }
     }
 
     /// The form.
@@ -200,6 +225,28 @@ impl<P: Platform> Queue<P> {
     /// Takes positions for up to `count` messages, at least one. They must all be written.
     #[inline]
     pub fn reserve(&self, count: u64) -> Result<Range<u64>, Refused> {
+        match &self.credits {
+            None => self.take_positions(count),
+            Some(credits) => self.take_with_credits(credits, count),
+        }
+    }
+
+    fn take_with_credits(&self, credits: &Credits<P>, count: u64) -> Result<Range<u64>, Refused> {
+        let granted = credits.take(count);
+        if granted == 0 {
+            let closed = self.tail.load(Relaxed) & CLOSED != 0;
+            return Err(if closed { Refused::Closed } else { Refused::Full });
+        }
+        let positions = self.take_positions(granted);
+        let taken = positions.as_ref().map_or(0, |positions| positions.end - positions.start);
+        if taken < granted {
+            credits.give(granted - taken);
+        }
+        positions
+    }
+
+    #[inline]
+    fn take_positions(&self, count: u64) -> Result<Range<u64>, Refused> {
         let mut tail = self.tail.load(Relaxed);
         loop {
             if tail & CLOSED != 0 {
@@ -455,6 +502,9 @@ impl<P: Platform> Drop for Sweep<'_, P> {
         if self.head != self.begin {
             // Release: the answers are read, and the marks clear, before the slots are used again.
             self.queue.head.store(self.head, Release);
+            if let Some(credits) = &self.queue.credits {
+                credits.give(self.head - self.begin);
+            }
         }
         self.queue.receiving.store(0, Release);
     }

@@ -67,6 +67,12 @@ impl Worker {
                 }
             }
             if operation == Operation::Load as u32 {
+                // Ports come in any order, and what lies between is memory that nobody wrote.
+                for between in self.count..record / (port::WORDS as u32) {
+                    let unused = between * (port::WORDS as u32) + port::KIND as u32;
+                    // SAFETY: every lane stores the same word to the worker's own table.
+                    unsafe { place.table.scatter(unused, val::<u32>(0)) };
+                }
                 load_port(place, record);
                 share_gate(place, self.count, record);
                 self.count = self.count.maximum(record / (port::WORDS as u32) + 1);

@@ -3,7 +3,7 @@
 use super::record::port;
 use super::resident::{Kind, Place, Plan};
 use super::serve::At;
-use crate::telemetry::gauge::{BUCKETS, DONE, FAILURE, SUM, behind, bucket};
+use crate::telemetry::gauge::{BUCKETS, FAILURE, SUM, behind, bucket, done};
 use kiln_lang::prelude::*;
 
 impl At {
@@ -25,6 +25,15 @@ impl At {
         begun
     }
 
+    /// Where the quad of messages done of its band stands among the gauges.
+    fn done_at(&self, kind: &Kind) -> Val<u32> {
+        let mut at = val::<u32>(done(0) as u32);
+        for band in 1..kind.bands {
+            at = select(self.band().eq(band as u32), done(band) as u32, at);
+        }
+        at
+    }
+
     /// The word of the arena at which the actor's gauges begin.
     fn gauges(&self, place: &Place, kind: &Kind) -> Val<u32> {
         self.field(place, port::STATE) + behind(kind.handler.signature().state_words) as u32
@@ -34,10 +43,10 @@ impl At {
     #[device(crate = kiln_lang)]
     pub fn tally(&self, plan: &Plan, place: &Place, kind: &Kind, begun: Val<u64>) {
         let at = self.gauges(place, kind);
-        let done = self.position + 1;
+        let next = self.position + 1;
         let quad = [
-            done.cast::<u32>(),
-            (done >> 32).cast::<u32>(),
+            next.cast::<u32>(),
+            (next >> 32).cast::<u32>(),
             self.field(place, port::UNHANDLED),
             val::<u32>(0),
         ];
@@ -45,7 +54,7 @@ impl At {
             self.count_received(place);
         } else {
             // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this worker alone stores them, all lanes the same.
-            unsafe { place.arena.set_quad_unchecked(at + DONE as u32, quad) };
+            unsafe { place.arena.set_quad_unchecked(at + self.done_at(kind), quad) };
         }
         if plan.measure_every > 0 {
             if block_uniform(self.is_measured(plan)) {

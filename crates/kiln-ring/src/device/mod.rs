@@ -10,10 +10,12 @@
 //! | `resident.rs` | the kernel: the loop of a worker |
 //! | `poll.rs` | looking for complete messages |
 //! | `serve.rs` | one message: handler, state, answer |
+//! | `bands.rs` | which message of an actor with several priorities comes next |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
 //! | `command.rs` | what the host tells a worker |
 
+mod bands;
 mod command;
 mod measure;
 mod poll;

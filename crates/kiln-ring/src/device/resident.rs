@@ -3,6 +3,7 @@
 use super::command::load_port;
 use super::poll::Aim;
 use super::record::{HEARTBEAT, LINE, port, section_words, worker};
+use crate::channel::Form;
 use crate::handler::ErasedHandler;
 use crate::slot::SlotLayout;
 use kiln_ir::{Facts, IntFact, Kernel};
@@ -16,6 +17,15 @@ pub(crate) struct Kind {
     pub handler: Arc<dyn ErasedHandler>,
     pub requests: SlotLayout,
     pub answers: SlotLayout,
+    /// How many bands of priority its actors have.
+    pub bands: usize,
+}
+
+impl Kind {
+    /// The kind of actors of a handler whose queues have this form.
+    pub fn new(handler: Arc<dyn ErasedHandler>, form: &Form) -> Kind {
+        Kind { handler, requests: form.requests.slot(), answers: form.answers.slot(), bands: form.bands }
+    }
 }
 
 /// What a resident kernel is made for.

@@ -13,7 +13,7 @@ use kiln_lang::prelude::*;
 /// A message's place: the record of its port, and its position there.
 #[derive(Clone, Copy)]
 pub(super) struct At {
-    record: Val<u32>,
+    pub(super) record: Val<u32>,
     pub(super) position: Val<u64>,
     /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end somebody waits for.
     answer: Val<u32>,
@@ -51,10 +51,11 @@ impl Poll {
                 let answer = field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE);
                 let inlet =
                     if plan.inlets { block_uniform(field(port::LINK)).ne(0) } else { false.into_val() };
+                let fresh = self.aim.sees_all & !worked;
                 let at = At { record, position, answer, lap, inlet, ports: worker.count };
                 for k in 0..plan.kinds.len() {
                     if kind == k as u32 + 1 {
-                        let done = self.serve_as(plan, place, &plan.kinds[k], lane, &at);
+                        let done = self.serve_as(plan, place, &plan.kinds[k], lane, &at, fresh);
                         worked = worked | done;
                     }
                 }
@@ -63,10 +64,18 @@ impl Poll {
         worked
     }
 
-    /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not complete, or where there is no room for what
-    /// it leads to.
+    /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not complete, where there is no room for what
+    /// it leads to, or if one of a higher band comes first. `fresh` says that all places were looked at, and nothing was served since.
     #[device(crate = kiln_lang)]
-    fn serve_as(&self, plan: &Plan, place: &Place, kind: &ActorKind, lane: Val<u32>, at: &At) -> Val<bool> {
+    fn serve_as(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        lane: Val<u32>,
+        at: &At,
+        fresh: Val<bool>,
+    ) -> Val<bool> {
         let message = self.take(plan, place, &kind.requests, lane);
         let mut done = message.complete;
         if message.complete {
@@ -93,6 +102,8 @@ impl Poll {
                     at.set(place, port::UNHANDLED, at.field(place, port::UNHANDLED) + 1);
                     at.answer(plan, place, why, &message.words);
                 }
+            } else if kind.bands > 1 {
+                done = at.handle_in_turn(plan, place, kind, &message.words, fresh);
             } else {
                 done = at.handle(plan, place, kind, &message.words);
             }
@@ -154,7 +165,13 @@ impl At {
 
     /// Runs the handler, and does what it says; whether there was room for that.
     #[device(crate = kiln_lang)]
-    fn handle(&self, plan: &Plan, place: &Place, kind: &ActorKind, message: &[Val<u32>]) -> Val<bool> {
+    pub(super) fn handle(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        message: &[Val<u32>],
+    ) -> Val<bool> {
         let state_at = self.field(place, port::STATE);
         let words = kind.handler.signature().state_words;
         let before: Vec<Val<u32>> =

@@ -52,10 +52,10 @@ fn split(ctx: &RingCtx, s: &mut Split, x: u32) {
 fn plan(inlets: bool) -> Plan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
-        Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12) },
-        Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2) },
-        Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3) },
-        Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2) },
+        Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12), bands: 1 },
+        Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2), bands: 3 },
+        Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3), bands: 1 },
+        Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2), bands: 8 },
     ];
     Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, measure_every: 16 }
 }

@@ -4,7 +4,7 @@ use super::body::{Body, Ending, Turn};
 use super::checkpoint::Checkpoint;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
-use crate::channel::{AskError, Channel, Counts, RecvError, SendError, Sent};
+use crate::channel::{AskError, Channel, Counts, RecvError, SendError, SendOptions, Sent};
 use crate::device::Kind;
 use crate::device::record::gate;
 use crate::handler::Handler;
@@ -71,7 +71,15 @@ impl<H: Handler> Actor<H> {
         self.channel.try_send(&message)
     }
 
-    /// The next reply.
+    /// Sends a message [with a priority, a deadline or a limit to waiting](SendOptions).
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send); no room in time; the actor has no such band, or no deadlines.
+    pub fn send_with(&self, message: H::Message, options: SendOptions) -> Result<Sent, SendError> {
+        self.channel.send_with(&message, options)
+    }
+
+    /// The next reply; where the actor has several bands, the next of the highest in which there is one.
     ///
     /// # Errors
     /// There will be none.
@@ -104,6 +112,14 @@ impl<H: Handler> Actor<H> {
     /// It was not sent or not handled, or there will be no reply.
     pub fn ask(&self, message: H::Message) -> Result<Option<H::Reply>, AskError> {
         self.channel.ask(&message)
+    }
+
+    /// As [`ask`](Self::ask), [with a priority, a deadline or a limit to waiting](SendOptions).
+    ///
+    /// # Errors
+    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in time.
+    pub fn ask_with(&self, message: H::Message, options: SendOptions) -> Result<Option<H::Reply>, AskError> {
+        self.channel.ask_with(&message, options)
     }
 
     /// What the actor has done, read from the device while it goes on.
@@ -253,8 +269,7 @@ impl<H: Handler> Actor<H> {
     where
         N: Handler<State = H::State, Message = H::Message, Reply = H::Reply>,
     {
-        let Kind { requests, answers, .. } = self.body.kind();
-        self.body.replace(Kind { handler: Arc::new(handler), requests, answers })
+        self.body.replace(Kind { handler: Arc::new(handler), ..self.body.kind() })
     }
 
     /// How often it was restarted, by hand and by its [policy](crate::Restart).

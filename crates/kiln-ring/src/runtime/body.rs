@@ -6,10 +6,11 @@ use super::error::{Result, RingError};
 use super::events::What;
 use super::lifecycle::Lifecycle;
 use super::restart::{Decision, History, Restart};
-use crate::channel::{ChannelConfig, Mailbox, Native, Wait, WaitPolicy};
+use crate::channel::{ChannelConfig, Mailbox, Native, Settled, Wait, WaitPolicy};
 use crate::device::record::gate;
 use crate::device::{Kind, Operation};
 use crate::layout::Hold;
+use crate::slot::count_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,8 @@ pub(crate) struct Body {
     /// The word of the arena at which its gauges begin.
     pub gauges: usize,
     pub launched: Instant,
-    /// The position of its first message.
-    pub first: u64,
+    /// How many messages each band had before, from the lowest.
+    pub passed: Vec<u64>,
     /// Its handler.
     kind: Mutex<Kind>,
     pub mailbox: Arc<Mailbox<Native>>,
@@ -62,8 +63,8 @@ pub(crate) struct BodyConfig {
 /// Where an actor is in its life. Whoever changes it holds the lock until the device has acknowledged the change.
 pub(crate) struct Life {
     pub stage: Lifecycle,
-    /// Failures in positions before this one are over.
-    settled: u64,
+    /// The failures that are over.
+    settled: Settled,
     history: History,
     /// When it is to be restarted.
     due: Option<Instant>,
@@ -106,7 +107,7 @@ impl Body {
     ) -> Arc<Body> {
         let life = Life {
             stage: Lifecycle::Launched,
-            settled: mailbox.queue().tail(),
+            settled: mailbox.none_settled(),
             history: History::default(),
             due: None,
             fell: false,
@@ -121,7 +122,7 @@ impl Body {
             number,
             gauges,
             launched: Instant::now(),
-            first: mailbox.queue().tail(),
+            passed: mailbox.bands().map(|band| count_of(band.queue.tail())).collect(),
             kind: Mutex::new(kind),
             mailbox,
             manner,
@@ -204,7 +205,7 @@ impl Body {
             return;
         }
         self.side.inlets.outputs.tidy();
-        let failure = self.mailbox.failure_since(life.settled);
+        let failure = self.mailbox.failure_since(&life.settled);
         let Some((position, reason)) = failure.or_else(|| self.side.inlets.outputs.failure()) else { return };
         life.stage = Lifecycle::Failed;
         self.publish(What::Failed { position, why: self.side.shared.explain(reason) });
@@ -255,11 +256,10 @@ impl Body {
         self.lost()?;
         self.side.write_state(&self.first_state())?;
         // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
-        let queue = self.mailbox.queue();
-        life.settled = queue.first_unanswered();
+        life.settled = self.mailbox.settled_so_far();
         self.side.inlets.outputs.forgive();
         self.side.tell(Operation::Gate, gate::OPEN)?;
-        queue.reopen();
+        self.mailbox.reopen();
         life.history.restarted(&self.manner.restart, Instant::now());
         (life.stage, life.fell, life.told) = (Lifecycle::Active, false, false);
         self.publish(What::Restarted { times: life.history.total });
@@ -301,10 +301,10 @@ impl Body {
         let begun = Instant::now();
         let mut wait = Wait::new(WaitPolicy::default(), begun.checked_add(timeout));
         loop {
-            let left = self.mailbox.queue().unanswered() + self.side.backlog()?;
-            let failed_at = self.mailbox.failure_since(life.settled).map(|(position, _)| position);
+            let left = self.mailbox.unanswered() + self.side.backlog()?;
+            let failed_at = self.mailbox.failure_since(&life.settled).map(|(position, _)| position);
             if failed_at.is_some() || outputs.failure().is_some() {
-                life.settled = failed_at.map_or(life.settled, |position| position + 1);
+                failed_at.into_iter().for_each(|position| life.settled.with(position));
                 outputs.forgive();
                 self.side.tell(Operation::Gate, gate::RETURNING)?;
             }
@@ -377,8 +377,7 @@ impl Body {
     /// Takes a checkpoint if one is due and something has changed since the last.
     fn checkpoint_by_the_clock(&self, life: &mut Life) {
         let Some(every) = self.side.shared.config.checkpoint_every else { return };
-        let queue = self.mailbox.queue();
-        let seen = (queue.tail(), queue.first_unanswered());
+        let seen = self.mailbox.progress();
         if life.stage != Lifecycle::Active
             || life.seen == seen
             || life.checkpointed.elapsed() < every
@@ -389,7 +388,8 @@ impl Body {
         life.checkpointed = Instant::now();
         match self.capture(life) {
             Ok(checkpoint) => {
-                life.seen = (checkpoint.position + checkpoint.messages() as u64, checkpoint.position);
+                let answered = checkpoint.position();
+                life.seen = (answered + checkpoint.messages() as u64, answered);
                 self.keep(checkpoint);
             }
             Err(error) => self.publish(What::NoCheckpoint { why: error.to_string() }),

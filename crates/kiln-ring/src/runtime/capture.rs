@@ -5,13 +5,13 @@
 //! where the ring is the device's own memory. A message that is being written at that moment is waited for.
 
 use super::body::{Body, Life};
-use super::checkpoint::{Checkpoint, CheckpointError, Held};
+use super::checkpoint::{Checkpoint, CheckpointError, Held, HeldBand};
 use super::error::Result;
 use super::lifecycle::Lifecycle;
-use crate::channel::{Wait, WaitPolicy};
+use crate::channel::{Native, Queue, Wait, WaitPolicy};
 use crate::device::Operation;
 use crate::device::record::gate;
-use crate::slot::Kind;
+use crate::slot::{Kind, band_of, count_of};
 use std::time::Instant;
 
 impl Body {
@@ -58,31 +58,33 @@ impl Body {
         let mut state = vec![0; handler.state_words];
         self.side.read_state(&mut state)?;
         // The time by which deadlines are counted.
-        let timed = self.mailbox.queue().form().requests.slot().has_header();
-        let now = if timed { self.side.device_clock(self.mailbox.queue().head())? } else { 0 };
-        let (position, messages) = self.unhandled(now)?;
+        let timed = self.mailbox.form().requests.slot().has_header();
+        let now = if timed { self.side.device_clock()? } else { 0 };
+        let bands =
+            self.mailbox.bands().map(|band| self.unhandled(&band.queue, now)).collect::<Result<_>>()?;
         Ok(Checkpoint {
             handler: handler.name.to_owned(),
             layouts: [handler.state_id, handler.message_id, handler.reply_id],
             first_state: self.first_state(),
             state,
-            position,
-            messages,
+            bands,
         })
     }
 
-    /// The messages without an answer, and the position of the first.
-    fn unhandled(&self, now: u64) -> Result<(u64, Vec<Held>)> {
-        let queue = self.mailbox.queue();
+    /// The messages of a band that have no answer.
+    fn unhandled(&self, queue: &Queue<Native>, now: u64) -> Result<HeldBand> {
         let (end, begun) = (queue.tail(), Instant::now());
         let patience = self.side.patience();
         let mut wait = Wait::new(WaitPolicy::default(), Some(begun + patience));
         loop {
             // Anew each time: a full queue may drop its oldest meanwhile, and use their slots again.
             let first = queue.first_unanswered().min(end);
-            let messages = self.messages(first, end, now)?;
+            let messages = self.messages(queue, first, end, now)?;
             let missing = messages.iter().position(Option::is_none);
-            let Some(missing) = missing else { return Ok((first, messages.into_iter().flatten().collect())) };
+            let Some(missing) = missing else {
+                let messages = messages.into_iter().flatten().collect();
+                return Ok(HeldBand { passed: count_of(first), messages });
+            };
             if !wait.step() {
                 let position = first + missing as u64;
                 return Err(CheckpointError::Unfinished { position, waited: begun.elapsed() }.into());
@@ -90,16 +92,16 @@ impl Body {
         }
     }
 
-    /// Reads the messages in some positions; `None` for one that has not arrived.
-    fn messages(&self, first: u64, end: u64, now: u64) -> Result<Vec<Option<Held>>> {
-        let ring = self.mailbox.queue().form().requests;
+    /// Reads the messages in some positions of a band; `None` for one that has not arrived.
+    fn messages(&self, queue: &Queue<Native>, first: u64, end: u64, now: u64) -> Result<Vec<Option<Held>>> {
+        let (ring, at) = (queue.form().requests, band_of(first) * queue.form().request_words());
         let (slot, slots) = (ring.slot(), ring.slots() as u64);
         let mut words = vec![0; (end - first) as usize * slot.stride()];
         // The ring's end cuts them in two at most.
         let whole = (slots - ring.index(first) as u64).min(end - first);
         let (before, behind) = words.split_at_mut(whole as usize * slot.stride());
-        self.side.read_requests(ring.at(first), before)?;
-        self.side.read_requests(ring.at(first + whole), behind)?;
+        self.side.read_requests(at + ring.at(first), before)?;
+        self.side.read_requests(at + ring.at(first + whole), behind)?;
         let held = |(position, words): (u64, &[u32])| {
             let mut payload = vec![0; slot.payload_words()];
             let kind = slot.decode(ring.lap(position), words, &mut payload)?;

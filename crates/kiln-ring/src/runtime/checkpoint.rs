@@ -1,14 +1,16 @@
 //! Checkpoints: an actor's state and the messages that it has not handled, apart from any device.
 //!
 //! ```text
-//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ position 8 │ messages │ SHA-256 32
+//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ bands 8 │ position 8, messages of each │ SHA-256 32
 //! ```
 //!
-//! Numbers are little-endian; names and lists of words have their length before them as 8 bytes. A message is what is left until its deadline, in nanoseconds
+//! Format 1, which is read too, had one band and not their number. Numbers are little-endian; names and lists of words have their length before them as 8 bytes. A message is what is left until its deadline, in nanoseconds
 //! (2^64 - 1 for none), and its words. The length counts everything; the digest is of everything before it.
 
+use crate::channel::MAX_BANDS;
 use crate::handler::Signature;
 use crate::layout::Layout;
+use crate::slot::count_of;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const MAGIC: &[u8; 8] = b"KILNRING";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Before the fields: magic, version, a zero, the length.
 const HEAD: usize = 24;
 const DIGEST: usize = 32;
@@ -55,8 +57,16 @@ pub struct Checkpoint {
     pub(super) layouts: [u64; 3],
     pub(super) first_state: Vec<u32>,
     pub(super) state: Vec<u32>,
-    pub(super) position: u64,
-    pub(super) messages: Vec<Held>,
+    /// From the lowest.
+    pub(super) bands: Vec<HeldBand>,
+}
+
+/// A band of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldBand {
+    /// How many messages it had before.
+    pub passed: u64,
+    pub messages: Vec<Held>,
 }
 
 /// A message of a checkpoint.
@@ -75,11 +85,11 @@ pub enum CheckpointError {
     #[error("this is no checkpoint of an actor: it does not begin with `KILNRING`")]
     NotACheckpoint,
     /// It was written by another version of Kiln.
-    #[error("the checkpoint has format {found}, and this version of Kiln reads format {reads}")]
+    #[error("the checkpoint has format {found}, and this version of Kiln reads formats up to {reads}")]
     Version {
         /// Its format.
         found: u32,
-        /// The format that is read here.
+        /// The newest format that is read here.
         reads: u32,
     },
     /// Its end is missing.
@@ -162,12 +172,17 @@ impl Checkpoint {
 
     /// How many messages were not handled.
     pub fn messages(&self) -> usize {
-        self.messages.len()
+        self.bands.iter().map(|band| band.messages.len()).sum()
     }
 
-    /// The position of the first message that was not handled: how many were, since the actor's beginning.
+    /// The position of the first message that was not handled: how many were, since the actor's beginning; in all bands together, where there are several.
     pub fn position(&self) -> u64 {
-        self.position
+        self.bands.iter().map(|band| band.passed).sum()
+    }
+
+    /// All messages.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.bands.iter().flat_map(|band| &band.messages)
     }
 
     /// The state, if it is of this type.
@@ -190,11 +205,11 @@ impl Checkpoint {
         }
         let sizes =
             [self.state.len(), self.first_state.len()].iter().all(|words| *words == handler.state_words);
-        if !sizes || self.messages.iter().any(|held| held.words.len() != handler.message_words) {
+        if !sizes || self.held().any(|held| held.words.len() != handler.message_words) {
             return Err(CheckpointError::Damaged { what: "its words are not as many as its layouts have" });
         }
-        if self.messages.len() > capacity {
-            return Err(CheckpointError::TooManyMessages { messages: self.messages.len(), capacity });
+        if self.messages() > capacity {
+            return Err(CheckpointError::TooManyMessages { messages: self.messages(), capacity });
         }
         Ok(())
     }
@@ -212,11 +227,14 @@ impl Checkpoint {
         self.layouts.iter().for_each(|id| put(&mut out, *id));
         put_words(&mut out, &self.first_state);
         put_words(&mut out, &self.state);
-        put(&mut out, self.position);
-        put(&mut out, self.messages.len() as u64);
-        for held in &self.messages {
-            put(&mut out, held.left_ns.unwrap_or(u64::MAX));
-            put_words(&mut out, &held.words);
+        put(&mut out, self.bands.len() as u64);
+        for band in &self.bands {
+            put(&mut out, band.passed);
+            put(&mut out, band.messages.len() as u64);
+            for held in &band.messages {
+                put(&mut out, held.left_ns.unwrap_or(u64::MAX));
+                put_words(&mut out, &held.words);
+            }
         }
         let length = (out.len() + DIGEST) as u64;
         out[HEAD - 8..HEAD].copy_from_slice(&length.to_le_bytes());
@@ -240,7 +258,7 @@ impl Checkpoint {
         }
         let mut reader = Reader(&bytes[MAGIC.len()..]);
         let found = u32::from_le_bytes(reader.array()?);
-        if found != VERSION {
+        if !(1..=VERSION).contains(&found) {
             return Err(CheckpointError::Version { found, reads: VERSION });
         }
         let _: [u8; 4] = reader.array()?;
@@ -256,7 +274,7 @@ impl Checkpoint {
         if Sha256::digest(content)[..] != *digest {
             return Err(damaged("its digest does not fit its content"));
         }
-        Reader(&content[HEAD..]).checkpoint()
+        Reader(&content[HEAD..]).checkpoint(found)
     }
 
     // ---- files
@@ -332,23 +350,35 @@ impl<'a> Reader<'a> {
         Ok(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    fn checkpoint(mut self) -> Result<Checkpoint> {
+    fn checkpoint(mut self, version: u32) -> Result<Checkpoint> {
         let length = self.number()?;
         let handler = String::from_utf8(self.bytes(length)?.to_vec())
             .map_err(|_| CheckpointError::Damaged { what: "the handler's name is no text" })?;
         let layouts = [self.number()?, self.number()?, self.number()?];
         let (first_state, state) = (self.words()?, self.words()?);
-        let (position, count) = (self.number()?, self.number()?);
+        let count = if version == 1 { 1 } else { self.number()? };
+        if !(1..=MAX_BANDS as u64).contains(&count) {
+            return Err(CheckpointError::Damaged { what: "it has a number of bands that no actor has" });
+        }
+        let bands = (0..count).map(|_| self.band()).collect::<Result<_>>()?;
+        if !self.0.is_empty() {
+            return Err(CheckpointError::Damaged { what: "there is more behind its last field" });
+        }
+        Ok(Checkpoint { handler, layouts, first_state, state, bands })
+    }
+
+    fn band(&mut self) -> Result<HeldBand> {
+        let (passed, count) = (self.number()?, self.number()?);
+        if count_of(passed) != passed {
+            return Err(CheckpointError::Damaged { what: "it has more positions than a queue" });
+        }
         let mut messages = Vec::new();
         for _ in 0..count {
             let left = self.number()?;
             let left_ns = (left != u64::MAX).then_some(left);
             messages.push(Held { left_ns, words: self.words()? });
         }
-        if !self.0.is_empty() {
-            return Err(CheckpointError::Damaged { what: "there is more behind its last field" });
-        }
-        Ok(Checkpoint { handler, layouts, first_state, state, position, messages })
+        Ok(HeldBand { passed, messages })
     }
 }
 
@@ -363,8 +393,50 @@ mod tests {
             layouts: [1, u64::MAX, 3],
             first_state: vec![],
             state: vec![5, 6],
-            position: 1 << 40,
-            messages: vec![held(None, 7), held(Some(0), 8), held(Some(1 << 33), 9)],
+            bands: vec![
+                HeldBand {
+                    passed: 1 << 40,
+                    messages: vec![held(None, 7), held(Some(0), 8), held(Some(1 << 33), 9)],
+                },
+                HeldBand::default(),
+                HeldBand { passed: 2, messages: vec![held(None, 10)] },
+            ],
+        }
+    }
+
+    /// The digest of changed bytes is made anew: what is wrong is for the reader to see.
+    fn signed(mut content: Vec<u8>) -> Vec<u8> {
+        let length = (content.len() + DIGEST) as u64;
+        content[HEAD - 8..HEAD].copy_from_slice(&length.to_le_bytes());
+        let digest = Sha256::digest(&content);
+        content.extend(digest);
+        content
+    }
+
+    /// The first format had no number of bands: it is what the second says of one band, without that word.
+    #[test]
+    fn the_first_format_is_read() {
+        let mut one = example();
+        one.bands.truncate(1);
+        let mut bytes = one.to_bytes();
+        bytes.truncate(bytes.len() - DIGEST);
+        let place = bytes
+            .windows(16)
+            .position(|w| w[..8] == 1u64.to_le_bytes() && w[8..] == (1u64 << 40).to_le_bytes());
+        bytes.drain(place.unwrap()..place.unwrap() + 8);
+        bytes[8] = 1;
+        assert_eq!(Checkpoint::from_bytes(&signed(bytes)).unwrap(), one);
+    }
+
+    #[test]
+    fn bands_that_no_actor_has_are_damage() {
+        for wrong in [
+            Checkpoint { bands: Vec::new(), ..example() },
+            Checkpoint { bands: vec![HeldBand::default(); MAX_BANDS + 1], ..example() },
+            Checkpoint { bands: vec![HeldBand { passed: 1 << 56, messages: Vec::new() }], ..example() },
+        ] {
+            let refused = Checkpoint::from_bytes(&wrong.to_bytes());
+            assert!(matches!(refused, Err(CheckpointError::Damaged { .. })), "{refused:?}");
         }
     }
 
@@ -399,9 +471,9 @@ mod tests {
     fn other_files_and_formats_are_errors_by_name() {
         assert!(matches!(Checkpoint::from_bytes(b"PK\x03\x04"), Err(CheckpointError::NotACheckpoint)));
         let mut later = example().to_bytes();
-        later[8] = 2;
+        later[8] = 3;
         let error = Checkpoint::from_bytes(&later).unwrap_err();
-        assert!(matches!(error, CheckpointError::Version { found: 2, reads: 1 }), "{error}");
+        assert!(matches!(error, CheckpointError::Version { found: 3, reads: 2 }), "{error}");
         let missing = Checkpoint::load("/nowhere/at/all").unwrap_err();
         assert!(missing.to_string().starts_with("/nowhere/at/all: "), "{missing}");
     }

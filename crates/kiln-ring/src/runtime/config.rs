@@ -129,7 +129,20 @@ impl<S> RingConfig<S> {
         RingConfig { state, channel: self.channel, restart: self.restart }
     }
 
-    /// The most messages under way.
+    /// As many bands of priority, from 1, the default, to [`MAX_BANDS`](crate::MAX_BANDS): messages are sent to the lowest, 0, unless
+    /// [`SendOptions::priority`](crate::SendOptions::priority) says another.
+    ///
+    /// A message of a band is begun only after the device has looked at all higher bands of the actor, since the message before it was done, and found nothing there. So what is sent in a
+    /// higher band overtakes all that has not begun, and waits for one message at most, wherever others of its band do not come first. Order within a band is that of sending. Messages
+    /// of other actors belong to no band: they are handled in turn with those of the host.
+    ///
+    /// The [`capacity`](Self::capacity) is that of all bands together, and each has slots for as many messages, so that the memory that an actor takes grows with their number. Each
+    /// takes a place of [`ports_per_worker`](crate::RuntimeConfig::ports_per_worker) too. What makes room in a full actor is in its lowest band: see [`Overflow`].
+    pub fn bands(self, bands: usize) -> Self {
+        RingConfig { channel: self.channel.bands(bands), ..self }
+    }
+
+    /// The most messages under way, in all bands together.
     pub fn capacity(self, capacity: usize) -> Self {
         RingConfig { channel: self.channel.capacity(capacity), ..self }
     }

@@ -44,13 +44,15 @@ pub enum RingError {
         /// The most there may be.
         most: usize,
     },
-    /// All places for actors are taken.
+    /// The places for actors are taken.
     #[error(
-        "all {places} places for actors are taken: terminate some, or give the runtime more with `ports_per_worker`"
+        "no worker has {bands} free places side by side, one for each band of the actor, of {places} in all: terminate some, or give the runtime more with `ports_per_worker`"
     )]
     NoPlace {
         /// How many there are.
         places: usize,
+        /// How many bands the actor was to have.
+        bands: usize,
     },
     /// All places of the actor's worker are taken.
     #[error(

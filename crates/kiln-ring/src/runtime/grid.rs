@@ -50,6 +50,25 @@ pub(crate) struct Port {
     pub port: usize,
 }
 
+/// The ports of an actor, one for each of its bands: those of a worker that follow one another, the highest band's first. So a poll finds them in the order of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub first: Port,
+    pub bands: usize,
+}
+
+impl Ports {
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = Port> {
+        (0..self.bands).map(move |n| Port { port: self.first.port + n, ..self.first })
+    }
+
+    /// The port of a band, which counts from the lowest.
+    pub fn of_band(self, band: usize) -> Port {
+        Port { port: self.first.port + (self.bands - 1).saturating_sub(band), ..self.first }
+    }
+}
+
 impl Grid {
     /// A grid that is not launched yet.
     pub fn new(device: &Device, config: &RuntimeConfig, workers: usize) -> Grid {
@@ -85,7 +104,7 @@ impl Grid {
     pub fn known(&self, kind: &Kind) -> Option<u32> {
         let same = |other: &Kind| {
             other.handler.identity() == kind.handler.identity()
-                && (other.requests, other.answers) == (kind.requests, kind.answers)
+                && (other.requests, other.answers, other.bands) == (kind.requests, kind.answers, kind.bands)
         };
         self.plan.kinds.iter().position(same).map(|place| place as u32 + 1)
     }
@@ -128,17 +147,17 @@ impl Grid {
         self.fits("output", slot, handler)
     }
 
-    /// Takes a port of the worker that has the fewest actors.
-    pub fn take_port(&mut self) -> Result<Port> {
+    /// Takes ports in a row of the worker that has the fewest taken, of those that have as many.
+    pub fn take_ports(&mut self, bands: usize) -> Result<Ports> {
         let load = |side: &WorkerSide| side.taken.iter().filter(|taken| **taken).count();
-        let least = self.workers.iter_mut().enumerate().min_by_key(|(_, side)| load(side));
-        if let Some((worker, side)) = least
-            && let Some(port) = side.taken.iter().position(|taken| !taken)
-        {
-            side.taken[port] = true;
-            return Ok(Port { worker, port });
-        }
-        Err(RingError::NoPlace { places: self.workers.len() * self.plan.ports })
+        let row = |side: &WorkerSide| side.taken.windows(bands).position(|ports| !ports.contains(&true));
+        let workers = self.workers.iter_mut().enumerate();
+        let least = workers.filter_map(|(worker, side)| Some((worker, row(side)?, side)));
+        let Some((worker, port, side)) = least.min_by_key(|(_, _, side)| load(side)) else {
+            return Err(RingError::NoPlace { places: self.workers.len() * self.plan.ports, bands });
+        };
+        side.taken[port..port + bands].fill(true);
+        Ok(Ports { first: Port { worker, port }, bands })
     }
 
     /// Takes another port of a worker.
@@ -154,6 +173,11 @@ impl Grid {
     /// Gives a port back.
     pub fn give_port(&mut self, port: Port) {
         self.workers[port.worker].taken[port.port] = false;
+    }
+
+    /// Gives the ports of an actor back.
+    pub fn give_ports(&mut self, ports: Ports) {
+        ports.iter().for_each(|port| self.give_port(port));
     }
 
     /// Writes a port's record to the arena and has the worker take it up.

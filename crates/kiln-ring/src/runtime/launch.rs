@@ -12,29 +12,31 @@ use crate::device::Kind;
 use crate::device::record::{actor as line, gate, port};
 use crate::handler::{ErasedHandler, Handler};
 use crate::layout::Layout;
-use crate::slot::{PAYLOAD, SlotLayout};
+use crate::slot::{PAYLOAD, SlotLayout, in_band};
 use crate::telemetry::gauge;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl RingRuntime {
-    /// Makes an actor of a handler that has the layouts of `H`: with this state, and with this position for its first message.
+    /// Makes an actor of a handler that has the layouts of `H`: with this state, and with so many messages before its first in each band.
     pub(super) fn begin<H: Handler>(
         &self,
         kind: Kind,
         state_words: Vec<u32>,
-        first: u64,
+        passed: Vec<u64>,
         manner: BodyConfig,
     ) -> Result<Actor<H>> {
         let shared = &self.0;
         let form = manner.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
         let number = shared.kind(kind.clone())?;
         let gauges = line::WORDS + gauge::behind(state_words.len());
-        let sizes = [form.requests.words(), form.answers.words(), gauges + gauge::WORDS];
-        let (port, pieces) = shared.reserve(sizes).or_else(|_| {
+        let gauge_words = gauge::words(form.bands);
+        let sizes =
+            [form.bands * form.request_words(), form.bands * form.answer_words(), gauges + gauge_words];
+        let (ports, pieces) = shared.reserve(form.bands, sizes).or_else(|_| {
             // What is gone may still be looked at.
             shared.supervisor.look_over();
-            shared.reserve(sizes)
+            shared.reserve(form.bands, sizes)
         })?;
         let [inbox, outbox, state] = pieces;
         let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
@@ -44,9 +46,6 @@ impl RingRuntime {
         record[port::REQUESTS] = inbox.at as u32;
         record[port::ANSWERS] = outbox.at as u32;
         record[port::LOG2_SLOTS] = form.requests.log2_slots();
-        record[port::POSITION] = first as u32;
-        record[port::POSITION + 1] = (first >> 32) as u32;
-        record[port::SKIP] = first as u32;
         record[port::STATE] = (state.at + line::WORDS) as u32;
         record[port::ACTOR] = actor;
         record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
@@ -65,7 +64,7 @@ impl RingRuntime {
         let side = Arc::new(Side {
             shared: Arc::clone(shared),
             actor,
-            port,
+            ports,
             pieces,
             resident: AtomicBool::new(false),
             inlets: Inlets::new(form.requests.slot(), record, nature),
@@ -75,15 +74,23 @@ impl RingRuntime {
         SharedMemory::clear(&answers);
         shared.memory.write_arena(state.at, &[0; line::WORDS])?;
         side.write_state(&state_words)?;
-        shared.memory.write_arena(state.at + gauges, &[0; gauge::WORDS])?;
+        shared.memory.write_arena(state.at + gauges, &vec![0; gauge_words])?;
         side.resident.store(true, Ordering::Release);
-        shared.load(port, &record)?;
-        shared.places().insert(actor, port);
+        for (band, first) in (0..form.bands).map(|band| (band, passed.get(band).copied().unwrap_or(0))) {
+            let first = in_band(band, first);
+            record[port::REQUESTS] = (inbox.at + band * form.request_words()) as u32;
+            record[port::ANSWERS] = (outbox.at + band * form.answer_words()) as u32;
+            record[port::POSITION] = first as u32;
+            record[port::POSITION + 1] = (first >> 32) as u32;
+            record[port::SKIP] = first as u32;
+            shared.load(ports.of_band(band), &record)?;
+        }
+        shared.places().insert(actor, ports.first);
         let parts = Parts {
             actor,
             requests,
             answers,
-            first,
+            passed,
             letters: Arc::clone(&shared.letters),
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
@@ -95,7 +102,7 @@ impl RingRuntime {
     }
 
     /// Makes an actor that goes on where a [checkpoint](Actor::checkpoint) was taken, of this device or of any other: with its state, and with the messages that were not
-    /// handled, in their order, under the same message ids and with as much time until their deadlines as they had. It is resident, and holds its messages
+    /// handled, in their order and bands, under the same message ids and with as much time until their deadlines as they had. It is resident, and holds its messages
     /// until it is [activated](Actor::activate). [`Checkpoint`] has an example.
     ///
     /// # Errors
@@ -127,22 +134,30 @@ impl RingRuntime {
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
         checkpoint.check(&handler.signature(), manner.channel.capacity)?;
-        let timed = checkpoint.messages.iter().any(|held| held.left_ns.is_some());
-        let channel = ChannelConfig { deadlines: manner.channel.deadlines || timed, ..manner.channel };
+        let timed = checkpoint.held().any(|held| held.left_ns.is_some());
+        let channel = ChannelConfig {
+            deadlines: manner.channel.deadlines || timed,
+            bands: manner.channel.bands.max(checkpoint.bands.len()),
+            ..manner.channel
+        };
         let form = channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
-        let kind = Kind { handler, requests: form.requests.slot(), answers: form.answers.slot() };
+        let kind = Kind::new(handler, &form);
         let manner = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..manner };
-        let actor: Actor<H> = self.begin(kind, checkpoint.state.clone(), checkpoint.position, manner)?;
-        let now = if timed { actor.body.side.device_clock(checkpoint.position)? } else { 0 };
+        let passed = checkpoint.bands.iter().map(|band| band.passed).collect();
+        let actor: Actor<H> = self.begin(kind, checkpoint.state.clone(), passed, manner)?;
+        let now = if timed { actor.body.side.device_clock()? } else { 0 };
         let slot = form.requests.slot();
         let mut words = vec![0; slot.pitch()];
         let from = if slot.has_header() { PAYLOAD } else { 0 };
-        for held in &checkpoint.messages {
+        let mailbox = &actor.body.mailbox;
+        let bands = mailbox.bands().zip(&checkpoint.bands);
+        for (band, held) in bands.flat_map(|(band, held)| held.messages.iter().map(move |held| (band, held)))
+        {
             let deadline = held.left_ns.map_or(u64::MAX, |left| now.saturating_add(left));
             words[..from].copy_from_slice(&header(deadline)[..from]);
             words[from..][..held.words.len()].copy_from_slice(&held.words);
             // The queue holds them all, and nobody else has it yet.
-            actor.body.mailbox.send(&words, None).map_err(RingError::Restore)?;
+            mailbox.send(band, &words, None).map_err(RingError::Restore)?;
         }
         Ok(actor)
     }

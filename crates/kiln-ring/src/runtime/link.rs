@@ -92,7 +92,7 @@ impl Side {
         shared.grid().check_output(&nature.slot, nature.handler)?;
         inlets.outputs.make(self)?;
         let layout = RingLayout::new(inlets.slot, capacity);
-        let port = shared.grid().take_port_of(self.port.worker)?;
+        let port = shared.grid().take_port_of(self.ports.first.worker)?;
         let pieces = shared.take_inlet(layout.words());
         let [ring, link] = pieces.inspect_err(|_| shared.grid().give_port(port))?;
         let serial = next_serial();

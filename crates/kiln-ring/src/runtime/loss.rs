@@ -59,8 +59,10 @@ impl Shared {
             let why =
                 format!("worker {worker} has shown no sign of life for {:?}", self.config.stalled_after);
             let wards = self.supervisor.wards();
-            let lost =
-                wards.iter().filter_map(|ward| ward.upgrade()).filter(|ward| ward.side.port.worker == worker);
+            let lost = wards
+                .iter()
+                .filter_map(|ward| ward.upgrade())
+                .filter(|ward| ward.side.ports.first.worker == worker);
             if lost.filter(|ward| ward.strand(&why)).count() > 0 {
                 self.stalled.store(true, Ordering::Release);
                 self.events.publish(None, self.device.id(), What::Stalled { worker });
@@ -118,7 +120,7 @@ impl RingRuntime {
         let (kind, manner) = (lost.body.kind(), lost.body.manner.clone());
         match lost.body.last_checkpoint() {
             Some(checkpoint) => self.restore_as(kind.handler, manner, &checkpoint),
-            None => self.begin(kind, manner.first_state.clone(), 0, manner),
+            None => self.begin(kind, manner.first_state.clone(), Vec::new(), manner),
         }
     }
 

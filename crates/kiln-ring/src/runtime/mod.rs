@@ -59,9 +59,10 @@ use crate::device::{Kind, Operation, Plan};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
 use crate::payload::{Block, Payload, PayloadElem};
+use crate::slot::band_of;
 use body::BodyConfig;
 use events::Bus;
-use grid::{Grid, Port};
+use grid::{Grid, Port, Ports};
 use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
 use kiln_runtime::Device;
 use link::Inlets;
@@ -210,8 +211,7 @@ impl RingRuntime {
         let mut first_state = vec![0; H::State::WORDS];
         config.state.encode(&mut first_state);
         let form = config.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
-        let kind =
-            Kind { handler: Arc::new(handler), requests: form.requests.slot(), answers: form.answers.slot() };
+        let kind = Kind::new(Arc::new(handler), &form);
         let mut held = Vec::new();
         config.state.hold(&mut held);
         for hold in &held {
@@ -222,7 +222,7 @@ impl RingRuntime {
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
         let manner =
             BodyConfig { channel: config.channel, restart: config.restart, first_state, _held: held, refers };
-        self.begin(kind, manner.first_state.clone(), 0, manner)
+        self.begin(kind, manner.first_state.clone(), Vec::new(), manner)
     }
 }
 
@@ -321,11 +321,11 @@ impl Shared {
         }
     }
 
-    /// A place and memory for an actor: words of the inbox, the outbox and the arena.
-    fn reserve(&self, [inbox, outbox, arena]: [usize; 3]) -> Result<(Port, [Piece; 3])> {
-        let port = self.grid().take_port()?;
+    /// Places, one for each band, and memory for an actor: words of the inbox, the outbox and the arena.
+    fn reserve(&self, bands: usize, [inbox, outbox, arena]: [usize; 3]) -> Result<(Ports, [Piece; 3])> {
+        let ports = self.grid().take_ports(bands)?;
         let pieces = self.take(inbox, outbox, arena);
-        Ok((port, pieces.inspect_err(|_| self.grid().give_port(port))?))
+        Ok((ports, pieces.inspect_err(|_| self.grid().give_ports(ports))?))
     }
 
     fn give(&self, [inbox, outbox, state]: [Piece; 3]) {
@@ -443,7 +443,7 @@ pub(crate) struct Side {
     shared: Arc<Shared>,
     /// The actor's number.
     actor: u32,
-    port: Port,
+    ports: Ports,
     /// Of the inbox, the outbox and the arena.
     pieces: [Piece; 3],
     /// Whether a worker may use the place and the memory.
@@ -453,14 +453,14 @@ pub(crate) struct Side {
 
 impl Side {
     fn tell(&self, operation: Operation, argument: u32) -> Result<()> {
-        self.shared.tell(self.port, operation, argument)
+        self.shared.tell(self.ports.first, operation, argument)
     }
 
     /// Has the worker forget the actor.
     fn remove(&self) -> Result<()> {
         self.remove_inlets()?;
         self.shared.places().remove(&self.actor);
-        self.shared.load(self.port, &[0; port::WORDS])?;
+        self.ports.iter().try_for_each(|port| self.shared.load(port, &[0; port::WORDS]))?;
         self.resident.store(false, Ordering::Release);
         Ok(())
     }
@@ -479,11 +479,10 @@ impl Side {
         self.shared.memory.read_inbox(self.pieces[0].at + at, words)
     }
 
-    /// The device's time, in nanoseconds. `head` is a position that was answered.
-    fn device_clock(&self, head: u64) -> Result<u64> {
-        // A command that changes nothing: what is below the head was answered.
-        self.tell(Operation::Skip, head as u32)?;
-        Ok(self.shared.grid().clock(&self.shared.memory, self.port.worker))
+    /// The device's time, in nanoseconds.
+    fn device_clock(&self) -> Result<u64> {
+        self.tell(Operation::Settle, 0)?;
+        Ok(self.shared.grid().clock(&self.shared.memory, self.ports.first.worker))
     }
 
     /// How long the host waits for what should come soon.
@@ -503,7 +502,7 @@ impl DeviceSide for Side {
 
     fn skip(&self, position: u64) {
         // Without an acknowledgement the send that asked goes on waiting for its slot, as it does for a worker that is busy.
-        let _ = self.tell(Operation::Skip, position as u32);
+        let _ = self.shared.tell(self.ports.of_band(band_of(position)), Operation::Skip, position as u32);
     }
 
     fn wake(&self) {
@@ -526,7 +525,7 @@ impl Drop for Side {
         // What a worker may still use stays taken.
         if !self.resident.load(Ordering::Acquire) {
             self.inlets.give_back(&self.shared);
-            self.shared.grid().give_port(self.port);
+            self.shared.grid().give_ports(self.ports);
             self.shared.give(self.pieces);
         }
     }

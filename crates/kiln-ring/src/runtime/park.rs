@@ -34,7 +34,7 @@ impl Shared {
     /// Parks the grid if it has had nothing to do for as long as the configuration says.
     pub(super) fn consider_parking(&self, wards: &[Arc<Body>], rest: &mut Rest) {
         let Some(for_long) = self.config.park_after else { return };
-        let busy = wards.iter().any(|ward| ward.mailbox.queue().unanswered() > 0);
+        let busy = wards.iter().any(|ward| ward.mailbox.unanswered() > 0);
         let workers = self.grid().workers();
         let works = (0..workers)
             .map(|worker| self.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[1])
@@ -59,8 +59,8 @@ impl Shared {
         }
         drop(parked);
         // A sender whose message is not seen here sees that it must wake the grid.
-        let left = wards.iter().all(|ward| ward.mailbox.queue().unanswered() == 0)
-            && grid.leave(&self.memory).is_ok();
+        let left =
+            wards.iter().all(|ward| ward.mailbox.unanswered() == 0) && grid.leave(&self.memory).is_ok();
         if left {
             self.parkings.fetch_add(1, Ordering::Relaxed);
         } else {

@@ -4,7 +4,7 @@ use super::actor::Actor;
 use super::config::RingConfig;
 use super::error::Result;
 use super::{Ending, RingRuntime};
-use crate::channel::{AskError, RecvError, SendError, Sent, Wait, WaitPolicy};
+use crate::channel::{AskError, RecvError, SendError, SendOptions, Sent, Wait, WaitPolicy};
 use crate::handler::Handler;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -112,6 +112,22 @@ impl<H: Handler> Pool<H> {
     /// As of [`Actor::send`].
     pub fn send(&self, message: H::Message) -> Result<Sent, SendError> {
         self.route().send(message)
+    }
+
+    /// Sends a message to one of the actors, [with a priority, a deadline or a limit to waiting](SendOptions).
+    ///
+    /// # Errors
+    /// As of [`Actor::send_with`].
+    pub fn send_with(&self, message: H::Message, options: SendOptions) -> Result<Sent, SendError> {
+        self.route().send_with(message, options)
+    }
+
+    /// Sends a request to one of the actors, [with a priority, a deadline or a limit to waiting](SendOptions), and waits for its reply.
+    ///
+    /// # Errors
+    /// As of [`Actor::ask_with`].
+    pub fn ask_with(&self, message: H::Message, options: SendOptions) -> Result<Option<H::Reply>, AskError> {
+        self.route().ask_with(message, options)
     }
 
     /// Sends a request to one of the actors and waits for its reply.

@@ -4,6 +4,7 @@ use super::body::Body;
 use super::error::Result;
 use super::{RingRuntime, Shared};
 use crate::dead_letter::Reason;
+use crate::slot::count_of;
 use crate::telemetry::{ActorTelemetry, Publisher, RuntimeTelemetry, gauge};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -40,11 +41,19 @@ impl Body {
             (life.stage, life.restarts())
         };
         let counts = self.mailbox.counts();
-        let mut words = [0; gauge::WORDS];
+        let mut words = vec![0; gauge::words(self.mailbox.form().bands)];
         shared.memory.read_arena(self.gauges, &mut words)?;
-        let [low, high, failed, _, cause, number, ..] = words;
+        let (cause, number) = (words[gauge::FAILURE], words[gauge::FAILURE + 1]);
         let last_failure = (cause != 0).then(|| shared.explain(Reason::Failed { cause, number }));
-        let processed = u64::from(low) | u64::from(high) << 32;
+        let (mut processed, mut failed, mut depths) = (0, 0u32, Vec::new());
+        for (band, (lane, passed)) in self.mailbox.bands().zip(&self.passed).enumerate() {
+            let [low, high, unhandled] = [0, 1, 2].map(|word| words[gauge::done(band) + word]);
+            // Nothing is there until the first message is done.
+            let done = count_of(u64::from(low) | u64::from(high) << 32).max(*passed);
+            processed += done;
+            failed = failed.wrapping_add(unhandled);
+            depths.push(count_of(lane.queue.tail()).saturating_sub(done));
+        }
         Ok(ActorTelemetry {
             actor: self.number,
             handler: self.kind().handler.signature().name,
@@ -54,7 +63,8 @@ impl Body {
             uptime: self.launched.elapsed(),
             processed,
             failed,
-            depth: self.mailbox.queue().tail().saturating_sub(self.first + processed),
+            depth: depths.iter().sum(),
+            depths,
             counts,
             handling: gauge::histogram(&words),
             last_failure,

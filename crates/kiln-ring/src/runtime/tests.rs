@@ -20,7 +20,7 @@ fn a_message_that_was_not_finished_is_not_there() {
     let rt = RingRuntime::with(&Device::open("interp").unwrap(), config).unwrap();
     let actor = rt.launch(sum_of, RingConfig::default().state(0)).unwrap();
     actor.send([1; 7]).unwrap();
-    let queue = actor.body.mailbox.queue();
+    let queue = &actor.body.mailbox.lowest().queue;
     let torn = queue.reserve(1).unwrap().start;
     actor.send([100; 7]).unwrap();
     let refused = actor.checkpoint().unwrap_err();

@@ -5,6 +5,8 @@
 //!      2   of these, not answered by the handler 6   sum of handling times, ns: low, high
 //! ```
 //!
+//! An actor with several bands of priority has a quad of messages done for each: the lowest band's is the one above, those of the others lie behind the buckets.
+//!
 //! The worker stores them when the answer has left, so that nobody waits for it; the host reads them by a copy, which does not disturb the worker.
 
 use crate::slot::QUAD;
@@ -17,8 +19,18 @@ pub const FAILURE: usize = 4;
 pub const SUM: usize = 6;
 /// The buckets of handling times.
 pub const BUCKETS: usize = 8;
-/// How many words there are.
+/// How many words there are of an actor with one band: whole quads.
 pub const WORDS: usize = BUCKETS + bucket::COUNT;
+
+/// How many words there are of an actor with so many bands.
+pub const fn words(bands: usize) -> usize {
+    WORDS + (bands - 1) * QUAD
+}
+
+/// Where the quad of messages done of a band stands.
+pub const fn done(band: usize) -> usize {
+    if band == 0 { DONE } else { WORDS + (band - 1) * QUAD }
+}
 
 /// Where they begin, from the beginning of a state of so many words.
 pub const fn behind(state_words: usize) -> usize {
@@ -53,7 +65,7 @@ pub mod bucket {
 }
 
 /// The histogram that these words are.
-pub fn histogram(words: &[u32; WORDS]) -> super::Histogram {
+pub fn histogram(words: &[u32]) -> super::Histogram {
     let sum = u64::from(words[SUM]) | u64::from(words[SUM + 1]) << 32;
-    super::Histogram::of_words(&words[BUCKETS..], sum)
+    super::Histogram::of_words(&words[BUCKETS..WORDS], sum)
 }

@@ -57,6 +57,12 @@ impl RuntimeTelemetry {
                 writeln!(out, "kiln_ring_{name}{{{}}} {}", labels(&device, actor), value(actor))?;
             }
         }
+        head(out, "band_depth", "gauge", "Messages that wait for the device, by band of priority.")?;
+        for actor in self.actors.iter().filter(|actor| actor.depths.len() > 1) {
+            for (band, depth) in actor.depths.iter().enumerate() {
+                writeln!(out, "kiln_ring_band_depth{{{},band=\"{band}\"}} {depth}", labels(&device, actor))?;
+            }
+        }
         head(out, "lifecycle", "gauge", "1 for the state that the actor is in.")?;
         for actor in &self.actors {
             writeln!(

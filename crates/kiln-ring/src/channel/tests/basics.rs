@@ -382,7 +382,7 @@ fn channels_that_cannot_be() {
             actor: 0,
             requests,
             answers,
-            first: 0,
+            passed: Vec::new(),
             letters: Arc::new(DeadLetters::new(1)),
             device: Arc::<super::device::Control>::default(),
         };

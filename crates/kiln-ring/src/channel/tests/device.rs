@@ -114,8 +114,14 @@ pub fn rig_from<M: Message, R: Layout>(config: ChannelConfig, transport: Transpo
     let (requests, device_requests) = memory(form.requests.words(), transport == Transport::Stamped);
     let (answers, device_answers) = memory(form.answers.words(), false);
     let (control, letters) = (Arc::<Control>::default(), Arc::new(DeadLetters::new(1000)));
-    let parts =
-        Parts { actor: 3, requests, answers, first, letters: letters.clone(), device: control.clone() };
+    let parts = Parts {
+        actor: 3,
+        requests,
+        answers,
+        passed: vec![first],
+        letters: letters.clone(),
+        device: control.clone(),
+    };
     let channel = Channel::new(&config, transport, parts).unwrap();
     let device = Device { form, requests: device_requests, answers: device_answers, position: first };
     Rig { channel, device, control, letters }

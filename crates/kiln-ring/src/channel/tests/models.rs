@@ -5,6 +5,7 @@
 
 use super::device::Device;
 use crate::DeadLetters;
+use crate::channel::band::Credits;
 use crate::channel::lines::SLACK;
 use crate::channel::mailbox::{DeviceSide, Mailbox, Manner, Sent};
 use crate::channel::platform::{Atomic, Memory, Platform};
@@ -141,10 +142,14 @@ fn mailbox(
 ) -> (Arc<Mailbox<Modelled>>, Device<Arc<Quads>>) {
     let words = (quads - 1) * PAYLOAD + 1;
     let ring = RingLayout::new(SlotLayout::new(words, false), capacity);
-    let form = Form { transport, capacity, requests: ring, answers: ring, reply_words: words };
+    let form = Form { transport, capacity, bands: 1, requests: ring, answers: ring, reply_words: words };
     let (requests, answers) = (Quads::new(ring.words(), transport), Quads::new(ring.words(), transport));
     let queue = Queue::new(form, requests.clone(), answers.clone(), 0);
-    let manner = Manner {
+    (Arc::new(Mailbox::new(queue, manner(overflow))), Device { form, requests, answers, position: 0 })
+}
+
+fn manner(overflow: Overflow) -> Manner {
+    Manner {
         actor: 0,
         overflow,
         wait: WaitPolicy::default(),
@@ -153,8 +158,7 @@ fn mailbox(
         reply_layout: 0,
         letters: Arc::new(DeadLetters::new(8)),
         device: Arc::new(Nothing),
-    };
-    (Arc::new(Mailbox::new(queue, manner)), Device { form, requests, answers, position: 0 })
+    }
 }
 
 /// A payload that tells its number in each quad.
@@ -199,7 +203,7 @@ fn receive(mailbox: &Mailbox<Modelled>) -> Option<u32> {
 
 /// Sends a message; whether there was room.
 fn send(mailbox: &Mailbox<Modelled>, number: u32, quads: usize) -> bool {
-    match mailbox.try_send(&laid(number, quads)) {
+    match mailbox.try_send(mailbox.lowest(), &laid(number, quads)) {
         Ok(sent) => matches!(sent, Sent::Queued(_)),
         Err(error) => {
             assert!(matches!(error, SendError::Full { .. }));
@@ -260,7 +264,7 @@ fn asker_and_receiver(transport: Transport) {
         let (mailbox, mut device) = mailbox(transport, 2, 1, Overflow::Block);
         let asking = mailbox.clone();
         let asker = thread::spawn(move || {
-            let position = asking.try_request(&laid(7, 1)).unwrap();
+            let position = asking.try_request(asking.lowest(), &laid(7, 1)).unwrap();
             let mut reply = [0];
             (position, asking.poll_request(position, &mut reply).map(|answer| (answer, reply)))
         });
@@ -301,11 +305,11 @@ fn a_request_given_up() {
         let (mailbox, mut device) = mailbox(Transport::Stamped, 1, 1, Overflow::Block);
         let asking = mailbox.clone();
         let asker = thread::spawn(move || {
-            let position = asking.try_request(&laid(7, 1)).unwrap();
+            let position = asking.try_request(asking.lowest(), &laid(7, 1)).unwrap();
             let mut reply = [0];
             match asking.poll_request(position, &mut reply) {
                 Some(answer) => assert_eq!((answer, number(&reply)), (Ok(true), 7)),
-                None => asking.queue().give_up(position),
+                None => asking.lowest().queue.give_up(position),
             }
             reply[0] != 0
         });
@@ -346,11 +350,11 @@ fn closing_while_sending() {
     explore(3, || {
         let (mailbox, mut device) = mailbox(Transport::Ordered, 2, 1, Overflow::Block);
         let sending = mailbox.clone();
-        let sender = thread::spawn(move || sending.send(&laid(1, 1), None));
+        let sender = thread::spawn(move || sending.send(sending.lowest(), &laid(1, 1), None));
         mailbox.close();
-        let tail = mailbox.queue().tail();
+        let tail = mailbox.lowest().queue.tail();
         let sent = sender.join().unwrap();
-        assert_eq!(mailbox.queue().tail(), tail, "a position was taken after the queue closed");
+        assert_eq!(mailbox.lowest().queue.tail(), tail, "a position was taken after the queue closed");
         match sent {
             Ok(sent) => assert_eq!((sent, tail), (Sent::Queued(0), 1)),
             Err(error) => assert_eq!((error, tail), (SendError::Closed { actor: 0 }, 0)),
@@ -368,9 +372,9 @@ fn a_sender_that_stops_half_way() {
             let stopped = mailbox.clone();
             let memory = device.requests.clone();
             let sender = thread::spawn(move || {
-                let position = stopped.queue().reserve(1).unwrap().start;
+                let position = stopped.lowest().queue.reserve(1).unwrap().start;
                 // What `write` stores, of which some quads never leave.
-                let ring = stopped.queue().form().requests;
+                let ring = stopped.lowest().queue.form().requests;
                 let stamp = crate::slot::stamp(ring.lap(position), Kind::Request);
                 for q in (0..2).filter(|q| written >> q & 1 == 1) {
                     let quad = ring.slot().quad(q, [0; PAYLOAD], &payload(1, 2), stamp);
@@ -380,7 +384,9 @@ fn a_sender_that_stops_half_way() {
             });
             let other = mailbox.clone();
             let second = thread::spawn(move || {
-                let Ok(Sent::Queued(position)) = other.send(&laid(2, 2), None) else { unreachable!() };
+                let Ok(Sent::Queued(position)) = other.send(other.lowest(), &laid(2, 2), None) else {
+                    unreachable!()
+                };
                 position
             });
             let mut seen = Vec::new();
@@ -402,4 +408,50 @@ fn a_sender_that_stops_half_way() {
             assert_eq!(seen, want);
         });
     }
+}
+
+/// Two bands with room for one message between them: whoever has it, its slot is free; nothing is lost, and the room comes back.
+#[test]
+fn two_bands_share_the_room() {
+    explore(2, || {
+        let ring = RingLayout::new(SlotLayout::new(1, false), 1);
+        let transport = Transport::Stamped;
+        let form = Form { transport, capacity: 1, bands: 2, requests: ring, answers: ring, reply_words: 1 };
+        let credits = Arc::new(Credits::new(form.capacity));
+        let (mut queues, mut devices) = (Vec::new(), Vec::new());
+        for band in 0..2 {
+            let (requests, answers) =
+                (Quads::new(ring.words(), transport), Quads::new(ring.words(), transport));
+            let first = crate::slot::in_band(band, 0);
+            queues.push(Queue::new(form, requests.clone(), answers.clone(), first).of_band(&credits));
+            devices.push(Device { form, requests, answers, position: first });
+        }
+        let (higher, lowest) = (queues.pop().unwrap(), queues.pop().unwrap());
+        let mailbox = Arc::new(Mailbox::with_bands(lowest, vec![higher], manner(Overflow::Reject)));
+        let other = mailbox.clone();
+        let sender = thread::spawn(move || {
+            let band = other.band(1).unwrap();
+            other.try_send(band, &laid(1, 1)).is_ok().then_some(1)
+        });
+        let (mut sent, mut got) = (Vec::new(), Vec::new());
+        for n in [11, 12] {
+            sent.extend(send(&mailbox, n, 1).then_some(n));
+            for device in devices.iter_mut().rev() {
+                serve(device);
+            }
+            got.extend(receive(&mailbox));
+            assert!(mailbox.unanswered() <= 1, "more are under way than there is room for");
+        }
+        sent.extend(sender.join().unwrap());
+        for device in &mut devices {
+            serve(device);
+        }
+        got.extend(std::iter::from_fn(|| receive(&mailbox)));
+        sent.sort_unstable();
+        got.sort_unstable();
+        assert_eq!(got, sent);
+        assert_eq!(mailbox.counts().under_way(), 0);
+        assert!(send(&mailbox, 3, 1), "the room is there again");
+        assert!(mailbox.try_send(mailbox.band(1).unwrap(), &laid(4, 1)).is_err(), "and not twice");
+    });
 }

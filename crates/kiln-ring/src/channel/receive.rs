@@ -1,0 +1,271 @@
+//! Taking answers: replies for who receives and who asked, letters for what was not handled.
+
+use super::band::Band;
+use super::error::{AskError, RecvError};
+use super::mailbox::Mailbox;
+use super::overflow::{Counter, Replies};
+use super::platform::Platform;
+use super::queue::{Answer, Next};
+use super::wait::Wait;
+use crate::dead_letter::{Letter, Reason};
+use crate::slot::Kind;
+use std::time::Instant;
+
+/// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
+const LOOKS: usize = 32;
+
+/// What a receiver saw of a band: how many replies it took, whether it dealt with other answers, and whether it came to one that is not there yet.
+struct Seen {
+    taken: usize,
+    settled: bool,
+    pending: bool,
+}
+
+impl<P: Platform> Mailbox<P> {
+    /// Takes answers that nobody receives, as far as they come first.
+    pub fn tidy(&self) {
+        let mut passed = false;
+        for mut sweep in self.bands().filter_map(|band| band.queue.sweep()) {
+            while let Next::Answer(answer) = sweep.next() {
+                if answer.is_reply() && self.manner.replies == Replies::Keep {
+                    break;
+                }
+                if !answer.is_reply() {
+                    self.settle(&answer);
+                }
+                sweep.pass();
+                passed = true;
+            }
+        }
+        if passed {
+            self.wake_ready();
+        }
+    }
+
+    /// Deals with an answer that is not a reply to be received.
+    pub(super) fn settle(&self, answer: &Answer<'_, P>) {
+        let unclaimed = (answer.kind == Kind::Reply).then_some((&self.counters.unclaimed, Reason::Unclaimed));
+        let Some((counter, reason)) = unclaimed.or_else(|| self.counter_of(answer)) else { return };
+        counter.add_one();
+        self.of(answer.position).noted.note(answer);
+        let layout =
+            if answer.kind == Kind::Reply { self.manner.reply_layout } else { self.manner.message_layout };
+        self.letter(reason, answer, layout);
+    }
+
+    /// Why a message was not handled, and where that is counted; `None` if it was.
+    fn counter_of(&self, answer: &Answer<'_, P>) -> Option<(&Counter, Reason)> {
+        let c = &self.counters;
+        let counter = match answer.kind {
+            Kind::None | Kind::Request | Kind::Reply => return None,
+            Kind::Expired => &c.expired,
+            Kind::Dropped => &c.dropped_oldest,
+            Kind::Undeliverable => &c.undeliverable,
+            Kind::Failed => &c.failed,
+        };
+        Some((counter, reason_of(answer)?))
+    }
+
+    pub(super) fn letter(&self, reason: Reason, answer: &Answer<'_, P>, layout: u64) {
+        let mut words = vec![0; if answer.kind == Kind::Failed { 0 } else { answer.words() }];
+        answer.read(&mut words);
+        let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words };
+        self.manner.letters.push(letter);
+    }
+
+    /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each; the buffer holds those of one at least, and
+    /// [`SLACK`](super::lines::SLACK) words more.
+    #[inline]
+    pub fn receive(
+        &self,
+        most: usize,
+        buffer: &mut [u32],
+        mut take: impl FnMut(&[u32]),
+    ) -> Result<usize, RecvError> {
+        let taken = self.receive_once(most, buffer, &mut take);
+        if taken != Ok(0) {
+            return taken;
+        }
+        if self.manner.device.pump() {
+            return self.receive_once(most, buffer, &mut take);
+        }
+        Ok(0)
+    }
+
+    #[inline]
+    fn receive_once(
+        &self,
+        most: usize,
+        buffer: &mut [u32],
+        take: &mut impl FnMut(&[u32]),
+    ) -> Result<usize, RecvError> {
+        let (mut taken, mut settled, mut pending) = (0, false, true);
+        // The replies of a higher band first.
+        for band in self.higher.iter().rev() {
+            let seen = self.receive_of(band, most - taken, buffer, take);
+            (taken, settled, pending) = (taken + seen.taken, settled | seen.settled, pending & seen.pending);
+        }
+        let seen = self.receive_of(&self.lowest, most - taken, buffer, take);
+        (taken, settled, pending) = (taken + seen.taken, settled | seen.settled, pending & seen.pending);
+        if taken > 0 || settled {
+            self.wake_ready();
+        }
+        if taken == 0 && pending {
+            self.ended()?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes up to `most` replies of a band.
+    #[inline]
+    fn receive_of(
+        &self,
+        band: &Band<P>,
+        most: usize,
+        buffer: &mut [u32],
+        take: &mut impl FnMut(&[u32]),
+    ) -> Seen {
+        let mut seen = Seen { taken: 0, settled: false, pending: false };
+        let Some(mut sweep) = band.queue.sweep_soon() else { return seen };
+        loop {
+            seen.taken += sweep.replies(most - seen.taken, buffer, &mut *take);
+            if seen.taken == most {
+                break;
+            }
+            match sweep.next() {
+                Next::Answer(answer) if answer.is_reply() => {
+                    let words = &mut buffer[..self.form().reply_words];
+                    answer.read(words);
+                    take(words);
+                    seen.taken += 1;
+                }
+                Next::Answer(answer) => {
+                    self.settle(&answer);
+                    seen.settled = true;
+                }
+                Next::Asked => break,
+                Next::Pending => {
+                    seen.pending = true;
+                    break;
+                }
+            }
+            sweep.pass();
+        }
+        seen
+    }
+
+    /// Whether no answer will come, where none is there.
+    fn ended(&self) -> Result<(), RecvError> {
+        let actor = self.actor();
+        let (under_way, closed) = self.under_way();
+        if under_way == 0 && closed {
+            return Err(RecvError::Closed { actor });
+        }
+        if self.is_lost() {
+            return Err(RecvError::Lost { actor, unanswered: under_way });
+        }
+        Ok(())
+    }
+
+    /// Waits until there are replies, at most until `until`, and takes up to `most`.
+    #[inline]
+    pub fn receive_until(
+        &self,
+        most: usize,
+        until: Option<Instant>,
+        buffer: &mut [u32],
+        mut take: impl FnMut(&[u32]),
+    ) -> Result<usize, RecvError> {
+        let mut wait: Option<(Wait, Instant)> = None;
+        loop {
+            let taken = self.receive(most, buffer, &mut take)?;
+            if taken > 0 || most == 0 {
+                return Ok(taken);
+            }
+            let (wait, begun) =
+                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
+            // Some looks at the next answer alone: of what else may come, nothing is urgent.
+            for _ in 0..LOOKS {
+                if !P::step(wait) {
+                    return Err(RecvError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+                }
+                if self.bands().any(|band| band.queue.has_next()) || !wait.is_spinning() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes the answer to a request, if it is there: `true` and the reply's words, or `false` if it was handled without a reply.
+    pub fn poll_request(&self, position: u64, reply: &mut [u32]) -> Option<Result<bool, AskError>> {
+        // Read first: an answer that came before the loss is found.
+        let lost = self.is_lost();
+        let actor = self.actor();
+        let queue = &self.of(position).queue;
+        let answer = queue.take_asked(position, |answer| match answer.kind {
+            Kind::Reply => {
+                answer.read(reply);
+                Ok(true)
+            }
+            _ => {
+                self.unhandled(answer).map_or(Ok(false), |reason| Err(AskError::Unhandled { actor, reason }))
+            }
+        });
+        if answer.is_some() {
+            if queue.head() == position {
+                self.tidy();
+            }
+            return answer;
+        }
+        lost.then(|| {
+            queue.give_up(position);
+            Err(AskError::Lost { actor })
+        })
+    }
+
+    /// Counts a request that was not handled, and gives why; `None` if it was.
+    fn unhandled(&self, answer: &Answer<'_, P>) -> Option<Reason> {
+        let (counter, reason) = self.counter_of(answer)?;
+        counter.add_one();
+        self.of(answer.position).noted.note(answer);
+        Some(reason)
+    }
+
+    /// Waits for the answer to a request, at most until `until`.
+    pub fn await_request(
+        &self,
+        position: u64,
+        until: Option<Instant>,
+        reply: &mut [u32],
+    ) -> Result<bool, AskError> {
+        let mut wait: Option<(Wait, Instant)> = None;
+        loop {
+            if let Some(answer) = self.poll_request(position, reply) {
+                return answer;
+            }
+            if self.manner.device.pump() && self.of(position).queue.answered(position).is_some() {
+                continue;
+            }
+            let (wait, begun) =
+                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
+            if !P::step(wait) {
+                self.of(position).queue.give_up(position);
+                return Err(AskError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+            }
+        }
+    }
+}
+
+/// Why a message was not handled; `None` if it was.
+pub fn reason_of<P: Platform>(answer: &Answer<'_, P>) -> Option<Reason> {
+    match answer.kind {
+        Kind::Request | Kind::Reply | Kind::None => None,
+        Kind::Expired => Some(Reason::Expired),
+        Kind::Dropped => Some(Reason::Dropped),
+        Kind::Undeliverable => Some(Reason::Undeliverable),
+        Kind::Failed => {
+            let [cause, number, _] = answer.first();
+            Some(Reason::Failed { cause, number })
+        }
+    }
+}
