@@ -45,7 +45,7 @@ pub const fn count_of(position: u64) -> u64 {
 pub(crate) const LINE: usize = 16;
 
 /// The bits of a stamp that hold the lap.
-const LAP_MASK: u32 = 0x00ff_ffff;
+pub(crate) const LAP_MASK: u32 = 0x00ff_ffff;
 
 /// What stands in a slot.
 ///

@@ -15,6 +15,8 @@ impl Lowering<'_> {
         let shared = match threads {
             _ if self.em.kernel.as_const(value).is_some() => value,
             1 => value,
+            // What one warp computes of one value is one value.
+            2..=32 if self.uniformity.as_ref().is_some_and(|u| !u.varies(data.operands[0])) => value,
             2..=32 => {
                 let first = self.em.i64(0);
                 let elem = self.em.elem(value);

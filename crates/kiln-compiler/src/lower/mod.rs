@@ -58,7 +58,7 @@ pub use report::explain_layouts;
 use barriers::Accesses;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
-use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
 use plan::{LayoutId, Plan};
 use roles::Role;
 use scratch::ScratchMemory;
@@ -114,6 +114,7 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
         warps,
         one_thread: false,
         per_thread: matches!(kernel.level, Level::Thread { .. }),
+        uniformity: asks_for_uniform(kernel).then(|| Uniformity::of(kernel)),
     };
     lowering.run()?;
     let Lowering { em, scratch, accesses, .. } = lowering;
@@ -121,6 +122,12 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     scratch.finish(&mut lowered, target)?;
     barriers::insert(&mut lowered, &accesses);
     Ok(lowered)
+}
+
+fn asks_for_uniform(kernel: &Kernel) -> bool {
+    let mut asks = false;
+    kernel.walk(|_, data| asks |= matches!(data.kind, OpKind::BlockUniform));
+    asks
 }
 
 /// The block's extents: as given, or as many warps as suit the largest tile.
@@ -221,6 +228,8 @@ struct Lowering<'k> {
     one_thread: bool,
     /// The source is over threads: its scalars differ from thread to thread.
     per_thread: bool,
+    /// Which of its scalars do not, if it asks for such.
+    uniformity: Option<Uniformity>,
 }
 
 impl<'k> Lowering<'k> {

@@ -9,10 +9,23 @@ use super::resident::{Place, Plan, Worker};
 use crate::slot::{Kind, PAYLOAD, QUAD, SlotLayout};
 use kiln_lang::prelude::*;
 
-/// Looks in a row at one place, between two that see to everything else.
-const GLANCES: u32 = 128;
+/// Looks in a row at one place, at most, between two that see to everything else.
+const GLANCES: u32 = 1024;
 
-/// Where a worker looks: the ports and slots of its lanes.
+/// Quads of a slot that all lanes get before it is known which handler takes them.
+const SPREAD: usize = 4;
+
+/// What is known of a lane's message before it is there: the number of its handler and some bits.
+pub(super) mod ticket {
+    /// The handler's number.
+    pub const KIND: u32 = 0xffff;
+    /// It is the next of its port, whose gate is open, and is not to be dropped.
+    pub const PLAIN: u32 = 1 << 16;
+    /// Another actor sends it.
+    pub const INLET: u32 = 1 << 17;
+}
+
+/// Where a worker looks: the ports and slots of its lanes, and what it will need when a message is there.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Aim {
@@ -24,14 +37,25 @@ pub(super) struct Aim {
     pub record: Val<u32>,
     /// Each lane's: the low half of its slot's position.
     pub low: Val<u32>,
+    /// Each lane's: where the answer stands in the outbox.
+    pub answer: Val<u32>,
+    /// Each lane's: see [`ticket`].
+    pub ticket: Val<u32>,
+    /// Each lane's: the stamp that it looks for.
+    pub stamp: Val<u32>,
     /// Each lane's: where its slot begins.
     slot: Val<u32>,
-    /// Each lane's: where its quad stands, or some other quad of the inbox.
+    /// Each lane's: where its quad stands, or some other quad of the same memory.
     quad: Val<u32>,
-    /// Each lane's: the stamp that it looks for.
-    stamp: Val<u32>,
+    /// Each lane's: where the same quad of its port's next message stands, and the stamp of that.
+    near: Val<u32>,
+    near_stamp: Val<u32>,
     /// Each lane's: whether its port hands out messages.
     open: Val<bool>,
+    /// Each lane's: whether its port hands out its next message.
+    open_near: Val<bool>,
+    /// Each lane's: whether its place in a slot is that of a quad.
+    has_quad: Val<bool>,
     /// Each lane's: whether it has a quad to look at.
     looks: Val<bool>,
     /// Each lane's: whether its port is an inlet, whose slots lie in the arena.
@@ -45,6 +69,8 @@ pub(super) struct Poll {
     pub aim: Aim,
     /// A bit for each complete slot: that of the first lane of its group.
     pub ready: Val<u32>,
+    /// The lane of the first of these bits.
+    pub lane: Val<u32>,
     /// Each lane's: its quad of the slot.
     quad: [Val<u32>; QUAD],
     /// The worker's command.
@@ -86,44 +112,57 @@ impl Aim {
         let ahead = group & ((val::<u32>(1) << deep) - 1);
         let quad_number = lane % width;
 
-        let inside = index.lt(worker.count) & (ahead.eq(0) | !rested);
-        let record = plan.record(select(inside, index * (port::WORDS as u32), 0));
+        let (exists, nearest) = (index.lt(worker.count), ahead.eq(0));
+        let record = plan.record(select(exists, index * (port::WORDS as u32), 0));
         let field = |word: usize| place.table.get_or(record + word as u32, 0);
-        let position = join(field(port::POSITION), field(port::POSITION + 1)) + ahead.cast::<u64>();
+        let next = join(field(port::POSITION), field(port::POSITION + 1));
+        let position = next + ahead.cast::<u64>();
         let log2_slots = field(port::LOG2_SLOTS);
         let (stamp, slot) = stamp_and_slot(position, log2_slots, Kind::Request as u32);
-        let at = field(port::REQUESTS) + slot * field(port::REQUEST_STRIDE);
-        let state = field(port::GATE);
+        let (near_stamp, next_slot) = stamp_and_slot(next, log2_slots, Kind::Request as u32);
+        let (ring, stride) = (field(port::REQUESTS), field(port::REQUEST_STRIDE));
+        let at = ring + slot * stride;
+        let (kind, state) = (field(port::KIND), field(port::GATE));
         // Messages that are to be dropped are looked at behind every gate: a full queue that drops the oldest waits for their slots.
-        let given_up = is_before(position.cast::<u32>(), field(port::SKIP));
-        let open =
-            inside & field(port::KIND).ne(0) & (state.eq(gate::OPEN) | state.eq(gate::RETURNING) | given_up);
-        let looks = open & quad_number.lt(if plan.lanes == 1 { val(1) } else { field(port::REQUEST_QUADS) });
+        let skip = field(port::SKIP);
+        let given_up = is_before(position.cast::<u32>(), skip);
+        let serves = exists & kind.ne(0);
+        let handed = state.eq(gate::OPEN) | state.eq(gate::RETURNING);
+        let open = serves & (nearest | !rested) & (handed | given_up);
+        let open_near = serves & (handed | is_before(next.cast::<u32>(), skip));
+        let has_quad = quad_number.lt(if plan.lanes == 1 { val(1) } else { field(port::REQUEST_QUADS) });
+        let looks = open & has_quad;
+        let in_slot = quad_number * QUAD as u32;
+        // A lane that has nothing to look at loads what another loads anyway.
+        let rest = place.number.cast::<u32>() * LINE as u32;
+        let near = select(serves & has_quad, ring + next_slot * stride + in_slot, rest);
+        let plain = serves & nearest & state.eq(gate::OPEN) & !given_up;
+        let inlet = if plan.inlets { serves & field(port::LINK).ne(0) } else { false.into_val() };
         let after = worker.first + (val::<u32>(groups) >> deep);
         Aim {
             next: select(after.lt(worker.count), after, 0),
             sees_all: worker.first.eq(0) & worker.count.le(groups),
             record,
             low: position.cast::<u32>(),
-            slot: at,
-            quad: select(looks, at + quad_number * QUAD as u32, place.number.cast::<u32>() * LINE as u32),
+            answer: field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE),
+            ticket: kind | select(plain, ticket::PLAIN, val(0)) | select(inlet, ticket::INLET, val(0)),
             stamp,
+            slot: at,
+            quad: select(looks, at + in_slot, near),
+            near,
+            near_stamp,
             open,
+            open_near,
+            has_quad,
             looks,
-            inlet: if plan.inlets { looks & field(port::LINK).ne(0) } else { false.into_val() },
+            inlet,
         }
-    }
-
-    /// Each lane's quad.
-    #[device(crate = kiln_lang)]
-    fn load(&self, place: &Place, mixed: bool) -> [Val<u32>; QUAD] {
-        self.quad_at(place, self.quad, mixed)
     }
 
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
     #[device(crate = kiln_lang)]
     fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
-        // SAFETY: the slot lies in the arena or in the inbox, as its record says, and in the inbox so does the worker's command, at which lanes without a slot look.
+        // SAFETY: the slot lies in the arena or in the inbox, as its record says, and in both memories every worker has a line, at which lanes without a slot look.
         unsafe {
             if mixed && self.inlet {
                 place.arena.get_quad_unchecked(at)
@@ -137,62 +176,118 @@ impl Aim {
     #[device(crate = kiln_lang)]
     fn ready(&self, plan: &Plan, quad: [Val<u32>; QUAD]) -> Val<u32> {
         let good = self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
-        let ready = if plan.lanes == 1 {
-            select(good, val::<u32>(1), 0)
+        if plan.lanes == 1 {
+            block_uniform(select(good, val::<u32>(1), 0))
         } else {
             whole_groups(ballot(good), plan.width())
-        };
-        block_uniform(ready)
+        }
+    }
+
+    /// What was seen.
+    #[device(crate = kiln_lang)]
+    fn poll(
+        self,
+        ready: Val<u32>,
+        quad: [Val<u32>; QUAD],
+        command: [Val<u32>; QUAD],
+        glances: Val<u32>,
+    ) -> Poll {
+        Poll { aim: self, lane: first_lane(ready), ready, quad, command, glances }
     }
 
     /// Looks once.
     #[device(crate = kiln_lang)]
     pub fn glance(self, plan: &Plan, place: &Place) -> Poll {
         let command = place.command();
-        let quad = self.load(place, plan.inlets);
-        Poll { aim: self, ready: self.ready(plan, quad), quad, command, glances: val(1) }
+        let quad = self.quad_at(place, self.quad, plan.inlets);
+        self.poll(self.ready(plan, quad), quad, command, val(1))
     }
 
     /// Looks at the same places again and again, until a message or a command is there, and no longer than for some time.
     #[device(crate = kiln_lang)]
-    pub fn watch(self, plan: &Plan, place: &Place, worker: &Worker) -> Poll {
+    pub fn watch(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
+        let most = most.minimum(GLANCES);
         // A worker without messages of other actors need not ask each time where to look.
         if plan.inlets && vote_any(self.inlet) {
-            self.watch_as(plan, place, worker, true)
+            self.watch_all(plan, place, worker, most, true)
         } else {
-            self.watch_as(plan, place, worker, false)
+            if worker.count == 1 {
+                self.watch_one(place, worker, most)
+            } else {
+                self.watch_all(plan, place, worker, most, false)
+            }
         }
     }
 
     #[device(crate = kiln_lang)]
-    fn watch_as(self, plan: &Plan, place: &Place, worker: &Worker, mixed: bool) -> Poll {
+    fn watch_all(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>, mixed: bool) -> Poll {
         let (mut quad, mut command) = ([val::<u32>(0); QUAD], [val::<u32>(0); QUAD]);
         let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
         let mut watching = true.into_val();
         while watching {
             command = place.command();
-            quad = self.load(place, mixed);
+            quad = self.quad_at(place, self.quad, mixed);
             ready = self.ready(plan, quad);
             glances += 1;
             let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
-            watching = ready.eq(0) & !told & glances.lt(GLANCES);
+            watching = ready.eq(0) & !told & glances.lt(most);
         }
-        Poll { aim: self, ready, quad, command, glances }
+        self.poll(ready, quad, command, glances)
+    }
+
+    /// As `watch_all`, of a worker with one port: all groups look at its next slot, so that one vote tells.
+    #[device(crate = kiln_lang)]
+    fn watch_one(self, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
+        let (mut quad, mut command) = ([val::<u32>(0); QUAD], [val::<u32>(0); QUAD]);
+        let mut glances: Val<u32> = 0;
+        let (mut complete, mut watching) = (false.into_val(), true.into_val());
+        while watching {
+            command = place.command();
+            quad = self.quad_at(place, self.near, false);
+            complete = vote_all(self.open_near & (!self.has_quad | quad[PAYLOAD].eq(self.near_stamp)));
+            glances += 1;
+            let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
+            watching = !complete & !told & glances.lt(most);
+        }
+        let ready = select(complete, val::<u32>(1), 0);
+        Poll { lane: val(0), ..self.poll(ready, quad, command, glances) }
     }
 }
 
 impl Poll {
-    /// The message in the slot of the group whose first lane this is.
+    /// The first quads of the slot of the group whose first lane this is, as far as all lanes can have them without another load.
+    pub fn spread(&self, plan: &Plan, lane: Val<u32>) -> Vec<[Val<u32>; QUAD]> {
+        let most = plan.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
+        let quads = if plan.lanes == 1 { 1 } else { most.min(SPREAD) };
+        (0..quads).map(|q| self.quad_of(plan, lane, q)).collect()
+    }
+
+    /// A quad of that slot, in all lanes.
+    fn quad_of(&self, plan: &Plan, lane: Val<u32>, q: usize) -> [Val<u32>; QUAD] {
+        match plan.lanes {
+            1 => self.quad,
+            _ => self.quad.map(|word| block_uniform(shuffle_idx(word, lane + q as u32))),
+        }
+    }
+
+    /// The message in that slot, of which some quads were spread.
     #[device(crate = kiln_lang)]
-    pub fn take(&self, plan: &Plan, place: &Place, layout: &SlotLayout, lane: Val<u32>) -> Taken {
+    pub fn take(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        layout: &SlotLayout,
+        slot: (Val<u32>, &[[Val<u32>; QUAD]]),
+    ) -> Taken {
+        let (lane, spread) = slot;
         let quads = layout.quads();
         let mut seen: Vec<[Val<u32>; QUAD]> = Vec::with_capacity(quads);
         let mut complete = true.into_val();
         for q in 0..quads {
-            if plan.lanes > 1 {
-                seen.push(self.quad.map(|word| shuffle_idx(word, lane + q as u32)));
-            } else if q == 0 {
-                seen.push(self.quad);
+            if q < spread.len() {
+                seen.push(spread[q]);
+            } else if plan.lanes > 1 {
+                seen.push(self.quad_of(plan, lane, q));
             } else {
                 let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32, plan.inlets);
                 complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
@@ -205,6 +300,11 @@ impl Poll {
         let words = (0..layout.payload_words()).map(word).collect();
         Taken { complete, header, words }
     }
+}
+
+/// The first lane of the first group that is ready.
+pub(super) fn first_lane(ready: Val<u32>) -> Val<u32> {
+    ((ready & (val::<u32>(0) - ready)) - 1).popcount()
 }
 
 /// A number from its halves.

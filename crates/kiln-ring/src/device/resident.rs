@@ -146,9 +146,10 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     let mut idle: Val<u32> = 0;
     let (mut turns, mut works): (Val<u32>, Val<u32>) = (val(0), val(0));
     while worker.running {
-        let aim = Aim::take(plan, place, &worker, idle.ne(0));
-        let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
-            aim.watch(plan, place, &worker)
+        let rested = idle.ne(0);
+        let aim = Aim::take(plan, place, &worker, rested);
+        let poll = if plan.lanes > 1 && aim.sees_all & rested & idle.lt(patience.spins) {
+            aim.watch(plan, place, &worker, patience.spins)
         } else {
             aim.glance(plan, place)
         };

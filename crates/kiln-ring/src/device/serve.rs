@@ -1,13 +1,13 @@
 //! One message: its handler, the actor's state, the answer.
 
 use super::command::set_of_actor;
-use super::poll::{Poll, is_before, join, stamp_and_slot};
+use super::poll::{Poll, first_lane, is_before, join, stamp_and_slot, ticket};
 use super::record::{actor, cause, gate, link, port};
 use super::resident::{Kind as ActorKind, Place, Plan, Worker};
 use super::send::Checked;
 use super::slots::Slot;
 use crate::handler::RingCtx;
-use crate::slot::Kind;
+use crate::slot::{Kind, LAP_MASK, QUAD};
 use kiln_lang::prelude::*;
 
 /// A message's place: the record of its port, and its position there.
@@ -21,6 +21,8 @@ pub(super) struct At {
     lap: Val<u32>,
     /// Whether another actor sent the message.
     pub(super) inlet: Val<bool>,
+    /// Whether all places were looked at, and nothing was served since.
+    fresh: Val<bool>,
     /// How many ports the worker has.
     ports: Val<u32>,
 }
@@ -31,52 +33,62 @@ impl Poll {
     pub fn serve(&self, plan: &Plan, place: &Place, worker: &Worker) -> Val<bool> {
         let mut ready: Val<u32> = self.ready;
         let mut worked: Val<bool> = false;
+        let (mut is_first, mut lane): (Val<bool>, Val<u32>) = (true.into_val(), self.lane);
         while ready != 0 {
-            let lane = ((ready & (val::<u32>(0) - ready)) - 1).popcount();
-            ready = ready & (ready - 1);
-            let (record, low) = if plan.lanes > 1 {
-                (plan.record(shuffle_idx(self.aim.record, lane)), shuffle_idx(self.aim.low, lane))
-            } else {
-                (self.aim.record, self.aim.low)
+            let of_lane = |value: Val<u32>| match plan.lanes {
+                1 => value,
+                _ => block_uniform(shuffle_idx(value, lane)),
             };
+            let aim = &self.aim;
+            let (known, low) = (of_lane(aim.ticket), of_lane(aim.low));
+            let (answer, lap) = (of_lane(aim.answer), of_lane(aim.stamp) & LAP_MASK);
+            let record = plan.record(of_lane(aim.record));
+            // Before it is known whether the message's turn has come: the shuffles take as long as that does.
+            let spread = self.spread(plan, lane);
             let field = |word: usize| place.table.get_or(record + word as u32, 0);
-            let (next, high) = (field(port::POSITION), field(port::POSITION + 1));
-            let (kind, state) = (block_uniform(field(port::KIND)), field(port::GATE));
-            // A message whose turn has not come, or whose actor has failed meanwhile, is found again.
-            let may = state.ne(gate::FAILED) | is_before(low, field(port::SKIP));
-            let due = block_uniform(next.eq(low) & may);
+            // What was known when the worker took aim holds for the first message. Any other looks at the table, which those before it have changed.
+            let mut due: Val<bool> = is_first & (known & ticket::PLAIN).ne(0);
+            let mut why: Val<u32> = 0;
+            is_first = false.into_val();
+            if !due {
+                // A message whose turn has not come, or whose actor has failed meanwhile, is found again.
+                let (state, skipped) = (field(port::GATE), is_before(low, field(port::SKIP)));
+                due = field(port::POSITION).eq(low) & (state.ne(gate::FAILED) | skipped);
+                let given_up = select(skipped, val(Kind::Dropped as u32), val(0));
+                why = select(state.eq(gate::RETURNING), Kind::Undeliverable as u32, given_up);
+            }
             if due {
-                let position = join(low, high);
-                let (lap, slot) = stamp_and_slot(position, field(port::LOG2_SLOTS), 0);
-                let answer = field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE);
-                let inlet =
-                    if plan.inlets { block_uniform(field(port::LINK)).ne(0) } else { false.into_val() };
-                let fresh = self.aim.sees_all & !worked;
-                let at = At { record, position, answer, lap, inlet, ports: worker.count };
+                let position = join(low, field(port::POSITION + 1));
+                let inlet = if plan.inlets { (known & ticket::INLET).ne(0) } else { false.into_val() };
+                let fresh = aim.sees_all & !worked;
+                let at = At { record, position, answer, lap, inlet, fresh, ports: worker.count };
+                let kind = known & ticket::KIND;
                 for k in 0..plan.kinds.len() {
                     if kind == k as u32 + 1 {
-                        let done = self.serve_as(plan, place, &plan.kinds[k], lane, &at, fresh);
+                        let done = self.serve_as(plan, place, &plan.kinds[k], (lane, &spread), &at, why);
                         worked = worked | done;
                     }
                 }
             }
+            ready = ready & (ready - 1);
+            lane = first_lane(ready);
         }
         worked
     }
 
     /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not complete, where there is no room for what
-    /// it leads to, or if one of a higher band comes first. `fresh` says that all places were looked at, and nothing was served since.
+    /// it leads to, or if one of a higher band comes first. `why` is the answer of one that is not to be handled, else 0.
     #[device(crate = kiln_lang)]
     fn serve_as(
         &self,
         plan: &Plan,
         place: &Place,
         kind: &ActorKind,
-        lane: Val<u32>,
+        seen: (Val<u32>, &[[Val<u32>; QUAD]]),
         at: &At,
-        fresh: Val<bool>,
+        why: Val<u32>,
     ) -> Val<bool> {
-        let message = self.take(plan, place, &kind.requests, lane);
+        let message = self.take(plan, place, &kind.requests, seen);
         let mut done = message.complete;
         if message.complete {
             // The copy engine has filled the arrays that the message refers to, of which a cache may still have what was there before.
@@ -84,34 +96,27 @@ impl Poll {
                 fence();
             }
             let begun = at.begun(plan);
-            let low = at.position.cast::<u32>();
-            let skip = at.field(place, port::SKIP);
-            let skipped = is_before(low, skip);
-            let returned = at.field(place, port::GATE).eq(gate::RETURNING);
             let deadline = join(message.header[0], message.header[1]);
             let expired = if kind.requests.has_header() { deadline.lt(clock_ns()) } else { false.into_val() };
-            if block_uniform(skipped | returned | expired) {
-                let of = |kind: Kind| val::<u32>(kind as u32);
-                let why = select(
-                    returned,
-                    of(Kind::Undeliverable),
-                    select(skipped, of(Kind::Dropped), of(Kind::Expired)),
-                );
+            if block_uniform(why.ne(0) | expired) {
+                let why = select(why.ne(0), why, val(Kind::Expired as u32));
                 done = at.has_room(place);
                 if done {
                     at.set(place, port::UNHANDLED, at.field(place, port::UNHANDLED) + 1);
                     at.answer(plan, place, why, &message.words);
                 }
             } else if kind.bands > 1 {
-                done = at.handle_in_turn(plan, place, kind, &message.words, fresh);
+                done = at.handle_in_turn(plan, place, kind, &message.words, at.fresh);
             } else {
                 done = at.handle(plan, place, kind, &message.words);
             }
             if done {
                 // After the answer, which somebody waits for.
-                at.set(place, port::POSITION, low + 1);
+                let next = at.position.cast::<u32>() + 1;
+                let skip = at.field(place, port::SKIP);
+                at.set(place, port::POSITION, next);
                 // It keeps up with the position, so that the two never lie so far apart that their order turns round.
-                at.set(place, port::SKIP, select(skipped, skip, low + 1));
+                at.set(place, port::SKIP, select(is_before(skip, next), next, skip));
                 at.set(place, port::POSITION + 1, ((at.position + 1) >> 32).cast::<u32>());
                 at.set(place, port::HANDLED, at.field(place, port::HANDLED) + 1);
                 at.free_slot(place);
