@@ -85,18 +85,21 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
     Ok(kernel)
 }
 
-/// The explicit level names what a GPU's units do side by side, of which a CPU has none.
+/// The explicit level and operations on fragments name what a GPU's units do side by side, of which a CPU has none.
 fn refuse_explicit(kernel: &Kernel) -> Result<()> {
     let mut found = None;
     kernel.walk(|_, op| {
-        if let (OpKind::Explicit(explicit), None) = (&op.kind, &found) {
-            found = Some((explicit.name(), op.loc));
-        }
+        let what = match &op.kind {
+            OpKind::Explicit(explicit) => format!("`{}` of the explicit level", explicit.name()),
+            OpKind::Fragment(fragment) => format!("`{}` of a GPU's warps", fragment.name()),
+            _ => return,
+        };
+        found.get_or_insert((what, op.loc));
     });
-    let Some((name, loc)) = found else { return Ok(()) };
+    let Some((what, loc)) = found else { return Ok(()) };
     Err(Error::Unsupported {
         kernel: kernel.name.clone(),
-        what: format!("`{name}` of the explicit level"),
+        what,
         device: "cpu".into(),
         location: kernel.describe(loc),
         hint: "Write the kernel over tiles, with `dot`.".into(),

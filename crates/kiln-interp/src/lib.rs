@@ -17,6 +17,7 @@
 //! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
 //! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
+//! | `fragment.rs` | products of fragments, copies in flight |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `eval/` | operations on registers |
 //! | `numeric/` | what operations mean for one element |
@@ -27,6 +28,7 @@ mod backend;
 mod control;
 mod eval;
 mod explicit;
+mod fragment;
 mod guard;
 mod host_shared;
 mod machine;

@@ -2,6 +2,7 @@
 
 use crate::eval;
 use crate::explicit::{self, Seat};
+use crate::fragment::InFlight;
 use crate::guard::Guarded;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
@@ -62,6 +63,7 @@ pub fn run(
         shared: block_memory(loaded.shared_bytes, 1)?,
         local: block_memory(loaded.local_bytes, loaded.lanes())?,
         global: memory,
+        in_flight: InFlight::default(),
         block: 0,
         epoch: 0,
         threaded: loaded.threaded,

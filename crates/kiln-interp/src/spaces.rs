@@ -1,5 +1,6 @@
 //! The three address spaces as one running block sees them.
 
+use crate::fragment::InFlight;
 use crate::memory::{BlockMemory, Memory};
 use crate::numeric::Element;
 use crate::shadow::{Actor, Report};
@@ -28,6 +29,8 @@ pub struct Spaces<'a> {
     pub shared: BlockMemory,
     /// Memory of each thread.
     pub local: BlockMemory,
+    /// Copies into shared memory that have not arrived.
+    pub in_flight: InFlight,
     /// The linear index of the block.
     pub block: u32,
     /// How many barriers the block has passed.
@@ -45,6 +48,7 @@ impl Spaces<'_> {
     pub fn begin_block(&mut self, block: u32) {
         self.shared.reset();
         self.local.reset();
+        self.in_flight = InFlight::default();
         self.block = block;
         self.epoch = 0;
     }

@@ -38,6 +38,7 @@ impl Machine<'_> {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. } => self.pointer(data, mask),
+            OpKind::Fragment(op) => self.fragment(data, *op, mask),
             OpKind::Alloc { space, elem, shape } => self.alloc(op, data.results[0], (*space, *elem, shape)),
             OpKind::Barrier => self.barrier(mask),
             OpKind::BlockUniform => {

@@ -11,6 +11,7 @@
 //! | `literal.rs` | constants |
 //! | `op.rs` | the operations and what they mean |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
+//! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `eval.rs` | what element-wise operations compute, on constants; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
@@ -23,6 +24,7 @@ mod builder;
 pub mod eval;
 mod explicit;
 mod float8;
+mod fragment;
 mod guard;
 mod kernel;
 mod literal;
@@ -38,6 +40,7 @@ mod verify;
 pub use builder::Builder;
 pub use explicit::{Attribute, ExplicitOp, Task};
 pub use float8::{E4M3, E5M2};
+pub use fragment::{Factor, FragmentOp};
 pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;

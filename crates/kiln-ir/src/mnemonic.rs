@@ -102,6 +102,7 @@ impl OpKind {
             Assert(_) => "assert",
             Print(_) => "print",
             Explicit(op) => op.name(),
+            Fragment(op) => op.name(),
             Address => "address",
             Scratch { .. } => "scratch",
             PtrLoad { .. } => "ptr_load",

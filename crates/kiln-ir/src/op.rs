@@ -8,6 +8,7 @@
 //! uniform scalar operands and stand in uniform control flow; scalars that depend on `ThreadId` are *varying*.
 
 use crate::explicit::ExplicitOp;
+use crate::fragment::FragmentOp;
 use crate::literal::Literal;
 use crate::types::{Scalar, Shape, Space};
 
@@ -286,7 +287,8 @@ pub enum OpKind {
         exclusive: bool,
     },
     /// `(tile [m, k], tile [k, n], tile [m, n] acc) -> tile [m, n]`: acc + a·b. The accumulator's element type is f32 for f16,
-    /// bf16 and f32 operands, otherwise the operands' (f64 and integers).
+    /// bf16 and f32 operands, otherwise the operands' (f64 and integers). Products of 16-bit floats are exact; their sum is rounded in the device's order, to
+    /// f32 or, on matrix units, truncated to its precision. Those of f32 are never rounded to less before.
     Dot,
 
     // ---- memory
@@ -441,6 +443,8 @@ pub enum OpKind {
     Explicit(ExplicitOp),
 
     // ---- below the tile level: made by the lowering to threads, never by a front end
+    /// See [`FragmentOp`].
+    Fragment(FragmentOp),
     /// `(view) -> u64`: the address of element 0, in the view's space.
     Address,
     /// `() -> u64`: the address of a byte of the block's scratch memory, which the lowering lays out.
@@ -538,6 +542,7 @@ impl OpKind {
         matches!(
             self,
             Address
+                | Fragment(_)
                 | Scratch { .. }
                 | PtrLoad { .. }
                 | PtrStore { .. }
@@ -597,6 +602,7 @@ impl OpKind {
             | Address
             | Scratch { .. } => true,
             Binary(op) => !matches!(op, BinaryOp::Div | BinaryOp::Rem),
+            Fragment(op) => op.is_pure(),
             _ => false,
         }
     }
@@ -629,6 +635,7 @@ impl OpKind {
             | Condition => true,
             Gather { bounds, .. } => *bounds == Bounds::Check,
             Explicit(op) => op.has_effect(),
+            Fragment(op) => op.has_effect(),
             _ => false,
         }
     }

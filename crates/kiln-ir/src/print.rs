@@ -240,6 +240,10 @@ impl Printer<'_, '_> {
                 self.list(" ", operands)?;
                 op.attributes().iter().try_for_each(|(word, number)| write!(self.out, " {word} {number}"))
             }
+            OpKind::Fragment(op) => {
+                self.list(" ", operands)?;
+                op.attributes().iter().try_for_each(|(word, number)| write!(self.out, " {word} {number}"))
+            }
             OpKind::For => self.for_header(data),
             OpKind::While => {
                 self.out.write_str(" (")?;

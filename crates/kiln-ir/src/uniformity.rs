@@ -255,6 +255,7 @@ impl Uniformity {
             | OpKind::OrderedLoad { .. }
             | OpKind::LoadQuad(_)
             | OpKind::Clock(_)
+            | OpKind::Fragment(_)
             | OpKind::PtrOrderedLoad { .. } => many,
             _ => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
         }

@@ -80,6 +80,11 @@ impl Layout {
         Layout { register, lane, warp }
     }
 
+    /// The layout with these bases.
+    pub(super) fn of_bases(register: Bases, lane: Bases, warp: Bases) -> Layout {
+        Layout { register, lane, warp }
+    }
+
     /// The layout for memory that is contiguous along `axis`: threads hold `vector` adjacent elements, neighbouring lanes neighbouring vectors.
     /// The vector is shortened where otherwise threads would go without elements. `warps` is a power of two.
     pub fn coalesced(shape: &Shape, axis: usize, vector: u32, warps: u32) -> Layout {
@@ -213,6 +218,19 @@ impl Layout {
             lane: self.lane.iter().map(|&b| f(b)).collect(),
             warp: self.warp.iter().map(|&b| f(b)).collect(),
         }
+    }
+
+    /// The layout of a tile of which this one's elements are vectors of `1 << bits` along an axis of `shape`: the elements of a vector in one thread,
+    /// the first register bits between them.
+    pub fn of_vectors(&self, shape: &Shape, axis: usize, bits: u32) -> Layout {
+        let place = AxisBits::of(shape, axis);
+        let spread = |b: u32| {
+            let low = b & ((1 << place.shift) - 1);
+            b >> place.shift << (place.shift + bits) | low
+        };
+        let mut tile = self.map(spread);
+        (0..bits).for_each(|bit| tile.register.insert(bit as usize, 1 << (place.shift + bit)));
+        tile
     }
 
     /// The layout without an axis of `shape`: what is left of this one when the axis is reduced away, or what to broadcast along

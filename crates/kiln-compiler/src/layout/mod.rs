@@ -4,12 +4,18 @@
 //! |---|---|
 //! | `linear.rs` | linear maps over GF(2) |
 //! | `distributed.rs` | tiles over registers, lanes and warps |
+//! | `fragments.rs` | the matrices of a product over fragments |
+//! | `slot.rs` | matrices in shared memory, swizzled |
 //! | `convert.rs` | ways from one layout to another and their cost |
 
 mod convert;
 mod distributed;
+mod fragments;
 mod linear;
+mod slot;
 
 pub use convert::{Conversion, Route, Staging};
 pub use distributed::{AxisBits, LANE_BITS, Layout};
+pub use fragments::{MMA, WarpGrid};
 pub use linear::{Bases, Linear};
+pub use slot::Slot;

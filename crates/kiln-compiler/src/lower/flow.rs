@@ -39,6 +39,14 @@ impl Lowering<'_> {
     fn region(&mut self, region: Block, results: &[Value]) -> Result<Block, CompileError> {
         let block = self.em.kernel.add_block();
         let outer = std::mem::replace(&mut self.em.block, block);
+        self.arguments(region, block)?;
+        self.ops(region, results)?;
+        self.em.block = outer;
+        Ok(block)
+    }
+
+    /// Gives a block the arguments of a region, and defines them.
+    pub(super) fn arguments(&mut self, region: Block, block: Block) -> Result<(), CompileError> {
         for &arg in &self.src.block(region).args {
             let ty = Type::scalar(self.src.ty(arg).elem());
             let count = self.plan.layout(self.plan.home(arg)).registers();
@@ -48,9 +56,7 @@ impl Lowering<'_> {
             }
             self.carry(arg, &mut registers.into_iter())?;
         }
-        self.ops(region, results)?;
-        self.em.block = outer;
-        Ok(block)
+        Ok(())
     }
 
     /// Emits two branches that give values of these types.
@@ -75,17 +81,27 @@ impl Lowering<'_> {
     }
 
     /// Defines a carried value from the registers that carry it.
-    fn carry(&mut self, value: Value, lowered: &mut impl Iterator<Item = Value>) -> Result<(), CompileError> {
+    pub(super) fn carry(
+        &mut self,
+        value: Value,
+        lowered: &mut impl Iterator<Item = Value>,
+    ) -> Result<(), CompileError> {
         let home = self.plan.home(value);
         let count = self.plan.layout(home).registers();
         self.define(value, home, lowered.take(count).collect())
     }
 
-    pub(super) fn yield_(&mut self, data: &OpData, results: &[Value]) -> Result<(), CompileError> {
+    /// The registers that a region hands on.
+    pub(super) fn yielded(&self, data: &OpData, results: &[Value]) -> Result<Vec<Value>, CompileError> {
         let mut operands = Vec::new();
         for (&value, &result) in data.operands.iter().zip(results) {
             operands.extend_from_slice(&self.operand(value, self.plan.home(result))?);
         }
+        Ok(operands)
+    }
+
+    pub(super) fn yield_(&mut self, data: &OpData, results: &[Value]) -> Result<(), CompileError> {
+        let operands = self.yielded(data, results)?;
         self.em.op(OpKind::Yield, &operands, &[]);
         Ok(())
     }

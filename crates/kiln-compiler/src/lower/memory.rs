@@ -20,7 +20,7 @@ pub(super) struct BoxAccess<'a> {
     space: Space,
     reuse: Reuse,
     /// The threads of the layout that act, where several hold the same elements.
-    first: Option<Value>,
+    pub first: Option<Value>,
     /// For the barrier pass.
     place: Option<Place>,
     /// Register bits that step through an aligned vector, and how many of them stay in a vector that no edge of the view cuts.
@@ -29,13 +29,13 @@ pub(super) struct BoxAccess<'a> {
 }
 
 /// The vectors of a thread.
-struct Vectors {
+pub(super) struct Vectors {
     /// The registers of each vector, in memory order.
-    registers: Vec<Vec<usize>>,
+    pub registers: Vec<Vec<usize>>,
     /// The address of each.
-    addresses: Vec<Value>,
+    pub addresses: Vec<Value>,
     /// Where each is inside the view; `None` is everywhere.
-    predicates: Vec<Option<Value>>,
+    pub predicates: Vec<Option<Value>>,
 }
 
 impl Lowering<'_> {
@@ -87,7 +87,7 @@ impl Lowering<'_> {
     }
 
     /// Loads a box in vectors: aligned ones where there is no mask, shorter ones where there is.
-    fn load_vectors(
+    pub(super) fn load_vectors(
         &mut self,
         access: &BoxAccess<'_>,
         mask: Option<&Mask>,
@@ -133,7 +133,7 @@ impl Lowering<'_> {
         Ok(Vec::new())
     }
 
-    fn box_access<'a>(
+    pub(super) fn box_access<'a>(
         &mut self,
         data: &'a OpData,
         tile: Value,
@@ -176,7 +176,11 @@ impl Lowering<'_> {
         Ok(Some(Place { memory: Memory::View(self.scalar(view)?), same }))
     }
 
-    fn vectors(&mut self, access: &BoxAccess<'_>, mask: Option<&Mask>) -> Result<Vectors, CompileError> {
+    pub(super) fn vectors(
+        &mut self,
+        access: &BoxAccess<'_>,
+        mask: Option<&Mask>,
+    ) -> Result<Vectors, CompileError> {
         let bits = match mask {
             Some(_) => &access.vector_bits[..access.uncut_bits],
             None => &access.vector_bits[..],

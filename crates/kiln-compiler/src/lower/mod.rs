@@ -18,7 +18,9 @@
 //! | `indexed.rs` | gather, scatter and atomics |
 //! | `ordered.rs` | ordered accesses, alone and by quads |
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
-//! | `dot.rs` | products of matrices |
+//! | `dot.rs` | products of matrices, without matrix units |
+//! | `products.rs`, `mma.rs` | products on matrix units: which, and how |
+//! | `pipeline.rs`, `stages.rs` | loops whose loads go to shared memory ahead of their rounds: which, and how |
 //! | `explicit.rs` | tasks, shared tiles, products in flight |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
@@ -40,14 +42,18 @@ mod flow;
 mod indexed;
 mod mask;
 mod memory;
+mod mma;
 mod narrow;
 mod ordered;
+mod pipeline;
 mod plan;
+mod products;
 mod reduce;
 mod report;
 mod roles;
 mod scan;
 mod scratch;
+mod stages;
 
 use crate::error::CompileError;
 use crate::guard;
@@ -102,11 +108,13 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let mut facts = IntFacts::new(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
-    let plan = Plan::new(kernel, &mut facts, warps);
+    let plan = Plan::new(kernel, &mut facts, warps, target);
     let mut lowering = Lowering {
         src: kernel,
         facts,
         plan,
+        target,
+        stages: Vec::new(),
         em: Emitter::new(&kernel.name, block),
         tiles: vec![SmallVec::new(); kernel.counts().0],
         scratch: ScratchMemory::default(),
@@ -183,7 +191,8 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
         Level::Thread { block } => block,
         Level::Tile { warps } => {
             let default = || default_warps(largest, product);
-            [target.warp * tasks.or(warps).unwrap_or_else(default), 1, 1]
+            let matrix_units = || products::warps(kernel, target);
+            [target.warp * tasks.or(warps).or_else(matrix_units).unwrap_or_else(default), 1, 1]
         }
     };
     let threads = block.iter().product::<u32>();
@@ -217,6 +226,9 @@ struct Lowering<'k> {
     src: &'k Kernel,
     facts: IntFacts<'k>,
     plan: Plan,
+    target: &'k Target,
+    /// The pipelined loops that are being lowered, outer ones first, with the stage that this round reads.
+    stages: Vec<(Op, Value)>,
     em: Emitter,
     /// What each value of the source has become, in each layout in which it is wanted.
     tiles: Vec<SmallVec<[(LayoutId, Registers); 1]>>,
@@ -258,6 +270,9 @@ impl<'k> Lowering<'k> {
 
     fn op(&mut self, op: Op, data: &'k OpData, results: &[Value]) -> Result<(), CompileError> {
         use OpKind::*;
+        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::Staged) {
+            return Ok(()); // its copies were begun some rounds ago
+        }
         match &data.kind {
             Const(literal) => {
                 let value = self.em.constant(*literal);
@@ -273,7 +288,10 @@ impl<'k> Lowering<'k> {
             Broadcast | Reshape | Transpose(_) => self.reshape(data)?,
             Reduce { .. } => self.reduce(op, data)?,
             Scan { .. } => self.scan(op, data)?,
-            Dot => self.dot(op, data)?,
+            Dot => match self.plan.products.get(&op).copied() {
+                Some(product) => self.mma(op, data, product)?,
+                None => self.dot(op, data)?,
+            },
             Extent(axis) => {
                 let value = self.extent(data.operands[0], *axis as usize)?;
                 self.define_scalar(data.results[0], value);
@@ -317,7 +335,9 @@ impl<'k> Lowering<'k> {
             | PtrAtomicCas { .. }
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
+            | Fragment(_)
             | Condition => self.copy(data)?,
+            For if self.plan.pipelines.by_loop.contains_key(&op) => self.pipelined(op, data)?,
             If | For | While => self.flow(data)?,
             Guard => return Err(self.internal("a guard that is not lowered".into())),
             Yield => self.yield_(data, results)?,

@@ -7,8 +7,11 @@
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
+use super::pipeline::{self, Pipelines};
+use super::products::{self, Product};
 use super::roles::{self, Role};
 use crate::layout::{Conversion, Layout};
+use crate::target::Target;
 use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -36,11 +39,15 @@ pub(crate) struct Plan {
     wanted: Vec<SmallVec<[LayoutId; 2]>>,
     /// The layouts in which an operation wants its tiles, where its result does not say.
     inputs: HashMap<Op, SmallVec<[LayoutId; 2]>>,
+    /// The products on matrix units.
+    pub products: HashMap<Op, Product>,
+    /// The loops whose loads are under way some rounds before their own.
+    pub pipelines: Pipelines,
 }
 
 impl Plan {
     /// Plans a kernel for so many warps.
-    pub fn new<'k>(kernel: &'k Kernel, facts: &mut IntFacts<'k>, warps: u32) -> Plan {
+    pub fn new<'k>(kernel: &'k Kernel, facts: &mut IntFacts<'k>, warps: u32, target: &Target) -> Plan {
         let values = kernel.counts().0;
         let mut plan = Plan {
             layouts: Vec::new(),
@@ -50,9 +57,15 @@ impl Plan {
             home: vec![None; values],
             wanted: vec![SmallVec::new(); values],
             inputs: HashMap::new(),
+            products: HashMap::new(),
+            pipelines: Pipelines::default(),
         };
         plan.intern(Layout::scalar(warps));
         let mut classes = Classes::new(kernel, &plan.roles);
+        let roles = plan.roles.clone();
+        let class = |v: Value| classes.find(v);
+        plan.products = products::find(kernel, target, &roles, warps, class, |layout| plan.intern(layout));
+        plan.pipelines = pipeline::find(kernel, target, facts, &plan.products, &mut plan.roles, warps);
         classes.gather(kernel, facts, &mut plan);
         for index in 0..values {
             if plan.roles[index] == Role::Held && plan.home[index].is_none() {
@@ -117,7 +130,7 @@ impl Plan {
     fn natural(&mut self, kernel: &Kernel, classes: &mut Classes, value: Value) -> LayoutId {
         let shape = kernel.shape(value);
         match self.roles[value.index()] {
-            Role::Uniform => LayoutId::SCALAR,
+            Role::Uniform | Role::Staged => LayoutId::SCALAR,
             Role::Held => match self.home[value.index()] {
                 Some(home) => home,
                 None => classes.resolve(kernel, self, value),
@@ -201,8 +214,11 @@ impl Classes {
         kernel.walk(|op, data| {
             let (value, layout) = match &data.kind {
                 OpKind::Dot => {
-                    let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
-                    self.hints(data.results[0]).product = Some(plan.intern(layout));
+                    let sums = plan.products.get(&op).map(|p| p.sums).unwrap_or_else(|| {
+                        let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
+                        plan.intern(layout)
+                    });
+                    self.hints(data.results[0]).product = Some(sums);
                     return;
                 }
                 OpKind::Explicit(ExplicitOp::Wgmma { .. }) => {
@@ -318,7 +334,8 @@ impl Demand<'_, '_> {
     /// A load whose class has a layout in which it would crawl is made in its own and converted.
     fn settle_load(&mut self, op: Op) {
         let data = self.kernel.op(op);
-        if !matches!(data.kind, OpKind::Load(_)) || !roles::is_tile(self.kernel, data.results[0]) {
+        let held = |v: &Value| self.plan.roles[v.index()] == Role::Held;
+        if !matches!(data.kind, OpKind::Load(_)) || !data.results.first().is_some_and(held) {
             return;
         }
         let home = self.plan.home(data.results[0]);
@@ -397,6 +414,10 @@ impl Demand<'_, '_> {
         self.plan.natural(self.kernel, &mut self.classes, value)
     }
 
+    fn bytes(&self, value: Value) -> u32 {
+        self.kernel.ty(value).elem().bytes()
+    }
+
     /// A tile that all its users want in one other layout is made in that one, if this only moves the conversion to the one tile it comes
     /// from, or if it is loaded: conversions sink to where tiles are smallest, or vanish.
     fn follow_demand(&mut self, data: &OpData) {
@@ -407,6 +428,8 @@ impl Demand<'_, '_> {
         }
         let moves = match &data.kind {
             OpKind::Load(_) => self.cheapest(data, result, wanted, true) == wanted,
+            // A conversion is cheaper behind what makes elements smaller.
+            OpKind::Cast if self.bytes(data.operands[0]) > self.bytes(result) => false,
             kind if roles::is_elementwise(kind) || *kind == OpKind::Reshape => {
                 let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Held | Role::Seen);
                 let mut sources = data.operands.iter().filter(moved);
@@ -422,8 +445,12 @@ impl Demand<'_, '_> {
 
     fn operands(&mut self, op: Op, data: &OpData, results: &[Value]) {
         let kernel = self.kernel;
+        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::Staged) {
+            return;
+        }
         self.follow_demand(data);
         match &data.kind {
+            OpKind::Dot if self.plan.products.contains_key(&op) => self.product(op, data),
             OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
                 for layout in self.made(data.results[0]) {
                     let before = self.plan.before(kernel, data, layout);
@@ -506,6 +533,26 @@ impl Demand<'_, '_> {
                 }
             }
         }
+    }
+
+    /// A factor that is made in the layout of fragments, or kept from before a loop, is wanted in it; others are read from shared memory, where they are
+    /// from the layout at hand.
+    fn product(&mut self, op: Op, data: &OpData) {
+        let Some(product) = self.plan.products.get(&op).copied() else { return };
+        let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();
+        for (i, &factor) in data.operands[..2].iter().enumerate() {
+            let staged = self.plan.roles[factor.index()] == Role::Staged;
+            let layout = match product.kept[i] && !staged {
+                true => product.fragments[i],
+                false => self.natural(factor),
+            };
+            if !staged {
+                self.want(factor, layout);
+            }
+            inputs.push(layout);
+        }
+        self.plan.inputs.insert(op, inputs);
+        self.want(data.operands[2], product.sums);
     }
 
     fn input(&mut self, op: Op, data: &OpData, layout: LayoutId) {

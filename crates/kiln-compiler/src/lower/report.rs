@@ -37,7 +37,7 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
-    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps);
+    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target);
     let mut report = Report { kernel, plan, text: format!("{warps} warps\n") };
     kernel.walk(|op, data| report.op(op, data));
     Ok(report.text)
@@ -51,6 +51,17 @@ struct Report<'k> {
 
 impl Report<'_> {
     fn op(&mut self, op: Op, data: &OpData) {
+        if let Some(pipeline) = self.plan.pipelines.by_loop.get(&op) {
+            let what = format!("loads of a loop: {} stages of {} bytes", pipeline.stages, pipeline.stage);
+            self.line(data, &what);
+        }
+        if let Some(product) = self.plan.products.get(&op) {
+            let ty = self.kernel.ty(data.results[0]);
+            let grid = product.grid;
+            let what = format!("dot {ty} on matrix units: {} x {} warps", grid.rows, grid.columns);
+            self.line(data, &what);
+            self.factors(op, data);
+        }
         let args = data.regions.iter().flat_map(|&r| &self.kernel.block(r).args);
         let made: Vec<Value> = args.chain(&data.results).copied().collect();
         for value in made {
@@ -62,6 +73,21 @@ impl Report<'_> {
             && let Some(&tile) = data.operands.last()
         {
             self.stored(op, data, tile);
+        }
+    }
+
+    /// How the fragments of a product come about.
+    fn factors(&mut self, op: Op, data: &OpData) {
+        let Some(product) = self.plan.products.get(&op).copied() else { return };
+        for (i, name) in ["left", "right"].into_iter().enumerate() {
+            let at_hand = self.plan.input(op, i);
+            let what = match self.plan.pipelines.load(data.operands[i]) {
+                Some(load) if load.asynchronous => "from a stage, copied asynchronously",
+                Some(_) => "from a stage, stored by the threads",
+                None if at_hand == product.fragments[i] => "in registers",
+                None => "through scratch",
+            };
+            self.line(data, &format!("  {name} factor: {what}"));
         }
     }
 

@@ -14,6 +14,8 @@ pub(crate) enum Role {
     Seen,
     /// A tile with a layout of its own.
     Held,
+    /// A loaded tile that stays in shared memory, where products read fragments of it.
+    Staged,
 }
 
 /// The role of every value, by index.

@@ -14,8 +14,8 @@ const SMALL: u32 = 512;
 /// The size of the window, in bytes.
 const WINDOW: u32 = 2048;
 
-/// The part of the window and the part of large exchanges, as [`Memory::Scratch`] names them.
-const PARTS: [u32; 2] = [0, 1];
+/// The part of the window, that of large exchanges, and that of those within a pipelined loop, as [`Memory::Scratch`] names them.
+const PARTS: [u32; 3] = [0, 1, 2];
 
 /// A place for one exchange.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +61,18 @@ pub(crate) struct ScratchMemory {
     window: u32,
     /// The size of the largest large exchange.
     large: u32,
+    /// The size of the largest within a pipelined loop: these lie behind the stages, which others may overlap.
+    within: u32,
+    /// How many pipelined loops are being lowered.
+    depth: u32,
+    /// The size of the stages of pipelined loops.
+    stages: u32,
     /// Shared memory of the user's own.
     user: u32,
-    /// `Scratch` operations of large exchanges, whose part begins after the window.
+    /// `Scratch` operations of large exchanges and of stages, whose parts begin after the window.
     shifted: Vec<Op>,
+    /// Those of large exchanges within pipelined loops, after the stages.
+    behind: Vec<Op>,
     /// The largest consumer of shared memory.
     most: (u32, Loc),
 }
@@ -76,6 +84,10 @@ impl ScratchMemory {
         self.blame(size, loc);
         self.count += 1;
         let serial = self.count;
+        if size > SMALL && self.depth > 0 {
+            self.within = self.within.max(size);
+            return Area { part: PARTS[2], offset: 0, size, serial };
+        }
         if size > SMALL {
             self.large = self.large.max(size);
             return Area { part: PARTS[1], offset: 0, size, serial };
@@ -102,9 +114,24 @@ impl ScratchMemory {
 
     /// Notes the operation that gives an area's address.
     pub fn addressed(&mut self, area: Area, op: Op) {
-        if area.part == PARTS[1] {
-            self.shifted.push(op);
+        match area.part {
+            part if part == PARTS[1] => self.shifted.push(op),
+            part if part == PARTS[2] => self.behind.push(op),
+            _ => {}
         }
+    }
+
+    /// Begins a pipelined loop with stages of so many bytes in all, whose address an operation gives.
+    pub fn begin_stages(&mut self, size: u32, address: Op, loc: Loc) {
+        self.depth += 1;
+        self.stages = self.stages.max(size);
+        self.shifted.push(address);
+        self.blame(size, loc);
+    }
+
+    /// Ends a pipelined loop.
+    pub fn end_stages(&mut self) {
+        self.depth -= 1;
     }
 
     fn blame(&mut self, size: u32, loc: Loc) {
@@ -120,7 +147,12 @@ impl ScratchMemory {
                 *offset += self.window;
             }
         }
-        kernel.scratch_bytes = self.window + self.large;
+        for op in self.behind {
+            if let OpKind::Scratch { offset } = &mut kernel.op_mut(op).kind {
+                *offset += self.window + self.stages;
+            }
+        }
+        kernel.scratch_bytes = self.window + self.large.max(self.stages + self.within);
         let needed = kernel.scratch_bytes + self.user;
         if needed > target.shared_memory {
             return Err(CompileError::SharedMemory {

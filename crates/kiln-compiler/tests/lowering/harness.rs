@@ -31,17 +31,22 @@ pub struct Buffer {
     pub extents: Vec<u64>,
     /// Elements from one row to the next of the last axis but one, if rows are padded.
     pub pitch: Option<u64>,
+    /// The first of two axes is the one along which elements are adjacent.
+    pub column_major: bool,
     pub fill: Fill,
 }
 
 /// A row-major buffer.
 pub fn buffer(elem: Scalar, extents: &[u64], fill: Fill) -> Buffer {
-    Buffer { elem, extents: extents.to_vec(), pitch: None, fill }
+    Buffer { elem, extents: extents.to_vec(), pitch: None, column_major: false, fill }
 }
 
 impl Buffer {
     fn strides(&self) -> Vec<u64> {
         let rank = self.extents.len();
+        if self.column_major {
+            return vec![1, self.extents[0]];
+        }
         let mut strides = vec![1; rank];
         for axis in (0..rank.saturating_sub(1)).rev() {
             strides[axis] = strides[axis + 1] * self.extents[axis + 1];
@@ -53,6 +58,9 @@ impl Buffer {
     }
 
     fn len(&self) -> u64 {
+        if self.column_major {
+            return (self.extents[0] * self.extents[1]).max(1);
+        }
         let rows = self.extents.first().copied().unwrap_or(1);
         (rows * self.strides().first().copied().unwrap_or(1)).max(1)
     }

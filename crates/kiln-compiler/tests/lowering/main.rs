@@ -6,6 +6,7 @@ mod flow;
 mod fuzz;
 mod harness;
 mod kernels;
+mod matrix_units;
 mod memory;
 mod reductions;
 mod refusals;

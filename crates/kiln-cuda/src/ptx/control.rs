@@ -188,6 +188,7 @@ impl Writer<'_> {
             OpKind::Print(message) => self.print(op, *message)?,
             OpKind::CheckBounds => self.check_bounds(op)?,
             OpKind::CheckDivisor => self.check_divisor(op)?,
+            OpKind::Fragment(fragment) => self.fragment(op, *fragment)?,
             OpKind::Explicit(explicit) => self.explicit(op, explicit)?,
             other => {
                 return Err(Error::Internal {

@@ -11,6 +11,7 @@
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
+//! | `fragment.rs` | products of fragments, copies in flight |
 //! | `explicit.rs`, `in_place.rs` | tasks, copies and products in flight, and the registers these share |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `diagnostics.rs` | faults, asserts and prints: what the device writes and how the host reads it |
@@ -24,6 +25,7 @@ mod control;
 pub mod diagnostics;
 mod entry;
 mod explicit;
+mod fragment;
 mod in_place;
 mod memory;
 mod ordered;

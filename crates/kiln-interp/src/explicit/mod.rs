@@ -19,6 +19,7 @@ pub use agents::Seat;
 
 use crate::access::{self, Region};
 use crate::eval;
+use crate::fragment::InFlight;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
@@ -128,6 +129,7 @@ fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
         global: memory,
         shared,
         local,
+        in_flight: InFlight::default(),
         block: 0,
         epoch: 0,
         threaded: false,

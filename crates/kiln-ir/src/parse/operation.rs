@@ -2,6 +2,7 @@
 
 use super::{ParseError, Parsed, Parser, Token};
 use crate::explicit::ExplicitOp;
+use crate::fragment::FragmentOp;
 use crate::kernel::{Block, Loc, Value};
 use crate::literal::Literal;
 use crate::op::*;
@@ -354,7 +355,7 @@ impl Parser {
     fn explicit_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Option<Head>> {
         let known = ExplicitOp::read(mnemonic, |_, needed| Ok::<_, ParseError>(needed.then_some(0)))?;
         if known.is_none() {
-            return Ok(None);
+            return self.fragment_head(mnemonic, at);
         }
         let operands = self.values_on_line(at)?;
         let op = ExplicitOp::read(mnemonic, |word, needed| {
@@ -371,6 +372,19 @@ impl Parser {
             head.regions.extend(std::iter::repeat_with(region).take(regions));
             head
         }))
+    }
+
+    /// As `explicit_head`, for operations of warps on fragments.
+    fn fragment_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Option<Head>> {
+        if FragmentOp::read(mnemonic, |_| Ok::<_, ParseError>(0))?.is_none() {
+            return Ok(None);
+        }
+        let operands = self.values_on_line(at)?;
+        let op = FragmentOp::read(mnemonic, |word| {
+            self.keyword(word)?;
+            self.integer(word)
+        })?;
+        Ok(op.map(|op| Head::new(OpKind::Fragment(op), operands)))
     }
 
     /// An access through a view: `view[index, …] where mask …`.

@@ -14,6 +14,7 @@
 //! see (a butterfly of shuffles), so a kernel that has operations below the tile level is exempt.
 
 mod explicit;
+mod fragment;
 mod header;
 mod memory;
 mod ordered;

@@ -1,6 +1,6 @@
 //! Rules of each operation: how many operands, results and regions it has, and their types.
 
-use super::{explicit, memory};
+use super::{explicit, fragment, memory};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::*;
 use crate::types::{Scalar, Shape, TileType, Type};
@@ -88,6 +88,7 @@ impl<'k> Subject<'k> {
         }
         explicit::foreign_use(self)?;
         match &self.data.kind {
+            Fragment(op) => fragment::check(self, *op),
             Const(literal) => self.counts(0, 1)?.result_elem(literal.elem()),
             Iota => {
                 let tile = self.counts(0, 1)?.result_tile(0)?;

@@ -1,0 +1,185 @@
+//! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+
+use super::distributed::{AxisBits, LANE_BITS, Layout};
+use super::linear::Bases;
+use kiln_ir::Shape;
+
+/// The rows, columns and depth of the product that a warp computes with one instruction.
+pub const MMA: [u32; 3] = [16, 8, 16];
+
+/// How warps divide a product `[m, n]`: as a grid of so many rows and columns, each a power of two. Where the product is too small for all warps, those
+/// left over compute the same as others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WarpGrid {
+    /// Warps one above the other.
+    pub rows: u32,
+    /// Warps side by side.
+    pub columns: u32,
+}
+
+impl WarpGrid {
+    /// The grid whose warps have pieces closest to squares, for which they read least.
+    ///
+    /// ```
+    /// use kiln_compiler::layout::WarpGrid;
+    /// assert_eq!(WarpGrid::square(128, 256, 8), WarpGrid { rows: 2, columns: 4 });
+    /// assert_eq!(WarpGrid::square(16, 8, 4), WarpGrid { rows: 1, columns: 1 });
+    /// ```
+    pub fn square(m: u32, n: u32, warps: u32) -> WarpGrid {
+        let mut grid = WarpGrid { rows: 1, columns: 1 };
+        while grid.rows * grid.columns < warps {
+            let (high, wide) = (m / grid.rows, n / grid.columns);
+            if high >= 2 * MMA[0] && (high >= wide || wide < 2 * MMA[1]) {
+                grid.rows *= 2;
+            } else if wide >= 2 * MMA[1] {
+                grid.columns *= 2;
+            } else {
+                break;
+            }
+        }
+        grid
+    }
+
+    /// The grid whose warps have whole rows, so that what is computed along them stays within a warp.
+    pub fn by_rows(m: u32, warps: u32) -> WarpGrid {
+        WarpGrid { rows: warps.min(m / MMA[0]), columns: 1 }
+    }
+}
+
+/// The bits of two axes of a matrix, from which layouts are dealt.
+struct Axes {
+    row: AxisBits,
+    column: AxisBits,
+}
+
+impl Axes {
+    fn of(shape: &Shape) -> Axes {
+        Axes { row: AxisBits::of(shape, 0), column: AxisBits::of(shape, 1) }
+    }
+
+    fn row(&self, bits: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+        bits.map(|i| 1 << (self.row.shift + i))
+    }
+
+    fn column(&self, bits: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+        bits.map(|i| 1 << (self.column.shift + i))
+    }
+}
+
+fn warp_bits(rows: Bases, columns: Bases, warps: u32) -> Bases {
+    let mut warp: Bases = rows.into_iter().chain(columns).collect();
+    warp.resize(warps.trailing_zeros() as usize, 0);
+    warp
+}
+
+impl Layout {
+    /// The layout in which warps accumulate a product `[m, n]`: a thread has pairs of adjacent columns in two rows that are 8 apart, then the same 8 columns
+    /// further, then 16 rows further. Each warp has the rows and columns of one piece.
+    ///
+    /// ```
+    /// use kiln_compiler::layout::{Layout, WarpGrid};
+    /// use kiln_ir::Shape;
+    /// let layout = Layout::mma(&Shape::new(&[32, 16]), WarpGrid { rows: 2, columns: 1 }, 2);
+    /// assert_eq!(layout.to_string(), "registers [1, 128, 8] lanes [2, 4, 16, 32, 64] warps [256]");
+    /// ```
+    pub fn mma(shape: &Shape, grid: WarpGrid, warps: u32) -> Layout {
+        let axes = Axes::of(shape);
+        let (rows, columns) = (axes.row.count, axes.column.count);
+        let (high, wide) = (rows - grid.rows.trailing_zeros(), columns - grid.columns.trailing_zeros());
+        let register = axes
+            .column(0..1)
+            .chain(axes.row(3..4))
+            .chain(axes.column(3..wide))
+            .chain(axes.row(4..high))
+            .collect();
+        let lane: Bases = axes.column(1..3).chain(axes.row(0..3)).collect();
+        debug_assert_eq!(lane.len(), LANE_BITS);
+        let warp = warp_bits(axes.row(high..rows).collect(), axes.column(wide..columns).collect(), warps);
+        Layout::of_bases(register, lane, warp)
+    }
+
+    /// The layout in which a product takes its left factor `[m, k]` from registers. For a grid of one column it is that of a product of the same shape.
+    pub fn mma_left(shape: &Shape, grid: WarpGrid, warps: u32) -> Layout {
+        let axes = Axes::of(shape);
+        let (rows, depth) = (axes.row.count, axes.column.count);
+        let high = rows - grid.rows.trailing_zeros();
+        let register = axes
+            .column(0..1)
+            .chain(axes.row(3..4))
+            .chain(axes.column(3..depth))
+            .chain(axes.row(4..high))
+            .collect();
+        let lane = axes.column(1..3).chain(axes.row(0..3)).collect();
+        let warp = warp_bits(axes.row(high..rows).collect(), zeros(grid.columns), warps);
+        Layout::of_bases(register, lane, warp)
+    }
+
+    /// The layout in which a product takes its right factor `[k, n]` from registers.
+    pub fn mma_right(shape: &Shape, grid: WarpGrid, warps: u32) -> Layout {
+        let axes = Axes::of(shape);
+        let (depth, columns) = (axes.row.count, axes.column.count);
+        let wide = columns - grid.columns.trailing_zeros();
+        let register = axes.row(0..1).chain(axes.row(3..depth)).chain(axes.column(3..wide)).collect();
+        let lane = axes.row(1..3).chain(axes.column(0..3)).collect();
+        let warp = warp_bits(zeros(grid.rows), axes.column(wide..columns).collect(), warps);
+        Layout::of_bases(register, lane, warp)
+    }
+}
+
+/// Bits of warps that hold the same.
+fn zeros(warps: u32) -> Bases {
+    (0..warps.trailing_zeros()).map(|_| 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the PTX ISA says lane `lane` holds in register `i` of the fragments of a (row, column), b (row, column) and c.
+    fn documented(lane: u32, i: u32) -> [(u32, u32); 3] {
+        let (group, member) = (lane / 4, lane % 4);
+        let a = (group + if i / 2 % 2 == 1 { 8 } else { 0 }, member * 2 + i % 2 + if i >= 4 { 8 } else { 0 });
+        let b = (member * 2 + i % 2 + if i >= 2 { 8 } else { 0 }, group);
+        let c = (group + if i >= 2 { 8 } else { 0 }, member * 2 + i % 2);
+        [a, b, c]
+    }
+
+    #[test]
+    fn layouts_are_those_of_the_isa() {
+        let grid = WarpGrid { rows: 1, columns: 1 };
+        let layouts = [
+            (Layout::mma_left(&Shape::new(&[16, 16]), grid, 1), 16, 8),
+            (Layout::mma_right(&Shape::new(&[16, 8]), grid, 1), 8, 4),
+            (Layout::mma(&Shape::new(&[16, 8]), grid, 1), 8, 4),
+        ];
+        for (which, (layout, columns, registers)) in layouts.iter().enumerate() {
+            assert_eq!(layout.registers(), *registers);
+            for lane in 0..32 {
+                for i in 0..*registers as u32 {
+                    let flat = layout.index(i as usize, lane, 0);
+                    assert_eq!(
+                        (flat / columns, flat % columns),
+                        documented(lane, i)[which],
+                        "{which} {lane} {i}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_element_is_held_by_one_warp_of_a_full_grid() {
+        for (m, n, warps) in [(128, 256, 8), (64, 64, 4), (16, 8, 1), (256, 16, 8), (32, 128, 16)] {
+            let grid = WarpGrid::square(m, n, warps);
+            let layout = Layout::mma(&Shape::new(&[m, n]), grid, warps);
+            assert_eq!(layout.linear().rank() as u32, (m * n).trailing_zeros());
+            assert_eq!(layout.registers() as u32 * 32 * warps, m * n);
+        }
+    }
+
+    #[test]
+    fn the_result_of_a_product_by_rows_is_a_left_factor() {
+        let (shape, grid) = (Shape::new(&[128, 64]), WarpGrid::by_rows(128, 4));
+        assert_eq!(Layout::mma(&shape, grid, 4), Layout::mma_left(&shape, grid, 4));
+    }
+}

@@ -1,0 +1,288 @@
+//! Products on matrix units: fragments of the factors come from registers, or from shared memory by `ldmatrix`, and every warp adds up the fragments of its
+//! piece of the result in registers.
+
+use super::barriers::Does;
+use super::products::Product;
+use super::scratch::Area;
+use super::{Lowering, Registers};
+use crate::error::CompileError;
+use crate::layout::{LANE_BITS, Layout, Slot};
+use kiln_ir::{FragmentOp, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
+
+/// Rows and columns of the 8 × 8 matrix that is a fragment.
+const FRAGMENT: u32 = 8;
+
+/// The depth of one instruction.
+const STEP: u32 = 16;
+
+/// Which factor of a product.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// Where the fragments of a factor come from.
+enum Source {
+    /// Registers, in the layout of fragments.
+    Registers(Registers),
+    /// A matrix in shared memory.
+    Shared {
+        /// The address of the matrix.
+        base: Value,
+        slot: Slot,
+        /// The matrix is the transpose of the factor.
+        transposed: bool,
+        /// What the barrier pass must know.
+        area: Option<Area>,
+    },
+}
+
+impl Lowering<'_> {
+    pub(super) fn mma(&mut self, op: Op, data: &OpData, product: Product) -> Result<(), CompileError> {
+        let (left, right) = self.sources(op, data, &product)?;
+        let mut sums = self.operand(data.operands[2], product.sums)?.to_vec();
+        let [left_layout, right_layout] = product.fragments.map(|id| self.layout(id));
+        let [m, n, k] = product.extents;
+        let (high, wide) = (m / product.grid.rows / 16, n / product.grid.columns / FRAGMENT);
+        let types = [(); 4].map(|()| Type::scalar(Scalar::F32));
+        for step in 0..k / STEP {
+            let mut rows = Vec::with_capacity(high as usize);
+            for i in 0..high {
+                rows.push(self.fragments(&left, Side::Left, &left_layout, (i, 1), step, &product)?);
+            }
+            let together = if wide >= 2 { 2 } else { 1 };
+            for first in (0..wide).step_by(together as usize) {
+                let columns =
+                    self.fragments(&right, Side::Right, &right_layout, (first, together), step, &product)?;
+                for (j, column) in columns.chunks_exact(2).enumerate() {
+                    for (i, row) in (0..high).zip(&rows) {
+                        let at = 4 * (i * wide + first + j as u32) as usize;
+                        let operands: Vec<Value> =
+                            row.iter().chain(column).chain(&sums[at..at + 4]).copied().collect();
+                        let kind = OpKind::Fragment(FragmentOp::Mma(product.factor));
+                        let made = self.em.op(kind, &operands, &types);
+                        sums[at..at + 4].copy_from_slice(&self.em.kernel.op(made).results);
+                    }
+                }
+            }
+        }
+        self.define(data.results[0], product.sums, sums)
+    }
+
+    /// Where both factors come from. Those that are at hand in another layout than that of fragments go to shared memory first.
+    fn sources(
+        &mut self,
+        op: Op,
+        data: &OpData,
+        product: &Product,
+    ) -> Result<(Source, Source), CompileError> {
+        let mut found = Vec::new();
+        let mut exchanged = Vec::new();
+        for (i, &value) in data.operands[..2].iter().enumerate() {
+            if let Some(source) = self.staged_source(value)? {
+                found.push(Some(source));
+                continue;
+            }
+            let at_hand = self.plan.input(op, i);
+            if at_hand == product.fragments[i] {
+                found.push(Some(Source::Registers(self.operand(value, at_hand)?)));
+            } else {
+                found.push(None);
+                let along = u32::from(self.layout(at_hand).register().first() == Some(&1));
+                exchanged.push((i, value, at_hand, Slot::new(&self.src.shape(value), along)));
+            }
+        }
+        let bytes: u32 = exchanged.iter().map(|(.., slot)| slot.bytes()).sum();
+        if bytes > 0 {
+            let mut rest = self.scratch.area(bytes, self.em.loc);
+            for (i, value, at_hand, slot) in exchanged {
+                let (area, others) = rest.split(slot.bytes());
+                rest = others;
+                let registers = self.operand(value, at_hand)?;
+                let layout = self.layout(at_hand);
+                let none = self.em.i32(0);
+                let base = self.scratch_at(area, none);
+                let first = self.em.thread_is_first(layout.copies());
+                self.store_slot(base, slot, &layout, &registers, first, Some(area));
+                found[i] = Some(Source::Shared { base, slot, transposed: false, area: Some(area) });
+            }
+        }
+        let mut found = found.into_iter().flatten();
+        match (found.next(), found.next()) {
+            (Some(left), Some(right)) => Ok((left, right)),
+            _ => Err(self.internal("a product without factors".into())),
+        }
+    }
+
+    /// A tile that a pipelined loop has brought to shared memory.
+    fn staged_source(&mut self, value: Value) -> Result<Option<Source>, CompileError> {
+        let Some(&(of, _)) = self.plan.pipelines.staged.get(&value) else { return Ok(None) };
+        let load = self.plan.pipelines.load(value).map(|l| (l.slot, l.offset, l.op));
+        let stage = self.stages.iter().rev().find(|(op, _)| *op == of).map(|(_, stage)| *stage);
+        let (Some((slot, offset, load)), Some(stage)) = (load, stage) else {
+            return Err(self.internal(format!("{value} is staged by a loop that is not around it")));
+        };
+        let distance = self.em.int(Scalar::U64, offset.into());
+        let base = self.em.add(stage, distance);
+        let loaded = self.src.result(load);
+        let mut transposed = false;
+        let mut at = value;
+        while at != loaded {
+            let Some(data) = self.src.defining_op(at) else { break };
+            transposed ^= matches!(data.kind, OpKind::Transpose(_)) && !is_identity(&data.kind);
+            at = data.operands[0];
+        }
+        Ok(Some(Source::Shared { base, slot, transposed, area: None }))
+    }
+
+    /// The words of fragments of a step: of the left factor 4 of one block of 16 rows, of the right 2 of each of `blocks.1` blocks of 8 columns.
+    fn fragments(
+        &mut self,
+        source: &Source,
+        side: Side,
+        layout: &Layout,
+        blocks: (u32, u32),
+        step: u32,
+        product: &Product,
+    ) -> Result<Vec<Value>, CompileError> {
+        let steps = product.extents[2] / STEP;
+        match source {
+            Source::Registers(registers) => {
+                let (words, kind) =
+                    (if side == Side::Left { 4 } else { 2 }, FragmentOp::Pack(product.factor));
+                let mut packed = Vec::new();
+                for block in blocks.0..blocks.0 + blocks.1 {
+                    let first = ((block * steps + step) * words * 2) as usize;
+                    for pair in registers[first..first + 2 * words as usize].chunks_exact(2) {
+                        packed.push(self.pack(kind, [pair[0], pair[1]]));
+                    }
+                }
+                Ok(packed)
+            }
+            Source::Shared { base, slot, transposed, area } => {
+                let place = Place { slot: *slot, transposed: *transposed, side };
+                self.ldmatrix(*base, place, layout, blocks, step, *area)
+            }
+        }
+    }
+
+    /// Packs two neighbours. What was rounded to 16 bits before is rounded while it is packed.
+    fn pack(&mut self, kind: FragmentOp, pair: [Value; 2]) -> Value {
+        let wide = pair.map(|v| {
+            let data = self.em.kernel.defining_op(v).filter(|d| d.kind == OpKind::Cast)?;
+            (self.em.elem(data.operands[0]) == Scalar::F32).then_some(data.operands[0])
+        });
+        let pair = if let [Some(a), Some(b)] = wide { [a, b] } else { pair };
+        self.em.one(OpKind::Fragment(kind), &pair, Scalar::U32)
+    }
+
+    fn ldmatrix(
+        &mut self,
+        base: Value,
+        place: Place,
+        layout: &Layout,
+        (block, blocks): (u32, u32),
+        step: u32,
+        area: Option<Area>,
+    ) -> Result<Vec<Value>, CompileError> {
+        let (lanes, transposed) = place.lanes(blocks);
+        let lanes: Vec<u32> = lanes.iter().map(|&(outer, depth)| place.offset(outer, depth)).collect();
+        let warps = layout.warp().iter().map(|&flat| place.flat_offset(flat));
+        let thread: Vec<u32> = lanes.into_iter().chain(warps).collect();
+        let height = if place.side == Side::Left { 16 } else { FRAGMENT };
+        let at = place.offset(block * height, step * STEP);
+        let count = if place.side == Side::Left { 4 } else { 2 * blocks };
+        let address = self.slot_address(base, &thread, at);
+        let kind = OpKind::Fragment(FragmentOp::LdMatrix { count, transposed });
+        let types = vec![Type::scalar(Scalar::U32); count as usize];
+        let made = self.em.op(kind, &[address], &types);
+        self.accesses.note(made, area.and_then(Area::read), Does::Read);
+        Ok(self.em.kernel.op(made).results.to_vec())
+    }
+
+    /// The address of an offset in a slot, of which the bits of the thread index add the parts `thread`.
+    pub(super) fn slot_address(&mut self, base: Value, thread: &[u32], offset: u32) -> Value {
+        let swizzled = Slot::swizzled(offset);
+        let mine = self.em.xor_of_bits(thread);
+        let mine = self.em.hoisted(|e| {
+            let part = e.i32(swizzled.into());
+            let mine = e.binary(kiln_ir::BinaryOp::Xor, mine, part);
+            e.cast(mine, Scalar::U64)
+        });
+        let address = self.em.add(base, mine);
+        let above = self.em.int(Scalar::U64, (offset - swizzled).into());
+        self.em.add(address, above)
+    }
+
+    /// Stores the registers of a tile where they belong in a slot.
+    pub(super) fn store_slot(
+        &mut self,
+        base: Value,
+        slot: Slot,
+        layout: &Layout,
+        registers: &[Value],
+        first: Option<Value>,
+        area: Option<Area>,
+    ) {
+        let thread: Vec<u32> = layout.thread().iter().map(|&flat| slot.offset(flat)).collect();
+        let bits = slot.adjacent(layout);
+        let step: usize = bits.iter().map(|bit| 1 << bit).sum();
+        for at in (0..registers.len()).filter(|r| r & step == 0) {
+            let member = |k: usize| -> usize {
+                bits.iter().enumerate().filter(|(i, _)| k >> i & 1 == 1).map(|(_, b)| 1 << b).sum()
+            };
+            let values: Vec<Value> = (0..1 << bits.len()).map(|k| registers[at | member(k)]).collect();
+            let address = self.slot_address(base, &thread, slot.offset(layout.register_index(at)));
+            let op = self.ptr_store(Space::Shared, Reuse::Normal, address, first, &values);
+            self.accesses.note(op, area.and_then(Area::written), Does::Write);
+        }
+    }
+}
+
+/// How a factor lies in a slot.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: Slot,
+    transposed: bool,
+    side: Side,
+}
+
+impl Place {
+    /// The offset of an element of the factor: its row (of the left one) or column (of the right one), and its depth.
+    fn offset(&self, outer: u32, depth: u32) -> u32 {
+        let (row, column) = if self.side == Side::Left { (outer, depth) } else { (depth, outer) };
+        if self.transposed { self.slot.at(column, row) } else { self.slot.at(row, column) }
+    }
+
+    /// The offset of the element of the factor with this row-major index.
+    fn flat_offset(&self, flat: u32) -> u32 {
+        let [rows, columns] = self.slot.extents();
+        let (rows, columns) = if self.transposed { (columns, rows) } else { (rows, columns) };
+        debug_assert!(flat < rows * columns);
+        let (row, column) = (flat / columns, flat % columns);
+        if self.transposed { self.slot.at(column, row) } else { self.slot.at(row, column) }
+    }
+
+    /// Of which row of which fragment each bit of a lane says the address, as what it adds to the outer coordinate and the depth, and whether the
+    /// fragments are to be transposed: where the depth does not run along the lines.
+    fn lanes(&self, blocks: u32) -> ([(u32, u32); LANE_BITS], bool) {
+        let along_depth = match self.side {
+            Side::Left => (self.slot.along() == 1) != self.transposed,
+            Side::Right => (self.slot.along() == 0) != self.transposed,
+        };
+        // Rows of a fragment are lines. The fragments of the left factor lie one above the other, then side by side; those of the right in order of depth, then
+        // of columns.
+        let line = |i: u32| if along_depth { (1 << i, 0) } else { (0, 1 << i) };
+        let (below, beside) = match self.side {
+            Side::Left => ((FRAGMENT, 0), (0, FRAGMENT)),
+            Side::Right => ((0, FRAGMENT), if blocks > 1 { (FRAGMENT, 0) } else { (0, 0) }),
+        };
+        ([line(0), line(1), line(2), below, beside], !along_depth)
+    }
+}
+
+/// Whether a transpose leaves its axes in order.
+fn is_identity(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Transpose(perm) if perm.extents().iter().enumerate().all(|(i, p)| *p == i as u32))
+}

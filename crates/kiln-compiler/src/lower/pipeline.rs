@@ -1,0 +1,260 @@
+//! Loops whose loads feed products: the loads of later rounds are under way while a round multiplies.
+//!
+//! A tile that is loaded in the body of a `for`, from memory that the kernel does not write, and that only goes to products on matrix units of the same body,
+//! never enters registers as a tile: it is copied to shared memory, some rounds before its own, and the products read fragments of it there.
+//! Shared memory holds it for as many *stages* as rounds are under way. Where rows are aligned to 16 bytes the copies are asynchronous (`cp.async`), and
+//! what lies outside the view is filled with zeros; elsewhere threads load and store.
+
+use super::coalesce::Contiguity;
+use super::facts::IntFacts;
+use super::products::Product;
+use super::roles::{self, Role};
+use crate::layout::{Layout, Slot};
+use crate::target::Target;
+use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpData, OpKind, Shape, Value};
+use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet};
+
+/// The most stages: more hide no longer latency.
+const MOST_STAGES: u32 = 4;
+/// Shared memory that small exchanges may take, in bytes.
+const WINDOW: u32 = 2048;
+/// Slots begin at multiples of so many bytes.
+const ALIGN: u32 = 128;
+
+/// A load into shared memory.
+#[derive(Clone, Debug)]
+pub(crate) struct StagedLoad {
+    pub op: Op,
+    /// Where its tile lies in a stage.
+    pub slot: Slot,
+    /// From the beginning of the stage, in bytes.
+    pub offset: u32,
+    /// Which thread copies what.
+    pub layout: Layout,
+    /// Copies are asynchronous, 16 bytes each.
+    pub asynchronous: bool,
+}
+
+/// A loop that is pipelined.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipeline {
+    pub loads: Vec<StagedLoad>,
+    /// What the places of the loads are computed from, in the body, in order.
+    pub slice: Vec<Op>,
+    pub stages: u32,
+    /// Bytes of a stage.
+    pub stage: u32,
+    /// The step of the loop.
+    pub step: i128,
+}
+
+/// The loops of a kernel that are pipelined, and where each of their staged tiles comes from.
+#[derive(Default, Debug)]
+pub(crate) struct Pipelines {
+    pub by_loop: HashMap<Op, Pipeline>,
+    /// By value: the loop and the number of the load among its loads.
+    pub staged: HashMap<Value, (Op, usize)>,
+}
+
+impl Pipelines {
+    /// The load in shared memory that a value is, maybe transposed.
+    pub fn load(&self, value: Value) -> Option<&StagedLoad> {
+        let &(op, i) = self.staged.get(&value)?;
+        self.by_loop.get(&op).map(|p| &p.loads[i])
+    }
+}
+
+/// Finds the loops to pipeline, and gives what is staged that role.
+pub(crate) fn find<'k>(
+    kernel: &'k Kernel,
+    target: &Target,
+    facts: &mut IntFacts<'k>,
+    products: &HashMap<Op, Product>,
+    roles: &mut [Role],
+    warps: u32,
+) -> Pipelines {
+    let mut pipelines = Pipelines::default();
+    if products.is_empty() || !matches!(kernel.level, Level::Tile { .. }) {
+        return pipelines;
+    }
+    let mut users: HashMap<Value, Vec<Op>> = HashMap::new();
+    let mut loops = Vec::new();
+    kernel.walk(|op, data| {
+        data.operands.iter().for_each(|&v| users.entry(v).or_default().push(op));
+        if data.kind == OpKind::For {
+            loops.push(op);
+        }
+    });
+    let mut finder = Finder { kernel, facts, products, users, warps };
+    for op in loops {
+        let Some((pipeline, staged)) = finder.pipeline(op, target) else { continue };
+        for (i, values) in staged.into_iter().enumerate() {
+            for value in values {
+                roles[value.index()] = Role::Staged;
+                pipelines.staged.insert(value, (op, i));
+            }
+        }
+        pipelines.by_loop.insert(op, pipeline);
+    }
+    pipelines
+}
+
+struct Finder<'a, 'k> {
+    kernel: &'k Kernel,
+    facts: &'a mut IntFacts<'k>,
+    products: &'a HashMap<Op, Product>,
+    users: HashMap<Value, Vec<Op>>,
+    warps: u32,
+}
+
+/// The tiles that a load is, under all its shapes.
+type Staged = Vec<Value>;
+
+impl Finder<'_, '_> {
+    fn pipeline(&mut self, op: Op, target: &Target) -> Option<(Pipeline, Vec<Staged>)> {
+        let data = self.kernel.op(op);
+        let step = self.kernel.as_const(data.operands[2])?.as_i128();
+        let body = *data.regions.first()?;
+        if step <= 0 {
+            return None;
+        }
+        let (mut loads, mut staged, mut slice) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut stage = 0u32;
+        for &at in &self.kernel.block(body).ops {
+            let Some((load, values, needs)) = self.load(at, body) else { continue };
+            let offset = stage.next_multiple_of(ALIGN);
+            stage = offset + load.slot.bytes();
+            loads.push(StagedLoad { offset, ..load });
+            staged.push(values);
+            slice.extend(needs);
+        }
+        if loads.is_empty() {
+            return None;
+        }
+        let stage = stage.next_multiple_of(ALIGN);
+        let all: HashSet<Value> = staged.iter().flatten().copied().collect();
+        let free = target.shared_memory.checked_sub(WINDOW + self.exchanged(body, &all))?;
+        let stages = stages(stage, free)?;
+        let in_order = self.kernel.block(body).ops.iter().copied().filter(|op| slice.contains(op)).collect();
+        Some((Pipeline { loads, slice: in_order, stages, stage, step }, staged))
+    }
+
+    /// A load of a body that can be staged, under which values it is used, and what its place is computed from.
+    fn load(&mut self, op: Op, body: Block) -> Option<(StagedLoad, Staged, Vec<Op>)> {
+        let data = self.kernel.op(op);
+        if !matches!(data.kind, OpKind::Load(_)) || !self.is_read_only(data.operands[0]) {
+            return None;
+        }
+        let value = data.results[0];
+        let shape = self.kernel.shape(value);
+        let rank = shape.rank();
+        if rank < 2 || shape.extents()[..rank - 2].iter().any(|e| *e != 1) {
+            return None;
+        }
+        let mut values = Vec::new();
+        self.only_factors(value, [shape[rank - 2], shape[rank - 1]], body, &mut values).then_some(())?;
+        let mut needs = Vec::new();
+        data.operands[1..].iter().try_for_each(|&v| self.place(v, body, &mut needs))?;
+        let contiguity =
+            Contiguity::of(self.facts, self.kernel, data.operands[0], &data.operands[1..=rank], &shape);
+        let along = (contiguity.axis + 2).checked_sub(rank).unwrap_or(1) as u32;
+        let slot = Slot::new(&shape, along);
+        let padding = self.kernel.as_const(data.operands[rank + 1]);
+        let asynchronous = contiguity.uncut >= 8
+            && contiguity.axis + 2 >= rank
+            && padding == Some(Literal::zero(self.kernel.ty(value).elem()));
+        let layout = match asynchronous {
+            true => chunks(&shape, contiguity.axis, self.warps),
+            false => contiguity.layout(&shape, self.warps),
+        };
+        Some((StagedLoad { op, slot, offset: 0, layout, asynchronous }, values, needs))
+    }
+
+    fn is_read_only(&self, view: Value) -> bool {
+        match self.kernel.def(view) {
+            Def::Arg(_, i) => self.kernel.params.get(i as usize).is_some_and(|p| !p.mutable),
+            Def::Result(..) => false,
+        }
+    }
+
+    /// Whether a tile only goes to products of the body, as it is, without unit extents, or transposed. Collects it and what it becomes.
+    fn only_factors(&self, value: Value, matrix: [u32; 2], body: Block, values: &mut Staged) -> bool {
+        values.push(value);
+        let users = self.users.get(&value).map_or(&[][..], Vec::as_slice);
+        let here = |op: &Op| self.kernel.block(body).ops.contains(op);
+        !users.is_empty()
+            && users.iter().all(|user| {
+                let data = self.kernel.op(*user);
+                match &data.kind {
+                    OpKind::Dot => {
+                        self.products.contains_key(user) && here(user) && data.operands[2] != value
+                    }
+                    OpKind::Reshape => {
+                        self.kernel.shape(data.results[0]) == Shape::new(&matrix)
+                            && self.only_factors(data.results[0], matrix, body, values)
+                    }
+                    OpKind::Transpose(_) => {
+                        self.kernel.shape(value).rank() == 2
+                            && self.only_factors(data.results[0], matrix, body, values)
+                    }
+                    _ => false,
+                }
+            })
+    }
+
+    /// Collects the operations of a body that a scalar is computed from, if they depend on the round and what is outside alone.
+    fn place(&self, value: Value, body: Block, needs: &mut Vec<Op>) -> Option<()> {
+        let block = self.kernel.block(body);
+        match self.kernel.def(value) {
+            Def::Arg(of, i) if of == body => (i == 0).then_some(()),
+            Def::Result(op, _) if block.ops.contains(&op) => {
+                let data = self.kernel.op(op);
+                let scalar = data.results.iter().all(|&v| self.kernel.ty(v).is_scalar());
+                (scalar && self.kernel.is_pure(op) && data.regions.is_empty()).then_some(())?;
+                if !needs.contains(&op) {
+                    data.operands.iter().try_for_each(|&v| self.place(v, body, needs))?;
+                    needs.push(op);
+                }
+                Some(())
+            }
+            _ => Some(()),
+        }
+    }
+
+    /// The most that an exchange of tiles within a round may take, in bytes.
+    fn exchanged(&self, body: Block, staged: &HashSet<Value>) -> u32 {
+        let bytes = |v: Value| self.kernel.shape(v).len() as u32 * self.kernel.ty(v).elem().bytes();
+        let mut most = 0;
+        for &op in &self.kernel.block(body).ops {
+            let data: &OpData = self.kernel.op(op);
+            let results =
+                data.results.iter().filter(|v| roles::is_tile(self.kernel, **v) && !staged.contains(v));
+            if !self.products.contains_key(&op) {
+                most = most.max(results.map(|&v| bytes(v)).max().unwrap_or(0));
+            }
+            let inner = data.regions.iter().map(|&r| self.exchanged(r, staged)).max();
+            most = most.max(inner.unwrap_or(0));
+        }
+        most
+    }
+}
+
+/// How many stages of so many bytes: four if two blocks fit beside each other with them, else three if they do, else as many as there is room for. `None` if
+/// not even two.
+fn stages(bytes: u32, free: u32) -> Option<u32> {
+    let fitting = |space: u32| (space / bytes.max(1)).min(MOST_STAGES);
+    match (fitting(free / 2), fitting(free)) {
+        (shared, _) if shared >= 3 => Some(shared),
+        (_, alone) if alone >= 2 => Some(alone),
+        _ => None,
+    }
+}
+
+/// A layout of chunks of 8 elements along an axis, of which threads left over hold copies.
+fn chunks(shape: &Shape, axis: usize, warps: u32) -> Layout {
+    let mut fewer: SmallVec<[u32; 4]> = SmallVec::from_slice(shape.extents());
+    fewer[axis] /= 8;
+    let fewer = Shape::new(&fewer);
+    Layout::coalesced(&fewer, axis, 1, warps).of_vectors(&fewer, axis, 3)
+}

@@ -1,0 +1,66 @@
+//! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma", "ldmatrix", "cp.async"), for GPUs of compute
+//! capability 8.0 and later.
+
+use super::memory::list;
+use super::writer::{Reg, Writer, suffix};
+use kiln_backend::Result;
+use kiln_ir::{Factor, FragmentOp, OpData, Scalar};
+
+/// The compute capability that has all of these.
+const LEAST: u32 = 80;
+
+impl Writer<'_> {
+    pub(super) fn fragment(&mut self, op: &OpData, kind: FragmentOp) -> Result<()> {
+        if self.target.capability() < LEAST {
+            return Err(self.unsupported(
+                op,
+                format!("`{}`", kind.name()),
+                "It needs a GPU of compute capability 8.0 or later",
+            ));
+        }
+        let operands = self.operands(op)?;
+        match kind {
+            FragmentOp::Mma(factor) => self.mma(op, factor, &operands),
+            FragmentOp::LdMatrix { count, transposed } => {
+                let to: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
+                let transposed = if transposed { ".trans" } else { "" };
+                // In braces, also if it is one.
+                let to = to.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+                let address = operands[0];
+                self.put(format_args!(
+                    "ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{to}}}, [{address}]"
+                ));
+            }
+            FragmentOp::Pack(factor) => {
+                let (low, high, to) = (operands[0], operands[1], self.define(op.results[0]));
+                match self.elem(op.operands[0]) {
+                    Scalar::F32 => {
+                        self.put(format_args!("cvt.rn.{}x2.f32 {to}, {high}, {low}", suffix(factor.elem())));
+                    }
+                    _ => self.put(format_args!("mov.b32 {to}, {{{low}, {high}}}")),
+                }
+            }
+            FragmentOp::CpAsync => {
+                let [to, from, bytes] = [operands[0], operands[1], operands[2]];
+                self.put(format_args!("cp.async.cg.shared.global [{to}], [{from}], 16, {bytes}"));
+            }
+            FragmentOp::CpAsyncCommit => self.put(format_args!("cp.async.commit_group")),
+            FragmentOp::CpAsyncWait { pending } => self.put(format_args!("cp.async.wait_group {pending}")),
+        }
+        Ok(())
+    }
+
+    fn mma(&mut self, op: &OpData, factor: Factor, operands: &[Reg]) {
+        let sums: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
+        let elem = suffix(factor.elem());
+        let (a, rest) = operands.split_at(4);
+        let (b, c) = rest.split_at(2);
+        self.put(format_args!(
+            "mma.sync.aligned.m16n8k16.row.col.f32.{elem}.{elem}.f32 {}, {}, {}, {}",
+            list(&sums),
+            list(a),
+            list(b),
+            list(c)
+        ));
+    }
+}

@@ -1,0 +1,194 @@
+//! Operations of warps on fragments of matrices, and copies from global to shared memory that arrive when they are waited for.
+
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::numeric::Element;
+use crate::spaces::{Place, Spaces, check_aligned};
+use crate::threads::WARP;
+use crate::value::{Data, Trap};
+use half::{bf16, f16};
+use kiln_backend::Finding;
+use kiln_ir::{Factor, FragmentOp, OpData, Space, Value};
+use std::collections::VecDeque;
+
+/// Words of 4 bytes of a copy.
+const WORDS: usize = 4;
+
+/// What lies where a copy will arrive: not a number in any format, so that whoever does not wait notices.
+const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
+
+/// Copies of a block that have not arrived. Its threads begin, commit and wait together or, where only some do, as if the others did too: waiting for
+/// more is no error of theirs.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    /// Those of no group yet.
+    begun: Vec<(Place, [u32; WORDS])>,
+    /// Groups, the oldest first.
+    groups: VecDeque<Vec<(Place, [u32; WORDS])>>,
+}
+
+impl Machine<'_> {
+    /// Executes an operation of the active warps or threads.
+    pub fn fragment(&mut self, data: &OpData, op: FragmentOp, mask: &Mask) -> Result<(), Trap> {
+        match op {
+            FragmentOp::CpAsync => return self.cp_async(data, mask),
+            FragmentOp::CpAsyncCommit => {
+                let group = std::mem::take(&mut self.spaces.in_flight.begun);
+                self.spaces.in_flight.groups.push_back(group);
+                return Ok(());
+            }
+            FragmentOp::CpAsyncWait { pending } => return arrive(&mut self.spaces, pending as usize),
+            FragmentOp::Mma(_) | FragmentOp::LdMatrix { .. } | FragmentOp::Pack(_) => {}
+        }
+        let mut out: Vec<Data> =
+            data.results.iter().map(|r| std::mem::take(&mut self.registers[r.index()])).collect();
+        let Machine { registers, spaces, .. } = self;
+        let operands: Vec<&Data> = data.operands.iter().map(|v: &Value| &registers[v.index()]).collect();
+        let result = match op {
+            FragmentOp::Mma(factor) => warps(mask).and_then(|w| mma(factor, &operands, &mut out, &w)),
+            FragmentOp::LdMatrix { transposed, .. } => {
+                warps(mask).and_then(|w| ldmatrix(spaces, operands[0], &mut out, &w, transposed))
+            }
+            _ => pack(op, &operands, &mut out[0]),
+        };
+        for (value, out) in data.results.iter().zip(out) {
+            registers[value.index()] = out;
+        }
+        result
+    }
+
+    fn cp_async(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let Machine { registers, spaces, .. } = self;
+        let of = |i: usize| &registers[data.operands[i].index()];
+        let (to, from, bytes) = (u64::of(of(0))?, u64::of(of(1))?, u32::of(of(2))?);
+        for lane in mask.lanes() {
+            let place = |space, address| Place { space, address, lane: Some(lane), atomic: false };
+            let (to, from) = (place(Space::Shared, to[lane]), place(Space::Global, from[lane]));
+            let count = bytes[lane] as usize / 4;
+            if !bytes[lane].is_multiple_of(4) || count > WORDS {
+                let detail = format!("a copy of {} bytes, expected 0, 4, 8, 12 or 16", bytes[lane]);
+                return Err(Trap::finding(Finding::Misaligned, detail).in_lane(lane));
+            }
+            let mut words = [0u32; WORDS];
+            check_aligned(to, 16)?;
+            if count > 0 {
+                check_aligned(from, 16)?;
+                spaces.read(from, &mut words[..count])?;
+            }
+            spaces.write(to, &UNDEFINED)?;
+            spaces.in_flight.begun.push((to, words));
+        }
+        Ok(())
+    }
+}
+
+/// All groups but the last `pending` arrive.
+fn arrive(spaces: &mut Spaces, pending: usize) -> Result<(), Trap> {
+    while spaces.in_flight.groups.len() > pending {
+        for (to, words) in spaces.in_flight.groups.pop_front().unwrap_or_default() {
+            spaces.write(to, &words)?;
+        }
+    }
+    Ok(())
+}
+
+/// The first thread of each warp that takes part.
+fn warps(mask: &Mask) -> Result<Vec<usize>, Trap> {
+    let mut found = Vec::new();
+    for first in (0..mask.width()).step_by(WARP) {
+        let lanes = first..(first + WARP).min(mask.width());
+        match lanes.clone().filter(|&lane| mask.has(lane)).count() {
+            0 => {}
+            WARP => found.push(first),
+            some => {
+                let detail = format!("an operation of a warp reached by {some} of its {WARP} threads");
+                return Err(Trap::finding(Finding::Divergence, detail));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// One of the two elements of a word.
+fn half_of(factor: Factor, word: u32, which: usize) -> f64 {
+    let bits = (word >> (16 * which)) as u16;
+    match factor {
+        Factor::F16 => f16::from_bits(bits).to_f64(),
+        Factor::BF16 => bf16::from_bits(bits).to_f64(),
+    }
+}
+
+/// A sum in f64, rounded once: closer than any device's.
+fn mma(factor: Factor, operands: &[&Data], out: &mut [Data], warps: &[usize]) -> Result<(), Trap> {
+    let words = operands[..6].iter().map(|d| u32::of(d)).collect::<Result<Vec<_>, _>>()?;
+    let sums = operands[6..].iter().map(|d| f32::of(d)).collect::<Result<Vec<_>, _>>()?;
+    let mut out = out.iter_mut().map(f32::of_mut).collect::<Result<Vec<_>, _>>()?;
+    for &first in warps {
+        let element = |registers: &[&[u32]], register: usize, row: usize, column: usize| {
+            let word = registers[register][first + row % 8 * 4 + column % 8 / 2];
+            half_of(factor, word, column % 2)
+        };
+        let left = |row: usize| {
+            std::array::from_fn::<f64, 16, _>(|k| element(&words[..4], row / 8 + 2 * (k / 8), row, k))
+        };
+        let right =
+            |column: usize| std::array::from_fn::<f64, 16, _>(|k| element(&words[4..], k / 8, column, k));
+        let columns: [_; 8] = std::array::from_fn(right);
+        for row in 0..16 {
+            let factors = left(row);
+            for (column, b) in columns.iter().enumerate() {
+                let (register, lane) = (row / 8 * 2 + column % 2, first + row % 8 * 4 + column / 2);
+                let products = factors.iter().zip(b).map(|(x, y)| x * y);
+                out[register][lane] = products.fold(f64::from(sums[register][lane]), |s, p| s + p) as f32;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn ldmatrix(
+    spaces: &mut Spaces,
+    addresses: &Data,
+    out: &mut [Data],
+    warps: &[usize],
+    transposed: bool,
+) -> Result<(), Trap> {
+    let addresses = u64::of(addresses)?;
+    let mut out = out.iter_mut().map(u32::of_mut).collect::<Result<Vec<_>, _>>()?;
+    for &first in warps {
+        for (i, out) in out.iter_mut().enumerate() {
+            let mut rows = [[f16::ZERO; 8]; 8];
+            for (r, row) in rows.iter_mut().enumerate() {
+                let lane = first + 8 * i + r;
+                let place =
+                    Place { space: Space::Shared, address: addresses[lane], lane: Some(lane), atomic: false };
+                check_aligned(place, 16)?;
+                spaces.read(place, row)?;
+            }
+            for lane in 0..WARP {
+                let (row, column) = (lane / 4, lane % 4 * 2);
+                let of = |j: usize| if transposed { rows[column + j][row] } else { rows[row][column + j] };
+                out[first + lane] = u32::from(of(0).to_bits()) | u32::from(of(1).to_bits()) << 16;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pack(op: FragmentOp, operands: &[&Data], out: &mut Data) -> Result<(), Trap> {
+    let FragmentOp::Pack(factor) = op else { return Err(Trap::Bug("no operation on fragments".into())) };
+    let bits = |data: &Data| -> Result<Vec<u16>, Trap> {
+        Ok(match (data, factor) {
+            (Data::F32(v), Factor::F16) => v.iter().map(|&x| f16::from_f32(x).to_bits()).collect(),
+            (Data::F32(v), Factor::BF16) => v.iter().map(|&x| bf16::from_f32(x).to_bits()).collect(),
+            (Data::F16(v), Factor::F16) => v.iter().map(|x| x.to_bits()).collect(),
+            (Data::BF16(v), Factor::BF16) => v.iter().map(|x| x.to_bits()).collect(),
+            (other, _) => return Err(Trap::wrong_type(factor.elem(), other.elem())),
+        })
+    };
+    let (low, high) = (bits(operands[0])?, bits(operands[1])?);
+    for ((out, low), high) in u32::of_mut(out)?.iter_mut().zip(low).zip(high) {
+        *out = u32::from(low) | u32::from(high) << 16;
+    }
+    Ok(())
+}
