@@ -214,7 +214,7 @@ fn an_index_outside_fails_the_actor(trial: &mut Trial<'_>) -> Verdict {
             return Err(wrong(&format!("outside: {outside:?}")));
         };
         let why = rt.explain(reason);
-        ensure(why.contains("of a payload"), || why)?;
+        ensure(why.contains("of an array"), || why)?;
     }
     Ok(())
 }

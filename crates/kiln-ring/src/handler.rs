@@ -5,14 +5,15 @@ use crate::layout::Layout;
 use crate::message::{Message, State};
 use crate::outcome::Outcome;
 use crate::outgoing::{Outgoing, Sending};
-use crate::payload::{Array, PayloadElem, PayloadVal};
+use crate::payload::{ARENA, Array, ArrayRef, Memory, MessageSlot};
 use crate::slot::BAND_SHIFT;
 use kiln_lang::__private::Probe;
 use kiln_lang::{
-    DeviceRange, Elem, IntoDevice, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns, guarded,
-    lane_id, range_step, shuffle_xor, val,
+    DeviceRange, Elem, IntoDevice, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns,
+    device_assert, guarded, lane_id, range_step, shuffle_xor, val,
 };
 use std::any::TypeId;
+use std::ops::Range;
 
 /// What a handler can ask about the message it has before it, and how it sends others.
 #[derive(Clone, Debug)]
@@ -20,14 +21,26 @@ pub struct RingCtx {
     actor: Val<u32>,
     message_id: Val<u64>,
     lanes: u32,
-    arena: ViewMut<u32, 1>,
+    memory: Memory,
     outgoing: Outgoing,
 }
 
 impl RingCtx {
     /// The context of one message: to which actor, which one, handled by how many threads, and the memory in which payloads lie.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
-        RingCtx { actor, message_id, lanes, arena, outgoing: Outgoing::new() }
+        let memory = Memory { arena, message: None };
+        RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new() }
+    }
+
+    /// With the slot in which the arrays of the message lie.
+    pub(crate) fn with_message(mut self, slot: Option<MessageSlot>) -> RingCtx {
+        self.memory.message = slot;
+        self
+    }
+
+    /// Where arrays lie.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The number of the actor that handles the message.
@@ -124,9 +137,9 @@ impl RingCtx {
         }
     }
 
-    /// Opens an array that a message or the state refers to.
-    pub fn array<T: PayloadElem>(&self, payload: &PayloadVal<T>) -> Array<T> {
-        Array::open(self.arena, payload)
+    /// Opens an array that a message or the state refers to, or that lies in it: a [`Payload`](crate::Payload) or an [`Inline`](crate::Inline).
+    pub fn array<A: ArrayRef>(&self, array: &A) -> Array<A::Elem> {
+        array.open(self.memory)
     }
 
     /// Sends a message to another actor, or to all that subscribe to a topic, without the host.
@@ -256,6 +269,17 @@ pub struct Signature {
     pub reply_words: usize,
 }
 
+/// Which words of a handler's values belong to [inline](crate::Inline) arrays: one range for each array.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inlines {
+    /// Those of the message.
+    pub message: Vec<Range<usize>>,
+    /// Those of the reply.
+    pub reply: Vec<Range<usize>>,
+    /// Those of the state.
+    pub state: Vec<Range<usize>>,
+}
+
 /// What an [`ErasedHandler`] recorded.
 #[derive(Clone, Debug)]
 pub struct ErasedOutcome {
@@ -275,6 +299,9 @@ pub struct ErasedOutcome {
 pub trait ErasedHandler: Send + Sync {
     /// The handler's layouts.
     fn signature(&self) -> Signature;
+
+    /// The arrays in its values. Of each, the first word says where it begins and the second one of what; the others say nothing.
+    fn inlines(&self) -> Inlines;
 
     /// What tells this handler from every other one of this process.
     fn identity(&self) -> TypeId;
@@ -311,6 +338,14 @@ impl<H: Handler> ErasedHandler for H {
         }
     }
 
+    fn inlines(&self) -> Inlines {
+        let mut found = Inlines::default();
+        H::Message::inlines(0, &mut found.message);
+        H::Reply::inlines(0, &mut found.reply);
+        H::State::inlines(0, &mut found.state);
+        found
+    }
+
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome {
         let (state, outcome) = traced(self, ctx, H::State::load(state), H::Message::load(message));
         erased::<H>(&state, &outcome)
@@ -325,7 +360,11 @@ impl<H: Handler> ErasedHandler for H {
     ) -> (Val<u32>, ErasedOutcome) {
         let (before, message) = (H::State::load(state), H::Message::load(message));
         let fallback = (before, Outcome::silent());
-        let (site, (state, outcome)) = guarded(budget, fallback, || traced(self, ctx, before, message));
+        let (site, (state, outcome)) = guarded(budget, fallback, || {
+            let traced = traced(self, ctx, before, message);
+            arrays_stay::<H>(state, &traced.0);
+            traced
+        });
         (site, erased::<H>(&state, &outcome))
     }
 }
@@ -343,6 +382,23 @@ fn traced<H: Handler>(
     let mut state = Probe(state).variable();
     let outcome = handler.trace(ctx, &mut state, message);
     (Probe(state).snapshot(), outcome)
+}
+
+/// Fails the actor if an array of its state stands where another was: they lie where they lie, and to copy one over the other would lose that.
+#[track_caller]
+fn arrays_stay<H: Handler>(before: &[Val<u32>], after: &<H::State as Layout>::Device) {
+    let mut arrays = Vec::new();
+    H::State::inlines(0, &mut arrays);
+    let after = H::State::store(after);
+    for array in &arrays {
+        let (own, at) = (before[array.start], after[array.start]);
+        let first = own - array.start as u32;
+        let others = (at - first).lt(before.len() as u32) & at.ne(own);
+        device_assert!(
+            !(others & after[array.start + 1].eq(ARENA)),
+            "an array of the state is put in the place of another: copy its elements, or keep payloads"
+        );
+    }
 }
 
 fn erased<H: Handler>(

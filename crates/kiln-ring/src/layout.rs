@@ -7,6 +7,7 @@
 //! | `u64`, `i64`, `f64` | two, the low half first |
 //! | `f16`, `bf16` | one, the bits of the same value as `f32` (a NaN's payload may change) |
 //! | `[T; N]` | those of the elements in order |
+//! | [`Inline<T, N>`](crate::Inline) | those of the elements in order |
 //! | [`Payload<T>`](crate::Payload) | three, a reference to an array in device memory |
 //! | a struct that derives [`Message`](crate::Message) or [`State`](crate::State) | those of the fields in order |
 
@@ -15,6 +16,7 @@ use crate::payload::Block;
 use half::{bf16, f16};
 use kiln_lang::{DeviceValue, Val};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The most words that a message, reply or state may have: 64 KiB.
@@ -40,7 +42,7 @@ pub const MAX_WORDS: usize = 16 * 1024;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a message or state",
     label = "not a type of fixed layout",
-    note = "fields are bool, u32, i32, u64, i64, f32, f64, f16, bf16, arrays of those, and structs that derive `Message` (or `State`)"
+    note = "fields are bool, u32, i32, u64, i64, f32, f64, f16, bf16, arrays of those, `Inline` arrays, and structs that derive `Message` (or `State`)"
 )]
 pub trait Layout: Sized + Send + 'static {
     /// How many words a value takes.
@@ -67,6 +69,11 @@ pub trait Layout: Sized + Send + 'static {
     /// Adds the arrays in device memory that the value refers to.
     fn hold(&self, held: &mut Vec<Hold>) {
         let _ = held;
+    }
+
+    /// Adds the [inline](crate::Inline) arrays of a value whose words begin at `at`: their words' numbers.
+    fn inlines(at: usize, found: &mut Vec<Range<usize>>) {
+        let _ = (at, found);
     }
 
     /// In a kernel: the value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
@@ -209,6 +216,10 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
     #[track_caller]
     fn append(value: &[T::Device; N], words: &mut Vec<Val<u32>>) {
         value.iter().for_each(|element| T::append(element, words));
+    }
+
+    fn inlines(at: usize, found: &mut Vec<Range<usize>>) {
+        (0..N).for_each(|i| T::inlines(at + i * T::WORDS, found));
     }
 
     fn hold(&self, held: &mut Vec<Hold>) {

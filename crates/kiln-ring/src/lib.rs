@@ -55,7 +55,7 @@
 //! | `message.rs` | [`Message`], [`State`] |
 //! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
-//! | `payload/` | [`Payload`]: arrays in device memory that messages refer to |
+//! | `payload/` | [`Payload`], [`Inline`]: arrays in device memory that messages refer to, and arrays in messages |
 //! | `address.rs`, `outgoing.rs` | [`Address`]: what handlers send to other actors |
 //! | [`slot`] | how messages lie in shared memory |
 //! | `channel/` | [`Channel`]: the host's side of a queue |
@@ -85,12 +85,12 @@ pub use channel::{
     SendOptions, Sent, Transport, WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
-pub use handler::{ErasedHandler, ErasedOutcome, Handler, RingCtx, Signature};
+pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, RingCtx, Signature};
 pub use kiln_macros::{Message, State, ring_kernel};
 pub use layout::{Hold, Layout, MAX_WORDS};
 pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
-pub use payload::{Array, Payload, PayloadElem, PayloadVal};
+pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
     Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, Outputs, Pool, Restart,
     Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, What,

@@ -8,6 +8,7 @@ use crate::address::AddressVal;
 use crate::message::Message;
 use kiln_lang::{Anchor, IntoVal, Val, device_assert, val};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// One place in a handler that sends: variables of the trace.
@@ -20,6 +21,8 @@ pub(crate) struct Sending {
     pub serial: Val<u32>,
     /// The message.
     pub words: Vec<Val<u32>>,
+    /// Its arrays.
+    pub inlines: Vec<Range<usize>>,
 }
 
 /// All places of a handler that send.
@@ -50,12 +53,20 @@ impl Outgoing {
             link: anchor.variable(&to.link),
             serial: anchor.variable(&to.serial),
             words: Vec::with_capacity(words.len()),
+            inlines: Vec::new(),
         };
         anchor.set(&place.sent, true.into_val());
         anchor.set(&place.link, to.link);
         anchor.set(&place.serial, to.serial);
         let mut place = place;
-        for word in words {
+        M::inlines(0, &mut place.inlines);
+        let said = |w: usize| place.inlines.iter().all(|array| w <= array.start + 1 || w >= array.end);
+        for (w, word) in words.into_iter().enumerate() {
+            if !said(w) {
+                // As the word before: where in memory the rest of an array lies needs no words.
+                place.words.push(place.words[w - 1]);
+                continue;
+            }
             let kept = anchor.variable(&word);
             anchor.set(&kept, word);
             place.words.push(kept);

@@ -199,6 +199,13 @@ fn layout(p: &TokenStream, name: &Ident, fields: &Fields) -> TokenStream {
                 },)* }
             }
 
+            fn inlines(__kiln_at: usize, __kiln_found: &mut ::std::vec::Vec<::core::ops::Range<usize>>) {
+                #(
+                    <#types as #p::Layout>::inlines(__kiln_at, __kiln_found);
+                    let __kiln_at = __kiln_at + <#types as #p::Layout>::WORDS;
+                )*
+            }
+
             #[track_caller]
             fn load(__kiln_words: &[#p::Val<u32>]) -> #device {
                 let mut __kiln_at = 0;

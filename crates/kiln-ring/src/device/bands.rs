@@ -4,7 +4,7 @@
 //! of one band now and of another later. So a message of a lower band is begun only after a look at the next place of every higher one; where a message is there, the lower one
 //! stays where it is, and is found again when the higher one is done. A look is saved where the poll itself was one: it saw all ports, and this is the first message that it leads to.
 
-use super::poll::{join, stamp_and_slot};
+use super::poll::{Taken, join, stamp_and_slot};
 use super::record::port;
 use super::resident::{Kind, Place, Plan};
 use super::serve::At;
@@ -24,7 +24,7 @@ impl At {
         plan: &Plan,
         place: &Place,
         kind: &Kind,
-        message: &[Val<u32>],
+        message: &Taken,
         fresh: Val<bool>,
     ) -> Val<bool> {
         let mut first: Val<bool> = true;
@@ -54,8 +54,8 @@ fn is_there(plan: &Plan, place: &Place, kind: &Kind, record: Val<u32>) -> Val<bo
     let (quads, lanes) = (kind.requests.quads() as u32, plan.lanes);
     let mut there: Val<bool> = true;
     // Each lane looks at its share of the quads; one that has none left at the last once more.
-    for turn in 0..quads.div_ceil(lanes) {
-        let mine = if lanes > 1 { lane_id().cast::<u32>() + turn * lanes } else { val(turn) };
+    for turn in range(val::<u32>(0), quads.div_ceil(lanes)) {
+        let mine = if lanes > 1 { lane_id().cast::<u32>() + turn * lanes } else { turn };
         let quad = at + mine.minimum(quads - 1) * QUAD as u32;
         // SAFETY: the slot lies in the inbox, as the record says: the port of a band is no inlet.
         let stamped = unsafe { place.inbox.get_quad_unchecked(quad) }[PAYLOAD].eq(stamp);

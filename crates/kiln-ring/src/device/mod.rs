@@ -12,6 +12,7 @@
 //! | `serve.rs` | one message: handler, state, answer |
 //! | `bands.rs` | which message of an actor with several priorities comes next |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
+//! | `words.rs` | the words of a message, of which those of inline arrays stay in memory |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
 //! | `command.rs` | what the host tells a worker |
 
@@ -24,9 +25,11 @@ mod resident;
 mod send;
 mod serve;
 mod slots;
+mod words;
 
 pub(crate) use command::Operation;
 pub(crate) use resident::{Kind, Plan, trace_resident};
+pub(crate) use words::plain_quads;
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,12 @@
 //! thread looks at the first quad of one slot, and at the others once that one is there.
 
 use super::record::{LINE, gate, port};
-use super::resident::{Place, Plan, Worker};
-use crate::slot::{Kind, PAYLOAD, QUAD, SlotLayout};
+use super::resident::{Kind, Place, Plan, Worker};
+use super::words::plain_quads;
+use crate::payload::{MESSAGE, MessageSlot};
+use crate::slot::{Kind as SlotKind, PAYLOAD, QUAD, SlotLayout};
 use kiln_lang::prelude::*;
+use std::ops::Range;
 
 /// Looks in a row at one place, at most, between two that see to everything else.
 const GLANCES: u32 = 1024;
@@ -79,18 +82,19 @@ pub(super) struct Poll {
     pub glances: Val<u32>,
 }
 
-/// A message: whether it is there, its header and its words.
+/// A message: whether it is there, its header, its words, and the slot of those that stay there.
 pub(super) struct Taken {
     pub complete: Val<bool>,
     pub header: [Val<u32>; PAYLOAD],
     pub words: Vec<Val<u32>>,
+    pub slot: Option<MessageSlot>,
 }
 
 impl Plan {
-    /// Lanes that look at one slot: a power of two.
+    /// Lanes that look at one slot, whose first quads they see: a power of two.
     fn width(&self) -> u32 {
         let quads = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
-        if self.lanes == 1 { 1 } else { quads.next_power_of_two() as u32 }
+        (quads.next_power_of_two() as u32).min(self.lanes)
     }
 }
 
@@ -118,8 +122,8 @@ impl Aim {
         let next = join(field(port::POSITION), field(port::POSITION + 1));
         let position = next + ahead.cast::<u64>();
         let log2_slots = field(port::LOG2_SLOTS);
-        let (stamp, slot) = stamp_and_slot(position, log2_slots, Kind::Request as u32);
-        let (near_stamp, next_slot) = stamp_and_slot(next, log2_slots, Kind::Request as u32);
+        let (stamp, slot) = stamp_and_slot(position, log2_slots, SlotKind::Request as u32);
+        let (near_stamp, next_slot) = stamp_and_slot(next, log2_slots, SlotKind::Request as u32);
         let (ring, stride) = (field(port::REQUESTS), field(port::REQUEST_STRIDE));
         let at = ring + slot * stride;
         let (kind, state) = (field(port::KIND), field(port::GATE));
@@ -276,30 +280,73 @@ impl Poll {
         &self,
         plan: &Plan,
         place: &Place,
-        layout: &SlotLayout,
-        slot: (Val<u32>, &[[Val<u32>; QUAD]]),
+        kind: &Kind,
+        (lane, spread): (Val<u32>, &[[Val<u32>; QUAD]]),
     ) -> Taken {
-        let (lane, spread) = slot;
+        let (layout, inlines) = (&kind.requests, kind.handler.inlines().message);
         let quads = layout.quads();
-        let mut seen: Vec<[Val<u32>; QUAD]> = Vec::with_capacity(quads);
+        let headers = usize::from(layout.has_header());
+        let plain = quads_to_read(layout, &inlines);
+        let slot = (!inlines.is_empty()).then(|| self.slot(plan, place, headers, lane));
+        let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
         let mut complete = true.into_val();
-        for q in 0..quads {
+        for &q in &plain {
             if q < spread.len() {
-                seen.push(spread[q]);
-            } else if plan.lanes > 1 {
-                seen.push(self.quad_of(plan, lane, q));
+                seen[q] = spread[q];
+            } else if plan.lanes > 1 && q < plan.width() as usize {
+                seen[q] = self.quad_of(plan, lane, q);
             } else {
                 let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32, plan.inlets);
                 complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
-                seen.push(quad);
+                seen[q] = quad;
             }
+        }
+        if !inlines.is_empty() {
+            complete = complete & self.rest_is_there(plan, place, quads);
+            complete = if plan.lanes == 1 { complete } else { block_uniform(vote_all(complete)) };
         }
         let header =
             if layout.has_header() { [seen[0][0], seen[0][1], seen[0][2]] } else { [val(0); PAYLOAD] };
         let word = |w: usize| seen[layout.payload_at(w) / QUAD][w % PAYLOAD];
-        let words = (0..layout.payload_words()).map(word).collect();
-        Taken { complete, header, words }
+        let mut words: Vec<Val<u32>> = (0..layout.payload_words()).map(word).collect();
+        for array in &inlines {
+            words[array.clone()].fill(val(MESSAGE));
+            words[array.start] = val(array.start as u32);
+        }
+        Taken { complete, header, words, slot }
     }
+
+    /// Where the arrays of that message lie.
+    fn slot(&self, plan: &Plan, place: &Place, headers: usize, lane: Val<u32>) -> MessageSlot {
+        let (mut at, mut inlet) = (self.aim.slot, self.aim.inlet);
+        if plan.lanes > 1 {
+            at = shuffle_idx(at, lane);
+            inlet = if plan.inlets { shuffle_idx(inlet.cast::<u32>(), lane).ne(0) } else { inlet };
+        }
+        MessageSlot { inbox: place.inbox, inlets: plan.inlets, inlet, at: at + (headers * QUAD) as u32 }
+    }
+
+    /// Whether each lane's share of what they have not looked at is there: the quads behind as many as are lanes to a slot, which are then all of the worker's.
+    #[device(crate = kiln_lang)]
+    fn rest_is_there(&self, plan: &Plan, place: &Place, quads: usize) -> Val<bool> {
+        let mut there: Val<bool> = true;
+        let first = plan.width() as usize;
+        if quads > first {
+            let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+            for q in range_step(lane + first as u32, quads as u32, plan.lanes) {
+                let quad = self.aim.quad_at(place, self.aim.slot + q * QUAD as u32, plan.inlets);
+                there = there & quad[PAYLOAD].eq(self.aim.stamp);
+            }
+        }
+        there
+    }
+}
+
+/// The quads of a slot that a handler's message needs in registers, its header included.
+fn quads_to_read(layout: &SlotLayout, inlines: &[Range<usize>]) -> Vec<usize> {
+    let headers = usize::from(layout.has_header());
+    let of_payload = plain_quads(layout.payload_words(), inlines);
+    (0..headers).chain(of_payload.into_iter().map(|q| q + headers)).collect()
 }
 
 /// The first lane of the first group that is ready.

@@ -11,7 +11,9 @@ use super::poll::{join, stamp_and_slot};
 use super::record::{link, refusal};
 use super::resident::{Place, Plan};
 use super::slots::Slot;
+use super::words::Words;
 use crate::outgoing::Sending;
+use crate::payload::Memory;
 use crate::slot::Kind;
 use kiln_lang::IntoDevice;
 use kiln_lang::prelude::*;
@@ -126,19 +128,20 @@ impl<'a> Checked<'a> {
 
     /// Writes all messages. There is room.
     #[device(crate = kiln_lang)]
-    pub fn send(&self, plan: &Plan, place: &Place) {
+    pub fn send(&self, plan: &Plan, place: &Place, memory: &Memory) {
         for i in 0..self.sends.len() {
             let (send, bit) = (&self.sends[i], 1u32 << i);
+            let words = Words { words: &send.words, inlines: &send.inlines, memory };
             if self.live & bit != 0 {
                 if self.topics & bit != 0 {
                     // A subscriber that came since has an empty queue.
                     let mut at = next(place, send.link);
                     while at != 0 {
-                        write(plan, place, at, &Next::of(place, at), &send.words);
+                        write(plan, place, at, &Next::of(place, at), &words);
                         at = next(place, at);
                     }
                 } else {
-                    write(plan, place, send.link, &self.places[i], &send.words);
+                    write(plan, place, send.link, &self.places[i], &words);
                 }
             }
         }
@@ -220,7 +223,7 @@ fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
 
 /// Writes a message to a link's ring.
 #[device(crate = kiln_lang)]
-fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &[Val<u32>]) {
+fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>) {
     let (stamp, number) = stamp_and_slot(to.tail, to.log2_slots, Kind::Request as u32);
     let slot = Slot {
         at: to.ring + number * to.stride,

@@ -1,14 +1,17 @@
 //! One message: its handler, the actor's state, the answer.
 
 use super::command::set_of_actor;
-use super::poll::{Poll, first_lane, is_before, join, stamp_and_slot, ticket};
+use super::poll::{Poll, Taken, first_lane, is_before, join, stamp_and_slot, ticket};
 use super::record::{actor, cause, gate, link, port};
 use super::resident::{Kind as ActorKind, Place, Plan, Worker};
 use super::send::Checked;
 use super::slots::Slot;
+use super::words::Words;
 use crate::handler::RingCtx;
+use crate::payload::{ARENA, Memory};
 use crate::slot::{Kind, LAP_MASK, QUAD};
 use kiln_lang::prelude::*;
+use std::ops::Range;
 
 /// A message's place: the record of its port, and its position there.
 #[derive(Clone, Copy)]
@@ -88,7 +91,7 @@ impl Poll {
         at: &At,
         why: Val<u32>,
     ) -> Val<bool> {
-        let message = self.take(plan, place, &kind.requests, seen);
+        let message = self.take(plan, place, kind, seen);
         let mut done = message.complete;
         if message.complete {
             // The copy engine has filled the arrays that the message refers to, of which a cache may still have what was there before.
@@ -103,12 +106,15 @@ impl Poll {
                 done = at.has_room(place);
                 if done {
                     at.set(place, port::UNHANDLED, at.field(place, port::UNHANDLED) + 1);
-                    at.answer(plan, place, why, &message.words);
+                    let memory = Memory { arena: place.arena, message: message.slot };
+                    let inlines = kind.handler.inlines().message;
+                    let words = Words { words: &message.words, inlines: &inlines, memory: &memory };
+                    at.answer(plan, place, why, &words);
                 }
             } else if kind.bands > 1 {
-                done = at.handle_in_turn(plan, place, kind, &message.words, at.fresh);
+                done = at.handle_in_turn(plan, place, kind, &message, at.fresh);
             } else {
-                done = at.handle(plan, place, kind, &message.words);
+                done = at.handle(plan, place, kind, &message);
             }
             if done {
                 // After the answer, which somebody waits for.
@@ -170,20 +176,15 @@ impl At {
 
     /// Runs the handler, and does what it says; whether there was room for that.
     #[device(crate = kiln_lang)]
-    pub(super) fn handle(
-        &self,
-        plan: &Plan,
-        place: &Place,
-        kind: &ActorKind,
-        message: &[Val<u32>],
-    ) -> Val<bool> {
+    pub(super) fn handle(&self, plan: &Plan, place: &Place, kind: &ActorKind, message: &Taken) -> Val<bool> {
         let state_at = self.field(place, port::STATE);
         let words = kind.handler.signature().state_words;
-        let before: Vec<Val<u32>> =
-            (0..words).map(|word| place.arena.get_or(state_at + word as u32, 0)).collect();
+        let inlines = kind.handler.inlines();
+        let before = state(place, state_at, words, &inlines.state);
         let number = self.field(place, port::ACTOR);
-        let ctx = RingCtx::new(number, self.position, plan.lanes, place.arena);
-        let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, message);
+        let ctx = RingCtx::new(number, self.position, plan.lanes, place.arena).with_message(message.slot);
+        let memory = ctx.memory();
+        let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
         let sends = ctx.sendings();
         let faulted = fault.ne(0);
         let mut failure =
@@ -208,26 +209,34 @@ impl At {
             if fails {
                 set_of_actor(place, self.ports, number, port::GATE, val(gate::FAILED));
                 self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
-                self.answer(plan, place, val(Kind::Failed as u32), &[failure, why]);
+                let words = Words { words: &[failure, why], inlines: &[], memory };
+                self.answer(plan, place, val(Kind::Failed as u32), &words);
                 self.note_failure(place, kind, [failure, why]);
             } else {
+                let after = Words { words: &outcome.state, inlines: &inlines.state, memory };
                 // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the same.
                 unsafe {
-                    for word in 0..words {
+                    for word in after.plain() {
                         place.arena.scatter(state_at + word as u32, outcome.state[word]);
                     }
                 }
                 if !sends.is_empty() {
-                    checked.send(plan, place);
+                    checked.send(plan, place, memory);
                     if block_uniform(checked.gone).ne(0) {
                         let before = self.line(place, actor::UNDELIVERED);
                         self.set_line(place, actor::UNDELIVERED, before + checked.gone);
                     }
                 }
                 if block_uniform(outcome.replies) {
-                    self.answer(plan, place, val(Kind::Reply as u32), &outcome.reply);
+                    let words = Words { words: &outcome.reply, inlines: &inlines.reply, memory };
+                    self.answer(plan, place, val(Kind::Reply as u32), &words);
                 } else if !self.inlet {
-                    self.answer(plan, place, val(Kind::None as u32), &[]);
+                    let words = Words { words: &[], inlines: &[], memory };
+                    self.answer(plan, place, val(Kind::None as u32), &words);
+                }
+                // What was sent and answered may have been copied from there.
+                for array in &inlines.state {
+                    replace_array(plan, place, &after, array, state_at + array.start as u32);
                 }
             }
         }
@@ -236,7 +245,7 @@ impl At {
 
     /// Writes the answer's slot. There is room.
     #[device(crate = kiln_lang)]
-    fn answer(&self, plan: &Plan, place: &Place, kind: Val<u32>, payload: &[Val<u32>]) {
+    fn answer(&self, plan: &Plan, place: &Place, kind: Val<u32>, payload: &Words<'_>) {
         let slot = if self.inlet {
             self.output(place)
         } else {
@@ -283,6 +292,33 @@ impl At {
             let next = self.position.cast::<u32>() + 1;
             // SAFETY: the link lies in the arena; the sender loads the word in order. See `send.rs` for why this need not be a release.
             unsafe { place.arena.set_ordered_unchecked(head, next, Order::Relaxed, Scope::System) };
+        }
+    }
+}
+
+/// The words of a state, which begins at a word of the arena.
+fn state(place: &Place, at: Val<u32>, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
+    let word = |word: usize| match inlines.iter().find(|array| array.contains(&word)) {
+        None => place.arena.get_or(at + word as u32, 0),
+        Some(array) if array.start == word => at + word as u32,
+        Some(_) => val(ARENA),
+    };
+    (0..words).map(word).collect()
+}
+
+/// Puts what a handler left there into an array of the state, unless that is the array itself.
+#[device(crate = kiln_lang)]
+fn replace_array(plan: &Plan, place: &Place, state: &Words<'_>, array: &Range<usize>, own: Val<u32>) {
+    let (at, source) = (state.words[array.start], state.words[array.start + 1]);
+    if block_uniform(source.ne(ARENA) | at.ne(own)) {
+        if plan.lanes > 1 {
+            barrier();
+        }
+        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        for i in range_step(lane, array.len() as u32, plan.lanes) {
+            let word = state.of_array(array, i);
+            // SAFETY: the state belongs to the actor, which this worker serves, and each word is one lane's.
+            unsafe { place.arena.scatter(own + i, word) };
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Writing slots: requests to other actors, answers, outputs.
 
 use super::resident::Plan;
-use crate::slot::{PAYLOAD, QUAD, quads_for};
+use super::words::Words;
+use crate::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
 /// A slot about to be written.
@@ -24,38 +25,78 @@ impl Slot {
     /// # Safety
     /// It lies inside the view, at a multiple of 16 bytes, and nobody else writes it now. Whoever reads it does so by quads.
     #[device(crate = kiln_lang)]
-    pub unsafe fn write(&self, plan: &Plan, memory: &ViewMut<u32, 1>, payload: &[Val<u32>]) {
-        let zero = val::<u32>(0);
-        let quad = |q: usize| -> [Val<u32>; PAYLOAD] {
-            std::array::from_fn(|i| payload.get(q * PAYLOAD + i).copied().unwrap_or(zero))
-        };
-        let quads = quads_for(payload.len());
+    pub unsafe fn write(&self, plan: &Plan, memory: &ViewMut<u32, 1>, payload: &Words<'_>) {
+        let plain = payload.plain_quads();
+        if !payload.inlines.is_empty() && plan.lanes > 1 {
+            // What the lanes wrote to arrays, all of them copy.
+            barrier();
+        }
         // SAFETY: as the caller promises.
         unsafe {
             if plan.lanes == 1 {
-                if self.headers != 0 {
-                    let [a, b, c] = self.header;
-                    memory.set_quad_unchecked(self.at, [a, b, c, self.stamp]);
+                self.write_header(memory);
+                for &q in &plain {
+                    self.write_quad(memory, val(q as u32), [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)));
                 }
-                let first = self.at + self.headers * QUAD as u32;
-                for q in 0..quads {
-                    let [a, b, c] = quad(q);
-                    memory.set_quad_unchecked(first + (q * QUAD) as u32, [a, b, c, self.stamp]);
-                }
+            } else if payload.inlines.is_empty() {
+                self.write_at_once(memory, payload, plain.len());
             } else {
-                // A quad a lane, so that the slot leaves in one store.
                 let lane = lane_id().cast::<u32>();
-                let mine_of_payload = lane - self.headers;
-                let mut mine = self.header;
-                for q in 0..quads {
-                    let words = quad(q);
-                    mine = std::array::from_fn(|i| select(mine_of_payload.eq(q as u32), words[i], mine[i]));
-                }
-                let [a, b, c] = mine;
-                if lane < self.headers + quads as u32 {
-                    memory.set_quad_unchecked(self.at + lane * QUAD as u32, [a, b, c, self.stamp]);
+                if lane.eq(0) {
+                    self.write_header(memory);
+                    for &q in &plain {
+                        self.write_quad(
+                            memory,
+                            val(q as u32),
+                            [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)),
+                        );
+                    }
                 }
             }
         }
+        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        for (array, quads) in payload.filled() {
+            for q in range_step(lane + quads.start as u32, quads.end as u32, plan.lanes) {
+                let index = q * PAYLOAD as u32 - array.start as u32;
+                let words = [0u32, 1, 2].map(|i| payload.of_array(array, index + i));
+                // SAFETY: as above.
+                unsafe { self.write_quad(memory, q, words) };
+            }
+        }
+    }
+
+    /// A quad a lane, so that the slot leaves in one store.
+    #[device(crate = kiln_lang)]
+    unsafe fn write_at_once(&self, memory: &ViewMut<u32, 1>, payload: &Words<'_>, quads: usize) {
+        let lane = lane_id().cast::<u32>();
+        let mine_of_payload = lane - self.headers;
+        let mut mine = self.header;
+        for q in 0..quads {
+            let words: [Val<u32>; PAYLOAD] = std::array::from_fn(|i| payload.word(q * PAYLOAD + i));
+            mine = std::array::from_fn(|i| select(mine_of_payload.eq(q as u32), words[i], mine[i]));
+        }
+        let [a, b, c] = mine;
+        if lane < self.headers + quads as u32 {
+            // SAFETY: as the caller promises.
+            unsafe { memory.set_quad_unchecked(self.at + lane * QUAD as u32, [a, b, c, self.stamp]) };
+        }
+    }
+
+    #[device(crate = kiln_lang)]
+    unsafe fn write_header(&self, memory: &ViewMut<u32, 1>) {
+        if self.headers != 0 {
+            let [a, b, c] = self.header;
+            // SAFETY: as the caller promises.
+            unsafe { memory.set_quad_unchecked(self.at, [a, b, c, self.stamp]) };
+        }
+    }
+
+    /// Writes a quad of the payload.
+    #[device(crate = kiln_lang)]
+    unsafe fn write_quad(&self, memory: &ViewMut<u32, 1>, number: Val<u32>, [a, b, c]: [Val<u32>; PAYLOAD]) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            memory.set_quad_unchecked(self.at + (self.headers + number) * QUAD as u32, [a, b, c, self.stamp])
+        };
     }
 }

@@ -1,8 +1,10 @@
-//! Payloads in handlers.
+//! Arrays in handlers.
 
 use super::PayloadElem;
+use super::inline::InlineVal;
+use super::memory::{ARENA, Memory};
 use crate::outcome::Zeroed;
-use kiln_lang::{DeviceValue, IntoVal, Val, ViewMut, device_assert, val};
+use kiln_lang::{DeviceValue, IntoVal, Val, device_assert, val};
 use std::marker::PhantomData;
 
 /// A [`Payload`](super::Payload) on the device: a reference, which [`RingCtx::array`](crate::RingCtx::array) opens.
@@ -29,19 +31,89 @@ impl<T: PayloadElem> Zeroed for PayloadVal<T> {
     }
 }
 
+/// What [`RingCtx::array`](crate::RingCtx::array) opens: a [`PayloadVal`] or an [`InlineVal`].
+pub trait ArrayRef: sealed::Opens {}
+
+impl<T: PayloadElem> ArrayRef for PayloadVal<T> {}
+impl<T: PayloadElem, const N: usize> ArrayRef for InlineVal<T, N> {}
+
+pub(crate) mod sealed {
+    use super::{Array, InlineVal, Memory, PayloadElem, PayloadVal};
+
+    pub trait Opens {
+        /// What the array is of.
+        type Elem: PayloadElem;
+        #[doc(hidden)]
+        fn open(&self, memory: Memory) -> Array<Self::Elem>;
+    }
+
+    impl<T: PayloadElem> Opens for PayloadVal<T> {
+        type Elem = T;
+
+        fn open(&self, memory: Memory) -> Array<T> {
+            let [at, len, _] = self.words;
+            Array { memory, source: None, at, len, elem: std::marker::PhantomData }
+        }
+    }
+
+    impl<T: PayloadElem, const N: usize> Opens for InlineVal<T, N> {
+        type Elem = T;
+
+        fn open(&self, memory: Memory) -> Array<T> {
+            self.opened(memory)
+        }
+    }
+}
+
 /// An open array.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<T: PayloadElem> {
-    arena: ViewMut<u32, 1>,
+    memory: Memory,
+    /// What it lies in; `None` for the arena.
+    source: Option<Val<u32>>,
     at: Val<u32>,
     len: Val<u32>,
     elem: PhantomData<T>,
 }
 
 impl<T: PayloadElem> Array<T> {
-    pub(crate) fn open(arena: ViewMut<u32, 1>, payload: &PayloadVal<T>) -> Self {
-        let [at, len, _] = payload.words;
-        Array { arena, at, len, elem: PhantomData }
+    pub(super) fn inline_at(memory: Memory, source: Val<u32>, at: Val<u32>, len: Val<u32>) -> Self {
+        Array { memory, source: Some(source), at, len, elem: PhantomData }
+    }
+
+    #[track_caller]
+    fn word(&self, index: Val<u32>) -> Val<u32> {
+        match self.source {
+            // A reference that no host made may name words outside the arena: those read as zero.
+            None => self.memory.arena.get_or(self.at + index, 0),
+            Some(source) => self.memory.word(source, self.at + index),
+        }
+    }
+
+    /// The first `N` elements as a field of a reply, of a message to another actor, or of the state: they are copied there once the handler has ended.
+    /// An array with fewer fails the actor.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Inline, Message, Payload, RingCtx, State, ring_kernel};
+    ///
+    /// #[derive(State)]
+    /// #[kiln(crate = kiln_ring)]
+    /// struct Window { at: u32, last: Payload<f32> }
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn keep(ctx: &RingCtx, s: &mut Window, x: f32) -> Inline<f32, 256> {
+    ///     let last = ctx.array(&s.last);
+    ///     last.set(s.at % 256, x);
+    ///     s.at += 1;
+    ///     last.inline()
+    /// }
+    /// # let _ = keep;
+    /// ```
+    #[track_caller]
+    pub fn inline<const N: usize>(&self) -> InlineVal<T, N> {
+        device_assert!(self.len.ge(N as u32), "{} elements of an array of {}", N as u32, self.len);
+        InlineVal::new(self.source.unwrap_or_else(|| val(ARENA)), self.at)
     }
 
     /// How many elements it has.
@@ -53,27 +125,31 @@ impl<T: PayloadElem> Array<T> {
     #[track_caller]
     pub fn get(&self, index: impl IntoVal<u32>) -> Val<T> {
         let index = index.into_val();
-        device_assert!(index.lt(self.len), "index {} of a payload of {}", index, self.len);
-        // A reference that no host made may name words outside the arena: those read as zero.
-        T::load(&[self.arena.get_or(self.at + index, 0)])
+        device_assert!(index.lt(self.len), "index {} of an array of {}", index, self.len);
+        T::load(&[self.word(index)])
     }
 
     /// The element at an index, or `other` for an index outside.
     #[track_caller]
     pub fn get_or(&self, index: impl IntoVal<u32>, other: impl IntoVal<T>) -> Val<T> {
         let index = index.into_val();
-        let word = self.arena.get_or(self.at + index, 0);
-        kiln_lang::select(index.lt(self.len), T::load(&[word]), other)
+        // No word of a neighbour's, nor of a slot's end, is looked at.
+        let inside = index.lt(self.len);
+        let word = self.word(kiln_lang::select(inside, index, 0));
+        kiln_lang::select(inside, T::load(&[word]), other)
     }
 
-    /// Replaces an element. An index outside fails the actor. What a handler that fails has replaced stays so.
+    /// Replaces an element. An index outside fails the actor, and so does an array of a message, which is only read. What a handler that fails has replaced stays so.
     ///
     /// The threads of a worker that replace the same element must do so with the same value, and one that reads what another has replaced has no order with it.
     #[track_caller]
     pub fn set(&self, index: impl IntoVal<u32>, value: impl IntoVal<T>) {
         let index = index.into_val();
-        device_assert!(index.lt(self.len), "index {} of a payload of {}", index, self.len);
+        device_assert!(index.lt(self.len), "index {} of an array of {}", index, self.len);
+        if let Some(source) = self.source {
+            device_assert!(source.eq(ARENA), "an element of a message is set: it is only read");
+        }
         // SAFETY: the words belong to the array; who may use an array at a time is up to the messages that name it, and words are written whole.
-        unsafe { self.arena.scatter(self.at + index, T::store(&value.into_val())[0]) };
+        unsafe { self.memory.arena.scatter(self.at + index, T::store(&value.into_val())[0]) };
     }
 }

@@ -1,20 +1,26 @@
 //! Arrays in device memory that messages and states refer to.
 //!
-//! A message lies in a slot of some hundred bytes. What is larger is written to device memory once, and messages carry a reference to it: a
+//! A message lies in a slot, in which arrays may lie too: [`Inline`]. What is large, or used by many messages, is written to device memory once, and messages carry a reference to it: a
 //! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it: the host, a message that is not answered, the state that
 //! an actor was launched with.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `block.rs` | the memory: a piece of the arena, and host memory from which it is filled |
-//! | `array.rs` | payloads in handlers: [`PayloadVal`], [`Array`] |
+//! | `inline.rs` | arrays that lie in a message or state themselves: [`Inline`], [`InlineVal`] |
+//! | `memory.rs` | where arrays of a handler lie |
+//! | `array.rs` | arrays in handlers: [`PayloadVal`], [`Array`] |
 
 mod array;
 mod block;
+mod inline;
+mod memory;
 
-pub use array::{Array, PayloadVal};
+pub use array::{Array, ArrayRef, PayloadVal};
 pub(crate) use block::Block;
 use block::find;
+pub use inline::{Inline, InlineVal};
+pub(crate) use memory::{ARENA, MESSAGE, Memory, MessageSlot};
 
 use crate::layout::{Hold, Layout, layout_id};
 use crate::message::Message;

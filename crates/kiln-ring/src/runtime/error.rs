@@ -31,7 +31,7 @@ pub enum RingError {
     },
     /// A message has too many words for this device's workers.
     #[error(
-        "{} {what} of handler `{handler}` takes {words} words, and a worker of this device handles at most {most}: put the data into a buffer, and send where it lies",
+        "{} {what} of handler `{handler}` takes {words} words beside its `Inline` arrays, and a worker of this device handles at most {most}: make arrays `Inline`, or send a `Payload`",
         if *what == "output" { "an" } else { "a" }
     )]
     MessageTooLarge {
@@ -39,7 +39,7 @@ pub enum RingError {
         what: &'static str,
         /// The handler.
         handler: &'static str,
-        /// Its words.
+        /// Its words, but for those of inline arrays.
         words: usize,
         /// The most there may be.
         most: usize,

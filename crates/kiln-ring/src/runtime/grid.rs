@@ -3,12 +3,14 @@
 use super::config::RuntimeConfig;
 use super::error::{Result, RingError};
 use super::memory::SharedMemory;
+use super::outputs::Nature;
 use crate::channel::{Memory, Wait, WaitPolicy};
 use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
-use crate::device::{Kind, Operation, Plan, trace_resident};
+use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
 use crate::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{Launch, Program, Residency, ResidentId};
 use kiln_runtime::Device;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -129,22 +131,36 @@ impl Grid {
     }
 
     fn check_size(&self, kind: &Kind) -> Result<()> {
-        self.fits("message", &kind.requests, kind.handler.signature().name)?;
-        self.fits("reply", &kind.answers, kind.handler.signature().name)
+        let (signature, inlines) = (kind.handler.signature(), kind.handler.inlines());
+        self.fits("message", &kind.requests, &inlines.message, signature.name)?;
+        // What is not handled comes back in the slot of its answer, and fits as it did.
+        let reply = SlotLayout::new(signature.reply_words, kind.answers.has_header());
+        self.fits("reply", &reply, &inlines.reply, signature.name)
     }
 
-    /// Whether what a handler is sent or answers has a quad for each thread of a worker.
-    fn fits(&self, what: &'static str, slot: &SlotLayout, handler: &'static str) -> Result<()> {
-        if self.plan.lanes > 1 && slot.quads() > self.plan.lanes as usize {
-            let most = (WARP as usize - usize::from(slot.has_header())) * PAYLOAD;
-            return Err(RingError::MessageTooLarge { what, handler, words: slot.payload_words(), most });
+    /// Whether what a handler is sent or answers, but for the arrays in it, has a quad for each thread of a worker.
+    fn fits(
+        &self,
+        what: &'static str,
+        slot: &SlotLayout,
+        inlines: &[Range<usize>],
+        handler: &'static str,
+    ) -> Result<()> {
+        let headers = usize::from(slot.has_header());
+        let plain = plain_quads(slot.payload_words(), inlines).len() + headers;
+        if self.plan.lanes > 1 && plain > self.plan.lanes as usize {
+            let words = slot.payload_words() - inlines.iter().map(ExactSizeIterator::len).sum::<usize>();
+            let most = (WARP as usize - headers) * PAYLOAD;
+            return Err(RingError::MessageTooLarge { what, handler, words, most });
         }
         Ok(())
     }
 
-    /// Whether the outputs of an actor have a quad for each thread of a worker.
-    pub fn check_output(&self, slot: &SlotLayout, handler: &'static str) -> Result<()> {
-        self.fits("output", slot, handler)
+    /// Whether the outputs of an actor, replies and messages that come back, have a quad for each thread of a worker.
+    pub fn check_output(&self, nature: &Nature) -> Result<()> {
+        let slot = |words| SlotLayout::new(words, true);
+        self.fits("output", &slot(nature.message.1), &nature.inlines.message, nature.handler)?;
+        self.fits("output", &slot(nature.reply_words), &nature.inlines.reply, nature.handler)
     }
 
     /// Takes ports in a row of the worker that has the fewest taken, of those that have as many.

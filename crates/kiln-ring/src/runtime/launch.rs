@@ -58,6 +58,7 @@ impl RingRuntime {
             slot: SlotLayout::new(form.answers.slot().payload_words(), true),
             message: (H::Message::ID, H::Message::WORDS),
             reply_words: H::Reply::WORDS,
+            inlines: kind.handler.inlines(),
             letters: Arc::clone(&shared.letters),
         };
         // From here on, whatever fails gives port and pieces back.

@@ -89,7 +89,7 @@ impl Side {
         let (shared, inlets) = (&self.shared, &self.inlets);
         let mut list = inlets.list();
         let nature = inlets.outputs.nature();
-        shared.grid().check_output(&nature.slot, nature.handler)?;
+        shared.grid().check_output(nature)?;
         inlets.outputs.make(self)?;
         let layout = RingLayout::new(inlets.slot, capacity);
         let port = shared.grid().take_port_of(self.ports.first.worker)?;

@@ -9,6 +9,7 @@ use super::region::Piece;
 use crate::channel::{DeviceSide, Memory, RecvError, RingMemory, Wait, WaitPolicy};
 use crate::dead_letter::{DeadLetters, Letter, Reason};
 use crate::device::record::actor;
+use crate::handler::Inlines;
 use crate::layout::Layout;
 use crate::slot::{self, Kind, PAYLOAD, QUAD, RingLayout, SlotLayout};
 use std::collections::VecDeque;
@@ -33,6 +34,8 @@ pub(crate) struct Nature {
     pub message: (u64, usize),
     /// The reply's [`Layout::WORDS`].
     pub reply_words: usize,
+    /// The arrays in both.
+    pub inlines: Inlines,
     /// Where dead letters go.
     pub letters: Arc<DeadLetters>,
 }
