@@ -4,6 +4,7 @@
 Serves one of them over the protocol of bench/README.md.
 """
 
+import itertools
 import os
 from collections.abc import Callable
 
@@ -202,22 +203,40 @@ class AttentionPeer(CudaPeer):
     backend: str
 
     def rows(self) -> list[str]:
-        return list(rows.GPU_ATTENTION_ROWS)
+        return [shape.name for shape in rows.GPU_ATTENTION if self.knows(shape)]
 
-    def attend(self, q, k, v, causal: bool):
+    def knows(self, shape: rows.GpuAttention) -> bool:
+        """Whether the backend does this."""
+        return not (shape.window or shape.packed)
+
+    def attend(self, q, k, v, shape: rows.GpuAttention):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         with sdpa_kernel(getattr(SDPBackend, self.backend)):
-            return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=shape.causal)
+
+    def check(self, shape: rows.GpuAttention) -> None:
+        """Compares a small case with float64."""
+        torch = self.torch
+        small = [self.normal(1, 2, 256, shape.width).to(torch.bfloat16) for _ in range(3)]
+        lengths, window = (100, 156) if shape.packed else (256,), shape.window and 100
+        place = torch.arange(256, device="cuda")
+        distance = place[:, None] - place[None, :]
+        seen = (place[:, None] < lengths[0]) == (place[None, :] < lengths[0])
+        if shape.causal:
+            seen &= (distance >= 0) & (distance < (window or 256))
+        exact = torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in small), attn_mask=seen)
+        result = self.attend(*small, shape._replace(lengths=lengths, window=window))
+        torch.testing.assert_close(result.double(), exact, rtol=2e-2, atol=2e-2)
 
     def prepare(self, row: str) -> Callable[[int], list[float]]:
-        width, length, causal = next(s for s in rows.GPU_ATTENTION if rows.attention_row(*s) == row)
-        heads, bf16 = rows.GPU_MODEL // width, self.torch.bfloat16
-        small = [self.normal(1, 2, 256, width).to(bf16) for _ in range(3)]
-        exact = self.torch.nn.functional.scaled_dot_product_attention(*(x.double() for x in small), is_causal=causal)
-        self.torch.testing.assert_close(self.attend(*small, causal).double(), exact, rtol=2e-2, atol=2e-2)
-        q, k, v = (self.normal(rows.GPU_POSITIONS // length, heads, length, width).to(bf16) for _ in range(3))
-        return self.timed(lambda: self.attend(q, k, v, causal))
+        shape = next(s for s in rows.GPU_ATTENTION if s.name == row)
+        self.check(shape)
+        length = rows.GPU_POSITIONS if shape.packed else shape.lengths[0]
+        heads, bf16 = rows.GPU_MODEL // shape.width, self.torch.bfloat16
+        size = (rows.GPU_POSITIONS // length, heads, length, shape.width)
+        q, k, v = (self.normal(*size).to(bf16) for _ in range(3))
+        return self.timed(lambda: self.attend(q, k, v, shape))
 
 
 class CudnnPeer(AttentionPeer):
@@ -232,6 +251,41 @@ class FlashAttentionPeer(AttentionPeer):
 
     name = "FlashAttention-2"
     backend = "FLASH_ATTENTION"
+
+    def knows(self, shape: rows.GpuAttention) -> bool:
+        return True
+
+    def prepare(self, row: str) -> Callable[[int], list[float]]:
+        self.starts = {lengths: self.starts_of(lengths) for lengths in ((100, 156), rows.GPU_PACKED)}
+        return super().prepare(row)
+
+    def starts_of(self, lengths: tuple[int, ...]):
+        """Where sequences that follow each other begin, and the end."""
+        ends = itertools.accumulate(lengths, initial=0)
+        return self.torch.tensor(list(ends), dtype=self.torch.int32, device="cuda")
+
+    def attend(self, q, k, v, shape: rows.GpuAttention):
+        if not (shape.window or shape.packed):
+            return super().attend(q, k, v, shape)
+        # Windows and packed sequences are not in the public function. Batch x length x heads x width, or tokens x heads x width.
+        tensors = [x.transpose(1, 2) for x in (q, k, v)]
+        starts, longest = None, q.shape[2]
+        if shape.packed:
+            tensors = [x[0] for x in tensors]
+            starts, longest = self.starts[shape.lengths], max(shape.lengths)
+        result = self.torch.ops.aten._flash_attention_forward(
+            *tensors,
+            starts,
+            starts,
+            longest,
+            longest,
+            0.0,
+            shape.causal,
+            False,
+            window_size_left=shape.window - 1 if shape.window else None,
+            window_size_right=0 if shape.window else None,
+        )[0]
+        return (result[None] if shape.packed else result).transpose(1, 2)
 
 
 class CuPyPeer(Peer):

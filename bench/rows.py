@@ -22,15 +22,58 @@ GPU_PRODUCTS = (
 GPU_LAYERS = (("bf16", (128, 8192, 8192)), ("bf16", (64, 8192, 8192)), ("bf16", (16, 8192, 8192)), ("bf16", (1, 8192, 8192)))
 # Heads, length, width of a head.
 CPU_ATTENTION = (8, 1024, 64)
-# Width of a head, length, whether causal; batch times length is 16384, heads times width 2048.
+
+
+class GpuAttention(NamedTuple):
+    """A row of attention on a GPU; batch times length is 16384, heads times width 2048."""
+
+    width: int
+    lengths: tuple[int, ...]
+    """One length of all sequences, or that of each of those that follow each other in one tensor."""
+    causal: bool = False
+    window: int | None = None
+    """How many keys a query sees, itself included."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether sequences of several lengths follow each other."""
+        return len(self.lengths) > 1
+
+    @property
+    def name(self) -> str:
+        length = "packed" if self.packed else str(self.lengths[0])
+        limit = f"_window{self.window}" if self.window else "_causal" if self.causal else ""
+        return f"attention_bf16_d{self.width}_{length}{limit}"
+
+    @property
+    def title(self) -> str:
+        limit = f"attention in windows of {self.window}" if self.window else "causal attention" if self.causal else "attention"
+        lengths = f"{len(self.lengths)} packed sequences" if self.packed else f"length {self.lengths[0]}"
+        return f"{limit}, bf16, width {self.width}, {lengths}"
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that it sees, of one head of all sequences; with a causal mask, half of all."""
+        sequences = self.lengths if self.packed else self.lengths * (GPU_POSITIONS // self.lengths[0])
+        if self.window:
+            return sum(n * self.window - self.window**2 // 2 for n in sequences)
+        return sum(n * n // (2 if self.causal else 1) for n in sequences)
+
+
+# The lengths of sequences in one tensor.
+GPU_PACKED = (5000, 3000, 2500, 2000, 1500, 1200, 800, 384)
 GPU_ATTENTION = (
-    (64, 4096, False),
-    (64, 16384, False),
-    (64, 16384, True),
-    (128, 4096, False),
-    (128, 16384, False),
-    (128, 4096, True),
-    (128, 16384, True),
+    GpuAttention(64, (4096,)),
+    GpuAttention(64, (16384,)),
+    GpuAttention(64, (16384,), causal=True),
+    GpuAttention(128, (4096,)),
+    GpuAttention(128, (16384,)),
+    GpuAttention(128, (4096,), causal=True),
+    GpuAttention(128, (16384,), causal=True),
+    GpuAttention(256, (4096,)),
+    GpuAttention(256, (16384,), causal=True),
+    GpuAttention(128, (16384,), causal=True, window=1024),
+    GpuAttention(128, GPU_PACKED, causal=True),
 )
 GPU_POSITIONS = 16384
 GPU_MODEL = 2048
@@ -105,16 +148,9 @@ def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     return {f"attention_f32_{heads}x{length}x{width}": row}
 
 
-def attention_row(width: int, length: int, causal: bool) -> str:
-    """The name of a row of attention on a GPU."""
-    return f"attention_bf16_d{width}_{length}" + ("_causal" if causal else "")
-
-
-def _gpu_attention(width: int, length: int, causal: bool) -> dict[str, Row]:
+def _gpu_attention(shape: GpuAttention) -> Row:
     elements = GPU_POSITIONS * GPU_MODEL
-    title = f"{'causal ' if causal else ''}attention, bf16, width {width}, length {length}"
-    seen = length // 2 if causal else length
-    return {attention_row(width, length, causal): Row(title, 8 * elements, 4 * elements * seen, None, arithmetic=True)}
+    return Row(shape.title, 8 * elements, 4 * GPU_MODEL * shape.pairs, None, arithmetic=True)
 
 
 GPU_ROWS: dict[str, Row] = {
@@ -123,9 +159,7 @@ GPU_ROWS: dict[str, Row] = {
     **_layer_norm(GPU_MATRIX, "copy_f32_2^28"),
 }
 
-GPU_ATTENTION_ROWS: dict[str, Row] = {
-    name: row for shape in GPU_ATTENTION for name, row in _gpu_attention(*shape).items()
-}
+GPU_ATTENTION_ROWS: dict[str, Row] = {shape.name: _gpu_attention(shape) for shape in GPU_ATTENTION}
 
 # Only PyTorch (cuBLAS) is a peer of these.
 GPU_PRODUCT_ROWS: dict[str, Row] = {

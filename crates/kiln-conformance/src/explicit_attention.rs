@@ -20,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         attention_of_wide_heads for bf16;
         attention_of_more_queries_than_keys for bf16;
         attention_in_windows for bf16;
+        attention_of_few_keys_is_exact for f16 bf16;
         attention_with_a_cap for f16 bf16;
         attention_of_packed_sequences for bf16;
     ]
@@ -142,7 +143,8 @@ fn launch<T: Sample + Float>(
     options: Options,
 ) -> Verdict {
     let scale = options.scale.unwrap_or(1.0 / (q.shape()[3] as f32).sqrt());
-    let ([left, right], cap, plan) = (work.window, options.cap.unwrap_or(1.0), work.plan);
+    let ([left, right], cap, plan) =
+        (work.window.map(|limit| limit as i32), options.cap.unwrap_or(1.0), work.plan);
     let (order, shape) = schedule::order(&work, 3);
     let order = trial.device.tensor(&order, shape)?;
     hopper::attention(q, k, v, o, sums, &order, sequences, scale, cap, left, right, plan)
@@ -204,6 +206,36 @@ fn attention_in_windows<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         run::<T>(trial, sizes(1, 30, 500, 64), plan(), options)?;
     }
     Ok(())
+}
+
+/// One key in each turn matters. Its weight is exact, whatever it is, so the result is, but for its own rounding.
+fn attention_of_few_keys_is_exact<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let (queries, keys, width) = (70, 64 * 7, 64);
+    let number = |x: f64| T::from_host(Host::Float(x));
+    let mut qs = vec![number(0.0); queries * width];
+    qs.chunks_mut(width).for_each(|row| row[0] = number(1.0));
+    let mut ks = vec![number(0.0); keys * width];
+    for (j, row) in ks.chunks_mut(width).enumerate() {
+        row[0] = if j % 64 == j / 64 * 9 { T::sample(&mut trial.rng) } else { number(-300.0) };
+    }
+    let q = trial.device.tensor(&qs, [1, 1, queries, width])?;
+    let k = trial.device.tensor(&ks, [1, 1, keys, width])?;
+    let (v, vs) = trial.input::<T, 4>([1, 1, keys, width])?;
+    let mut o = trial.output::<T, 4>([1, 1, queries, width])?;
+    let mut sums = trial.output::<f32, 3>([1, 1, queries])?;
+    let options = Options { scale: Some(1.0), ..Options::default() };
+    let lengths = Lengths::All { batch: 1, lengths: [queries, keys] };
+    let work = Work { plan: plan(), window: [0; 2], heads: 1, lengths };
+    let none = trial.device.zeros([1, 4])?;
+    launch(trial, [&q, &k, &v], &mut o, &mut sums, work, &none, options)?;
+    let sizes = sizes(1, queries, keys, width);
+    let (out, logarithms) = reference(sizes, [&float(&qs), &float(&ks), &float(&vs)], options);
+    for (i, (got, want)) in o.to_vec()?.iter().zip(&out).enumerate() {
+        let (got, want) = (got.host().float(), want.float());
+        let unit = T::EPSILON * want.abs().max(0.01).log2().floor().exp2();
+        ensure((got - want).abs() <= 0.51 * unit, || format!("element {i}: {got} for {want}"))?;
+    }
+    close("sums", &sums.to_vec()?, &logarithms, 64.0, 4.0)
 }
 
 fn attention_with_a_cap<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {

@@ -16,6 +16,9 @@ const WARPS: usize = 4;
 /// Stands for the greatest of no scores: finite, so that differences are numbers.
 const LEAST: f32 = -1e30;
 
+/// Lengths and places. Those of 64 bits would take registers that the tasks have not.
+type Index = Val<i32>;
+
 /// How the work is divided, and what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KernelConst)]
 #[kiln(crate = kiln_runtime)]
@@ -60,25 +63,25 @@ struct Numbers {
     /// By what products are multiplied to give the powers of two that the hyperbolic tangent is made of.
     inner: Val<f32>,
     /// Keys that a query sees before its place, and after it.
-    window: [Idx; 2],
+    window: [Index; 2],
 }
 
 /// Where a tile of queries is.
 #[derive(Clone, Copy)]
 struct Place {
-    batch: Idx,
-    head: Idx,
+    batch: Index,
+    head: Index,
     /// Where the sequence's queries and keys begin in their tensors.
-    queries: Idx,
-    keys: Idx,
+    queries: Index,
+    keys: Index,
     /// How many queries and keys it has.
-    asked: Idx,
-    known: Idx,
+    asked: Index,
+    known: Index,
     /// The first query.
-    first: Idx,
+    first: Index,
     /// Parts of keys up to the last one that a query of the tile sees, and turns over them.
-    top: Idx,
-    turns: Idx,
+    top: Index,
+    turns: Index,
 }
 
 /// Bits of an entry of the order for the number of a tile in its head, and for the head.
@@ -87,11 +90,12 @@ pub(super) const HEAD_BITS: u32 = 20;
 
 /// The place of an entry of the order.
 #[device(crate = kiln_runtime)]
-fn place(entry: Idx, lengths: [Idx; 2], sequences: View<i32, 2>, window: [Idx; 2], plan: Plan) -> Place {
-    let first = (entry & i64::from((1u32 << TILE_BITS) - 1)) * plan.rows();
-    let head = (entry >> i64::from(TILE_BITS)) & i64::from((1u32 << HEAD_BITS) - 1);
-    let batch = entry >> i64::from(TILE_BITS + HEAD_BITS);
-    let of = |column: usize| sequences.get_or((batch, column), 0).cast::<i64>();
+fn place(entry: Idx, lengths: [Index; 2], sequences: View<i32, 2>, window: [Index; 2], plan: Plan) -> Place {
+    let part =
+        |shift: u32, bits: u32| ((entry >> i64::from(shift)) & i64::from((1u32 << bits) - 1)).cast::<i32>();
+    let first = part(0, TILE_BITS) * plan.rows();
+    let (head, batch) = (part(TILE_BITS, HEAD_BITS), part(TILE_BITS + HEAD_BITS, HEAD_BITS));
+    let of = |column: usize| sequences.get_or((batch, column), 0);
     let [queries, asked, keys, known] =
         if plan.packed { [of(0), of(1), of(2), of(3)] } else { [val(0), lengths[0], val(0), lengths[1]] };
     let at = first + known - asked;
@@ -124,7 +128,7 @@ impl<T: Float> Ring<T> {
     }
 
     /// Loads the rows of a head from `row` on as soon as the stage is empty.
-    fn load(&self, at: Stage, view: View<T, 4>, [batch, head, row]: [Idx; 3], bytes: usize) {
+    fn load(&self, at: Stage, view: View<T, 4>, [batch, head, row]: [Index; 3], bytes: usize) {
         let full = self.full.at(at.index);
         self.empty.at(at.index).wait(at.phase - 1);
         full.expect(bytes);
@@ -144,23 +148,23 @@ impl<T: Float> Ring<T> {
 /// A stage of a ring, and how often it was used before.
 #[derive(Clone, Copy)]
 struct Stage {
-    index: Idx,
-    phase: Idx,
+    index: Index,
+    phase: Index,
 }
 
 /// The stage with a number, counted from the beginning of the program.
 #[device(crate = kiln_runtime)]
-fn stage(number: Idx, plan: Plan) -> Stage {
-    let stages = plan.stages as i64;
-    Stage { index: number & (stages - 1), phase: number >> i64::from(plan.stages.trailing_zeros()) }
+fn stage(number: Index, plan: Plan) -> Stage {
+    let stages = plan.stages as i32;
+    Stage { index: number & (stages - 1), phase: number >> plan.stages.trailing_zeros() as i32 }
 }
 
 /// What a task knows of a tile's queries before it has seen all keys.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// The greatest score of each query so far.
-    greatest: Val<f32>,
-    /// The sums of the weights relative to it, in parts.
+    /// What the weights of each query are relative to, as a power of two.
+    reference: Val<f32>,
+    /// The sums of the weights, in parts.
     sum: Val<f32>,
     /// The sums of weighted values.
     result: Val<f32>,
@@ -187,8 +191,8 @@ pub fn attention<T: Float>(
     sequences: &Tensor<i32, 2>,
     scale: Val<f32>,
     cap: Val<f32>,
-    left: Val<i64>,
-    right: Val<i64>,
+    left: Val<i32>,
+    right: Val<i32>,
     plan: Plan,
 ) {
     let Plan { tasks: copies, keys: columns, width, stages, .. } = plan;
@@ -196,18 +200,18 @@ pub fn attention<T: Float>(
     let keys = Ring::<T>::new(stages, columns, width, copies);
     let values = Ring::<T>::new(stages, columns, width, copies);
     let out = if plan.in_place() { queries.tiles } else { shared_tiles::<T>(copies, ROWS, width) };
-    let (lengths, window) = ([q.extent(2), k.extent(2)], [left, right]);
-    let (program, tiles) = (program_id(0), order.get_or((0, program_id(0)), 0));
+    let (lengths, window) = ([q.extent(2), k.extent(2)].map(|n| n.cast::<i32>()), [left, right]);
+    let (program, tiles) = (program_id(0), order.get_or((0, program_id(0)), 0).cast::<i32>());
     let bytes = |rows: usize| size_of::<T>() * rows * width;
 
     tasks()
         .task(WARPS, plan.registers[1], || {
-            let mut before = val::<i64>(0);
+            let mut before = val::<i32>(0);
             for round in range(0, tiles) {
                 let tile = place(order.get_or((round + 1, program), 0), lengths, sequences, window, plan);
                 let shared = tile.head / plan.shared;
                 for i in 0..copies {
-                    let at = Stage { index: val(i as i64), phase: round };
+                    let at = Stage { index: val(i as i32), phase: round };
                     let row = tile.queries + tile.first + i * ROWS;
                     queries.load(at, q, [tile.batch, tile.head, row], bytes(ROWS));
                 }
@@ -220,13 +224,13 @@ pub fn attention<T: Float>(
             }
         })
         .copies(copies, WARPS, plan.registers[0], || {
-            let own = task_rank();
+            let own = task_rank().cast::<i32>();
             let numbers = if plan.capped {
                 Numbers { scale: cap * (2.0 * LOG2_E), inner: scale * (2.0 * LOG2_E) / cap, window }
             } else {
                 Numbers { scale: scale * LOG2_E, inner: scale, window }
             };
-            let (mut before, mut upcoming) = (val::<i64>(0), order.get_or((1, program), 0));
+            let (mut before, mut upcoming) = (val::<i32>(0), order.get_or((1, program), 0));
             for round in range(0, tiles) {
                 let tile = place(upcoming, lengths, sequences, window, plan);
                 upcoming = order.get_or((round + 2, program), 0);
@@ -242,18 +246,18 @@ pub fn attention<T: Float>(
                     let some = sum.gt(0.0);
                     let factor = select(some, sum.recip(), 0.0);
                     let result = (seen.result * factor.expand(1)).cast::<T>();
-                    let greatest = seen.greatest * numbers.scale;
-                    let greatest = if plan.capped { greatest + cap * LOG2_E } else { greatest };
-                    let logarithm = select(some, (greatest + sum.log2()) * LN_2, f32::NEG_INFINITY);
+                    let total = seen.reference + sum.log2();
+                    let total = if plan.capped { total + cap * LOG2_E } else { total };
+                    let logarithm = select(some, total * LN_2, f32::NEG_INFINITY);
                     if plan.packed {
-                        let rows = iota::<i64>(ROWS) + row;
+                        let rows = iota::<i32>(ROWS) + row;
                         let (inside, at) = (rows.lt(tile.asked), rows + tile.queries);
                         // SAFETY: every query belongs to one sequence and one tile of it, which has one number; one program takes it.
                         unsafe { sums.row(0).row(tile.head).scatter_where(at, inside, logarithm) };
                         if (row + ROWS).le(tile.asked) {
                             leave(result, out, own, o, [tile.batch, tile.head, row + tile.queries]);
                         } else {
-                            let index = (at.expand(1), iota::<i64>(width).expand(0));
+                            let index = (at.expand(1), iota::<i32>(width).expand(0));
                             // SAFETY: as above.
                             unsafe { o.row(0).row(tile.head).scatter_where(index, inside.expand(1), result) };
                         }
@@ -283,9 +287,9 @@ pub fn attention<T: Float>(
 fn leave<T: Float>(
     result: Val<T>,
     out: SharedTiles<T>,
-    own: Idx,
+    own: Index,
     o: ViewMut<T, 4>,
-    [batch, head, row]: [Idx; 3],
+    [batch, head, row]: [Index; 3],
 ) {
     store_wait(0);
     out.at(own).put(result, 0);
@@ -295,34 +299,23 @@ fn leave<T: Float>(
     unsafe { out.at(own).store(o, (batch, head, row, 0)) };
 }
 
-/// Which turns need a mask, and whose keys: not those in which all queries see all keys.
+/// Which turns need a mask: not those in which all queries see all keys.
 #[derive(Clone, Copy)]
 struct Edges {
-    /// By query: the first key that it sees, and the first behind that it does not.
-    begin: Val<i32>,
-    end: Val<i32>,
+    /// The place of the first query among the keys.
+    place: Index,
     /// The turns before this one need a mask, and those from that one on.
-    first: Idx,
-    last: Idx,
+    first: Index,
+    last: Index,
 }
 
 #[device(crate = kiln_runtime)]
-fn edges(tile: Place, row: Idx, window: [Idx; 2], plan: Plan) -> Edges {
-    let (at, known) = (row + tile.known - tile.asked, tile.known);
-    let bound = |limit: Idx| iota::<i32>(ROWS) + (at + limit).cast::<i32>();
-    let all = known.cast::<i32>();
-    let (end, by_all) = if plan.bounded[1] {
-        (bound(window[1] + 1).minimum(all), known.minimum(at + window[1] + 1).maximum(0))
-    } else {
-        (full::<i32>(ROWS, all), known)
-    };
-    let (begin, from_all) = if plan.bounded[0] {
-        (bound(-window[0]), (at - window[0] + (ROWS - 1)).maximum(0))
-    } else {
-        (zeros::<i32>(ROWS), val(0))
-    };
+fn edges(tile: Place, row: Index, window: [Index; 2], plan: Plan) -> Edges {
+    let (place, known) = (row + tile.known - tile.asked, tile.known);
+    let by_all = if plan.bounded[1] { known.minimum(place + window[1] + 1).maximum(0) } else { known };
+    let from_all = if plan.bounded[0] { (place - window[0] + (ROWS - 1)).maximum(0) } else { val(0) };
     let first = tile.top - by_all / plan.keys;
-    Edges { begin, end, first, last: tile.top - (from_all + (plan.keys - 1)) / plan.keys }
+    Edges { place, first, last: tile.top - (from_all + (plan.keys - 1)) / plan.keys }
 }
 
 /// Sees all keys, the last ones first. `row` is the first query, `before` the number of the first stage.
@@ -331,9 +324,9 @@ fn attend<T: Float>(
     queries: SharedTile<T>,
     keys: Ring<T>,
     values: Ring<T>,
-    before: Idx,
+    before: Index,
     tile: Place,
-    row: Idx,
+    row: Index,
     numbers: Numbers,
     plan: Plan,
 ) -> Seen {
@@ -342,9 +335,17 @@ fn attend<T: Float>(
 
     let scores = wgmma_wait(wgmma(queries, keys.wait(stage(before, plan)).transposed(), none, false), 0);
     keys.release(stage(before, plan));
-    let scores = mask(capped(scores, numbers, plan), edges, (tile.top - 1) * plan.keys, plan);
-    let mut greatest = scores.max_axis(1).maximum(LEAST);
-    let weights = exp2_flushed(scores * scale - (greatest * scale).expand(1));
+    let scores = mask(
+        capped(scores, numbers, plan),
+        (tile.top - 1) * plan.keys,
+        Some(tile.known),
+        edges.place,
+        numbers.window,
+        plan,
+    );
+    let mut greatest = scores.max_axis(1).maximum(LEAST) * scale;
+    let mut reference = greatest;
+    let weights = exp2_flushed(scores * scale - reference.expand(1));
     let mut sum = partial_sums(weights);
     let mut packed = pack_pairs::<T>(weights);
     let mut result = zeros::<f32>((ROWS, plan.width));
@@ -363,14 +364,17 @@ fn attend<T: Float>(
         };
         if let Some(masked) = masked {
             if masked {
-                scores = mask(scores, edges, (tile.top - 1 - step) * plan.keys, plan);
+                let at = (tile.top - 1 - step) * plan.keys;
+                scores = mask(scores, at, None, edges.place, numbers.window, plan);
             }
         }
-        let next = greatest.maximum(scores.max_axis(1));
-        let shrink = exp2_flushed((greatest - next) * scale);
-        let weights = exp2_flushed(scores * scale - (next * scale).expand(1));
+        let own = scores.max_axis(1) * scale;
+        greatest = greatest.maximum(own);
+        let next = nearest_reference(reference, own, greatest - own);
+        let shrink = exp2_flushed(reference - next);
+        let weights = exp2_flushed(scores * scale - next.expand(1));
         sum = sum * shrink.expand(1) + partial_sums(weights);
-        greatest = next;
+        reference = next;
         result = wgmma_wait(product, 0) * shrink.expand(1);
         values.release(last);
         packed = pack_pairs::<T>(weights);
@@ -378,7 +382,18 @@ fn attend<T: Float>(
     let last = stage(before + (tile.turns - 1), plan);
     let product = wgmma_wait(wgmma_registers(packed, values.wait(last), result, true), 0);
     values.release(last);
-    Seen { greatest, sum, result: product }
+    Seen { reference, sum, result: product }
+}
+
+/// What the weights of a turn are relative to, given its greatest score and how far that is below the greatest of all so far: a whole number above the one, within a
+/// half of the other. So the turn's greatest weight is a power of two, which rounding to 16 bits leaves as it is: a good part of what rounding
+/// does to a result is done to the greatest weights.
+#[device(crate = kiln_runtime)]
+fn nearest_reference(reference: Val<f32>, own: Val<f32>, below: Val<f32>) -> Val<f32> {
+    // Sums above 2²³ have no fractions.
+    let whole = (below + 12_582_912.0) - 12_582_912.0;
+    // Far below, or where nothing is seen, weights are nothing.
+    select(below.lt(64.0), own + whole, reference)
 }
 
 /// With c the cap, the score s becomes c tanh(s / c) = c - 2c / (1 + e^(2s / c)), of which a softmax needs no c: -1 / (1 + e^(2s / c)), in units of 2c.
@@ -389,7 +404,7 @@ fn capped(scores: Val<f32>, numbers: Numbers, plan: Plan) -> Val<f32> {
 
 /// Lets the keys and values of a tile pass: none of the task's queries exists.
 #[device(crate = kiln_runtime)]
-fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Idx, turns: Idx, plan: Plan) {
+fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Index, turns: Index, plan: Plan) {
     for step in range(0, turns) {
         let at = stage(before + step, plan);
         keys.wait(at);
@@ -399,15 +414,34 @@ fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Idx, turns: Idx, plan:
     }
 }
 
-/// The scores of the keys from `at` on, without those that a query does not see.
+/// The scores of the keys from `at` on, without those that a query does not see, and those from `known` on.
+///
+/// What differs between threads is in the limits, of which each has two, so that columns are constants.
 #[device(crate = kiln_runtime)]
-fn mask(scores: Val<f32>, edges: Edges, at: Idx, plan: Plan) -> Val<f32> {
-    let (at, key) = (at.cast::<i32>(), iota::<i32>(plan.keys).expand(0));
-    let mut seen = key.lt((edges.end - at).expand(1));
-    if plan.bounded[0] {
-        seen = seen & key.ge((edges.begin - at).expand(1));
+fn mask(
+    scores: Val<f32>,
+    at: Index,
+    known: Option<Index>,
+    place: Index,
+    window: [Index; 2],
+    plan: Plan,
+) -> Val<f32> {
+    let columns = plan.keys;
+    let column =
+        iota::<i32>(columns / 8).reshape((1, columns / 8, 1, 1)) * 8 + iota::<i32>(2).reshape((1, 1, 1, 2));
+    let own = iota::<i32>(4).reshape((1, 1, 4, 1)) * 2;
+    let row = iota::<i32>(ROWS).reshape((ROWS, 1, 1, 1)) - own;
+    let mut scores = scores.reshape((ROWS, columns / 8, 4, 2));
+    if let Some(known) = known {
+        scores = select(column.lt(known - at - own), scores, f32::NEG_INFINITY);
     }
-    select(seen, scores, f32::NEG_INFINITY)
+    if plan.bounded[1] {
+        scores = select(column.le(row + (place + window[1] - at)), scores, f32::NEG_INFINITY);
+    }
+    if plan.bounded[0] {
+        scores = select(column.ge(row + (place - window[0] - at)), scores, f32::NEG_INFINITY);
+    }
+    scores.reshape((ROWS, columns))
 }
 
 /// The sums of each row over columns that are 8 apart, and their neighbours: of those that a thread holds, so that threads exchange nothing.

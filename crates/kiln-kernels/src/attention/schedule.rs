@@ -76,7 +76,7 @@ pub(super) fn run<T: Float>(problem: Problem<'_, T>) -> Result<()> {
     let programs = work.tiles().min(device.properties().units as usize);
     let order = kept(&device, work, programs)?;
     let sequences = packed.map_or(&order.none, |packed| &packed.table);
-    let cap = soft_cap.unwrap_or(1.0);
+    let (cap, [left, right]) = (soft_cap.unwrap_or(1.0), [left as i32, right as i32]);
     hopper::attention(&q, &k, &v, &mut o, &mut sums, &order.table, sequences, scale, cap, left, right, plan)
         .grid([programs as u32])
         .launch(&device)
