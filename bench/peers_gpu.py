@@ -86,6 +86,14 @@ class TorchPeer(CudaPeer):
     def product(self, row: str) -> Callable[[int], list[float]]:
         """A matrix product, which is cuBLAS's."""
         torch = self.torch
+        if row == rows.STACK_ROW:
+            products, n = rows.GPU_STACK
+            a, b = (self.normal(products, n, n).to(torch.bfloat16) for _ in range(2))
+            out = torch.empty_like(a)
+            return self.timed(lambda: torch.bmm(a, b, out=out), read=True)
+        for elements, (_, _, n) in rows.GPU_NARROW.items():
+            if row == rows.product_name(elements, (n, n, n)):
+                return self.timed(self.narrow(elements, n), read=True)
         products = {rows.product_name(*product): product for product in (*rows.GPU_PRODUCTS, *rows.GPU_LAYERS)}
         elements, (m, n, k) = products[row]
         kind = {"bf16": torch.bfloat16, "f16": torch.float16}[elements]
@@ -93,6 +101,22 @@ class TorchPeer(CudaPeer):
         b = self.normal(n, k).to(kind).t() if products[row] in rows.GPU_LAYERS else self.normal(k, n).to(kind)
         out = torch.empty(m, n, dtype=kind, device="cuda")
         return self.timed(lambda: torch.matmul(a, b, out=out), read=True)
+
+    def narrow(self, elements: str, n: int) -> Callable[[], object]:
+        """A product of elements that are not of 16 bits; the second factor lies by columns."""
+        torch = self.torch
+        a, b = self.normal(n, n), self.normal(n, n).t()
+        if elements == "tf32":
+            torch.backends.cuda.matmul.allow_tf32 = True
+            out = torch.empty(n, n, device="cuda")
+            return lambda: torch.matmul(a, b, out=out)
+        if elements == "i8":
+            a, b = ((32 * x).to(torch.int8) for x in (a, b))
+            return lambda: torch._int_mm(a, b)
+        a, b = (x.to(torch.float8_e4m3fn) for x in (a, b))
+        of_a, of_b = (torch.tensor(x, device="cuda") for x in (0.5, 2.0))
+        fast = elements == "fp8_fast"
+        return lambda: torch._scaled_mm(a, b, of_a, of_b, out_dtype=torch.bfloat16, use_fast_accum=fast)
 
     def prepare(self, row: str) -> Callable[[int], list[float]]:
         torch = self.torch

@@ -20,6 +20,10 @@ GPU_PRODUCTS = (
 )
 # The same with weights of n x k, the second factor by columns, for m rows of input. Reading the weights bounds the last.
 GPU_LAYERS = (("bf16", (128, 8192, 8192)), ("bf16", (64, 8192, 8192)), ("bf16", (16, 8192, 8192)), ("bf16", (1, 8192, 8192)))
+# Other elements: bytes of a factor's and of the result's, and n of n x n x n; the second factor by columns. "fp8_fast" sums as tensor cores do.
+GPU_NARROW = {"fp8": (1, 2, 8192), "fp8_fast": (1, 2, 8192), "i8": (1, 4, 8192), "tf32": (4, 4, 4096)}
+# Products of a stack, and n of n x n x n, bf16.
+GPU_STACK = (64, 1024)
 # Heads, length, width of a head.
 CPU_ATTENTION = (8, 1024, 64)
 
@@ -139,6 +143,19 @@ def _product(elements: str, shape: tuple[int, int, int]) -> dict[str, Row]:
     return {product_name(elements, shape): row}
 
 
+def _narrow(elements: str, factor: int, result: int, n: int) -> dict[str, Row]:
+    title = f"matrix product, {elements}, {n} x {n} x {n}"
+    return {product_name(elements, (n, n, n)): Row(title, (2 * factor + result) * n * n, 2 * n**3, None, arithmetic=True)}
+
+
+STACK_ROW = "matmul_bf16_{}x{}".format(*GPU_STACK)
+
+
+def _stack(products: int, n: int) -> dict[str, Row]:
+    title = f"{products} matrix products, bf16, {n} x {n} x {n}"
+    return {STACK_ROW: Row(title, 6 * products * n * n, 2 * products * n**3, None, arithmetic=True)}
+
+
 def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     heads, length, width = shape
     elements = heads * length * width
@@ -163,7 +180,9 @@ GPU_ATTENTION_ROWS: dict[str, Row] = {shape.name: _gpu_attention(shape) for shap
 
 # Only PyTorch (cuBLAS) is a peer of these.
 GPU_PRODUCT_ROWS: dict[str, Row] = {
-    name: row for elements, shape in (*GPU_PRODUCTS, *GPU_LAYERS) for name, row in _product(elements, shape).items()
+    **{name: row for elements, shape in (*GPU_PRODUCTS, *GPU_LAYERS) for name, row in _product(elements, shape).items()},
+    **{name: row for elements, sizes in GPU_NARROW.items() for name, row in _narrow(elements, *sizes).items()},
+    **_stack(*GPU_STACK),
 }
 
 # Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.

@@ -104,7 +104,7 @@ fn with_scores(device: &Device, size: Size, [q, k, v]: &[Vec<f32>; 3]) -> Result
             head(&scaled, h)?,
             head(k, h)?.transpose(),
             head(v, h)?,
-            device.uninit([length, width])?,
+            device.uninit::<f32, 2>([length, width])?,
         ));
     }
     let (mut scores, mut weights) = (device.uninit([length, length])?, device.uninit([length, length])?);

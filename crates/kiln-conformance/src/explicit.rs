@@ -4,6 +4,7 @@ use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close};
 use half::{bf16, f16};
+use kiln_kernels::matmul::Factor;
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
@@ -279,21 +280,16 @@ fn the_product_before<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
 }
 
 /// The library's kernel with plans that `choose` may or may not make: several tiles a program, both kinds of clusters, both ways to store, f32.
-fn whole_product<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+fn whole_product<T: Sample + Factor + Float>(trial: &mut Trial<'_>) -> Verdict {
     use kiln_kernels::matmul::hopper::Plan as Whole;
     let plain = Whole {
         rows: 128,
         columns: 128,
-        depth: 64,
         stages: 3,
-        cluster: 1,
-        side_by_side: false,
         group: 2,
         tasks: 2,
         registers: [232, 40],
-        a_transposed: false,
-        b_transposed: false,
-        bulk: true,
+        ..Whole::PLAIN
     };
     let narrow = Whole {
         rows: 64,
@@ -315,7 +311,7 @@ fn whole_product<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn whole<T: Sample + Float, O: Sample + Float>(
+fn whole<T: Sample + Factor + Float, O: Sample + Float>(
     trial: &mut Trial<'_>,
     plan: kiln_kernels::matmul::hopper::Plan,
     programs: u32,
@@ -323,8 +319,18 @@ fn whole<T: Sample + Float, O: Sample + Float>(
     let [m, n, k] = [200, 136, 136];
     let (a, xs) = trial.input::<T, 2>(if plan.a_transposed { [k, m] } else { [m, k] })?;
     let (b, ys) = trial.input::<T, 2>(if plan.b_transposed { [n, k] } else { [k, n] })?;
-    let mut c = trial.output::<O, 2>([m, n])?;
-    kiln_kernels::matmul::hopper::matmul(&a, &b, &mut c, plan).grid([programs]).launch(trial.device)?;
+    let c = trial.output::<O, 2>([m, n])?;
+    use kiln_kernels::matmul::epilogue::Identity;
+    let mut stack = c.stacked();
+    kiln_kernels::matmul::hopper::matmul::<T, O, Identity>(
+        &a.stacked(),
+        &b.stacked(),
+        &mut stack,
+        Identity,
+        plan,
+    )
+    .grid([programs])
+    .launch(trial.device)?;
     let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
     let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };
     let element = |i: usize| {

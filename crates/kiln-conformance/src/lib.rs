@@ -17,7 +17,7 @@
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
-//! | `library.rs`, `attention.rs` | kernels of `kiln-kernels` |
+//! | `library.rs`, `products.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -51,6 +51,7 @@ mod math;
 mod memory;
 mod ordered;
 mod prints;
+mod products;
 mod reduce;
 mod sample;
 mod scan;
@@ -89,6 +90,7 @@ pub fn suite() -> Vec<Case> {
         guards::cases,
         prints::cases,
         library::cases,
+        products::cases,
         attention::cases,
         launch::cases,
         tensors::cases,

@@ -4,8 +4,7 @@ use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
-use kiln_kernels::matmul::Product;
-use kiln_lang::prelude::*;
+use kiln_kernels::matmul::Factor;
 use kiln_runtime::{Error, Tensor};
 
 pub fn cases() -> Vec<Case> {
@@ -16,14 +15,12 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-fn matmul<T: Sample + Product<<T as Accumulate>::Acc> + Accumulate<Acc: Sample>>(
-    trial: &mut Trial<'_>,
-) -> Verdict {
+fn matmul<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     for [m, k, n] in [[1, 1, 1], [5, 0, 3], [0, 4, 3], [131, 70, 37], [3, 37, 150]] {
         let (a, xs) = trial.input::<T, 2>([m, k])?;
         // A transposed factor is a view.
         let (b, ys) = trial.input::<T, 2>([n, k])?;
-        let mut c = trial.output::<T::Acc, 2>([m, n])?;
+        let mut c = trial.output::<T::Sum, 2>([m, n])?;
         kiln_kernels::matmul(&a, &b.transpose(), &mut c)?;
         let zero = T::small(0).host();
         let element = |i: usize, j: usize| {
@@ -37,7 +34,7 @@ fn matmul<T: Sample + Product<<T as Accumulate>::Acc> + Accumulate<Acc: Sample>>
 
 /// Results of the factors' own type, with every way that the tensor cores have to take factors and to store: by rows and by columns, rows that bulk
 /// copies cannot move, few rows, few columns, one, and parts of larger matrices.
-fn matmul_of_halves<T: Sample + Product<T>>(trial: &mut Trial<'_>) -> Verdict {
+fn matmul_of_halves<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict {
     let shapes = [
         [200, 136, 264],
         [72, 333, 96],
@@ -77,7 +74,7 @@ fn matmul_of_halves<T: Sample + Product<T>>(trial: &mut Trial<'_>) -> Verdict {
 }
 
 /// Parts of a, b and c that begin at odd places: copies cannot move them as they lie.
-fn part_of_matrices<T: Sample + Product<T>>(trial: &mut Trial<'_>) -> Verdict {
+fn part_of_matrices<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict {
     let [m, n, k] = [67, 75, 49];
     let (a, xs) = trial.input::<T, 2>([m + 1, k + 3])?;
     let (b, ys) = trial.input::<T, 2>([k + 2, n + 5])?;

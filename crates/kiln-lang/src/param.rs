@@ -184,7 +184,11 @@ impl ParamDecl {
     fn declare(&mut self, name: &str, ty: Type, mutable: bool, facts: Facts) -> Option<crate::trace::Id> {
         with(|r| {
             let id = r.value(ty.clone());
-            r.params.push((Param { name: name.to_owned(), ty, mutable, facts }, id));
+            // Parameters that declare several things may be there more than once.
+            let taken = |name: &str| r.params.iter().any(|(param, _)| param.name == name);
+            let more = (2..).map(|n| format!("{name}_{n}"));
+            let name = std::iter::once(name.to_owned()).chain(more).find(|name| !taken(name));
+            r.params.push((Param { name: name.unwrap_or_default(), ty, mutable, facts }, id));
             id
         })
     }

@@ -232,6 +232,33 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         self.view(layout)
     }
 
+    /// Two axes exchanged, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4], [1, 2, 2])?;
+    /// assert_eq!(x.swap_axes(1, 2)?.to_vec()?, [1, 3, 2, 4]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`] if one of the axes does not exist.
+    pub fn swap_axes(&self, one: usize, other: usize) -> Result<Tensor<T, R>> {
+        if one.max(other) >= R {
+            let what = format!("axes {one} and {other}");
+            return Err(Error::Range { what, shape: self.shape().to_vec() });
+        }
+        let mut layout = self.layout;
+        layout.shape.swap(one, other);
+        layout.strides.swap(one, other);
+        Ok(self.view(layout))
+    }
+
+    /// The same elements, as a view.
+    pub fn alias(&self) -> Tensor<T, R> {
+        self.view(self.layout)
+    }
+
     /// The same elements in row-major order under another shape, as a view.
     ///
     /// ```
@@ -303,6 +330,24 @@ impl<T: Elem> Tensor<T, 1> {
     /// [`Error::Range`] if the tensor is empty; as for [`to_vec`](Self::to_vec).
     pub fn item(&self) -> Result<T> {
         self.slice(0, 0..1)?.to_vec().map(|v| v[0])
+    }
+}
+
+impl<T: Elem> Tensor<T, 2> {
+    /// The matrix as a stack of one, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::Device;
+    /// let x = Device::open("interp")?.tensor(&[1, 2, 3, 4], [2, 2])?;
+    /// assert_eq!(x.transpose().stacked().shape(), [1, 2, 2]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn stacked(&self) -> Tensor<T, 3> {
+        let Layout { offset, shape: [rows, columns], strides: [down, across] } = self.layout;
+        // The distance to a second matrix is never taken; it is that of a dense stack.
+        let strides = [(rows * down).max(columns * across), down, across];
+        let layout = Layout { offset, shape: [1, rows, columns], strides };
+        Tensor { buffer: self.buffer.clone(), layout, elem: PhantomData }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::clock::Cache;
 use super::rows::{Call, Row, Sizes, Work, random};
 use half::{bf16, f16};
-use kiln_kernels::matmul::Product;
-use kiln_lang::{Float, Num};
+use kiln_kernels::matmul::{Factor, Matmul, Precision};
+use kiln_lang::{E4M3, Numeric};
 use kiln_runtime::{Device, Result, Tensor};
 
 /// The rows, as `bench/rows.py` has them.
@@ -29,7 +29,52 @@ pub fn rows() -> Vec<Row> {
         row("matmul_bf16_64x8192x8192", [64, 8192, 8192], false, |d, _| layer::<bf16>(d, [64, 8192, 8192])),
         row("matmul_bf16_16x8192x8192", [16, 8192, 8192], false, |d, _| layer::<bf16>(d, [16, 8192, 8192])),
         row("matmul_bf16_1x8192x8192", [1, 8192, 8192], false, |d, _| layer::<bf16>(d, [1, 8192, 8192])),
+        narrow("matmul_fp8_8192", 8192, 2, |d, _| scaled(d, 8192, Precision::Full)),
+        narrow("matmul_fp8_fast_8192", 8192, 2, |d, _| scaled(d, 8192, Precision::FastSums)),
+        narrow("matmul_i8_8192", 8192, 4, |d, _| integers(d, 8192)),
+        Row { bytes: 12 << 24, ..square("matmul_tf32_4096", 4096, |d, _| tf32(d, 4096)) },
+        Row {
+            bytes: 6 * (64 << 20),
+            flops: 2 * (64 << 30),
+            ..square("matmul_bf16_64x1024", 1024, |d, _| stack(d, 64, 1024))
+        },
     ]
+}
+
+/// A product of factors of 8 bits, b by columns, with a result of so many bytes.
+fn narrow(name: &'static str, n: u64, result: u64, make: fn(&Device, &Sizes) -> Result<Call>) -> Row {
+    Row { bytes: (2 + result) * n * n, ..square(name, n, make) }
+}
+
+/// 8-bit floats, with a scale for each factor and a result of bf16.
+fn scaled(device: &Device, n: usize, precision: Precision) -> Result<Call> {
+    let (a, b) = (matrix::<E4M3>(device, n, n)?, matrix::<E4M3>(device, n, n)?.transpose());
+    let (of_a, of_b) = (device.tensor(&[0.5f32], [1])?, device.tensor(&[2.0f32], [1])?);
+    let mut c = device.zeros::<bf16, 2>([n, n])?;
+    Ok(Box::new(move || {
+        let product = Matmul::new(&a, &b).precision(precision);
+        product.scale_all(&of_a).scale_all(&of_b).run(&mut c)
+    }))
+}
+
+fn integers(device: &Device, n: usize) -> Result<Call> {
+    let (a, b) = (matrix::<i8>(device, n, n)?, matrix::<i8>(device, n, n)?.transpose());
+    let mut c = device.zeros::<i32, 2>([n, n])?;
+    Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
+}
+
+fn tf32(device: &Device, n: usize) -> Result<Call> {
+    let (a, b) = (matrix::<f32>(device, n, n)?, matrix::<f32>(device, n, n)?.transpose());
+    let mut c = device.zeros::<f32, 2>([n, n])?;
+    Ok(Box::new(move || Matmul::new(&a, &b).precision(Precision::Tf32).run(&mut c)))
+}
+
+/// So many products of n × n, all factors by rows.
+fn stack(device: &Device, products: usize, n: usize) -> Result<Call> {
+    let factors = || matrix::<bf16>(device, products * n, n)?.reshape([products, n, n]);
+    let (a, b) = (factors()?, factors()?);
+    let mut c = device.zeros::<bf16, 3>([products, n, n])?;
+    Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
 }
 
 fn square(name: &'static str, n: u64, make: fn(&Device, &Sizes) -> Result<Call>) -> Row {
@@ -54,27 +99,45 @@ fn row(
 }
 
 /// Both factors by rows.
-fn make<T: Product<T> + Float + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<Call> {
+fn make<T: Factor + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<Call> {
     let (a, b) = (matrix::<T>(device, m, k)?, matrix::<T>(device, k, n)?);
     let mut c = device.zeros::<T, 2>([m, n])?;
     Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
 }
 
 /// A layer with weights `[n, k]`: the second factor by columns.
-fn layer<T: Product<T> + Float + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<Call> {
+fn layer<T: Factor + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<Call> {
     let (a, b) = (matrix::<T>(device, m, k)?, matrix::<T>(device, n, k)?.transpose());
     let mut c = device.zeros::<T, 2>([m, n])?;
     Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
 }
 
 /// What numbers are rounded to.
-trait Rounded: Num {
+trait Rounded: Numeric {
     fn rounded(x: f32) -> Self;
 }
 
 impl Rounded for bf16 {
     fn rounded(x: f32) -> bf16 {
         bf16::from_f32(x)
+    }
+}
+
+impl Rounded for f32 {
+    fn rounded(x: f32) -> f32 {
+        x
+    }
+}
+
+impl Rounded for E4M3 {
+    fn rounded(x: f32) -> E4M3 {
+        E4M3::from_f32(x)
+    }
+}
+
+impl Rounded for i8 {
+    fn rounded(x: f32) -> i8 {
+        (32.0 * x) as i8
     }
 }
 

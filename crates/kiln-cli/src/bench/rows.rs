@@ -215,7 +215,7 @@ fn make_layer_norm(device: &Device, sizes: &Sizes) -> Result<Call> {
 
 fn make_matmul(device: &Device, n: usize) -> Result<Call> {
     let (a, b) = (vector(device, n * n)?.reshape([n, n])?, vector(device, n * n)?.reshape([n, n])?);
-    let mut c = device.zeros([n, n])?;
+    let mut c = device.zeros::<f32, 2>([n, n])?;
     Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
 }
 

@@ -77,7 +77,8 @@ impl<'k> Lowering<'k> {
         let mut regions = Vec::new();
         let mut exchanging = 0;
         for (&region, task) in data.regions.iter().zip(tasks) {
-            let plan = Plan::new(self.src, &mut self.facts, task.warps, self.target);
+            // Copies would exchange tiles through one memory.
+            let plan = Plan::new(self.src, &mut self.facts, task.warps, self.target, task.copies == 1);
             let outer = (std::mem::replace(&mut self.plan, plan), self.warps);
             self.warps = task.warps;
             let exchanges = task.copies as usize;

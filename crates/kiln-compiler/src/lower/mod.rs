@@ -108,7 +108,7 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let mut facts = IntFacts::new(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
-    let plan = Plan::new(kernel, &mut facts, warps, target);
+    let plan = Plan::new(kernel, &mut facts, warps, target, true);
     let mut lowering = Lowering {
         src: kernel,
         facts,

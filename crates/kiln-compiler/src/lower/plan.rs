@@ -46,8 +46,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans a kernel for so many warps.
-    pub fn new<'k>(kernel: &'k Kernel, facts: &mut IntFacts<'k>, warps: u32, target: &Target) -> Plan {
+    /// Plans a kernel for so many warps. Without `exchange`, boxes of memory are moved in the layouts at hand, whatever that costs.
+    pub fn new<'k>(
+        kernel: &'k Kernel,
+        facts: &mut IntFacts<'k>,
+        warps: u32,
+        target: &Target,
+        exchange: bool,
+    ) -> Plan {
         let values = kernel.counts().0;
         let mut plan = Plan {
             layouts: Vec::new(),
@@ -72,7 +78,7 @@ impl Plan {
                 plan.home[index] = Some(classes.resolve(kernel, &mut plan, Value::from_index(index)));
             }
         }
-        Demand { kernel, facts, classes, plan: &mut plan }.collect();
+        Demand { kernel, facts, classes, plan: &mut plan, exchange }.collect();
         plan
     }
 
@@ -318,6 +324,8 @@ struct Demand<'a, 'k> {
     facts: &'a mut IntFacts<'k>,
     classes: Classes,
     plan: &'a mut Plan,
+    /// Whether threads may exchange tiles.
+    exchange: bool,
 }
 
 impl Demand<'_, '_> {
@@ -362,7 +370,7 @@ impl Demand<'_, '_> {
         let here = self.plan.layout(at_hand);
         let direct = contiguity.cost(here, &shape, bytes, load);
         let best = contiguity.cost(&own, &shape, bytes, load);
-        if direct <= best {
+        if direct <= best || !self.exchange {
             return at_hand;
         }
         let (from, to) = if load { (&own, here) } else { (here, &own) };

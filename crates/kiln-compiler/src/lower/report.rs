@@ -37,7 +37,7 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
-    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target);
+    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target, true);
     let mut report = Report { kernel, plan, text: format!("{warps} warps\n") };
     kernel.walk(|op, data| report.op(op, data));
     Ok(report.text)

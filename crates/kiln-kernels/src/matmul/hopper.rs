@@ -5,6 +5,8 @@
 //! tasks do not wait for each other: one stores while the other multiplies. The blocks of a cluster stand one above the other and need the
 //! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all of them.
 
+use super::epilogue::{Epilogue, Place};
+use super::factor::Factor;
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
@@ -15,9 +17,9 @@ use kiln_runtime::Tensor;
 pub struct Plan {
     /// Rows of c a program computes at once: 64 for each of `tasks`, or 128 for each.
     pub rows: usize,
-    /// Columns of c: a power of two from 8 to 256, and at least 64 if a task stores in bulk.
+    /// Columns of c: a power of two from 8 to 256, and at least those of 128 bytes of c if a task stores in bulk.
     pub columns: usize,
-    /// How far a stage reaches along the inner extent: a multiple of 64.
+    /// How far a stage reaches along the inner extent: a multiple of 128 bytes.
     pub depth: usize,
     /// Stages of the ring.
     pub stages: usize,
@@ -38,16 +40,54 @@ pub struct Plan {
     pub b_transposed: bool,
     /// Whether c is stored by bulk copies; else from registers, which any strides allow.
     pub bulk: bool,
+    /// Whether there are several products, and of which factors there is but one for all.
+    pub stack: bool,
+    /// See `stack`: a, b.
+    pub shared: [bool; 2],
+    /// Programs that share the inner extent of a tile, one part after the other: c is a stack of as many results for each product, to be added up.
+    pub splits: usize,
+    /// Whether the product of every stage is added to the sum outside of the tensor cores, which keep fewer bits of sums of 8-bit floats.
+    pub pieces: bool,
+    /// 2 if the columns of a tile are multiplied one half after the other, so that a piece takes half as many registers; with pieces alone. Else 1.
+    pub halves: usize,
 }
 
 impl Plan {
-    /// Columns that are stored at a time.
-    pub(super) const STRIP: usize = 64;
+    /// One program a tile, one product, and nothing transposed: what other plans are made from.
+    pub const PLAIN: Plan = Plan {
+        rows: 64,
+        columns: 64,
+        depth: 64,
+        stages: 2,
+        cluster: 1,
+        side_by_side: false,
+        group: 0,
+        tasks: 1,
+        registers: [0, 0],
+        a_transposed: false,
+        b_transposed: false,
+        bulk: true,
+        stack: false,
+        shared: [false, false],
+        splits: 1,
+        pieces: false,
+        halves: 1,
+    };
+
+    /// Columns of c that are stored at a time: those of 128 bytes.
+    pub(super) fn strip(result_bytes: usize) -> usize {
+        128 / result_bytes
+    }
 }
 
 /// How many pieces of a size cover an extent.
 fn pieces(extent: Idx, size: usize) -> Idx {
     (extent + (size - 1)) / size
+}
+
+/// A quotient in 32 bits, whose divisions take a fraction of the time.
+fn quotient(of: Idx, by: Idx) -> Idx {
+    (of.cast::<i32>() / by.cast::<i32>().maximum(1)).cast()
 }
 
 /// Where the tile with a number begins, in rows of clusters' tiles and columns of tiles: `group` rows at a time, down, then across. In 32 bits, whose
@@ -65,13 +105,24 @@ fn place(tile: Idx, down: Idx, across: Idx, group: usize) -> (Idx, Idx) {
     ((first + within - right * height).cast(), right.cast())
 }
 
-/// c = a · b, of f16 or bf16, accumulated in f32. The inner extent is at least 1, and a and b are such as bulk copies can move: elements
-/// adjacent on the last axis, rows in multiples of 16 bytes; so is c if it is stored in bulk. Launch it with a multiple of `plan.cluster` programs on
-/// axis 0, as many as run at once; or, with a `group` of 0, with one for each row of tiles on axis 0 and each column on axis 1, the other way round for
-/// clusters side by side.
+/// Where a task's tile is: which matrix of c, its first row and column.
+type Corner = (Idx, Idx, Idx);
+
+/// c = a · b through the epilogue, for stacks of matrices. No extent is 0, and a and b are such as bulk copies can move: elements adjacent on the last axis,
+/// rows and matrices in multiples of 16 bytes; so is c if it is stored in bulk. Elements that are not of 16 bits lie along the inner extent: a is not
+/// transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis 0, as many as run at once; or, with a `group` of 0, with one for each row of
+/// tiles on axis 0, each column on axis 1, the other way round for clusters side by side, and each matrix of c on axis 2.
 #[kernel(crate = kiln_runtime)]
-pub fn matmul<T: Float, O: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<O, 2>, plan: Plan) {
-    let Plan { rows, columns, depth, stages, cluster: blocks, group, .. } = plan;
+pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &mut Tensor<O, 3>,
+    epilogue: E,
+    plan: Plan,
+) {
+    let Plan { rows, columns, depth, stages, cluster: blocks, group, splits, halves, .. } = plan;
+    // Columns that a product has.
+    let half = columns / halves;
     cluster(blocks);
     let own = rows / plan.tasks;
     // Stages follow each other; in each, a tile for every task.
@@ -80,35 +131,49 @@ pub fn matmul<T: Float, O: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Te
         true => shared_tiles::<T>(stages * plan.tasks, depth, own),
     };
     let right = match plan.b_transposed {
-        true => shared_tiles::<T>(stages, columns, depth),
-        false => shared_tiles::<T>(stages, depth, columns),
+        true => shared_tiles::<T>(stages * halves, half, depth),
+        false => shared_tiles::<T>(stages * halves, depth, half),
     };
-    let out = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, own, Plan::STRIP));
+    let width = Plan::strip(size_of::<O>());
+    let out = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, own, width));
     // A stage is full when its bytes have come, and empty when every task of every block that gets a part of what this one copies has multiplied it.
     let (full, empty) = (mbarriers(stages, 1), mbarriers(stages, blocks * plan.tasks));
 
-    let inner = if plan.a_transposed { a.extent(0) } else { a.extent(1) };
+    let inner = if plan.a_transposed { a.extent(1) } else { a.extent(2) };
     let (high, wide) = if plan.side_by_side { (1, blocks) } else { (blocks, 1) };
     // There is a step, which the compiler wants to know.
     let steps = pieces(inner, depth).maximum(1);
-    let across = pieces(c.extent(1), columns * wide);
-    let down = pieces(c.extent(0), rows * high);
+    let each = if splits > 1 { pieces(steps, splits) } else { steps };
+    let across = pieces(c.extent(2), columns * wide);
+    let down = pieces(c.extent(1), rows * high);
+    let several = plan.stack || splits > 1;
+    let tiles = if several { down * across * c.extent(0) } else { down * across };
     let rank = if blocks > 1 { cluster_rank() } else { val(0) };
     let (first, end, apart) = match group {
         0 => (val(0), val(1), val(1)),
-        _ => (program_id(0) / blocks, down * across, num_programs(0) / blocks),
+        _ => (program_id(0) / blocks, tiles, num_programs(0) / blocks),
     };
     // Where this block's tile begins.
-    let corner = |tile: Idx| {
+    let corner = |tile: Idx| -> Corner {
         if group == 0 {
             let (along, other) = (program_id(0), program_id(1));
             let (i, j) = if plan.side_by_side { (other, along) } else { (along, other) };
-            return (i * rows, j * columns);
+            return (if several { program_id(2) } else { val(0) }, i * rows, j * columns);
         }
-        let (i, j) = place(tile, down, across, group);
+        let matrix = if several { quotient(tile, down * across) } else { val(0) };
+        let (i, j) = place(tile - matrix * (down * across), down, across, group);
         match plan.side_by_side {
-            true => (i * rows, (j * blocks + rank) * columns),
-            false => ((i * blocks + rank) * rows, j * columns),
+            true => (matrix, i * rows, (j * blocks + rank) * columns),
+            false => (matrix, (i * blocks + rank) * rows, j * columns),
+        }
+    };
+    // The product that a matrix of c belongs to, and the steps that it has of the inner extent: the first and how many.
+    let part = |matrix: Idx| match splits {
+        1 => (matrix, val(0), steps),
+        _ => {
+            let batch = if plan.stack { quotient(matrix, val(splits)) } else { val(0) };
+            let first = (matrix - batch * splits) * each;
+            (batch, first, (steps - first).minimum(each).maximum(1))
         }
     };
     // Found while the mbarriers are made.
@@ -121,51 +186,72 @@ pub fn matmul<T: Float, O: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Te
 
     let multiply = |index: Idx| {
         let (mut stage, mut phase) = (val::<i64>(0), val::<i64>(0));
-        let mut sum = zeros::<f32>((own, columns));
         for tile in range_step(first, end, apart) {
             // Before the products, where its time does not count.
-            let (row, column) = corner(tile);
+            let (matrix, row, column) = corner(tile);
             let row = row + index * own;
+            let (batch, _, count) = part(matrix);
             let mut before = stage;
-            for step in range(0, steps) {
+            // Of this tile alone: sums that outlived the epilogue would need registers beside what becomes of them.
+            let (mut sum, mut second) = (zeros::<T::Sum>((own, half)), zeros::<T::Sum>((own, half)));
+            for step in range(0, count) {
                 full.at(stage).wait(phase);
-                let (x, y) = (left.at(stage * plan.tasks + index), right.at(stage));
+                let x = left.at(stage * plan.tasks + index);
                 let x = if plan.a_transposed { x.transposed() } else { x };
-                let y = if plan.b_transposed { y.transposed() } else { y };
-                sum = wgmma(x, y, sum, step.gt(0));
-                // The product before this one is done, and its stage free.
-                sum = wgmma_wait(sum, 1);
-                if step.gt(0) {
-                    release(empty, before, blocks);
+                let y = |half: usize| {
+                    let y = right.at(stage * halves + half);
+                    if plan.b_transposed { y.transposed() } else { y }
+                };
+                if plan.pieces {
+                    let piece = |i: usize| wgmma_wait(wgmma(x, y(i), zeros::<T::Sum>((own, half)), false), 0);
+                    sum += piece(0);
+                    if halves == 2 {
+                        second += piece(1);
+                    }
+                    release(empty, stage, blocks);
+                } else {
+                    sum = wgmma(x, y(0), sum, step.gt(0));
+                    // The product before this one is done, and its stage free.
+                    sum = wgmma_wait(sum, 1);
+                    if step.gt(0) {
+                        release(empty, before, blocks);
+                    }
+                    before = stage;
                 }
-                before = stage;
                 stage += 1;
                 if stage.eq(stages) {
                     stage = 0;
                     phase += 1;
                 }
             }
-            let product = wgmma_wait(sum, 0);
-            release(empty, before, blocks);
-            sum = product;
+            if !plan.pieces {
+                let product = wgmma_wait(sum, 0);
+                release(empty, before, blocks);
+                sum = product;
+            }
 
-            let result = product.cast::<O>();
-            if let Some(out) = out {
-                for strip in 0..columns / Plan::STRIP {
-                    let (from, place) = (strip * Plan::STRIP, out.at(index * 2 + strip % 2));
-                    // The last store that used this buffer has left it.
-                    if group > 0 || strip >= 2 {
-                        store_wait(if columns > Plan::STRIP { 1 } else { 0 });
+            for i in 0..halves {
+                let (sum, column) = (if i == 0 { sum } else { second }, column + i * half);
+                let place = Place { batch, row, column, shape: [own, half] };
+                let result = E::apply(&epilogue, sum, &place).cast::<O>();
+                if let Some(out) = out {
+                    for strip in 0..half / width {
+                        let (from, number) = (strip * width, i * (half / width) + strip);
+                        let place = out.at(index * 2 + number % 2);
+                        // The last store that used this buffer has left it.
+                        if group > 0 || number >= 2 {
+                            store_wait(if columns > width { 1 } else { 0 });
+                        }
+                        place.put(result, from);
+                        proxy_fence();
+                        task_barrier();
+                        // SAFETY: every tile of c has one number, and one task of one program takes it.
+                        unsafe { place.store(c, (matrix, row, column + from)) };
                     }
-                    place.put(result, from);
-                    proxy_fence();
-                    task_barrier();
-                    // SAFETY: every tile of c has one number, and one task of one program takes it.
-                    unsafe { place.store(c, (row, column + from)) };
+                } else {
+                    // SAFETY: as above.
+                    unsafe { c.row(matrix).tile((row, column), (own, half)).store_overlapping(result) };
                 }
-            } else {
-                // SAFETY: as above.
-                unsafe { c.tile((row, column), (own, columns)).store_overlapping(result) };
             }
         }
         if plan.bulk {
@@ -176,28 +262,34 @@ pub fn matmul<T: Float, O: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Te
     tasks()
         .task(4, plan.registers[1], || {
             let (mut stage, mut phase) = (val::<i64>(0), val::<i64>(0));
-            let (mut row, mut column) = beginning;
+            let (mut matrix, mut row, mut column) = beginning;
             for tile in range_step(first, end, apart) {
-                for step in range(0, steps) {
-                    let (at, done) = (step * depth, full.at(stage));
+                let (batch, from, count) = part(matrix);
+                let of = |shared: bool| if shared { val(0) } else { batch };
+                let (in_a, in_b) = (of(plan.shared[0]), of(plan.shared[1]));
+                for step in range(0, count) {
+                    let (at, done) = ((from + step) * depth, full.at(stage));
                     empty.at(stage).wait(phase - 1);
                     done.expect(size_of::<T>() * depth * (rows + columns));
                     for index in 0..plan.tasks {
                         let (left, row) = (left.at(stage * plan.tasks + index), row + index * own);
                         if plan.a_transposed {
                             let part = share(depth, plan.side_by_side);
-                            left.load_part(a, (at + part.row, row), part, done);
+                            left.load_part(a, (in_a, at + part.row, row), part, done);
                         } else {
                             let part = share(own, plan.side_by_side);
-                            left.load_part(a, (row + part.row, at), part, done);
+                            left.load_part(a, (in_a, row + part.row, at), part, done);
                         }
                     }
-                    if plan.b_transposed {
-                        let part = share(columns, !plan.side_by_side);
-                        right.at(stage).load_part(b, (column + part.row, at), part, done);
-                    } else {
-                        let part = share(depth, !plan.side_by_side);
-                        right.at(stage).load_part(b, (at + part.row, column), part, done);
+                    for i in 0..halves {
+                        let (right, column) = (right.at(stage * halves + i), column + i * half);
+                        if plan.b_transposed {
+                            let part = share(half, !plan.side_by_side);
+                            right.load_part(b, (in_b, column + part.row, at), part, done);
+                        } else {
+                            let part = share(depth, !plan.side_by_side);
+                            right.load_part(b, (in_b, at + part.row, column), part, done);
+                        }
                     }
                     stage += 1;
                     if stage.eq(stages) {
@@ -207,8 +299,9 @@ pub fn matmul<T: Float, O: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Te
                 }
                 if group > 0 {
                     let next = corner(tile + apart);
-                    row = next.0;
-                    column = next.1;
+                    matrix = next.0;
+                    row = next.1;
+                    column = next.2;
                 }
             }
         })

@@ -1,82 +1,193 @@
 //! Products of matrices.
 //!
+//! [`matmul`] is the plain product; [`Matmul`] multiplies stacks of matrices, chooses a precision, and does to the sums what an [`Epilogue`] says.
+//!
 //! | file | holds |
 //! |---|---|
+//! | `epilogue.rs` | what is done to sums before they are stored |
+//! | `factor.rs` | what can be multiplied, and what it is summed in |
 //! | `hopper.rs` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `plan.rs` | how a product is divided on a Hopper GPU, from its shape |
 //! | `rows.rs` | the product of a matrix and a vector |
+//! | `splits.rs` | adding up what a long inner extent was divided into |
 //! | `tensor_cores.rs` | whether and how a call goes to the tensor cores |
 
+pub mod epilogue;
+mod factor;
 pub mod hopper;
 pub mod plain;
 pub mod plan;
 pub mod rows;
+mod splits;
 mod tensor_cores;
 
-use half::{bf16, f16};
+pub use epilogue::{Epilogue, Place};
+pub use factor::{Factor, Matrices, Precision, Unit};
+
+use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
-/// Factors of this type may give a product of elements `O`: the type that sums are kept in, and, for the 16-bit floats, the type itself.
-pub trait Product<O: Num>: Accumulate {
-    /// Multiplies on tensor cores; `false` if this device has none for the types, and nothing was done.
-    ///
-    /// # Errors
-    /// Those of a launch.
-    #[doc(hidden)]
-    fn on_tensor_cores(_a: &Tensor<Self, 2>, _b: &Tensor<Self, 2>, _c: &mut Tensor<O, 2>) -> Result<bool> {
-        Ok(false)
-    }
-}
-
-macro_rules! products {
-    (plain: $($t:ty)*) => {$(
-        impl Product<$t> for $t {}
-    )*};
-    (tensor cores: $($t:ty => $o:ty;)*) => {$(
-        impl Product<$o> for $t {
-            fn on_tensor_cores(a: &Tensor<$t, 2>, b: &Tensor<$t, 2>, c: &mut Tensor<$o, 2>) -> Result<bool> {
-                tensor_cores::multiply(a, b, c)
-            }
-        }
-    )*};
-}
-
-products! { plain: f32 f64 i32 u32 i64 u64 }
-products! { tensor cores: f16 => f16; f16 => f32; bf16 => bf16; bf16 => f32; }
-
-/// c = a b, accumulated in f32 for the 16-bit floats, which c may be of too. A transposed factor or result is a
-/// [transposed](Tensor::transpose) tensor.
+/// c = a b, accumulated in f32 for the floats of 8 and 16 bits and in i32 for the integers of 8, which wraps, otherwise in the factors' type. A
+/// transposed factor or result is a [transposed](Tensor::transpose) tensor; stacks of matrices are tensors of rank 3.
 ///
-/// On a GPU of compute capability 9.0, products of 16-bit floats run on the tensor cores. Rows of a, b and c in multiples of 16 bytes make them faster:
-/// other factors are copied first. Elsewhere this is the plain path, without matrix units. The result is the same in every run.
+/// On a GPU of compute capability 9.0, products of 8-bit and 16-bit numbers run on the tensor cores. Rows of a, b and c in multiples of 16 bytes make them
+/// faster: other factors are copied first. So are factors of 8 bits unless a lies by rows and b by columns. Elsewhere this is the plain path. The result
+/// is the same in every run.
 ///
 /// # Errors
-/// [`Error::Shape`] unless a is m × k, b is k × n and c is m × n; those of a launch.
+/// [`Error::Shape`] unless a is m × k, b is k × n and c is m × n, and stacks have the same number of matrices; a stack of one serves for all. Those of
+/// a launch.
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
 /// let (a, b) = (device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?, device.tensor(&[1.0f32, 1.0], [2, 1])?);
-/// let mut c = device.uninit([2, 1])?;
+/// let mut c = device.uninit::<f32, 2>([2, 1])?;
 /// kiln_kernels::matmul(&a, &b, &mut c)?;
 /// assert_eq!(c.to_vec()?, [3.0, 7.0]);
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
-pub fn matmul<T: Product<O>, O: Num>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<O, 2>) -> Result<()> {
-    let ([m, k], [inner, n]) = (a.shape(), b.shape());
-    if inner != k {
-        return Err(Error::Shape { what: "matmul, b".into(), expected: vec![k, n], given: vec![inner, n] });
+pub fn matmul<T: Factor, O: Numeric>(
+    a: &impl Matrices<T>,
+    b: &impl Matrices<T>,
+    c: &mut impl Matrices<O>,
+) -> Result<()> {
+    Matmul::new(a, b).run(c)
+}
+
+/// A product, and what is done to its sums.
+///
+/// ```
+/// use kiln_kernels::matmul::Matmul;
+///
+/// // One layer of a network: c = relu(scale · a wᵀ + bias).
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let a = device.tensor(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+/// let (w, bias) = (device.tensor(&[1.0f32, 1.0, -1.0, 0.5], [2, 2])?, device.tensor(&[0.5f32, 0.25], [2])?);
+/// let mut c = device.uninit::<f32, 2>([2, 2])?;
+/// Matmul::new(&a, &w.transpose()).scale(2.0).bias(&bias).map(|x| x.maximum(0.0)).run(&mut c)?;
+/// assert_eq!(c.to_vec()?, [6.5, 0.25, 14.5, 0.0]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+#[must_use = "a product is computed by `run`"]
+pub struct Matmul<T: Elem, E = Identity> {
+    a: Tensor<T, 3>,
+    b: Tensor<T, 3>,
+    /// Axes of the factors as they were given, for errors.
+    ranks: [usize; 2],
+    precision: Precision,
+    epilogue: E,
+}
+
+impl<T: Factor> Matmul<T> {
+    /// a b: matrices, or stacks of as many, of which one may be a matrix for all.
+    pub fn new<A: Matrices<T>, B: Matrices<T>>(a: &A, b: &B) -> Matmul<T> {
+        Matmul {
+            a: a.stack(),
+            b: b.stack(),
+            ranks: [A::RANK, B::RANK],
+            precision: Precision::default(),
+            epilogue: Identity,
+        }
     }
-    if c.shape() != [m, n] {
-        return Err(Error::Shape {
-            what: "matmul, c".into(),
-            expected: vec![m, n],
-            given: c.shape().to_vec(),
-        });
+}
+
+impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
+    /// How exact the product is.
+    pub fn precision(self, precision: Precision) -> Self {
+        Matmul { precision, ..self }
     }
-    if T::on_tensor_cores(a, b, c)? {
-        return Ok(());
+
+    /// Does this to the sums, after what was said before.
+    pub fn then<F: Epilogue<E::Out>>(self, next: F) -> Matmul<T, Then<E, F>> {
+        let Matmul { a, b, ranks, precision, epilogue } = self;
+        Matmul { a, b, ranks, precision, epilogue: Then(epilogue, next) }
     }
-    plain::multiply(a, b, c)
+
+    /// Multiplies by a number.
+    pub fn scale(self, by: f32) -> Matmul<T, Then<E, Scale>>
+    where
+        Scale: Epilogue<E::Out>,
+    {
+        self.then(Scale(by))
+    }
+
+    /// Multiplies by the one element of a tensor, which the device may have computed.
+    pub fn scale_all(self, by: &Tensor<f32, 1>) -> Matmul<T, Then<E, Vector<f32>>>
+    where
+        Vector<f32>: Epilogue<E::Out>,
+    {
+        self.then(Vector { values: by.alias(), along: Along::All, combined: Combined::Factor })
+    }
+
+    /// Multiplies each row by an element: the scales of a's rows.
+    pub fn scale_rows(self, by: &Tensor<f32, 1>) -> Matmul<T, Then<E, Vector<f32>>>
+    where
+        Vector<f32>: Epilogue<E::Out>,
+    {
+        self.then(Vector { values: by.alias(), along: Along::Rows, combined: Combined::Factor })
+    }
+
+    /// Multiplies each column by an element: the scales of b's columns.
+    pub fn scale_columns(self, by: &Tensor<f32, 1>) -> Matmul<T, Then<E, Vector<f32>>>
+    where
+        Vector<f32>: Epilogue<E::Out>,
+    {
+        self.then(Vector { values: by.alias(), along: Along::Columns, combined: Combined::Factor })
+    }
+
+    /// Adds an element to each column.
+    pub fn bias<B: Numeric>(self, bias: &Tensor<B, 1>) -> Matmul<T, Then<E, Vector<B>>>
+    where
+        Vector<B>: Epilogue<E::Out>,
+    {
+        self.then(Vector { values: bias.alias(), along: Along::Columns, combined: Combined::Term })
+    }
+
+    /// Adds a matrix, or a stack of them, times `beta`.
+    pub fn residual<R: Numeric>(
+        self,
+        residual: &impl Matrices<R>,
+        beta: f32,
+    ) -> Matmul<T, Then<E, Residual<R>>>
+    where
+        Residual<R>: Epilogue<E::Out>,
+    {
+        self.then(Residual { values: residual.stack(), beta })
+    }
+
+    /// Applies a function of each element, written in the kernel language, which captures nothing.
+    pub fn map<F: Fn(Val<f32>) -> Val<f32> + Copy + 'static>(self, function: F) -> Matmul<T, Then<E, Map<F>>>
+    where
+        Map<F>: Epilogue<E::Out>,
+    {
+        self.then(Map::new(function))
+    }
+
+    /// Computes it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for factors, a result or tensors of the epilogue that do not fit each other; those of a launch.
+    pub fn run<O: Numeric, C: Matrices<O>>(self, c: &mut C) -> Result<()> {
+        let ([x, m, k], [y, inner, n]) = (self.a.shape(), self.b.shape());
+        let shape = |what: &str, expected: [usize; 3], given: [usize; 3], rank: usize| {
+            let [expected, given] = [expected, given].map(|s| s[3 - rank..].to_vec());
+            Err(Error::Shape { what: what.into(), expected, given })
+        };
+        let products = if x == 1 { y } else { x };
+        if inner != k || y != 1 && y != products {
+            return shape("matmul, b", [products, k, n], [y, inner, n], self.ranks[1]);
+        }
+        let mut c_stack = c.stack();
+        if c_stack.shape() != [products, m, n] {
+            return shape("matmul, c", [products, m, n], c_stack.shape(), C::RANK);
+        }
+        self.epilogue.check([products, m, n])?;
+        let Matmul { a, b, precision, epilogue, .. } = self;
+        if precision.allows(T::UNIT) && tensor_cores::available(a.device(), [products, m, n, k]) {
+            return tensor_cores::multiply(&a, &b, &mut c_stack, epilogue, precision);
+        }
+        plain::multiply(&a, &b, &mut c_stack, epilogue)
+    }
 }

@@ -1,5 +1,7 @@
 //! Products of matrices at the tile level, on every device.
 
+use super::epilogue::{Epilogue, Place};
+use super::factor::Factor;
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
@@ -7,38 +9,46 @@ use kiln_runtime::{BackendKind, Device, Result, Tensor};
 pub mod kernels {
     use super::*;
 
-    /// c = a b: a tile of `rows` × `columns` a program, `depth` columns of a and rows of b at a time.
+    /// c = a b through the epilogue: a tile of `rows` × `columns` a program, `depth` columns of a and rows of b at a time. A factor that is `shared` is the same
+    /// for all products of the stack.
     #[kernel(crate = kiln_runtime)]
-    pub fn matmul<T: Accumulate, O: Num>(
-        a: &Tensor<T, 2>,
-        b: &Tensor<T, 2>,
-        c: &mut Tensor<O, 2>,
+    pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+        a: &Tensor<T, 3>,
+        b: &Tensor<T, 3>,
+        c: &mut Tensor<O, 3>,
+        epilogue: E,
+        shared: [bool; 2],
         rows: usize,
         columns: usize,
         depth: usize,
     ) {
-        let (row, column) = (program_id(1) * rows, program_id(0) * columns);
-        let mut sum = zeros::<T::Acc>((rows, columns));
+        let (batch, row, column) = (program_id(2), program_id(1) * rows, program_id(0) * columns);
+        let of = |shared: bool| if shared { val(0) } else { batch };
+        let (a, b) = (a.row(of(shared[0])), b.row(of(shared[1])));
+        let mut sum = zeros::<T::Sum>((rows, columns));
         for at in range_step(0, a.extent(1), depth) {
             let (x, y) = (a.tile((row, at), (rows, depth)), b.tile((at, column), (depth, columns)));
-            sum = dot_acc(x.load(0), y.load(0), sum);
+            sum = dot_acc(x.load(0).cast::<T::Wide>(), y.load(0).cast::<T::Wide>(), sum);
         }
-        c.tile((row, column), (rows, columns)).store(sum.cast::<O>());
+        let place = Place { batch, row, column, shape: [rows, columns] };
+        let result = E::apply(&epilogue, sum, &place).cast::<O>();
+        c.row(batch).tile((row, column), (rows, columns)).store(result);
     }
 }
 
 /// Launches the kernel for matrices whose shapes fit.
-pub(super) fn multiply<T: Accumulate, O: Num>(
-    a: &Tensor<T, 2>,
-    b: &Tensor<T, 2>,
-    c: &mut Tensor<O, 2>,
+pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &mut Tensor<O, 3>,
+    epilogue: E,
 ) -> Result<()> {
-    let ([m, k], [_, n]) = (a.shape(), b.shape());
+    let ([_, m, k], [_, _, n]) = (a.shape(), b.shape());
+    let shared = [a.shape()[0] == 1, b.shape()[0] == 1];
     let device = a.device().clone();
     let (rows, columns, depth) = tile(&device, m, n, k);
-    kernels::matmul(a, b, c, rows, columns, depth).launch(&device)
+    kernels::matmul::<T, O, E>(a, b, c, epilogue, shared, rows, columns, depth).launch(&device)
 }
-
 /// The tile of a program, and the depth of a step.
 fn tile(device: &Device, m: usize, n: usize, k: usize) -> (usize, usize, usize) {
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);

@@ -5,17 +5,27 @@
 
 use super::hopper::Plan;
 
-/// What is asked for: c `[m, n]` from factors with an inner extent of `k`, of 16-bit floats. No extent is 0.
+/// What is asked for: so many products c `[m, n]` from factors with an inner extent of `k`. No extent is 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
+    /// Matrices c.
+    pub products: usize,
     /// Rows of a and c.
     pub m: usize,
     /// Columns of b and c.
     pub n: usize,
     /// Columns of a, rows of b.
     pub k: usize,
+    /// Bytes of an element of a factor.
+    pub factor_bytes: usize,
     /// Bytes of an element of c.
     pub result_bytes: usize,
+    /// Bytes of an element of a sum.
+    pub sum_bytes: usize,
+    /// Whether every stage is added to the sum outside of the tensor cores.
+    pub pieces: bool,
+    /// Whether sums go through an epilogue, for which the threads of a task alone may exchange a tile.
+    pub epilogue: bool,
 }
 
 /// What a plan must fit.
@@ -35,11 +45,15 @@ pub struct Choice {
     /// Whether the product to launch is cᵀ = bᵀ aᵀ: the few rows of c become columns, of which a tile may have as few as 8.
     pub swapped: bool,
     /// Programs on each axis.
-    pub grid: [u32; 2],
+    pub grid: [u32; 3],
 }
 
-/// Bytes of an element of a factor.
-const ELEMENT: usize = 2;
+/// Bytes of a row of a stage, or a multiple of it.
+const ROW: usize = 128;
+/// Steps that a part of the inner extent has at least.
+const LEAST_STEPS: usize = 6;
+/// Bytes of the inner extent that one instruction multiplies.
+const INSTRUCTION_BYTES: usize = 32;
 /// Rows that one instruction multiplies.
 const INSTRUCTION_ROWS: usize = 64;
 /// Bytes a cycle that a multiprocessor gets from L2.
@@ -58,6 +72,14 @@ const COPY: f64 = 25.0;
 /// Cycles between two instructions, and between two stages.
 const ISSUE: f64 = 2.0;
 const WAIT: f64 = 30.0;
+/// Cycles that a task waits for a piece of 64 rows, and adds it to its sum, for each of its columns.
+const PIECE: f64 = 60.0;
+const ADDED: f64 = 0.5;
+/// Cycles of a second launch that adds up parts, and bytes a cycle in which it does.
+const SECOND: f64 = 28000.0;
+const ADDED_UP: f64 = 2000.0;
+/// Columns of a piece that fits a task's registers beside the sums.
+const MOST_IN_A_PIECE: usize = 128;
 /// Columns up to which tiles narrower than 64 are looked at.
 const NARROW_UP_TO: usize = 64;
 
@@ -70,8 +92,9 @@ pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
             best = Some((time, choice));
         }
     }
-    let least = Tile { swapped: false, rows: 64, columns: 64, tasks: 1, depth: 64, bulk: true };
-    best.map_or_else(|| least.choice(request, gpu, 2), |(_, choice)| choice)
+    let columns = Plan::strip(request.result_bytes);
+    let least = Tile { swapped: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
+    best.map_or_else(|| least.choice(request, gpu, 2, 1), |(_, choice)| choice)
 }
 
 /// A shape of tile.
@@ -81,6 +104,7 @@ struct Tile {
     rows: usize,
     columns: usize,
     tasks: usize,
+    /// In rows of 128 bytes.
     depth: usize,
     bulk: bool,
 }
@@ -100,12 +124,19 @@ fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
     ];
     let mut all = Vec::new();
     for (swapped, shapes, bulk, _) in lists.into_iter().filter(|list| list.3) {
-        for &[rows, columns, tasks] in shapes {
-            for depth in [64, 128, 256] {
+        let fits = |columns: usize| {
+            // Half of the columns are stored at a time where they are multiplied in halves.
+            !bulk || columns / halves(request, columns) >= Plan::strip(request.result_bytes)
+        };
+        for &[rows, columns, tasks] in shapes.iter().filter(|shape| fits(shape[1])) {
+            let depths: &[usize] = if request.pieces { &[1] } else { &[1, 2, 4] };
+            for &depth in depths {
                 let tile = Tile { swapped, rows, columns, tasks, depth, bulk };
-                let stages = tile.stages(request, gpu);
-                if stages >= 4 {
-                    all.push(tile.choice(request, gpu, stages));
+                for splits in tile.splits(request, gpu) {
+                    let stages = tile.stages(request, gpu, splits > 1);
+                    if stages >= 4 {
+                        all.push(tile.choice(request, gpu, stages, splits));
+                    }
                 }
             }
         }
@@ -113,36 +144,60 @@ fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
     all
 }
 
+/// In how many parts the columns of a tile are multiplied.
+fn halves(request: &Request, columns: usize) -> usize {
+    if request.pieces { columns.div_ceil(MOST_IN_A_PIECE) } else { 1 }
+}
+
 impl Tile {
     /// As many stages as shared memory holds, up to 16.
-    fn stages(&self, request: &Request, gpu: &Gpu) -> usize {
+    fn stages(&self, request: &Request, gpu: &Gpu, split: bool) -> usize {
         // Without bulk copies, the threads may exchange a tile before they store it.
-        let columns = if self.bulk { 2 * Plan::STRIP } else { self.columns };
-        let out = self.rows * columns * request.result_bytes;
+        let bytes = if split { request.sum_bytes } else { request.result_bytes };
+        let columns = if self.bulk { 2 * Plan::strip(bytes) } else { self.columns };
+        let out = self.rows * columns * bytes;
+        let exchanged =
+            if request.epilogue && !split && self.tasks == 1 { 4 * self.rows * self.columns } else { 0 };
         // What tiles are aligned to, and the mbarriers.
-        let spare = 2048;
-        let stage = (self.rows + self.columns) * self.depth * ELEMENT;
+        let spare = 2048 + exchanged;
+        let stage = (self.rows + self.columns) * self.depth * ROW;
         (gpu.shared_memory.saturating_sub(out + spare) / stage).min(16)
     }
 
-    fn choice(&self, request: &Request, gpu: &Gpu, stages: usize) -> Choice {
+    fn steps(&self, request: &Request) -> usize {
+        (request.k * request.factor_bytes).div_ceil(self.depth * ROW)
+    }
+
+    /// Numbers of parts of the inner extent to look at: more than one where there are fewer tiles than multiprocessors.
+    fn splits(&self, request: &Request, gpu: &Gpu) -> Vec<usize> {
+        let whole = self.choice(request, gpu, 2, 1);
+        let (tiles, steps) = (whole.tiles(request).iter().product::<usize>(), self.steps(request));
+        let most = (gpu.units / tiles).min(steps / LEAST_STEPS);
+        // No part is empty.
+        let all = (1..=most.max(1)).map(|n| steps.div_ceil(steps.div_ceil(n)));
+        let mut all: Vec<usize> = all.collect();
+        all.dedup();
+        all
+    }
+
+    fn choice(&self, request: &Request, gpu: &Gpu, stages: usize, splits: usize) -> Choice {
         let plan = Plan {
             rows: self.rows,
             columns: self.columns,
-            depth: self.depth,
+            depth: self.depth * ROW / request.factor_bytes,
             stages,
-            cluster: 1,
-            side_by_side: false,
             group: 8,
             tasks: self.tasks,
             registers: if self.tasks > 1 { [232, 40] } else { [0, 0] },
-            a_transposed: false,
-            b_transposed: false,
             bulk: self.bulk,
+            splits,
+            pieces: request.pieces,
+            halves: halves(request, self.columns),
+            ..Plan::PLAIN
         };
-        let choice = Choice { plan, swapped: self.swapped, grid: [gpu.units as u32, 1] };
+        let choice = Choice { plan, swapped: self.swapped, grid: [gpu.units as u32, 1, 1] };
         let tiles = choice.tiles(request);
-        if tiles[0] * tiles[1] > gpu.units {
+        if tiles.iter().product::<usize>() > gpu.units {
             return choice;
         }
         // A program for each tile begins sooner: it divides nothing.
@@ -156,10 +211,11 @@ impl Choice {
         if self.swapped { (request.n, request.m) } else { (request.m, request.n) }
     }
 
-    /// Tiles down and across.
-    fn tiles(&self, request: &Request) -> [usize; 2] {
+    /// Tiles down and across, and how often.
+    fn tiles(&self, request: &Request) -> [usize; 3] {
         let (rows, columns) = self.extents(request);
-        [rows.div_ceil(self.plan.rows), columns.div_ceil(self.plan.columns)]
+        let matrices = request.products * self.plan.splits;
+        [rows.div_ceil(self.plan.rows), columns.div_ceil(self.plan.columns), matrices]
     }
 }
 
@@ -168,36 +224,58 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     let plan = &choice.plan;
     let rounds = choice.tiles(request).iter().product::<usize>().div_ceil(gpu.units) as f64;
     // An instruction of 64 rows and a depth of 16 takes a cycle for two columns, or what shared memory takes to give it both factors.
-    let fed = ((INSTRUCTION_ROWS + plan.columns) * 16 * ELEMENT) as f64 / FROM_SHARED;
+    let fed = ((INSTRUCTION_ROWS + plan.columns) * INSTRUCTION_BYTES) as f64 / FROM_SHARED;
     let instruction = (plan.columns as f64 / 2.0).max(fed) + ISSUE;
-    let products = (plan.rows / INSTRUCTION_ROWS * plan.depth / 16) as f64 * instruction;
-    let copies = ((plan.rows + plan.columns) * plan.depth * ELEMENT) as f64 / FROM_L2;
+    let depth = plan.depth * request.factor_bytes;
+    let mut products = (plan.rows / INSTRUCTION_ROWS * depth / INSTRUCTION_BYTES) as f64 * instruction;
+    if plan.pieces {
+        // One task adds while another multiplies.
+        let piece = PIECE * plan.halves as f64 + ADDED * plan.columns as f64;
+        products = (products / plan.tasks as f64 + piece).max(products);
+    }
+    let copies = ((plan.rows + plan.columns) * depth) as f64 / FROM_L2;
     // One thread begins the copies of a stage, one for each 64 columns of a tile.
     let begun = STEP
         + COPY
             * ((plan.rows / plan.tasks).div_ceil(64) * plan.tasks + plan.columns.div_ceil(64)) as f64
-            * plan.depth as f64
-            / 64.0;
-    let steps = request.k.div_ceil(plan.depth) as f64;
-    let store = (plan.rows * plan.columns * request.result_bytes) as f64 / STORED;
+            * depth as f64
+            / ROW as f64;
+    let steps = request.k.div_ceil(plan.depth).div_ceil(plan.splits) as f64;
+    let split = plan.splits > 1;
+    let stored = if split { request.sum_bytes } else { request.result_bytes };
+    let store = (plan.rows * plan.columns * stored) as f64 / STORED;
     // With several tasks one stores while another multiplies, but for the last tile.
     let hidden = if plan.tasks > 1 { 0.5 } else { 1.0 };
     let step = products.max(copies).max(begun) + WAIT;
     let compute = rounds * steps * step + (rounds - 1.0) * hidden * store + store;
     let (rows, columns) = choice.extents(request);
-    let memory = ((rows + columns) * request.k * ELEMENT) as f64 / FROM_MEMORY;
+    let read = request.products * (rows + columns) * request.k * request.factor_bytes;
+    let memory = read as f64 / FROM_MEMORY;
+    let parts = (plan.splits * request.products * rows * columns * request.sum_bytes) as f64;
+    let second = if split { SECOND + parts / ADDED_UP } else { 0.0 };
     // What is hidden behind the longer costs a little too.
-    LATENCY + compute.max(memory) + 0.1 * compute.min(memory)
+    LATENCY + compute.max(memory) + 0.1 * compute.min(memory) + second
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HALVES: Request = Request {
+        products: 1,
+        m: 1,
+        n: 1,
+        k: 1,
+        factor_bytes: 2,
+        result_bytes: 2,
+        sum_bytes: 4,
+        pieces: false,
+        epilogue: false,
+    };
     const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
 
     fn chosen(m: usize, n: usize, k: usize) -> Choice {
-        choose(&Request { m, n, k, result_bytes: 2 }, &H200)
+        choose(&Request { m, n, k, ..HALVES }, &H200)
     }
 
     fn tile(m: usize, n: usize, k: usize) -> (bool, usize, usize) {
@@ -226,6 +304,27 @@ mod tests {
     }
 
     #[test]
+    fn long_sums_of_few_tiles_are_split() {
+        assert!(chosen(128, 128, 65536).plan.splits > 8);
+        assert!(chosen(512, 512, 16384).plan.splits > 1);
+        for [m, n, k] in [[1024; 3], [128, 8192, 8192], [16, 8192, 8192], [64, 64, 700]] {
+            assert_eq!(chosen(m, n, k).plan.splits, 1, "{m} x {n} x {k}");
+        }
+    }
+
+    #[test]
+    fn bytes_have_the_largest_tile_that_their_sums_fit() {
+        let bytes = Request { m: 8192, n: 8192, k: 8192, factor_bytes: 1, ..HALVES };
+        let tile = |request| {
+            let plan = choose(&request, &H200).plan;
+            (plan.rows, plan.columns, plan.depth, plan.stages)
+        };
+        assert_eq!(tile(bytes), (128, 256, 128, 4));
+        assert_eq!(tile(Request { pieces: true, ..bytes }), (128, 256, 128, 4));
+        assert_eq!(tile(Request { factor_bytes: 4, result_bytes: 4, ..bytes }), (128, 256, 32, 4));
+    }
+
+    #[test]
     fn few_rows_become_columns() {
         assert_eq!(tile(16, 8192, 8192), (true, 64, 16));
         assert_eq!(tile(64, 8192, 8192), (true, 64, 64));
@@ -238,18 +337,23 @@ mod tests {
         let extents = [1, 7, 64, 100, 513, 1024, 4099, 100_000];
         for m in extents {
             for n in extents {
-                for (k, result_bytes) in [(1, 2), (4099, 4), (512, 2)] {
-                    let request = Request { m, n, k, result_bytes };
+                for (k, result_bytes, factor_bytes) in
+                    [(1, 2, 2), (4099, 4, 2), (512, 2, 2), (4099, 1, 1), (9999, 4, 4)]
+                {
+                    let pieces = factor_bytes == 1;
+                    let request = Request { m, n, k, result_bytes, factor_bytes, pieces, ..HALVES };
                     let Choice { plan, grid, swapped } = choose(&request, &H200);
-                    let stages = plan.stages * (plan.rows + plan.columns) * plan.depth * ELEMENT;
-                    let columns = if plan.bulk { 2 * Plan::STRIP } else { plan.columns };
-                    let out = plan.rows * columns * result_bytes;
+                    let stages = plan.stages * (plan.rows + plan.columns) * plan.depth * factor_bytes;
+                    let stored = if plan.splits > 1 { 4 } else { result_bytes };
+                    let columns = if plan.bulk { 2 * Plan::strip(stored) } else { plan.columns };
+                    let out = plan.rows * columns * stored;
                     assert!(
                         stages + out + 2048 <= H200.shared_memory && plan.stages > 1,
                         "{request:?}: {plan:?}"
                     );
-                    assert!((1..=H200.units as u32).contains(&(grid[0] * grid[1])));
-                    assert!(!plan.bulk || !swapped && plan.columns >= Plan::STRIP);
+                    assert!((1..=H200.units as u32).contains(&grid.iter().product()));
+                    assert!(!plan.bulk || !swapped && plan.columns >= Plan::strip(stored));
+                    assert!(!pieces || plan.columns / plan.halves <= MOST_IN_A_PIECE);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Products of a matrix and one vector: every row is read once, by whole cache lines, and memory bounds the time.
 
+use super::factor::Factor;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Result, Tensor};
 
@@ -7,28 +8,29 @@ use kiln_runtime::{Device, Result, Tensor};
 pub mod kernels {
     use super::*;
 
-    /// y\[i\] = the sum of x\[i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at a time.
+    /// y\[i\] = the sum of x\[0, i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at a time.
     #[kernel(crate = kiln_runtime)]
-    pub fn dot_rows<T: Accumulate, O: Num>(
-        x: &Tensor<T, 2>,
+    pub fn dot_rows<T: Factor, O: Numeric>(
+        x: &Tensor<T, 3>,
         v: &Tensor<T, 1>,
         y: &mut Tensor<O, 1>,
         rows: usize,
         depth: usize,
     ) {
         let row = program_id(0) * rows;
-        let mut sums = zeros::<T::Acc>((rows, depth));
+        let mut sums = zeros::<T::Sum>((rows, depth));
+        let x = x.row(0);
         for at in range_step(0, x.extent(1), depth) {
-            let each = v.tile(at, depth).load(0).cast::<T::Acc>().expand(0).broadcast_to((rows, depth));
-            sums += x.tile((row, at), (rows, depth)).load(0).cast::<T::Acc>() * each;
+            let each = v.tile(at, depth).load(0).cast::<T::Sum>().expand(0).broadcast_to((rows, depth));
+            sums += x.tile((row, at), (rows, depth)).load(0).cast::<T::Sum>() * each;
         }
         y.tile(row, rows).store(sums.sum_axis(1).cast::<O>());
     }
 }
 
 /// y = x v.
-pub(super) fn multiply<T: Accumulate, O: Num>(
-    x: &Tensor<T, 2>,
+pub(super) fn multiply<T: Factor, O: Numeric>(
+    x: &Tensor<T, 3>,
     v: &Tensor<T, 1>,
     y: &mut Tensor<O, 1>,
     device: &Device,

@@ -1,70 +1,112 @@
-//! Whether and how a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a plan, a launch.
+//! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a plan, a launch.
 
-use super::hopper;
+use super::epilogue::{Epilogue, Identity};
+use super::factor::{Factor, Precision, Unit};
 use super::plan::{Choice, Gpu, Request, choose};
-use super::rows;
+use super::{hopper, rows, splits};
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Result, Tensor};
+use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use std::any::TypeId;
 
 /// Bytes that addresses and rows of what bulk copies move are multiples of.
 const ALIGNMENT: usize = 16;
 /// Bytes that the rows of a shared tile have at least.
 const ROW: usize = 128;
 
-/// c = a b for matrices whose shapes fit; `false`, and nothing done, if the device is no Hopper GPU or there is nothing to multiply.
-pub(super) fn multiply<T: Float + Accumulate, O: Float>(
-    a: &Tensor<T, 2>,
-    b: &Tensor<T, 2>,
-    c: &mut Tensor<O, 2>,
-) -> Result<bool> {
-    let device = a.device().clone();
+/// Whether a device has these tensor cores, and there is something to multiply: no extent is 0.
+pub(super) fn available(device: &Device, extents: [usize; 4]) -> bool {
     let properties = device.properties();
     let hopper = properties.kind == BackendKind::Cuda && properties.compute_capability == Some((9, 0));
-    let ([m, k], [_, n]) = (a.shape(), b.shape());
-    if !hopper || m * n * k == 0 {
-        return Ok(false);
-    }
-    if by_vector(a, b, c)? {
-        return Ok(true);
-    }
-    let request = Request { m, n, k, result_bytes: size_of::<O>() };
-    let gpu = Gpu { units: properties.units as usize, shared_memory: properties.shared_memory as usize };
-    let chosen = choose(&request, &gpu);
-    if !chosen.plan.bulk || movable(c) {
-        launch(a, b, c, chosen)?;
-    } else if movable(&c.transpose()) {
-        // cᵀ = bᵀ aᵀ, in any case by another plan.
-        let turned = choose(&Request { m: n, n: m, ..request }, &gpu);
-        launch(&b.transpose(), &a.transpose(), &mut c.transpose(), turned)?;
-    } else {
-        let mut whole = device.uninit([m, longer::<O>(n)])?.slice(1, 0..n)?;
-        launch(a, b, &mut whole, chosen)?;
-        arrange(&whole, c, 16, 128).launch(&device)?;
-    }
-    Ok(true)
+    hopper && !extents.contains(&0)
 }
 
-/// Launches the kernel.
-fn launch<T: Float, O: Float>(
-    a: &Tensor<T, 2>,
-    b: &Tensor<T, 2>,
-    c: &mut Tensor<O, 2>,
+/// c = a b through the epilogue, for stacks whose shapes fit.
+pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &mut Tensor<O, 3>,
+    epilogue: E,
+    precision: Precision,
+) -> Result<()> {
+    let device = a.device().clone();
+    let plain = TypeId::of::<E>() == TypeId::of::<Identity>();
+    if plain && T::UNIT != Unit::Tf32 && by_vector(a, b, c)? {
+        return Ok(());
+    }
+    let ([_, m, k], [products, _, n]) = (a.shape(), c.shape());
+    let request = Request {
+        products,
+        m,
+        n,
+        k,
+        factor_bytes: size_of::<T>(),
+        result_bytes: size_of::<O>(),
+        sum_bytes: size_of::<T::Sum>(),
+        pieces: T::UNIT == Unit::Float8 && precision != Precision::FastSums,
+        epilogue: !plain,
+    };
+    let properties = device.properties();
+    let gpu = Gpu { units: properties.units as usize, shared_memory: properties.shared_memory as usize };
+    let chosen = choose(&request, &gpu);
+    let split = chosen.plan.splits > 1;
+    if !chosen.plan.bulk || split || movable(c) {
+        launch(a, b, c, epilogue, chosen)
+    } else if movable(&c.swap_axes(1, 2)?) {
+        // cᵀ = bᵀ aᵀ, in any case by another plan.
+        let turned = choose(&Request { m: n, n: m, ..request }, &gpu);
+        let (a, b) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?);
+        launch(&b, &a, &mut c.swap_axes(1, 2)?, epilogue.turned(), turned)
+    } else {
+        let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
+        launch(a, b, &mut whole, epilogue, chosen)?;
+        arrange(&whole, c, 16, 128).launch(&device)
+    }
+}
+
+/// Launches the kernel, and what adds up the parts of its sums if there are any.
+fn launch<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &mut Tensor<O, 3>,
+    epilogue: E,
     chosen: Choice,
 ) -> Result<()> {
-    let device = c.device().clone();
-    let mut plan = chosen.plan;
-    // cᵀ = bᵀ aᵀ.
-    let mut turned = chosen.swapped.then(|| (b.transpose(), a.transpose(), c.transpose()));
-    let (a, b, c) = match &mut turned {
-        Some((a, b, c)) => (&*a, &*b, c),
-        None => (a, b, c),
-    };
-    let (left, a_transposed) = factor(a)?;
+    if chosen.swapped {
+        // cᵀ = bᵀ aᵀ.
+        let (a, b) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?);
+        return place(&b, &a, &mut c.swap_axes(1, 2)?, epilogue.turned(), chosen);
+    }
+    place(a, b, c, epilogue, chosen)
+}
+
+/// Launches it for factors in this order.
+fn place<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &mut Tensor<O, 3>,
+    epilogue: E,
+    chosen: Choice,
+) -> Result<()> {
+    let (device, mut plan) = (c.device().clone(), chosen.plan);
+    let turns = T::UNIT == Unit::Half;
+    let (left, a_transposed) = if turns { factor(a)? } else { (by_rows(a)?, false) };
     // Rows of a few columns are too short for a copy.
     let narrow = plan.columns * size_of::<T>() < ROW;
-    let (right, b_transposed) = if narrow { (transposed(b)?, true) } else { factor(b)? };
+    let (right, b_transposed) =
+        if narrow || !turns { (by_rows(&b.swap_axes(1, 2)?)?, true) } else { factor(b)? };
+    let [products, m, n] = c.shape();
     (plan.a_transposed, plan.b_transposed) = (a_transposed, b_transposed);
-    hopper::matmul(&left, &right, c, plan).grid(chosen.grid).launch(&device)
+    plan.stack = products > 1;
+    plan.shared = [products > 1 && a.shape()[0] == 1, products > 1 && b.shape()[0] == 1];
+    if plan.splits == 1 {
+        return hopper::matmul::<T, O, E>(&left, &right, c, epilogue, plan).grid(chosen.grid).launch(&device);
+    }
+    let across = n.next_multiple_of(ALIGNMENT / size_of::<T::Sum>());
+    let mut parts = device.uninit::<T::Sum, 3>([products * plan.splits, m, across])?.slice(2, 0..n)?;
+    hopper::matmul::<T, T::Sum, Identity>(&left, &right, &mut parts, Identity, plan)
+        .grid(chosen.grid)
+        .launch(&device)?;
+    splits::add_up(&parts, c, epilogue, plan.splits)
 }
 
 /// The columns of a matrix with rows in multiples of 16 bytes.
@@ -73,16 +115,19 @@ fn longer<T>(columns: usize) -> usize {
 }
 
 /// Multiplies a matrix whose rows are adjacent elements and one vector, if that is what the factors are.
-fn by_vector<T: Float + Accumulate, O: Float>(
-    a: &Tensor<T, 2>,
-    b: &Tensor<T, 2>,
-    c: &mut Tensor<O, 2>,
+fn by_vector<T: Factor, O: Numeric>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &mut Tensor<O, 3>,
 ) -> Result<bool> {
-    let ([m, k], [_, n]) = (a.shape(), b.shape());
+    let ([products, m, k], [_, _, n]) = (a.shape(), b.shape());
+    if products * b.shape()[0] != 1 {
+        return Ok(false);
+    }
     // A view that is not dense is none of these.
     let (matrix, vector, result) = match (m, n) {
-        (1, _) if b.strides()[0] == 1 => (b.transpose(), a.reshape([k]), c.reshape([n])),
-        (_, 1) if a.strides()[1] == 1 => (a.slice(0, 0..m)?, b.reshape([k]), c.reshape([m])),
+        (1, _) if b.strides()[1] == 1 => (b.swap_axes(1, 2)?, a.reshape([k]), c.reshape([n])),
+        (_, 1) if a.strides()[2] == 1 => (a.alias(), b.reshape([k]), c.reshape([m])),
         _ => return Ok(false),
     };
     let (Ok(vector), Ok(mut result)) = (vector, result) else { return Ok(false) };
@@ -90,42 +135,41 @@ fn by_vector<T: Float + Accumulate, O: Float>(
     Ok(true)
 }
 
-/// Whether bulk copies can move boxes of a matrix: its elements are adjacent on the last axis, and its rows and its beginning at multiples of 16 bytes.
-fn movable<T: Elem>(x: &Tensor<T, 2>) -> bool {
-    let ([rows, columns], [apart, adjacent]) = (x.shape(), x.strides());
+/// Whether bulk copies can move boxes of a stack: its elements are adjacent on the last axis, and its rows, its matrices and its beginning at multiples of 16
+/// bytes.
+fn movable<T: Elem>(x: &Tensor<T, 3>) -> bool {
+    let ([matrices, rows, columns], [far, apart, adjacent]) = (x.shape(), x.strides());
     let whole = |elements: usize| (elements * size_of::<T>()).is_multiple_of(ALIGNMENT);
-    (adjacent == 1 || columns == 1) && (rows == 1 || whole(apart)) && whole(x.offset())
+    (adjacent == 1 || columns == 1)
+        && (rows == 1 || whole(apart))
+        && (matrices == 1 || whole(far))
+        && whole(x.offset())
 }
 
 /// A factor as bulk copies can move it, and whether it is the transpose: a view if there is one, else a copy with longer rows.
-fn factor<T: Num>(x: &Tensor<T, 2>) -> Result<(Tensor<T, 2>, bool)> {
-    let (rows, transpose) = (x.shape()[0], x.transpose());
-    if movable(x) {
-        return Ok((x.slice(0, 0..rows)?, false));
-    }
-    if movable(&transpose) {
+fn factor<T: Numeric>(x: &Tensor<T, 3>) -> Result<(Tensor<T, 3>, bool)> {
+    let transpose = x.swap_axes(1, 2)?;
+    if !movable(x) && movable(&transpose) {
         return Ok((transpose, true));
     }
-    Ok((arranged(x)?, false))
+    Ok((by_rows(x)?, false))
 }
 
-/// The transpose as bulk copies can move it.
-fn transposed<T: Num>(x: &Tensor<T, 2>) -> Result<Tensor<T, 2>> {
-    let transpose = x.transpose();
-    if movable(&transpose) { Ok(transpose) } else { arranged(&transpose) }
-}
-
-/// A copy with rows in multiples of 16 bytes.
-fn arranged<T: Num>(x: &Tensor<T, 2>) -> Result<Tensor<T, 2>> {
-    let ([rows, columns], device) = (x.shape(), x.device());
-    let mut copy = device.uninit([rows, longer::<T>(columns)])?;
+/// A factor as bulk copies can move it row by row: itself, or a copy with rows in multiples of 16 bytes.
+fn by_rows<T: Numeric>(x: &Tensor<T, 3>) -> Result<Tensor<T, 3>> {
+    if movable(x) {
+        return Ok(x.alias());
+    }
+    let ([matrices, rows, columns], device) = (x.shape(), x.device());
+    let mut copy = device.uninit([matrices, rows, longer::<T>(columns)])?;
     arrange(x, &mut copy, 16, 128).launch(device)?;
-    copy.slice(1, 0..columns)
+    copy.slice(2, 0..columns)
 }
 
 /// Copies x to the beginning of the rows of y, with zeros after, a tile a program.
 #[kernel(crate = kiln_runtime)]
-fn arrange<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>, rows: usize, columns: usize) {
+fn arrange<T: Numeric>(x: &Tensor<T, 3>, y: &mut Tensor<T, 3>, rows: usize, columns: usize) {
     let (shape, at) = ((rows, columns), (program_id(0) * rows, program_id(1) * columns));
-    y.tile(at, shape).store(x.tile(at, shape).load(0));
+    let matrix = program_id(2);
+    y.row(matrix).tile(at, shape).store(x.row(matrix).tile(at, shape).load(0));
 }

@@ -1,0 +1,396 @@
+//! What is done to the sums of a product on their way to the result, without a trip to memory in between.
+//!
+//! An [`Epilogue`] is written in the kernel language and gets a tile of sums where they were computed, in registers. [`Matmul`](super::Matmul) has methods for
+//! the usual ones and chains them; [`Matmul::then`](super::Matmul::then) takes yours.
+
+use kiln_lang::param::{ArgSink, IntFact, KernelParam, ParamDecl, SpecKey};
+use kiln_lang::prelude::*;
+use kiln_runtime::{Error, Result, Tensor};
+
+/// Where a tile of sums stands in the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Which product of the batch.
+    pub batch: Idx,
+    /// The first row.
+    pub row: Idx,
+    /// The first column.
+    pub column: Idx,
+    /// The tile's extents.
+    pub shape: [usize; 2],
+}
+
+impl Place {
+    /// The elements of a vector that belong to the rows of the tile, each repeated along its row; zeros beyond the end.
+    pub fn per_row<T: Numeric>(&self, vector: &View<T, 1>) -> Val<T> {
+        vector.tile(self.row, self.shape[0]).load(0).expand(1).broadcast_to((self.shape[0], self.shape[1]))
+    }
+
+    /// The elements of a vector that belong to the columns of the tile, each repeated down its column; zeros beyond the end.
+    pub fn per_column<T: Numeric>(&self, vector: &View<T, 1>) -> Val<T> {
+        vector.tile(self.column, self.shape[1]).load(0).expand(0).broadcast_to((self.shape[0], self.shape[1]))
+    }
+
+    /// The elements of a stack of matrices that belong to those of the tile; zeros beyond the end.
+    pub fn elements<T: Numeric>(&self, matrices: &View<T, 3>) -> Val<T> {
+        matrices.row(self.batch).tile((self.row, self.column), (self.shape[0], self.shape[1])).load(0)
+    }
+}
+
+/// What is done to sums of type `S`. The value is a parameter of the kernel: [`KernelParam::key`] must add whatever `apply` decides on, tensors
+/// and numbers are packed.
+///
+/// ```
+/// use kiln_kernels::matmul::{Epilogue, Matmul, Place};
+/// use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
+/// use kiln_lang::prelude::*;
+///
+/// /// Sums are cut off at a limit that is passed at each launch.
+/// struct Limit(f32);
+///
+/// impl KernelParam for Limit {
+///     type Arg = Limit;
+///     type Traced = Val<f32>;
+///     fn key(_: &Limit, _: &mut SpecKey) {}
+///     fn declare(_: &Limit, _: &'static str, decl: &mut ParamDecl) -> Val<f32> {
+///         decl.scalar("limit", Default::default())
+///     }
+///     fn pack(limit: &Limit, sink: &mut dyn ArgSink) {
+///         sink.word(limit.0.to_bits().into());
+///     }
+/// }
+///
+/// impl Epilogue<f32> for Limit {
+///     type Out = f32;
+///     fn apply(limit: &Val<f32>, sums: Val<f32>, _: &Place) -> Val<f32> {
+///         sums.minimum(*limit)
+///     }
+///     fn turned(self) -> Limit {
+///         self
+///     }
+/// }
+///
+/// let device = kiln_runtime::Device::open("interp")?;
+/// let (a, b) = (device.tensor(&[1.0f32, 2.0], [1, 2])?, device.tensor(&[3.0f32, 4.0, 1.0, 1.0], [2, 2])?);
+/// let mut c = device.uninit::<f32, 2>([1, 2])?;
+/// Matmul::new(&a, &b).then(Limit(5.5)).run(&mut c)?;
+/// assert_eq!(c.to_vec()?, [5.0, 5.5]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Sized + 'static {
+    /// What sums become. The result's own type comes after, by a cast.
+    type Out: Num;
+
+    /// What becomes of a tile of sums. Every element must depend on those in its place alone.
+    fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<Self::Out>;
+
+    /// The same for the transposed product, whose rows are the columns of this one.
+    fn turned(self) -> Self;
+
+    /// Refuses a result of these extents: products, rows, columns.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a tensor that does not fit.
+    fn check(&self, _result: [usize; 3]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Sums as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Identity;
+
+impl KernelParam for Identity {
+    type Arg = Identity;
+    type Traced = ();
+
+    fn key(_: &Identity, _: &mut SpecKey) {}
+
+    fn declare(_: &Identity, _: &'static str, _: &mut ParamDecl) {}
+
+    fn pack(_: &Identity, _: &mut dyn ArgSink) {}
+}
+
+impl<S: Num> Epilogue<S> for Identity {
+    type Out = S;
+
+    fn apply((): &(), sums: Val<S>, _: &Place) -> Val<S> {
+        sums
+    }
+
+    fn turned(self) -> Identity {
+        self
+    }
+}
+
+/// One epilogue after another.
+#[derive(Debug)]
+pub struct Then<E, F>(pub E, pub F);
+
+impl<E: KernelParam<Arg = E>, F: KernelParam<Arg = F>> KernelParam for Then<E, F> {
+    type Arg = Then<E, F>;
+    type Traced = (E::Traced, F::Traced);
+
+    fn key(arg: &Self, key: &mut SpecKey) {
+        E::key(&arg.0, key);
+        F::key(&arg.1, key);
+    }
+
+    fn declare(arg: &Self, name: &'static str, decl: &mut ParamDecl) -> Self::Traced {
+        let first = E::declare(&arg.0, name, decl);
+        (first, F::declare(&arg.1, name, decl))
+    }
+
+    fn pack(arg: &Self, sink: &mut dyn ArgSink) {
+        E::pack(&arg.0, sink);
+        F::pack(&arg.1, sink);
+    }
+}
+
+impl<S: Num, E: Epilogue<S>, F: Epilogue<E::Out>> Epilogue<S> for Then<E, F> {
+    type Out = F::Out;
+
+    fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<F::Out> {
+        F::apply(&traced.1, E::apply(&traced.0, sums, place), place)
+    }
+
+    fn turned(self) -> Self {
+        Then(self.0.turned(), self.1.turned())
+    }
+
+    fn check(&self, result: [usize; 3]) -> Result<()> {
+        self.0.check(result)?;
+        self.1.check(result)
+    }
+}
+
+/// Sums that the epilogues in f32 take: those of floats, and of 8-bit integers.
+pub trait InF32: Num {}
+
+impl InF32 for f32 {}
+impl InF32 for i32 {}
+
+/// Multiplies by a number that is passed at each launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale(pub f32);
+
+impl KernelParam for Scale {
+    type Arg = Scale;
+    type Traced = Val<f32>;
+
+    fn key(_: &Scale, _: &mut SpecKey) {}
+
+    fn declare(_: &Scale, _: &'static str, decl: &mut ParamDecl) -> Val<f32> {
+        decl.scalar("scale", IntFact::default())
+    }
+
+    fn pack(scale: &Scale, sink: &mut dyn ArgSink) {
+        sink.word(scale.0.to_bits().into());
+    }
+}
+
+impl<S: InF32> Epilogue<S> for Scale {
+    type Out = f32;
+
+    fn apply(scale: &Val<f32>, sums: Val<S>, _: &Place) -> Val<f32> {
+        sums.cast::<f32>() * *scale
+    }
+
+    fn turned(self) -> Scale {
+        self
+    }
+}
+
+/// Which elements of the result an element of a vector concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Those of its row.
+    Rows,
+    /// Those of its column.
+    Columns,
+    /// All: the vector has one element.
+    All,
+}
+
+/// What is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combined {
+    /// Multiplies.
+    Factor,
+    /// Adds.
+    Term,
+}
+
+/// Multiplies by, or adds, the elements of a vector.
+#[derive(Debug)]
+pub struct Vector<T: Elem> {
+    /// The vector.
+    pub values: Tensor<T, 1>,
+    /// What its elements concern.
+    pub along: Along,
+    /// What is done with them.
+    pub combined: Combined,
+}
+
+/// A vector in a kernel.
+pub struct TracedVector<T> {
+    view: View<T, 1>,
+    along: Along,
+    combined: Combined,
+}
+
+impl<T: Elem> KernelParam for Vector<T> {
+    type Arg = Vector<T>;
+    type Traced = TracedVector<T>;
+
+    fn key(arg: &Self, key: &mut SpecKey) {
+        <&Tensor<T, 1>>::key(&&arg.values, key);
+        key.word(arg.along as u64);
+        key.word(arg.combined as u64);
+    }
+
+    fn declare(arg: &Self, _: &'static str, decl: &mut ParamDecl) -> TracedVector<T> {
+        let view = <&Tensor<T, 1>>::declare(&&arg.values, "vector", decl);
+        TracedVector { view, along: arg.along, combined: arg.combined }
+    }
+
+    fn pack(arg: &Self, sink: &mut dyn ArgSink) {
+        <&Tensor<T, 1>>::pack(&&arg.values, sink);
+    }
+}
+
+impl<S: InF32, T: Numeric> Epilogue<S> for Vector<T> {
+    type Out = f32;
+
+    fn apply(traced: &TracedVector<T>, sums: Val<S>, place: &Place) -> Val<f32> {
+        let values = match traced.along {
+            Along::Rows => place.per_row(&traced.view),
+            Along::Columns => place.per_column(&traced.view),
+            Along::All => traced.view.tile(0, 1).load(0).broadcast_to((place.shape[0], place.shape[1])),
+        };
+        let (sums, values) = (sums.cast::<f32>(), values.cast::<f32>());
+        match traced.combined {
+            Combined::Factor => sums * values,
+            Combined::Term => sums + values,
+        }
+    }
+
+    fn turned(self) -> Self {
+        let along = match self.along {
+            Along::Rows => Along::Columns,
+            Along::Columns => Along::Rows,
+            Along::All => Along::All,
+        };
+        Vector { along, ..self }
+    }
+
+    fn check(&self, [_, rows, columns]: [usize; 3]) -> Result<()> {
+        let expected = match self.along {
+            Along::Rows => rows,
+            Along::Columns => columns,
+            Along::All => 1,
+        };
+        if self.values.shape() == [expected] {
+            return Ok(());
+        }
+        let (what, given) = ("matmul, a vector of its epilogue".into(), self.values.shape().to_vec());
+        Err(Error::Shape { what, expected: vec![expected], given })
+    }
+}
+
+/// Adds a multiple of the elements of a matrix, or of a stack of them.
+#[derive(Debug)]
+pub struct Residual<T: Elem> {
+    /// The matrices: as many as there are products, or one for all.
+    pub values: Tensor<T, 3>,
+    /// What they are multiplied by.
+    pub beta: f32,
+}
+
+/// A residual in a kernel.
+pub struct TracedResidual<T> {
+    view: View<T, 3>,
+    shared: bool,
+    beta: Val<f32>,
+}
+
+impl<T: Elem> KernelParam for Residual<T> {
+    type Arg = Residual<T>;
+    type Traced = TracedResidual<T>;
+
+    fn key(arg: &Self, key: &mut SpecKey) {
+        <&Tensor<T, 3>>::key(&&arg.values, key);
+        key.word(u64::from(arg.values.shape()[0] == 1));
+    }
+
+    fn declare(arg: &Self, _: &'static str, decl: &mut ParamDecl) -> TracedResidual<T> {
+        let view = <&Tensor<T, 3>>::declare(&&arg.values, "residual", decl);
+        let beta = decl.scalar("beta", IntFact::default());
+        TracedResidual { view, shared: arg.values.shape()[0] == 1, beta }
+    }
+
+    fn pack(arg: &Self, sink: &mut dyn ArgSink) {
+        <&Tensor<T, 3>>::pack(&&arg.values, sink);
+        sink.word(arg.beta.to_bits().into());
+    }
+}
+
+impl<S: InF32, T: Numeric> Epilogue<S> for Residual<T> {
+    type Out = f32;
+
+    fn apply(traced: &TracedResidual<T>, sums: Val<S>, place: &Place) -> Val<f32> {
+        let place = if traced.shared { Place { batch: val(0), ..*place } } else { *place };
+        sums.cast::<f32>() + place.elements(&traced.view).cast::<f32>() * traced.beta
+    }
+
+    fn turned(self) -> Self {
+        // Axes 1 and 2 are there.
+        let values = self.values.swap_axes(1, 2).unwrap_or(self.values);
+        Residual { values, ..self }
+    }
+
+    fn check(&self, [products, rows, columns]: [usize; 3]) -> Result<()> {
+        let given = self.values.shape();
+        if given[1..] == [rows, columns] && (given[0] == 1 || given[0] == products) {
+            return Ok(());
+        }
+        let expected = vec![products, rows, columns];
+        Err(Error::Shape { what: "matmul, the residual".into(), expected, given: given.to_vec() })
+    }
+}
+
+/// A function of each element, in the kernel language.
+pub struct Map<F>(F);
+
+impl<F> Map<F> {
+    /// The function is told from others by its type alone, so it must not capture anything: that is an error when it is compiled.
+    pub fn new(function: F) -> Map<F> {
+        const { assert!(size_of::<F>() == 0, "the function of an epilogue must not capture anything") };
+        Map(function)
+    }
+}
+
+impl<F: Copy + 'static> KernelParam for Map<F> {
+    type Arg = Map<F>;
+    type Traced = F;
+
+    fn key(_: &Self, _: &mut SpecKey) {}
+
+    fn declare(arg: &Self, _: &'static str, _: &mut ParamDecl) -> F {
+        arg.0
+    }
+
+    fn pack(_: &Self, _: &mut dyn ArgSink) {}
+}
+
+impl<S: InF32, F: Fn(Val<f32>) -> Val<f32> + Copy + 'static> Epilogue<S> for Map<F> {
+    type Out = f32;
+
+    fn apply(function: &F, sums: Val<S>, _: &Place) -> Val<f32> {
+        function(sums.cast::<f32>())
+    }
+
+    fn turned(self) -> Self {
+        self
+    }
+}
