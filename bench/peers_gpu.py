@@ -5,6 +5,8 @@ Serves one of them over the protocol of bench/README.md.
 """
 
 import itertools
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 
