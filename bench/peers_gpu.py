@@ -4,9 +4,9 @@
 Serves one of them over the protocol of bench/README.md.
 """
 
-import itertools
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 
