@@ -18,8 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    let backend = GpuCode { interp: Interp::new(Options::default()), tiles: Mutex::default() };
-    suite::run(Ok(Device::with_backend(Box::new(backend), DiskCache::none())), |_| true)
+    let open = || {
+        let backend = GpuCode { interp: Interp::new(Options::default()), tiles: Mutex::default() };
+        Ok(Device::with_backend(Box::new(backend), DiskCache::none()))
+    };
+    suite::run(open, suite::Threads::Cores, |_| true)
 }
 
 const GENERATIONS: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
@@ -55,7 +58,8 @@ fn assemble(kernel: &str, text: &str) -> Result<()> {
     let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { return Ok(()) };
     let failed =
         |message: String| Error::Compile { kernel: kernel.into(), location: "ptxas".into(), message };
-    let path = std::env::temp_dir().join(format!("kiln-gpu-code-{}.ptx", std::process::id()));
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(format!("kiln-gpu-code-{process}-{thread:?}.ptx"));
     let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new(ptxas);

@@ -3,6 +3,7 @@
 use kiln_conformance::{Case, Outcome, suite};
 use kiln_runtime::{BackendKind, Device, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
+use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,32 +11,57 @@ fn skips_explicit(device: &Device, case: &Case) -> bool {
     device.properties().kind == BackendKind::Cpu && case.name.starts_with("explicit::")
 }
 
+/// How many cases run at a time.
+#[allow(dead_code, reason = "each suite is a program of its own, and wants one of them")]
+pub enum Threads {
+    /// One: the device has threads of its own, or is lent to one at a time.
+    One,
+    /// As many as there are cores, or as `--test-threads` says.
+    Cores,
+}
+
+thread_local! {
+    /// This thread's device: cases of several threads do not share one, since a fault is reported to whoever asks next.
+    static DEVICE: OnceCell<Device> = const { OnceCell::new() };
+}
+
+/// This thread's device, opened if it is not yet.
+fn device(open: impl Fn() -> Result<Device>) -> Result<Device> {
+    DEVICE.with(|own| match own.get() {
+        Some(device) => Ok(device.clone()),
+        None => {
+            let opened = open()?;
+            Ok(own.get_or_init(|| opened).clone())
+        }
+    })
+}
+
 /// Runs the cases of the suite whose names are wanted on a device that must have every capability: here a skip is a failure, except that a CPU must skip the explicit level, by name.
 /// `KILN_SEED` repeats a run.
-pub fn run(device: Result<Device>, wanted: impl Fn(&str) -> bool) -> ExitCode {
+pub fn run(
+    open: impl Fn() -> Result<Device> + Copy + Send + 'static,
+    threads: Threads,
+    wanted: impl Fn(&str) -> bool,
+) -> ExitCode {
     let mut args = Arguments::from_args();
-    // Cases share the device, and a fault is reported to whoever asks next.
-    args.test_threads = Some(1);
-    let device = match device {
-        Ok(device) => device,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    if matches!(threads, Threads::One) {
+        args.test_threads = Some(1);
+    }
     let chosen = std::env::var("KILN_SEED").ok().and_then(|s| s.parse().ok());
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let seed = chosen.unwrap_or_else(now);
     let test = |case: Case| {
-        let device = device.clone();
-        Trial::test(case.name, move || match case.run(&device, seed) {
-            Outcome::Skipped(what) if skips_explicit(&device, &case) && what.contains("explicit level") => {
-                Ok(())
+        Trial::test(case.name, move || {
+            let device = device(open)?;
+            match case.run(&device, seed) {
+                Outcome::Skipped(what) if skips_explicit(&device, &case) && what.contains("explicit level") => {
+                    Ok(())
+                }
+                Outcome::Passed if skips_explicit(&device, &case) => Err(Failed::from("was not skipped")),
+                Outcome::Passed => Ok(()),
+                Outcome::Failed(why) => Err(Failed::from(why)),
+                Outcome::Skipped(what) => Err(Failed::from(format!("skipped for want of {what}"))),
             }
-            Outcome::Passed if skips_explicit(&device, &case) => Err(Failed::from("was not skipped")),
-            Outcome::Passed => Ok(()),
-            Outcome::Failed(why) => Err(Failed::from(why)),
-            Outcome::Skipped(what) => Err(Failed::from(format!("skipped for want of {what}"))),
         })
     };
     libtest_mimic::run(&args, suite().into_iter().filter(|case| wanted(case.name)).map(test).collect())
