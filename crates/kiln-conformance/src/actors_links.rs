@@ -3,6 +3,7 @@
 use crate::actors::{SOON, active, runtimes, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
+use kiln_backend::BackendKind;
 use kiln_ring::{
     Actor, Address, AskError, Ending, Handler, Lifecycle, Message, Reason, RecvError, RingConfig, RingCtx,
     RingError, RingRuntime, Routing, State, ring_kernel,
@@ -19,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         failures_stay_where_they_are;
         what_may_not_be_sent;
         circles;
+        runtimes_send_to_each_other;
         ended_actors_are_sent_nothing;
         topics_reach_all_subscribers;
         pools_divide_messages;
@@ -335,6 +337,49 @@ fn circles(trial: &mut Trial<'_>) -> Verdict {
         own.activate()?;
         feed(&own, [9])?;
         same("to itself", own.outputs().recv_timeout(SOON)?, 7)?;
+    }
+    Ok(())
+}
+
+/// From one grid to another of the same device and back: the order, a full queue, and the end of the receiver. Where memory cannot be shared so, that is said.
+fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
+    let (here, there) = (runtimes(trial)?, runtimes(trial)?);
+    for (here, there) in here.iter().zip(&there) {
+        let sink = active(there, tally, RingConfig::default().state(0).capacity(8))?;
+        let address = match sink.inlet_from(here, 2) {
+            Err(RingError::OutOfReach { .. }) if trial.device.properties().kind == BackendKind::Interp => {
+                continue;
+            }
+            other => other?,
+        };
+        let source =
+            active(here, emit, RingConfig::default().state(Stage { number: 5, next: address }).capacity(64))?;
+        // Eight outputs and two messages in the queue wait; the rest is held up at the sender.
+        feed(&source, 100..130)?;
+        for (value, seen) in (100..130).zip(1..) {
+            same("output", sink.outputs().recv_timeout(SOON)?, [5, value, seen])?;
+        }
+        let a = launched(here, countdown, Address::none())?;
+        let b = launched(there, countdown, a.inlet_from(there, 2)?)?;
+        a.set_state(b.inlet_from(here, 4)?)?;
+        a.activate()?;
+        b.activate()?;
+        feed(&a, [31])?;
+        same("the last", b.outputs().recv_timeout(SOON)?, 7)?;
+        feed(&b, [31])?;
+        same("the last", a.outputs().recv_timeout(SOON)?, 7)?;
+        sink.terminate()?;
+        same("to nobody", source.ask(1)?, None)?;
+        same("undelivered", source.undelivered()?, 1)?;
+        // The memory of the sender's end is free again, also for links within the runtime.
+        let sink = active(here, tally, RingConfig::default().state(0))?;
+        let source = active(
+            here,
+            emit,
+            RingConfig::default().state(Stage { number: 6, next: sink.inlet_from(here, 2)? }),
+        )?;
+        feed(&source, [9])?;
+        same("within", sink.outputs().recv_timeout(SOON)?, [6, 9, 1])?;
     }
     Ok(())
 }

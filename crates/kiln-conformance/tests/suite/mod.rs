@@ -54,7 +54,9 @@ pub fn run(
         Trial::test(case.name, move || {
             let device = device(open)?;
             match case.run(&device, seed) {
-                Outcome::Skipped(what) if skips_explicit(&device, &case) && what.contains("explicit level") => {
+                Outcome::Skipped(what)
+                    if skips_explicit(&device, &case) && what.contains("explicit level") =>
+                {
                     Ok(())
                 }
                 Outcome::Passed if skips_explicit(&device, &case) => Err(Failed::from("was not skipped")),

@@ -108,6 +108,10 @@ pub mod link {
     pub const IS_TOPIC: usize = 9;
     /// The word of the arena at which the next link of a topic's publisher begins; 0 after the last.
     pub const NEXT: usize = 10;
+    /// How far the receiver's arena lies behind the sender's, in words: the low half, then the high half. 0 within a runtime.
+    pub const FAR: usize = 12;
+    /// The word of the receiver's arena at which its record of the link begins: within a runtime it is this one.
+    pub const PEER: usize = 14;
     /// The low half of the position of the receiver's next message. On a line of its own, for the receiver writes it.
     pub const HEAD: usize = 32;
     /// How many words there are.

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub budget: u32,
     /// Whether actors may get messages of other actors. Where none does, nothing in a message's way asks for them.
     pub inlets: bool,
+    /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
+    pub peers: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
     pub measure_every: u32,
 }

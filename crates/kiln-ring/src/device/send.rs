@@ -10,7 +10,7 @@
 use super::poll::{join, stamp_and_slot};
 use super::record::{link, refusal};
 use super::resident::{Place, Plan};
-use super::slots::Slot;
+use super::slots::{Ground, Slot};
 use super::words::Words;
 use crate::outgoing::Sending;
 use crate::payload::Memory;
@@ -44,21 +44,31 @@ struct Next {
     ring: Val<u32>,
     stride: Val<u32>,
     headers: Val<u32>,
+    /// How far the receiver's arena lies behind this one, in words, where actors send to other runtimes.
+    far: Val<i64>,
 }
 
 impl Next {
-    fn of(place: &Place, at: Val<u32>) -> Next {
+    fn of(plan: &Plan, place: &Place, at: Val<u32>) -> Next {
         Next {
             tail: join(field(place, at, link::TAIL), field(place, at, link::TAIL + 1)),
             log2_slots: field(place, at, link::LOG2_SLOTS),
             ring: field(place, at, link::RING),
             stride: field(place, at, link::STRIDE),
             headers: field(place, at, link::HEADERS),
+            far: if plan.peers { far(place, at) } else { val(0) },
         }
     }
 
     fn none() -> Next {
-        Next { tail: 0.into_val(), log2_slots: val(0), ring: val(0), stride: val(0), headers: val(0) }
+        Next {
+            tail: 0.into_val(),
+            log2_slots: val(0),
+            ring: val(0),
+            stride: val(0),
+            headers: val(0),
+            far: val(0),
+        }
     }
 }
 
@@ -74,7 +84,13 @@ mod standing {
 impl<'a> Checked<'a> {
     /// Looks at what actor `actor` sends, if anything: `wanted`.
     #[device(crate = kiln_lang)]
-    pub fn of(place: &Place, actor: Val<u32>, sends: &'a [Sending], wanted: Val<bool>) -> Checked<'a> {
+    pub fn of(
+        plan: &Plan,
+        place: &Place,
+        actor: Val<u32>,
+        sends: &'a [Sending],
+        wanted: Val<bool>,
+    ) -> Checked<'a> {
         let mut room: Val<bool> = true;
         let (mut live, mut topics): (Val<u32>, Val<u32>) = (val(0), val(0));
         let (mut refused, mut gone): (Val<u32>, Val<u32>) = (val(0), val(0));
@@ -94,17 +110,17 @@ impl<'a> Checked<'a> {
                 let plain = field(place, send.link, link::IS_TOPIC).eq(0);
                 let own = is_own(place, send, sender);
                 let fits = fits(place, send.link, needed);
-                next = Next::of(place, send.link);
+                next = Next::of(plan, place, send.link);
                 if block_uniform(!(plain & own & fits)) {
                     // All but the most common case.
                     let standing = claim(place, send, sender);
                     if standing == standing::FINE {
                         let topic = is_topic(place, send.link);
                         topics = topics | select(topic, val(bit), 0);
-                        let (now, ever) = room_of(place, send.link, topic, needed);
+                        let (now, ever) = room_of(plan, place, send.link, topic, needed);
                         room = room & now;
                         refused = select(ever, refused, refusal::TOO_MANY);
-                        next = Next::of(place, send.link);
+                        next = Next::of(plan, place, send.link);
                     } else {
                         live = live & !bit;
                         gone += standing.eq(standing::GONE).cast::<u32>();
@@ -137,7 +153,7 @@ impl<'a> Checked<'a> {
                     // A subscriber that came since has an empty queue.
                     let mut at = next(place, send.link);
                     while at != 0 {
-                        write(plan, place, at, &Next::of(place, at), &words);
+                        write(plan, place, at, &Next::of(plan, place, at), &words);
                         at = next(place, at);
                     }
                 } else {
@@ -150,17 +166,23 @@ impl<'a> Checked<'a> {
 
 /// Whether messages fit into all queues of an address: now, and once those are empty.
 #[device(crate = kiln_lang)]
-fn room_of(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -> (Val<bool>, Val<bool>) {
+fn room_of(
+    plan: &Plan,
+    place: &Place,
+    link: Val<u32>,
+    topic: Val<bool>,
+    needed: Val<u32>,
+) -> (Val<bool>, Val<bool>) {
     let (mut now, mut ever): (Val<bool>, Val<bool>) = (true.into_val(), true.into_val());
     if topic {
         let mut at = next(place, link);
         while at != 0 {
-            now = now & look(place, at, needed);
+            now = now & look(plan, place, at, needed);
             ever = ever & needed.le(slots(place, at));
             at = next(place, at);
         }
     } else {
-        now = look(place, link, needed);
+        now = look(plan, place, link, needed);
         ever = needed.le(slots(place, link));
     }
     (now, ever)
@@ -178,17 +200,27 @@ fn slots(place: &Place, at: Val<u32>) -> Val<u32> {
 
 /// As [`fits`], with another look at the receiver where it does not seem so.
 #[device(crate = kiln_lang)]
-fn look(place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
+fn look(plan: &Plan, place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
     let mut now = fits(place, at, needed);
     if block_uniform(!now) {
-        // SAFETY: the record lies in the arena.
+        // SAFETY: the receiver's record lies in its arena, which is this one or lies so far behind it.
         let head = unsafe {
-            place.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
+            if plan.peers {
+                let there = (field(place, at, link::PEER) + link::HEAD as u32).cast::<i64>() + far(place, at);
+                place.arena.get_ordered_unchecked(there, Order::Relaxed, Scope::System)
+            } else {
+                place.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
+            }
         };
         set(place, at, link::HEAD_SEEN, block_uniform(head));
         now = fits(place, at, needed);
     }
     block_uniform(now)
+}
+
+/// How far the receiver's arena lies behind this one, in words.
+fn far(place: &Place, at: Val<u32>) -> Val<i64> {
+    join(field(place, at, link::FAR), field(place, at, link::FAR + 1)).bitcast::<i64>()
 }
 
 fn is_own(place: &Place, send: &Sending, sender: Val<u32>) -> Val<bool> {
@@ -233,7 +265,7 @@ fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>)
         header: [val(u32::MAX), val(u32::MAX), val(0)],
     };
     // SAFETY: the slot lies in the arena, as the record says. It is free, and this worker's actor is the only one that sends here.
-    unsafe { slot.write(plan, &place.arena, words) };
+    unsafe { slot.write(plan, Ground { memory: &place.arena, far: plan.peers.then_some(to.far) }, words) };
     let after = to.tail + 1;
     set(place, at, link::TAIL, after.cast::<u32>());
     set(place, at, link::TAIL + 1, (after >> 32).cast::<u32>());

@@ -5,7 +5,7 @@ use super::poll::{Poll, Taken, first_lane, is_before, join, stamp_and_slot, tick
 use super::record::{actor, cause, gate, link, port};
 use super::resident::{Kind as ActorKind, Place, Plan, Worker};
 use super::send::Checked;
-use super::slots::Slot;
+use super::slots::{Ground, Slot};
 use super::words::Words;
 use crate::handler::RingCtx;
 use crate::payload::{ARENA, Memory};
@@ -190,7 +190,7 @@ impl At {
         let mut failure =
             select(faulted, val::<u32>(cause::FAULT), select(outcome.failed, val::<u32>(cause::RETURNED), 0));
         let mut why = select(faulted, fault, outcome.code);
-        let checked = Checked::of(place, number, &sends, failure.eq(0));
+        let checked = Checked::of(plan, place, number, &sends, failure.eq(0));
         if !sends.is_empty() {
             why = select(checked.refused.ne(0), checked.refused, why);
             failure = select(checked.refused.ne(0), cause::SEND, failure);
@@ -253,7 +253,8 @@ impl At {
         };
         let slot = Slot { stamp: slot.stamp | kind << 24, ..slot };
         // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in it, and reads it by quads.
-        unsafe { slot.write(plan, &place.outbox, payload) };
+        let ground = Ground { memory: &place.outbox, far: None };
+        unsafe { slot.write(plan, ground, payload) };
     }
 
     /// Takes the slot of the actor's next output.

@@ -19,13 +19,33 @@ pub(super) struct Slot {
     pub header: [Val<u32>; PAYLOAD],
 }
 
+/// Memory that slots are written to.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub memory: &'a ViewMut<u32, 1>,
+    /// How far the slots lie behind their place in the view, in words; `None` where they lie in the view.
+    pub far: Option<Val<i64>>,
+}
+
+impl Ground<'_> {
+    unsafe fn set_quad(&self, at: Val<u32>, quad: [Val<u32>; QUAD]) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.far {
+                None => self.memory.set_quad_unchecked(at, quad),
+                Some(far) => self.memory.set_quad_unchecked(at.cast::<i64>() + far, quad),
+            }
+        }
+    }
+}
+
 impl Slot {
     /// Writes the slot.
     ///
     /// # Safety
     /// It lies inside the view, at a multiple of 16 bytes, and nobody else writes it now. Whoever reads it does so by quads.
     #[device(crate = kiln_lang)]
-    pub unsafe fn write(&self, plan: &Plan, memory: &ViewMut<u32, 1>, payload: &Words<'_>) {
+    pub unsafe fn write(&self, plan: &Plan, ground: Ground<'_>, payload: &Words<'_>) {
         let plain = payload.plain_quads();
         if !payload.inlines.is_empty() && plan.lanes > 1 {
             // What the lanes wrote to arrays, all of them copy.
@@ -34,19 +54,19 @@ impl Slot {
         // SAFETY: as the caller promises.
         unsafe {
             if plan.lanes == 1 {
-                self.write_header(memory);
+                self.write_header(ground);
                 for &q in &plain {
-                    self.write_quad(memory, val(q as u32), [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)));
+                    self.write_quad(ground, val(q as u32), [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)));
                 }
             } else if payload.inlines.is_empty() {
-                self.write_at_once(memory, payload, plain.len());
+                self.write_at_once(ground, payload, plain.len());
             } else {
                 let lane = lane_id().cast::<u32>();
                 if lane.eq(0) {
-                    self.write_header(memory);
+                    self.write_header(ground);
                     for &q in &plain {
                         self.write_quad(
-                            memory,
+                            ground,
                             val(q as u32),
                             [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)),
                         );
@@ -60,14 +80,14 @@ impl Slot {
                 let index = q * PAYLOAD as u32 - array.start as u32;
                 let words = [0u32, 1, 2].map(|i| payload.of_array(array, index + i));
                 // SAFETY: as above.
-                unsafe { self.write_quad(memory, q, words) };
+                unsafe { self.write_quad(ground, q, words) };
             }
         }
     }
 
     /// A quad a lane, so that the slot leaves in one store.
     #[device(crate = kiln_lang)]
-    unsafe fn write_at_once(&self, memory: &ViewMut<u32, 1>, payload: &Words<'_>, quads: usize) {
+    unsafe fn write_at_once(&self, ground: Ground<'_>, payload: &Words<'_>, quads: usize) {
         let lane = lane_id().cast::<u32>();
         let mine_of_payload = lane - self.headers;
         let mut mine = self.header;
@@ -78,25 +98,23 @@ impl Slot {
         let [a, b, c] = mine;
         if lane < self.headers + quads as u32 {
             // SAFETY: as the caller promises.
-            unsafe { memory.set_quad_unchecked(self.at + lane * QUAD as u32, [a, b, c, self.stamp]) };
+            unsafe { ground.set_quad(self.at + lane * QUAD as u32, [a, b, c, self.stamp]) };
         }
     }
 
     #[device(crate = kiln_lang)]
-    unsafe fn write_header(&self, memory: &ViewMut<u32, 1>) {
+    unsafe fn write_header(&self, ground: Ground<'_>) {
         if self.headers != 0 {
             let [a, b, c] = self.header;
             // SAFETY: as the caller promises.
-            unsafe { memory.set_quad_unchecked(self.at, [a, b, c, self.stamp]) };
+            unsafe { ground.set_quad(self.at, [a, b, c, self.stamp]) };
         }
     }
 
     /// Writes a quad of the payload.
     #[device(crate = kiln_lang)]
-    unsafe fn write_quad(&self, memory: &ViewMut<u32, 1>, number: Val<u32>, [a, b, c]: [Val<u32>; PAYLOAD]) {
+    unsafe fn write_quad(&self, ground: Ground<'_>, number: Val<u32>, [a, b, c]: [Val<u32>; PAYLOAD]) {
         // SAFETY: as the caller promises.
-        unsafe {
-            memory.set_quad_unchecked(self.at + (self.headers + number) * QUAD as u32, [a, b, c, self.stamp])
-        };
+        unsafe { ground.set_quad(self.at + (self.headers + number) * QUAD as u32, [a, b, c, self.stamp]) };
     }
 }

@@ -114,6 +114,16 @@ pub enum RingError {
         "the state refers to a payload of another runtime: make payloads with the runtime whose actors use them"
     )]
     PayloadForeign,
+    /// Actors of one runtime cannot send to those of the other.
+    #[error(
+        "actors on `{from}` cannot send to actors on `{to}`: that works between CUDA devices, and between runtimes on one `Device` of the CPU. Have the host pass the messages on"
+    )]
+    OutOfReach {
+        /// The sender's device.
+        from: String,
+        /// The receiver's.
+        to: String,
+    },
     /// Others refer to the array.
     #[error(
         "the payload is in use: a message that refers to it is not answered yet, or there is a clone of it. Receive the answer, or use another payload"

@@ -82,6 +82,7 @@ impl Grid {
             plan: Plan {
                 kinds: Vec::new(),
                 inlets: false,
+                peers: false,
                 ports: config.ports_per_worker,
                 lanes,
                 budget: config.step_budget,
@@ -122,6 +123,11 @@ impl Grid {
     /// A plan by which actors may get messages of other actors; `None` if this one is.
     pub fn plan_with_inlets(&self) -> Option<Plan> {
         (!self.plan.inlets).then(|| Plan { inlets: true, ..self.plan.clone() })
+    }
+
+    /// A plan by which actors may send to those of other runtimes; `None` if this one is.
+    pub fn plan_with_peers(&self) -> Option<Plan> {
+        (!self.plan.peers).then(|| Plan { peers: true, ..self.plan.clone() })
     }
 
     /// Works by another plan from now on. The grid must be away.

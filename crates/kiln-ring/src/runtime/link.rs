@@ -8,6 +8,7 @@ use super::error::Result;
 use super::grid::Port;
 use super::lifecycle::Lifecycle;
 use super::outputs::{Nature, OutputRing, Outputs};
+use super::peer::{Sender, end_link, settle_owner};
 use super::region::Piece;
 use super::topic::Chain;
 use super::{Shared, Side};
@@ -40,6 +41,29 @@ struct Inlet {
     closed: bool,
     /// The links of the topic's publisher that it is one of.
     chain: Option<Arc<Chain>>,
+    /// The sender's end, where that belongs to another runtime.
+    sender: Option<Sender>,
+}
+
+/// Whose messages come through an inlet.
+#[derive(Clone, Copy)]
+pub(super) enum Origin<'a> {
+    /// Those of an actor of the same runtime.
+    Actor,
+    /// Those of a topic's publisher.
+    Topic(&'a Arc<Chain>),
+    /// Those of an actor of another runtime.
+    Runtime(&'a Arc<Shared>),
+}
+
+impl Inlet {
+    /// Where the sender's record stands.
+    fn senders_record(&self, own: &Arc<Shared>) -> (Option<Arc<Shared>>, usize) {
+        match &self.sender {
+            Some(sender) => sender.record(),
+            None => (Some(Arc::clone(own)), self.link.at),
+        }
+    }
 }
 
 /// What tells links apart, also those of other runtimes and of earlier times: whoever sends to an address that is not one of its own runtime, or no more, finds
@@ -66,6 +90,7 @@ impl Inlets {
     pub fn give_back(&self, shared: &Shared) {
         for inlet in self.list().drain(..) {
             shared.grid().give_port(inlet.port);
+            inlet.sender.iter().for_each(Sender::give_back);
             let mut free = shared.free();
             free.arena.give(inlet.ring);
             free.arena.give(inlet.link);
@@ -79,8 +104,8 @@ impl Inlets {
 }
 
 impl Side {
-    /// Makes an inlet; gives the place of its link, and its serial number. It is appended to a publisher's links, if any.
-    pub fn add_inlet(&self, kind: u32, capacity: usize, chain: Option<&Arc<Chain>>) -> Result<(u32, u32)> {
+    /// Makes an inlet; gives the place of its sender's record, and its serial number. It is appended to a publisher's links, if any.
+    pub(super) fn add_inlet(&self, kind: u32, capacity: usize, from: Origin<'_>) -> Result<(u32, u32)> {
         match capacity {
             0 => return Err(ConfigError::ZeroCapacity.into()),
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }.into()),
@@ -99,13 +124,27 @@ impl Side {
         let made = self.load_inlet((port, kind), [ring, link], &layout, serial);
         // The worker may know it even where it did not say so.
         let closed = made.is_err();
-        list.push(Inlet { port, ring, link, closed, chain: chain.cloned() });
-        made?;
-        let at = link.at as u32;
-        if let Some(chain) = chain {
-            chain.append(shared, at)?;
-        }
-        Ok((at, serial))
+        list.push(Inlet { port, ring, link, closed, chain: None, sender: None });
+        let record = made?;
+        let at = match from {
+            Origin::Actor => link.at,
+            Origin::Topic(chain) => {
+                if let Some(inlet) = list.last_mut() {
+                    inlet.chain = Some(Arc::clone(chain));
+                }
+                chain.append(shared, link.at as u32)?;
+                link.at
+            }
+            Origin::Runtime(other) => {
+                let sender = Sender::new(other, shared, link.at, record)?;
+                let (_, at) = sender.record();
+                if let Some(inlet) = list.last_mut() {
+                    inlet.sender = Some(sender);
+                }
+                at
+            }
+        };
+        Ok((at as u32, serial))
     }
 
     fn load_inlet(
@@ -114,7 +153,7 @@ impl Side {
         pieces: [Piece; 2],
         layout: &RingLayout,
         serial: u32,
-    ) -> Result<()> {
+    ) -> Result<[u32; link::WORDS]> {
         let (shared, [ring, at]) = (&self.shared, pieces);
         shared.clear_arena(ring)?;
         let mut words = [0; link::WORDS];
@@ -123,6 +162,7 @@ impl Side {
         words[link::LOG2_SLOTS] = layout.log2_slots();
         words[link::STRIDE] = layout.slot().stride() as u32;
         words[link::HEADERS] = u32::from(layout.slot().has_header());
+        words[link::PEER] = at.at as u32;
         shared.memory.write_arena(at.at, &words)?;
         let mut record = self.inlets.record;
         record[port::KIND] = kind;
@@ -131,26 +171,22 @@ impl Side {
         (record[port::POSITION], record[port::POSITION + 1], record[port::SKIP]) = (0, 0, 0);
         record[port::LOG2_SLOTS] = layout.log2_slots();
         record[port::LINK] = at.at as u32;
-        shared.load(port, &record)
+        shared.load(port, &record)?;
+        Ok(words)
     }
 
     /// Sees to it that nobody sends to the actor any more, and that what was sent is in its queues.
     pub fn close_inlets(&self) -> Result<()> {
         let shared = &self.shared;
         for inlet in self.inlets.list().iter_mut().filter(|inlet| !inlet.closed) {
-            let at = inlet.link.at;
-            let first = match &inlet.chain {
-                Some(chain) => chain.remove(shared, at as u32)? as usize,
-                None => {
-                    shared.memory.write_arena(at + link::SERIAL, &[0])?;
-                    at
-                }
-            };
             // Whoever claims the address from now on finds that it has ended. Whoever has claimed it does so when it next handles a message.
-            let mut owner = [0];
-            shared.memory.read_arena(first + link::OWNER, &mut owner)?;
-            if let Some(port) = owner[0].checked_sub(1).and_then(|actor| shared.place_of(actor)) {
-                shared.tell(port, Operation::Settle, 0)?;
+            match (&inlet.chain, inlet.senders_record(shared)) {
+                (Some(chain), _) => {
+                    settle_owner(shared, chain.remove(shared, inlet.link.at as u32)? as usize)?
+                }
+                (None, (Some(runtime), at)) => end_link(&runtime, at)?,
+                // The sender's runtime is gone.
+                (None, (None, _)) => {}
             }
             inlet.closed = true;
         }
@@ -166,9 +202,11 @@ impl Side {
     pub fn backlog(&self) -> Result<u64> {
         let mut left = 0;
         for inlet in self.inlets.list().iter() {
-            let mut words = [0; link::WORDS];
-            self.shared.memory.read_arena(inlet.link.at, &mut words)?;
-            left += u64::from(words[link::TAIL].wrapping_sub(words[link::HEAD]));
+            let (mut tail, mut head) = ([0], [0]);
+            self.shared.memory.read_arena(inlet.link.at + link::HEAD, &mut head)?;
+            let (Some(sender), at) = inlet.senders_record(&self.shared) else { continue };
+            sender.memory.read_arena(at + link::TAIL, &mut tail)?;
+            left += u64::from(tail[0].wrapping_sub(head[0]));
         }
         Ok(left)
     }
@@ -245,7 +283,7 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// The actor has ended; a capacity of 0, or of more than [`MAX_CAPACITY`]; no place or memory left; failures of the device.
     pub fn inlet(&self, capacity: usize) -> Result<Address<H::Message>> {
-        let (link, serial) = self.body.add_inlet(capacity, None)?;
+        let (link, serial) = self.body.add_inlet(capacity, Origin::Actor)?;
         Ok(Address::new(link, serial))
     }
 
@@ -300,7 +338,7 @@ impl<H: Handler> Actor<H> {
 }
 
 impl Body {
-    pub(super) fn add_inlet(&self, capacity: usize, chain: Option<&Arc<Chain>>) -> Result<(u32, u32)> {
+    pub(super) fn add_inlet(&self, capacity: usize, from: Origin<'_>) -> Result<(u32, u32)> {
         let life = self.life();
         if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
             return Err(self.illegal("make an inlet", life.stage, "not terminated"));
@@ -308,7 +346,7 @@ impl Body {
         self.lost()?;
         self.side.shared.open_inlets()?;
         let kind = self.side.shared.kind(self.kind())?;
-        self.side.add_inlet(kind, capacity, chain)
+        self.side.add_inlet(kind, capacity, from)
     }
 
     fn set_state(&self, words: Vec<u32>) -> Result<()> {

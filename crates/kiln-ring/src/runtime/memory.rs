@@ -165,6 +165,11 @@ impl SharedMemory {
         Ok(backend.record(self.stream, false)?)
     }
 
+    /// Where the arena lies for the device.
+    pub fn arena_address(&self) -> u64 {
+        self.arena.0
+    }
+
     fn arena_at(&self, piece: Piece) -> DevicePtr {
         DevicePtr(self.arena.0 + 4 * piece.at as u64)
     }

@@ -33,6 +33,7 @@ mod loss;
 mod memory;
 mod outputs;
 mod park;
+mod peer;
 mod pool;
 mod region;
 mod restart;
@@ -377,6 +378,13 @@ impl Shared {
     fn open_inlets(&self) -> Result<()> {
         let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = self.grid().plan_with_inlets();
+        plan.map_or(Ok(()), |plan| self.change_over(plan))
+    }
+
+    /// Has actors send to those of other runtimes, for which the grid leaves and comes back the first time.
+    fn open_peers(&self) -> Result<()> {
+        let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = self.grid().plan_with_peers();
         plan.map_or(Ok(()), |plan| self.change_over(plan))
     }
 

@@ -4,7 +4,7 @@ use super::actor::Actor;
 use super::body::Body;
 use super::error::{Result, RingError};
 use super::lifecycle::Lifecycle;
-use super::link::next_serial;
+use super::link::{Origin, next_serial};
 use super::{RingRuntime, Shared};
 use crate::address::Address;
 use crate::channel::{SendError, Sent};
@@ -124,7 +124,7 @@ impl<M: Message> Topic<M> {
         let chain = Arc::new(Chain { links: Mutex::new(vec![at as u32]) });
         for subscriber in &state.subscribers {
             if let Some(body) = subscriber.actor() {
-                body.add_inlet(subscriber.capacity, Some(&chain))?;
+                body.add_inlet(subscriber.capacity, Origin::Topic(&chain))?;
             }
         }
         state.publishers.push(chain);
@@ -142,7 +142,7 @@ impl<M: Message> Topic<M> {
         }
         let mut state = self.state();
         for chain in &state.publishers {
-            body.add_inlet(capacity, Some(chain))?;
+            body.add_inlet(capacity, Origin::Topic(chain))?;
         }
         let channel = actor.channel().clone();
         let send = Box::new(move |message: &M| channel.send(message));

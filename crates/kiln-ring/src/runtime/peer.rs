@@ -1,0 +1,161 @@
+//! Links between two runtimes: on two GPUs, or two grids of one.
+//!
+//! The ring of such an inlet lies at the receiver, as every inlet's does; the sender's cursor lies in a record of its own arena. So both poll and
+//! count in memory of their own, and what goes from one GPU to the other is the messages, and, where the ring seems full, one word back.
+
+use super::RingRuntime;
+use super::Shared;
+use super::actor::Actor;
+use super::error::{Result, RingError};
+use super::grid::Port;
+use super::link::Origin;
+use super::region::Piece;
+use crate::address::Address;
+use crate::device::Operation;
+use crate::device::record::link;
+use crate::handler::Handler;
+use kiln_backend::{BackendKind, Tenant};
+use std::sync::{Arc, Weak};
+
+/// The sender's end of an inlet whose sender belongs to another runtime.
+pub(super) struct Sender {
+    runtime: Weak<Shared>,
+    record: Piece,
+}
+
+impl Sender {
+    /// Makes the record of a link, of which the receiver's has these words, and stands at this word of the receiver's arena.
+    pub fn new(
+        runtime: &Arc<Shared>,
+        receiver: &Shared,
+        at: usize,
+        mut words: [u32; link::WORDS],
+    ) -> Result<Sender> {
+        let bytes = receiver.memory.arena_address().wrapping_sub(runtime.memory.arena_address());
+        // Modulo 2^62 words: an address that begins there is the same, and no index is negative.
+        let far = bytes >> 2;
+        words[link::FAR] = far as u32;
+        words[link::FAR + 1] = (far >> 32) as u32;
+        words[link::PEER] = at as u32;
+        let record = runtime.free().arena.take(link::WORDS)?;
+        let sender = Sender { runtime: Arc::downgrade(runtime), record };
+        match runtime.memory.write_arena(record.at, &words) {
+            Ok(()) => Ok(sender),
+            Err(error) => {
+                sender.give_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// The sender's runtime, if it is still there, and the word of its arena at which the record stands.
+    pub fn record(&self) -> (Option<Arc<Shared>>, usize) {
+        (self.runtime.upgrade(), self.record.at)
+    }
+
+    /// Gives the record's memory back.
+    pub fn give_back(&self) {
+        if let Some(runtime) = self.runtime.upgrade() {
+            runtime.free().arena.give(self.record);
+        }
+    }
+}
+
+/// Has whoever has claimed the link whose record this is see that it has ended.
+pub(super) fn end_link(runtime: &Shared, at: usize) -> Result<()> {
+    runtime.memory.write_arena(at + link::SERIAL, &[0])?;
+    settle_owner(runtime, at)
+}
+
+/// Has the owner of a link look at its record again before it handles another message.
+pub(super) fn settle_owner(runtime: &Shared, at: usize) -> Result<()> {
+    let mut owner = [0];
+    runtime.memory.read_arena(at + link::OWNER, &mut owner)?;
+    let port: Option<Port> = owner[0].checked_sub(1).and_then(|actor| runtime.place_of(actor));
+    port.map_or(Ok(()), |port| runtime.tell(port, Operation::Settle, 0).map(drop))
+}
+
+impl Shared {
+    /// Lets kernels of this runtime's device write the arena of another runtime.
+    fn reach(&self, other: &Shared) -> Result<()> {
+        let (from, to) = (self.device.properties(), other.device.properties());
+        let same = std::ptr::addr_eq(self.backend(), other.backend());
+        match (from.kind, to.kind) {
+            (BackendKind::Cuda, BackendKind::Cuda) if from.id != to.id => {
+                // The driver may wait for the kernels of both.
+                let away = Away::of(other)?;
+                let reached = self.backend().enable_peer_access(to);
+                drop(away);
+                Ok(reached?)
+            }
+            (BackendKind::Cuda, BackendKind::Cuda) => Ok(()),
+            (BackendKind::Cpu, BackendKind::Cpu) if same => Ok(()),
+            _ => Err(RingError::OutOfReach { from: from.id.clone(), to: to.id.clone() }),
+        }
+    }
+}
+
+/// A runtime whose grid is away; it comes back when this is dropped.
+struct Away<'a>(&'a Shared);
+
+impl Away<'_> {
+    fn of(runtime: &Shared) -> Result<Away<'_>> {
+        let away = Away(runtime);
+        runtime.leave()?;
+        Ok(away)
+    }
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        self.0.come_back();
+    }
+}
+
+impl<H: Handler> Actor<H> {
+    /// As [`inlet`](Self::inlet), for an actor of another runtime: of another GPU, which then writes to this one's memory, or of another grid on the same device.
+    ///
+    /// The first time it has both grids leave and come back. Runtimes on CUDA devices can be joined so where the GPUs reach each other (NVLink, or PCIe with peer access), and runtimes on
+    /// one [`Device`](kiln_runtime::Device) of the CPU.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn square(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+    ///     ctx.send(next, x * x);
+    /// }
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn total(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+    ///     *sum += x;
+    ///     *sum
+    /// }
+    ///
+    /// // On a machine with two GPUs: `cuda:0` and `cuda:1`.
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// let (here, there) = (RingRuntime::new(&device)?, RingRuntime::new(&device)?);
+    /// let last = there.launch(total, RingConfig::default().state(0))?;
+    /// let first = here.launch(square, RingConfig::default().state(last.inlet_from(&here, 64)?))?;
+    /// last.activate()?;
+    /// first.activate()?;
+    /// first.send(3)?;
+    /// first.send(4)?;
+    /// assert_eq!([last.outputs().recv(), last.outputs().recv()], [Ok(9), Ok(25)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`inlet`](Self::inlet), and [`RingError::OutOfReach`] where the other runtime's device cannot write to this one's memory.
+    pub fn inlet_from(&self, sender: &RingRuntime, capacity: usize) -> Result<Address<H::Message>> {
+        let receiver = &self.body.side.shared;
+        if Arc::ptr_eq(&sender.0, receiver) {
+            return self.inlet(capacity);
+        }
+        sender.0.reach(receiver)?;
+        sender.0.open_peers()?;
+        let (link, serial) = self.body.add_inlet(capacity, Origin::Runtime(&sender.0))?;
+        Ok(Address::new(link, serial))
+    }
+}
