@@ -132,6 +132,9 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     for name in [bounce::ACTOR_TO_ACTOR, bounce::SAME_WORKER].into_iter().filter(|name| wanted(name)) {
         rows.push(bounce::row(device, name)?);
     }
+    if wanted(bounce::OTHER_GPU) {
+        rows.extend(bounce::to_another_gpu(device)?);
+    }
     if [payload::COPY, payload::PAYLOAD].into_iter().any(wanted) {
         rows.extend(payload::rows(device, &message::transport(device, ways.best()))?);
     }

@@ -252,8 +252,8 @@ impl At {
             Slot { at: self.answer, stamp: self.lap, headers: val(0), header: [val(0), val(0), val(0)] }
         };
         let slot = Slot { stamp: slot.stamp | kind << 24, ..slot };
-        // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in it, and reads it by quads.
         let ground = Ground { memory: &place.outbox, far: None };
+        // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in it, and reads it by quads.
         unsafe { slot.write(plan, ground, payload) };
     }
 

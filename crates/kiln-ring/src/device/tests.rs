@@ -57,7 +57,7 @@ fn plan(inlets: bool) -> Plan {
         Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3), bands: 1 },
         Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2), bands: 8 },
     ];
-    Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, measure_every: 16 }
+    Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, peers: false, measure_every: 16 }
 }
 
 /// It compiles for every generation, without the hidden parameters of faults and prints that a launch would wait for; and assembles where there is an

@@ -7,6 +7,7 @@ use kiln_runtime::{BackendKind, Device};
 
 pub const ACTOR_TO_ACTOR: &str = "ring.actor_to_actor_global";
 pub const SAME_WORKER: &str = "ring.actor_to_actor_same_worker";
+pub const OTHER_GPU: &str = "ring.actor_to_actor_other_gpu";
 
 /// Words that each actor changes.
 const WORDS: usize = 9;
@@ -50,11 +51,16 @@ fn bounce(ctx: &RingCtx, s: &mut Player, m: Ball) -> Option<Landed> {
 
 /// The times of one way between two actors, in microseconds: each the mean of `hops` ways, an even number, by the device's clock. Every word that arrives in the end is
 /// verified.
-fn one_way(runtime: &RingRuntime, rounds: usize, hops: u32) -> Result<Vec<f64>, Failure> {
+fn one_way(
+    runtime: &RingRuntime,
+    other: &RingRuntime,
+    rounds: usize,
+    hops: u32,
+) -> Result<Vec<f64>, Failure> {
     let player = |other| RingConfig::default().state(Player { other }).capacity(16);
     let a = runtime.launch(bounce, player(Address::none()))?;
-    let b = runtime.launch(bounce, player(a.inlet(16)?))?;
-    a.set_state(Player { other: b.inlet(16)? })?;
+    let b = other.launch(bounce, player(a.inlet_from(other, 16)?))?;
+    a.set_state(Player { other: b.inlet_from(runtime, 16)? })?;
     a.activate()?;
     b.activate()?;
     let outputs = a.outputs();
@@ -86,5 +92,15 @@ pub fn row(device: &Device, name: &str) -> Result<Row, Failure> {
         BackendKind::Cuda => (2000, 100),
         _ => (300, 20),
     };
-    Ok(Row::times(name, "device", one_way(&runtime, rounds, hops)?))
+    Ok(Row::times(name, "device", one_way(&runtime, &runtime, rounds, hops)?))
+}
+
+/// Between this GPU and another one of the machine, if there is one.
+pub fn to_another_gpu(device: &Device) -> Result<Option<Row>, Failure> {
+    let number = device.id().strip_prefix("cuda:").and_then(|number| number.parse::<u32>().ok());
+    let other = number.and_then(|number| Device::open(&format!("cuda:{}", u32::from(number == 0))).ok());
+    let Some(other) = other else { return Ok(None) };
+    let config = || RuntimeConfig::default().workers(1).ports_per_worker(8);
+    let (here, there) = (RingRuntime::with(device, config())?, RingRuntime::with(&other, config())?);
+    Ok(Some(Row::times(OTHER_GPU, "device", one_way(&here, &there, 2000, 100)?)))
 }
