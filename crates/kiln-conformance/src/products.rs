@@ -286,8 +286,8 @@ fn pieces<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     let copies = Plan { rows: 128, columns: 128, tasks: 2, registers: [232, 40], bulk: true, ..plan };
     planned::<T>(trial, [1, 200, 136, 272], copies, 2)?;
     let halves = Plan { columns: 256, halves: 2, stages: 2, ..copies };
-    planned::<T>(trial, [1, 136, 272, 272], halves, 1)?;
-    planned::<T>(trial, [1, 136, 272, 272], Plan { bulk: false, ..halves }, 2)
+    planned::<T>(trial, [1, 130, 264, 144], halves, 1)?;
+    planned::<T>(trial, [1, 66, 264, 144], Plan { bulk: false, ..halves }, 2)
 }
 
 fn narrow_types(trial: &mut Trial<'_>) -> Verdict {
