@@ -9,7 +9,7 @@
 //! | `case.rs` | [`Case`], [`Outcome`], running a case |
 //! | `trial.rs`, `sample.rs` | a case's random input, its comparisons; element types seen from the host |
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
-//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
+//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
@@ -48,6 +48,7 @@ mod language;
 mod launch;
 mod library;
 mod math;
+mod matrix_units;
 mod memory;
 mod ordered;
 mod prints;
@@ -76,6 +77,7 @@ pub fn suite() -> Vec<Case> {
         reduce::cases,
         scan::cases,
         dot::cases,
+        matrix_units::cases,
         explicit::cases,
         explicit_attention::cases,
         explicit_narrow::cases,

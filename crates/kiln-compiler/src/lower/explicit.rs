@@ -1,7 +1,7 @@
 //! The explicit level: what has tiles becomes registers and addresses, the rest stays for the emitter.
 
 use super::Lowering;
-use super::plan::Plan;
+use super::plan::{Plan, Room};
 use super::roles::is_tile;
 use crate::error::CompileError;
 use crate::layout::AxisBits;
@@ -78,7 +78,8 @@ impl<'k> Lowering<'k> {
         let mut exchanging = 0;
         for (&region, task) in data.regions.iter().zip(tasks) {
             // Copies would exchange tiles through one memory.
-            let plan = Plan::new(self.src, &mut self.facts, task.warps, self.target, task.copies == 1);
+            let room = Room { exchanges: task.copies == 1, stages: 0 };
+            let plan = Plan::new(self.src, &mut self.facts, task.warps, self.target, room);
             let outer = (std::mem::replace(&mut self.plan, plan), self.warps);
             self.warps = task.warps;
             let exchanges = task.copies as usize;

@@ -2,6 +2,7 @@
 //! piece of the result in registers.
 
 use super::barriers::Does;
+use super::plan::LayoutId;
 use super::products::Product;
 use super::scratch::Area;
 use super::{Lowering, Registers};
@@ -84,6 +85,10 @@ impl Lowering<'_> {
                 found.push(Some(source));
                 continue;
             }
+            if let Some(source) = self.kept_source(value) {
+                found.push(Some(source));
+                continue;
+            }
             let at_hand = self.plan.input(op, i);
             if at_hand == product.fragments[i] {
                 found.push(Some(Source::Registers(self.operand(value, at_hand)?)));
@@ -113,6 +118,26 @@ impl Lowering<'_> {
             (Some(left), Some(right)) => Ok((left, right)),
             _ => Err(self.internal("a product without factors".into())),
         }
+    }
+
+    /// A factor that lies in shared memory from before the loop.
+    fn kept_source(&mut self, value: Value) -> Option<Source> {
+        let &(slot, offset) = self.plan.products.slots.get(&value)?;
+        let area = self.scratch.kept(offset, slot.bytes());
+        let none = self.em.i32(0);
+        let base = self.scratch_at(area, none);
+        Some(Source::Shared { base, slot, transposed: false, area: Some(area) })
+    }
+
+    /// Stores a factor where products of a loop read it, if it is one that is too large for registers.
+    pub(super) fn keep_factor(&mut self, value: Value, made: LayoutId, registers: &[Value]) {
+        let Some(&(slot, offset)) = self.plan.products.slots.get(&value) else { return };
+        let area = self.scratch.kept(offset, slot.bytes());
+        let none = self.em.i32(0);
+        let base = self.scratch_at(area, none);
+        let layout = self.layout(made);
+        let first = self.em.thread_is_first(layout.copies());
+        self.store_slot(base, slot, &layout, registers, first, Some(area));
     }
 
     /// A tile that a pipelined loop has brought to shared memory.

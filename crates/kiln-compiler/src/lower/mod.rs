@@ -65,7 +65,7 @@ use barriers::Accesses;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
-use plan::{LayoutId, Plan};
+use plan::{LayoutId, Plan, Room};
 use roles::Role;
 use scratch::ScratchMemory;
 use smallvec::SmallVec;
@@ -106,9 +106,28 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     let block = choose_block(kernel, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
+    // What exchanges take is only known in the end: if stages leave them too little shared memory, they get less.
+    let mut budget = target.shared_memory;
+    loop {
+        match attempt(kernel, target, block, budget) {
+            (Err(CompileError::SharedMemory { .. }), true) => budget /= 2,
+            (lowered, _) => return lowered,
+        }
+    }
+}
+
+/// Lowers a kernel with stages of pipelined loops in so many bytes of shared memory, and says whether there are any.
+fn attempt(
+    kernel: &Kernel,
+    target: &Target,
+    block: [u32; 3],
+    budget: u32,
+) -> (Result<Kernel, CompileError>, bool) {
     let mut facts = IntFacts::new(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
-    let plan = Plan::new(kernel, &mut facts, warps, target, true);
+    let room = Room { exchanges: true, stages: budget };
+    let plan = Plan::new(kernel, &mut facts, warps, target, room);
+    let stages = !plan.pipelines.by_loop.is_empty();
     let mut lowering = Lowering {
         src: kernel,
         facts,
@@ -124,12 +143,16 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
         per_thread: matches!(kernel.level, Level::Thread { .. }),
         uniformity: asks_for_uniform(kernel).then(|| Uniformity::of(kernel)),
     };
-    lowering.run()?;
+    if let Err(error) = lowering.run() {
+        return (Err(error), stages);
+    }
     let Lowering { em, scratch, accesses, .. } = lowering;
     let mut lowered = em.finish();
-    scratch.finish(&mut lowered, target)?;
+    if let Err(error) = scratch.finish(&mut lowered, target) {
+        return (Err(error), stages);
+    }
     barriers::insert(&mut lowered, &accesses);
-    Ok(lowered)
+    (Ok(lowered), stages)
 }
 
 fn asks_for_uniform(kernel: &Kernel) -> bool {
@@ -288,7 +311,7 @@ impl<'k> Lowering<'k> {
             Broadcast | Reshape | Transpose(_) => self.reshape(data)?,
             Reduce { .. } => self.reduce(op, data)?,
             Scan { .. } => self.scan(op, data)?,
-            Dot => match self.plan.products.get(&op).copied() {
+            Dot => match self.plan.products.by_op.get(&op).copied() {
                 Some(product) => self.mma(op, data, product)?,
                 None => self.dot(op, data)?,
             },
@@ -389,6 +412,7 @@ impl<'k> Lowering<'k> {
     /// Defines a tile that has been made in a layout, and converts it to its home and the others in which it is wanted.
     fn define(&mut self, value: Value, made: LayoutId, registers: Vec<Value>) -> Result<(), CompileError> {
         let registers: Registers = registers.into();
+        self.keep_factor(value, made, &registers);
         let mut layouts = self.plan.wanted(value);
         if self.plan.roles[value.index()] != Role::Free && !layouts.contains(&self.plan.home(value)) {
             layouts.push(self.plan.home(value));

@@ -7,11 +7,10 @@
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
-use super::products::Product;
-use super::roles::{self, Role};
+use super::products::Products;
+use super::roles::Role;
 use crate::layout::{Layout, Slot};
-use crate::target::Target;
-use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpData, OpKind, Shape, Value};
+use kiln_ir::{Block, Def, Kernel, Level, Literal, Op, OpKind, Shape, Value};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 
@@ -65,17 +64,17 @@ impl Pipelines {
     }
 }
 
-/// Finds the loops to pipeline, and gives what is staged that role.
+/// Finds the loops to pipeline in so many bytes of shared memory, and gives what is staged that role.
 pub(crate) fn find<'k>(
     kernel: &'k Kernel,
-    target: &Target,
+    budget: u32,
     facts: &mut IntFacts<'k>,
-    products: &HashMap<Op, Product>,
+    products: &Products,
     roles: &mut [Role],
     warps: u32,
 ) -> Pipelines {
     let mut pipelines = Pipelines::default();
-    if products.is_empty() || !matches!(kernel.level, Level::Tile { .. }) {
+    if products.by_op.is_empty() || !matches!(kernel.level, Level::Tile { .. }) {
         return pipelines;
     }
     let mut users: HashMap<Value, Vec<Op>> = HashMap::new();
@@ -88,7 +87,7 @@ pub(crate) fn find<'k>(
     });
     let mut finder = Finder { kernel, facts, products, users, warps };
     for op in loops {
-        let Some((pipeline, staged)) = finder.pipeline(op, target) else { continue };
+        let Some((pipeline, staged)) = finder.pipeline(op, budget) else { continue };
         for (i, values) in staged.into_iter().enumerate() {
             for value in values {
                 roles[value.index()] = Role::Staged;
@@ -103,7 +102,7 @@ pub(crate) fn find<'k>(
 struct Finder<'a, 'k> {
     kernel: &'k Kernel,
     facts: &'a mut IntFacts<'k>,
-    products: &'a HashMap<Op, Product>,
+    products: &'a Products,
     users: HashMap<Value, Vec<Op>>,
     warps: u32,
 }
@@ -112,7 +111,7 @@ struct Finder<'a, 'k> {
 type Staged = Vec<Value>;
 
 impl Finder<'_, '_> {
-    fn pipeline(&mut self, op: Op, target: &Target) -> Option<(Pipeline, Vec<Staged>)> {
+    fn pipeline(&mut self, op: Op, budget: u32) -> Option<(Pipeline, Vec<Staged>)> {
         let data = self.kernel.op(op);
         let step = self.kernel.as_const(data.operands[2])?.as_i128();
         let body = *data.regions.first()?;
@@ -133,9 +132,8 @@ impl Finder<'_, '_> {
             return None;
         }
         let stage = stage.next_multiple_of(ALIGN);
-        let all: HashSet<Value> = staged.iter().flatten().copied().collect();
-        let free = target.shared_memory.checked_sub(WINDOW + self.exchanged(body, &all))?;
-        let stages = stages(stage, free)?;
+        let free = budget.checked_sub(WINDOW + self.products.slot_bytes)?;
+        let stages = stages(stage, free, self.warps)?;
         let in_order = self.kernel.block(body).ops.iter().copied().filter(|op| slice.contains(op)).collect();
         Some((Pipeline { loads, slice: in_order, stages, stage, step }, staged))
     }
@@ -188,7 +186,7 @@ impl Finder<'_, '_> {
                 let data = self.kernel.op(*user);
                 match &data.kind {
                     OpKind::Dot => {
-                        self.products.contains_key(user) && here(user) && data.operands[2] != value
+                        self.products.by_op.contains_key(user) && here(user) && data.operands[2] != value
                     }
                     OpKind::Reshape => {
                         self.kernel.shape(data.results[0]) == Shape::new(&matrix)
@@ -221,34 +219,14 @@ impl Finder<'_, '_> {
             _ => Some(()),
         }
     }
-
-    /// The most that an exchange of tiles within a round may take, in bytes.
-    fn exchanged(&self, body: Block, staged: &HashSet<Value>) -> u32 {
-        let bytes = |v: Value| self.kernel.shape(v).len() as u32 * self.kernel.ty(v).elem().bytes();
-        let mut most = 0;
-        for &op in &self.kernel.block(body).ops {
-            let data: &OpData = self.kernel.op(op);
-            let results =
-                data.results.iter().filter(|v| roles::is_tile(self.kernel, **v) && !staged.contains(v));
-            if !self.products.contains_key(&op) {
-                most = most.max(results.map(|&v| bytes(v)).max().unwrap_or(0));
-            }
-            let inner = data.regions.iter().map(|&r| self.exchanged(r, staged)).max();
-            most = most.max(inner.unwrap_or(0));
-        }
-        most
-    }
 }
 
-/// How many stages of so many bytes: four if two blocks fit beside each other with them, else three if they do, else as many as there is room for. `None` if
+/// How many stages of so many bytes: as many as leave room for a second block, which registers do too for up to four warps, or else as there is room for. `None` if
 /// not even two.
-fn stages(bytes: u32, free: u32) -> Option<u32> {
+fn stages(bytes: u32, free: u32, warps: u32) -> Option<u32> {
     let fitting = |space: u32| (space / bytes.max(1)).min(MOST_STAGES);
-    match (fitting(free / 2), fitting(free)) {
-        (shared, _) if shared >= 3 => Some(shared),
-        (_, alone) if alone >= 2 => Some(alone),
-        _ => None,
-    }
+    let beside = if warps <= 4 { fitting(free / 2) } else { 0 };
+    Some(if beside >= 2 { beside } else { fitting(free) }).filter(|stages| *stages >= 2)
 }
 
 /// A layout of chunks of 8 elements along an axis, of which threads left over hold copies.

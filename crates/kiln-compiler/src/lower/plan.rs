@@ -8,7 +8,7 @@
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
 use super::pipeline::{self, Pipelines};
-use super::products::{self, Product};
+use super::products::{self, Products};
 use super::roles::{self, Role};
 use crate::layout::{Conversion, Layout};
 use crate::target::Target;
@@ -40,19 +40,28 @@ pub(crate) struct Plan {
     /// The layouts in which an operation wants its tiles, where its result does not say.
     inputs: HashMap<Op, SmallVec<[LayoutId; 2]>>,
     /// The products on matrix units.
-    pub products: HashMap<Op, Product>,
+    pub products: Products,
     /// The loops whose loads are under way some rounds before their own.
     pub pipelines: Pipelines,
 }
 
+/// What a plan may use shared memory for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Whether threads may exchange tiles. Without, boxes of memory are moved in the layouts at hand, whatever that costs.
+    pub exchanges: bool,
+    /// Bytes for the stages of pipelined loops.
+    pub stages: u32,
+}
+
 impl Plan {
-    /// Plans a kernel for so many warps. Without `exchange`, boxes of memory are moved in the layouts at hand, whatever that costs.
+    /// Plans a kernel for so many warps.
     pub fn new<'k>(
         kernel: &'k Kernel,
         facts: &mut IntFacts<'k>,
         warps: u32,
         target: &Target,
-        exchange: bool,
+        room: Room,
     ) -> Plan {
         let values = kernel.counts().0;
         let mut plan = Plan {
@@ -63,7 +72,7 @@ impl Plan {
             home: vec![None; values],
             wanted: vec![SmallVec::new(); values],
             inputs: HashMap::new(),
-            products: HashMap::new(),
+            products: Products::default(),
             pipelines: Pipelines::default(),
         };
         plan.intern(Layout::scalar(warps));
@@ -71,14 +80,14 @@ impl Plan {
         let roles = plan.roles.clone();
         let class = |v: Value| classes.find(v);
         plan.products = products::find(kernel, target, &roles, warps, class, |layout| plan.intern(layout));
-        plan.pipelines = pipeline::find(kernel, target, facts, &plan.products, &mut plan.roles, warps);
+        plan.pipelines = pipeline::find(kernel, room.stages, facts, &plan.products, &mut plan.roles, warps);
         classes.gather(kernel, facts, &mut plan);
         for index in 0..values {
             if plan.roles[index] == Role::Held && plan.home[index].is_none() {
                 plan.home[index] = Some(classes.resolve(kernel, &mut plan, Value::from_index(index)));
             }
         }
-        Demand { kernel, facts, classes, plan: &mut plan, exchange }.collect();
+        Demand { kernel, facts, classes, plan: &mut plan, exchange: room.exchanges }.collect();
         plan
     }
 
@@ -220,7 +229,7 @@ impl Classes {
         kernel.walk(|op, data| {
             let (value, layout) = match &data.kind {
                 OpKind::Dot => {
-                    let sums = plan.products.get(&op).map(|p| p.sums).unwrap_or_else(|| {
+                    let sums = plan.products.by_op.get(&op).map(|p| p.sums).unwrap_or_else(|| {
                         let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
                         plan.intern(layout)
                     });
@@ -458,7 +467,7 @@ impl Demand<'_, '_> {
         }
         self.follow_demand(data);
         match &data.kind {
-            OpKind::Dot if self.plan.products.contains_key(&op) => self.product(op, data),
+            OpKind::Dot if self.plan.products.by_op.contains_key(&op) => self.product(op, data),
             OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
                 for layout in self.made(data.results[0]) {
                     let before = self.plan.before(kernel, data, layout);
@@ -546,10 +555,11 @@ impl Demand<'_, '_> {
     /// A factor that is made in the layout of fragments, or kept from before a loop, is wanted in it; others are read from shared memory, where they are
     /// from the layout at hand.
     fn product(&mut self, op: Op, data: &OpData) {
-        let Some(product) = self.plan.products.get(&op).copied() else { return };
+        let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
         let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();
         for (i, &factor) in data.operands[..2].iter().enumerate() {
-            let staged = self.plan.roles[factor.index()] == Role::Staged;
+            let in_slot = self.plan.products.slots.contains_key(&factor);
+            let staged = self.plan.roles[factor.index()] == Role::Staged || in_slot;
             let layout = match product.kept[i] && !staged {
                 true => product.fragments[i],
                 false => self.natural(factor),

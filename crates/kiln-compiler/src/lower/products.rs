@@ -6,7 +6,7 @@
 
 use super::plan::LayoutId;
 use super::roles::{self, Role};
-use crate::layout::{Layout, MMA, WarpGrid};
+use crate::layout::{Layout, MMA, Slot, WarpGrid};
 use crate::target::{Target, TargetKind};
 use kiln_ir::{Block, Factor, Kernel, Level, Op, OpData, OpKind, Scalar, Shape, Value};
 use std::collections::{HashMap, HashSet};
@@ -14,8 +14,8 @@ use std::collections::{HashMap, HashSet};
 /// The least compute capability with products of fragments of all 16-bit floats.
 const LEAST: (u32, u32) = (8, 0);
 
-/// The most registers of a factor that stays in them while a loop runs, counted in elements.
-const KEPT: usize = 128;
+/// The most elements of a factor that a thread keeps in registers while a loop runs: two lie in a register.
+const KEPT: usize = 32;
 
 /// A product on matrix units.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,17 @@ pub(crate) struct Product {
     pub fragments: [LayoutId; 2],
     /// Whether a factor is kept in registers from before the loop.
     pub kept: [bool; 2],
+}
+
+/// The products of a kernel.
+#[derive(Default, Debug)]
+pub(crate) struct Products {
+    /// By operation.
+    pub by_op: HashMap<Op, Product>,
+    /// Factors from before a loop that are too large for registers: where they lie in shared memory while it runs, from the beginning of its part.
+    pub slots: HashMap<Value, (Slot, u32)>,
+    /// The size of that part, in bytes.
+    pub slot_bytes: u32,
 }
 
 /// The elements of the factors of a product that matrix units of a target compute.
@@ -83,13 +94,13 @@ pub(crate) fn find(
     warps: u32,
     mut class: impl FnMut(Value) -> u32,
     mut intern: impl FnMut(Layout) -> LayoutId,
-) -> HashMap<Op, Product> {
+) -> Products {
     let mut found = Vec::new();
     if !is_explicit(kernel) {
         kernel.walk(|op, data| found.extend(factor(kernel, data, target).map(|f| (op, f))));
     }
     if found.is_empty() {
-        return HashMap::new();
+        return Products::default();
     }
     let results: HashSet<u32> = found.iter().map(|(op, _)| class(kernel.result(*op))).collect();
     let mut by_rows = HashSet::new();
@@ -107,7 +118,7 @@ pub(crate) fn find(
         _ => {}
     });
     let homes = Homes::of(kernel);
-    let mut products = HashMap::new();
+    let mut products = Products::default();
     for (op, factor) in found {
         let data = kernel.op(op);
         let [m, n, k] = extents(kernel, data);
@@ -121,13 +132,29 @@ pub(crate) fn find(
             let value = data.operands[i];
             let before = homes.of_value[value.index()] != homes.of_op[op.index()];
             let small = layout.registers() <= KEPT;
+            if before && !small && roles[value.index()] == Role::Held {
+                products.place(value, &kernel.shape(value));
+            }
             roles::is_tile(kernel, value) && (before && small || roles[value.index()] == Role::Free)
         });
         let sums = intern(Layout::mma(&Shape::new(&[m, n]), grid, warps));
         let fragments = [intern(left), intern(right)];
-        products.insert(op, Product { factor, extents: [m, n, k], grid, sums, fragments, kept });
+        products.by_op.insert(op, Product { factor, extents: [m, n, k], grid, sums, fragments, kept });
     }
     products
+}
+
+impl Products {
+    /// Gives a factor a place in shared memory.
+    fn place(&mut self, value: Value, shape: &Shape) {
+        let slot = Slot::new(shape, 1);
+        let offset = self.slot_bytes;
+        if self.slots.contains_key(&value) {
+            return;
+        }
+        self.slots.insert(value, (slot, offset));
+        self.slot_bytes += slot.bytes();
+    }
 }
 
 /// The blocks in which operations stand and values are defined.

@@ -1,7 +1,7 @@
 //! The layouts of a kernel in words, for people who tune it.
 
 use super::facts::IntFacts;
-use super::plan::{LayoutId, Plan};
+use super::plan::{LayoutId, Plan, Room};
 use super::roles::{self, Role};
 use super::{choose_block, narrow};
 use crate::error::CompileError;
@@ -37,7 +37,8 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
-    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target, true);
+    let room = Room { exchanges: true, stages: target.shared_memory };
+    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target, room);
     let mut report = Report { kernel, plan, text: format!("{warps} warps\n") };
     kernel.walk(|op, data| report.op(op, data));
     Ok(report.text)
@@ -55,7 +56,7 @@ impl Report<'_> {
             let what = format!("loads of a loop: {} stages of {} bytes", pipeline.stages, pipeline.stage);
             self.line(data, &what);
         }
-        if let Some(product) = self.plan.products.get(&op) {
+        if let Some(product) = self.plan.products.by_op.get(&op) {
             let ty = self.kernel.ty(data.results[0]);
             let grid = product.grid;
             let what = format!("dot {ty} on matrix units: {} x {} warps", grid.rows, grid.columns);
@@ -78,12 +79,15 @@ impl Report<'_> {
 
     /// How the fragments of a product come about.
     fn factors(&mut self, op: Op, data: &OpData) {
-        let Some(product) = self.plan.products.get(&op).copied() else { return };
+        let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
         for (i, name) in ["left", "right"].into_iter().enumerate() {
             let at_hand = self.plan.input(op, i);
             let what = match self.plan.pipelines.load(data.operands[i]) {
                 Some(load) if load.asynchronous => "from a stage, copied asynchronously",
                 Some(_) => "from a stage, stored by the threads",
+                None if self.plan.products.slots.contains_key(&data.operands[i]) => {
+                    "in shared memory, from before the loop"
+                }
                 None if at_hand == product.fragments[i] => "in registers",
                 None => "through scratch",
             };

@@ -14,8 +14,9 @@ const SMALL: u32 = 512;
 /// The size of the window, in bytes.
 const WINDOW: u32 = 2048;
 
-/// The part of the window, that of large exchanges, and that of those within a pipelined loop, as [`Memory::Scratch`] names them.
-const PARTS: [u32; 3] = [0, 1, 2];
+/// The part of the window, that of large exchanges, that of those within a pipelined loop, and that of factors that loops of products read, as
+/// [`Memory::Scratch`] names them.
+const PARTS: [u32; 4] = [0, 1, 2, 3];
 
 /// A place for one exchange.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,10 @@ pub(crate) struct ScratchMemory {
     shifted: Vec<Op>,
     /// Those of large exchanges within pipelined loops, after the stages.
     behind: Vec<Op>,
+    /// The size of the factors that loops read.
+    kept: u32,
+    /// `Scratch` operations of these, after all others.
+    last: Vec<Op>,
     /// The largest consumer of shared memory.
     most: (u32, Loc),
 }
@@ -101,6 +106,13 @@ impl ScratchMemory {
         area
     }
 
+    /// The place of a factor that loops read, which it has for itself.
+    pub fn kept(&mut self, offset: u32, size: u32) -> Area {
+        self.kept = self.kept.max(offset + size);
+        self.count += 1;
+        Area { part: PARTS[3], offset, size, serial: self.count }
+    }
+
     /// How many exchanges there have been.
     pub fn exchanges(&self) -> u32 {
         self.count
@@ -117,6 +129,7 @@ impl ScratchMemory {
         match area.part {
             part if part == PARTS[1] => self.shifted.push(op),
             part if part == PARTS[2] => self.behind.push(op),
+            part if part == PARTS[3] => self.last.push(op),
             _ => {}
         }
     }
@@ -152,7 +165,13 @@ impl ScratchMemory {
                 *offset += self.window + self.stages;
             }
         }
-        kernel.scratch_bytes = self.window + self.large.max(self.stages + self.within);
+        let shared = self.window + self.large.max(self.stages + self.within);
+        for op in self.last {
+            if let OpKind::Scratch { offset } = &mut kernel.op_mut(op).kind {
+                *offset += shared;
+            }
+        }
+        kernel.scratch_bytes = shared + self.kept;
         let needed = kernel.scratch_bytes + self.user;
         if needed > target.shared_memory {
             return Err(CompileError::SharedMemory {

@@ -4,6 +4,7 @@ use super::Problem;
 use crate::sizes::row_tile;
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use std::f32::consts::{LN_2, LOG2_E};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -60,6 +61,7 @@ pub mod kernels {
     #[derive(Clone, Copy, DeviceValue)]
     #[kiln(crate = kiln_runtime)]
     struct Sums {
+        /// The greatest score, as a logarithm to base 2.
         greatest: Val<f32>,
         sum: Val<f32>,
         out: Val<f32>,
@@ -101,7 +103,7 @@ pub mod kernels {
         let Sums { greatest, sum, out } = turns(queries, keys, values, place, numbers, form);
 
         let some = sum.gt(0.0);
-        let logarithm = select(some, greatest + sum.log(), f32::NEG_INFINITY);
+        let logarithm = select(some, greatest * LN_2 + sum.log(), f32::NEG_INFINITY);
         let result = select(some.expand(1), out / sum.expand(1), 0.0).cast::<T>();
         let (o, sums) = (o.row(batch).row(head), sums.row(batch).row(head));
         if form.packed {
@@ -166,19 +168,26 @@ pub mod kernels {
     ) -> Sums {
         let Form { rows, columns, width, .. } = form;
         let shape = (columns, width);
-        let mut scores =
-            dot(queries, keys.tile((place.keys + first, 0), shape).load(0).transpose()) * numbers.scale;
-        if form.capped {
-            scores = (scores / numbers.cap).tanh() * numbers.cap;
-        }
+        let products = dot(queries, keys.tile((place.keys + first, 0), shape).load(0).transpose());
+        // Powers of two are one instruction on a GPU, those of e are many: scores are kept as their logarithms to base 2.
+        let mut scores = if form.capped {
+            (products * (numbers.scale / numbers.cap)).tanh() * (numbers.cap * LOG2_E)
+        } else {
+            products * (numbers.scale * LOG2_E)
+        };
         let mut of_keys = values.tile((place.keys + first, 0), shape).load(0);
         if edge {
-            let key = iota::<i64>(columns) + first;
-            let known = key.lt(place.known);
-            let at = (iota::<i64>(rows) + place.among_keys()).expand(1);
+            // Places within the tile fit 32 bits; what lies outside it is as good as at its edge.
+            let within = |place: Idx| place.maximum(-(rows as i64)).minimum(columns as i64).cast::<i32>();
+            let key = iota::<i32>(columns);
+            let known = key.lt(within(place.known - first));
+            let (key, row) = (key.expand(0), iota::<i32>(rows).expand(1));
+            let at = place.among_keys() - first;
             let seen = known.expand(0);
-            let seen = if form.bounded[0] { seen & key.expand(0).ge(at - numbers.window[0]) } else { seen };
-            let seen = if form.bounded[1] { seen & key.expand(0).le(at + numbers.window[1]) } else { seen };
+            let seen =
+                if form.bounded[0] { seen & key.ge(row + within(at - numbers.window[0])) } else { seen };
+            let seen =
+                if form.bounded[1] { seen & key.le(row + within(at + numbers.window[1])) } else { seen };
             scores = select(seen, scores, f32::NEG_INFINITY);
             if form.packed {
                 // Those of the next sequence may be no numbers.
@@ -186,8 +195,8 @@ pub mod kernels {
             }
         }
         let greatest = so_far.greatest.maximum(scores.max_axis(1));
-        let weights = (scores - greatest.expand(1)).exp();
-        let shrink = (so_far.greatest - greatest).exp();
+        let weights = (scores - greatest.expand(1)).exp2();
+        let shrink = (so_far.greatest - greatest).exp2();
         let sum = so_far.sum * shrink + weights.sum_axis(1);
         let out = dot_acc(weights.cast::<T>(), of_keys, so_far.out * shrink.expand(1));
         Sums { greatest, sum, out }
@@ -199,7 +208,7 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> 
     let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap } = problem;
     let device = q.device().clone();
     let ([_, heads, _, width], [_, key_heads, ..]) = (q.shape(), k.shape());
-    let (rows, columns) = tile(&device);
+    let (rows, columns) = tile::<T>(&device, row_tile(width));
     let form = kernels::Form {
         rows,
         columns,
@@ -230,9 +239,15 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> 
 }
 
 /// The queries of a program, and the keys of a turn.
-fn tile(device: &Device) -> (usize, usize) {
+fn tile<T: Elem>(device: &Device, width: usize) -> (usize, usize) {
     match device.properties().kind {
         BackendKind::Cpu => (128, 128),
+        // On tensor cores: as many queries a warp and keys a turn as its registers hold sums for.
+        BackendKind::Cuda if size_of::<T>() == 2 => match width {
+            0..=64 => (128, 64),
+            65..=128 => (64, 64),
+            _ => (64, 16),
+        },
         BackendKind::Cuda => (32, 32),
         BackendKind::Interp => (16, 16),
     }

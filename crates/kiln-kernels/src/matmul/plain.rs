@@ -46,11 +46,12 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     let ([_, m, k], [_, _, n]) = (a.shape(), b.shape());
     let shared = [a.shape()[0] == 1, b.shape()[0] == 1];
     let device = a.device().clone();
-    let (rows, columns, depth) = tile(&device, m, n, k);
+    let (rows, columns, depth) = tile::<T>(&device, m, n, k);
     kernels::matmul::<T, O, E>(a, b, c, epilogue, shared, rows, columns, depth).launch(&device)
 }
+
 /// The tile of a program, and the depth of a step.
-fn tile(device: &Device, m: usize, n: usize, k: usize) -> (usize, usize, usize) {
+fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> (usize, usize, usize) {
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
     match device.properties().kind {
         BackendKind::Cpu => {
@@ -59,6 +60,12 @@ fn tile(device: &Device, m: usize, n: usize, k: usize) -> (usize, usize, usize) 
             let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
             let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };
             (within(m, rows), within(n, 256), within(k, 512))
+        }
+        // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to do.
+        BackendKind::Cuda if size_of::<T>() == 2 => {
+            let programs = m.div_ceil(128) * n.div_ceil(128);
+            let most = if programs >= device.properties().units as usize { 128 } else { 64 };
+            (within(m, most), within(n, most), 32)
         }
         BackendKind::Cuda => (within(m, 32), within(n, 64), 32),
         BackendKind::Interp => (16, 16, 16),

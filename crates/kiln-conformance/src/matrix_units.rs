@@ -1,0 +1,244 @@
+//! Products of 16-bit floats as kernels multiply them in earnest: in loops over tiles of every shape, from factors in every order, one after the other.
+
+use crate::case::{Case, cases};
+use crate::sample::{Host, Sample};
+use crate::trial::{Stop, Trial, Verdict, close};
+use half::{bf16, f16};
+use kiln_lang::prelude::*;
+use kiln_runtime::Tensor;
+
+pub fn cases() -> Vec<Case> {
+    cases!["matrix_units":
+        loops for f16 bf16;
+        transposed_tiles for f16 bf16;
+        converted_factors for f16 bf16;
+        reduced_sums for f16 bf16;
+        chains for f16 bf16;
+    ]
+}
+
+/// The tiles of a program (m, n, k) and the matrices: within tiles, of whole tiles, rows of odd lengths and of multiples of 16 bytes.
+const SIZES: [([usize; 3], [usize; 3]); 6] = [
+    ([16, 8, 16], [16, 8, 64]),
+    ([16, 16, 32], [5, 7, 3]),
+    ([32, 32, 32], [40, 48, 104]),
+    ([64, 64, 32], [65, 72, 96]),
+    ([64, 32, 16], [64, 37, 50]),
+    ([32, 128, 64], [32, 136, 129]),
+];
+
+/// A matrix by rows, or by columns as the transpose of one by rows, and its elements by rows.
+fn matrix<T: Sample>(
+    trial: &mut Trial<'_>,
+    [rows, columns]: [usize; 2],
+    by_columns: bool,
+) -> Result<(Tensor<T, 2>, Vec<f64>), Stop> {
+    if !by_columns {
+        let (x, data) = trial.input::<T, 2>([rows, columns])?;
+        return Ok((x, data.iter().map(|v| v.host().float()).collect()));
+    }
+    let (x, data) = trial.input::<T, 2>([columns, rows])?;
+    let at = |i: usize| data[i % columns * rows + i / columns].host().float();
+    Ok((x.transpose(), (0..rows * columns).map(at).collect()))
+}
+
+/// a b in f64.
+fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
+    let element = |i: usize, j: usize| (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum();
+    (0..m * n).map(|i| element(i / n, i % n)).collect()
+}
+
+fn host(values: &[f64]) -> Vec<Host> {
+    values.iter().map(|&v| Host::Float(v)).collect()
+}
+
+/// The largest sum of sizes of terms that can occur, which roundings are relative to.
+fn scale(a: &[f64], b: &[f64], k: usize) -> f64 {
+    let most = |x: &[f64]| x.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    most(a) * most(b) * k as f64
+}
+
+#[kernel(crate = kiln_runtime)]
+fn blocked<T: Accumulate<Acc = f32>>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    c: &mut Tensor<f32, 2>,
+    m: usize,
+    n: usize,
+    k: usize,
+) {
+    let (row, column) = (program_id(1) * m, program_id(0) * n);
+    let mut total = zeros::<f32>((m, n));
+    for at in range_step(0, a.extent(1), k) {
+        total = dot_acc(a.tile((row, at), (m, k)).load(0), b.tile((at, column), (k, n)).load(0), total);
+    }
+    c.tile((row, column), (m, n)).store(total);
+}
+
+fn loops<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    for ([m, n, k], sizes) in SIZES {
+        for order in 0..4 {
+            let [rows, columns, depth] = sizes;
+            let (a, xs) = matrix::<T>(trial, [rows, depth], order & 1 == 1)?;
+            let (b, ys) = matrix::<T>(trial, [depth, columns], order & 2 == 2)?;
+            let mut c = trial.output::<f32, 2>([rows, columns])?;
+            blocked(&a, &b, &mut c, m, n, k).launch(trial.device)?;
+            let what = format!("tiles {m} x {n} x {k} of {sizes:?}, order {order}");
+            close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
+        }
+    }
+    Ok(())
+}
+
+#[kernel(crate = kiln_runtime)]
+fn turned<T: Accumulate<Acc = f32>>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    c: &mut Tensor<f32, 2>,
+    m: usize,
+    n: usize,
+    k: usize,
+) {
+    let (row, column) = (program_id(1) * m, program_id(0) * n);
+    let mut total = zeros::<f32>((m, n));
+    for at in range_step(0, a.extent(0), k) {
+        let (x, y) = (a.tile((at, row), (k, m)).load(0), b.tile((column, at), (n, k)).load(0));
+        total = dot_acc(x.transpose(), y.transpose(), total);
+    }
+    c.tile((row, column), (m, n)).store(total);
+}
+
+fn transposed_tiles<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    for ([m, n, k], sizes) in SIZES {
+        let [rows, columns, depth] = sizes;
+        let (a, xs) = matrix::<T>(trial, [rows, depth], true)?;
+        let (b, ys) = matrix::<T>(trial, [depth, columns], true)?;
+        let mut c = trial.output::<f32, 2>([rows, columns])?;
+        turned(&a.transpose(), &b.transpose(), &mut c, m, n, k).launch(trial.device)?;
+        let what = format!("tiles {m} x {n} x {k} of {sizes:?}");
+        close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
+    }
+    Ok(())
+}
+
+/// Factors that are computed in the loop: one rounded from f32, one that is also summed.
+#[kernel(crate = kiln_runtime)]
+fn computed<T: Float + Accumulate<Acc = f32>>(
+    a: &Tensor<f32, 2>,
+    b: &Tensor<T, 2>,
+    c: &mut Tensor<f32, 2>,
+    sums: &mut Tensor<f32, 1>,
+) {
+    let row = program_id(0) * 32;
+    let mut total = zeros::<f32>((32, 64));
+    let mut column_sums = zeros::<f32>(64);
+    for at in range_step(0, a.extent(1), 16) {
+        let x = (a.tile((row, at), (32, 16)).load(0.0) * 0.5).cast::<T>();
+        let y = b.tile((at, 0), (16, 64)).load(0);
+        total = dot_acc(x, y, total);
+        column_sums = column_sums + y.cast::<f32>().sum_axis(0);
+    }
+    c.tile((row, 0), (32, 64)).store(total);
+    sums.tile(program_id(0) * 64, 64).store(column_sums);
+}
+
+fn converted_factors<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, n, k] = [60, 50, 70];
+    let (halves, xs) = matrix::<T>(trial, [m, k], false)?;
+    // Twice a 16-bit float: exact in f32, and its half in 16 bits.
+    let twice: Vec<f32> = halves.to_vec()?.iter().map(|v| 2.0 * v.host().float() as f32).collect();
+    let a = trial.device.tensor(&twice, [m, k])?;
+    let (b, ys) = matrix::<T>(trial, [k, n], false)?;
+    let mut c = trial.output::<f32, 2>([m, n])?;
+    let mut sums = trial.output::<f32, 1>([2 * 64])?;
+    computed(&a, &b, &mut c, &mut sums).grid([2]).launch(trial.device)?;
+    close("a / 2 · b", &c.to_vec()?, &host(&product(&xs, &ys, [m, n, k])), 8.0, scale(&xs, &ys, k))?;
+    let of = |j: usize| if j < n { (0..k).map(|p| ys[p * n + j]).sum() } else { 0.0 };
+    let expected: Vec<f64> = (0..128).map(|j| of(j % 64)).collect();
+    close("sums of b", &sums.to_vec()?, &host(&expected), 8.0, scale(&[1.0], &ys, k))
+}
+
+/// Sums that are reduced along both axes while they grow.
+#[kernel(crate = kiln_runtime)]
+fn watched<T: Accumulate<Acc = f32>>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    rows: &mut Tensor<f32, 1>,
+    columns: &mut Tensor<f32, 1>,
+) {
+    let mut total = zeros::<f32>((64, 32));
+    let mut greatest = full::<f32>(64, f32::MIN);
+    let mut sums = zeros::<f32>(32);
+    for at in range_step(0, a.extent(1), 32) {
+        total = dot_acc(a.tile((0, at), (64, 32)).load(0), b.tile((at, 0), (32, 32)).load(0), total);
+        greatest = greatest.maximum(total.max_axis(1));
+        sums = sums + total.sum_axis(0);
+    }
+    rows.tile(program_id(0) * 64, 64).store(greatest);
+    columns.tile(program_id(0) * 32, 32).store(sums);
+}
+
+fn reduced_sums<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    let [m, n, k] = [64, 32, 96];
+    let (a, xs) = matrix::<T>(trial, [m, k], false)?;
+    let (b, ys) = matrix::<T>(trial, [k, n], true)?;
+    let mut rows = trial.output::<f32, 1>([m])?;
+    let mut columns = trial.output::<f32, 1>([n])?;
+    watched(&a, &b, &mut rows, &mut columns).grid([1]).launch(trial.device)?;
+    let mut greatest = vec![f64::MIN; m];
+    let mut sums = vec![0.0; n];
+    for end in [32, 64, 96] {
+        let first: Vec<f64> = (0..m * end).map(|i| xs[i / end * k + i % end]).collect();
+        let total = product(&first, &ys[..end * n], [m, n, end]);
+        for (i, v) in total.iter().enumerate() {
+            greatest[i / n] = greatest[i / n].max(*v);
+            sums[i % n] += v;
+        }
+    }
+    let size = scale(&xs, &ys, k);
+    close("greatest of rows", &rows.to_vec()?, &host(&greatest), 8.0, size)?;
+    close("sums of columns", &columns.to_vec()?, &host(&sums), 8.0, 3.0 * m as f64 * size)
+}
+
+/// (a b) d, where a b is rounded to 16 bits in between.
+#[kernel(crate = kiln_runtime)]
+fn chained<T: Float + Accumulate<Acc = f32>>(
+    a: &Tensor<T, 2>,
+    b: &Tensor<T, 2>,
+    d: &Tensor<T, 2>,
+    e: &mut Tensor<f32, 2>,
+    rows: usize,
+    middle: usize,
+) {
+    let row = program_id(0) * rows;
+    let x = a.tile((row, 0), (rows, 32)).load(0);
+    let mut total = zeros::<f32>((rows, 16));
+    for at in range_step(0, b.extent(1), middle) {
+        let inner = dot(x, b.tile((0, at), (32, middle)).load(0)).cast::<T>();
+        total = dot_acc(inner, d.tile((at, 0), (middle, 16)).load(0), total);
+    }
+    e.tile((row, 0), (rows, 16)).store(total);
+}
+
+fn chains<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    for (rows, middle, [m, k, inner, n]) in [(16, 16, [16, 32, 32, 16]), (64, 32, [70, 30, 72, 13])] {
+        let (a, xs) = matrix::<T>(trial, [m, k], false)?;
+        let (b, ys) = matrix::<T>(trial, [k, inner], false)?;
+        let (d, zs) = matrix::<T>(trial, [inner, n], false)?;
+        let mut e = trial.output::<f32, 2>([m, n])?;
+        chained(&a, &b, &d, &mut e, rows, middle).grid([m.div_ceil(rows) as u32]).launch(trial.device)?;
+        let first = product(&xs, &ys, [m, inner, k]);
+        let rounded: Vec<f64> = first.iter().map(|&v| T::from_host(Host::Float(v)).host().float()).collect();
+        let expected = product(&rounded, &zs, [m, n, inner]);
+        // Where a b lies between two 16-bit floats, the other one may have been taken: half of an ulp of theirs.
+        let size = scale(&rounded, &zs, inner);
+        close(
+            "(a b) d",
+            &e.to_vec()?,
+            &host(&expected),
+            8.0 + 0.01 * T::EPSILON / f64::from(f32::EPSILON),
+            size,
+        )?;
+    }
+    Ok(())
+}

