@@ -2,7 +2,7 @@
 
 use crate::device::open;
 use crate::failure::Failure;
-use kiln_conformance::{Case, Outcome, suite};
+use kiln_conformance::{Case, Outcome, suite, sweep};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -19,6 +19,9 @@ pub struct Args {
     /// Runs only the cases whose names contain this.
     #[arg(long, short)]
     filter: Option<String>,
+    /// Runs cases of any sizes, large ones too, in place of the suite: minutes without a GPU.
+    #[arg(long)]
+    sweep: bool,
     /// Prints the names of the cases and runs nothing.
     #[arg(long)]
     list: bool,
@@ -32,7 +35,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let mut cases = suite();
+    let mut cases = if args.sweep { sweep() } else { suite() };
     if let Some(filter) = &args.filter {
         cases.retain(|case| case.name.contains(filter.as_str()));
     }

@@ -104,6 +104,9 @@ fn selftest_ends_with_the_counts() {
     assert_eq!(kiln(&["selftest", "--device", "abacus"]).status.code(), Some(2));
     let list = text(&kiln(&["selftest", "--list"]).stdout);
     assert!(list.lines().any(|name| name == "faults::failing_assert"), "{list}");
+    let sweep = text(&kiln(&["selftest", "--sweep", "--list"]).stdout);
+    assert!(sweep.lines().all(|name| !list.lines().any(|other| other == name)), "{sweep}");
+    assert!(sweep.lines().any(|name| name == "attention::any_lengths::bf16"), "{sweep}");
 }
 
 #[test]

@@ -22,6 +22,11 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
+/// Large ones, for [`sweep`](crate::sweep).
+pub fn large_cases() -> Vec<Case> {
+    cases!["attention": any_lengths for f16 bf16;]
+}
+
 /// What is computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizes {
@@ -62,36 +67,49 @@ pub(crate) fn causal() -> Options {
     Options { right: Some(0), ..Options::default() }
 }
 
-/// Attention in f64, score by score, of q, k and v by head, and the logarithms of the sums.
-pub(crate) fn reference(sizes: Sizes, [q, k, v]: [&[f64]; 3], options: Options) -> (Vec<Host>, Vec<Host>) {
-    let Sizes { heads, shared, queries, keys, width } = sizes;
-    let scale = options.scale.map_or(1.0 / (width as f64).sqrt(), f64::from);
+/// Attention in f64 of q, k and v by head, and the logarithms of the sums.
+pub(crate) fn reference(sizes: Sizes, data: [&[f64]; 3], options: Options) -> (Vec<Host>, Vec<Host>) {
     let (mut out, mut sums) = (Vec::new(), Vec::new());
-    for (head, i) in (0..heads).flat_map(|h| (0..queries).map(move |i| (h, i))) {
-        let query = &q[(head * queries + i) * width..][..width];
-        let row = |x: &[f64], j: usize, c: usize| x[(head / shared * keys + j) * width + c];
-        let place = (i + keys) as i64 - queries as i64;
-        let seen = |j: &usize| {
-            let distance = *j as i64 - place;
-            options.left.is_none_or(|left| -distance <= left as i64)
-                && options.right.is_none_or(|right| distance <= right as i64)
-        };
-        let score = |j: &usize| {
-            let score = (0..width).map(|c| query[c] * row(k, *j, c)).sum::<f64>() * scale;
-            options.cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
-        };
-        let seen: Vec<usize> = (0..keys).filter(seen).collect();
-        let scores: Vec<f64> = seen.iter().map(score).collect();
-        let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        for c in 0..width {
-            let weighted: f64 = weights.iter().zip(&seen).map(|(w, &j)| w * row(v, j, c)).sum();
-            out.push(Host::Float(if seen.is_empty() { 0.0 } else { weighted / sum }));
-        }
-        sums.push(Host::Float(if seen.is_empty() { f64::NEG_INFINITY } else { greatest + sum.ln() }));
+    for (head, i) in (0..sizes.heads).flat_map(|h| (0..sizes.queries).map(move |i| (h, i))) {
+        let (row, sum) = of_query(sizes, data, options, head, i);
+        out.extend(row.into_iter().map(Host::Float));
+        sums.push(Host::Float(sum));
     }
     (out, sums)
+}
+
+/// The result of one query of a head, score by score, and the logarithm of its sum.
+fn of_query(
+    sizes: Sizes,
+    [q, k, v]: [&[f64]; 3],
+    options: Options,
+    head: usize,
+    i: usize,
+) -> (Vec<f64>, f64) {
+    let Sizes { shared, queries, keys, width, .. } = sizes;
+    let scale = options.scale.map_or(1.0 / (width as f64).sqrt(), f64::from);
+    let query = &q[(head * queries + i) * width..][..width];
+    let row = |x: &[f64], j: usize, c: usize| x[(head / shared * keys + j) * width + c];
+    let place = (i + keys) as i64 - queries as i64;
+    let seen = |j: &usize| {
+        let distance = *j as i64 - place;
+        options.left.is_none_or(|left| -distance <= left as i64)
+            && options.right.is_none_or(|right| distance <= right as i64)
+    };
+    let score = |j: &usize| {
+        let score = (0..width).map(|c| query[c] * row(k, *j, c)).sum::<f64>() * scale;
+        options.cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
+    };
+    let seen: Vec<usize> = (0..keys).filter(seen).collect();
+    if seen.is_empty() {
+        return (vec![0.0; width], f64::NEG_INFINITY);
+    }
+    let scores: Vec<f64> = seen.iter().map(score).collect();
+    let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let weighted = |c| weights.iter().zip(&seen).map(|(w, &j)| w * row(v, j, c)).sum::<f64>() / sum;
+    ((0..width).map(weighted).collect(), greatest + sum.ln())
 }
 
 pub(crate) fn float<T: Sample>(x: &[T]) -> Vec<f64> {
@@ -281,6 +299,41 @@ fn any_options<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
         let lengths: Vec<[usize; 2]> =
             (0..1 + rng.below(4)).map(|_| [(); 2].map(|()| rng.below(80) as usize)).collect();
         packed::<T>(trial, &lengths, [shared * key_heads, shared, width], options)?;
+    }
+    Ok(())
+}
+
+/// Lengths from 1 to 4099 with any options, of which some queries are looked at.
+fn any_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    for _ in 0..6 {
+        let rng = &mut trial.rng;
+        let [queries, keys] = [(); 2].map(|()| 1 + rng.below(4099) as usize);
+        let (shared, width) = (1 + rng.below(3) as usize, 8 * (1 + rng.below(32) as usize));
+        let options = Options::random(rng, keys);
+        let sizes = Sizes { heads: shared, shared, queries, keys, width };
+        let (q, qs) = trial.input::<T, 3>([shared, queries, width])?;
+        let (k, ks) = trial.input::<T, 3>([1, keys, width])?;
+        let (v, vs) = trial.input::<T, 3>([1, keys, width])?;
+        let mut o = trial.output::<T, 3>([shared, queries, width])?;
+        let mut sums = trial.output::<f32, 2>([shared, queries])?;
+        options.attention().run_with_sums(&q, &k, &v, &mut o, &mut sums)?;
+        let ([qs, ks, vs], o, sums) = ([&qs, &ks, &vs].map(|x| float(x)), o.to_vec()?, sums.to_vec()?);
+        ensure(o.iter().all(|x| x.host().float().is_finite()), || {
+            format!("{sizes:?} {options:?}: not finite")
+        })?;
+        for n in 0..24 {
+            // The first and the last query, and any others.
+            let at = match n {
+                0 => 0,
+                1 => shared * queries - 1,
+                _ => trial.rng.below((shared * queries) as u64) as usize,
+            };
+            let (row, sum) = of_query(sizes, [&qs, &ks, &vs], options, at / queries, at % queries);
+            let expected: Vec<Host> = row.into_iter().map(Host::Float).collect();
+            let what = format!("query {at}, {sizes:?}, {options:?}");
+            close(&what, &o[at * width..][..width], &expected, 8.0, 4.0)?;
+            close(&what, &sums[at..=at], &[Host::Float(sum)], 64.0, 4.0)?;
+        }
     }
     Ok(())
 }

@@ -109,3 +109,8 @@ pub fn suite() -> Vec<Case> {
     ];
     groups.iter().flat_map(|group| group()).collect()
 }
+
+/// Cases of any sizes, large ones too: a check of a device that takes minutes without a GPU, apart from the [`suite`].
+pub fn sweep() -> Vec<Case> {
+    attention::large_cases()
+}
