@@ -12,11 +12,11 @@ pub fn cases() -> Vec<Case> {
     cases!["attention":
         one_length for f16 bf16 f32;
         shared_keys for f16 bf16 f32;
-        windows for f16 bf16 f32;
-        caps_and_scales for f16 bf16 f32;
-        wide_heads for f16 bf16;
-        parts_of_a_fused_tensor for f16 bf16 f32;
-        packed_sequences for f16 bf16 f32;
+        windows for bf16 f32;
+        caps_and_scales for f16 f32;
+        wide_heads for bf16;
+        parts_of_a_fused_tensor for f16 f32;
+        packed_sequences for bf16 f32;
         any_options for f16 bf16;
         refused;
     ]
@@ -170,9 +170,9 @@ fn windows<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> 
         [(Some(5), Some(3)), (Some(0), Some(0)), (Some(20), None), (None, Some(9)), (Some(1 << 50), Some(0))];
     for (left, right) in limits {
         let options = Options { left, right, ..Options::default() };
-        attend::<T>(trial, sizes(2, 75, 75, 8), options)?;
-        attend::<T>(trial, sizes(1, 70, 20, 16), options)?;
-        attend::<T>(trial, sizes(1, 3, 300, 16), options)?;
+        attend::<T>(trial, sizes(2, 75, 75, 16), options)?;
+        attend::<T>(trial, sizes(1, 71, 21, 16), options)?;
+        attend::<T>(trial, sizes(1, 3, 301, 16), options)?;
     }
     let options = Options { left: Some(130), right: Some(0), ..Options::default() };
     attend::<T>(trial, sizes(1, 300, 310, 16), options)
@@ -288,7 +288,7 @@ fn packed_sequences<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial
 
 /// Any sizes and options.
 fn any_options<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
-    for _ in 0..4 {
+    for _ in 0..2 {
         let rng = &mut trial.rng;
         let [queries, keys] = [(); 2].map(|()| 1 + rng.below(150) as usize);
         let (shared, key_heads) = (1 + rng.below(3) as usize, 1 + rng.below(2) as usize);
