@@ -6,7 +6,7 @@ use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_ring::{
     Actor, Address, AskError, Ending, Handler, Lifecycle, Message, Reason, RecvError, RingConfig, RingCtx,
-    RingError, RingRuntime, Routing, State, ring_kernel,
+    RingError, RingRuntime, Routing, RuntimeConfig, State, ring_kernel,
 };
 use std::time::Instant;
 
@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         circles;
         runtimes_send_to_each_other;
         ended_actors_are_sent_nothing;
+        addresses_of_other_runtimes;
         topics_reach_all_subscribers;
         pools_divide_messages;
     ]
@@ -415,6 +416,22 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
         same("the heir's state", heir.state()?, 0)?;
     }
     Ok(())
+}
+
+/// Such an address may name a word that the sender's runtime does not have.
+fn addresses_of_other_runtimes(trial: &mut Trial<'_>) -> Verdict {
+    let large = RuntimeConfig { spins: 64, ..RuntimeConfig::default().workers(1).ports_per_worker(8) };
+    let small = RuntimeConfig { arena_bytes: 1 << 16, ..large };
+    let (there, here) = (RingRuntime::with(trial.device, large)?, RingRuntime::with(trial.device, small)?);
+    let hearer = active(&there, total, RingConfig::default().state(0))?;
+    let (far, own) = (hearer.inlet(1 << 14)?, active(&here, total, RingConfig::default().state(0))?);
+    let sender = active(&here, twice, RingConfig::default().state([own.inlet(4)?, far]))?;
+    for x in [7, 8] {
+        same("sent", sender.ask(x)?, None)?;
+        same("its own gets it", own.outputs().recv()?, if x == 7 { 7 } else { 15 })?;
+    }
+    same("undelivered", sender.undelivered()?, 1)?;
+    same("nobody was sent anything", hearer.state()?, 0)
 }
 
 fn topics_reach_all_subscribers(trial: &mut Trial<'_>) -> Verdict {

@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
         columns_and_planes;
         gather_and_scatter for bool i32 u32 i64 u64 f16 bf16 f32 f64;
         gather_in_two_axes;
+        unchecked_elements for i32 u32 i64 f16 f64;
         elements_of_threads for bool i32 u32 i64 u64 f16 bf16 f32 f64;
         local_arrays for i32 f16 f64;
         streaming;
@@ -241,6 +242,31 @@ fn local_arrays<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
 fn streamed(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
     let at = program_id(0) * block;
     y.tile(at, block).streaming().store(x.tile(at, block).streaming().load(0.0) * 2.0);
+}
+
+/// Each thread takes elements on both sides of its own, by an index and constants, through shared memory.
+#[kernel(crate = kiln_runtime)]
+fn neighbours<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, threads: usize) {
+    let table = shared::<T, 1>([threads + 8]);
+    let (lane, first) = (thread_id(0), program_id(0) * threads);
+    // SAFETY: the tensor has eight elements more than there are threads, the table too, and no two threads store one place.
+    unsafe {
+        table.scatter_unchecked(lane + 5, x.get_unchecked(first + lane + 3));
+        barrier();
+        y.scatter_unchecked(first + (lane + 8), table.get_unchecked(lane - (-5)));
+    }
+}
+
+fn unchecked_elements<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
+    for threads in [1usize, 20, 32, 96] {
+        let (x, data) = trial.input::<T, 1>([3 * threads + 8])?;
+        let mut y = trial.output::<T, 1>([3 * threads + 8])?;
+        neighbours(&x, &mut y, threads).grid([3, 1, 1]).block([threads as u32]).launch(trial.device)?;
+        let expected: Vec<T> =
+            (0..3 * threads + 8).map(|i| if i < 8 { T::POISON } else { data[i - 5] }).collect();
+        same(&format!("{threads} threads"), &y.to_vec()?, &expected)?;
+    }
+    Ok(())
 }
 
 fn streaming(trial: &mut Trial<'_>) -> Verdict {

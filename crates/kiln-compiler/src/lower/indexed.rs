@@ -149,9 +149,16 @@ impl Lowering<'_> {
             let stride = self.stride(access.view, axis)?;
             let bytes = self.em.i64(access.elem.bytes().into());
             let step = self.em.hoisted(|e| e.mul(stride, bytes));
-            let distance = self.em.mul(wide, step);
-            let distance = self.em.cast(distance, Scalar::U64);
-            address = self.em.add(address, distance);
+            // Records are reached word by word, by promises: what lies a constant behind has a base in common, and the constant fits the instruction.
+            let (from, behind) = match self.per_thread && access.bounds == Bounds::Trust {
+                true => self.em.split_constant(wide),
+                false => (wide, None),
+            };
+            for index in std::iter::once(from).chain(behind) {
+                let distance = self.em.mul(index, step);
+                let distance = self.em.cast(distance, Scalar::U64);
+                address = self.em.add(address, distance);
+            }
         }
         Ok((address, self.em.both(predicate, access.first)))
     }

@@ -164,6 +164,28 @@ impl<T: Elem, const R: usize> View<T, R> {
         self.gather(index.indices(), None, other, Bounds::Mask, Location::caller())
     }
 
+    /// As [`get`](Self::get), without looking at the index.
+    ///
+    /// # Safety
+    ///
+    /// The index lies inside the view.
+    ///
+    /// ```
+    /// # use kiln_lang::{param::Facts, prelude::*};
+    /// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+    /// let table = shared::<u32, 1>([64]);
+    /// // SAFETY: a lane's number is less than 32.
+    /// let mine = unsafe { table.get_unchecked(lane_id() + 32) };
+    /// # _ = mine;
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    #[track_caller]
+    pub unsafe fn get_unchecked(&self, index: impl Indices<R>) -> Val<T> {
+        let zero = Raw::Const(Literal::zero(T::SCALAR));
+        self.gather(index.indices(), None, zero, Bounds::Trust, Location::caller())
+    }
+
     /// As [`get_or`](Self::get_or), and `other` where `mask` is false too.
     #[track_caller]
     pub fn get_where(
@@ -221,6 +243,17 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     pub unsafe fn scatter(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
         self.put(index.indices(), None, value, Bounds::Mask, Location::caller());
+    }
+
+    /// As [`scatter`](Self::scatter), without looking at the indices.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write), and all indices lie inside the view. Where two are equal, one of the values stays.
+    #[track_caller]
+    pub unsafe fn scatter_unchecked(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
+        let value = value.into_val().raw();
+        self.put(index.indices(), None, value, Bounds::Trust, Location::caller());
     }
 
     /// As [`scatter`](Self::scatter), where `mask` holds.

@@ -47,7 +47,7 @@ impl At {
 /// Whether the next message of a port is there, whole.
 #[device(crate = kiln_lang)]
 fn is_there(plan: &Plan, place: &Place, kind: &Kind, record: Val<u32>) -> Val<bool> {
-    let field = |word: usize| place.table.get_or(record + word as u32, 0);
+    let field = |word: usize| place.field(record, word);
     let position = join(field(port::POSITION), field(port::POSITION + 1));
     let (stamp, slot) = stamp_and_slot(position, field(port::LOG2_SLOTS), SlotKind::Request as u32);
     let at = field(port::REQUESTS) + slot * field(port::REQUEST_STRIDE);

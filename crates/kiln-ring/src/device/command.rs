@@ -127,7 +127,7 @@ impl Worker {
 pub(super) fn set_of_actor(place: &Place, count: Val<u32>, actor: Val<u32>, word: usize, value: Val<u32>) {
     for p in 0..count {
         let record = p * (port::WORDS as u32);
-        let field = |word: usize| place.table.get_or(record + word as u32, 0);
+        let field = |word: usize| place.field(record, word);
         if block_uniform(field(port::ACTOR).eq(actor) & field(port::KIND).ne(0)) {
             // SAFETY: every lane stores the same word to the worker's own table.
             unsafe { place.table.scatter(record + word as u32, value) };
@@ -138,7 +138,7 @@ pub(super) fn set_of_actor(place: &Place, count: Val<u32>, actor: Val<u32>, word
 /// Gives an inlet that was just taken up the gate of its actor.
 #[device(crate = kiln_lang)]
 fn share_gate(place: &Place, count: Val<u32>, record: Val<u32>) {
-    let field = |record: Val<u32>, word: usize| place.table.get_or(record + word as u32, 0);
+    let field = |record: Val<u32>, word: usize| place.field(record, word);
     if block_uniform(field(record, port::LINK).ne(0)) {
         for p in 0..count {
             let other = p * (port::WORDS as u32);

@@ -118,7 +118,7 @@ impl Aim {
 
         let (exists, nearest) = (index.lt(worker.count), ahead.eq(0));
         let record = plan.record(select(exists, index * (port::WORDS as u32), 0));
-        let field = |word: usize| place.table.get_or(record + word as u32, 0);
+        let field = |word: usize| place.field(record, word);
         let next = join(field(port::POSITION), field(port::POSITION + 1));
         let position = next + ahead.cast::<u64>();
         let log2_slots = field(port::LOG2_SLOTS);
@@ -207,18 +207,27 @@ impl Aim {
         self.poll(self.ready(plan, quad), quad, command, val(1))
     }
 
-    /// Looks at the same places again and again, until a message or a command is there, and no longer than for some time.
+    /// Looks at the same places again and again, until a message or a command is there, and at most so many times. A worker that has not `rested` looks at several slots
+    /// of each port, and does so once.
     #[device(crate = kiln_lang)]
-    pub fn watch(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
+    pub fn watch(
+        self,
+        plan: &Plan,
+        place: &Place,
+        worker: &Worker,
+        most: Val<u32>,
+        rested: Val<bool>,
+    ) -> Poll {
         let most = most.minimum(GLANCES);
+        let most_of_all = select(rested, most, 1);
         // A worker without messages of other actors need not ask each time where to look.
         if plan.inlets && vote_any(self.inlet) {
-            self.watch_all(plan, place, worker, most, true)
+            self.watch_all(plan, place, worker, most_of_all, true)
         } else {
             if worker.count == 1 {
-                self.watch_one(place, worker, most)
+                self.watch_one(plan, place, worker, most)
             } else {
-                self.watch_all(plan, place, worker, most, false)
+                self.watch_all(plan, place, worker, most_of_all, false)
             }
         }
     }
@@ -239,22 +248,24 @@ impl Aim {
         self.poll(ready, quad, command, glances)
     }
 
-    /// As `watch_all`, of a worker with one port: all groups look at its next slot, so that one vote tells.
+    /// Of a worker with one port: after the first look, all groups look at its next slot, so that one vote tells.
     #[device(crate = kiln_lang)]
-    fn watch_one(self, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
-        let (mut quad, mut command) = ([val::<u32>(0); QUAD], [val::<u32>(0); QUAD]);
-        let mut glances: Val<u32> = 0;
-        let (mut complete, mut watching) = (false.into_val(), true.into_val());
+    fn watch_one(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
+        let first = self.glance(plan, place);
+        let (mut quad, mut command, mut glances) = (first.quad, first.command, first.glances);
+        let (mut ready, mut lane) = (first.ready, first.lane);
+        let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
+        let mut watching = ready.eq(0) & !told & glances.lt(most);
         while watching {
             command = place.command();
             quad = self.quad_at(place, self.near, false);
-            complete = vote_all(self.open_near & (!self.has_quad | quad[PAYLOAD].eq(self.near_stamp)));
+            let complete = vote_all(self.open_near & (!self.has_quad | quad[PAYLOAD].eq(self.near_stamp)));
+            (ready, lane) = (select(complete, val::<u32>(1), 0), val(0));
             glances += 1;
             let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
             watching = !complete & !told & glances.lt(most);
         }
-        let ready = select(complete, val::<u32>(1), 0);
-        Poll { lane: val(0), ..self.poll(ready, quad, command, glances) }
+        Poll { aim: self, lane, ready, quad, command, glances }
     }
 }
 

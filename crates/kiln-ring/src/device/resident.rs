@@ -74,6 +74,40 @@ impl Plan {
 }
 
 impl Place {
+    /// A word of a port's record, which begins at a word of the table that [`Plan::record`] gave.
+    #[track_caller]
+    pub fn field(&self, record: Val<u32>, word: usize) -> Val<u32> {
+        // SAFETY: a record lies in the table, and has that word.
+        unsafe { self.table.get_unchecked(record.cast::<i64>() + word) }
+    }
+
+    /// Sets a word of a port's record.
+    #[track_caller]
+    pub fn set_field(&self, record: Val<u32>, word: usize, value: Val<u32>) {
+        // SAFETY: as above; the table is the worker's own, and all lanes store the same.
+        unsafe { self.table.scatter_unchecked(record.cast::<i64>() + word, value) };
+    }
+
+    /// The word of the arena that lies so many behind another.
+    ///
+    /// # Safety
+    /// It is one of the arena's.
+    #[track_caller]
+    pub unsafe fn word(&self, at: Val<u32>, behind: usize) -> Val<u32> {
+        // SAFETY: as the caller promises.
+        unsafe { self.arena.get_unchecked(at.cast::<i64>() + behind) }
+    }
+
+    /// Sets that word.
+    ///
+    /// # Safety
+    /// It is one of the arena's, and this worker alone accesses it now. All lanes store the same.
+    #[track_caller]
+    pub unsafe fn set_word(&self, at: Val<u32>, behind: usize, value: Val<u32>) {
+        // SAFETY: as the caller promises.
+        unsafe { self.arena.scatter_unchecked(at.cast::<i64>() + behind, value) };
+    }
+
     /// The worker's command.
     pub fn command(&self) -> [Val<u32>; 4] {
         // SAFETY: every worker has a line in the inbox.
@@ -150,8 +184,8 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     while worker.running {
         let rested = idle.ne(0);
         let aim = Aim::take(plan, place, &worker, rested);
-        let poll = if plan.lanes > 1 && aim.sees_all & rested & idle.lt(patience.spins) {
-            aim.watch(plan, place, &worker, patience.spins)
+        let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
+            aim.watch(plan, place, &worker, patience.spins, rested)
         } else {
             aim.glance(plan, place)
         };

@@ -21,11 +21,7 @@ use kiln_lang::prelude::*;
 /// What a handler sends, looked at before any of it goes out.
 pub(super) struct Checked<'a> {
     sends: &'a [Sending],
-    /// A bit for each send that goes out.
-    live: Val<u32>,
-    /// A bit for each of those that goes to a topic.
-    topics: Val<u32>,
-    /// Where the others go.
+    /// Where each goes.
     places: Vec<Next>,
     /// Whether there is room for all messages.
     pub room: Val<bool>,
@@ -39,6 +35,10 @@ pub(super) struct Checked<'a> {
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 struct Next {
+    /// Whether it goes into the link's own ring.
+    plain: Val<bool>,
+    /// Whether it goes into those of a topic's subscribers.
+    topic: Val<bool>,
     tail: Val<u64>,
     log2_slots: Val<u32>,
     ring: Val<u32>,
@@ -51,6 +51,8 @@ struct Next {
 impl Next {
     fn of(plan: &Plan, place: &Place, at: Val<u32>) -> Next {
         Next {
+            plain: true.into_val(),
+            topic: false.into_val(),
             tail: join(field(place, at, link::TAIL), field(place, at, link::TAIL + 1)),
             log2_slots: field(place, at, link::LOG2_SLOTS),
             ring: field(place, at, link::RING),
@@ -62,6 +64,8 @@ impl Next {
 
     fn none() -> Next {
         Next {
+            plain: false.into_val(),
+            topic: false.into_val(),
             tail: 0.into_val(),
             log2_slots: val(0),
             ring: val(0),
@@ -92,37 +96,40 @@ impl<'a> Checked<'a> {
         wanted: Val<bool>,
     ) -> Checked<'a> {
         let mut room: Val<bool> = true;
-        let (mut live, mut topics): (Val<u32>, Val<u32>) = (val(0), val(0));
         let (mut refused, mut gone): (Val<u32>, Val<u32>) = (val(0), val(0));
         let sender = actor + 1;
+        // An address of another runtime may name a word that this one does not have.
+        let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
         let mut places = Vec::with_capacity(sends.len());
         for i in 0..sends.len() {
-            let (send, bit) = (&sends[i], 1u32 << i);
-            let goes = block_uniform(wanted & send.sent & send.link.ne(0));
+            let send = &sends[i];
+            let wants = wanted & send.sent & send.link.ne(0);
+            let known = send.link.le(end);
+            gone += (wants & !known).cast::<u32>();
             let mut next = Next::none();
-            if goes {
-                live = live | bit;
+            if block_uniform(wants & known) {
                 // With those that were sent to the same address before.
                 let mut needed: Val<u32> = 1;
                 for other in &sends[..i] {
                     needed += (other.sent & other.link.eq(send.link)).cast::<u32>();
                 }
-                let plain = field(place, send.link, link::IS_TOPIC).eq(0);
-                let own = is_own(place, send, sender);
-                let fits = fits(place, send.link, needed);
                 next = Next::of(plan, place, send.link);
-                if block_uniform(!(plain & own & fits)) {
+                let plain = field(place, send.link, link::IS_TOPIC).eq(0);
+                let used = next.tail.cast::<u32>() - field(place, send.link, link::HEAD_SEEN);
+                let fits = (used + needed).le(val::<u32>(1) << next.log2_slots);
+                if block_uniform(!(plain & is_own(place, send, sender) & fits)) {
                     // All but the most common case.
                     let standing = claim(place, send, sender);
+                    next = Next::none();
                     if standing == standing::FINE {
                         let topic = is_topic(place, send.link);
-                        topics = topics | select(topic, val(bit), 0);
                         let (now, ever) = room_of(plan, place, send.link, topic, needed);
                         room = room & now;
                         refused = select(ever, refused, refusal::TOO_MANY);
                         next = Next::of(plan, place, send.link);
+                        next.topic = topic;
+                        next.plain = !topic;
                     } else {
-                        live = live & !bit;
                         gone += standing.eq(standing::GONE).cast::<u32>();
                         refused = select(standing.eq(standing::TAKEN), refusal::TAKEN, refused);
                     }
@@ -131,33 +138,24 @@ impl<'a> Checked<'a> {
             }
             places.push(next.into_device());
         }
-        Checked {
-            sends,
-            live: live.into_val(),
-            topics: topics.into_val(),
-            places,
-            room: room.into_val(),
-            refused: refused.into_val(),
-            gone: gone.into_val(),
-        }
+        Checked { sends, places, room: room.into_val(), refused: refused.into_val(), gone: gone.into_val() }
     }
 
     /// Writes all messages. There is room.
     #[device(crate = kiln_lang)]
     pub fn send(&self, plan: &Plan, place: &Place, memory: &Memory) {
         for i in 0..self.sends.len() {
-            let (send, bit) = (&self.sends[i], 1u32 << i);
+            let (send, to) = (&self.sends[i], &self.places[i]);
             let words = Words { words: &send.words, inlines: &send.inlines, memory };
-            if self.live & bit != 0 {
-                if self.topics & bit != 0 {
-                    // A subscriber that came since has an empty queue.
-                    let mut at = next(place, send.link);
-                    while at != 0 {
-                        write(plan, place, at, &Next::of(plan, place, at), &words);
-                        at = next(place, at);
-                    }
-                } else {
-                    write(plan, place, send.link, &self.places[i], &words);
+            if block_uniform(to.plain) {
+                write(plan, place, send.link, to, &words);
+            }
+            if block_uniform(to.topic) {
+                // A subscriber that came since has an empty queue.
+                let mut at = next(place, send.link);
+                while at != 0 {
+                    write(plan, place, at, &Next::of(plan, place, at), &words);
+                    at = next(place, at);
                 }
             }
         }
@@ -284,10 +282,11 @@ fn next(place: &Place, at: Val<u32>) -> Val<u32> {
 }
 
 fn field(place: &Place, at: Val<u32>, word: usize) -> Val<u32> {
-    place.arena.get_or(at + word as u32, 0)
+    // SAFETY: links lie in the arena: what a handler names was looked at.
+    unsafe { place.word(at, word) }
 }
 
 fn set(place: &Place, at: Val<u32>, word: usize, value: Val<u32>) {
     // SAFETY: these words of a link are the sender's, which this worker serves; all lanes store the same.
-    unsafe { place.arena.scatter(at + word as u32, value) };
+    unsafe { place.set_word(at, word, value) };
 }

@@ -48,7 +48,7 @@ impl Poll {
             let record = plan.record(of_lane(aim.record));
             // Before it is known whether the message's turn has come: the shuffles take as long as that does.
             let spread = self.spread(plan, lane);
-            let field = |word: usize| place.table.get_or(record + word as u32, 0);
+            let field = |word: usize| place.field(record, word);
             // What was known when the worker took aim holds for the first message. Any other looks at the table, which those before it have changed.
             let mut due: Val<bool> = is_first & (known & ticket::PLAIN).ne(0);
             let mut why: Val<u32> = 0;
@@ -136,23 +136,22 @@ impl Poll {
 impl At {
     #[track_caller]
     pub(super) fn field(&self, place: &Place, word: usize) -> Val<u32> {
-        place.table.get_or(self.record + word as u32, 0)
+        place.field(self.record, word)
     }
 
     fn set(&self, place: &Place, word: usize, value: Val<u32>) {
-        // SAFETY: the table is the worker's own, and all lanes store the same.
-        unsafe { place.table.scatter(self.record + word as u32, value) };
+        place.set_field(self.record, word, value);
     }
 
     /// A word of the actor's line.
     fn line(&self, place: &Place, word: usize) -> Val<u32> {
-        place.arena.get_or(self.field(place, port::STATE) - (actor::WORDS - word) as u32, 0)
+        // SAFETY: the line lies in the arena, before the state.
+        unsafe { place.word(self.field(place, port::STATE) - actor::WORDS as u32, word) }
     }
 
     fn set_line(&self, place: &Place, word: usize, value: Val<u32>) {
-        let at = self.field(place, port::STATE) - (actor::WORDS - word) as u32;
-        // SAFETY: the line is the actor's, which this worker serves, and all lanes store the same.
-        unsafe { place.arena.scatter(at, value) };
+        // SAFETY: the line lies in the arena before the state. It is the actor's, which this worker serves, and all lanes store the same.
+        unsafe { place.set_word(self.field(place, port::STATE) - actor::WORDS as u32, word, value) };
     }
 
     /// Whether there is room for an answer. For one to the host there always is.
@@ -217,7 +216,7 @@ impl At {
                 // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the same.
                 unsafe {
                     for word in after.plain() {
-                        place.arena.scatter(state_at + word as u32, outcome.state[word]);
+                        place.set_word(state_at, word, outcome.state[word]);
                     }
                 }
                 if !sends.is_empty() {
@@ -300,7 +299,8 @@ impl At {
 /// The words of a state, which begins at a word of the arena.
 fn state(place: &Place, at: Val<u32>, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
     let word = |word: usize| match inlines.iter().find(|array| array.contains(&word)) {
-        None => place.arena.get_or(at + word as u32, 0),
+        // SAFETY: the state lies in the arena, as the record says.
+        None => unsafe { place.word(at, word) },
         Some(array) if array.start == word => at + word as u32,
         Some(_) => val(ARENA),
     };
