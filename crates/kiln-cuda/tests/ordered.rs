@@ -67,7 +67,7 @@ fn every_order_scope_and_type() {
         }
     }
     assert!(
-        text.contains("ld.relaxed.sys.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 [")
+        text.contains("ld.volatile.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 [")
     );
 }
 
@@ -138,7 +138,7 @@ fn a_polling_loop_is_tight() {
     );
     let body = innermost_loop(&text);
     let count = |what: &str| body.iter().filter(|line| line.contains(what)).count();
-    assert_eq!((count("ld."), count("ld.relaxed.sys.global.v4.b32")), (1, 1), "{body:#?}");
+    assert_eq!((count("ld."), count("ld.volatile.global.v4.b32")), (1, 1), "{body:#?}");
     assert_eq!((count("vote.sync.all"), count("setp")), (1, 1), "{body:#?}");
     assert_eq!(count("64"), 0, "arithmetic of 64 bits in the loop: {body:#?}");
     let work = body.iter().filter(|line| !line.starts_with("mov.") && !line.ends_with(':')).count();

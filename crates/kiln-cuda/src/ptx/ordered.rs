@@ -2,6 +2,9 @@
 //!
 //! The PTX memory model orders the words of a vector access one by one; that an aligned vector of 16 bytes arrives whole is a property of
 //! every GPU that this crate knows of, which what relies on it tests at start-up.
+//!
+//! So the assembler may divide a relaxed load of four words, and does where not all of them are used: of a message of one word and its stamp it made two loads, between which the host's store
+//! could come. A volatile load means the same to others and is made as it is written.
 
 use super::memory::list;
 use super::threads::scope as scope_name;
@@ -27,7 +30,10 @@ impl Writer<'_> {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
         }
-        let suffix = modifiers(space, lanes, ordering, to[0]);
+        let suffix = match (lanes, ordering) {
+            (4, (Order::Relaxed, Scope::System)) => whole(space, to[0]),
+            _ => modifiers(space, lanes, ordering, to[0]),
+        };
         self.put(format_args!("{guard}ld.{suffix} {}, [{address}]", list(&to)));
         Ok(())
     }
@@ -59,4 +65,9 @@ fn modifiers(space: Space, lanes: u32, (order, scope): (Order, Scope), reg: Reg)
     };
     let vector = if lanes == 4 { ".v4" } else { "" };
     format!("{order}.{}.{}{vector}.{}", scope_name(scope), space.name(), reg.class.bits())
+}
+
+/// What stands after `ld.` for four words at once: relaxed, at the scope of the system.
+fn whole(space: Space, reg: Reg) -> String {
+    format!("volatile.{}.v4.{}", space.name(), reg.class.bits())
 }
