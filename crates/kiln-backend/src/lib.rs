@@ -156,7 +156,7 @@ pub trait Backend: Send + Sync {
         Err(Error::Unavailable {
             device: format!("memory of two processes on {}", self.properties().id),
             reason: "the device does not take it in".to_owned(),
-            hint: "Take `cpu`.".to_owned(),
+            hint: "Take `cpu` or `cuda:N`.".to_owned(),
         })
     }
 

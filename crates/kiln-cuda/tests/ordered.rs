@@ -66,9 +66,7 @@ fn every_order_scope_and_type() {
             }
         }
     }
-    assert!(
-        text.contains("ld.volatile.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 [")
-    );
+    assert!(text.contains("ld.volatile.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 ["));
 }
 
 #[test]

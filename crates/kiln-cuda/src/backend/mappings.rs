@@ -114,6 +114,26 @@ impl Mappings {
         drop(unused);
     }
 
+    /// Takes in memory of somebody else.
+    ///
+    /// # Safety
+    /// That of [`Backend::adopt`](kiln_backend::Backend::adopt).
+    pub(super) unsafe fn adopt(&self, device: &Device, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { PinnedBuffer::register(&device.context, host, bytes) };
+        let buffer = buffer.map_err(|error| device.explain(error))?;
+        let place = MappedPlace::Host;
+        let mapped = Mapped { host, device: buffer.device_pointer(), bytes, place, write_combined: false };
+        self.table().live.insert(host.as_ptr() as usize, Piece::Pinned(buffer));
+        Ok(mapped)
+    }
+
+    /// Gives it up.
+    pub(super) fn disown(&self, mapped: Mapped) {
+        let piece = self.table().live.remove(&(mapped.host.as_ptr() as usize));
+        drop(piece);
+    }
+
     /// New memory, zeroed.
     fn fresh(&self, device: &Device, bytes: usize, place: MappedPlace) -> Result<Piece> {
         let piece = match place {

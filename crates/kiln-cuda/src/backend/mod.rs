@@ -41,6 +41,7 @@ use kiln_backend::{
 use kiln_ir::{Kernel, Level};
 use program::CudaProgram;
 use sites::SiteTable;
+use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -266,6 +267,15 @@ impl Backend for Cuda {
 
     unsafe fn unmap(&self, mapped: Mapped) {
         self.device.mappings.unmap(&self.device, mapped);
+    }
+
+    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
+        // SAFETY: as the caller promises.
+        unsafe { self.device.mappings.adopt(&self.device, host, bytes) }
+    }
+
+    unsafe fn disown(&self, mapped: Mapped) {
+        self.device.mappings.disown(mapped);
     }
 
     fn mapped_places(&self) -> MappedPlaces {

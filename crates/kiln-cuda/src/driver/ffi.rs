@@ -397,6 +397,8 @@ driver_functions! {
         fn cuMemFreeAsync(address: Address, stream: StreamHandle);
         fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
         fn cuMemFreeHost(pointer: *mut c_void);
+        fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: c_uint);
+        fn cuMemHostUnregister(pointer: *mut c_void);
         fn cuMemHostGetDevicePointer_v2(address: *mut Address, pointer: *mut c_void, flags: c_uint);
         fn cuImportExternalMemory(memory: *mut ExternalMemoryHandle, description: *const ExternalMemoryDescription);
         fn cuExternalMemoryGetMappedBuffer(

@@ -19,6 +19,8 @@ pub struct PinnedBuffer {
     host: NonNull<u8>,
     device: DevicePtr,
     bytes: usize,
+    /// Whether the memory is its own.
+    owned: bool,
 }
 
 // SAFETY: the buffer owns its memory; what the host does with it follows Rust's rules for `&` and `&mut`, as for a `Box<[u8]>`.
@@ -46,12 +48,33 @@ impl PinnedBuffer {
             name: "CUDA_SUCCESS",
             description: "success without memory",
         })?;
-        let mut buffer = PinnedBuffer { context: context.clone(), host, device: DevicePtr(0), bytes };
+        let mut buffer =
+            PinnedBuffer { context: context.clone(), host, device: DevicePtr(0), bytes, owned: true };
         // SAFETY: `host` is what was allocated, `room` bytes long.
         unsafe {
             host.write_bytes(0, room);
             api.cuMemHostGetDevicePointer_v2(&mut buffer.device.0, host.as_ptr().cast(), 0)?;
         }
+        Ok(buffer)
+    }
+
+    /// Pins memory of somebody else.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    ///
+    /// # Safety
+    /// `host` points to that many bytes of whole pages, initialised, which live until the buffer is dropped, or, where a kernel stays then, until it has ended. Nobody has a
+    /// reference to them.
+    pub unsafe fn register(context: &Context, host: NonNull<u8>, bytes: usize) -> Result<PinnedBuffer> {
+        context.bind()?;
+        let (api, address) = (context.api(), host.as_ptr().cast());
+        // SAFETY: as the caller promises.
+        unsafe { api.cuMemHostRegister_v2(address, bytes, ffi::HOST_PORTABLE | ffi::HOST_MAPPED) }?;
+        let mut buffer =
+            PinnedBuffer { context: context.clone(), host, device: DevicePtr(0), bytes, owned: false };
+        // SAFETY: just registered.
+        unsafe { api.cuMemHostGetDevicePointer_v2(&mut buffer.device.0, address, 0)? };
         Ok(buffer)
     }
 
@@ -97,7 +120,9 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, given up here alone.
-        unsafe { self.context.release(Garbage::Pinned(self.host.as_ptr().cast())) };
+        let address = self.host.as_ptr().cast();
+        let garbage = if self.owned { Garbage::Pinned(address) } else { Garbage::Registered(address) };
+        // SAFETY: made by `new` or `register`, given up here alone.
+        unsafe { self.context.release(garbage) };
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum Garbage {
     Memory(Address),
     /// Pinned host memory.
     Pinned(*mut c_void),
+    /// Host memory of somebody else that was pinned.
+    Registered(*mut c_void),
     /// GPU memory that the host writes.
     Bar(Mapping),
 }
@@ -39,6 +41,7 @@ impl Garbage {
                 Garbage::Module(handle) => api.cuModuleUnload(handle),
                 Garbage::Memory(address) => api.cuMemFree_v2(address),
                 Garbage::Pinned(address) => api.cuMemFreeHost(address),
+                Garbage::Registered(address) => api.cuMemHostUnregister(address),
                 Garbage::Bar(mapping) => {
                     mapping.free(api);
                     Ok(())

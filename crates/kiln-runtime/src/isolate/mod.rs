@@ -5,13 +5,13 @@
 //! [lost](kiln_backend::Error::Lost) device, which [`Device::reopen`](crate::Device::reopen) brings back with a new child.
 //!
 //! The child is the same program, started again; [`init`] at the beginning of `main` makes it one. Kernels cross as the text of their IR, calls as frames over a socket, copies with
-//! them. [Mapped memory](kiln_backend::MappedPlace::Host) is shared by both processes, so that a message to a kernel that stays costs no call; `cpu` has it, a GPU refuses it by name.
-//! It is for systems with Unix sockets; kernels print on the child's standard output, which is this process's.
+//! them. [Mapped memory](kiln_backend::MappedPlace::Host) is shared by both processes and the device, so that a message to a kernel that stays costs no call.
+//! It is for systems with Unix sockets, for `cpu` and `cuda:N`; kernels print on the child's standard output, which is this process's.
 //!
 //! ```no_run
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     kiln_runtime::isolate::init();
-//!     let device = kiln_runtime::Device::open("isolated:cpu")?;
+//!     let device = kiln_runtime::Device::open("isolated:cuda:0")?;
 //!     println!("{}", device.properties().name);
 //!     Ok(())
 //! }
