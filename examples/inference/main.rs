@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let differ =
         resident.logits.iter().zip(&launched.logits).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
     println!("largest difference of a logit between the two: {differ:.1e}");
-    println!("resident actor ({}): {resident}", runtime.mailbox());
+    println!("resident actor ({}): {resident}", runtime.transport());
     println!("launch for each image: {launched}");
     println!("test accuracy: {:.2} %", 100.0 * resident.right as f64 / test.len() as f64);
     Ok(())

@@ -7,6 +7,7 @@ mod report;
 use crate::failure::Failure;
 use kiln_backend::{MapObstacle, MappedPlace, MappedPlaces, Properties};
 use kiln_cuda::driver;
+use kiln_ring::{RingRuntime, RuntimeConfig};
 use kiln_runtime::{Device, DiskCache};
 use std::env;
 use std::io::Write as _;
@@ -43,6 +44,8 @@ struct Findings {
     default: (String, &'static str),
     cache: Cache,
     mailboxes: Vec<Mailbox>,
+    /// How messages of ring kernels get to each device: its name, and the way with the reason.
+    transports: Vec<[String; 2]>,
     missing: Vec<Missing>,
 }
 
@@ -117,9 +120,10 @@ impl Findings {
                 Err(error) => missing.push(Missing { what: "device", why: error.to_string(), how: None }),
             }
         }
+        let transports = devices.iter().map(|device| transport(&device.id)).collect();
         let default = default_device(&devices, &mut missing);
         let cache = cache(&mut missing);
-        Findings { devices, nvidia, default, cache, mailboxes, missing }
+        Findings { devices, nvidia, default, cache, mailboxes, transports, missing }
     }
 }
 
@@ -189,6 +193,21 @@ fn found(properties: &Properties) -> Found {
 fn of_device(id: &str, places: MappedPlaces) -> Vec<Mailbox> {
     let mailbox = |place| Mailbox { device: id.to_owned(), place, found: places.get(place).clone() };
     MappedPlace::ALL.map(mailbox).into()
+}
+
+/// How messages of ring kernels get to a device, and why that way: what a small runtime finds, which tests it as any other does.
+fn transport(id: &str) -> [String; 2] {
+    let small = RuntimeConfig {
+        inbox_bytes: 1 << 16,
+        outbox_bytes: 1 << 16,
+        arena_bytes: 1 << 16,
+        ..RuntimeConfig::default().workers(1)
+    };
+    let found = Device::open(id).map_err(|error| error.to_string()).and_then(|device| {
+        let runtime = RingRuntime::with(&device, small).map_err(|error| error.to_string())?;
+        Ok(runtime.transport_choice().to_string())
+    });
+    [id.to_owned(), found.unwrap_or_else(|why| format!("none: {why}"))]
 }
 
 /// Errors of the driver say what is wrong, a colon, and what to do.

@@ -55,7 +55,7 @@ wrong! { SendError RecvError AskError }
 #[derive(Message, Debug, Clone, Copy, PartialEq)]
 #[kiln(crate = kiln_ring)]
 pub struct Ping {
-    words: [u32; 12],
+    pub words: [u32; 12],
 }
 
 #[ring_kernel(crate = kiln_ring)]

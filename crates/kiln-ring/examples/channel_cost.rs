@@ -9,7 +9,7 @@
 
 use kiln_ring::slot::{Kind, QUAD, stamp};
 use kiln_ring::{
-    Channel, ChannelConfig, DeadLetters, DeviceSide, Form, Message, Parts, RingMemory, Transport,
+    Channel, ChannelConfig, DeadLetters, DeviceSide, Form, Message, Parts, Protocol, RingMemory,
 };
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -72,12 +72,12 @@ fn cost(
     one_by_one: bool,
 ) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let config = ChannelConfig::default().capacity(window);
-    let form = config.form::<Ping, Ping>(Transport::Stamped)?;
+    let form = config.form::<Ping, Ping>(Protocol::Stamped)?;
     let (requests, request_words) = ring(form.requests.words(), write_combined);
     let (answers, answer_words) = ring(form.answers.words(), false);
     let letters = Arc::new(DeadLetters::new(1));
     let parts = Parts { actor: 0, requests, answers, passed: Vec::new(), letters, device: Arc::new(Idle) };
-    let channel: Channel<Ping, Ping> = Channel::new(&config, Transport::Stamped, parts)?;
+    let channel: Channel<Ping, Ping> = Channel::new(&config, Protocol::Stamped, parts)?;
     let mut batch = Vec::with_capacity(window);
     let (mut sending, mut receiving) = (Vec::new(), Vec::new());
     let rounds = (4 << 20) / window;

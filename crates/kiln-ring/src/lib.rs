@@ -81,8 +81,8 @@ mod telemetry;
 pub use address::{Address, AddressVal};
 pub use channel::{
     AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_BANDS,
-    MAX_CAPACITY, Overflow, Parts, RecvError, RecvFuture, Replies, RingMemory, SendError, SendFuture,
-    SendOptions, Sent, Transport, WaitPolicy,
+    MAX_CAPACITY, Overflow, Parts, Protocol, RecvError, RecvFuture, Replies, RingMemory, SendError,
+    SendFuture, SendOptions, Sent, WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, RingCtx, Signature};
@@ -93,7 +93,8 @@ pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
     Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, Outputs, Pool, Restart,
-    Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, What,
+    Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, Transport, TransportChoice,
+    What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, telemetry_dir};

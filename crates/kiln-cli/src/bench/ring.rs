@@ -120,6 +120,9 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
             }
         }
     }
+    if wanted(echo::ROUND_TRIP) {
+        rows.push(echo::round_trip_ordered(device)?);
+    }
     if wanted(echo::UNMEASURED) {
         rows.push(echo::unmeasured(device, ways.best())?);
     }

@@ -19,6 +19,8 @@ impl Findings {
         system.push(vec!["program cache".into(), self.cache_text()]);
         sections.push(section("System", system));
         sections.push(section("Mailboxes", self.mailboxes.iter().flat_map(Mailbox::rows).collect()));
+        let transports = self.transports.iter().map(|row| row.to_vec()).collect();
+        sections.push(section("Transports of ring kernels", transports));
         let mut missing: Vec<Vec<String>> = Vec::new();
         for entry in &self.missing {
             missing.push(vec![entry.what.to_owned(), entry.why.clone()]);
@@ -50,6 +52,7 @@ impl Findings {
                 "programs": self.cache.programs,
                 "bytes": self.cache.bytes,
             },
+            "transports": self.transports.iter().map(|[device, choice]| json!({ "device": device, "choice": choice })).collect::<Vec<_>>(),
             "mailboxes": self.mailboxes.iter().map(Mailbox::to_json).collect::<Vec<_>>(),
             "missing": self.missing.iter().map(|m| json!({ "what": m.what, "why": m.why, "how": m.how })).collect::<Vec<_>>(),
         })

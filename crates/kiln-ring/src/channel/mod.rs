@@ -44,12 +44,13 @@ pub use band::MAX_BANDS;
 pub use error::{AskError, ConfigError, RecvError, SendError};
 pub(crate) use failure::Settled;
 pub use future::{AskFuture, RecvFuture, SendFuture};
+pub(crate) use lines::{SLACK, Slots};
 pub(crate) use mailbox::Mailbox;
 pub use mailbox::{DeviceSide, Sent};
 pub use memory::RingMemory;
 pub use options::SendOptions;
 pub use overflow::{Counts, Overflow, Replies};
-pub use queue::{Form, Transport};
+pub use queue::{Form, Protocol};
 pub(crate) use wait::Wait;
 pub use wait::WaitPolicy;
 
@@ -138,7 +139,7 @@ impl ChannelConfig {
     /// # Errors
     ///
     /// A capacity of 0, or of more than [`MAX_CAPACITY`]; no bands, or more than [`MAX_BANDS`].
-    pub fn form<M: Message, R: Layout>(&self, transport: Transport) -> Result<Form, ConfigError> {
+    pub fn form<M: Message, R: Layout>(&self, protocol: Protocol) -> Result<Form, ConfigError> {
         match self.capacity {
             0 => return Err(ConfigError::ZeroCapacity),
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }),
@@ -150,7 +151,7 @@ impl ChannelConfig {
         // Messages come back in the answers of dead letters; a failure takes two words.
         let answer_words = M::WORDS.max(R::WORDS).max(2);
         Ok(Form {
-            transport,
+            protocol,
             capacity: self.capacity,
             bands: self.bands,
             requests: RingLayout::new(SlotLayout::new(M::WORDS, self.deadlines), self.capacity),
@@ -204,8 +205,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// # Errors
     ///
     /// A capacity that cannot be; memory that is too small, not aligned to cache lines, or write-combined where it must not be.
-    pub fn new(config: &ChannelConfig, transport: Transport, parts: Parts) -> Result<Self, ConfigError> {
-        let form = config.form::<M, R>(transport)?;
+    pub fn new(config: &ChannelConfig, protocol: Protocol, parts: Parts) -> Result<Self, ConfigError> {
+        let form = config.form::<M, R>(protocol)?;
         check_memory(
             "requests",
             &parts.requests,
@@ -216,10 +217,10 @@ impl<M: Message, R: Layout> Channel<M, R> {
         if parts.answers.is_write_combined() {
             return refuse("answers", "it is write-combined, which the host cannot read");
         }
-        if transport == Transport::Ordered && parts.requests.is_write_combined() {
+        if protocol == Protocol::Ordered && parts.requests.is_write_combined() {
             return refuse(
                 "requests",
-                "it is write-combined, where stores have no order: use the stamped transport",
+                "it is write-combined, where stores have no order: use the stamped protocol",
             );
         }
         let credits = (form.bands > 1).then(|| Arc::new(Credits::new(form.capacity)));

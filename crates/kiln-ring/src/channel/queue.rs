@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// How it is known that a slot is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
+pub enum Protocol {
     /// Every quad of 16 bytes arrives whole and bears a stamp: complete when all match.
     Stamped,
     /// The stamp of the first quad is stored last, with release, and loaded first, with acquire.
@@ -40,7 +40,7 @@ pub enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// How it is known that a slot is complete.
-    pub transport: Transport,
+    pub protocol: Protocol,
     /// The most messages that are under way in all bands: sent and their answer not taken.
     pub capacity: usize,
     /// How many bands of priority there are.
@@ -281,9 +281,9 @@ impl<P: Platform> Queue<P> {
     /// Writes reserved slots, as many as there are: a header where slots have one, the payload, and zeros up to the slot's end, stamps left out.
     #[inline]
     pub fn write(&self, first: u64, words: &[u32]) {
-        match self.form.transport {
-            Transport::Stamped => self.write_stamped(first, words),
-            Transport::Ordered => self.write_ordered(first, words),
+        match self.form.protocol {
+            Protocol::Stamped => self.write_stamped(first, words),
+            Protocol::Ordered => self.write_ordered(first, words),
         }
     }
 
@@ -337,7 +337,7 @@ impl<P: Platform> Queue<P> {
     pub fn answered(&self, position: u64) -> Option<Kind> {
         let ring = &self.form.answers;
         let (at, lap) = (ring.at(position), ring.lap(position));
-        if self.form.transport == Transport::Ordered {
+        if self.form.protocol == Protocol::Ordered {
             let stamp = self.answers.load_acquire(at + PAYLOAD);
             return Kind::of_stamp(stamp).filter(|_| slot::is_of_lap(stamp, lap));
         }
@@ -436,11 +436,11 @@ impl<'a, P: Platform> Sweep<'a, P> {
     /// Takes up to `most` replies, as far as nothing else comes first; gives how many. `take` gets the words of each. The buffer holds those of one at
     /// least, and [`SLACK`](super::lines::SLACK) words more.
     ///
-    /// With the ordered transport it takes none: there a reply is looked at by itself.
+    /// With the ordered protocol it takes none: there a reply is looked at by itself.
     #[inline]
     pub fn replies(&mut self, most: usize, buffer: &mut [u32], mut take: impl FnMut(&[u32])) -> usize {
         let (ring, reply_words) = (self.queue.form.answers, self.queue.form.reply_words);
-        if self.queue.form.transport == Transport::Ordered {
+        if self.queue.form.protocol == Protocol::Ordered {
             return 0;
         }
         let (quads, mut taken) = (slot::quads_for(reply_words), 0);

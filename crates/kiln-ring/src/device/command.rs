@@ -49,6 +49,11 @@ impl Worker {
         let number = block_uniform(command[3]);
         let new = number.ne(self.seen);
         if new {
+            // Its number was written last: so all of it is there, also where a quad arrives in parts.
+            let numbered = (place.number * LINE).cast::<u32>() + 3;
+            // SAFETY: every worker has a line in the inbox.
+            unsafe { place.inbox.get_ordered_unchecked(numbered, Order::Acquire, Scope::System) };
+            let command = place.command();
             let operation = block_uniform(command[0]) & 0xff;
             let record = (block_uniform(command[0]) >> 8) * (port::WORDS as u32);
             let argument = block_uniform(command[1]);
@@ -101,8 +106,13 @@ impl Worker {
         fence();
         let now = clock_ns();
         let (low, high) = (block_uniform(now.cast::<u32>()), block_uniform((now >> 32).cast::<u32>()));
-        // SAFETY: the host reads the quad whole; all lanes store the same.
-        unsafe { place.outbox.set_quad_unchecked(place.number * LINE, [low, high, val(0), self.seen]) };
+        let line = (place.number * LINE).cast::<u32>();
+        // SAFETY: every worker has a line in the outbox, whose number the host loads with acquire before the time; all lanes store the same.
+        unsafe {
+            place.outbox.set_ordered_unchecked(line, low, Order::Relaxed, Scope::System);
+            place.outbox.set_ordered_unchecked(line + 1, high, Order::Relaxed, Scope::System);
+            place.outbox.set_ordered_unchecked(line + 3, self.seen, Order::Release, Scope::System);
+        }
     }
 
     /// Writes the worker's record and those of its ports to the arena.

@@ -14,12 +14,14 @@
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
 //! | `words.rs` | the words of a message, of which those of inline arrays stay in memory |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
+//! | `probe.rs` | the test of a transport |
 //! | `command.rs` | what the host tells a worker |
 
 mod bands;
 mod command;
 mod measure;
 mod poll;
+pub(crate) mod probe;
 pub(crate) mod record;
 mod resident;
 mod send;

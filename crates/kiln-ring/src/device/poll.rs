@@ -163,6 +163,19 @@ impl Aim {
         }
     }
 
+    /// Each lane's quad where quads may arrive in parts: once more, after the stamp of the first of the slot of this lane, which was written last. What is read of that slot from then on is there.
+    #[device(crate = kiln_lang)]
+    fn load_in_order(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> [Val<u32>; QUAD] {
+        let own = place.number.cast::<u32>() * LINE as u32;
+        let mut first = if plan.inlets { select(self.inlet, own, self.slot) } else { self.slot };
+        if plan.lanes > 1 {
+            first = shuffle_idx(first, lane);
+        }
+        // SAFETY: the first quad of a slot in the inbox, or the worker's command.
+        unsafe { place.inbox.get_ordered_unchecked(first + PAYLOAD as u32, Order::Acquire, Scope::System) };
+        self.quad_at(place, self.quad, plan.inlets)
+    }
+
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
     #[device(crate = kiln_lang)]
     fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
@@ -299,13 +312,18 @@ impl Poll {
         let headers = usize::from(layout.has_header());
         let plain = quads_to_read(layout, &inlines);
         let slot = (!inlines.is_empty()).then(|| self.slot(plan, place, headers, lane));
+        let mine = if plan.ordered {
+            Poll { quad: self.aim.load_in_order(plan, place, lane), ..*self }
+        } else {
+            *self
+        };
         let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
         let mut complete = true.into_val();
         for &q in &plain {
-            if q < spread.len() {
+            if q < spread.len() && !plan.ordered {
                 seen[q] = spread[q];
-            } else if plan.lanes > 1 && q < plan.width() as usize {
-                seen[q] = self.quad_of(plan, lane, q);
+            } else if q == 0 || plan.lanes > 1 && q < plan.width() as usize {
+                seen[q] = mine.quad_of(plan, lane, q);
             } else {
                 let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32, plan.inlets);
                 complete = complete & quad[PAYLOAD].eq(self.aim.stamp);

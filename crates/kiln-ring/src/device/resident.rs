@@ -43,6 +43,8 @@ pub(crate) struct Plan {
     pub inlets: bool,
     /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
     pub peers: bool,
+    /// Whether the host's slots and the device's answers are ordered by release and acquire, where quads may not arrive whole.
+    pub ordered: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
     pub measure_every: u32,
 }

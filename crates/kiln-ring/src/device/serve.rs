@@ -251,9 +251,15 @@ impl At {
             Slot { at: self.answer, stamp: self.lap, headers: val(0), header: [val(0), val(0), val(0)] }
         };
         let slot = Slot { stamp: slot.stamp | kind << 24, ..slot };
-        let ground = Ground { memory: &place.outbox, far: None };
         // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in it, and reads it by quads.
-        unsafe { slot.write(plan, ground, payload) };
+        unsafe {
+            if plan.ordered {
+                slot.write_ordered(plan, &place.outbox, payload);
+            } else {
+                let ground = Ground { memory: &place.outbox, far: None };
+                slot.write(plan, ground, payload);
+            }
+        }
     }
 
     /// Takes the slot of the actor's next output.

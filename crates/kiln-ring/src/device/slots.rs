@@ -40,6 +40,63 @@ impl Ground<'_> {
 }
 
 impl Slot {
+    /// Writes the slot for a reader to whom quads may arrive in parts: all of it, and then, with release, the stamp of the first quad.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write), of which the reader loads that stamp first, with acquire.
+    #[device(crate = kiln_lang)]
+    pub unsafe fn write_ordered(&self, plan: &Plan, memory: &ViewMut<u32, 1>, payload: &Words<'_>) {
+        let plain = payload.plain_quads();
+        let shares = !payload.inlines.is_empty() && plan.lanes > 1;
+        if shares {
+            // What the lanes wrote to arrays, all of them copy.
+            barrier();
+        }
+        // SAFETY: as the caller promises. All lanes store the same here, so that whichever store is seen, what its own lane stored before it is.
+        unsafe {
+            for &q in &plain {
+                let words = [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i));
+                self.write_unstamped(memory, self.headers + q as u32, words);
+            }
+            if self.headers != 0 {
+                self.write_unstamped(memory, val(0), self.header);
+            }
+        }
+        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        for (array, quads) in payload.filled() {
+            for q in range_step(lane + quads.start as u32, quads.end as u32, plan.lanes) {
+                let index = q * PAYLOAD as u32 - array.start as u32;
+                let words = [0u32, 1, 2].map(|i| payload.of_array(array, index + i));
+                // SAFETY: as above, a quad a lane.
+                unsafe { self.write_unstamped(memory, self.headers + q, words) };
+            }
+        }
+        if shares {
+            // The stamp comes after what every lane stored.
+            barrier();
+        }
+        // SAFETY: as above.
+        unsafe {
+            let stamp_at = self.at + PAYLOAD as u32;
+            memory.set_ordered_unchecked(stamp_at, self.stamp, Order::Release, Scope::System);
+        }
+    }
+
+    /// Writes a quad of the slot word by word, and, but for the first, its stamp.
+    #[device(crate = kiln_lang)]
+    unsafe fn write_unstamped(&self, memory: &ViewMut<u32, 1>, quad: Val<u32>, words: [Val<u32>; PAYLOAD]) {
+        let at = self.at + quad * QUAD as u32;
+        // SAFETY: as the caller promises.
+        unsafe {
+            for i in 0..PAYLOAD {
+                memory.set_ordered_unchecked(at + i as u32, words[i], Order::Relaxed, Scope::System);
+            }
+            if quad != 0 {
+                memory.set_ordered_unchecked(at + PAYLOAD as u32, self.stamp, Order::Relaxed, Scope::System);
+            }
+        }
+    }
+
     /// Writes the slot.
     ///
     /// # Safety

@@ -1,5 +1,6 @@
 //! The resident kernel as GPUs get it.
 
+use super::probe::trace_probe;
 use super::{Kind, Plan, trace_resident};
 use crate::slot::SlotLayout;
 use crate::{Address, Payload, RingCtx, State, ring_kernel};
@@ -49,7 +50,7 @@ fn split(ctx: &RingCtx, s: &mut Split, x: u32) {
     }
 }
 
-fn plan(inlets: bool) -> Plan {
+fn plan(inlets: bool, ordered: bool) -> Plan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
         Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12), bands: 1 },
@@ -57,23 +58,26 @@ fn plan(inlets: bool) -> Plan {
         Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3), bands: 1 },
         Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2), bands: 8 },
     ];
-    Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, peers: false, measure_every: 16 }
+    Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, ordered, peers: false, measure_every: 16 }
 }
 
 /// It compiles for every generation, without the hidden parameters of faults and prints that a launch would wait for; and assembles where there is an
 /// assembler.
 #[test]
 fn resident_kernels_assemble_by_ptxas() {
-    for inlets in [false, true] {
-        assembles(&trace_resident(&plan(inlets)).unwrap());
+    for (inlets, ordered) in [(false, false), (true, false), (true, true)] {
+        assembles(&trace_resident(&plan(inlets, ordered)).unwrap(), 3 * 3 + 3);
+    }
+    for ordered in [false, true] {
+        assembles(&trace_probe(32, ordered).unwrap(), 2 * 3 + 4);
     }
 }
 
-fn assembles(kernel: &kiln_ir::Kernel) {
+fn assembles(kernel: &kiln_ir::Kernel, words: u32) {
     kiln_ir::verify(kernel).unwrap();
     for (compute, arch) in [((8, 0), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_100")] {
         let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) }).unwrap();
-        assert_eq!(module.words, 3 * 3 + 3, "views and numbers, and nothing else");
+        assert_eq!(module.words, words, "views and numbers, and nothing else");
         let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { continue };
         let path = std::env::temp_dir().join(format!("kiln-ring-{arch}-{}.ptx", std::process::id()));
         std::fs::write(&path, &module.text).unwrap();

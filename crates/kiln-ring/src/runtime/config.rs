@@ -1,8 +1,8 @@
 //! How runtimes and actors are configured.
 
 use super::restart::Restart;
+use super::transport::Transport;
 use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
-use kiln_backend::MappedPlace;
 use std::time::Duration;
 
 /// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small actors.
@@ -14,8 +14,8 @@ pub struct RuntimeConfig {
     pub warps: Option<bool>,
     /// The most actors of a worker.
     pub ports_per_worker: usize,
-    /// Where requests are written: by default device memory where the host can write that, else host memory.
-    pub mailbox: Option<MappedPlace>,
+    /// How messages get to the device and answers come back: by default the first way that the device has, and that passes its test.
+    pub transport: Transport,
     /// Bytes for request rings.
     pub inbox_bytes: usize,
     /// Bytes for answer rings.
@@ -52,7 +52,7 @@ impl Default for RuntimeConfig {
             workers: None,
             warps: None,
             ports_per_worker: 64,
-            mailbox: None,
+            transport: Transport::Auto,
             inbox_bytes: 16 << 20,
             outbox_bytes: 16 << 20,
             arena_bytes: 16 << 20,
@@ -96,9 +96,9 @@ impl RuntimeConfig {
         RuntimeConfig { park_after: after, ..self }
     }
 
-    /// Requests in this memory.
-    pub fn mailbox(self, place: MappedPlace) -> Self {
-        RuntimeConfig { mailbox: Some(place), ..self }
+    /// Messages by this transport.
+    pub fn transport(self, transport: Transport) -> Self {
+        RuntimeConfig { transport, ..self }
     }
 }
 

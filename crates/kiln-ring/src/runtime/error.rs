@@ -44,6 +44,16 @@ pub enum RingError {
         /// The most there may be.
         most: usize,
     },
+    /// No transport, or not the one that was named.
+    #[error(
+        "messages cannot get to {device}: {why}. `kiln doctor` says what there is; `Transport::Auto` takes the first that works"
+    )]
+    NoTransport {
+        /// The device.
+        device: String,
+        /// What is wrong with each.
+        why: String,
+    },
     /// The places for actors are taken.
     #[error(
         "no worker has {bands} free places side by side, one for each band of the actor, of {places} in all: terminate some, or give the runtime more with `ports_per_worker`"

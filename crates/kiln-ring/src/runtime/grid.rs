@@ -73,7 +73,7 @@ impl Ports {
 
 impl Grid {
     /// A grid that is not launched yet.
-    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize) -> Grid {
+    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, ordered: bool) -> Grid {
         let gpu = device.properties().compute_capability.is_some();
         let lanes = if config.warps.unwrap_or(gpu) { WARP } else { 1 };
         let taken = vec![false; config.ports_per_worker];
@@ -83,6 +83,7 @@ impl Grid {
                 kinds: Vec::new(),
                 inlets: false,
                 peers: false,
+                ordered,
                 ports: config.ports_per_worker,
                 lanes,
                 budget: config.step_budget,
@@ -226,7 +227,11 @@ impl Grid {
         let side = &mut self.workers[at.worker];
         side.number = side.number.wrapping_add(1);
         let quad = [operation.word(at.port), argument, 0, side.number];
-        memory.inbox_words.store_quad(at.worker * LINE, quad);
+        if self.plan.ordered {
+            memory.inbox_words.store_quad_release(at.worker * LINE, quad);
+        } else {
+            memory.inbox_words.store_quad(at.worker * LINE, quad);
+        }
         memory.inbox_words.flush();
     }
 
@@ -235,7 +240,7 @@ impl Grid {
         let mut wait = Wait::new(WaitPolicy::default(), Some(begun + self.patience));
         let number = self.workers[worker].number;
         let mut look = begun + LOOK;
-        while memory.outbox_words.load_quad(worker * LINE)[PAYLOAD] != number {
+        while memory.outbox_words.load_acquire(worker * LINE + PAYLOAD) != number {
             let pumped = self.pump(memory)?;
             if Instant::now() >= look {
                 look += LOOK;

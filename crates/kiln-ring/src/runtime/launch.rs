@@ -7,7 +7,7 @@ use super::link::Inlets;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
 use super::{Actor, RingConfig, RingRuntime, Side};
-use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, Transport, header};
+use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, header};
 use crate::device::Kind;
 use crate::device::record::{actor as line, gate, port};
 use crate::handler::{ErasedHandler, Handler};
@@ -27,7 +27,7 @@ impl RingRuntime {
         manner: BodyConfig,
     ) -> Result<Actor<H>> {
         let shared = &self.0;
-        let form = manner.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
+        let form = manner.channel.form::<H::Message, H::Reply>(self.0.protocol)?;
         let number = shared.kind(kind.clone())?;
         let gauges = line::WORDS + gauge::behind(state_words.len());
         let gauge_words = gauge::words(form.bands);
@@ -95,7 +95,7 @@ impl RingRuntime {
             letters: Arc::clone(&shared.letters),
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
-        let channel = Channel::new(&manner.channel, Transport::Stamped, parts)?;
+        let channel = Channel::new(&manner.channel, shared.protocol, parts)?;
         let body = Body::new(side, actor, state.at + gauges, kind, Arc::clone(channel.mailbox()), manner);
         shared.census.enter(&body);
         shared.supervisor.watch(shared, &body).map_err(RingError::Supervisor)?;
@@ -141,7 +141,7 @@ impl RingRuntime {
             bands: manner.channel.bands.max(checkpoint.bands.len()),
             ..manner.channel
         };
-        let form = channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
+        let form = channel.form::<H::Message, H::Reply>(self.0.protocol)?;
         let kind = Kind::new(handler, &form);
         let manner = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..manner };
         let passed = checkpoint.bands.iter().map(|band| band.passed).collect();

@@ -6,7 +6,7 @@
 
 use super::error::{Result, RingError};
 use super::events::What;
-use super::{Actor, RingRuntime, RuntimeConfig, Shared};
+use super::{Actor, RingRuntime, RuntimeConfig, Shared, Transport};
 use crate::handler::Handler;
 use kiln_runtime::Device;
 use std::sync::atomic::Ordering;
@@ -80,8 +80,8 @@ impl RingRuntime {
     /// A runtime like this one, whose device is lost, on the same device opened anew. [`bring_back`](Self::bring_back) then brings the actors back.
     ///
     /// After a trap, NVIDIA's driver refuses a process every new context; then this fails, and
-    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or [`restore`](Self::restore) in another process. The device
-    /// [`isolated:cpu`](kiln_runtime::isolate) is in a process of its own, and comes back with a new one.
+    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or [`restore`](Self::restore) in another process. A device whose name begins with
+    /// [`isolated:`](kiln_runtime::isolate) is in a process of its own, and comes back with a new one.
     ///
     /// # Errors
     /// The device is not lost, or cannot be opened.
@@ -99,7 +99,7 @@ impl RingRuntime {
         let same = device.properties().kind == self.0.device.properties().kind;
         let (warps, workers) = (self.0.config.warps, self.0.config.workers);
         let fits = RuntimeConfig {
-            mailbox: None,
+            transport: if same { self.0.config.transport } else { Transport::Auto },
             warps: warps.filter(|_| same),
             workers: workers.filter(|_| same),
             ..self.0.config

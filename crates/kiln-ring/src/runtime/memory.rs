@@ -5,8 +5,8 @@ use super::error::Result;
 use super::region::{Piece, Pieces};
 use crate::channel::{Memory, RingMemory};
 use crate::device::record::{LINE, section_words};
-use crate::slot::QUAD;
-use kiln_backend::{Backend, BackendKind, DevicePtr, EventId, Mapped, MappedPlace, StreamId};
+use crate::slot::{PAYLOAD, QUAD};
+use kiln_backend::{DevicePtr, EventId, Mapped, MappedPlace, StreamId};
 use kiln_runtime::Device;
 use std::sync::Arc;
 
@@ -31,10 +31,14 @@ pub(crate) struct Free {
 }
 
 impl SharedMemory {
-    /// Zeroed memory for this many workers.
-    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize) -> Result<(SharedMemory, Free)> {
+    /// Zeroed memory for this many workers, with requests in this place.
+    pub fn new(
+        device: &Device,
+        config: &RuntimeConfig,
+        workers: usize,
+        place: MappedPlace,
+    ) -> Result<(SharedMemory, Free)> {
         let backend = device.backend();
-        let place = config.mailbox.unwrap_or_else(|| best_place(backend));
         let lines = workers * LINE;
         let sections = workers * section_words(config.ports_per_worker);
         let (inbox_words, outbox_words) =
@@ -84,11 +88,6 @@ impl SharedMemory {
         self.stream
     }
 
-    /// Where requests are written.
-    pub fn place(&self) -> MappedPlace {
-        self.inbox.as_ref().map_or(MappedPlace::Host, |inbox| inbox.place)
-    }
-
     /// The words of a launch's three views.
     pub fn views(&self) -> [u64; 9] {
         let view = |at: u64, words: usize| [at, words as u64, 1];
@@ -101,14 +100,24 @@ impl SharedMemory {
 
     /// The host's access to a piece of the inbox.
     pub fn inbox_piece(&self, piece: Piece) -> RingMemory {
-        // SAFETY: a piece lies inside; the mapping lives as long as the runtime, which whoever holds a piece holds.
-        unsafe { self.inbox_words.part(piece.at, piece.words) }
+        self.inbox_part(piece.at, piece.words)
+    }
+
+    /// The host's access to words of the inbox, from a multiple of 16 on.
+    pub fn inbox_part(&self, at: usize, words: usize) -> RingMemory {
+        // SAFETY: what callers name lies inside; the mapping lives as long as the runtime, which whoever holds a part holds.
+        unsafe { self.inbox_words.part(at, words) }
+    }
+
+    /// The host's access to words of the outbox, from a multiple of 16 on.
+    pub fn outbox_part(&self, at: usize, words: usize) -> RingMemory {
+        // SAFETY: as above.
+        unsafe { self.outbox_words.part(at, words) }
     }
 
     /// The host's access to a piece of the outbox.
     pub fn outbox_piece(&self, piece: Piece) -> RingMemory {
-        // SAFETY: as above.
-        unsafe { self.outbox_words.part(piece.at, piece.words) }
+        self.outbox_part(piece.at, piece.words)
     }
 
     /// Clears a piece of the host's memory, so that no stamp of an earlier use is taken for a new one.
@@ -178,6 +187,8 @@ impl SharedMemory {
     pub fn read_inbox(&self, at: usize, words: &mut [u32]) -> Result<()> {
         let Some(inbox) = self.inbox.as_ref().filter(|inbox| inbox.write_combined) else {
             for (q, quad) in words.chunks_exact_mut(QUAD).enumerate() {
+                // The stamp first, for the transport by which quads may not arrive whole.
+                self.inbox_words.load_acquire(at + q * QUAD + PAYLOAD);
                 quad.copy_from_slice(&self.inbox_words.load_quad(at + q * QUAD));
             }
             return Ok(());
@@ -204,10 +215,4 @@ impl SharedMemory {
 /// Words of a region of `bytes`, behind `used` words.
 fn words(bytes: usize, used: usize) -> usize {
     (used + bytes / 4).next_multiple_of(64)
-}
-
-/// Device memory that the host writes, where a GPU has it: a message then waits where it is polled.
-fn best_place(backend: &dyn Backend) -> MappedPlace {
-    let gpu = backend.properties().kind == BackendKind::Cuda;
-    if gpu && backend.mapped_places().device.is_ok() { MappedPlace::Device } else { MappedPlace::Host }
 }

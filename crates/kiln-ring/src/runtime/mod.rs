@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
+//! | `transport.rs`, `probe.rs` | [`Transport`]: how messages get to the device, and the test by which that is chosen |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
@@ -35,11 +36,13 @@ mod outputs;
 mod park;
 mod peer;
 mod pool;
+mod probe;
 mod region;
 mod restart;
 mod supervise;
 mod telemetry;
 mod topic;
+mod transport;
 
 pub use actor::Actor;
 pub use body::Ending;
@@ -52,8 +55,9 @@ pub use outputs::Outputs;
 pub use pool::{Pool, Routing};
 pub use restart::{Backoff, Restart};
 pub use topic::Topic;
+pub use transport::{Transport, TransportChoice};
 
-use crate::channel::{DeviceSide, Transport};
+use crate::channel::{DeviceSide, Protocol};
 use crate::dead_letter::{DeadLetters, Reason};
 use crate::device::record::{actor as line, cause, port, refusal};
 use crate::device::{Kind, Operation, Plan};
@@ -64,7 +68,7 @@ use crate::slot::band_of;
 use body::BodyConfig;
 use events::Bus;
 use grid::{Grid, Port, Ports};
-use kiln_backend::{Backend, EventId, Mapped, MappedPlace, Tenant};
+use kiln_backend::{Backend, EventId, Mapped, Tenant};
 use kiln_runtime::Device;
 use link::Inlets;
 use memory::{Free, SharedMemory};
@@ -94,6 +98,8 @@ pub(crate) struct Shared {
     kinds: Mutex<()>,
     /// Whether the device runs only while the host lets it.
     within: bool,
+    transport: TransportChoice,
+    protocol: Protocol,
     memory: SharedMemory,
     free: Mutex<Free>,
     grid: Mutex<Grid>,
@@ -118,7 +124,7 @@ impl RingRuntime {
     /// A runtime with the default configuration.
     ///
     /// # Errors
-    /// The device has no memory that it can share with the host, or too little memory.
+    /// The device has no memory that it can share with the host, or too little memory; it cannot be reached by the transport that was named.
     pub fn new(device: &Device) -> Result<RingRuntime> {
         RingRuntime::with(device, RuntimeConfig::default())
     }
@@ -131,8 +137,9 @@ impl RingRuntime {
         let properties = device.properties();
         let gpu = properties.compute_capability.is_some();
         let workers = config.workers.unwrap_or(if gpu { properties.units as usize } else { 1 }).max(1);
-        let (memory, free) = SharedMemory::new(device, &config, workers)?;
-        let grid = Grid::new(device, &config, workers);
+        let (memory, free, transport) = transport::choose(device, &config, workers)?;
+        let protocol = transport.transport.protocol();
+        let grid = Grid::new(device, &config, workers, protocol == Protocol::Ordered);
         let shared = Arc::new(Shared {
             device: device.clone(),
             config,
@@ -140,6 +147,8 @@ impl RingRuntime {
             stalled: AtomicBool::new(false),
             kinds: Mutex::new(()),
             within: grid.is_within(),
+            transport,
+            protocol,
             memory,
             free: Mutex::new(free),
             grid: Mutex::new(grid),
@@ -188,9 +197,14 @@ impl RingRuntime {
         self.0.events.subscribe()
     }
 
-    /// Where requests are written.
-    pub fn mailbox(&self) -> MappedPlace {
-        self.0.memory.place()
+    /// How messages get to the device, and answers come back.
+    pub fn transport(&self) -> Transport {
+        self.0.transport.transport
+    }
+
+    /// Why it is that transport.
+    pub fn transport_choice(&self) -> &TransportChoice {
+        &self.0.transport
     }
 
     /// How often the grid left the device because there was nothing to do: see [`RuntimeConfig::park_after`].
@@ -211,7 +225,7 @@ impl RingRuntime {
     pub fn launch<H: Handler>(&self, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>> {
         let mut first_state = vec![0; H::State::WORDS];
         config.state.encode(&mut first_state);
-        let form = config.channel.form::<H::Message, H::Reply>(Transport::Stamped)?;
+        let form = config.channel.form::<H::Message, H::Reply>(self.0.protocol)?;
         let kind = Kind::new(Arc::new(handler), &form);
         let mut held = Vec::new();
         config.state.hold(&mut held);

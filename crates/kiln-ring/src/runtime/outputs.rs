@@ -159,6 +159,8 @@ impl OutputRing {
     /// The output in a position, if it is complete.
     fn output(&self, made: &Made, position: u64) -> Option<Output> {
         let (at, lap) = (made.ring.at(position), made.ring.lap(position));
+        // First, for the transport by which quads may not arrive whole.
+        made.outputs.load_acquire(at + PAYLOAD);
         let header = made.outputs.load_quad(at);
         let stamp = header[PAYLOAD];
         let kind = Kind::of_stamp(stamp).filter(|_| slot::is_of_lap(stamp, lap))?;

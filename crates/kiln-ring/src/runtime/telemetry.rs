@@ -77,6 +77,7 @@ impl Shared {
         let actors = self.census.living();
         Ok(RuntimeTelemetry {
             device: self.device.id().to_owned(),
+            transport: self.transport.transport,
             uptime: self.begun.elapsed(),
             measure_every: self.measure_every,
             dead_letters: self.letters.arrived(),

@@ -16,7 +16,7 @@ pub use histogram::Histogram;
 pub use publish::{Publisher, telemetry_dir};
 
 use crate::channel::Counts;
-use crate::runtime::Lifecycle;
+use crate::runtime::{Lifecycle, Transport};
 use std::time::{Duration, Instant};
 
 /// What an actor has done: [`Actor::telemetry`](crate::Actor::telemetry).
@@ -68,6 +68,8 @@ impl ActorTelemetry {
 pub struct RuntimeTelemetry {
     /// The device's name.
     pub device: String,
+    /// How messages get there, and answers come back.
+    pub transport: Transport,
     /// How long the runtime has been there.
     pub uptime: Duration,
     /// The handling time of one in so many messages is measured; 0 for none.

@@ -49,6 +49,9 @@ impl RuntimeTelemetry {
             "kiln_ring_runtime_uptime_seconds{{device=\"{device}\"}} {}",
             self.uptime.as_secs_f64()
         )?;
+        head(out, "transport_info", "gauge", "1 for the transport of the runtime's messages.")?;
+        let transport = self.transport;
+        writeln!(out, "kiln_ring_transport_info{{device=\"{device}\",transport=\"{transport}\"}} 1")?;
         head(out, "dead_letters_total", "counter", "Messages that no handler finished.")?;
         writeln!(out, "kiln_ring_dead_letters_total{{device=\"{device}\"}} {}", self.dead_letters)?;
         for (name, kind, help, value) in METRICS {

@@ -4,7 +4,7 @@ use super::message::{Ping, active, config, echo, transport, wrong};
 use super::row::Row;
 use crate::failure::Failure;
 use kiln_backend::MappedPlace;
-use kiln_ring::{Actor, RingConfig, RingRuntime, RuntimeConfig};
+use kiln_ring::{Actor, RingConfig, RingRuntime, RuntimeConfig, Transport};
 use kiln_runtime::{BackendKind, Device};
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,16 @@ pub fn name(actors: usize, window: usize) -> String {
 
 /// One message in flight.
 pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
-    let runtime = RingRuntime::with(device, config(place, 1))?;
+    round_trips(device, config(place, 1), &transport(device, place))
+}
+
+/// The same by release and acquire.
+pub fn round_trip_ordered(device: &Device) -> Result<Row, Failure> {
+    round_trips(device, config(MappedPlace::Host, 1).transport(Transport::Ordered), "ordered")
+}
+
+fn round_trips(device: &Device, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
+    let runtime = RingRuntime::with(device, config)?;
     let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
     let rounds = if device.properties().kind == BackendKind::Interp { 200 } else { 200_000 };
     let mut times_us = Vec::with_capacity(rounds);
@@ -55,7 +64,7 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
         }
     }
     actor.terminate()?;
-    Ok(Row::times(ROUND_TRIP, &transport(device, place), times_us))
+    Ok(Row::times(ROUND_TRIP, transport, times_us))
 }
 
 /// The time of one message there and back, verified.

@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use kiln_backend::MappedPlace;
 use kiln_ring::{
-    Actor, Handler, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel,
+    Actor, Handler, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, WaitPolicy,
+    ring_kernel,
 };
 use kiln_runtime::{BackendKind, Device};
 
@@ -53,7 +54,8 @@ pub fn wrong(sent: Ping, got: Ping) -> Failure {
 }
 
 pub fn config(place: MappedPlace, workers: usize) -> RuntimeConfig {
-    RuntimeConfig::default().workers(workers).ports_per_worker(8).mailbox(place)
+    let transport = if place == MappedPlace::Device { Transport::Bar } else { Transport::Pinned };
+    RuntimeConfig::default().workers(workers).ports_per_worker(8).transport(transport)
 }
 
 /// An actor that handles its messages, and is waited for by spinning.

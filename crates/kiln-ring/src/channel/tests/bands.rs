@@ -3,7 +3,7 @@
 use super::device::{Control, Device, memory};
 use crate::channel::memory::RingMemory;
 use crate::channel::{
-    Channel, ChannelConfig, ConfigError, Overflow, Parts, RecvError, SendError, SendOptions, Sent, Transport,
+    Channel, ChannelConfig, ConfigError, Overflow, Parts, Protocol, RecvError, SendError, SendOptions, Sent,
 };
 use crate::slot::{Kind, band_of, count_of, in_band};
 use crate::{DeadLetters, Reason};
@@ -19,7 +19,7 @@ struct Rig {
 }
 
 fn rig(config: ChannelConfig) -> Rig {
-    let form = config.form::<u32, u32>(Transport::Stamped).unwrap();
+    let form = config.form::<u32, u32>(Protocol::Stamped).unwrap();
     let (requests, device_requests) = memory(form.bands * form.request_words(), true);
     let (answers, device_answers) = memory(form.bands * form.answer_words(), false);
     let (control, letters) = (Arc::<Control>::default(), Arc::new(DeadLetters::new(100)));
@@ -38,7 +38,7 @@ fn rig(config: ChannelConfig) -> Rig {
     let passed = (0..form.bands as u64).map(|band| 5 * band).collect();
     let parts =
         Parts { actor: 3, requests, answers, passed, letters: letters.clone(), device: control.clone() };
-    Rig { channel: Channel::new(&config, Transport::Stamped, parts).unwrap(), devices, control, letters }
+    Rig { channel: Channel::new(&config, Protocol::Stamped, parts).unwrap(), devices, control, letters }
 }
 
 fn at(priority: u8) -> SendOptions {
@@ -168,7 +168,7 @@ fn requests_of_all_bands_are_answered_to_who_asked() {
 #[test]
 fn bands_that_cannot_be_are_refused() {
     for bands in [0, 9] {
-        let refused = ChannelConfig::default().bands(bands).form::<u32, u32>(Transport::Stamped);
+        let refused = ChannelConfig::default().bands(bands).form::<u32, u32>(Protocol::Stamped);
         assert_eq!(refused, Err(ConfigError::Bands { bands }));
     }
     let rig = rig(ChannelConfig::default().bands(2));

@@ -2,8 +2,8 @@
 
 use super::device::{Rig, memory, rig, rig_from};
 use crate::channel::{
-    AskError, Channel, ChannelConfig, ConfigError, MAX_CAPACITY, Overflow, Parts, RecvError, SendError, Sent,
-    Transport, WaitPolicy,
+    AskError, Channel, ChannelConfig, ConfigError, MAX_CAPACITY, Overflow, Parts, Protocol, RecvError,
+    SendError, Sent, WaitPolicy,
 };
 use crate::slot::Kind;
 use crate::{DeadLetters, Layout, Reason};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-const TRANSPORTS: [Transport; 2] = [Transport::Stamped, Transport::Ordered];
+const PROTOCOLS: [Protocol; 2] = [Protocol::Stamped, Protocol::Ordered];
 const SHORT: Duration = Duration::from_millis(2);
 
 fn config(capacity: usize) -> ChannelConfig {
@@ -26,8 +26,8 @@ fn message<const N: usize>(number: u32) -> [u32; N] {
 /// Messages of every shape of slot go there and back, over several laps, for a first lap, a late one, and one whose stamps begin anew.
 #[test]
 fn messages_go_there_and_back() {
-    fn check<const N: usize, const R: usize>(transport: Transport, deadlines: bool, first: u64) {
-        let mut rig: Rig<[u32; N], [u32; R]> = rig_from(config(5).deadlines(deadlines), transport, first);
+    fn check<const N: usize, const R: usize>(protocol: Protocol, deadlines: bool, first: u64) {
+        let mut rig: Rig<[u32; N], [u32; R]> = rig_from(config(5).deadlines(deadlines), protocol, first);
         for round in 0..9u32 {
             let batch = round % 5 + 1;
             for i in 0..batch {
@@ -35,7 +35,7 @@ fn messages_go_there_and_back() {
             }
             for i in 0..batch {
                 let (position, got) = rig.handle();
-                assert_eq!(got, message(round * 10 + i), "{N} {R} {transport:?} {deadlines} {first}");
+                assert_eq!(got, message(round * 10 + i), "{N} {R} {protocol:?} {deadlines} {first}");
                 rig.reply(position, &message(round * 10 + i + 500));
             }
             for i in 0..batch {
@@ -45,16 +45,16 @@ fn messages_go_there_and_back() {
             assert!(rig.device.take().is_none());
         }
     }
-    for transport in TRANSPORTS {
+    for protocol in PROTOCOLS {
         for deadlines in [false, true] {
             for first in [0, 12_345, (8 << 24) - 17, 1 << 40] {
-                check::<1, 1>(transport, deadlines, first);
-                check::<3, 4>(transport, deadlines, first);
-                check::<4, 3>(transport, deadlines, first);
-                check::<12, 12>(transport, deadlines, first);
-                check::<13, 1>(transport, deadlines, first);
-                check::<61, 40>(transport, deadlines, first);
-                check::<1030, 2>(transport, deadlines, first);
+                check::<1, 1>(protocol, deadlines, first);
+                check::<3, 4>(protocol, deadlines, first);
+                check::<4, 3>(protocol, deadlines, first);
+                check::<12, 12>(protocol, deadlines, first);
+                check::<13, 1>(protocol, deadlines, first);
+                check::<61, 40>(protocol, deadlines, first);
+                check::<1030, 2>(protocol, deadlines, first);
             }
         }
     }
@@ -62,7 +62,7 @@ fn messages_go_there_and_back() {
 
 #[test]
 fn a_reply_that_is_not_whole_is_not_received() {
-    let mut rig: Rig<u32, [u32; 7]> = rig(config(2), Transport::Stamped);
+    let mut rig: Rig<u32, [u32; 7]> = rig(config(2), Protocol::Stamped);
     rig.channel.send(&1).unwrap();
     let (position, _) = rig.handle();
     let ring = rig.device.form.answers;
@@ -77,7 +77,7 @@ fn a_reply_that_is_not_whole_is_not_received() {
 
 #[test]
 fn replies_come_in_order_whatever_the_order_of_answers() {
-    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Ordered);
+    let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Ordered);
     (0..4).for_each(|i| assert!(rig.channel.send(&i).is_ok()));
     let positions: Vec<u64> = (0..4).map(|_| rig.handle().0).collect();
     for i in [2, 3, 1] {
@@ -94,8 +94,8 @@ fn replies_come_in_order_whatever_the_order_of_answers() {
 
 #[test]
 fn batches() {
-    for transport in TRANSPORTS {
-        let mut rig: Rig<[u32; 5], u32> = rig(config(1000), transport);
+    for protocol in PROTOCOLS {
+        let mut rig: Rig<[u32; 5], u32> = rig(config(1000), protocol);
         let messages: Vec<[u32; 5]> = (0..777).map(message).collect();
         assert_eq!(rig.channel.send_many(&messages), Ok(777));
         assert_eq!(rig.channel.send_many(&[]), Ok(0));
@@ -107,8 +107,8 @@ fn batches() {
 /// A message of a batch has no deadline, as one by itself.
 #[test]
 fn batches_have_no_deadline() {
-    for transport in TRANSPORTS {
-        let mut rig: Rig<[u32; 5], u32> = rig(config(50).deadlines(true), transport);
+    for protocol in PROTOCOLS {
+        let mut rig: Rig<[u32; 5], u32> = rig(config(50).deadlines(true), protocol);
         rig.channel.send(&message(0)).unwrap();
         assert_eq!(rig.channel.send_many(&(1..40).map(message).collect::<Vec<_>>()), Ok(39));
         for number in 0..40 {
@@ -121,8 +121,8 @@ fn batches_have_no_deadline() {
 /// Replies are taken in order whatever comes between them, and what is not wanted stays.
 #[test]
 fn many_are_received_in_order() {
-    for transport in TRANSPORTS {
-        let mut rig: Rig<u32, [u32; 7]> = rig(config(100), transport);
+    for protocol in PROTOCOLS {
+        let mut rig: Rig<u32, [u32; 7]> = rig(config(100), protocol);
         let mut got = Vec::new();
         for lap in 0..5 {
             (0..100).for_each(|i| assert!(rig.channel.send(&(lap * 100 + i)).is_ok()));
@@ -138,14 +138,14 @@ fn many_are_received_in_order() {
             assert_eq!(rig.channel.recv_each(1000, |reply| got.push(reply)), Ok(0));
         }
         let want: Vec<[u32; 7]> = (0..500).filter(|n| n % 100 % 9 != 4).map(message).collect();
-        assert!(got == want, "{transport:?}");
+        assert!(got == want, "{protocol:?}");
     }
 }
 
 /// A reply that was being taken when its taker panicked is not lost, and those before it are not given twice.
 #[test]
 fn a_taker_that_panics_loses_nothing() {
-    let mut rig: Rig<u32, u32> = rig(config(10), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(10), Protocol::Stamped);
     for number in 0..5 {
         rig.channel.send(&number).unwrap();
         let (position, number) = rig.handle();
@@ -158,19 +158,19 @@ fn a_taker_that_panics_loses_nothing() {
 
 #[test]
 fn a_batch_larger_than_the_queue_says_how_far_it_came() {
-    let rig: Rig<u32, u32> = rig(config(10).overflow(Overflow::Reject), Transport::Ordered);
+    let rig: Rig<u32, u32> = rig(config(10).overflow(Overflow::Reject), Protocol::Ordered);
     let messages: Vec<u32> = (0..15).collect();
     let full = SendError::Full { actor: 3, capacity: 10 };
     assert_eq!(rig.channel.send_many(&messages), Err((10, full)));
     let newest: Rig<u32, u32> =
-        super::device::rig(config(10).overflow(Overflow::DropNewest), Transport::Ordered);
+        super::device::rig(config(10).overflow(Overflow::DropNewest), Protocol::Ordered);
     assert_eq!(newest.channel.send_many(&messages), Ok(10));
     assert_eq!(newest.channel.counts().dropped_newest, 5);
 }
 
 #[test]
 fn messages_that_are_not_handled_become_dead_letters() {
-    let mut rig: Rig<[u32; 4], [u32; 9]> = rig(config(8), Transport::Stamped);
+    let mut rig: Rig<[u32; 4], [u32; 9]> = rig(config(8), Protocol::Stamped);
     (0..6).for_each(|i| assert!(rig.channel.send(&message(i)).is_ok()));
     let taken: Vec<_> = (0..6).map(|_| rig.handle()).collect();
     rig.device.answer(0, Kind::None, &[]);
@@ -195,8 +195,8 @@ fn messages_that_are_not_handled_become_dead_letters() {
 
 #[test]
 fn a_request_is_answered_to_whoever_asked() {
-    for transport in TRANSPORTS {
-        let mut rig: Rig<u32, [u32; 4]> = rig(config(4), transport);
+    for protocol in PROTOCOLS {
+        let mut rig: Rig<u32, [u32; 4]> = rig(config(4), protocol);
         let channel = rig.channel.clone();
         let asker = std::thread::spawn(move || channel.ask(&7));
         let position = loop {
@@ -226,7 +226,7 @@ fn what_becomes_of_requests() {
         (Kind::Expired, &[5], Err(Reason::Expired)),
         (Kind::Undeliverable, &[5], Err(Reason::Undeliverable)),
     ];
-    let mut rig: Rig<u32, u32> = rig(config(2), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(2), Protocol::Stamped);
     for (kind, words, want) in outcomes {
         let channel = rig.channel.clone();
         let asker = std::thread::spawn(move || channel.ask_timeout(&5, Duration::from_secs(60)));
@@ -246,7 +246,7 @@ fn what_becomes_of_requests() {
 
 #[test]
 fn a_reply_that_comes_too_late_is_a_dead_letter() {
-    let mut rig: Rig<u32, u32> = rig(config(2), Transport::Ordered);
+    let mut rig: Rig<u32, u32> = rig(config(2), Protocol::Ordered);
     let asked = rig.channel.ask_timeout(&5, SHORT);
     assert!(matches!(asked, Err(AskError::TimedOut { actor: 3, waited }) if waited >= SHORT), "{asked:?}");
     let (position, _) = rig.handle();
@@ -262,7 +262,7 @@ fn a_reply_that_comes_too_late_is_a_dead_letter() {
 
 #[test]
 fn a_slot_that_was_asked_for_serves_again() {
-    let mut rig: Rig<u32, u32> = rig(config(1), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(1), Protocol::Stamped);
     for i in 0..10 {
         let timeout = if i % 2 == 0 { SHORT } else { Duration::ZERO };
         assert!(matches!(rig.channel.ask_timeout(&i, timeout), Err(AskError::TimedOut { .. })));
@@ -277,7 +277,7 @@ fn a_slot_that_was_asked_for_serves_again() {
 
 #[test]
 fn closing() {
-    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Ordered);
+    let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Ordered);
     rig.channel.send(&1).unwrap();
     rig.channel.send(&2).unwrap();
     rig.channel.close();
@@ -299,7 +299,7 @@ fn closing() {
 
 #[test]
 fn a_device_that_is_lost() {
-    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);
     rig.channel.send(&1).unwrap();
     rig.channel.send(&2).unwrap();
     let channel = rig.channel.clone();
@@ -318,7 +318,7 @@ fn a_device_that_is_lost() {
 
 #[test]
 fn a_sender_that_waits_is_told_when_the_queue_closes() {
-    let rig: Rig<u32, u32> = rig(config(1), Transport::Ordered);
+    let rig: Rig<u32, u32> = rig(config(1), Protocol::Ordered);
     rig.channel.send(&1).unwrap();
     let timed_out = rig.channel.send_timeout(&2, SHORT);
     assert!(matches!(timed_out, Err(SendError::TimedOut { actor: 3, waited }) if waited >= SHORT));
@@ -332,18 +332,18 @@ fn a_sender_that_waits_is_told_when_the_queue_closes() {
 
 #[test]
 fn deadlines() {
-    let mut rig: Rig<u32, u32> = rig(config(4).deadlines(true), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(4).deadlines(true), Protocol::Stamped);
     rig.channel.send_by(&1, 0x1234_5678_9abc_def0).unwrap();
     rig.channel.send(&2).unwrap();
     assert_eq!(rig.device.take(), Some((0, [0x9abc_def0, 0x1234_5678, 0], vec![1])));
     assert_eq!(rig.device.take(), Some((1, [u32::MAX, u32::MAX, 0], vec![2])));
-    let without: Rig<u32, u32> = super::device::rig(config(4), Transport::Stamped);
+    let without: Rig<u32, u32> = super::device::rig(config(4), Protocol::Stamped);
     assert_eq!(without.channel.send_by(&1, 5), Err(SendError::NoDeadlines { actor: 3 }));
 }
 
 #[test]
 fn a_parked_device_is_woken() {
-    let rig: Rig<u32, u32> = rig(config(4), Transport::Ordered);
+    let rig: Rig<u32, u32> = rig(config(4), Protocol::Ordered);
     rig.channel.send(&1).unwrap();
     assert_eq!(rig.control.woken.load(SeqCst), 0);
     rig.channel.set_parked(true);
@@ -363,7 +363,7 @@ fn waits_end_in_time() {
         WaitPolicy { spins: 0, yields: 0, sleep: Some(SHORT * 1000) },
     ];
     for wait in policies {
-        let rig: Rig<u32, u32> = rig(config(1).wait(wait), Transport::Ordered);
+        let rig: Rig<u32, u32> = rig(config(1).wait(wait), Protocol::Ordered);
         let begun = Instant::now();
         assert!(matches!(rig.channel.recv_timeout(SHORT), Err(RecvError::TimedOut { .. })));
         assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_millis(1500));
@@ -372,12 +372,12 @@ fn waits_end_in_time() {
 
 #[test]
 fn channels_that_cannot_be() {
-    let form = |capacity| config(capacity).form::<u32, u32>(Transport::Stamped);
+    let form = |capacity| config(capacity).form::<u32, u32>(Protocol::Stamped);
     assert_eq!(form(0), Err(ConfigError::ZeroCapacity));
     assert_eq!(form(MAX_CAPACITY + 1), Err(ConfigError::TooLarge { capacity: MAX_CAPACITY + 1 }));
     assert_eq!(form(MAX_CAPACITY).map(|f| f.requests.slots()), Ok(MAX_CAPACITY));
 
-    let make = |requests, answers, transport| {
+    let make = |requests, answers, protocol| {
         let parts = Parts {
             actor: 0,
             requests,
@@ -386,18 +386,18 @@ fn channels_that_cannot_be() {
             letters: Arc::new(DeadLetters::new(1)),
             device: Arc::<super::device::Control>::default(),
         };
-        Channel::<u32, u32>::new(&config(16), transport, parts).map(drop)
+        Channel::<u32, u32>::new(&config(16), protocol, parts).map(drop)
     };
     let words = form(16).unwrap().requests.words();
     let of = |words, combined| memory(words, combined).0;
-    assert_eq!(make(of(words, true), of(words, false), Transport::Stamped), Ok(()));
-    for (requests, answers, transport, ring) in [
-        (of(words - 1, false), of(words, false), Transport::Stamped, "requests"),
-        (of(words, false), of(words - 1, false), Transport::Stamped, "answers"),
-        (of(words, false), of(words, true), Transport::Stamped, "answers"),
-        (of(words, true), of(words, false), Transport::Ordered, "requests"),
+    assert_eq!(make(of(words, true), of(words, false), Protocol::Stamped), Ok(()));
+    for (requests, answers, protocol, ring) in [
+        (of(words - 1, false), of(words, false), Protocol::Stamped, "requests"),
+        (of(words, false), of(words - 1, false), Protocol::Stamped, "answers"),
+        (of(words, false), of(words, true), Protocol::Stamped, "answers"),
+        (of(words, true), of(words, false), Protocol::Ordered, "requests"),
     ] {
-        let made = make(requests, answers, transport);
+        let made = make(requests, answers, protocol);
         assert!(matches!(&made, Err(ConfigError::Memory { ring: r, .. }) if *r == ring), "{made:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::channel::memory::RingMemory;
 use crate::channel::platform::Memory;
-use crate::channel::queue::{Form, Transport};
+use crate::channel::queue::{Form, Protocol};
 use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts};
 use crate::slot::{self, Kind, PAYLOAD, QUAD};
 use crate::{DeadLetters, Layout, Message};
@@ -43,12 +43,12 @@ impl<M: Memory> Device<M> {
         let ring = &self.form.requests;
         let (layout, at) = (ring.slot(), ring.at(self.position));
         let want = slot::stamp(ring.lap(self.position), Kind::Request);
-        if self.form.transport == Transport::Ordered && self.requests.load_acquire(at + PAYLOAD) != want {
+        if self.form.protocol == Protocol::Ordered && self.requests.load_acquire(at + PAYLOAD) != want {
             return None;
         }
         let quads: Vec<[u32; QUAD]> =
             (0..layout.quads()).map(|q| self.requests.load_quad(at + q * QUAD)).collect();
-        if self.form.transport == Transport::Stamped && quads.iter().any(|quad| quad[PAYLOAD] != want) {
+        if self.form.protocol == Protocol::Stamped && quads.iter().any(|quad| quad[PAYLOAD] != want) {
             return None;
         }
         let mut words: Vec<u32> = quads.iter().flat_map(|quad| quad[..PAYLOAD].to_vec()).collect();
@@ -68,7 +68,7 @@ impl<M: Memory> Device<M> {
         let (layout, at) = (ring.slot(), ring.at(position));
         let stamp = slot::stamp(ring.lap(position), kind);
         let quads = slot::quads_for(payload.len());
-        let stamped = self.form.transport == Transport::Stamped;
+        let stamped = self.form.protocol == Protocol::Stamped;
         // Backwards: the quad that is looked at first comes last.
         for q in (0..quads).rev() {
             let quad = layout.quad(q, [0; PAYLOAD], payload, stamp);
@@ -109,9 +109,9 @@ pub struct Rig<M, R> {
 }
 
 /// A channel of this kind, whose first message has the position `first`.
-pub fn rig_from<M: Message, R: Layout>(config: ChannelConfig, transport: Transport, first: u64) -> Rig<M, R> {
-    let form = config.form::<M, R>(transport).unwrap();
-    let (requests, device_requests) = memory(form.requests.words(), transport == Transport::Stamped);
+pub fn rig_from<M: Message, R: Layout>(config: ChannelConfig, protocol: Protocol, first: u64) -> Rig<M, R> {
+    let form = config.form::<M, R>(protocol).unwrap();
+    let (requests, device_requests) = memory(form.requests.words(), protocol == Protocol::Stamped);
     let (answers, device_answers) = memory(form.answers.words(), false);
     let (control, letters) = (Arc::<Control>::default(), Arc::new(DeadLetters::new(1000)));
     let parts = Parts {
@@ -122,14 +122,14 @@ pub fn rig_from<M: Message, R: Layout>(config: ChannelConfig, transport: Transpo
         letters: letters.clone(),
         device: control.clone(),
     };
-    let channel = Channel::new(&config, transport, parts).unwrap();
+    let channel = Channel::new(&config, protocol, parts).unwrap();
     let device = Device { form, requests: device_requests, answers: device_answers, position: first };
     Rig { channel, device, control, letters }
 }
 
 /// A channel of this kind.
-pub fn rig<M: Message, R: Layout>(config: ChannelConfig, transport: Transport) -> Rig<M, R> {
-    rig_from(config, transport, 0)
+pub fn rig<M: Message, R: Layout>(config: ChannelConfig, protocol: Protocol) -> Rig<M, R> {
+    rig_from(config, protocol, 0)
 }
 
 impl<M: Message, R: Layout> Rig<M, R> {

@@ -2,7 +2,7 @@
 
 use super::device::{Rig, rig};
 use crate::Reason;
-use crate::channel::{AskError, ChannelConfig, Overflow, RecvError, SendError, Sent, Transport};
+use crate::channel::{AskError, ChannelConfig, Overflow, Protocol, RecvError, SendError, Sent};
 use pollster::block_on;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -44,7 +44,7 @@ fn poll<F: Future>(future: &mut Pin<&mut F>, count: &Arc<Count>) -> Poll<F::Outp
 /// The device answers while the task sleeps; nobody but the poller looks.
 #[test]
 fn a_task_is_woken_by_a_reply() {
-    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);
     let channel = rig.channel.clone();
     let (count, mut reply) = (Arc::<Count>::default(), pin!(channel.recv_async()));
     for i in 0..3 {
@@ -61,7 +61,7 @@ fn a_task_is_woken_by_a_reply() {
 
 #[test]
 fn a_task_is_woken_by_room() {
-    let mut rig: Rig<u32, u32> = rig(config(1), Transport::Ordered);
+    let mut rig: Rig<u32, u32> = rig(config(1), Protocol::Ordered);
     let channel = rig.channel.clone();
     assert_eq!(block_on(channel.send_async(&1)), Ok(Sent::Queued(0)));
     let (count, mut sending) = (Arc::<Count>::default(), pin!(channel.send_async(&2)));
@@ -75,7 +75,7 @@ fn a_task_is_woken_by_room() {
 
 #[test]
 fn a_task_is_woken_by_its_answer_alone() {
-    let mut rig: Rig<u32, [u32; 8]> = rig(config(4), Transport::Stamped);
+    let mut rig: Rig<u32, [u32; 8]> = rig(config(4), Protocol::Stamped);
     let channel = rig.channel.clone();
     let counts = [Arc::<Count>::default(), Arc::<Count>::default()];
     let (mut first, mut second) = (pin!(channel.ask_async(&1)), pin!(channel.ask_async(&2)));
@@ -93,7 +93,7 @@ fn a_task_is_woken_by_its_answer_alone() {
 
 #[test]
 fn a_task_is_woken_by_the_end() {
-    let rig: Rig<u32, u32> = rig(config(1), Transport::Ordered);
+    let rig: Rig<u32, u32> = rig(config(1), Protocol::Ordered);
     let channel = rig.channel.clone();
     let counts: [Arc<Count>; 3] = std::array::from_fn(|_| Arc::default());
     let (mut ask, mut send, mut recv) =
@@ -111,7 +111,7 @@ fn a_task_is_woken_by_the_end() {
 /// A request whose future is dropped is still handled; its reply is a dead letter, and its slot serves again.
 #[test]
 fn a_dropped_request() {
-    let mut rig: Rig<u32, u32> = rig(config(1), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(1), Protocol::Stamped);
     let channel = rig.channel.clone();
     for i in 0..3 {
         {
@@ -130,7 +130,7 @@ fn a_dropped_request() {
 /// An answer that somebody asked for, and has not taken, does not wake those who receive; once it is taken, what comes after it does.
 #[test]
 fn a_receiver_is_not_woken_by_somebody_elses_answer() {
-    let mut rig: Rig<u32, u32> = rig(config(4), Transport::Stamped);
+    let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);
     let channel = rig.channel.clone();
     let (asking, receiving) = (Arc::<Count>::default(), Arc::<Count>::default());
     let (mut ask, mut recv) = (pin!(channel.ask_async(&1)), pin!(channel.recv_async()));
@@ -155,7 +155,7 @@ fn a_queue_that_rejects_or_drops_does_not_wait() {
         (Overflow::Reject, Err(SendError::Full { actor: 3, capacity: 1 })),
         (Overflow::DropNewest, Ok(Sent::Dropped)),
     ] {
-        let rig: Rig<u32, u32> = rig(config(1).overflow(overflow), Transport::Ordered);
+        let rig: Rig<u32, u32> = rig(config(1).overflow(overflow), Protocol::Ordered);
         rig.channel.send(&1).unwrap();
         assert_eq!(block_on(rig.channel.send_async(&2)), want);
     }
@@ -165,7 +165,7 @@ fn a_queue_that_rejects_or_drops_does_not_wait() {
 #[test]
 fn many_tasks() {
     let each = 300u32;
-    let mut rig: Rig<[u32; 4], [u32; 4]> = rig(config(4), Transport::Stamped);
+    let mut rig: Rig<[u32; 4], [u32; 4]> = rig(config(4), Protocol::Stamped);
     let channel = rig.channel.clone();
     let done = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|s| {

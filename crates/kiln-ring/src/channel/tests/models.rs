@@ -1,6 +1,6 @@
 //! The queue under loom, which runs a model again and again, over the interleavings of its threads and the values that loads may see.
 //!
-//! Loom plays the memory too. With the stamped transport, a quad is one relaxed variable, so quads of a slot are seen in any order; with the
+//! Loom plays the memory too. With the stamped protocol, a quad is one relaxed variable, so quads of a slot are seen in any order; with the
 //! ordered one, payload and stamp are variables of their own. Loops that wait give way to the other threads.
 
 use super::device::Device;
@@ -9,7 +9,7 @@ use crate::channel::band::Credits;
 use crate::channel::lines::SLACK;
 use crate::channel::mailbox::{DeviceSide, Mailbox, Manner, Sent};
 use crate::channel::platform::{Atomic, Memory, Platform};
-use crate::channel::queue::{Form, Queue, Transport};
+use crate::channel::queue::{Form, Protocol, Queue};
 use crate::channel::wait::Wait;
 use crate::channel::{Overflow, Replies, SendError, WaitPolicy};
 use crate::slot::{Kind, PAYLOAD, QUAD, RingLayout, SlotLayout};
@@ -74,7 +74,7 @@ modelled! { AtomicU64 u64; AtomicU8 u8; }
 
 /// Memory of quads, of which the first word and the stamp are kept: the tests' payload is one word in each quad.
 struct Quads {
-    transport: Transport,
+    protocol: Protocol,
     /// Stamped: word and stamp in one.
     whole: Vec<AtomicU64>,
     /// Ordered: each by itself.
@@ -83,19 +83,19 @@ struct Quads {
 }
 
 impl Quads {
-    fn new(words: usize, transport: Transport) -> Arc<Quads> {
-        let count = |of: Transport| if of == transport { words / QUAD } else { 0 };
+    fn new(words: usize, protocol: Protocol) -> Arc<Quads> {
+        let count = |of: Protocol| if of == protocol { words / QUAD } else { 0 };
         Arc::new(Quads {
-            transport,
-            whole: (0..count(Transport::Stamped)).map(|_| AtomicU64::new(0)).collect(),
-            words: (0..count(Transport::Ordered)).map(|_| AtomicU32::new(0)).collect(),
-            stamps: (0..count(Transport::Ordered)).map(|_| AtomicU32::new(0)).collect(),
+            protocol,
+            whole: (0..count(Protocol::Stamped)).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..count(Protocol::Ordered)).map(|_| AtomicU32::new(0)).collect(),
+            stamps: (0..count(Protocol::Ordered)).map(|_| AtomicU32::new(0)).collect(),
         })
     }
 
     fn store(&self, at: usize, quad: [u32; QUAD], order: Ordering) {
         let [word, 0, 0, stamp] = quad else { panic!("the tests use a word of each quad: {quad:?}") };
-        if self.transport == Transport::Stamped {
+        if self.protocol == Protocol::Stamped {
             return self.whole[at / QUAD].store(u64::from(word) << 32 | u64::from(stamp), order);
         }
         self.words[at / QUAD].store(word, Relaxed);
@@ -113,7 +113,7 @@ impl Memory for Arc<Quads> {
     }
 
     fn load_quad(&self, at: usize) -> [u32; QUAD] {
-        if self.transport == Transport::Stamped {
+        if self.protocol == Protocol::Stamped {
             let both = self.whole[at / QUAD].load(Relaxed);
             return [(both >> 32) as u32, 0, 0, both as u32];
         }
@@ -135,15 +135,15 @@ impl DeviceSide for Nothing {
 
 /// A mailbox for messages and replies of `quads` words, one in each quad, and its device.
 fn mailbox(
-    transport: Transport,
+    protocol: Protocol,
     capacity: usize,
     quads: usize,
     overflow: Overflow,
 ) -> (Arc<Mailbox<Modelled>>, Device<Arc<Quads>>) {
     let words = (quads - 1) * PAYLOAD + 1;
     let ring = RingLayout::new(SlotLayout::new(words, false), capacity);
-    let form = Form { transport, capacity, bands: 1, requests: ring, answers: ring, reply_words: words };
-    let (requests, answers) = (Quads::new(ring.words(), transport), Quads::new(ring.words(), transport));
+    let form = Form { protocol, capacity, bands: 1, requests: ring, answers: ring, reply_words: words };
+    let (requests, answers) = (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
     let queue = Queue::new(form, requests.clone(), answers.clone(), 0);
     (Arc::new(Mailbox::new(queue, manner(overflow))), Device { form, requests, answers, position: 0 })
 }
@@ -222,9 +222,9 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 
 /// Two senders of messages of two quads, beside the device and the receiver: what was sent is received, nothing else, whole, once, and in
 /// order within a sender. There is room for one of the three messages only once the first reply was taken: then its slot is used again.
-fn two_senders(transport: Transport) {
+fn two_senders(protocol: Protocol) {
     explore(2, move || {
-        let (mailbox, mut device) = mailbox(transport, 2, 2, Overflow::Block);
+        let (mailbox, mut device) = mailbox(protocol, 2, 2, Overflow::Block);
         let senders = [&[10, 11][..], &[20]].map(|numbers| {
             let mailbox = mailbox.clone();
             thread::spawn(move || {
@@ -250,18 +250,18 @@ fn two_senders(transport: Transport) {
 
 #[test]
 fn two_senders_stamped() {
-    two_senders(Transport::Stamped);
+    two_senders(Protocol::Stamped);
 }
 
 #[test]
 fn two_senders_ordered() {
-    two_senders(Transport::Ordered);
+    two_senders(Protocol::Ordered);
 }
 
 /// Somebody asks while somebody else sends and receives: each gets its own, and the slots are all free at the end.
-fn asker_and_receiver(transport: Transport) {
+fn asker_and_receiver(protocol: Protocol) {
     explore(3, move || {
-        let (mailbox, mut device) = mailbox(transport, 2, 1, Overflow::Block);
+        let (mailbox, mut device) = mailbox(protocol, 2, 1, Overflow::Block);
         let asking = mailbox.clone();
         let asker = thread::spawn(move || {
             let position = asking.try_request(asking.lowest(), &laid(7, 1)).unwrap();
@@ -290,19 +290,19 @@ fn asker_and_receiver(transport: Transport) {
 
 #[test]
 fn asker_and_receiver_stamped() {
-    asker_and_receiver(Transport::Stamped);
+    asker_and_receiver(Protocol::Stamped);
 }
 
 #[test]
 fn asker_and_receiver_ordered() {
-    asker_and_receiver(Transport::Ordered);
+    asker_and_receiver(Protocol::Ordered);
 }
 
 /// Somebody who asked waits no more, while the answer comes and somebody sweeps: the reply is a dead letter, once, and the slot is free.
 #[test]
 fn a_request_given_up() {
     explore(3, || {
-        let (mailbox, mut device) = mailbox(Transport::Stamped, 1, 1, Overflow::Block);
+        let (mailbox, mut device) = mailbox(Protocol::Stamped, 1, 1, Overflow::Block);
         let asking = mailbox.clone();
         let asker = thread::spawn(move || {
             let position = asking.try_request(asking.lowest(), &laid(7, 1)).unwrap();
@@ -327,7 +327,7 @@ fn a_request_given_up() {
 #[test]
 fn two_receivers() {
     explore(3, || {
-        let (mailbox, mut device) = mailbox(Transport::Stamped, 1, 1, Overflow::Block);
+        let (mailbox, mut device) = mailbox(Protocol::Stamped, 1, 1, Overflow::Block);
         let other = mailbox.clone();
         let receiver = thread::spawn(move || [receive(&other), receive(&other)]);
         let (mut sent, mut got) = (Vec::new(), Vec::new());
@@ -348,7 +348,7 @@ fn two_receivers() {
 #[test]
 fn closing_while_sending() {
     explore(3, || {
-        let (mailbox, mut device) = mailbox(Transport::Ordered, 2, 1, Overflow::Block);
+        let (mailbox, mut device) = mailbox(Protocol::Ordered, 2, 1, Overflow::Block);
         let sending = mailbox.clone();
         let sender = thread::spawn(move || sending.send(sending.lowest(), &laid(1, 1), None));
         mailbox.close();
@@ -368,7 +368,7 @@ fn closing_while_sending() {
 fn a_sender_that_stops_half_way() {
     for written in 0..4u32 {
         explore(3, move || {
-            let (mailbox, mut device) = mailbox(Transport::Stamped, 2, 2, Overflow::Block);
+            let (mailbox, mut device) = mailbox(Protocol::Stamped, 2, 2, Overflow::Block);
             let stopped = mailbox.clone();
             let memory = device.requests.clone();
             let sender = thread::spawn(move || {
@@ -415,13 +415,13 @@ fn a_sender_that_stops_half_way() {
 fn two_bands_share_the_room() {
     explore(2, || {
         let ring = RingLayout::new(SlotLayout::new(1, false), 1);
-        let transport = Transport::Stamped;
-        let form = Form { transport, capacity: 1, bands: 2, requests: ring, answers: ring, reply_words: 1 };
+        let protocol = Protocol::Stamped;
+        let form = Form { protocol, capacity: 1, bands: 2, requests: ring, answers: ring, reply_words: 1 };
         let credits = Arc::new(Credits::new(form.capacity));
         let (mut queues, mut devices) = (Vec::new(), Vec::new());
         for band in 0..2 {
             let (requests, answers) =
-                (Quads::new(ring.words(), transport), Quads::new(ring.words(), transport));
+                (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
             let first = crate::slot::in_band(band, 0);
             queues.push(Queue::new(form, requests.clone(), answers.clone(), first).of_band(&credits));
             devices.push(Device { form, requests, answers, position: first });

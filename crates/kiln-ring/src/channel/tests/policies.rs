@@ -1,7 +1,7 @@
 //! Full queues against a reference model.
 
 use super::device::{Rig, rig};
-use crate::channel::{ChannelConfig, Counts, Overflow, RecvError, SendError, Sent, Transport};
+use crate::channel::{ChannelConfig, Counts, Overflow, Protocol, RecvError, SendError, Sent};
 use crate::slot::Kind;
 use crate::{Letter, Reason};
 use proptest::prelude::*;
@@ -147,14 +147,9 @@ fn skip(rig: &mut Rig<[u32; 5], u32>, model: &mut Model) {
     }
 }
 
-fn run(
-    capacity: usize,
-    overflow: Overflow,
-    transport: Transport,
-    steps: &[Step],
-) -> Result<(), TestCaseError> {
+fn run(capacity: usize, overflow: Overflow, protocol: Protocol, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut rig: Rig<[u32; 5], u32> =
-        rig(ChannelConfig::default().capacity(capacity).overflow(overflow), transport);
+        rig(ChannelConfig::default().capacity(capacity).overflow(overflow), protocol);
     let mut model = Model {
         capacity,
         overflow,
@@ -229,8 +224,8 @@ proptest! {
         stamped in any::<bool>(),
         steps in prop::collection::vec(step(), 0..200),
     ) {
-        let transport = if stamped { Transport::Stamped } else { Transport::Ordered };
-        run(capacity, overflow, transport, &steps)?;
+        let protocol = if stamped { Protocol::Stamped } else { Protocol::Ordered };
+        run(capacity, overflow, protocol, &steps)?;
     }
 }
 
@@ -238,7 +233,7 @@ proptest! {
 #[test]
 fn a_send_that_drops_the_oldest_waits_for_its_slot() {
     let config = ChannelConfig::default().capacity(2).overflow(Overflow::DropOldest);
-    let mut rig: Rig<[u32; 5], u32> = rig(config, Transport::Stamped);
+    let mut rig: Rig<[u32; 5], u32> = rig(config, Protocol::Stamped);
     let channel = rig.channel.clone();
     let sender =
         std::thread::spawn(move || (0..5).map(|i| channel.send(&[i; 5]).unwrap()).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! Many senders and receivers at once, with a device that runs beside them.
 
 use super::device::{Rig, rig};
-use crate::channel::{ChannelConfig, RecvError, SendError, Transport};
+use crate::channel::{ChannelConfig, Protocol, RecvError, SendError};
 use crate::slot::Kind;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -30,9 +30,9 @@ fn message(sender: u32, i: u32) -> [u32; 5] {
 /// Nothing is lost, duplicated, torn or reordered within a sender.
 #[test]
 fn many_senders_and_two_receivers() {
-    for (transport, capacity) in [(Transport::Stamped, 64), (Transport::Ordered, 5)] {
+    for (protocol, capacity) in [(Protocol::Stamped, 64), (Protocol::Ordered, 5)] {
         let each = 3000;
-        let mut rig: Rig<[u32; 5], [u32; 5]> = rig(ChannelConfig::default().capacity(capacity), transport);
+        let mut rig: Rig<[u32; 5], [u32; 5]> = rig(ChannelConfig::default().capacity(capacity), protocol);
         let channel = rig.channel.clone();
         let done = AtomicBool::new(false);
         let received = thread::scope(|s| {
@@ -94,7 +94,7 @@ fn many_senders_and_two_receivers() {
 #[test]
 fn askers_beside_senders() {
     let each = 1000;
-    let mut rig: Rig<[u32; 5], [u32; 5]> = rig(ChannelConfig::default().capacity(8), Transport::Stamped);
+    let mut rig: Rig<[u32; 5], [u32; 5]> = rig(ChannelConfig::default().capacity(8), Protocol::Stamped);
     let (channel, letters) = (rig.channel.clone(), rig.letters.clone());
     let done = AtomicBool::new(false);
     thread::scope(|s| {

@@ -1,0 +1,250 @@
+//! The test of a transport: whether what is written by one side ever is seen in part by the other.
+//!
+//! Before anybody else uses a runtime's memory, the host writes slots into it, in the ways in which it writes messages, while a kernel looks at them without a pause, and the kernel answers in
+//! the way in which workers do, while the host looks. Every word is another in each round. A test that finds nothing proves nothing, but what is wrong with a machine shows within its first messages.
+
+use super::error::{Result, RingError};
+use super::memory::SharedMemory;
+use super::transport::{Transport, Verdict};
+use crate::channel::{Memory, Protocol, RingMemory, Slots};
+use crate::device::probe::{QUADS, trace_probe, word};
+use crate::device::record::LINE;
+use crate::slot::{Kind, PAYLOAD, QUAD, stamp};
+use kiln_backend::Launch;
+use kiln_runtime::Device;
+use std::time::{Duration, Instant};
+
+/// Slots of a round at most: a multiple of eight, so that the lanes of a warp have as many quads each.
+const SLOTS: usize = 32;
+const ROUNDS: u32 = 256;
+/// How long one side waits for the other. No round takes a hundredth of it, wherever the two are processors of their own.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How the host writes quads with a stamp: at this word of the memory, three words of each.
+pub(super) struct Write(pub fn(&RingMemory, usize, &[u32], u32));
+
+impl Write {
+    /// As messages are written: in lines and by quads.
+    pub fn whole() -> Write {
+        Write(|memory, at, words, stamp| {
+            if stamp.is_multiple_of(2) {
+                memory.store_quads(at, words, stamp);
+            } else {
+                memory.store_each(at, words, stamp);
+            }
+        })
+    }
+}
+
+/// What the two sides share for a test.
+struct Bench {
+    requests: RingMemory,
+    answers: RingMemory,
+    slots: usize,
+    protocol: Protocol,
+}
+
+/// Tests a transport over memory that nobody else uses.
+pub(super) fn test(
+    device: &Device,
+    memory: &SharedMemory,
+    workers: usize,
+    transport: Transport,
+    write: &Write,
+) -> Result<Verdict> {
+    let (begin, line) = (workers * LINE, QUADS * QUAD);
+    let words = memory.inbox_words.words().min(memory.outbox_words.words()).saturating_sub(begin + LINE);
+    let slots = (words / line).min(SLOTS) / 8 * 8;
+    if slots == 0 {
+        return Ok(Ok("not tested: the runtime's memory is too small for that".to_owned()));
+    }
+    let bench = Bench {
+        requests: memory.inbox_part(begin, slots * line),
+        answers: memory.outbox_part(begin, slots * line + QUAD),
+        slots,
+        protocol: transport.protocol(),
+    };
+    let begun = Instant::now();
+    let verdict = bench.run(device, memory, begin, write)?;
+    SharedMemory::clear(&bench.requests);
+    SharedMemory::clear(&bench.answers);
+    let quads = 2 * ROUNDS as usize * slots * QUADS;
+    Ok(verdict.map(|()| format!("{quads} quads came whole, tested in {:.1?}", begun.elapsed())))
+}
+
+impl Bench {
+    fn run(
+        &self,
+        device: &Device,
+        memory: &SharedMemory,
+        begin: usize,
+        write: &Write,
+    ) -> Result<std::result::Result<(), String>> {
+        let lanes = if device.properties().compute_capability.is_some() { 32 } else { 1 };
+        let refuse = |problems| RingError::Handler { handlers: "the transport's test".to_owned(), problems };
+        let kernel = trace_probe(lanes, self.protocol == Protocol::Ordered)
+            .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
+        let program = device.program(&kernel)?;
+        let mut words = memory.views()[..6].to_vec();
+        let numbers = [begin, self.slots, ROUNDS as usize, PATIENCE.as_nanos() as usize];
+        words.extend(numbers.map(|number| number as u64));
+        let launch = Launch { grid: [1, 1, 1], words: &words, stream: memory.stream() };
+        // SAFETY: the words are those of the kernel's parameters: two views of memory that lives on if the kernel does not end, and four numbers.
+        let id = unsafe { device.backend().launch_resident(&program, launch)? };
+        let (mut torn, mut silent) = (0, None);
+        for round in 1..=ROUNDS {
+            self.write(round, write);
+            match self.read(round) {
+                Ok(seen) => torn += seen,
+                Err(slot) => {
+                    silent = Some((round, slot));
+                    break;
+                }
+            }
+        }
+        let waited = 4 * PATIENCE;
+        if !device.backend().resident_wait(id, waited)? {
+            return Err(RingError::Unresponsive { worker: 0, what: "end the transport's test", waited });
+        }
+        let [there, rounds, ..] = self.answers.load_quad(self.slots * QUADS * QUAD);
+        Ok(if there > 0 || torn > 0 {
+            let all = ROUNDS as usize * self.slots * QUADS;
+            Err(format!(
+                "among {all} quads each way, the device saw stamps before their words {there} times, and the host {torn} times"
+            ))
+        } else if let Some((round, slot)) = silent {
+            Err(format!(
+                "in round {round} of its test, no answer came in slot {slot} within {PATIENCE:?} (the device saw {rounds} rounds)"
+            ))
+        } else {
+            Ok(())
+        })
+    }
+
+    /// Writes the slots of a round.
+    fn write(&self, round: u32, write: &Write) {
+        let stamp = stamp(round.into(), Kind::Request);
+        let words: Vec<u32> = (0..(self.slots * QUADS * PAYLOAD) as u32)
+            .map(|w| word(round, w / PAYLOAD as u32, w as usize % PAYLOAD))
+            .collect();
+        match self.protocol {
+            Protocol::Stamped => (write.0)(&self.requests, 0, &words, stamp),
+            Protocol::Ordered => {
+                for (slot, words) in words.chunks_exact(QUADS * PAYLOAD).enumerate() {
+                    let (at, (first, others)) = (slot * QUADS * QUAD, words.split_at(PAYLOAD));
+                    self.requests.store_each(at + QUAD, others, stamp);
+                    self.requests.store_quad_release(at, [first[0], first[1], first[2], stamp]);
+                }
+            }
+        }
+        self.requests.flush();
+    }
+
+    /// Reads the answers of a round; gives how many quads held other words than they should, or the slot in which none came.
+    fn read(&self, round: u32) -> std::result::Result<usize, usize> {
+        let stamp = stamp(round.into(), Kind::Reply);
+        let begun = Instant::now();
+        let (mut slot, mut torn) = (0, 0);
+        let mut words = [0; SLOTS * QUADS * PAYLOAD + crate::channel::SLACK];
+        while slot < self.slots {
+            let there = self.read_some(slot, round, stamp, &mut words);
+            for (w, got) in words[..there * QUADS * PAYLOAD].iter().enumerate() {
+                let quad = (slot * QUADS + w / PAYLOAD) as u32;
+                torn += usize::from(*got != !word(round, quad, w % PAYLOAD));
+            }
+            slot += there;
+            if there == 0 && begun.elapsed() > PATIENCE {
+                return Err(slot);
+            }
+        }
+        Ok(torn)
+    }
+
+    /// Reads answers from a slot on, as far as they are there; gives how many. In lines or by quads, as a receiver of many or of one does.
+    fn read_some(&self, slot: usize, round: u32, stamp: u32, words: &mut [u32]) -> usize {
+        let (at, stride) = (slot * QUADS * QUAD, QUADS * QUAD);
+        let slots = |count| Slots { at, stride, quads: QUADS, count, stamp };
+        match self.protocol {
+            Protocol::Stamped if round.is_multiple_of(2) => {
+                self.answers.load_slots(&slots(self.slots - slot), words)
+            }
+            Protocol::Stamped => self.answers.load_each(&slots(1), words),
+            Protocol::Ordered if self.answers.load_acquire(at + PAYLOAD) != stamp => 0,
+            Protocol::Ordered => self.answers.load_each(&slots(1), words),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transport::choose_by;
+    use super::*;
+    use crate::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
+
+    /// The device that `KILN_DEVICE` names: on one of another kind than a CPU, this is the test by which its transports are chosen.
+    fn device() -> Device {
+        Device::open(&std::env::var("KILN_DEVICE").unwrap_or("cpu".to_owned())).unwrap()
+    }
+
+    /// Stamps first, and the words a little later.
+    fn torn() -> Write {
+        Write(|memory, at, words, stamp| {
+            for (q, words) in words.chunks_exact(PAYLOAD).enumerate() {
+                memory.store_quad(at + q * QUAD, [0, 0, 0, stamp]);
+                memory.flush();
+                (0..200).for_each(|_| std::hint::spin_loop());
+                memory.store_quad(at + q * QUAD, [words[0], words[1], words[2], stamp]);
+            }
+        })
+    }
+
+    /// A transport passes its test as it is, and fails it where stamps come before their words: then the next one is taken, and what was found can be read.
+    #[test]
+    fn torn_stores_are_found_and_the_next_transport_is_taken() {
+        let (device, config) = (device(), RuntimeConfig::default());
+        let find = |broken: &[Transport]| {
+            let mut test = |memory: &SharedMemory, workers: usize, transport: Transport| {
+                let write = if broken.contains(&transport) { torn() } else { Write::whole() };
+                test(&device, memory, workers, transport, &write)
+            };
+            let (mut memory, _, choice) = choose_by(&device, &config, Transport::Auto, 2, &mut test).unwrap();
+            // SAFETY: the tests have ended.
+            unsafe { memory.release() };
+            println!("{broken:?} broken: {choice}");
+            choice
+        };
+        let first = find(&[]).transport;
+        assert_ne!(first, Transport::Ordered);
+        let second = find(&[Transport::Bar]);
+        assert_eq!(second.transport, Transport::Pinned, "{second}");
+        let last = find(&[Transport::Bar, Transport::Pinned]);
+        assert_eq!((last.transport, last.refused.len()), (Transport::Ordered, 2), "{last}");
+        let (transport, why) = &last.refused[1];
+        assert!(*transport == Transport::Pinned && why.contains("saw stamps before their words"), "{why}");
+        if first == Transport::Bar {
+            assert!(last.refused[0].1.contains("saw stamps before their words"), "{last}");
+        }
+    }
+
+    #[ring_kernel(crate = crate)]
+    fn halved(_ctx: &RingCtx, m: [u32; 13]) -> [u32; 13] {
+        m.map(|word| word / 2)
+    }
+
+    /// A named transport that fails its test is refused, by its name.
+    #[test]
+    fn a_named_transport_that_fails_is_refused() {
+        let (device, config) = (device(), RuntimeConfig::default());
+        let refused = choose_by(&device, &config, Transport::Pinned, 1, &mut |memory, workers, transport| {
+            test(&device, memory, workers, transport, &torn())
+        });
+        let error = refused.map(|(_, _, choice)| choice).unwrap_err().to_string();
+        assert!(error.contains("not pinned: among "), "{error}");
+        let runtime = RingRuntime::with(&device, config.transport(Transport::Ordered).workers(1)).unwrap();
+        let actor = runtime.launch(halved, RingConfig::default()).unwrap();
+        actor.activate().unwrap();
+        for n in 0..1000 {
+            assert_eq!(actor.ask([2 * n; 13]), Ok(Some([n; 13])));
+        }
+    }
+}
