@@ -33,8 +33,8 @@ use kiln_runtime::{Error, Result, Tensor};
 /// transposed factor or result is a [transposed](Tensor::transpose) tensor; stacks of matrices are tensors of rank 3.
 ///
 /// On a GPU of compute capability 9.0, products of 8-bit and 16-bit numbers run on the tensor cores. Rows of a, b and c in multiples of 16 bytes make them
-/// faster: other factors are copied first. So are factors of 8 bits unless a lies by rows and b by columns. Elsewhere this is the plain path. The result
-/// is the same in every run.
+/// faster: other factors are copied first. So are factors of 8 bits unless a lies by rows and b by columns. Elsewhere this is the plain path,
+/// whose products of 16-bit floats go to the tensor cores of GPUs from compute capability 8.0 on. The result is the same in every run.
 ///
 /// # Errors
 /// [`Error::Shape`] unless a is m × k, b is k × n and c is m × n, and stacks have the same number of matrices; a stack of one serves for all. Those of
