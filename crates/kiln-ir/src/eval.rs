@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn identities_leave_numbers_alone() {
         for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max] {
-            for elem in Scalar::ALL.into_iter().filter(|&e| e != Scalar::Bool) {
+            for elem in Scalar::COMPUTED.into_iter().filter(|&e| e != Scalar::Bool) {
                 for v in [0i128, 1, 100] {
                     let v = Literal::wrapping(elem, v);
                     let combined = combination(op).and_then(|b| binary(b, identity(op, elem), v));

@@ -50,6 +50,19 @@ impl Scalar {
         Scalar::U8,
     ];
 
+    /// The element types that values are computed in: all but those for [storage](Scalar::is_storage).
+    pub const COMPUTED: [Scalar; 9] = [
+        Scalar::Bool,
+        Scalar::I32,
+        Scalar::U32,
+        Scalar::I64,
+        Scalar::U64,
+        Scalar::F16,
+        Scalar::BF16,
+        Scalar::F32,
+        Scalar::F64,
+    ];
+
     /// The size of one element in memory, in bytes.
     pub const fn bytes(self) -> u32 {
         match self {

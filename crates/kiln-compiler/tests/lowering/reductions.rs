@@ -53,7 +53,7 @@ fn tolerance(op: ReduceOp, elem: Scalar) -> f64 {
 #[test]
 fn every_reduction_of_every_type() {
     for &op in ReduceOp::ALL {
-        for elem in Scalar::ALL.into_iter().filter(|&e| is_valid(op, e)) {
+        for elem in Scalar::COMPUTED.into_iter().filter(|&e| is_valid(op, e)) {
             let arg = matches!(op, ReduceOp::ArgMin | ReduceOp::ArgMax);
             let result = if arg { Scalar::I64 } else { elem };
             let line = format!("reduce.{} %3 axis 0", op.name());

@@ -58,7 +58,7 @@ impl Options {
             threads,
             statements: 24,
             depth: 3,
-            elems: Scalar::ALL.to_vec(),
+            elems: Scalar::COMPUTED.to_vec(),
             exact: false,
             faults: false,
             guards: false,

@@ -54,7 +54,7 @@ impl Generator<'_> {
         if let Some(entry) = self.find(|ty, _| elems(ty.elem())) {
             return entry;
         }
-        let mut all = Scalar::ALL.to_vec();
+        let mut all = Scalar::COMPUTED.to_vec();
         all.retain(|&e| {
             elems(e) && (self.options.elems.contains(&e) || matches!(e, Scalar::I32 | Scalar::F32))
         });

@@ -197,7 +197,7 @@ fn same(a: Literal, b: Literal) -> bool {
 
 #[test]
 fn unary_agrees_with_folding() {
-    for elem in Scalar::ALL {
+    for elem in Scalar::COMPUTED {
         for &op in UnaryOp::ALL {
             let x = samples(elem);
             let out = if op == UnaryOp::IsNan { Scalar::Bool } else { elem };
@@ -213,7 +213,7 @@ fn unary_agrees_with_folding() {
 
 #[test]
 fn binary_agrees_with_folding() {
-    for elem in Scalar::ALL {
+    for elem in Scalar::COMPUTED {
         for &op in BinaryOp::ALL {
             let (mut x, mut y) = pairs(elem);
             if elem.is_int() && matches!(op, BinaryOp::Div | BinaryOp::Rem) {
@@ -233,7 +233,7 @@ fn binary_agrees_with_folding() {
 
 #[test]
 fn compare_and_fma_agree_with_folding() {
-    for elem in Scalar::ALL {
+    for elem in Scalar::COMPUTED {
         let (x, y) = pairs(elem);
         for &op in CompareOp::ALL {
             let Ok(got) = map_tile(&[(elem, &x), (elem, &y)], Scalar::Bool, |b, v| b.compare(op, v[0], v[1]))
@@ -260,8 +260,8 @@ fn compare_and_fma_agree_with_folding() {
 
 #[test]
 fn casts_agree_with_folding() {
-    for from in Scalar::ALL {
-        for to in Scalar::ALL.into_iter().filter(|&to| to != from) {
+    for from in Scalar::COMPUTED {
+        for to in Scalar::COMPUTED.into_iter().filter(|&to| to != from) {
             let x = samples(from);
             let got = map_tile(&[(from, &x)], to, |b, v| b.cast(v[0], to)).unwrap();
             for (&x, &got) in x.iter().zip(&got) {
