@@ -126,7 +126,7 @@ pub enum RingError {
     PayloadForeign,
     /// Actors of one runtime cannot send to those of the other.
     #[error(
-        "actors on `{from}` cannot send to actors on `{to}`: that works between CUDA devices, and between runtimes on one `Device` of the CPU. Have the host pass the messages on"
+        "actors on `{from}` cannot send to actors on `{to}`: that works between GPUs of this process, and between runtimes on one `Device`, but for the interpreter. Have the host pass the messages on"
     )]
     OutOfReach {
         /// The sender's device.

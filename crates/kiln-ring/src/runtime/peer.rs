@@ -79,19 +79,22 @@ impl Shared {
     /// Lets kernels of this runtime's device write the arena of another runtime.
     fn reach(&self, other: &Shared) -> Result<()> {
         let (from, to) = (self.device.properties(), other.device.properties());
-        let same = std::ptr::addr_eq(self.backend(), other.backend());
-        match (from.kind, to.kind) {
-            (BackendKind::Cuda, BackendKind::Cuda) if from.id != to.id => {
-                // The driver may wait for the kernels of both.
-                let away = Away::of(other)?;
-                let reached = self.backend().enable_peer_access(to);
-                drop(away);
-                Ok(reached?)
-            }
-            (BackendKind::Cuda, BackendKind::Cuda) => Ok(()),
-            (BackendKind::Cpu, BackendKind::Cpu) if same => Ok(()),
-            _ => Err(RingError::OutOfReach { from: from.id.clone(), to: to.id.clone() }),
+        // A GPU in another process has addresses of its own.
+        let here = |id: &str| id.starts_with("cuda:");
+        if std::ptr::addr_eq(self.backend(), other.backend()) && from.kind != BackendKind::Interp {
+            return Ok(());
         }
+        if !here(&from.id) || !here(&to.id) {
+            return Err(RingError::OutOfReach { from: from.id.clone(), to: to.id.clone() });
+        }
+        if from.id != to.id {
+            // The driver may wait for the kernels of both.
+            let away = Away::of(other)?;
+            let reached = self.backend().enable_peer_access(to);
+            drop(away);
+            reached?;
+        }
+        Ok(())
     }
 }
 
@@ -116,7 +119,7 @@ impl<H: Handler> Actor<H> {
     /// As [`inlet`](Self::inlet), for an actor of another runtime: of another GPU, which then writes to this one's memory, or of another grid on the same device.
     ///
     /// The first time it has both grids leave and come back. Runtimes on CUDA devices can be joined so where the GPUs reach each other (NVLink, or PCIe with peer access), and runtimes on
-    /// one [`Device`](kiln_runtime::Device) of the CPU.
+    /// one [`Device`](kiln_runtime::Device) of the CPU or in a process of its own.
     ///
     /// ```
     /// use kiln_lang::prelude::*;

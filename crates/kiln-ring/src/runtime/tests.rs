@@ -1,4 +1,4 @@
-//! What only shows from within: senders that stop half-way.
+//! What only shows from within, or between devices: senders that stop half-way, devices that do not reach each other.
 
 use super::{CheckpointError, RingConfig, RingError, RingRuntime, RuntimeConfig};
 use crate::channel::RecvError;
@@ -34,4 +34,18 @@ fn a_message_that_was_not_finished_is_not_there() {
     queue.write(torn, &[10, 10, 10, 10, 10, 10, 10, 0, 0]);
     queue.publish();
     assert_eq!((actor.recv().unwrap(), actor.recv().unwrap()), (22, 222));
+}
+
+/// A device that reaches another one's memory is one of two GPUs, or the same one.
+#[test]
+fn devices_that_do_not_reach_each_other_are_not_linked() {
+    let runtime = |device: &str| RingRuntime::new(&Device::open(device).unwrap()).unwrap();
+    let (interp, cpu) = (runtime("interp"), runtime("cpu"));
+    let actor = cpu.launch(sum_of, RingConfig::default().state(0)).unwrap();
+    let refused = actor.inlet_from(&interp, 4);
+    let named = |from: &str, to: &str| (from, to) == ("interp", "cpu");
+    assert!(matches!(&refused, Err(RingError::OutOfReach { from, to }) if named(from, to)), "{refused:?}");
+    assert!(actor.inlet_from(&cpu, 4).is_ok());
+    let other = runtime("interp").launch(sum_of, RingConfig::default().state(0)).unwrap();
+    assert!(matches!(other.inlet_from(&interp, 4), Err(RingError::OutOfReach { .. })));
 }
