@@ -1,7 +1,8 @@
 //! The head of a PTX module, the entry's parameters and memory, and the emitter's only public function.
 
+use super::copies::TensorMap;
 use super::diagnostics::Site;
-use super::explicit::{self, TensorMap};
+use super::explicit;
 use super::writer::Writer;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, Level, OpKind, Space};

@@ -1,41 +1,22 @@
-//! The explicit level: mbarriers, bulk tensor copies, warpgroup products and tasks (PTX ISA 8.0, "Asynchronous warpgroup level matrix
-//! instructions", "cp.async.bulk.tensor", "mbarrier", "setmaxnreg").
+//! The explicit level: tasks and their warps, mbarriers, shared tiles (PTX ISA 8.0, "mbarrier", "setmaxnreg").
 
-use super::entry::MIXED_VERSION;
+use super::copies::TensorMap;
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::{Error, Result};
 use kiln_ir::{
-    Axis, BinaryOp, Block, CompareOp, Def, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Value,
+    Axis, BinaryOp, Block, CompareOp, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Value,
 };
 use std::collections::HashMap;
 use std::fmt;
 
 /// Bytes of a row of a panel of a shared tile, which the hardware swizzles as a whole.
-const PANEL: u32 = 128;
+pub(super) const PANEL: u32 = 128;
 /// Threads of a warpgroup.
-const WARPGROUP: u32 = 128;
-/// Rows of a product that a warpgroup computes at once, and the depth of one instruction, in bytes.
-const WGMMA_ROWS: u32 = 64;
-const WGMMA_DEPTH: u32 = 32;
+pub(super) const WARPGROUP: u32 = 128;
 /// Bytes of eight rows of a panel: what a swizzle permutes, and a matrix descriptor steps by.
-const ATOM: u32 = 8 * PANEL;
+pub(super) const ATOM: u32 = 8 * PANEL;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
-
-/// A tensor map that a launch must pass, made from a view parameter. The maps come before the words, 128 bytes each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorMap {
-    /// The parameter, as the user calls it.
-    pub name: String,
-    /// The first word of the view among the parameters.
-    pub word: u32,
-    /// Its axes.
-    pub rank: u32,
-    /// Its elements.
-    pub elem: Scalar,
-    /// The extents of the box on the last two axes; on the others they are 1.
-    pub extents: [u32; 2],
-}
 
 /// The warps that an operation is written for.
 #[derive(Clone, Copy)]
@@ -44,18 +25,18 @@ pub(super) struct Team {
     barrier: u32,
     /// What to add to that.
     copy: Option<Reg>,
-    threads: u32,
+    pub threads: u32,
     /// What its first thread does.
-    first: Guard,
+    pub first: Guard,
     /// What the first thread of each of its warpgroups does.
     leads: Guard,
     /// The number of its warpgroup in the team.
-    warpgroup: Reg,
+    pub warpgroup: Reg,
 }
 
 /// Before an instruction: the predicate of the threads that execute it, or nothing where no others come.
 #[derive(Clone, Copy)]
-struct Guard(Option<Reg>);
+pub(super) struct Guard(Option<Reg>);
 
 impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,23 +54,23 @@ pub(super) struct Explicit {
     /// The operation of the body before which the mbarriers must be there.
     meet_before: Option<Op>,
     team: Option<Team>,
-    always: Option<Reg>,
+    pub(super) always: Option<Reg>,
     /// Where shared memory begins.
     shared: Option<Reg>,
     /// The arrivals of a phase that the hardware counts, by the value of the mbarriers.
     arrivals: HashMap<Value, u32>,
     /// By value: the first of the values that share a register with it.
-    same: HashMap<Value, Value>,
+    pub(super) same: HashMap<Value, Value>,
     /// The register of values that share one, by their representative.
     pub(super) registers: HashMap<Value, Reg>,
 }
 
 /// A shared tile as it was made.
-struct SharedTile {
-    address: Reg,
-    rows: u32,
-    columns: u32,
-    elem: Scalar,
+pub(super) struct SharedTile {
+    pub address: Reg,
+    pub rows: u32,
+    pub columns: u32,
+    pub elem: Scalar,
 }
 
 impl SharedTile {
@@ -97,11 +78,11 @@ impl SharedTile {
         self.rows * self.columns * self.elem.bytes()
     }
 
-    fn panels(&self) -> u32 {
+    pub fn panels(&self) -> u32 {
         self.columns * self.elem.bytes() / PANEL
     }
 
-    fn panel_columns(&self) -> u32 {
+    pub fn panel_columns(&self) -> u32 {
         PANEL / self.elem.bytes()
     }
 }
@@ -425,238 +406,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn tma_load(&mut self, data: &OpData, team: Team, rows: u32, multicast: u32) -> Result<()> {
-        let rank = data.operands.len() - 6;
-        let tile = self.shared_tile(data.operands[1 + rank], data.operands[2 + rank])?;
-        let row = self.narrow(data.operands[3 + rank])?;
-        let to = self.reg(Class::B32);
-        self.put(format_args!("mad.lo.u32 {to}, {row}, {PANEL}, {}", tile.address));
-        let barrier = self.mbarrier(data, 4 + rank)?;
-        let map = self.tensor_map(data.operands[0], [rows, tile.panel_columns()])?;
-        let offsets = self.tensor_offsets(&data.operands[1..=rank])?;
-        let cast = if multicast > 0 { ".multicast::cluster" } else { "" };
-        let mask = match multicast {
-            0 => String::new(),
-            mask => {
-                let bits = self.reg(Class::B16);
-                self.put(format_args!("mov.b16 {bits}, {mask}"));
-                format!(", {bits}")
-            }
-        };
-        for panel in 0..tile.panels() {
-            let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
-            self.put(format_args!(
-                "{}cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{cast} [{to}+{}], [{map}, {at}], [{barrier}]{mask}",
-                team.first,
-                panel * tile.rows * PANEL,
-            ));
-        }
-        Ok(())
-    }
-
-    fn tma_store(&mut self, data: &OpData, team: Team) -> Result<()> {
-        let tile = self.shared_tile(data.operands[0], data.operands[1])?;
-        let map = self.tensor_map(data.operands[2], [tile.rows, tile.panel_columns()])?;
-        let rank = data.operands.len() - 3;
-        let offsets = self.tensor_offsets(&data.operands[3..])?;
-        for panel in 0..tile.panels() {
-            let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
-            self.put(format_args!(
-                "{}cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [{map}, {at}], [{}+{}]",
-                team.first,
-                tile.address,
-                panel * tile.rows * PANEL,
-            ));
-        }
-        self.put(format_args!("{}cp.async.bulk.commit_group", team.first));
-        Ok(())
-    }
-
-    /// Offsets as 32-bit registers, last axis first.
-    fn tensor_offsets(&mut self, offsets: &[Value]) -> Result<Vec<Reg>> {
-        offsets.iter().rev().map(|&v| self.narrow(v)).collect()
-    }
-
-    /// The coordinates of a panel in braces.
-    fn panel_coordinates(&mut self, offsets: &[Reg], column: u32) -> String {
-        let mut all: Vec<String> = offsets.iter().map(Reg::to_string).collect();
-        if column > 0 {
-            let moved = self.reg(Class::B32);
-            self.put(format_args!("add.u32 {moved}, {}, {column}", offsets[0]));
-            all[0] = moved.to_string();
-        }
-        format!("{{{}}}", all.join(", "))
-    }
-
-    /// Fetches the map that a copy will need: that takes about as long as everything else at the beginning.
-    fn prefetch_map(&mut self, view: Value, rows: u32, team: Team) -> Result<()> {
-        let known = self.explicit.maps.len();
-        let map = self.tensor_map(view, [rows, PANEL / self.elem(view).bytes()])?;
-        if self.explicit.maps.len() > known {
-            self.put(format_args!("{}prefetch.tensormap [{map}]", team.first));
-        }
-        Ok(())
-    }
-
-    /// The address of the map of a view parameter for boxes of these extents.
-    fn tensor_map(&mut self, view: Value, extents: [u32; 2]) -> Result<Reg> {
-        let kernel = self.kernel;
-        let (Def::Arg(_, position), Some(ty)) = (kernel.def(view), kernel.ty(view).as_view()) else {
-            return Err(broken("a copy of a view that is no parameter"));
-        };
-        let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
-        let name = kernel.params[position as usize].name.clone();
-        let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents };
-        let maps = &mut self.explicit.maps;
-        let number = maps.iter().position(|m| *m == map).unwrap_or_else(|| {
-            maps.push(map);
-            maps.len() - 1
-        });
-        let (param, address) = (self.reg(Class::B64), self.reg(Class::B64));
-        self.put(format_args!("mov.b64 {param}, m{number}"));
-        self.put(format_args!("cvta.param.u64 {address}, {param}"));
-        Ok(address)
-    }
-
-    fn wgmma(&mut self, data: &OpData, team: Team, transposed_a: bool, transposed_b: bool) -> Result<()> {
-        let a = self.shared_tile(data.operands[0], data.operands[1])?;
-        let b = self.shared_tile(data.operands[2], data.operands[3])?;
-        let keep = self.get(data.operands[4])?;
-        let always = self.explicit.always.unwrap_or(keep);
-        let registers = self.accumulators(data, data.operands[4])?;
-        let (m, k) = if transposed_a { (a.columns, a.rows) } else { (a.rows, a.columns) };
-        let n = if transposed_b { b.columns } else { b.rows };
-        let groups = team.threads / WARPGROUP;
-        let own = if transposed_a { a.rows * PANEL } else { WGMMA_ROWS * PANEL };
-        let start = self.reg(Class::B32);
-        self.put(format_args!("mad.lo.u32 {start}, {}, {own}, {}", team.warpgroup, a.address));
-        let from_a = self.descriptor(start, a.rows * PANEL);
-        let from_b = self.descriptor(b.address, b.rows * PANEL);
-        let blocks = m / (WGMMA_ROWS * groups);
-        let each = (n / 2) as usize;
-        if registers.len() != blocks as usize * each {
-            return Err(broken(format!("{} accumulators for a product [{m}, {n}]", registers.len())));
-        }
-        if a.elem != b.elem && a.elem.is_int() {
-            if self.target.ptx < MIXED_VERSION {
-                return Err(self.unsupported(
-                    data,
-                    "a product of i8 and u8",
-                    "It needs a driver of CUDA 12.4 or newer",
-                ));
-            }
-            self.version = self.version.max(MIXED_VERSION);
-        }
-        let name = wgmma_name(a.elem, b.elem, n);
-        let modifiers = wgmma_modifiers(a.elem, &[transposed_a, transposed_b]);
-        self.put(format_args!("wgmma.fence.sync.aligned"));
-        for step in 0..k * a.elem.bytes() / WGMMA_DEPTH {
-            let right = self.advanced(from_b, depth_offset(&b, step, transposed_b));
-            for block in 0..blocks {
-                let left = self.advanced(from_a, block * groups * own + depth_offset(&a, step, transposed_a));
-                let own = &registers[block as usize * each..][..each];
-                let list: Vec<String> = own.iter().map(Reg::to_string).collect();
-                let scale = if step == 0 { keep } else { always };
-                self.put(
-                    format_args!("{name} {{{}}}, {left}, {right}, {scale}{modifiers}", list.join(", "),),
-                );
-            }
-        }
-        self.put(format_args!("wgmma.commit_group.sync.aligned"));
-        Ok(())
-    }
-
-    fn wgmma_registers(&mut self, data: &OpData, transposed_b: bool) -> Result<()> {
-        let b = self.shared_tile(data.operands[0], data.operands[1])?;
-        let keep = self.get(data.operands[2])?;
-        let always = self.explicit.always.unwrap_or(keep);
-        let fixed = data.operands.len() - data.results.len();
-        let a = data.operands[3..fixed].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
-        let registers = self.accumulators(data, data.operands[2])?;
-        let (k, n) = if transposed_b { (b.rows, b.columns) } else { (b.columns, b.rows) };
-        let from_b = self.descriptor(b.address, b.rows * PANEL);
-        let each = (n / 2) as usize;
-        let steps = (k * b.elem.bytes() / WGMMA_DEPTH) as usize;
-        let blocks = registers.len() / each;
-        if a.len() != 4 * steps * blocks || registers.len() != blocks * each {
-            return Err(broken(format!("{} registers of a for {blocks} blocks of {steps} steps", a.len())));
-        }
-        let name = wgmma_name(b.elem, b.elem, n);
-        let modifiers = wgmma_modifiers(b.elem, &[transposed_b]);
-        let list = |registers: &[Reg]| registers.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-        self.put(format_args!("wgmma.fence.sync.aligned"));
-        for step in 0..steps {
-            let right = self.advanced(from_b, depth_offset(&b, step as u32, transposed_b));
-            let scale = if step == 0 { keep } else { always };
-            for block in 0..blocks {
-                let left = list(&a[4 * (block * steps + step)..][..4]);
-                let sums = list(&registers[block * each..][..each]);
-                self.put(format_args!("{name} {{{sums}}}, {{{left}}}, {right}, {scale}{modifiers}"));
-            }
-        }
-        self.put(format_args!("wgmma.commit_group.sync.aligned"));
-        Ok(())
-    }
-
-    /// The registers of a product. One that keeps nothing needs nothing in them.
-    fn accumulators(&mut self, data: &OpData, keep: Value) -> Result<Vec<Reg>> {
-        if self.kernel.as_const(keep).is_some_and(|keep| !keep.is_true()) {
-            return Ok(data.results.iter().map(|&v| self.define(v)).collect());
-        }
-        self.take_over(&data.operands[data.operands.len() - data.results.len()..], &data.results)
-    }
-
-    /// A matrix descriptor of swizzled panels from an address on: those side by side are `leading` bytes apart.
-    fn descriptor(&mut self, address: Reg, leading: u32) -> Reg {
-        let (units, wide, whole) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B64));
-        let layout = 1u64 << 62 | u64::from(ATOM >> 4) << 32 | u64::from(leading >> 4) << 16;
-        // In a cluster, the upper bits of an address name the block.
-        self.put(format_args!("bfe.u32 {units}, {address}, 4, 14"));
-        self.put(format_args!("cvt.u64.u32 {wide}, {units}"));
-        self.put(format_args!("or.b64 {whole}, {wide}, {layout}"));
-        whole
-    }
-
-    /// A descriptor so many bytes further on.
-    fn advanced(&mut self, descriptor: Reg, bytes: u32) -> Reg {
-        if bytes == 0 {
-            return descriptor;
-        }
-        let to = self.reg(Class::B64);
-        self.put(format_args!("add.u64 {to}, {descriptor}, {}", bytes >> 4));
-        to
-    }
-
-    /// Lets results stand in the registers of what they continue.
-    fn take_over(&mut self, from: &[Value], to: &[Value]) -> Result<Vec<Reg>> {
-        let sources = from.iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
-        Ok(to
-            .iter()
-            .zip(sources)
-            .map(|(&value, source)| {
-                let reg = self.define(value);
-                self.mov(reg, source);
-                reg
-            })
-            .collect())
-    }
-
-    /// Before values move to other registers: products that still fill them end first.
-    pub(super) fn settle(&mut self, values: &[Value], from: &[Reg], to: &[Reg]) {
-        let moves =
-            |((&value, from), to): ((&Value, &Reg), &Reg)| from != to && self.shares_with(value).is_some();
-        if values.iter().zip(from).zip(to).any(moves) {
-            self.put(format_args!("wgmma.wait_group.sync.aligned 0"));
-        }
-    }
-
-    /// The representative of the values that share a register with this one, if there are others.
-    pub(super) fn shares_with(&self, value: Value) -> Option<Value> {
-        self.explicit.same.get(&value).copied()
-    }
-
     /// The 32-bit address of mbarriers, with the index after them.
-    fn mbarrier(&mut self, data: &OpData, at: usize) -> Result<Reg> {
+    pub(super) fn mbarrier(&mut self, data: &OpData, at: usize) -> Result<Reg> {
         self.element_address(data.operands[at], data.operands[at + 1], 8)
     }
 
@@ -682,7 +433,7 @@ impl Writer<'_> {
         }
     }
 
-    fn shared_tile(&mut self, view: Value, stage: Value) -> Result<SharedTile> {
+    pub(super) fn shared_tile(&mut self, view: Value, stage: Value) -> Result<SharedTile> {
         let ((rows, columns), elem) = (self.shared_shape(view)?, self.elem(view));
         let address = self.element_address(view, stage, rows * columns * elem.bytes())?;
         let tile = SharedTile { address, rows, columns, elem };
@@ -691,38 +442,12 @@ impl Writer<'_> {
     }
 
     /// The low half of an i64.
-    fn narrow(&mut self, value: Value) -> Result<Reg> {
+    pub(super) fn narrow(&mut self, value: Value) -> Result<Reg> {
         let wide = self.get(value)?;
         let narrow = self.reg(Class::B32);
         self.put(format_args!("cvt.u32.u64 {narrow}, {wide}"));
         Ok(narrow)
     }
-}
-
-/// The instruction for a product with n columns.
-fn wgmma_name(a: Scalar, b: Scalar, n: u32) -> String {
-    let suffix = |elem| if elem == Scalar::F32 { "tf32" } else { super::writer::suffix(elem) };
-    let sum = super::writer::suffix(a.accumulator());
-    let depth = WGMMA_DEPTH / a.bytes();
-    format!("wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{sum}.{}.{}", suffix(a), suffix(b))
-}
-
-/// What follows its operands: signs for floats, and for those of 16 bits which factors are transposed.
-fn wgmma_modifiers(elem: Scalar, transposed: &[bool]) -> String {
-    let mut text = String::from(if elem.is_float() { ", 1, 1" } else { "" });
-    if elem.bytes() == 2 {
-        transposed.iter().for_each(|&t| text.push_str(if t { ", 1" } else { ", 0" }));
-    }
-    text
-}
-
-/// Where a step along the inner extent begins in a stage, in bytes.
-fn depth_offset(tile: &SharedTile, step: u32, transposed: bool) -> u32 {
-    if transposed {
-        return step * (WGMMA_DEPTH / tile.elem.bytes()) * PANEL;
-    }
-    let column = step * WGMMA_DEPTH;
-    column / PANEL * tile.rows * PANEL + column % PANEL
 }
 
 /// The alignment of memory in shared memory.
@@ -779,6 +504,6 @@ fn needs_mbarriers(kernel: &Kernel, data: &OpData) -> bool {
     }
 }
 
-fn broken(message: impl Into<String>) -> Error {
+pub(super) fn broken(message: impl Into<String>) -> Error {
     Error::Internal { place: "the PTX emitter", message: message.into() }
 }

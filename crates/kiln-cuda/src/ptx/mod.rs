@@ -12,7 +12,9 @@
 //! | `ordered.rs` | loads and stores that order others |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
 //! | `fragment.rs` | products of fragments, copies in flight |
-//! | `explicit.rs`, `in_place.rs` | tasks, copies and products in flight, and the registers these share |
+//! | `explicit.rs` | tasks, their warps, mbarriers, shared tiles |
+//! | `copies.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
+//! | `in_place.rs` | the registers that products in flight share |
 //! | `control.rs` | `if`, `for`, `while` |
 //! | `diagnostics.rs` | faults, asserts and prints: what the device writes and how the host reads it |
 //!
@@ -22,6 +24,7 @@ mod arith;
 mod bytes;
 mod cast;
 mod control;
+mod copies;
 pub mod diagnostics;
 mod entry;
 mod explicit;
@@ -29,8 +32,9 @@ mod fragment;
 mod in_place;
 mod memory;
 mod ordered;
+mod products;
 mod threads;
 mod writer;
 
+pub use copies::TensorMap;
 pub use entry::{Module, STATIC_SHARED, Target, emit};
-pub use explicit::TensorMap;

@@ -1,0 +1,116 @@
+//! Bulk tensor copies and their maps (PTX ISA 8.0, "cp.async.bulk.tensor").
+
+use super::explicit::{PANEL, Team, broken};
+use super::writer::{Class, Reg, Writer};
+use kiln_backend::Result;
+use kiln_ir::{Def, OpData, Scalar, Value};
+
+/// A tensor map that a launch must pass, made from a view parameter. The maps come before the words, 128 bytes each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The parameter, as the user calls it.
+    pub name: String,
+    /// The first word of the view among the parameters.
+    pub word: u32,
+    /// Its axes.
+    pub rank: u32,
+    /// Its elements.
+    pub elem: Scalar,
+    /// The extents of the box on the last two axes; on the others they are 1.
+    pub extents: [u32; 2],
+}
+
+impl Writer<'_> {
+    pub(super) fn tma_load(&mut self, data: &OpData, team: Team, rows: u32, multicast: u32) -> Result<()> {
+        let rank = data.operands.len() - 6;
+        let tile = self.shared_tile(data.operands[1 + rank], data.operands[2 + rank])?;
+        let row = self.narrow(data.operands[3 + rank])?;
+        let to = self.reg(Class::B32);
+        self.put(format_args!("mad.lo.u32 {to}, {row}, {PANEL}, {}", tile.address));
+        let barrier = self.mbarrier(data, 4 + rank)?;
+        let map = self.tensor_map(data.operands[0], [rows, tile.panel_columns()])?;
+        let offsets = self.tensor_offsets(&data.operands[1..=rank])?;
+        let cast = if multicast > 0 { ".multicast::cluster" } else { "" };
+        let mask = match multicast {
+            0 => String::new(),
+            mask => {
+                let bits = self.reg(Class::B16);
+                self.put(format_args!("mov.b16 {bits}, {mask}"));
+                format!(", {bits}")
+            }
+        };
+        for panel in 0..tile.panels() {
+            let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
+            self.put(format_args!(
+                "{}cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{cast} [{to}+{}], [{map}, {at}], [{barrier}]{mask}",
+                team.first,
+                panel * tile.rows * PANEL,
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn tma_store(&mut self, data: &OpData, team: Team) -> Result<()> {
+        let tile = self.shared_tile(data.operands[0], data.operands[1])?;
+        let map = self.tensor_map(data.operands[2], [tile.rows, tile.panel_columns()])?;
+        let rank = data.operands.len() - 3;
+        let offsets = self.tensor_offsets(&data.operands[3..])?;
+        for panel in 0..tile.panels() {
+            let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
+            self.put(format_args!(
+                "{}cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [{map}, {at}], [{}+{}]",
+                team.first,
+                tile.address,
+                panel * tile.rows * PANEL,
+            ));
+        }
+        self.put(format_args!("{}cp.async.bulk.commit_group", team.first));
+        Ok(())
+    }
+
+    /// Offsets as 32-bit registers, last axis first.
+    fn tensor_offsets(&mut self, offsets: &[Value]) -> Result<Vec<Reg>> {
+        offsets.iter().rev().map(|&v| self.narrow(v)).collect()
+    }
+
+    /// The coordinates of a panel in braces.
+    fn panel_coordinates(&mut self, offsets: &[Reg], column: u32) -> String {
+        let mut all: Vec<String> = offsets.iter().map(Reg::to_string).collect();
+        if column > 0 {
+            let moved = self.reg(Class::B32);
+            self.put(format_args!("add.u32 {moved}, {}, {column}", offsets[0]));
+            all[0] = moved.to_string();
+        }
+        format!("{{{}}}", all.join(", "))
+    }
+
+    /// Fetches the map that a copy will need: that takes about as long as everything else at the beginning.
+    pub(super) fn prefetch_map(&mut self, view: Value, rows: u32, team: Team) -> Result<()> {
+        let known = self.explicit.maps.len();
+        let map = self.tensor_map(view, [rows, PANEL / self.elem(view).bytes()])?;
+        if self.explicit.maps.len() > known {
+            self.put(format_args!("{}prefetch.tensormap [{map}]", team.first));
+        }
+        Ok(())
+    }
+
+    /// The address of the map of a view parameter for boxes of these extents.
+    fn tensor_map(&mut self, view: Value, extents: [u32; 2]) -> Result<Reg> {
+        let kernel = self.kernel;
+        let (Def::Arg(_, position), Some(ty)) = (kernel.def(view), kernel.ty(view).as_view()) else {
+            return Err(broken("a copy of a view that is no parameter"));
+        };
+        let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
+        let name = kernel.params[position as usize].name.clone();
+        let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents };
+        let maps = &mut self.explicit.maps;
+        let number = maps.iter().position(|m| *m == map).unwrap_or_else(|| {
+            maps.push(map);
+            maps.len() - 1
+        });
+        let (param, address) = (self.reg(Class::B64), self.reg(Class::B64));
+        self.put(format_args!("mov.b64 {param}, m{number}"));
+        self.put(format_args!("cvta.param.u64 {address}, {param}"));
+        Ok(address)
+    }
+}
