@@ -189,6 +189,11 @@ GPU_PRODUCT_ROWS: dict[str, Row] = {
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
     "compile_softmax": Row("softmax, from its source to a loaded program, in a new process", 0, 0, None, rounds=1),
+    "compile_matmul": Row("first call of a product, bf16, 4096, in a new process", 0, 0, None, rounds=1),
+    **{
+        f"compile_attention_d{width}": Row(f"first call of causal attention, bf16, width {width}, in a new process", 0, 0, None, rounds=1)
+        for width in (64, 128, 256)
+    },
     "load_softmax": Row("softmax, from the disk cache to a loaded program", 0, 0, None),
 }
 

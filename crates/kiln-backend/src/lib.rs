@@ -51,6 +51,21 @@ pub struct Compiled {
     pub program: Arc<dyn Program>,
     /// The bytes, if the backend's programs can be kept on disk.
     pub artifact: Option<Vec<u8>>,
+    /// What took how long.
+    pub stages: Stages,
+}
+
+/// Host time that compiling a kernel took, by stage. Zero where a backend has no such stage, or does not take its time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// From the kernel as the front end made it to the one that code is written from: verifying, optimising, lowering.
+    pub passes: Duration,
+    /// Writing the code: PTX, or machine code where there is no assembler beneath.
+    pub emission: Duration,
+    /// The driver's assembler. It loads some programs as it compiles them: then that is in here.
+    pub assembly: Duration,
+    /// Loading what it made.
+    pub loading: Duration,
 }
 
 /// One launch.

@@ -191,7 +191,8 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
-        Ok(Compiled { program: Arc::new(CpuProgram::new(kernel)?), artifact: None })
+        let (program, stages) = CpuProgram::new(kernel)?;
+        Ok(Compiled { program: Arc::new(program), artifact: None, stages })
     }
 
     fn load(&self, _: &[u8]) -> Result<Arc<dyn Program>> {

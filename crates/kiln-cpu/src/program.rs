@@ -4,11 +4,12 @@ use crate::codegen::{self, Code, Source};
 use crate::launch::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
-use kiln_backend::{Error, Program, Report, Result};
+use kiln_backend::{Error, Program, Report, Result, Stages};
 use kiln_compiler::optimize;
 use kiln_ir::{Kernel, Level, OpKind, Space, verify};
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The most threads of a block, as on GPUs.
 pub(crate) const MAX_THREADS: u32 = 1024;
@@ -34,10 +35,13 @@ impl CpuProgram {
     }
 
     /// Compiles a kernel, as a front end made it.
-    pub(crate) fn new(kernel: &Kernel) -> Result<CpuProgram> {
+    pub(crate) fn new(kernel: &Kernel) -> Result<(CpuProgram, Stages)> {
+        let begun = Instant::now();
         let kernel = &prepare(kernel)?;
         let lowered = Lowered::of(kernel)?;
+        let passes = begun.elapsed();
         let mut code = codegen::compile(&lowered.source(kernel))?;
+        let stages = Stages { passes, emission: begun.elapsed() - passes, ..Stages::default() };
         let sites = SiteTable {
             kernel: kernel.name.clone(),
             messages: kernel.messages.clone(),
@@ -45,14 +49,8 @@ impl CpuProgram {
         };
         let words = kernel.params.iter().map(|p| p.words()).sum();
         let threads = lowered.0.map_or(1, |l| l.block.iter().product());
-        Ok(CpuProgram {
-            code,
-            sites: Arc::new(sites),
-            name: kernel.name.clone(),
-            words,
-            threads,
-            cost: Cost::default(),
-        })
+        let (sites, name, cost) = (Arc::new(sites), kernel.name.clone(), Cost::default());
+        Ok((CpuProgram { code, sites, name, words, threads, cost }, stages))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::shadow::Report;
 use crate::streams::Streams;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
+    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, Stages, StreamId, Tenant,
 };
 use kiln_ir::{Kernel, verify};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -229,7 +229,7 @@ impl Backend for Interp {
             shared,
             self.properties.shared_memory.into(),
         )?;
-        Ok(Compiled { program: Arc::new(loaded), artifact: None })
+        Ok(Compiled { program: Arc::new(loaded), artifact: None, stages: Stages::default() })
     }
 
     fn load(&self, _artifact: &[u8]) -> Result<Arc<dyn Program>> {

@@ -1,15 +1,16 @@
 //! Launching a kernel: from arguments to a program on a device.
 
 use crate::args::{Arguments, ParamInfo};
-use crate::cache::{DiskCache, Specialisation};
+use crate::cache::{Build, DiskCache, Specialisation};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::stream::{Queue, Stream, same_device};
-use kiln_backend::{Program, Report};
+use kiln_backend::{Program, Report, Stages};
 use kiln_compiler::{Partition, partition};
 use kiln_ir::{Kernel, Level, VerifyError, verify};
 use kiln_lang::param::{KernelFn, KernelParams};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A kernel with its arguments, ready to launch: what calling a `#[kernel]` function gives.
 ///
@@ -55,6 +56,7 @@ pub(crate) struct LoadedKernel {
     pub(crate) params: Vec<ParamInfo>,
     partition: Partition,
     program: Arc<dyn Program>,
+    pub(crate) build: Build,
 }
 
 impl<P: KernelParams> Launch<P> {
@@ -175,9 +177,11 @@ impl<P: KernelParams> Launch<P> {
     }
 
     fn compile_new(&self, device: &Device) -> Result<Arc<LoadedKernel>> {
+        let begun = Instant::now();
         let kernel = self.ir()?;
         let name = self.kernel.site().name;
         let partition = partition(&kernel);
+        let tracing = begun.elapsed();
         if !partition.unproven.is_empty() {
             let problem = |u: &kiln_compiler::Unproven| {
                 format!(
@@ -188,9 +192,10 @@ impl<P: KernelParams> Launch<P> {
             let problems = partition.unproven.iter().map(problem).collect();
             return Err(Error::Kernel { kernel: name.to_owned(), problems });
         }
-        let program = load_or_compile(device, &kernel)?;
+        let (program, stages) = load_or_compile(device, &kernel)?;
+        let build = Build { kernel: name, tracing, total: begun.elapsed(), stages };
         let params = ParamInfo::list(&kernel.params);
-        Ok(Arc::new(LoadedKernel { name, params, partition, program }))
+        Ok(Arc::new(LoadedKernel { name, params, partition, program, build }))
     }
 }
 
@@ -200,21 +205,22 @@ impl Device {
     /// # Errors
     /// What the device refuses.
     pub fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>> {
-        load_or_compile(self, kernel)
+        Ok(load_or_compile(self, kernel)?.0)
     }
 }
 
-/// Takes the program from disk if it is there and the device accepts it, else compiles it and keeps it.
-fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<Arc<dyn Program>> {
+/// Takes the program from disk if it is there and the device accepts it, else compiles it, says how long that took, and keeps it.
+fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<(Arc<dyn Program>, Option<Stages>)> {
     let (backend, disk) = (device.backend(), device.disk_cache());
     let Some(artifact_key) = backend.artifact_key().filter(|_| disk.folder().is_some()) else {
-        return Ok(backend.compile(kernel)?.program);
+        let compiled = backend.compile(kernel)?;
+        return Ok((compiled.program, Some(compiled.stages)));
     };
     // With locations: faults name them.
     let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifact_key.as_bytes()]);
     if let Some(bytes) = disk.load(&key) {
         match backend.load(&bytes) {
-            Ok(program) => return Ok(program),
+            Ok(program) => return Ok((program, None)),
             Err(_) => disk.reject(),
         }
     }
@@ -222,7 +228,7 @@ fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<Arc<dyn Program>>
     if let Some(bytes) = &compiled.artifact {
         disk.store(&key, bytes);
     }
-    Ok(compiled.program)
+    Ok((compiled.program, Some(compiled.stages)))
 }
 
 impl LoadedKernel {

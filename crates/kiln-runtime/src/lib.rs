@@ -24,10 +24,10 @@ mod stream;
 mod tensor;
 
 pub use buffer::Residency;
-pub use cache::{DiskCache, DiskStats, ProgramCache};
+pub use cache::{Build, DiskCache, DiskStats, ProgramCache};
 pub use device::Device;
 pub use error::{Error, Result};
-pub use kiln_backend::{BackendKind, Fault, FaultKind, Properties, Report};
+pub use kiln_backend::{BackendKind, Fault, FaultKind, Properties, Report, Stages};
 pub use launch::Launch;
 pub use stream::{Event, Stream};
 pub use tensor::Tensor;

@@ -49,9 +49,9 @@ pub struct Args {
     serve: bool,
     #[command(flatten)]
     ring: ring::Options,
-    /// Compile a kernel and print the microseconds: what the row of compile times runs
-    #[arg(long, hide = true)]
-    compile_once: bool,
+    /// Call this for the first time, with an empty cache, and print as JSON what took how long: what the rows of compile times run, without the driver's own cache
+    #[arg(long, value_name = "WORK", conflicts_with_all = ["filter", "json", "serve"])]
+    first_call: Option<compile_cost::FirstCall>,
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -63,8 +63,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return serve::run(device);
     }
     let device = device?;
-    if args.compile_once {
-        println!("{}", compile_cost::compile_once(&device)?);
+    if let Some(work) = args.first_call {
+        println!("{}", compile_cost::first_call(&device, work)?);
         return Ok(());
     }
     if args.filter.as_deref() == Some("ring") {

@@ -1,7 +1,8 @@
 //! What is measured. The counts of bytes and operations are those of `bench/rows.py`.
 
 use super::clock::{self, Cache};
-use super::{attention, compile_cost, launch_cost, products};
+use super::compile_cost::{self, FirstCall, cold};
+use super::{attention, launch_cost, products};
 use half::bf16;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 
@@ -111,7 +112,11 @@ pub fn all(device: &Device) -> Vec<Row> {
         };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
-        rows.push(host("compile_softmax", compile_cost::cold));
+        rows.push(host("compile_softmax", |device, n| cold(device, FirstCall::Softmax, n)));
+        rows.push(host("compile_matmul", |device, n| cold(device, FirstCall::Matmul, n)));
+        rows.push(host("compile_attention_d64", |device, n| cold(device, FirstCall::Attention64, n)));
+        rows.push(host("compile_attention_d128", |device, n| cold(device, FirstCall::Attention128, n)));
+        rows.push(host("compile_attention_d256", |device, n| cold(device, FirstCall::Attention256, n)));
         rows.push(host("load_softmax", compile_cost::from_disk));
         rows.extend(products::rows());
     } else {

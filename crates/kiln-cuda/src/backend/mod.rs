@@ -36,14 +36,14 @@ use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
-    PrintSink, Program, Properties, ResidentId, Result, StreamId, Tenant,
+    PrintSink, Program, Properties, ResidentId, Result, Stages, StreamId, Tenant,
 };
 use kiln_ir::{Kernel, Level};
 use program::CudaProgram;
 use sites::SiteTable;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older compiler is never taken from a cache.
 const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
@@ -65,6 +65,41 @@ fn accept(kernel: &Kernel, log: &JitLog) -> Result<()> {
             location: "generated PTX".to_owned(),
             message: format!("the assembler gave performance up: {}", found.message),
         }),
+    }
+}
+
+/// What is kept of a kernel of which the assembler said this; `code` makes what the driver loads from the text, or from what it has.
+fn artifact(
+    kernel: &Kernel,
+    module: ptx::Module,
+    code: impl FnOnce(String) -> Code,
+    log: &JitLog,
+) -> Artifact {
+    let usage = log.functions.iter().find(|usage| usage.name == module.entry);
+    Artifact {
+        table: SiteTable {
+            kernel: kernel.name.clone(),
+            per_thread: matches!(kernel.level, Level::Thread { .. }),
+            sites: module.sites,
+        },
+        entry: module.entry,
+        block: module.block,
+        shared: module.shared,
+        words: module.words,
+        spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
+        maps: module.maps,
+        cluster: module.cluster,
+        code: code(module.text),
+    }
+}
+
+/// Time since the last look.
+struct Clock(Instant);
+
+impl Clock {
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
     }
 }
 
@@ -148,38 +183,35 @@ impl Cuda {
         ptx::Target { compute: compute_capability.unwrap_or((8, 0)), ptx: ptx.unwrap_or((8, 0)) }
     }
 
-    /// Compiles as far as an artifact.
-    fn build(&self, kernel: &Kernel) -> Result<Artifact> {
-        let module = pipeline::translate(kernel, self.target(), self.device.properties.shared_memory)?;
+    /// Compiles a kernel and loads it.
+    fn build(&self, kernel: &Kernel) -> Result<(Artifact, CudaProgram, Stages)> {
+        let (target, shared) = (self.target(), self.device.properties.shared_memory);
+        let mut clock = Clock(Instant::now());
+        let lowered = pipeline::lower(kernel, target, shared)?;
+        let passes = clock.lap();
+        let module = pipeline::emit(&lowered, target, shared)?;
+        let emission = clock.lap();
         let (context, options) = (&self.device.context, JitOptions::default());
         let refused = |error| self.refused(kernel, error);
-        let (code, log) = if needs_whole_program(&module.text) {
-            // Loaded here for the log and the errors; the next time the driver finds it in its own cache. The residents are away meanwhile.
-            let compile =
-                || Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused);
-            let (_, log) = self.device.tenants.with_room(&self.device, compile)?;
-            accept(kernel, &log)?;
-            (Code::Ptx(module.text), log)
-        } else {
+        if !needs_whole_program(&module.text) {
             let cubin = compile_to_cubin(context, &module.entry, &module.text, &options).map_err(refused)?;
-            (Code::Cubin(cubin.bytes), cubin.log)
-        };
-        let usage = log.functions.iter().find(|usage| usage.name == module.entry);
-        Ok(Artifact {
-            table: SiteTable {
-                kernel: kernel.name.clone(),
-                per_thread: matches!(kernel.level, Level::Thread { .. }),
-                sites: module.sites,
-            },
-            entry: module.entry,
-            block: module.block,
-            shared: module.shared,
-            words: module.words,
-            spills: usage.map_or(0, |usage| usage.spill_stores.max(usage.spill_loads)),
-            maps: module.maps,
-            cluster: module.cluster,
-            code,
-        })
+            let assembly = clock.lap();
+            let artifact = artifact(kernel, module, |_| Code::Cubin(cubin.bytes), &cubin.log);
+            let program = CudaProgram::load(&self.device, &artifact)?;
+            let loading = clock.lap();
+            return Ok((artifact, program, Stages { passes, emission, assembly, loading }));
+        }
+        // The driver compiles this only as it loads it, so what it loaded is the program: from the text it would be compiled once more, unless the
+        // driver has a cache of its own. The residents are away meanwhile.
+        let (artifact, program) = self.device.tenants.with_room(&self.device, || {
+            let (loaded, log) =
+                Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused)?;
+            accept(kernel, &log)?;
+            let artifact = artifact(kernel, module, Code::Ptx, &log);
+            let program = CudaProgram::of(&self.device, &artifact, &loaded)?;
+            Ok((artifact, program))
+        })?;
+        Ok((artifact, program, Stages { passes, emission, assembly: clock.lap(), ..Stages::default() }))
     }
 
     fn refused(&self, kernel: &Kernel, error: CudaError) -> Error {
@@ -241,9 +273,8 @@ impl Backend for Cuda {
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         self.device.sweep();
-        let artifact = self.build(kernel)?;
-        let program = Arc::new(CudaProgram::load(&self.device, &artifact)?);
-        Ok(Compiled { program, artifact: Some(artifact.encode()) })
+        let (artifact, program, stages) = self.build(kernel)?;
+        Ok(Compiled { program: Arc::new(program), artifact: Some(artifact.encode()), stages })
     }
 
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {

@@ -29,7 +29,8 @@ use kiln_ir::{Kernel, verify};
 /// # }
 /// ```
 pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
-    translate(kernel, target, shared_memory_of(target))
+    let shared = shared_memory_of(target);
+    emit(&lower(kernel, target, shared)?, target, shared)
 }
 
 /// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions expanded. For looking at.
@@ -40,9 +41,9 @@ pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel
     lower(kernel, target, shared_memory_of(target))
 }
 
-/// Compiles a kernel to PTX for a GPU whose blocks can have `shared` bytes of shared memory.
-pub(super) fn translate(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<ptx::Module> {
-    let module = ptx::emit(&lower(kernel, target, shared)?, target)?;
+/// Writes the PTX of a kernel that was lowered, for a GPU whose blocks can have `shared` bytes of shared memory.
+pub(super) fn emit(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<ptx::Module> {
+    let module = ptx::emit(kernel, target)?;
     // The lowering counts what it needs itself; the emitter lays everything out.
     if module.shared > shared {
         return Err(too_large(kernel, "bytes of shared memory per block", module.shared, shared));
@@ -50,7 +51,8 @@ pub(super) fn translate(kernel: &Kernel, target: ptx::Target, shared: u32) -> Re
     Ok(module)
 }
 
-fn lower(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<Kernel> {
+/// Compiles a kernel as far as PTX is written from it, for a GPU whose blocks can have `shared` bytes of shared memory.
+pub(super) fn lower(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<Kernel> {
     check(kernel)?;
     run_passes(kernel, &Target::cuda(target.compute, shared)).map_err(|error| explain(kernel, target, error))
 }

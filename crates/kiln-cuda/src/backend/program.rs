@@ -37,7 +37,15 @@ struct Hidden {
 impl CudaProgram {
     /// Loads an artifact.
     pub(super) fn load(device: &Arc<Device>, artifact: &Artifact) -> Result<CudaProgram> {
-        let function = load_function(device, artifact)?;
+        device.tenants.with_room(device, || {
+            let module = load_module(device, artifact).map_err(|error| device.explain(error))?;
+            CudaProgram::of(device, artifact, &module)
+        })
+    }
+
+    /// The program of an artifact whose code is loaded. Nothing resident may run meanwhile.
+    pub(super) fn of(device: &Arc<Device>, artifact: &Artifact, module: &Module) -> Result<CudaProgram> {
+        let function = find_function(module, artifact).map_err(|error| device.explain(error))?;
         let threads: u32 = artifact.block.iter().product();
         let dynamic = if artifact.shared > STATIC_SHARED { artifact.shared } else { 0 };
         let used = function.attributes();
@@ -183,18 +191,13 @@ unsafe fn enqueue(
     }
 }
 
-/// Loads the code.
-fn load_function(device: &Device, artifact: &Artifact) -> Result<Function> {
-    let load = || match &artifact.code {
+fn load_module(device: &Device, artifact: &Artifact) -> crate::driver::Result<Module> {
+    match &artifact.code {
         Code::Cubin(bytes) => Module::load(&device.context, bytes),
         Code::Ptx(text) => {
-            let loaded = Module::from_ptx(&device.context, &artifact.entry, text, &JitOptions::default());
-            loaded.map(|(module, _)| module)
+            Module::from_ptx(&device.context, &artifact.entry, text, &JitOptions::default()).map(|(m, _)| m)
         }
-    };
-    device.tenants.with_room(device, || {
-        load().and_then(|module| find_function(&module, artifact)).map_err(|error| device.explain(error))
-    })
+    }
 }
 
 fn find_function(module: &Module, artifact: &Artifact) -> crate::driver::Result<Function> {

@@ -2,11 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::launch::LoadedKernel;
+use kiln_backend::Stages;
 use kiln_ir::Level;
 use kiln_lang::param::SpecKey;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 /// Everything that a compiled program depends on, beside the device. Compared whole, so that no accident of hashing confuses two.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -46,6 +48,19 @@ impl Hasher for WordHasher {
 
 type Slot = Arc<OnceLock<std::result::Result<Arc<LoadedKernel>, Error>>>;
 
+/// How a program came to be in this process: host time from the launch that needed it to one that was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Build {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// All of it, with the disk cache.
+    pub total: Duration,
+    /// Running the kernel's function to record its IR, and verifying that.
+    pub tracing: Duration,
+    /// What compiling took; `None` for a program that the disk cache had.
+    pub stages: Option<Stages>,
+}
+
 /// The programs compiled so far for one device.
 #[derive(Default)]
 pub struct ProgramCache {
@@ -67,6 +82,30 @@ impl ProgramCache {
     /// Whether nothing was compiled yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How each program came to be, in no order.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn twice(x: &mut Tensor<f32, 1>) {
+    ///     let tile = x.tile(program_id(0) * 4, 4);
+    ///     tile.store(tile.load(0.0) * 2.0);
+    /// }
+    ///
+    /// let device = Device::open("cpu")?;
+    /// twice(&mut device.zeros([8])?).launch(&device)?;
+    /// let builds = device.programs().builds();
+    /// let build = builds.iter().find(|build| build.kernel == "twice").expect("it was launched");
+    /// assert!(build.tracing < build.total && build.stages.is_some());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn builds(&self) -> Vec<Build> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        slots.values().filter_map(|slot| Some(slot.get()?.as_ref().ok()?.build)).collect()
     }
 
     /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk) again.

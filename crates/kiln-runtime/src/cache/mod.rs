@@ -4,5 +4,5 @@ mod disk;
 mod memory;
 
 pub use disk::{DiskCache, DiskStats};
-pub use memory::ProgramCache;
 pub(crate) use memory::Specialisation;
+pub use memory::{Build, ProgramCache};

@@ -5,7 +5,7 @@ use super::memory::Shared;
 use super::wire::{Fields, Frame, MOST, Op, broken, properties};
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Result, StreamId, Tenant,
+    MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Result, Stages, StreamId, Tenant,
 };
 use kiln_ir::Kernel;
 use std::any::Any;
@@ -174,7 +174,9 @@ impl Backend for Isolated {
         let program = self.program(&mut fields)?;
         let kept = fields.number()? != 0;
         let artifact = fields.bytes()?.to_vec();
-        Ok(Compiled { program, artifact: kept.then_some(artifact) })
+        let mut time = || fields.number().map(Duration::from_nanos);
+        let stages = Stages { passes: time()?, emission: time()?, assembly: time()?, loading: time()? };
+        Ok(Compiled { program, artifact: kept.then_some(artifact), stages })
     }
 
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {

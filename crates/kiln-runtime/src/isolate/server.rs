@@ -3,7 +3,7 @@
 use super::memory::Shared;
 use super::wire::{DONE, Fields, Frame, Op, broken, failure, put_properties};
 use kiln_backend::{
-    Backend, DevicePtr, Error, EventId, Launch, Mapped, Program, ResidentId, Result, StreamId,
+    Backend, DevicePtr, Error, EventId, Launch, Mapped, Program, ResidentId, Result, Stages, StreamId,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -100,7 +100,10 @@ impl Server {
                 let compiled = self.backend.compile(&kernel)?;
                 let frame = self.loaded(compiled.program);
                 let artifact = compiled.artifact;
-                Ok(frame.number(artifact.is_some().into()).bytes(&artifact.unwrap_or_default()))
+                let frame = frame.number(artifact.is_some().into()).bytes(&artifact.unwrap_or_default());
+                let Stages { passes, emission, assembly, loading } = compiled.stages;
+                let times = [passes, emission, assembly, loading];
+                Ok(times.into_iter().fold(frame, |frame, time| frame.number(time.as_nanos() as u64)))
             }
             Op::Load => {
                 let program = self.backend.load(fields.bytes()?)?;

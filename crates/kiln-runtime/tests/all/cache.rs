@@ -116,6 +116,11 @@ fn a_second_device_loads_what_the_first_compiled() {
     assert_works(&second);
     assert_eq!((compiles(&probe), loads(&probe)), (0, 1));
     assert_eq!(second.disk_cache().stats(), DiskStats { hits: 1, ..DiskStats::default() });
+    for (device, compiled) in [(&first, true), (&second, false)] {
+        let [build] = device.programs().builds()[..] else { panic!("one program") };
+        assert_eq!((build.kernel, build.stages.is_some()), ("add", compiled));
+        assert!(build.tracing < build.total);
+    }
 
     let mut y = second.tensor(&[1.0; 8], [8]).unwrap();
     double(&mut y).launch(&second).unwrap();

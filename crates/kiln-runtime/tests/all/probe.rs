@@ -3,7 +3,7 @@
 use crate::order::Order;
 use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, Report, ResidentId, Result, StreamId, Tenant,
+    Program, Properties, Report, ResidentId, Result, Stages, StreamId, Tenant,
 };
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
@@ -175,7 +175,8 @@ impl Backend for Probe {
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         count(&self.counts().compiles);
-        Ok(Compiled { program: self.loaded(kernel)?, artifact: Some(format!("{kernel:#}").into_bytes()) })
+        let artifact = Some(format!("{kernel:#}").into_bytes());
+        Ok(Compiled { program: self.loaded(kernel)?, artifact, stages: Stages::default() })
     }
 
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
