@@ -21,6 +21,9 @@ pub enum Failure {
     /// No reply came.
     #[error(transparent)]
     Receive(#[from] kiln_ring::RecvError),
+    /// A request had no reply.
+    #[error(transparent)]
+    Ask(#[from] kiln_ring::AskError),
     /// A device computed something wrong.
     #[error("{0}")]
     Wrong(String),

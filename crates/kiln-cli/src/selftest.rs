@@ -5,12 +5,17 @@ use crate::failure::Failure;
 use kiln_conformance::{Case, Outcome, suite, sweep};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often one is told that the same case still runs.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs the conformance suite on a device.
 ///
 /// Prints a line for each case that fails and for each that is skipped for want of a capability. The last line is
-/// `N passed, N failed, N skipped`, and the exit status is 1 if a case failed.
+/// `N passed, N failed, N skipped`, and the exit status is 1 if a case failed. A case that takes longer than 15 seconds is named on
+/// standard error while it runs.
 #[derive(clap::Args)]
 pub struct Args {
     /// The device: cuda:0, cpu, interp [default: KILN_DEVICE, else the best one here]
@@ -22,9 +27,15 @@ pub struct Args {
     /// Runs cases of any sizes, large ones too, in place of the suite: minutes without a GPU.
     #[arg(long)]
     sweep: bool,
+    /// Runs one part of the cases, so that several processes share them: `2/4` is every fourth case, from the second on.
+    #[arg(long, value_name = "K/N", value_parser = parse_shard)]
+    shard: Option<Shard>,
     /// Prints the names of the cases and runs nothing.
     #[arg(long)]
     list: bool,
+    /// Prints a line for each case that passes too, with the seconds it took.
+    #[arg(long, short, conflicts_with = "json")]
+    verbose: bool,
     /// Prints one object of JSON.
     #[arg(long)]
     json: bool,
@@ -33,11 +44,29 @@ pub struct Args {
     seed: Option<u64>,
 }
 
+/// Which cases of many: number `first` (from 0) of every `of`.
+#[derive(Clone, Copy, Debug)]
+struct Shard {
+    first: usize,
+    of: usize,
+}
+
+fn parse_shard(text: &str) -> Result<Shard, String> {
+    let number = |text: &str| text.parse::<usize>().ok();
+    match text.split_once('/').map(|(k, n)| (number(k), number(n))) {
+        Some((Some(k), Some(of))) if 1 <= k && k <= of => Ok(Shard { first: k - 1, of }),
+        _ => Err("a part is K/N with 1 <= K <= N, such as 2/4".into()),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut cases = if args.sweep { sweep() } else { suite() };
     if let Some(filter) = &args.filter {
         cases.retain(|case| case.name.contains(filter.as_str()));
+    }
+    if let Some(Shard { first, of }) = args.shard {
+        cases = cases.into_iter().skip(first).step_by(of).collect();
     }
     if args.list {
         cases.iter().try_for_each(|case| writeln!(stdout(), "{}", case.name))?;
@@ -56,11 +85,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut results = Vec::with_capacity(cases.len());
     for (i, case) in cases.iter().enumerate() {
         progress(i, cases.len(), case);
-        let outcome = case.run(&device, seed);
+        let begun = Instant::now();
+        let outcome = watched(case, || case.run(&device, seed));
+        let ran = Ran { case, outcome, seconds: begun.elapsed().as_secs_f64() };
         if !args.json {
-            report(case, &outcome)?;
+            report(&ran, args.verbose)?;
         }
-        results.push((case, outcome));
+        results.push(ran);
     }
     std::panic::set_hook(quiet);
     clear_progress();
@@ -75,20 +106,47 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if counts(&results)[1] > 0 { Err(Failure::Reported) } else { Ok(()) }
 }
 
-fn report(case: &Case, outcome: &Outcome) -> std::io::Result<()> {
-    let (word, why) = match outcome {
-        Outcome::Passed => return Ok(()),
-        Outcome::Failed(why) => ("failed", why),
-        Outcome::Skipped(what) => ("skipped", what),
-    };
-    clear_progress();
-    writeln!(stdout(), "{word}: {}: {}", case.name, why.replace('\n', "\n    "))
+/// A case that has run.
+struct Ran<'a> {
+    case: &'a Case,
+    outcome: Outcome,
+    seconds: f64,
 }
 
-fn counts(results: &[(&Case, Outcome)]) -> [usize; 3] {
+/// Runs a case, and says on standard error that it still runs whenever it has taken [`PATIENCE`] once more: a device that never answers
+/// is found by the name of the case.
+fn watched(case: &Case, run: impl FnOnce() -> Outcome) -> Outcome {
+    let (done, watch) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let begun = Instant::now();
+            while watch.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                clear_progress();
+                let _ = writeln!(stderr(), "{} still runs after {} s", case.name, begun.elapsed().as_secs());
+            }
+        });
+        let outcome = run();
+        drop(done);
+        outcome
+    })
+}
+
+fn report(ran: &Ran<'_>, verbose: bool) -> std::io::Result<()> {
+    let name = ran.case.name;
+    let line = match &ran.outcome {
+        Outcome::Passed if !verbose => return Ok(()),
+        Outcome::Passed => format!("passed: {name} ({:.2} s)", ran.seconds),
+        Outcome::Failed(why) => format!("failed: {name}: {}", why.replace('\n', "\n    ")),
+        Outcome::Skipped(what) => format!("skipped: {name}: {what}"),
+    };
+    clear_progress();
+    writeln!(stdout(), "{line}")
+}
+
+fn counts(results: &[Ran<'_>]) -> [usize; 3] {
     let mut counts = [0; 3];
-    for (_, outcome) in results {
-        counts[match outcome {
+    for ran in results {
+        counts[match ran.outcome {
             Outcome::Passed => 0,
             Outcome::Failed(_) => 1,
             Outcome::Skipped(_) => 2,
@@ -97,12 +155,15 @@ fn counts(results: &[(&Case, Outcome)]) -> [usize; 3] {
     counts
 }
 
-fn to_json(results: &[(&Case, Outcome)], device: &str, seed: u64, seconds: f64) -> Value {
+fn to_json(results: &[Ran<'_>], device: &str, seed: u64, seconds: f64) -> Value {
     let [passed, failed, skipped] = counts(results);
-    let case = |(case, outcome): &(&Case, Outcome)| match outcome {
-        Outcome::Passed => json!({ "name": case.name, "outcome": "passed" }),
-        Outcome::Failed(why) => json!({ "name": case.name, "outcome": "failed", "reason": why }),
-        Outcome::Skipped(what) => json!({ "name": case.name, "outcome": "skipped", "reason": what }),
+    let case = |ran: &Ran<'_>| {
+        let (outcome, reason) = match &ran.outcome {
+            Outcome::Passed => ("passed", None),
+            Outcome::Failed(why) => ("failed", Some(why)),
+            Outcome::Skipped(what) => ("skipped", Some(what)),
+        };
+        json!({ "name": ran.case.name, "outcome": outcome, "reason": reason, "seconds": ran.seconds })
     };
     json!({
         "device": device,

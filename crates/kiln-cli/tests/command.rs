@@ -102,6 +102,19 @@ fn selftest_ends_with_the_counts() {
     assert_eq!((found["passed"].as_u64(), found["failed"].as_u64()), (Some(7), Some(0)));
     assert_eq!(kiln(&["selftest", "--filter", "no such case"]).status.code(), Some(2));
     assert_eq!(kiln(&["selftest", "--device", "abacus"]).status.code(), Some(2));
+    let part = kiln(&[
+        "selftest",
+        "--device",
+        "interp",
+        "--filter",
+        "tensors::round_trip",
+        "--shard",
+        "2/4",
+        "--verbose",
+    ]);
+    let names = text(&part.stdout).lines().filter(|line| line.starts_with("passed: ")).count();
+    assert_eq!((names, text(&part.stdout).lines().last()), (2, Some("2 passed, 0 failed, 0 skipped")));
+    assert_eq!(kiln(&["selftest", "--shard", "5/4"]).status.code(), Some(2));
     let list = text(&kiln(&["selftest", "--list"]).stdout);
     assert!(list.lines().any(|name| name == "faults::failing_assert"), "{list}");
     let sweep = text(&kiln(&["selftest", "--sweep", "--list"]).stdout);

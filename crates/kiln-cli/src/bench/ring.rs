@@ -12,6 +12,7 @@
 //! | `bounce.rs` | messages between two actors |
 //! | `payload.rs` | arrays by reference, and bare copies |
 //! | `idle.rs` | what a grid costs that has nothing to do, and how soon it wakes |
+//! | `faults.rs` | handlers that fail, devices that are lost, until all actors answer again |
 //! | `soak.rs` | a steady rate for a long time |
 //! | `process.rs`, `power.rs` | what the process and the GPU use |
 //! | `row.rs` | results for people and as JSON |
@@ -20,6 +21,7 @@ mod bare;
 mod baseline;
 mod bounce;
 mod echo;
+mod faults;
 mod flags;
 mod idle;
 mod message;
@@ -141,7 +143,13 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     if [payload::COPY, payload::PAYLOAD].into_iter().any(wanted) {
         rows.extend(payload::rows(device, &message::transport(device, ways.best()))?);
     }
+    if wanted(faults::RESTART) {
+        rows.push(faults::restarts(device, ways.best())?);
+    }
     if device.properties().kind != BackendKind::Interp {
+        for name in [faults::TRAP, faults::HANG].into_iter().filter(|name| wanted(name)) {
+            rows.push(faults::losses(device, name)?);
+        }
         rows.extend(idle::rows(device, ways.best(), wanted)?);
     }
     Ok(rows)
