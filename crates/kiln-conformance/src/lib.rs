@@ -17,7 +17,7 @@
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
-//! | `library.rs`, `products.rs`, `attention.rs` | kernels of `kiln-kernels` |
+//! | `library.rs`, `products.rs`, `products_large.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -54,6 +54,7 @@ mod memory;
 mod ordered;
 mod prints;
 mod products;
+mod products_large;
 mod reduce;
 mod sample;
 mod scan;
@@ -95,6 +96,7 @@ pub fn suite() -> Vec<Case> {
         prints::cases,
         library::cases,
         products::cases,
+        products_large::cases,
         attention::cases,
         launch::cases,
         tensors::cases,
@@ -116,5 +118,5 @@ pub fn suite() -> Vec<Case> {
 
 /// Cases of any sizes, large ones too: a check of a device that takes minutes without a GPU, apart from the [`suite`].
 pub fn sweep() -> Vec<Case> {
-    attention::large_cases()
+    [products_large::large_cases(), attention::large_cases()].concat()
 }

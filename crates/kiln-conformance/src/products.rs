@@ -1,6 +1,7 @@
 //! Products of the library: every element type, stacks, epilogues, views, random shapes; and its kernel for tensor cores with plans of all kinds.
 
 use crate::case::{Case, cases};
+use crate::products_large::allowed;
 use crate::sample::{Host, Sample};
 use crate::trial::{Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
@@ -52,15 +53,6 @@ fn factor<T: Sample>(
 fn sums([m, n, k]: [usize; 3], xs: &[Host], ys: &[Host], zero: Host) -> Vec<Host> {
     let sum = |i: usize, j: usize| (0..k).fold(zero, |sum, p| sum.add(xs[i * k + p].mul(ys[p * n + j])));
     (0..m * n).map(|e| sum(e / n, e % n)).collect()
-}
-
-/// By how many units of f32 a sum of this many products in -4..4 may be off, at a size of 64: tensor cores keep fewer bits of those of 8-bit floats.
-fn allowed<T: Sample>(k: usize) -> f64 {
-    match T::BITS {
-        _ if T::EPSILON == 0.0 => 0.0,
-        8 => 16384.0 + 64.0 * k as f64,
-        _ => 16.0 + k as f64,
-    }
 }
 
 fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {

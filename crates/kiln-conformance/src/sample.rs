@@ -219,8 +219,17 @@ macro_rules! floats_of_8_bits {
                 let order = |a: &u8, b: &u8| {
                     distance(*a).total_cmp(&distance(*b)).then((a & 1).cmp(&(b & 1)))
                 };
-                let beyond = x.abs() > float8($greatest, $significand, $bias);
-                let size = if beyond { $greatest } else { (0..=$greatest).min_by(order).unwrap_or(0) };
+                // Codes are in the order of what they say: the last that says no more than x, or the next.
+                let (mut low, mut high) = (0u8, $greatest);
+                while low < high {
+                    let middle = high - (high - low) / 2;
+                    if float8(middle, $significand, $bias) <= x.abs() {
+                        low = middle;
+                    } else {
+                        high = middle - 1;
+                    }
+                }
+                let size = [low, (low + 1).min($greatest)].into_iter().min_by(order).unwrap_or(low);
                 <$t>::from_bits(size | u8::from(x.is_sign_negative()) << 7)
             }
         }
