@@ -1,4 +1,4 @@
-//! `kiln cache`: the programs kept on disk.
+//! `kiln cache`: the programs and choices kept on disk.
 
 use crate::failure::Failure;
 use crate::units::{bytes, count};
@@ -6,7 +6,7 @@ use clap::Subcommand;
 use kiln_runtime::DiskCache;
 use std::io::Write as _;
 
-/// Shows or clears the compiled programs that are kept on disk.
+/// Shows or clears the compiled programs, and the choices of tuning, that are kept on disk.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -17,7 +17,9 @@ pub struct Args {
 enum Action {
     /// Says where they are, how many and how large.
     Stats,
-    /// Removes them all; they are compiled again when they are needed.
+    /// Prints the choices that tuning has made: Kiln's version, the device, its driver and compiler, what was asked, the choice.
+    Choices,
+    /// Removes them all; programs are compiled again when they are needed, and choices made again where there is a budget.
     Clear,
 }
 
@@ -30,9 +32,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     };
     let (programs, size) = cache.usage();
-    let content = format!("{}, {}", count(programs as u64, "program"), bytes(size));
+    let choices = cache.choices();
+    let content = format!(
+        "{}, {}, {}",
+        count(programs as u64, "program"),
+        bytes(size),
+        count(choices.len() as u64, "choice")
+    );
     match args.action {
         Action::Stats => writeln!(out, "{}: {content}", folder.display())?,
+        Action::Choices => {
+            for choice in choices {
+                writeln!(out, "{}", choice.replace('\n', " | "))?;
+            }
+        }
         Action::Clear => {
             cache.clear()?;
             writeln!(out, "{}: removed {content}", folder.display())?;

@@ -1,5 +1,7 @@
 //! The command as a user runs it: output, errors, exit codes.
 
+use kiln_cpu::CpuBackend;
+use kiln_runtime::{Device, DiskCache};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -132,9 +134,13 @@ fn cache_is_counted_and_cleared() {
         let output = command.args(["cache", action]).env("KILN_CACHE_DIR", &folder).output().unwrap();
         text(&output.stdout)
     };
-    assert!(run("stats").ends_with(": 1 program, 100 B\n"));
-    assert!(run("clear").ends_with(": removed 1 program, 100 B\n"));
-    assert!(run("stats").ends_with(": 0 programs, 0 B\n"));
+    let device = Device::with_backend(Box::new(CpuBackend::new()), DiskCache::at(&folder));
+    device.keep_choice("how to add", "by fours");
+    let choices = run("choices");
+    assert!(choices.starts_with("Kiln ") && choices.ends_with(" | how to add | by fours\n"), "{choices}");
+    assert!(run("stats").ends_with(": 1 program, 100 B, 1 choice\n"));
+    assert!(run("clear").ends_with(": removed 1 program, 100 B, 1 choice\n"));
+    assert!(run("stats").ends_with(": 0 programs, 0 B, 0 choices\n"));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -5,11 +5,13 @@ use crate::products_large::allowed;
 use crate::sample::{Host, Sample};
 use crate::trial::{Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
+use kiln_kernels::Tuning;
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Then, Vector};
 use kiln_kernels::matmul::hopper::{self, Plan};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Tensor};
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     let mut all = cases!["products":
@@ -20,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         epilogues for f16 f32 E5M2;
         stacks for bf16 i8 f32;
         long_sums for bf16 E4M3;
+        tuned for bf16 E4M3 i8 f32;
         misfits;
     ];
     all.extend(cases!["explicit::matmul":
@@ -72,6 +75,24 @@ fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verd
         kiln_kernels::matmul(&a, &b, &mut c)?;
         let expected = sums([m, n, k], &xs, &ys, T::Sum::small(0).host());
         close(&format!("{m} × {n} × {k}"), &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
+    }
+    Ok(())
+}
+
+/// Whatever way is chosen by measurement, the result is right, and the same when it is taken again.
+fn tuned<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    for [m, n, k] in [[150, 140, 100], [7, 90, 300]] {
+        let (a, xs) = factor::<T>(trial, [m, k])?;
+        let (b, ys) = factor::<T>(trial, [k, n])?;
+        let mut results = Vec::new();
+        for _ in 0..2 {
+            let mut c = trial.output::<T::Sum, 2>([m, n])?;
+            Matmul::new(&a, &b).tuning(Tuning::budget(Duration::from_secs(60))).run(&mut c)?;
+            results.push(c.to_vec()?);
+        }
+        let expected = sums([m, n, k], &xs, &ys, T::Sum::small(0).host());
+        close(&format!("{m} × {n} × {k}"), &results[0], &expected, allowed::<T>(k), 64.0)?;
+        ensure(results[0] == results[1], || format!("{m} × {n} × {k}: another result at the second time"))?;
     }
     Ok(())
 }

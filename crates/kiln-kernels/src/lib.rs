@@ -10,6 +10,7 @@
 //! | `rows.rs` | `softmax`, `layer_norm` |
 //! | `matmul/` | `matmul`, for every device and at the explicit level |
 //! | `sizes.rs` | how much a program takes on |
+//! | `tuning/` | [`Tuning`]: choosing by measurement how a kernel divides its work |
 
 pub mod attention;
 pub mod elementwise;
@@ -17,9 +18,11 @@ pub mod matmul;
 pub mod reduce;
 pub mod rows;
 mod sizes;
+mod tuning;
 
 pub use attention::{Attention, attention, attention_with_sums};
 pub use elementwise::{add, chain, copy};
-pub use matmul::matmul;
+pub use matmul::{Matmul, matmul};
 pub use reduce::sum;
 pub use rows::{layer_norm, softmax};
+pub use tuning::Tuning;

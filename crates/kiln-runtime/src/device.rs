@@ -1,6 +1,6 @@
 //! Devices: finding them, opening them, and what hangs on one.
 
-use crate::cache::{DiskCache, ProgramCache};
+use crate::cache::{Choices, DiskCache, ProgramCache};
 use crate::error::{Error, Result};
 use crate::isolate;
 use crate::stream::Stream;
@@ -25,6 +25,7 @@ pub struct Device(Arc<Inner>);
 struct Inner {
     backend: Box<dyn Backend>,
     programs: ProgramCache,
+    choices: Choices,
     disk: DiskCache,
 }
 
@@ -78,7 +79,12 @@ impl Device {
 
     /// A device over a backend of one's own, or with a cache folder of its own.
     pub fn with_backend(backend: Box<dyn Backend>, disk: DiskCache) -> Device {
-        Device(Arc::new(Inner { backend, programs: ProgramCache::default(), disk }))
+        Device(Arc::new(Inner {
+            backend,
+            programs: ProgramCache::default(),
+            choices: Choices::default(),
+            disk,
+        }))
     }
 
     /// The names of the devices that can be opened here, best first.
@@ -128,6 +134,10 @@ impl Device {
     /// The programs compiled so far in this process.
     pub fn programs(&self) -> &ProgramCache {
         &self.0.programs
+    }
+
+    pub(crate) fn choices(&self) -> &Choices {
+        &self.0.choices
     }
 
     /// The programs kept on disk.

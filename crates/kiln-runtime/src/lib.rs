@@ -6,7 +6,7 @@
 //! | `tensor.rs`, `axes.rs`, `layout.rs`, `buffer.rs` | tensors, their views and strides, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
 //! | `launch.rs`, `args.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
-//! | `cache/` | compiled programs in memory and on disk |
+//! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
 

@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// What is done to sums of type `S`. The value is a parameter of the kernel: [`KernelParam::key`] must add whatever `apply` decides on, tensors
+/// What is done to sums of type `S`. A clone stands for the same tensors. The value is a parameter of the kernel: [`KernelParam::key`] must add whatever `apply` decides on, tensors
 /// and numbers are packed.
 ///
 /// ```
@@ -46,6 +46,7 @@ impl Place {
 /// use kiln_lang::prelude::*;
 ///
 /// /// Sums are cut off at a limit that is passed at each launch.
+/// #[derive(Clone)]
 /// struct Limit(f32);
 ///
 /// impl KernelParam for Limit {
@@ -77,7 +78,7 @@ impl Place {
 /// assert_eq!(c.to_vec()?, [5.0, 5.5]);
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
-pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Sized + 'static {
+pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Clone + 'static {
     /// What sums become. The result's own type comes after, by a cast.
     type Out: Num;
 
@@ -124,7 +125,7 @@ impl<S: Num> Epilogue<S> for Identity {
 }
 
 /// One epilogue after another.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Then<E, F>(pub E, pub F);
 
 impl<E: KernelParam<Arg = E>, F: KernelParam<Arg = F>> KernelParam for Then<E, F> {
@@ -232,6 +233,12 @@ pub struct Vector<T: Elem> {
     pub combined: Combined,
 }
 
+impl<T: Elem> Clone for Vector<T> {
+    fn clone(&self) -> Self {
+        Vector { values: self.values.alias(), ..*self }
+    }
+}
+
 /// A vector in a kernel.
 pub struct TracedVector<T> {
     view: View<T, 1>,
@@ -307,6 +314,12 @@ pub struct Residual<T: Elem> {
     pub beta: f32,
 }
 
+impl<T: Elem> Clone for Residual<T> {
+    fn clone(&self) -> Self {
+        Residual { values: self.values.alias(), ..*self }
+    }
+}
+
 /// A residual in a kernel.
 pub struct TracedResidual<T> {
     view: View<T, 3>,
@@ -360,6 +373,7 @@ impl<S: InF32, T: Numeric> Epilogue<S> for Residual<T> {
 }
 
 /// A function of each element, in the kernel language.
+#[derive(Clone)]
 pub struct Map<F>(F);
 
 impl<F> Map<F> {

@@ -25,6 +25,7 @@ mod tensor_cores;
 pub use epilogue::{Epilogue, Place};
 pub use factor::{Factor, Matrices, Precision, Unit};
 
+use crate::Tuning;
 use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
@@ -77,6 +78,7 @@ pub struct Matmul<T: Elem, E = Identity> {
     /// Axes of the factors as they were given, for errors.
     ranks: [usize; 2],
     precision: Precision,
+    tuning: Tuning,
     epilogue: E,
 }
 
@@ -88,6 +90,7 @@ impl<T: Factor> Matmul<T> {
             b: b.stack(),
             ranks: [A::RANK, B::RANK],
             precision: Precision::default(),
+            tuning: Tuning::OFF,
             epilogue: Identity,
         }
     }
@@ -99,10 +102,15 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
         Matmul { precision, ..self }
     }
 
+    /// Chooses by measurement how the product is divided.
+    pub fn tuning(self, tuning: Tuning) -> Self {
+        Matmul { tuning, ..self }
+    }
+
     /// Does this to the sums, after what was said before.
     pub fn then<F: Epilogue<E::Out>>(self, next: F) -> Matmul<T, Then<E, F>> {
-        let Matmul { a, b, ranks, precision, epilogue } = self;
-        Matmul { a, b, ranks, precision, epilogue: Then(epilogue, next) }
+        let Matmul { a, b, ranks, precision, tuning, epilogue } = self;
+        Matmul { a, b, ranks, precision, tuning, epilogue: Then(epilogue, next) }
     }
 
     /// Multiplies by a number.
@@ -184,10 +192,10 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
             return shape("matmul, c", [products, m, n], c_stack.shape(), C::RANK);
         }
         self.epilogue.check([products, m, n])?;
-        let Matmul { a, b, precision, epilogue, .. } = self;
+        let Matmul { a, b, precision, tuning, epilogue, .. } = self;
         if precision.allows(T::UNIT) && tensor_cores::available(a.device(), [products, m, n, k]) {
-            return tensor_cores::multiply(&a, &b, &mut c_stack, epilogue, precision);
+            return tensor_cores::multiply(&a, &b, &mut c_stack, epilogue, precision, tuning);
         }
-        plain::multiply(&a, &b, &mut c_stack, epilogue)
+        plain::multiply(&a, &b, &mut c_stack, epilogue, tuning)
     }
 }

@@ -1,9 +1,11 @@
 //! Products of matrices at the tile level, on every device.
 
-use super::epilogue::{Epilogue, Place};
+use super::epilogue::{Epilogue, Identity, Place};
 use super::factor::Factor;
+use crate::tuning::{self, Tuning, Way, class};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use std::any::TypeId;
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -42,16 +44,75 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     b: &Tensor<T, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
+    tuning: Tuning,
 ) -> Result<()> {
-    let ([_, m, k], [_, _, n]) = (a.shape(), b.shape());
+    let ([products, m, n], [_, _, k]) = (c.shape(), a.shape());
     let shared = [a.shape()[0] == 1, b.shape()[0] == 1];
     let device = a.device().clone();
-    let (rows, columns, depth) = tile::<T>(&device, m, n, k);
-    kernels::matmul::<T, O, E>(a, b, c, epilogue, shared, rows, columns, depth).launch(&device)
+    let launch = |(rows, columns, depth): Tile, to: &mut Tensor<O, 3>, epilogue: E| {
+        kernels::matmul::<T, O, E>(a, b, to, epilogue, shared, rows, columns, depth).launch(&device)
+    };
+    let estimate = tile::<T>(&device, m, n, k);
+    if tuning.is_off() || c.is_empty() {
+        return launch(estimate, c, epilogue);
+    }
+    let name = |(rows, columns, depth): Tile| format!("{rows} x {columns} x {depth}");
+    let ways: Vec<Way<Tile>> = tiles::<T>(&device, estimate, [m, n, k])
+        .into_iter()
+        .map(|way| Way { name: name(way), way })
+        .collect();
+    let [products, m, n, k] = [products, m, n, k].map(class);
+    let order = |x: &Tensor<T, 3>| if x.strides()[2] == 1 { "rows" } else { "columns" };
+    let through = if TypeId::of::<E>() == TypeId::of::<Identity>() { "" } else { ", through an epilogue" };
+    let (from, to, a_order, b_order) = (T::SCALAR, O::SCALAR, order(a), order(b));
+    let question = format!(
+        "matmul, {from} to {to}, {products} x {m} x {n} x {k}, a by {a_order}, b by {b_order}{through}"
+    );
+    let shape = c.shape();
+    let chosen = tuning::choose(
+        &device,
+        tuning,
+        &question,
+        &ways,
+        || device.uninit(shape),
+        |way, to| launch(way, to, epilogue.clone()),
+    )?;
+    launch(chosen.unwrap_or(estimate), c, epilogue)
 }
 
-/// The tile of a program, and the depth of a step.
-fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> (usize, usize, usize) {
+/// Rows and columns of a program, and the depth of a step.
+type Tile = (usize, usize, usize);
+
+/// The estimate's tile, and the others that are worth trying: half and twice of each extent where the device gains from larger ones.
+fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> Vec<Tile> {
+    let within = |extent: usize, of: usize| of.min(extent.next_power_of_two().max(16));
+    let all: &[Tile] = match device.properties().kind {
+        BackendKind::Cpu => &[
+            (64, 256, 512),
+            (128, 256, 512),
+            (256, 256, 512),
+            (128, 128, 512),
+            (256, 256, 256),
+            (128, 512, 256),
+        ],
+        BackendKind::Cuda if size_of::<T>() == 2 => {
+            &[(128, 128, 32), (64, 64, 32), (64, 128, 32), (128, 64, 32), (64, 64, 64), (128, 128, 64)]
+        }
+        BackendKind::Cuda => &[(32, 64, 32), (64, 64, 32), (32, 32, 32), (64, 64, 16)],
+        BackendKind::Interp => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
+    };
+    let mut tiles = vec![estimate];
+    for &(rows, columns, depth) in all {
+        let tile = (within(m, rows), within(n, columns), within(k, depth));
+        if !tiles.contains(&tile) && tiles.len() < tuning::MOST {
+            tiles.push(tile);
+        }
+    }
+    tiles
+}
+
+/// The tile by the estimate.
+fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> Tile {
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
     match device.properties().kind {
         BackendKind::Cpu => {

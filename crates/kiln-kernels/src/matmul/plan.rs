@@ -97,6 +97,20 @@ pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
     best.map_or_else(|| least.choice(request, gpu, 2, 1), |(_, choice)| choice)
 }
 
+/// The plans that differ by more than the number of parts of the inner extent, each with the best number, the fastest by the estimate first.
+pub fn ranked(request: &Request, gpu: &Gpu) -> Vec<Choice> {
+    let mut timed: Vec<(f64, Choice)> =
+        candidates(request, gpu).into_iter().map(|choice| (cycles(request, gpu, &choice), choice)).collect();
+    timed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut all: Vec<Choice> = Vec::new();
+    for (_, choice) in timed {
+        if all.iter().all(|earlier| earlier.name() != choice.name()) {
+            all.push(choice);
+        }
+    }
+    all
+}
+
 /// A shape of tile.
 #[derive(Clone, Copy)]
 struct Tile {
@@ -206,6 +220,14 @@ impl Tile {
 }
 
 impl Choice {
+    /// What tells it from the other [`ranked`] ones, whatever the shape.
+    pub fn name(&self) -> String {
+        let Plan { rows, columns, depth, tasks, splits, .. } = self.plan;
+        let turned = if self.swapped { ", turned" } else { "" };
+        let parts = if splits > 1 { ", in parts" } else { "" };
+        format!("{rows} x {columns} x {depth}, {tasks} tasks{turned}{parts}")
+    }
+
     /// The extents of what is launched.
     fn extents(&self, request: &Request) -> (usize, usize) {
         if self.swapped { (request.n, request.m) } else { (request.m, request.n) }

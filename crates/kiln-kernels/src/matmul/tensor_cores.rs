@@ -2,8 +2,9 @@
 
 use super::epilogue::{Epilogue, Identity};
 use super::factor::{Factor, Precision, Unit};
-use super::plan::{Choice, Gpu, Request, choose};
+use super::plan::{Choice, Gpu, Request, choose, ranked};
 use super::{hopper, rows, splits};
+use crate::tuning::{self, Tuning, Way, class};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 use std::any::TypeId;
@@ -27,6 +28,7 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     c: &mut Tensor<O, 3>,
     epilogue: E,
     precision: Precision,
+    tuning: Tuning,
 ) -> Result<()> {
     let device = a.device().clone();
     let plain = TypeId::of::<E>() == TypeId::of::<Identity>();
@@ -50,17 +52,59 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     let chosen = choose(&request, &gpu);
     let split = chosen.plan.splits > 1;
     if !chosen.plan.bulk || split || movable(c) {
+        let chosen = tuned(a, b, c, &epilogue, (&request, &gpu), tuning)?.unwrap_or(chosen);
         launch(a, b, c, epilogue, chosen)
     } else if movable(&c.swap_axes(1, 2)?) {
         // cᵀ = bᵀ aᵀ, in any case by another plan.
-        let turned = choose(&Request { m: n, n: m, ..request }, &gpu);
-        let (a, b) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?);
-        launch(&b, &a, &mut c.swap_axes(1, 2)?, epilogue.turned(), turned)
+        let request = Request { m: n, n: m, ..request };
+        let (a, b, mut c) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?, c.swap_axes(1, 2)?);
+        let epilogue = epilogue.turned();
+        let turned = tuned(&b, &a, &c, &epilogue, (&request, &gpu), tuning)?;
+        launch(&b, &a, &mut c, epilogue, turned.unwrap_or_else(|| choose(&request, &gpu)))
     } else {
         let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
+        let chosen = tuned(a, b, &whole, &epilogue, (&request, &gpu), tuning)?.unwrap_or(chosen);
         launch(a, b, &mut whole, epilogue, chosen)?;
         arrange(&whole, c, 16, 128).launch(&device)
     }
+}
+
+/// The choice by measurement, if that is asked for, for a result such as c.
+fn tuned<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<T, 3>,
+    c: &Tensor<O, 3>,
+    epilogue: &E,
+    (request, gpu): (&Request, &Gpu),
+    tuning: Tuning,
+) -> Result<Option<Choice>> {
+    if tuning.is_off() {
+        return Ok(None);
+    }
+    // What does not store in bulk stores anywhere, and so does what adds up parts.
+    let fits = |choice: &Choice| !choice.plan.bulk || choice.plan.splits > 1 || movable(c);
+    let ways = ranked(request, gpu).into_iter().filter(fits).take(tuning::MOST);
+    let ways: Vec<Way<Choice>> = ways.map(|way| Way { name: way.name(), way }).collect();
+    let order = |x: &Tensor<T, 3>| if x.strides()[2] == 1 { "rows" } else { "columns" };
+    let Request { products, m, n, k, pieces, epilogue: through, .. } = *request;
+    let question = format!(
+        "matmul on tensor cores, {} to {}, {} x {} x {} x {}, a by {}, b by {}{}{}",
+        T::SCALAR,
+        O::SCALAR,
+        class(products),
+        class(m),
+        class(n),
+        class(k),
+        order(a),
+        order(b),
+        if pieces { ", in pieces" } else { "" },
+        if through { ", through an epilogue" } else { "" },
+    );
+    let device = c.device();
+    let result = || device.uninit::<O, 3>([products, m, longer::<O>(n)])?.slice(2, 0..n);
+    tuning::choose(device, tuning, &question, &ways, result, |choice, to| {
+        launch(a, b, to, epilogue.clone(), choice)
+    })
 }
 
 /// Launches the kernel, and what adds up the parts of its sums if there are any.

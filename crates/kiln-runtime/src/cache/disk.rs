@@ -13,6 +13,9 @@ use std::{env, fs, io, process};
 
 const MAGIC: &[u8; 8] = b"kiln\0\x01\r\n";
 const DIGEST: usize = 32;
+/// What the names of files end with.
+const PROGRAM: &str = "kiln";
+const CHOICE: &str = "choice";
 
 /// A folder of compiled programs.
 ///
@@ -98,8 +101,7 @@ impl DiskCache {
 
     /// What is kept under a key. Damaged files count as absent.
     pub fn load(&self, key: &str) -> Option<Vec<u8>> {
-        let path = self.path(key)?;
-        match fs::read(&path) {
+        match fs::read(self.path(key, PROGRAM)?) {
             Ok(file) => match payload(&file) {
                 Some(bytes) => {
                     self.hits.fetch_add(1, Relaxed);
@@ -124,10 +126,29 @@ impl DiskCache {
 
     /// Keeps bytes under a key. Failure is counted, not reported: the program is there, only the next process is slower.
     pub fn store(&self, key: &str, bytes: &[u8]) {
-        let Some(path) = self.path(key) else { return };
+        self.store_as(key, PROGRAM, bytes);
+    }
+
+    fn store_as(&self, key: &str, kind: &str, bytes: &[u8]) {
+        let Some(path) = self.path(key, kind) else { return };
         if write_whole(&path, bytes).is_err() {
             self.failed_writes.fetch_add(1, Relaxed);
         }
+    }
+
+    /// A choice kept under a key. Damaged files count as absent.
+    pub(crate) fn load_choice(&self, key: &str) -> Option<String> {
+        let file = fs::read(self.path(key, CHOICE)?).ok()?;
+        let text = payload(&file).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        if text.is_none() {
+            self.damaged.fetch_add(1, Relaxed);
+        }
+        text.map(str::to_owned)
+    }
+
+    /// Keeps a choice. Failure is counted, not reported.
+    pub(crate) fn store_choice(&self, key: &str, text: &str) {
+        self.store_as(key, CHOICE, text.as_bytes());
     }
 
     /// What happened so far in this process.
@@ -142,25 +163,33 @@ impl DiskCache {
 
     /// How many programs are kept, and their bytes.
     pub fn usage(&self) -> (usize, u64) {
-        let sizes = self.files().into_iter().filter_map(|p| fs::metadata(p).ok()).map(|m| m.len());
+        let sizes = self.files(PROGRAM).into_iter().filter_map(|p| fs::metadata(p).ok()).map(|m| m.len());
         sizes.fold((0, 0), |(n, total), size| (n + 1, total + size))
+    }
+
+    /// The choices that tuning has kept, as lines of text: Kiln's version, the device, its driver and compiler, the question, the choice. In the order of the text.
+    pub fn choices(&self) -> Vec<String> {
+        let text = |path: PathBuf| String::from_utf8(payload(&fs::read(path).ok()?)?.to_vec()).ok();
+        let mut all: Vec<String> = self.files(CHOICE).into_iter().filter_map(text).collect();
+        all.sort();
+        all
     }
 
     /// Whether programs can be kept, found out by writing a file; the system's words if not.
     pub fn check_writable(&self) -> std::result::Result<(), String> {
-        let Some(path) = self.path("writable-check") else {
+        let Some(path) = self.path("writable-check", PROGRAM) else {
             return Err("no folder: set KILN_CACHE_DIR or HOME".into());
         };
         write_whole(&path, b"").map_err(|e| e.to_string())?;
         fs::remove_file(path).map_err(|e| e.to_string())
     }
 
-    /// Removes every program.
+    /// Removes every program, and every choice.
     ///
     /// # Errors
     /// [`Error::File`] names the first file that could not be removed.
     pub fn clear(&self) -> Result<()> {
-        for path in self.files() {
+        for path in [PROGRAM, CHOICE].into_iter().flat_map(|kind| self.files(kind)) {
             fs::remove_file(&path).map_err(|e| Error::File {
                 what: "cannot remove",
                 message: e.to_string(),
@@ -170,14 +199,14 @@ impl DiskCache {
         Ok(())
     }
 
-    fn files(&self) -> Vec<PathBuf> {
+    fn files(&self, kind: &str) -> Vec<PathBuf> {
         let entries = self.folder.as_ref().and_then(|f| fs::read_dir(f).ok());
         let paths = entries.into_iter().flatten().flatten().map(|e| e.path());
-        paths.filter(|p| p.extension().is_some_and(|e| e == "kiln")).collect()
+        paths.filter(|p| p.extension().is_some_and(|e| e == kind)).collect()
     }
 
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        Some(self.folder.as_ref()?.join(format!("{key}.kiln")))
+    fn path(&self, key: &str, kind: &str) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(format!("{key}.{kind}")))
     }
 }
 

@@ -1,8 +1,10 @@
-//! Compiled programs, kept in memory and on disk.
+//! Compiled programs and choices that were measured, kept in memory and on disk.
 
+mod choices;
 mod disk;
 mod memory;
 
+pub(crate) use choices::Choices;
 pub use disk::{DiskCache, DiskStats};
 pub(crate) use memory::Specialisation;
 pub use memory::{Build, ProgramCache};

@@ -1,0 +1,71 @@
+//! Whether two ways come to the same result, found out on the device.
+
+use kiln_lang::prelude::*;
+use kiln_runtime::{Result, Tensor};
+
+/// Rows and columns of a program's tile.
+const TILE: usize = 64;
+
+/// Fills a result with a number that it would not have everywhere, before a way computes it: what that leaves out stays.
+pub(super) fn poison<O: Numeric>(to: &mut Tensor<O, 3>) -> Result<()> {
+    let device = to.device().clone();
+    kernels::fill(to, TILE).launch(&device)
+}
+
+/// Whether every element of two results differs by no more than what roundings and the order of additions explain, in proportion to the largest of all: nothing
+/// for integers.
+pub(super) fn agree<O: Numeric>(expected: &Tensor<O, 3>, found: &Tensor<O, 3>) -> Result<bool> {
+    let ([matrices, rows, columns], device) = (expected.shape(), expected.device());
+    let mut parts = device.uninit::<f64, 3>([matrices, rows.div_ceil(TILE), columns.div_ceil(TILE) * 2])?;
+    kernels::differences(expected, found, &mut parts, TILE).launch(device)?;
+    let parts = parts.to_vec()?;
+    let largest = |of: usize| parts.iter().skip(of).step_by(2).fold(0.0, |most: f64, &part| most.max(part));
+    Ok(largest(0) <= tolerance(O::SCALAR) * largest(1))
+}
+
+/// Twice the distance of neighbouring numbers, and at least what sums of thousands of terms in f32 may differ by.
+fn tolerance(elem: kiln_ir::Scalar) -> f64 {
+    use kiln_ir::Scalar::*;
+    match elem {
+        F32 | F64 => 1.0 / 1024.0,
+        F16 => 1.0 / 512.0,
+        BF16 => 1.0 / 64.0,
+        E4M3 => 1.0 / 4.0,
+        E5M2 => 1.0 / 2.0,
+        Bool | I32 | U32 | I64 | U64 | I8 | U8 => 0.0,
+    }
+}
+
+/// Kernels.
+mod kernels {
+    use super::*;
+
+    /// x = 77, of which every type has something near.
+    #[kernel(crate = kiln_runtime)]
+    pub fn fill<O: Numeric>(x: &mut Tensor<O, 3>, size: usize) {
+        let at = (program_id(1) * size, program_id(0) * size);
+        x.row(program_id(2)).tile(at, (size, size)).store(full::<f32>((size, size), 77.0).cast::<O>());
+    }
+
+    /// Of each tile the largest difference, which is infinite where one of two is no number, and the largest finite element of x.
+    #[kernel(crate = kiln_runtime)]
+    pub fn differences<O: Numeric>(
+        x: &Tensor<O, 3>,
+        y: &Tensor<O, 3>,
+        parts: &mut Tensor<f64, 3>,
+        size: usize,
+    ) {
+        let (matrix, row, column) = (program_id(2), program_id(1), program_id(0));
+        let of = |t: View<O, 3>| {
+            t.row(matrix).tile((row * size, column * size), (size, size)).load(0).cast::<f64>()
+        };
+        let (x, y) = (of(x), of(y));
+        let unlike = |x: Val<f64>| x.ne(x);
+        let apart = (x - y).abs();
+        let apart =
+            select(x.eq(y) | (unlike(x) & unlike(y)), 0.0, select(unlike(apart), f64::INFINITY, apart));
+        let size_of_x = select(x.abs().lt(f64::INFINITY), x.abs(), 0.0);
+        let pair = select(iota::<i32>(2).eq(0), apart.max().reshape(1), size_of_x.max().reshape(1));
+        parts.row(matrix).tile((row, column * 2), (1, 2)).store(pair.reshape((1, 2)));
+    }
+}
