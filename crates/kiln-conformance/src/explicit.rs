@@ -304,6 +304,15 @@ fn whole_product<T: Sample + Factor + Float>(trial: &mut Trial<'_>) -> Verdict {
     whole::<T, T>(trial, plain, 3)?;
     whole::<T, f32>(trial, Whole { columns: 64, ..plain }, 2)?;
     whole::<T, T>(trial, narrow, 5)?;
+    // Results wait for the next tile: of several steps, and of one; and where a program has no tile.
+    whole::<T, T>(trial, Whole { held: true, ..plain }, 3)?;
+    let short = Whole { rows: 64, columns: 64, depth: 256, stages: 2, tasks: 1, registers: [0, 0], ..plain };
+    whole::<T, T>(trial, Whole { held: true, ..short }, 5)?;
+    whole::<T, T>(trial, Whole { held: true, ..short }, 14)?;
+    // Each program begins elsewhere, alone and with the other of its cluster.
+    let staggered = Whole { group: 0, staggered: true, ..narrow };
+    whole::<T, T>(trial, staggered, 0)?;
+    whole::<T, T>(trial, Whole { cluster: 2, ..staggered }, 0)?;
     for (side_by_side, a_transposed) in [(false, false), (true, false), (true, true), (false, true)] {
         let plan = Whole { cluster: 2, side_by_side, a_transposed, b_transposed: !a_transposed, ..plain };
         whole::<T, T>(trial, plan, 4)?;
@@ -320,6 +329,8 @@ fn whole<T: Sample + Factor + Float, O: Sample + Float>(
     let (a, xs) = trial.input::<T, 2>(if plan.a_transposed { [k, m] } else { [m, k] })?;
     let (b, ys) = trial.input::<T, 2>(if plan.b_transposed { [n, k] } else { [k, n] })?;
     let c = trial.output::<O, 2>([m, n])?;
+    let down = m.div_ceil(plan.rows * plan.cluster) * plan.cluster;
+    let grid = if plan.group == 0 { [down as u32, n.div_ceil(plan.columns) as u32] } else { [programs, 1] };
     use kiln_kernels::matmul::epilogue::Identity;
     let mut stack = c.stacked();
     kiln_kernels::matmul::hopper::matmul::<T, O, Identity>(
@@ -329,7 +340,7 @@ fn whole<T: Sample + Factor + Float, O: Sample + Float>(
         Identity,
         plan,
     )
-    .grid([programs])
+    .grid(grid)
     .launch(trial.device)?;
     let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
     let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };

@@ -12,6 +12,7 @@
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
+//! | `explicit_registers.rs` | factors from registers, packed results |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
@@ -42,6 +43,7 @@ mod elementwise;
 mod explicit;
 mod explicit_attention;
 mod explicit_narrow;
+mod explicit_registers;
 mod faults;
 mod flow;
 mod guards;
@@ -84,6 +86,7 @@ pub fn suite() -> Vec<Case> {
         explicit::cases,
         explicit_attention::cases,
         explicit_narrow::cases,
+        explicit_registers::cases,
         memory::cases,
         flow::cases,
         language::cases,

@@ -298,6 +298,8 @@ fn pieces<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     planned::<T>(trial, [1, 72, 80, 400], plan, 3)?;
     let copies = Plan { rows: 128, columns: 128, tasks: 2, registers: [232, 40], bulk: true, ..plan };
     planned::<T>(trial, [1, 200, 136, 272], copies, 2)?;
+    let three = Plan { rows: 192, tasks: 3, registers: [152, 40], ..copies };
+    planned::<T>(trial, [1, 200, 136, 272], three, 2)?;
     let halves = Plan { columns: 256, halves: 2, stages: 2, ..copies };
     planned::<T>(trial, [1, 130, 264, 144], halves, 1)?;
     planned::<T>(trial, [1, 66, 264, 144], Plan { bulk: false, ..halves }, 2)

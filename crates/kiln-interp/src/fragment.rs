@@ -38,6 +38,7 @@ impl Machine<'_> {
                 return Ok(());
             }
             FragmentOp::CpAsyncWait { pending } => return arrive(&mut self.spaces, pending as usize),
+            FragmentOp::StMatrix { .. } => return self.stmatrix(data, mask),
             FragmentOp::Mma(_) | FragmentOp::LdMatrix { .. } | FragmentOp::Pack(_) => {}
         }
         let mut out: Vec<Data> =
@@ -55,6 +56,30 @@ impl Machine<'_> {
             registers[value.index()] = out;
         }
         result
+    }
+
+    /// Every lane's two elements go to the row that another lane of the warp gives the address of.
+    fn stmatrix(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let Machine { registers, spaces, .. } = self;
+        let of = |v: &Value| &registers[v.index()];
+        let addresses = u64::of(of(&data.operands[0]))?;
+        for first in warps(mask)? {
+            for (i, words) in data.operands[1..].iter().enumerate() {
+                let words = u32::of(of(words))?;
+                for row in 0..8 {
+                    let lane = first + 8 * i + row;
+                    let place = Place {
+                        space: Space::Shared,
+                        address: addresses[lane],
+                        lane: Some(lane),
+                        atomic: false,
+                    };
+                    check_aligned(place, 16)?;
+                    spaces.write(place, &words[first + 4 * row..][..4])?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn cp_async(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {

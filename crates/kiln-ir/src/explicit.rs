@@ -66,11 +66,15 @@ pub enum ExplicitOp {
     ProxyFence,
     /// `()`: every thread of the task arrives before any leaves.
     TaskBarrier,
-    /// `(tile [rows, n], shared tile, stage)`: writes the columns of the tile that begin at `column`, as many as the stage has.
+    /// `(tile [rows, n], shared tile, stage)`: writes the columns of the tile that begin at `column`, as many as the stage has. Into a
+    /// shared tile of 16-bit elements it may be a u32 tile `[rows, n / 2]` of pairs of them, as [`PackPairs`](ExplicitOp::PackPairs) makes it.
     SharedStore {
         /// The first column of the tile.
         column: u32,
     },
+    /// `(shared tile, stage) -> u32 tile [rows, n]`: what the stage holds, four bytes a number, n of them in a row: what
+    /// [`WgmmaRegisters`](ExplicitOp::WgmmaRegisters) takes. It reads as a copy or product does, but is done at once.
+    SharedLoad,
     /// `(shared tile a, stage, shared tile b, stage, bool keep, tile [m, n] acc) -> tile [m, n]`: begins a · b, plus acc where
     /// `keep`. The factors are both f16, both bf16, both f32 (of which the last 13 bits do not count: tf32), 8-bit floats, or 8-bit integers; acc and the
     /// result are f32, or i32 for integers, which wraps. k is a multiple of 32 bytes. The stages of a are `[m, k]` and those of b `[n, k]`, unless they are
@@ -82,9 +86,9 @@ pub enum ExplicitOp {
         /// The stages of b are `[k, n]`.
         transposed_b: bool,
     },
-    /// `(shared tile b, stage, bool keep, u32 tile [m, k / 2] a, f32 tile [m, n] acc) -> f32 tile [m, n]`: as `Wgmma`, but a comes from
-    /// registers, packed by [`PackPairs`](ExplicitOp::PackPairs) to the elements of b. In a kernel lowered to threads both tiles are the
-    /// thread's registers of them.
+    /// `(shared tile b, stage, bool keep, u32 tile [m, w] a, tile [m, n] acc) -> tile [m, n]`: as `Wgmma`, but a comes from registers: w numbers of four
+    /// bytes are k elements of b's type, packed by [`PackPairs`](ExplicitOp::PackPairs) or read by [`SharedLoad`](ExplicitOp::SharedLoad). In a kernel
+    /// lowered to threads both tiles are the thread's registers of them.
     WgmmaRegisters {
         /// The stages of b are `[k, n]`.
         transposed_b: bool,
@@ -163,6 +167,7 @@ impl ExplicitOp {
             ProxyFence => "proxy_fence",
             TaskBarrier => "task_barrier",
             SharedStore { .. } => "shared_store",
+            SharedLoad => "shared_load",
             Wgmma { .. } => "wgmma",
             WgmmaRegisters { .. } => "wgmma_registers",
             PackPairs { .. } => "pack_pairs",
@@ -206,8 +211,8 @@ impl ExplicitOp {
                     |t: Task| [("warps", t.warps), ("registers", t.registers)].into_iter().chain(copies(&t));
                 tasks.iter().copied().flat_map(of).collect()
             }
-            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | Exp2Flushed | TaskRank
-            | ClusterRank => SmallVec::new(),
+            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | SharedLoad
+            | Exp2Flushed | TaskRank | ClusterRank => SmallVec::new(),
         }
     }
 
@@ -236,6 +241,7 @@ impl ExplicitOp {
             "proxy_fence" => ProxyFence,
             "task_barrier" => TaskBarrier,
             "shared_store" => SharedStore { column: number("column")? },
+            "shared_load" => SharedLoad,
             "wgmma" => Wgmma {
                 transposed_a: number("transposed_a")? != 0,
                 transposed_b: number("transposed_b")? != 0,

@@ -1,4 +1,4 @@
-//! What a warp of a GPU does as one: products of matrix fragments, the way of fragments from shared memory to registers, and copies from
+//! What a warp of a GPU does as one: products of matrix fragments, the way of fragments between shared memory and registers, and copies from
 //! global to shared memory that go on while the program does. The lowering to threads makes them, never a front end.
 //!
 //! A *fragment* is a matrix of 8 × 8 elements of 16 bits, spread over a warp: lane `l` holds the elements `(l / 4, 2 * (l % 4))` and the one
@@ -57,6 +57,11 @@ pub enum FragmentOp {
         /// Gives the transposes.
         transposed: bool,
     },
+    /// `(u64 shared address, u32 × count)`: stores fragments, whose rows of 16 bytes lie where those of [`LdMatrix`](FragmentOp::LdMatrix) do.
+    StMatrix {
+        /// 1, 2 or 4.
+        count: u32,
+    },
     /// `(x, x) -> u32`: two neighbours, the first in the lower half. They are of the factor's type, or f32 and are rounded to it.
     Pack(Factor),
     /// `(u64 shared address, u64 global address, u32 bytes)`: begins to copy so many bytes (a multiple of 4, at most 16) to 16 bytes of shared memory, and zeros
@@ -80,6 +85,7 @@ impl FragmentOp {
             Mma(Factor::F16) => "mma_f16",
             Mma(Factor::BF16) => "mma_bf16",
             LdMatrix { .. } => "ldmatrix",
+            StMatrix { .. } => "stmatrix",
             Pack(Factor::F16) => "pack_f16",
             Pack(Factor::BF16) => "pack_bf16",
             CpAsync => "cp_async",
@@ -94,6 +100,7 @@ impl FragmentOp {
             FragmentOp::LdMatrix { count, transposed } => {
                 SmallVec::from_slice(&[("count", count), ("transposed", u32::from(transposed))])
             }
+            FragmentOp::StMatrix { count } => SmallVec::from_slice(&[("count", count)]),
             FragmentOp::CpAsyncWait { pending } => SmallVec::from_slice(&[("pending", pending)]),
             _ => SmallVec::new(),
         }
@@ -112,6 +119,7 @@ impl FragmentOp {
             "mma_f16" => Mma(Factor::F16),
             "mma_bf16" => Mma(Factor::BF16),
             "ldmatrix" => LdMatrix { count: number("count")?, transposed: number("transposed")? != 0 },
+            "stmatrix" => StMatrix { count: number("count")? },
             "pack_f16" => Pack(Factor::F16),
             "pack_bf16" => Pack(Factor::BF16),
             "cp_async" => CpAsync,
@@ -124,7 +132,7 @@ impl FragmentOp {
     /// Whether it must stay although its results are unused.
     pub fn has_effect(&self) -> bool {
         use FragmentOp::*;
-        matches!(self, CpAsync | CpAsyncCommit | CpAsyncWait { .. })
+        matches!(self, StMatrix { .. } | CpAsync | CpAsyncCommit | CpAsyncWait { .. })
     }
 
     /// Whether it depends on its operands alone, in control flow that the threads of a warp share.

@@ -288,14 +288,58 @@ impl<T: Elem> SharedTile<T> {
     /// [`proxy_fence`] and [`task_barrier`].
     #[track_caller]
     pub fn put(&self, value: Val<T>, column: usize) {
-        let site = Location::caller();
+        self.put_raw(value.raw(), column, Location::caller());
+    }
+
+    /// Writes as [`put`](Self::put) does, where the tile's elements are of 16 bits and were [packed by pairs](pack_pairs): `column` counts elements.
+    ///
+    /// ```
+    /// use kiln_lang::explicit::*;
+    /// use kiln_lang::prelude::*;
+    ///
+    /// /// Begins to store sums of 64 × 64 to c, rounded to bf16.
+    /// #[device(crate = kiln_lang)]
+    /// fn finish(sums: Val<f32>, out: SharedTile<bf16>, c: ViewMut<bf16, 2>, row: Idx) {
+    ///     out.put_pairs(pack_pairs::<bf16>(sums), 0);
+    ///     proxy_fence();
+    ///     task_barrier();
+    ///     // SAFETY: whoever calls this has rows of its own.
+    ///     unsafe { out.store(c, (row, 0)) };
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn put_pairs(&self, pairs: Val<u32>, column: usize) {
+        self.put_raw(pairs.raw(), column, Location::caller());
+    }
+
+    fn put_raw(&self, value: Raw, column: usize, site: Site) {
         let column = number("the column", column, site);
         let operands = |r: &mut Recorder| {
-            let mut operands = vec![r.read(value.raw(), site)?];
+            let mut operands = vec![r.read(value, site)?];
             operands.extend(self.operands(r, site)?);
             Some(operands)
         };
         effect(ExplicitOp::SharedStore { column }, operands, site);
+    }
+
+    /// What the tile holds, four bytes a number: a factor of [`wgmma_registers`]. Several products may then take it from registers.
+    #[track_caller]
+    pub fn words(&self) -> Val<u32> {
+        let site = Location::caller();
+        if self.transposed {
+            error(site, "the words of a transposed tile", "read them as they lie in memory");
+            return Val::poison();
+        }
+        let SharedTiles { rows, columns, .. } = self.tiles;
+        let Some(shape) = checked_shape(&[rows, columns * size_of::<T>() / 4], site) else {
+            return Val::poison();
+        };
+        let id = with(|r| {
+            let operands = self.operands(r, site)?;
+            let ty = Type::tile(Scalar::U32, shape.clone());
+            Some(r.op(OpKind::Explicit(ExplicitOp::SharedLoad), &operands, ty, site))
+        });
+        Val::from_id(id.flatten())
     }
 
     /// Begins to store the tile to the box of a view that begins at `offsets`. Elements outside the view are dropped.
@@ -379,8 +423,8 @@ pub fn wgmma<T: Elem, U: Elem, S: Num>(
     Val::from_id(id.flatten())
 }
 
-/// Begins a · b as [`wgmma`] does, where a is in registers: `[m, k]`, packed by [`pack_pairs`] to the elements of b. Computed tiles go to
-/// the tensor cores this way without shared memory between.
+/// Begins a · b as [`wgmma`] does, where a is in registers: `[m, k]`, packed by [`pack_pairs`] to the elements of b, or the
+/// [words](SharedTile::words) of a tile of such elements. Computed tiles go to the tensor cores this way without shared memory between.
 ///
 /// ```
 /// use kiln_lang::explicit::*;
@@ -395,13 +439,18 @@ pub fn wgmma<T: Elem, U: Elem, S: Num>(
 /// }
 /// ```
 #[track_caller]
-pub fn wgmma_registers<T: Elem>(
+pub fn wgmma_registers<T: Elem, S: Num>(
     a: Val<u32>,
     b: SharedTile<T>,
-    acc: Val<f32>,
+    acc: Val<S>,
     keep: impl IntoVal<bool>,
-) -> Val<f32> {
+) -> Val<S> {
     let (site, keep) = (Location::caller(), keep.into_val());
+    if S::SCALAR != T::SCALAR.accumulator() {
+        let sum = T::SCALAR.accumulator();
+        error(site, format!("a sum of products of {} in {}", T::SCALAR, S::SCALAR), format!("it is {sum}"));
+        return Val::poison();
+    }
     let columns = if b.transposed { b.tiles.rows } else { b.tiles.columns };
     let op = ExplicitOp::WgmmaRegisters { transposed_b: !b.transposed };
     let id = with(|r| {
@@ -412,7 +461,7 @@ pub fn wgmma_registers<T: Elem>(
         operands.push(r.read_as(keep.raw(), &Shape::scalar(), site)?);
         operands.push(r.read(a.raw(), site)?);
         operands.push(r.read_as(acc.raw(), &shape, site)?);
-        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(Scalar::F32, shape), site))
+        Some(r.op(OpKind::Explicit(op), &operands, Type::tile(S::SCALAR, shape), site))
     });
     Val::from_id(id.flatten())
 }

@@ -4,15 +4,8 @@ use super::Lowering;
 use super::plan::{Plan, Room};
 use super::roles::is_tile;
 use crate::error::CompileError;
-use crate::layout::AxisBits;
-use kiln_ir::{
-    BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Task, Type, Value,
-};
+use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Type, Value};
 
-/// Bytes of a row of a panel: the columns of a shared tile lie in panels of as many, each a run of rows.
-pub(super) const PANEL: u32 = 128;
-/// Bytes of the chunks that change places within a row of a panel: chunk `i` of row `r` stands at `i ^ r % 8`.
-const CHUNK: u32 = 16;
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
 
@@ -42,6 +35,7 @@ impl<'k> Lowering<'k> {
             ExplicitOp::PackPairs { .. } => self.pack_pairs(op, data),
             ExplicitOp::Exp2Flushed => self.elementwise(data),
             ExplicitOp::SharedStore { column } => self.shared_store(op, data, *column),
+            ExplicitOp::SharedLoad => self.shared_load(data),
             ExplicitOp::TaskBarrier => {
                 self.task_barrier();
                 Ok(())
@@ -172,53 +166,13 @@ impl<'k> Lowering<'k> {
         self.define(result, home, results)
     }
 
-    /// Stores the registers of a tile where they belong in a shared tile. Bits of an address are sums (exclusive ors) of what the bits of row and
-    /// column give, so that a thread's part and a register's are computed apart.
-    fn shared_store(&mut self, op: Op, data: &OpData, column: u32) -> Result<(), CompileError> {
-        let (tile, view) = (data.operands[0], data.operands[1]);
-        let elem = self.src.ty(tile).elem();
-        let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
-            self.src.defining_op(view).map(|d| &d.kind)
-        else {
-            return Err(self.internal("a store to no shared tile".into()));
-        };
-        let (rows, columns) = (*rows, *columns);
-        let layout = self.layout(self.plan.input(op, 0));
-        let registers = self.operand(tile, self.plan.input(op, 0))?;
-        let place = SharedPlace { rows, columns, bytes: elem.bytes(), shape: self.src.shape(tile) };
-        // Columns outside the range must be in other registers of the same thread.
-        let outside = |flat: u32| place.column(flat) & !(columns - 1);
-        if layout.thread().iter().any(|&b| outside(b) != 0) || !column.is_multiple_of(columns) {
-            return Err(self.unsupported(
-                data,
-                &format!(
-                    "a store of columns {column} to {} of a tile whose threads hold others",
-                    column + columns
-                ),
-                "store a number of columns that each thread has, such as 64",
-            ));
-        }
-        let base = self.stage_address(view, data.operands[2], rows * columns * elem.bytes())?;
-        let thread: Vec<u32> = layout.thread().iter().map(|&b| place.offset(b)).collect();
-        let thread = self.em.xor_of_bits(&thread);
-        let lanes = place.lanes(layout.register());
-        let mut at = 0;
-        while at < registers.len() {
-            let flat = layout.register_index(at);
-            if outside(flat) == column {
-                let part = self.em.i32(place.offset(flat).into());
-                let offset = self.em.binary(BinaryOp::Xor, thread, part);
-                let offset = self.em.cast(offset, Scalar::U64);
-                let address = self.em.add(base, offset);
-                self.ptr_store(Space::Shared, Reuse::Normal, address, None, &registers[at..at + lanes]);
-            }
-            at += lanes;
-        }
-        Ok(())
-    }
-
     /// The address of a stage of so many bytes.
-    fn stage_address(&mut self, view: Value, stage: Value, bytes: u32) -> Result<Value, CompileError> {
+    pub(super) fn stage_address(
+        &mut self,
+        view: Value,
+        stage: Value,
+        bytes: u32,
+    ) -> Result<Value, CompileError> {
         let base = self.address(view)?;
         let stage = self.scalar(stage)?;
         let bytes = self.em.i64(bytes.into());
@@ -227,42 +181,12 @@ impl<'k> Lowering<'k> {
         Ok(self.em.add(base, distance))
     }
 
-    fn unsupported(&self, data: &OpData, what: &str, hint: &str) -> CompileError {
+    pub(super) fn unsupported(&self, data: &OpData, what: &str, hint: &str) -> CompileError {
         CompileError::Unsupported {
             location: self.src.describe(data.loc),
             what: what.into(),
             hint: hint.into(),
         }
-    }
-}
-
-/// Where the elements of a tile lie in a stage of a shared tile.
-struct SharedPlace {
-    rows: u32,
-    columns: u32,
-    /// Bytes of an element.
-    bytes: u32,
-    /// The shape of the tile that is stored.
-    shape: Shape,
-}
-
-impl SharedPlace {
-    fn column(&self, flat: u32) -> u32 {
-        AxisBits::of(&self.shape, 1).coordinate(flat)
-    }
-
-    /// The distance from the stage's beginning, in bytes; columns are taken modulo those of the stage.
-    fn offset(&self, flat: u32) -> u32 {
-        let row = AxisBits::of(&self.shape, 0).coordinate(flat);
-        let at = (self.column(flat) & (self.columns - 1)) * self.bytes;
-        let (panel, within) = (at / PANEL, at % PANEL);
-        panel * self.rows * PANEL + row * PANEL + (within ^ (row % (PANEL / CHUNK) * CHUNK))
-    }
-
-    /// How many registers in a row are adjacent columns within a chunk, given the lowest bases of the registers.
-    fn lanes(&self, bases: &[u32]) -> usize {
-        let adjacent = bases.iter().enumerate().take_while(|(i, b)| **b == 1 << i).count();
-        1 << adjacent.min((CHUNK / self.bytes).trailing_zeros() as usize)
     }
 }
 

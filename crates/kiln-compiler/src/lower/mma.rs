@@ -193,7 +193,7 @@ impl Lowering<'_> {
     }
 
     /// Packs two neighbours. What was rounded to 16 bits before is rounded while it is packed.
-    fn pack(&mut self, kind: FragmentOp, pair: [Value; 2]) -> Value {
+    pub(super) fn pack(&mut self, kind: FragmentOp, pair: [Value; 2]) -> Value {
         let wide = pair.map(|v| {
             let data = self.em.kernel.defining_op(v).filter(|d| d.kind == OpKind::Cast)?;
             (self.em.elem(data.operands[0]) == Scalar::F32).then_some(data.operands[0])

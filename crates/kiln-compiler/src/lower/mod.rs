@@ -21,7 +21,7 @@
 //! | `dot.rs` | products of matrices, without matrix units |
 //! | `products.rs`, `mma.rs` | products on matrix units: which, and how |
 //! | `pipeline.rs`, `stages.rs` | loops whose loads go to shared memory ahead of their rounds: which, and how |
-//! | `explicit.rs` | tasks, shared tiles, products in flight |
+//! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
 //! | `scratch.rs` | where in scratch memory exchanges take place |
@@ -53,6 +53,7 @@ mod report;
 mod roles;
 mod scan;
 mod scratch;
+mod shared_store;
 mod stages;
 
 use crate::error::CompileError;

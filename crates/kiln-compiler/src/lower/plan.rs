@@ -248,6 +248,15 @@ impl Classes {
                     self.hints(data.operands[3]).product = Some(plan.intern(packed));
                     return;
                 }
+                OpKind::Explicit(ExplicitOp::PackPairs { .. } | ExplicitOp::SharedLoad) => {
+                    // As what products become, and take.
+                    let shape = kernel.shape(data.results[0]);
+                    if plan.warps.is_multiple_of(4) && shape[0] >= 16 * plan.warps {
+                        let packed = plan.intern(Layout::wgmma_pairs(&shape, plan.warps));
+                        self.hints(data.results[0]).product.get_or_insert(packed);
+                    }
+                    return;
+                }
                 OpKind::Reduce { .. } if roles::is_tile(kernel, data.results[0]) => {
                     self.hints(data.results[0]).reductions.push(op);
                     return;

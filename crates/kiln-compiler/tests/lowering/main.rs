@@ -12,3 +12,4 @@ mod reductions;
 mod refusals;
 mod scalars;
 mod shapes;
+mod shared_tiles;

@@ -314,7 +314,7 @@ impl Writer<'_> {
                 self.put(format_args!("cvt.u64.u32 {to}, {narrow}"));
                 Ok(())
             }
-            ExplicitOp::TaskBarrier | ExplicitOp::SharedStore { .. } => {
+            ExplicitOp::TaskBarrier | ExplicitOp::SharedStore { .. } | ExplicitOp::SharedLoad => {
                 Err(broken(format!("{op:?} was not lowered to threads")))
             }
         }

@@ -1,4 +1,4 @@
-//! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma", "ldmatrix", "cp.async"), for GPUs of compute
+//! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma", "ldmatrix", "cp.async"; 7.8, "stmatrix"), for GPUs of compute
 //! capability 8.0 and later.
 
 use super::memory::list;
@@ -6,16 +6,18 @@ use super::writer::{Reg, Writer, suffix};
 use kiln_backend::Result;
 use kiln_ir::{Factor, FragmentOp, OpData, Scalar};
 
-/// The compute capability that has all of these.
+/// The compute capability that has all of these but `stmatrix`, and that which has it.
 const LEAST: u32 = 80;
+const STMATRIX: u32 = 90;
 
 impl Writer<'_> {
     pub(super) fn fragment(&mut self, op: &OpData, kind: FragmentOp) -> Result<()> {
-        if self.target.capability() < LEAST {
+        let least = if let FragmentOp::StMatrix { .. } = kind { STMATRIX } else { LEAST };
+        if self.target.capability() < least {
             return Err(self.unsupported(
                 op,
                 format!("`{}`", kind.name()),
-                "It needs a GPU of compute capability 8.0 or later",
+                &format!("It needs a GPU of compute capability {}.0 or later", least / 10),
             ));
         }
         let operands = self.operands(op)?;
@@ -29,6 +31,13 @@ impl Writer<'_> {
                 let address = operands[0];
                 self.put(format_args!(
                     "ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{to}}}, [{address}]"
+                ));
+            }
+            FragmentOp::StMatrix { count } => {
+                let (address, words) = (operands[0], &operands[1..]);
+                let words = words.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+                self.put(format_args!(
+                    "stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [{address}], {{{words}}}"
                 ));
             }
             FragmentOp::Pack(factor) => {

@@ -298,9 +298,17 @@ impl<'m> Machine<'m> {
             }
             ExplicitOp::SharedStore { column } => {
                 let (place, [_, columns]) = self.place(&seat, operands[1], operands[2])?;
-                let width = self.shape(operands[0])[1] as usize;
-                let tile = self.data(operands[0]).columns(width, *column as usize, columns)?;
+                let (tile, elem) = (self.data(operands[0]), self.kernel.ty(operands[1]).elem());
+                let paired = tile.elem() != elem;
+                let tile = if paired { pairs::unpack(tile, elem)? } else { tile.clone() };
+                let width = self.shape(operands[0])[1] as usize * if paired { 2 } else { 1 };
+                let tile = tile.columns(width, *column as usize, columns)?;
                 world().world.put(agent, place, &tile, columns)
+            }
+            ExplicitOp::SharedLoad => {
+                let (place, _) = self.place(&seat, operands[0], operands[1])?;
+                let held = world().world.take(agent, place)?;
+                self.registers[data.results[0].index()].copy(&pairs::words(&held)?)
             }
             ExplicitOp::Wgmma { transposed_a, transposed_b } => {
                 self.wgmma(&seat, data, *transposed_a, *transposed_b)
@@ -386,6 +394,7 @@ impl<'m> Machine<'m> {
         let result = self.shape(data.results[0]);
         let (k, n) = (if turn_b { shape_b[0] } else { shape_b[1] }, result[1] as usize);
         let acc = self.accumulator(data.operands[2], data.operands[4])?;
+        let (x, y) = (factors::multiplied(x)?, factors::multiplied(y)?);
         eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
     }
 

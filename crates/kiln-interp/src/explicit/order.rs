@@ -331,12 +331,19 @@ impl World {
                     "a barrier"
                 };
                 return Err(unordered(format!(
-                    "a copy or product reads a shared tile that a task wrote, without {missing} between"
+                    "a shared tile is read that a task wrote, without {missing} between"
                 )));
             }
         }
         self.stage(place)?.reads.push(Stamp { counter: agent, time: NEVER });
         Ok(stage.data)
+    }
+
+    /// An agent reads a stage into registers, at once.
+    pub fn take(&mut self, agent: usize, place: Place) -> Result<Data, Trap> {
+        let data = self.read(agent, place)?;
+        self.read_done(agent, place)?;
+        Ok(data)
     }
 
     /// A product of what these stages hold begins.

@@ -1,7 +1,7 @@
-//! Tiles packed for products from registers: two 16-bit floats in a number.
+//! Tiles packed for products from registers: two 16-bit floats, or so many bytes, in a number.
 
 use crate::numeric::Element;
-use crate::value::{Data, Trap};
+use crate::value::{Data, Trap, dispatch};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 
@@ -16,11 +16,28 @@ pub fn pack(tile: &Data, elem: Scalar) -> Result<Data, Trap> {
 }
 
 /// What was packed.
-pub fn unpack(pairs: &Data, elem: Scalar) -> Result<Data, Trap> {
-    let halves = u32::of(pairs)?.iter().flat_map(|&pair| [pair as u16, (pair >> 16) as u16]);
-    Ok(match elem {
-        Scalar::BF16 => Data::BF16(halves.map(bf16::from_bits).collect()),
-        _ => Data::F16(halves.map(f16::from_bits).collect()),
+pub fn unpack(words: &Data, elem: Scalar) -> Result<Data, Trap> {
+    let (words, bits) = (u32::of(words)?, 8 * elem.bytes() as usize);
+    let mut out = Data::zeros(elem, words.len() * 32 / bits);
+    dispatch!(any elem, T => {
+        for (word, elements) in words.iter().zip(T::of_mut(&mut out)?.chunks_exact_mut(32 / bits)) {
+            for (i, element) in elements.iter_mut().enumerate() {
+                *element = T::of_bits(u64::from(*word) >> (i * bits));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// Neighbours in numbers of four bytes, the first in the lowest.
+pub fn words(tile: &Data) -> Result<Data, Trap> {
+    let bits = 8 * tile.elem().bytes() as usize;
+    dispatch!(any tile.elem(), T => {
+        let word = |elements: &[T]| {
+            elements.iter().enumerate().fold(0, |word, (i, x)| word | (x.bits() as u32) << (i * bits))
+        };
+        Ok(Data::U32(T::of(tile)?.chunks_exact(32 / bits).map(word).collect()))
     })
 }
 
@@ -44,6 +61,15 @@ mod tests {
             assert_eq!(halves.display(1), "-2");
             assert_eq!(halves.len(), 4);
         }
+    }
+
+    #[test]
+    fn words_hold_their_first_element_lowest() {
+        let tile = Data::I8(vec![1, -1, 2, 3, 4, 5, 6, -128]);
+        let packed = words(&tile).unwrap();
+        assert_eq!(packed, Data::U32(vec![0x0302_ff01, 0x8006_0504]));
+        assert_eq!(unpack(&packed, Scalar::I8).unwrap(), tile);
+        assert_eq!(words(&Data::F32(vec![1.0])).unwrap(), Data::U32(vec![0x3f80_0000]));
     }
 
     #[test]

@@ -17,6 +17,8 @@ const SWIZZLE_ROWS: u32 = 8;
 
 /// Bytes of a row of a factor that one instruction multiplies.
 const DEPTH_BYTES: u32 = 32;
+/// Bytes of a number that holds several elements of a factor.
+const WORD: u32 = 4;
 /// The elements of factors.
 const FACTORS: &str = "f16, bf16, f32 (as tf32), the 8-bit floats and the 8-bit integers";
 
@@ -126,6 +128,7 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
         TmaStore => s.tma_store(),
         TmaStoreWait { .. } | ProxyFence | TaskBarrier => s.counts(0, 0).map(|_| ()),
         SharedStore { column } => s.shared_store(*column),
+        SharedLoad => s.shared_load(),
         Wgmma { transposed_a, transposed_b } => s.wgmma(*transposed_a, *transposed_b),
         WgmmaRegisters { transposed_b } => s.wgmma_registers(*transposed_b),
         PackPairs { .. } => s.pack_pairs(),
@@ -234,12 +237,19 @@ impl Subject<'_> {
     fn shared_store(&self, column: u32) -> Outcome {
         let (tile, [rows, columns]) = self.counts(3, 0)?.shared_tile(1)?;
         let from = self.tile(0)?;
-        require(from.elem == tile.elem && from.shape.rank() == 2, || {
+        let paired = tile.elem.bytes() == 2 && from.elem == Scalar::U32;
+        require((from.elem == tile.elem || paired) && from.shape.rank() == 2, || {
             format!("stores {} to a tile of {}[{rows}, {columns}]", self.ty(0), tile.elem)
         })?;
-        let fits =
-            from.shape[0] == rows && column.checked_add(columns).is_some_and(|end| end <= from.shape[1]);
+        let width = if paired { from.shape[1].checked_mul(2) } else { Some(from.shape[1]) };
+        let fits = from.shape[0] == rows && column.checked_add(columns).is_some_and(|end| Some(end) <= width);
         require(fits, || format!("columns from {column} of {} do not fill [{rows}, {columns}]", from.shape))
+    }
+
+    fn shared_load(&self) -> Outcome {
+        let (tile, [rows, columns]) = self.counts(2, 1)?.shared_tile(0)?;
+        let words = columns * tile.elem.bytes() / WORD;
+        self.result(0, &Type::tile(Scalar::U32, Shape::new(&[rows, words])))
     }
 
     fn wgmma(&self, transposed_a: bool, transposed_b: bool) -> Outcome {
@@ -285,32 +295,37 @@ impl Subject<'_> {
         if transposed_b {
             (n, k) = (k, n);
         }
-        require(matches!(b.elem, Scalar::F16 | Scalar::BF16), || {
-            format!("a product with {}, expected f16 or bf16", b.elem)
+        require(multiplied(b.elem, b.elem), || {
+            format!("a product with {}, expected one of {FACTORS}", b.elem)
         })?;
-        require(k.is_multiple_of(16) && n.is_multiple_of(8) && n <= MAX_BOX, || {
+        require(!transposed_b || b.elem.bytes() == 2, || {
+            format!("a transposed factor of {}: matrix units transpose 16-bit elements alone", b.elem)
+        })?;
+        let depth = DEPTH_BYTES / b.elem.bytes();
+        require(k.is_multiple_of(depth) && n.is_multiple_of(8) && n <= MAX_BOX, || {
             format!(
-                "a product with [{k}, {n}], expected rows in multiples of 16 and up to {MAX_BOX} columns in multiples of 8"
+                "a product with [{k}, {n}], expected rows in multiples of {depth} and up to {MAX_BOX} columns in multiples of 8"
             )
         })?;
         self.operand(2, &Type::scalar(Scalar::Bool))?;
-        let registers = self.data.results.len();
+        let (registers, sum) = (self.data.results.len(), b.elem.accumulator());
         if let Level::Thread { .. } = self.kernel.level {
             let all = self.data.operands.len();
             require(registers > 0 && all > 3 + registers, || format!("{all} operands give {registers}"))?;
             let (a, acc) = (3..all - registers, all - registers..all);
             a.into_iter().try_for_each(|i| self.operand(i, &Type::scalar(Scalar::U32)).map(|_| ()))?;
-            return acc.enumerate().try_for_each(|(i, at)| {
-                self.operand(at, &Type::scalar(Scalar::F32))?.result(i, &Type::scalar(Scalar::F32))
-            });
+            return acc
+                .enumerate()
+                .try_for_each(|(i, at)| self.operand(at, &Type::scalar(sum))?.result(i, &Type::scalar(sum)));
         }
         let a = self.counts(5, 1)?.tile(3)?;
-        require(a.elem == Scalar::U32 && a.shape.rank() == 2 && 2 * a.shape[1] == k, || {
-            format!("operand 3 is {}, expected pairs [m, {}] of u32", self.ty(3), k / 2)
+        let words = k * b.elem.bytes() / WORD;
+        require(a.elem == Scalar::U32 && a.shape.rank() == 2 && a.shape[1] == words, || {
+            format!("operand 3 is {}, expected a tile [m, {words}] of u32", self.ty(3))
         })?;
         let m = a.shape[0];
         require(m.is_multiple_of(64), || format!("a product of {m} rows, expected a multiple of 64"))?;
-        let acc = Type::tile(Scalar::F32, Shape::new(&[m, n]));
+        let acc = Type::tile(sum, Shape::new(&[m, n]));
         self.operand(4, &acc)?.result(0, &acc)
     }
 

@@ -15,9 +15,14 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
             (0..4).try_for_each(|i| s.result(i, &sum))
         }
         LdMatrix { count, .. } => {
-            require(matches!(count, 1 | 2 | 4), || format!("{count} fragments, expected 1, 2 or 4"))?;
+            whole(count)?;
             s.counts(1, count as usize)?.operand(0, &address)?;
             (0..count as usize).try_for_each(|i| s.result(i, &word))
+        }
+        StMatrix { count } => {
+            whole(count)?;
+            s.counts(1 + count as usize, 0)?.operand(0, &address)?;
+            (1..=count as usize).try_for_each(|i| s.operand(i, &word).map(|_| ()))
         }
         Pack(factor) => {
             let elem = s.counts(2, 1)?.scalar(0)?;
@@ -29,4 +34,9 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
         CpAsync => s.counts(3, 0)?.operand(0, &address)?.operand(1, &address)?.operand(2, &word).map(|_| ()),
         CpAsyncCommit | CpAsyncWait { .. } => s.counts(0, 0).map(|_| ()),
     }
+}
+
+/// How many fragments one operation moves.
+fn whole(count: u32) -> Outcome {
+    require(matches!(count, 1 | 2 | 4), || format!("{count} fragments, expected 1, 2 or 4"))
 }

@@ -2,7 +2,8 @@
 //!
 //! Programs stay and go through the tiles of c, in clusters of neighbours. In each, one task copies tiles of a and b into a ring of stages; the others
 //! multiply what has arrived, each for rows of its own, and store the sums, while the copies for the next tile are already under way. The multiplying
-//! tasks do not wait for each other: one stores while the other multiplies. The blocks of a cluster stand one above the other and need the
+//! tasks do not wait for each other: one stores while the other multiplies. What a tile's sums become may also wait in registers, and be stored while the
+//! tensor cores have the first products of the next tile. The blocks of a cluster stand one above the other and need the
 //! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all of them.
 
 use super::epilogue::{Epilogue, Place};
@@ -50,6 +51,12 @@ pub struct Plan {
     pub pieces: bool,
     /// 2 if the columns of a tile are multiplied one half after the other, so that a piece takes half as many registers; with pieces alone. Else 1.
     pub halves: usize,
+    /// Whether what becomes of the sums of a tile waits in registers, packed by pairs, and is stored while the products of the next tile are computed. c
+    /// is of f16 or bf16 and stored in bulk, programs stay, and nothing is multiplied in pieces.
+    pub held: bool,
+    /// Whether programs begin at different steps of the inner extent and go round, so that they do not all read the same columns of memory at a time. With a
+    /// `group` of 0 and one split.
+    pub staggered: bool,
 }
 
 impl Plan {
@@ -72,6 +79,8 @@ impl Plan {
         splits: 1,
         pieces: false,
         halves: 1,
+        held: false,
+        staggered: false,
     };
 
     /// Columns of c that are stored at a time: those of 128 bytes.
@@ -186,6 +195,29 @@ pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
 
     let multiply = |index: Idx| {
         let (mut stage, mut phase) = (val::<i64>(0), val::<i64>(0));
+        // What the tile before became, and where it goes.
+        let mut held = zeros::<u32>((own, if plan.held { columns / 2 } else { 2 }));
+        let (mut held_matrix, mut held_row, mut held_column) = (val::<i64>(0), val::<i64>(0), val::<i64>(0));
+        // Strip by strip, results go to memory by way of two buffers in turn, which those of the tile before may still occupy.
+        let deliver = |number: usize, occupied: bool, put: &dyn Fn(SharedTile<O>), corner: Corner| {
+            let Some(out) = out else { return };
+            let buffer = out.at(index * 2 + number % 2);
+            if occupied || number >= 2 {
+                store_wait(if columns > width { 1 } else { 0 });
+            }
+            put(buffer);
+            proxy_fence();
+            task_barrier();
+            // SAFETY: every tile of c has one number, and one task of one program takes it.
+            unsafe { buffer.store(c, corner) };
+        };
+        let deliver_held = |pairs: Val<u32>, (matrix, row, column): Corner| {
+            for strip in 0..columns / width {
+                let from = strip * width;
+                let put = |buffer: SharedTile<O>| buffer.put_pairs(pairs, from);
+                deliver(strip, true, &put, (matrix, row, column + from));
+            }
+        };
         for tile in range_step(first, end, apart) {
             // Before the products, where its time does not count.
             let (matrix, row, column) = corner(tile);
@@ -194,6 +226,8 @@ pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
             let mut before = stage;
             // Of this tile alone: sums that outlived the epilogue would need registers beside what becomes of them.
             let (mut sum, mut second) = (zeros::<T::Sum>((own, half)), zeros::<T::Sum>((own, half)));
+            // Beside the products of the first two steps, if there are two.
+            let beside = (count - 1).minimum(1);
             for step in range(0, count) {
                 full.at(stage).wait(phase);
                 let x = left.at(stage * plan.tasks + index);
@@ -211,6 +245,11 @@ pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
                     release(empty, stage, blocks);
                 } else {
                     sum = wgmma(x, y(0), sum, step.gt(0));
+                    if plan.held {
+                        if step.eq(beside) & tile.gt(first) {
+                            deliver_held(held, (held_matrix, held_row, held_column));
+                        }
+                    }
                     // The product before this one is done, and its stage free.
                     sum = wgmma_wait(sum, 1);
                     if step.gt(0) {
@@ -233,25 +272,29 @@ pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
             for i in 0..halves {
                 let (sum, column) = (if i == 0 { sum } else { second }, column + i * half);
                 let place = Place { batch, row, column, shape: [own, half] };
-                let result = E::apply(&epilogue, sum, &place).cast::<O>();
-                if let Some(out) = out {
+                let result = E::apply(&epilogue, sum, &place);
+                if plan.held {
+                    held = pack_pairs::<O>(result.cast::<f32>());
+                    held_matrix = matrix;
+                    held_row = row;
+                    held_column = column;
+                } else if plan.bulk {
+                    let result = result.cast::<O>();
                     for strip in 0..half / width {
                         let (from, number) = (strip * width, i * (half / width) + strip);
-                        let place = out.at(index * 2 + number % 2);
-                        // The last store that used this buffer has left it.
-                        if group > 0 || number >= 2 {
-                            store_wait(if columns > width { 1 } else { 0 });
-                        }
-                        place.put(result, from);
-                        proxy_fence();
-                        task_barrier();
-                        // SAFETY: every tile of c has one number, and one task of one program takes it.
-                        unsafe { place.store(c, (matrix, row, column + from)) };
+                        let put = |buffer: SharedTile<O>| buffer.put(result, from);
+                        deliver(number, group > 0, &put, (matrix, row, column + from));
                     }
                 } else {
-                    // SAFETY: as above.
+                    let result = result.cast::<O>();
+                    // SAFETY: every tile of c has one number, and one task of one program takes it.
                     unsafe { c.row(matrix).tile((row, column), (own, half)).store_overlapping(result) };
                 }
+            }
+        }
+        if plan.held {
+            if first.lt(end) {
+                deliver_held(held, (held_matrix, held_row, held_column));
             }
         }
         if plan.bulk {
@@ -265,10 +308,20 @@ pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
             let (mut matrix, mut row, mut column) = beginning;
             for tile in range_step(first, end, apart) {
                 let (batch, from, count) = part(matrix);
+                // The blocks of a cluster keep step.
+                let neighbour = program_id(0) / blocks;
+                let mut next = neighbour - quotient(neighbour, count) * count;
                 let of = |shared: bool| if shared { val(0) } else { batch };
                 let (in_a, in_b) = (of(plan.shared[0]), of(plan.shared[1]));
                 for step in range(0, count) {
-                    let (at, done) = ((from + step) * depth, full.at(stage));
+                    let step = if plan.staggered { next } else { from + step };
+                    let (at, done) = (step * depth, full.at(stage));
+                    if plan.staggered {
+                        next += 1;
+                        if next.eq(count) {
+                            next = 0;
+                        }
+                    }
                     empty.at(stage).wait(phase - 1);
                     done.expect(size_of::<T>() * depth * (rows + columns));
                     for index in 0..plan.tasks {

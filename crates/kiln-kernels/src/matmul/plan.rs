@@ -24,6 +24,8 @@ pub struct Request {
     pub sum_bytes: usize,
     /// Whether every stage is added to the sum outside of the tensor cores.
     pub pieces: bool,
+    /// Whether f32 becomes 16-bit floats at the end, which pack by pairs.
+    pub packs: bool,
     /// Whether sums go through an epilogue, for which the threads of a task alone may exchange a tile.
     pub epilogue: bool,
 }
@@ -75,11 +77,15 @@ const WAIT: f64 = 30.0;
 /// Cycles that a task waits for a piece of 64 rows, and adds it to its sum, for each of its columns.
 const PIECE: f64 = 60.0;
 const ADDED: f64 = 0.5;
+/// How much of that the tensor cores wait if there are two tasks, which may add at the same time.
+const IDLE: f64 = 0.75;
 /// Cycles of a second launch that adds up parts, and bytes a cycle in which it does.
 const SECOND: f64 = 28000.0;
 const ADDED_UP: f64 = 2000.0;
 /// Columns of a piece that fits a task's registers beside the sums.
 const MOST_IN_A_PIECE: usize = 128;
+/// Columns from which on programs that begin at different steps were slower: they share more of what they read.
+const STAGGERED_BELOW: usize = 64;
 /// Columns up to which tiles narrower than 64 are looked at.
 const NARROW_UP_TO: usize = 64;
 
@@ -127,7 +133,7 @@ struct Tile {
 fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
     // Rows, columns, tasks.
     const WIDE: &[[usize; 3]] =
-        &[[128, 256, 2], [128, 128, 2], [64, 256, 1], [64, 128, 1], [128, 64, 2], [64, 64, 1]];
+        &[[128, 256, 2], [192, 128, 3], [128, 128, 2], [64, 256, 1], [64, 128, 1], [128, 64, 2], [64, 64, 1]];
     const NARROW: &[[usize; 3]] = &[[64, 8, 1], [64, 16, 1], [64, 32, 1], [64, 64, 1]];
     let few = |extent: usize| extent <= NARROW_UP_TO;
     // Swapped or not, shapes, whether they store in bulk, whether they are looked at.
@@ -142,7 +148,9 @@ fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
             // Half of the columns are stored at a time where they are multiplied in halves.
             !bulk || columns / halves(request, columns) >= Plan::strip(request.result_bytes)
         };
-        for &[rows, columns, tasks] in shapes.iter().filter(|shape| fits(shape[1])) {
+        // Of three tasks one may add a piece while two multiply.
+        let wanted = |shape: &&[usize; 3]| fits(shape[1]) && (shape[2] < 3 || request.pieces);
+        for &[rows, columns, tasks] in shapes.iter().filter(wanted) {
             let depths: &[usize] = if request.pieces { &[1] } else { &[1, 2, 4] };
             for &depth in depths {
                 let tile = Tile { swapped, rows, columns, tasks, depth, bulk };
@@ -194,6 +202,11 @@ impl Tile {
         all
     }
 
+    /// Whether results fit a task's registers beside the sums of the next tile.
+    fn holds(&self, request: &Request, splits: usize) -> bool {
+        request.packs && self.bulk && self.tasks > 1 && splits == 1 && !request.pieces
+    }
+
     fn choice(&self, request: &Request, gpu: &Gpu, stages: usize, splits: usize) -> Choice {
         let plan = Plan {
             rows: self.rows,
@@ -202,11 +215,16 @@ impl Tile {
             stages,
             group: 8,
             tasks: self.tasks,
-            registers: if self.tasks > 1 { [232, 40] } else { [0, 0] },
+            registers: match self.tasks {
+                1 => [0, 0],
+                2 => [232, 40],
+                _ => [152, 40],
+            },
             bulk: self.bulk,
             splits,
             pieces: request.pieces,
             halves: halves(request, self.columns),
+            held: self.holds(request, splits),
             ..Plan::PLAIN
         };
         let choice = Choice { plan, swapped: self.swapped, grid: [gpu.units as u32, 1, 1] };
@@ -215,7 +233,12 @@ impl Tile {
             return choice;
         }
         // A program for each tile begins sooner: it divides nothing.
-        Choice { plan: Plan { group: 0, ..plan }, grid: tiles.map(|n| n as u32), ..choice }
+        let staggered = !self.bulk && splits == 1 && self.columns < STAGGERED_BELOW;
+        Choice {
+            plan: Plan { group: 0, held: false, staggered, ..plan },
+            grid: tiles.map(|n| n as u32),
+            ..choice
+        }
     }
 }
 
@@ -250,9 +273,11 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     let instruction = (plan.columns as f64 / 2.0).max(fed) + ISSUE;
     let depth = plan.depth * request.factor_bytes;
     let mut products = (plan.rows / INSTRUCTION_ROWS * depth / INSTRUCTION_BYTES) as f64 * instruction;
+    let piece = PIECE * plan.halves as f64 + ADDED * plan.columns as f64;
+    let mut idle = 0.0;
     if plan.pieces {
+        idle = if plan.tasks == 2 { IDLE * piece } else { 0.0 };
         // One task adds while another multiplies.
-        let piece = PIECE * plan.halves as f64 + ADDED * plan.columns as f64;
         products = (products / plan.tasks as f64 + piece).max(products);
     }
     let copies = ((plan.rows + plan.columns) * depth) as f64 / FROM_L2;
@@ -268,7 +293,7 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     let store = (plan.rows * plan.columns * stored) as f64 / STORED;
     // With several tasks one stores while another multiplies, but for the last tile.
     let hidden = if plan.tasks > 1 { 0.5 } else { 1.0 };
-    let step = products.max(copies).max(begun) + WAIT;
+    let step = products.max(copies).max(begun) + idle + WAIT;
     let compute = rounds * steps * step + (rounds - 1.0) * hidden * store + store;
     let (rows, columns) = choice.extents(request);
     let read = request.products * (rows + columns) * request.k * request.factor_bytes;
@@ -292,6 +317,7 @@ mod tests {
         result_bytes: 2,
         sum_bytes: 4,
         pieces: false,
+        packs: true,
         epilogue: false,
     };
     const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
@@ -316,6 +342,7 @@ mod tests {
             let tiles = m / 128 * n / 256;
             assert_eq!(choice.grid.iter().product::<u32>(), tiles.min(132) as u32);
             assert_eq!(choice.plan.group == 0, tiles <= 132);
+            assert_eq!(choice.plan.held, tiles > 132);
         }
     }
 
@@ -335,6 +362,17 @@ mod tests {
     }
 
     #[test]
+    fn results_wait_where_they_pack() {
+        let held = |request| choose(&request, &H200).plan.held;
+        let large = Request { m: 4096, n: 4096, k: 4096, ..HALVES };
+        assert!(held(large));
+        assert!(!held(Request { packs: false, result_bytes: 4, ..large }));
+        assert!(held(Request { factor_bytes: 1, ..large }));
+        assert!(!held(Request { factor_bytes: 1, pieces: true, ..large }));
+        assert!(!held(Request { m: 512, n: 512, k: 16384, ..large }));
+    }
+
+    #[test]
     fn bytes_have_the_largest_tile_that_their_sums_fit() {
         let bytes = Request { m: 8192, n: 8192, k: 8192, factor_bytes: 1, ..HALVES };
         let tile = |request| {
@@ -342,7 +380,7 @@ mod tests {
             (plan.rows, plan.columns, plan.depth, plan.stages)
         };
         assert_eq!(tile(bytes), (128, 256, 128, 4));
-        assert_eq!(tile(Request { pieces: true, ..bytes }), (128, 256, 128, 4));
+        assert_eq!(tile(Request { pieces: true, ..bytes }), (192, 128, 128, 4));
         assert_eq!(tile(Request { factor_bytes: 4, result_bytes: 4, ..bytes }), (128, 256, 32, 4));
     }
 
@@ -352,6 +390,9 @@ mod tests {
         assert_eq!(tile(64, 8192, 8192), (true, 64, 64));
         assert_eq!(tile(3, 500, 100), (true, 64, 8));
         assert_eq!(tile(500, 3, 100), (false, 64, 8));
+        assert!(chosen(16, 8192, 8192).plan.staggered);
+        assert!(!chosen(64, 8192, 8192).plan.staggered);
+        assert!(!chosen(128, 8192, 8192).plan.staggered);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::factor::{Factor, Precision, Unit};
 use super::plan::{Choice, Gpu, Request, choose, ranked};
 use super::{hopper, rows, splits};
 use crate::tuning::{self, Tuning, Way, class};
+use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 use std::any::TypeId;
@@ -31,7 +32,7 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     tuning: Tuning,
 ) -> Result<()> {
     let device = a.device().clone();
-    let plain = TypeId::of::<E>() == TypeId::of::<Identity>();
+    let plain = is::<E, Identity>();
     if plain && T::UNIT != Unit::Tf32 && by_vector(a, b, c)? {
         return Ok(());
     }
@@ -45,6 +46,7 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
         result_bytes: size_of::<O>(),
         sum_bytes: size_of::<T::Sum>(),
         pieces: T::UNIT == Unit::Float8 && precision != Precision::FastSums,
+        packs: is::<E::Out, f32>() && (is::<O, f16>() || is::<O, bf16>()),
         epilogue: !plain,
     };
     let properties = device.properties();
@@ -105,6 +107,11 @@ fn tuned<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     tuning::choose(device, tuning, &question, &ways, result, |choice, to| {
         launch(a, b, to, epilogue.clone(), choice)
     })
+}
+
+/// Whether two types are one.
+fn is<A: 'static, B: 'static>() -> bool {
+    TypeId::of::<A>() == TypeId::of::<B>()
 }
 
 /// Launches the kernel, and what adds up the parts of its sums if there are any.
