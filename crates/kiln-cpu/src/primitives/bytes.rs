@@ -1,6 +1,6 @@
 //! Conversions from and to the types of one byte that are for storage: 8-bit floats, which saturate, and integers.
 
-use super::cast::{To, ToBool};
+use super::cast::{To, ToBool, casts};
 use super::element::Element;
 use super::elementwise::{Map, MapLoop};
 use super::level::{Isa, Level};
@@ -78,20 +78,8 @@ impl<T: ByFloat, R: ByFloat> Map<T> for Through<R> {
     }
 }
 
-macro_rules! wrapping {
-    ($($from:ty => $($to:ty),*;)*) => {$($(
-        impl Map<$from> for To<$to> {
-            type Out = $to;
-            #[inline(always)]
-            fn apply<I: Isa>(x: $from) -> $to {
-                x as $to
-            }
-        }
-    )*)*};
-}
-
 // Among integers; the signed and the unsigned type of a size have the same bits.
-wrapping! {
+casts! {
     i8 => i32, i64;
     i32 => u8;
     i64 => u8;

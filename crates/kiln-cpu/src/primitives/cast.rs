@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 /// Conversion to `R`.
 pub(super) struct To<R>(PhantomData<R>);
 
+/// Conversions that are Rust's `as`.
 macro_rules! casts {
     ($($from:ty => $($to:ty),*;)*) => {$($(
         impl Map<$from> for To<$to> {
@@ -23,6 +24,7 @@ macro_rules! casts {
         }
     )*)*};
 }
+pub(super) use casts;
 
 casts! {
     u8 => i32, i64, f32, f64;
