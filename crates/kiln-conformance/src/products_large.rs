@@ -7,35 +7,69 @@ use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
 use crate::trial::{Rng, Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
+use kiln_kernels::matmul::epilogue::{Epilogue, Identity, Then, Vector};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Tensor};
 
 pub fn cases() -> Vec<Case> {
-    cases!["products": any_extents for f16 bf16 E4M3 E5M2 i8 u8 f32;]
+    cases!["products":
+        any_extents for f16 bf16 E4M3 E5M2 i8 u8 f32;
+        any_epilogues for f16 bf16 E4M3 i8 f32;
+    ]
 }
 
 /// Large ones, for [`sweep`](crate::sweep).
 pub fn large_cases() -> Vec<Case> {
-    cases!["products": large_extents for f16 bf16 E4M3 E5M2 i8 u8 f32;]
+    cases!["products":
+        large_extents for f16 bf16 E4M3 E5M2 i8 u8 f32;
+        large_epilogues for f16 bf16 E4M3 i8 f32;
+    ]
 }
 
-fn any_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
-    let multiplications = match trial.device.properties().kind {
+/// How many multiplications a product of the suite may take.
+fn few(trial: &Trial<'_>) -> f64 {
+    match trial.device.properties().kind {
         BackendKind::Interp => 3e5,
         _ => 3e7,
-    };
-    (0..3).try_for_each(|_| any_product::<T>(trial, multiplications))
+    }
 }
 
-fn large_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
-    let multiplications = match trial.device.properties().kind {
+/// How many one of the sweep may take.
+fn many(trial: &Trial<'_>) -> f64 {
+    match trial.device.properties().kind {
         BackendKind::Interp => 3e6,
         BackendKind::Cpu => 3e9,
         _ => f64::INFINITY,
-    };
-    (0..8).try_for_each(|_| any_product::<T>(trial, multiplications))
+    }
 }
+
+fn any_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    (0..3).try_for_each(|_| any_product::<T>(trial, few(trial)))
+}
+
+fn large_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    (0..8).try_for_each(|_| any_product::<T>(trial, many(trial)))
+}
+
+fn any_epilogues<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict
+where
+    Scaled: Epilogue<T::Sum, Out = f32>,
+    Vector<f32>: Epilogue<T::Sum, Out = f32>,
+{
+    (0..2).try_for_each(|_| any_epilogue::<T>(trial, few(trial)))
+}
+
+fn large_epilogues<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict
+where
+    Scaled: Epilogue<T::Sum, Out = f32>,
+    Vector<f32>: Epilogue<T::Sum, Out = f32>,
+{
+    (0..6).try_for_each(|_| any_epilogue::<T>(trial, many(trial)))
+}
+
+/// The first step of an epilogue, which makes f32 of all sums.
+type Scaled = Then<Identity, Vector<f32>>;
 
 /// Extents of 1 to 4099, as many small as large ones, of which the largest is halved until the product takes so many multiplications at most.
 fn extents(rng: &mut Rng, multiplications: f64) -> [usize; 3] {
@@ -93,6 +127,53 @@ fn any_product<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>, multiplic
     let fast = if precision == Precision::FastSums { 4.0 } else { 1.0 };
     some_elements(trial, &what, shape, [&a, &b], &got, fast)?;
     all_rows(trial, &what, shape, [&a, &b], &got, fast)
+}
+
+/// A stack of products of which rows and columns are scaled, a bias is added, negative elements are cut off and others are added. Into elements of 16 bits.
+fn any_epilogue<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>, multiplications: f64) -> Verdict
+where
+    Scaled: Epilogue<T::Sum, Out = f32>,
+    Vector<f32>: Epilogue<T::Sum, Out = f32>,
+{
+    let stack = 1 + trial.rng.below(3) as usize;
+    let shape @ [m, n, k] = extents(&mut trial.rng, multiplications / stack as f64);
+    let shared = trial.rng.below(2) == 1;
+    let (a, xs) = trial.input::<T, 3>([stack, m, k])?;
+    let (b, ys) = trial.input::<T, 3>([if shared { 1 } else { stack }, n, k])?;
+    let ((rows, down), (columns, across)) = (trial.input::<f32, 1>([m])?, trial.input::<f32, 1>([n])?);
+    let ((bias, terms), (others, more)) =
+        (trial.input::<f32, 1>([n])?, trial.input::<bf16, 3>([stack, m, n])?);
+    let mut c = trial.output::<bf16, 3>([stack, m, n])?;
+    Matmul::new(&a, &b.swap_axes(1, 2)?)
+        .scale_rows(&rows)
+        .scale_columns(&columns)
+        .bias(&bias)
+        .map(|x| x.maximum(0.0))
+        .residual(&others, -0.5)
+        .run(&mut c)?;
+    let got = c.to_vec()?;
+    ensure(got.iter().all(|x| x.is_finite()), || format!("{stack} of {shape:?}: not finite"))?;
+    for place in 0..40 {
+        // The last element of all, and any others.
+        let at = if place == 0 { got.len() - 1 } else { trial.rng.below(got.len() as u64) as usize };
+        let (product, i, j) = (at / (m * n), at / n % m, at % n);
+        let (x, y) =
+            (&xs[(product * m + i) * k..][..k], &ys[(if shared { 0 } else { product } * n + j) * k..][..k]);
+        let sum: f64 = x.iter().zip(y).map(|(x, y)| x.host().float() * y.host().float()).sum();
+        let scales = f64::from(down[i]) * f64::from(across[j]);
+        let scaled = sum * scales + f64::from(terms[j]);
+        let expected = scaled.max(0.0) - 0.5 * more[at].host().float();
+        // The sum's own error counts as much as its scales make of it; 2 units are those of the conversions.
+        let own = allowed::<T>(k) * f64::from(f32::EPSILON) * 64.0 * scales.abs();
+        let limit = own + 2.0 * <bf16 as Sample>::EPSILON * expected.abs().max(1.0);
+        ensure((got[at].to_f64() - expected).abs() <= limit, || {
+            format!(
+                "{stack} of {shape:?}, shared {shared}: element {at} is {}, expected {expected} within {limit}",
+                got[at]
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// The corners, and any others.
