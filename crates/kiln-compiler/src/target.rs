@@ -1,5 +1,8 @@
 //! What the lowering must know of a device.
 
+/// The compute capability with products of warpgroups.
+const WARPGROUPS: (u32, u32) = (9, 0);
+
 /// A family of devices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TargetKind {
@@ -21,11 +24,20 @@ pub struct Target {
     pub max_threads: u32,
     /// The most shared memory of a block, in bytes.
     pub shared_memory: u32,
+    /// Whether products of tiles may be products of warpgroups, which compute capability 9.0 alone has.
+    pub warpgroups: bool,
 }
 
 impl Target {
     /// An NVIDIA GPU of a compute capability with so much shared memory for a block, in bytes.
     pub fn cuda(capability: (u32, u32), shared_memory: u32) -> Target {
-        Target { kind: TargetKind::Cuda { capability }, warp: 32, max_threads: 1024, shared_memory }
+        let warpgroups = capability == WARPGROUPS;
+        Target {
+            kind: TargetKind::Cuda { capability },
+            warp: 32,
+            max_threads: 1024,
+            shared_memory,
+            warpgroups,
+        }
     }
 }

@@ -10,6 +10,7 @@ use kiln_runtime::Tensor;
 pub fn cases() -> Vec<Case> {
     cases!["matrix_units":
         loops for f16 bf16;
+        warpgroups for f16 bf16;
         transposed_tiles for f16 bf16;
         converted_factors for f16 bf16;
         reduced_sums for f16 bf16;
@@ -90,6 +91,31 @@ fn loops<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
+/// Tiles of 64 rows and more for every four warps, how many warps, and the matrices: one warpgroup and two, one block of rows for each and two, lines of every length along both
+/// axes, and a loop without rounds.
+const OF_WARPGROUPS: [([usize; 3], u32, [usize; 3]); 5] = [
+    ([64, 16, 64], 4, [72, 16, 136]),
+    ([128, 64, 16], 8, [130, 72, 40]),
+    ([128, 32, 128], 4, [136, 48, 264]),
+    ([64, 256, 32], 4, [64, 264, 120]),
+    ([64, 32, 32], 4, [64, 32, 0]),
+];
+
+fn warpgroups<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    for ([m, n, k], warps, sizes) in OF_WARPGROUPS {
+        for order in 0..4 {
+            let [rows, columns, depth] = sizes;
+            let (a, xs) = matrix::<T>(trial, [rows, depth], order & 1 == 1)?;
+            let (b, ys) = matrix::<T>(trial, [depth, columns], order & 2 == 2)?;
+            let mut c = trial.output::<f32, 2>([rows, columns])?;
+            blocked(&a, &b, &mut c, m, n, k).warps(warps).launch(trial.device)?;
+            let what = format!("tiles {m} x {n} x {k} of {sizes:?}, {warps} warps, order {order}");
+            close(&what, &c.to_vec()?, &host(&product(&xs, &ys, sizes)), 8.0, scale(&xs, &ys, depth))?;
+        }
+    }
+    Ok(())
+}
+
 #[kernel(crate = kiln_runtime)]
 fn turned<T: Accumulate<Acc = f32>>(
     a: &Tensor<T, 2>,
@@ -128,17 +154,18 @@ fn computed<T: Float + Accumulate<Acc = f32>>(
     b: &Tensor<T, 2>,
     c: &mut Tensor<f32, 2>,
     sums: &mut Tensor<f32, 1>,
+    rows: usize,
 ) {
-    let row = program_id(0) * 32;
-    let mut total = zeros::<f32>((32, 64));
+    let row = program_id(0) * rows;
+    let mut total = zeros::<f32>((rows, 64));
     let mut column_sums = zeros::<f32>(64);
     for at in range_step(0, a.extent(1), 16) {
-        let x = (a.tile((row, at), (32, 16)).load(0.0) * 0.5).cast::<T>();
+        let x = (a.tile((row, at), (rows, 16)).load(0.0) * 0.5).cast::<T>();
         let y = b.tile((at, 0), (16, 64)).load(0);
         total = dot_acc(x, y, total);
         column_sums = column_sums + y.cast::<f32>().sum_axis(0);
     }
-    c.tile((row, 0), (32, 64)).store(total);
+    c.tile((row, 0), (rows, 64)).store(total);
     sums.tile(program_id(0) * 64, 64).store(column_sums);
 }
 
@@ -149,13 +176,17 @@ fn converted_factors<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Tria
     let twice: Vec<f32> = halves.to_vec()?.iter().map(|v| 2.0 * v.host().float() as f32).collect();
     let a = trial.device.tensor(&twice, [m, k])?;
     let (b, ys) = matrix::<T>(trial, [k, n], false)?;
-    let mut c = trial.output::<f32, 2>([m, n])?;
-    let mut sums = trial.output::<f32, 1>([2 * 64])?;
-    computed(&a, &b, &mut c, &mut sums).grid([2]).launch(trial.device)?;
-    close("a / 2 · b", &c.to_vec()?, &host(&product(&xs, &ys, [m, n, k])), 8.0, scale(&xs, &ys, k))?;
-    let of = |j: usize| if j < n { (0..k).map(|p| ys[p * n + j]).sum() } else { 0.0 };
-    let expected: Vec<f64> = (0..128).map(|j| of(j % 64)).collect();
-    close("sums of b", &sums.to_vec()?, &host(&expected), 8.0, scale(&[1.0], &ys, k))
+    for rows in [32, 64] {
+        let programs = m.div_ceil(rows);
+        let mut c = trial.output::<f32, 2>([m, n])?;
+        let mut sums = trial.output::<f32, 1>([programs * 64])?;
+        computed(&a, &b, &mut c, &mut sums, rows).grid([programs as u32]).launch(trial.device)?;
+        close("a / 2 · b", &c.to_vec()?, &host(&product(&xs, &ys, [m, n, k])), 8.0, scale(&xs, &ys, k))?;
+        let of = |j: usize| if j < n { (0..k).map(|p| ys[p * n + j]).sum() } else { 0.0 };
+        let expected: Vec<f64> = (0..programs * 64).map(|j| of(j % 64)).collect();
+        close("sums of b", &sums.to_vec()?, &host(&expected), 8.0, scale(&[1.0], &ys, k))?;
+    }
+    Ok(())
 }
 
 /// Sums that are reduced along both axes while they grow.
@@ -221,7 +252,9 @@ fn chained<T: Float + Accumulate<Acc = f32>>(
 }
 
 fn chains<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
-    for (rows, middle, [m, k, inner, n]) in [(16, 16, [16, 32, 32, 16]), (64, 32, [70, 30, 72, 13])] {
+    for (rows, middle, [m, k, inner, n]) in
+        [(16, 16, [16, 32, 32, 16]), (64, 32, [70, 30, 72, 13]), (128, 64, [150, 32, 80, 16])]
+    {
         let (a, xs) = matrix::<T>(trial, [m, k], false)?;
         let (b, ys) = matrix::<T>(trial, [k, inner], false)?;
         let (d, zs) = matrix::<T>(trial, [inner, n], false)?;

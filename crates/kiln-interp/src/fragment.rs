@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 /// Words of 4 bytes of a copy.
 const WORDS: usize = 4;
 
+/// Lanes that hold a row of a fragment.
+pub const FRAGMENT_LANES: usize = 4;
+
 /// What lies where a copy will arrive: not a number in any format, so that whoever does not wait notices.
 const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
 
@@ -39,6 +42,9 @@ impl Machine<'_> {
             }
             FragmentOp::CpAsyncWait { pending } => return arrive(&mut self.spaces, pending as usize),
             FragmentOp::StMatrix { .. } => return self.stmatrix(data, mask),
+            FragmentOp::WarpgroupMma(product) => return self.warpgroup_mma(data, &product, mask),
+            FragmentOp::WarpgroupWait { pending } => return self.warpgroup_wait(data, pending as usize),
+            FragmentOp::AsyncProxyFence => return Ok(()),
             FragmentOp::Mma(_) | FragmentOp::LdMatrix { .. } | FragmentOp::Pack(_) => {}
         }
         let mut out: Vec<Data> =
@@ -135,7 +141,7 @@ fn warps(mask: &Mask) -> Result<Vec<usize>, Trap> {
 }
 
 /// One of the two elements of a word.
-fn half_of(factor: Factor, word: u32, which: usize) -> f64 {
+pub fn half_of(factor: Factor, word: u32, which: usize) -> f64 {
     let bits = (word >> (16 * which)) as u16;
     match factor {
         Factor::F16 => f16::from_bits(bits).to_f64(),

@@ -18,6 +18,7 @@
 //! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `fragment.rs` | products of fragments, copies in flight |
+//! | `warpgroup.rs` | products of warpgroups |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `eval/` | operations on registers |
 //! | `numeric/` | what operations mean for one element |
@@ -46,5 +47,6 @@ mod step;
 mod streams;
 mod threads;
 mod value;
+mod warpgroup;
 
 pub use backend::{Interp, Options};

@@ -10,6 +10,7 @@ use crate::program::Loaded;
 use crate::spaces::Spaces;
 use crate::threads::{thread_id, thread_index};
 use crate::value::{Data, Trap, View};
+use crate::warpgroup::Begun;
 use kiln_backend::{Error, Fault, PrintSink};
 use kiln_ir::{Block, Kernel, Loc, OpKind, Shape, Value};
 
@@ -64,6 +65,7 @@ pub fn run(
         local: block_memory(loaded.local_bytes, loaded.lanes())?,
         global: memory,
         in_flight: InFlight::default(),
+        begun: Begun::default(),
         block: 0,
         epoch: 0,
         threaded: loaded.threaded,

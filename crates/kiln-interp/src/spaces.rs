@@ -5,6 +5,7 @@ use crate::memory::{BlockMemory, Memory};
 use crate::numeric::Element;
 use crate::shadow::{Actor, Report};
 use crate::value::Trap;
+use crate::warpgroup::Begun;
 use kiln_backend::Finding;
 use kiln_ir::Space;
 
@@ -31,6 +32,8 @@ pub struct Spaces<'a> {
     pub local: BlockMemory,
     /// Copies into shared memory that have not arrived.
     pub in_flight: InFlight,
+    /// Products that read shared memory until they are waited for.
+    pub begun: Begun,
     /// The linear index of the block.
     pub block: u32,
     /// How many barriers the block has passed.
@@ -49,6 +52,7 @@ impl Spaces<'_> {
         self.shared.reset();
         self.local.reset();
         self.in_flight = InFlight::default();
+        self.begun = Begun::default();
         self.block = block;
         self.epoch = 0;
     }

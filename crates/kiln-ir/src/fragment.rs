@@ -6,6 +6,7 @@
 //! reach such an operation together.
 
 use crate::types::Scalar;
+use crate::warpgroup::{GroupProduct, Lines};
 use smallvec::SmallVec;
 
 /// The elements of the factors of a product.
@@ -75,6 +76,19 @@ pub enum FragmentOp {
         /// How many may still be on their way.
         pending: u32,
     },
+    /// `(u64 a, u64 b, f32 × r c) -> f32 × r`: begins c + a · b by all warpgroups of the block, which reach it together. a and b are the shared addresses, the same in
+    /// all threads, of matrices in [`Panels`](crate::Panels) that lie as the product says, c the thread's sums (none if it does not keep them). With a left factor from registers,
+    /// `(u64 b, u32 × s a, f32 × r c)`: of each block of 64 rows and each step of 16 in depth the fragments of [`Mma`](FragmentOp::Mma). The matrices are read, and
+    /// the results made, at some time before a [`WarpgroupWait`](FragmentOp::WarpgroupWait); until then results may only go to another such product, or be
+    /// carried by a loop.
+    WarpgroupMma(GroupProduct),
+    /// `(f32 × r) -> f32 × r`: waits until all but the last `pending` products that were begun are done. The results are the operands, computed.
+    WarpgroupWait {
+        /// How many may still be under way.
+        pending: u32,
+    },
+    /// `()`: what this thread wrote to shared memory, or copied there and waited for, is seen by products that begin after the next barrier.
+    AsyncProxyFence,
 }
 
 impl FragmentOp {
@@ -91,17 +105,34 @@ impl FragmentOp {
             CpAsync => "cp_async",
             CpAsyncCommit => "cp_async_commit",
             CpAsyncWait { .. } => "cp_async_wait",
+            WarpgroupMma(GroupProduct { factor: Factor::F16, .. }) => "warpgroup_mma_f16",
+            WarpgroupMma(GroupProduct { factor: Factor::BF16, .. }) => "warpgroup_mma_bf16",
+            WarpgroupWait { .. } => "warpgroup_wait",
+            AsyncProxyFence => "async_proxy_fence",
         }
     }
 
     /// Its numbers, in the order of the text format.
-    pub fn attributes(&self) -> SmallVec<[(&'static str, u32); 2]> {
+    pub fn attributes(&self) -> SmallVec<[(&'static str, u32); 6]> {
         match *self {
             FragmentOp::LdMatrix { count, transposed } => {
                 SmallVec::from_slice(&[("count", count), ("transposed", u32::from(transposed))])
             }
             FragmentOp::StMatrix { count } => SmallVec::from_slice(&[("count", count)]),
-            FragmentOp::CpAsyncWait { pending } => SmallVec::from_slice(&[("pending", pending)]),
+            FragmentOp::CpAsyncWait { pending } | FragmentOp::WarpgroupWait { pending } => {
+                SmallVec::from_slice(&[("pending", pending)])
+            }
+            FragmentOp::WarpgroupMma(product) => {
+                let ([m, n, k], [left, right]) = (product.extents, product.codes());
+                SmallVec::from_slice(&[
+                    ("m", m),
+                    ("n", n),
+                    ("k", k),
+                    ("left", left),
+                    ("right", right),
+                    ("keep", u32::from(product.keep)),
+                ])
+            }
             _ => SmallVec::new(),
         }
     }
@@ -115,7 +146,18 @@ impl FragmentOp {
         mut number: impl FnMut(&'static str) -> Result<u32, E>,
     ) -> Result<Option<FragmentOp>, E> {
         use FragmentOp::*;
+        let mut product = |factor| {
+            Ok(WarpgroupMma(GroupProduct {
+                factor,
+                extents: [number("m")?, number("n")?, number("k")?],
+                left: GroupProduct::lines(number("left")?),
+                right: GroupProduct::lines(number("right")?).unwrap_or(Lines::Depth),
+                keep: number("keep")? != 0,
+            }))
+        };
         Ok(Some(match name {
+            "warpgroup_mma_f16" => product(Factor::F16)?,
+            "warpgroup_mma_bf16" => product(Factor::BF16)?,
             "mma_f16" => Mma(Factor::F16),
             "mma_bf16" => Mma(Factor::BF16),
             "ldmatrix" => LdMatrix { count: number("count")?, transposed: number("transposed")? != 0 },
@@ -125,6 +167,8 @@ impl FragmentOp {
             "cp_async" => CpAsync,
             "cp_async_commit" => CpAsyncCommit,
             "cp_async_wait" => CpAsyncWait { pending: number("pending")? },
+            "warpgroup_wait" => WarpgroupWait { pending: number("pending")? },
+            "async_proxy_fence" => AsyncProxyFence,
             _ => return Ok(None),
         }))
     }
@@ -132,7 +176,16 @@ impl FragmentOp {
     /// Whether it must stay although its results are unused.
     pub fn has_effect(&self) -> bool {
         use FragmentOp::*;
-        matches!(self, StMatrix { .. } | CpAsync | CpAsyncCommit | CpAsyncWait { .. })
+        matches!(
+            self,
+            StMatrix { .. }
+                | CpAsync
+                | CpAsyncCommit
+                | CpAsyncWait { .. }
+                | WarpgroupMma(_)
+                | WarpgroupWait { .. }
+                | AsyncProxyFence
+        )
     }
 
     /// Whether it depends on its operands alone, in control flow that the threads of a warp share.

@@ -12,6 +12,7 @@
 //! | `op.rs` | the operations and what they mean |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
 //! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
+//! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `eval.rs` | what element-wise operations compute, on constants; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
@@ -36,6 +37,7 @@ mod rounding;
 mod types;
 mod uniformity;
 mod verify;
+mod warpgroup;
 
 pub use builder::Builder;
 pub use explicit::{Attribute, ExplicitOp, Task};
@@ -49,3 +51,4 @@ pub use parse::{ParseError, parse};
 pub use types::{Scalar, Shape, Space, TileType, Type, ViewType};
 pub use uniformity::Uniformity;
 pub use verify::{MAX_DEPTH, VerifyError, verify};
+pub use warpgroup::{GroupProduct, Lines, Panels};

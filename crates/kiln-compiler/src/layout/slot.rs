@@ -1,7 +1,7 @@
 //! Matrices of 16-bit elements in shared memory, swizzled so that neither writing rows nor reading fragments meets conflicts of banks.
 
 use super::distributed::{AxisBits, Layout};
-use kiln_ir::Shape;
+use kiln_ir::{Panels, Shape};
 
 /// Bytes of an element.
 const BYTES: u32 = 2;
@@ -10,14 +10,13 @@ const CHUNK: u32 = 16;
 /// The longest line of a panel, in bytes: all banks once.
 const PANEL: u32 = 128;
 
-/// A matrix in shared memory: *lines* of elements that are adjacent in it, cut into panels of up to 128 bytes. Within a panel lines follow each
-/// other, and chunk `i` of a line stands at `i` exclusive-or the number of the 128 bytes it lies in, modulo 8.
+/// A matrix in shared memory: [`Panels`] of lines along one of its axes.
 ///
 /// The offset of an element is linear over GF(2) in the bits of its index: a thread's part and a register's are combined by exclusive or.
 ///
 /// ```
 /// use kiln_compiler::layout::Slot;
-/// use kiln_ir::Shape;
+/// use kiln_ir::{Panels, Shape};
 /// let slot = Slot::new(&Shape::new(&[16, 64]), 1);
 /// assert_eq!((slot.offset(0), slot.offset(8), slot.offset(64), slot.offset(64 + 8)), (0, 16, 128 + 16, 128));
 /// assert_eq!(slot.bytes(), 2048);
@@ -59,13 +58,15 @@ impl Slot {
 
     /// The offset of an element, in bytes.
     pub fn at(&self, row: u32, column: u32) -> u32 {
-        let (line, lines, place, length) = match self.along {
-            0 => (column, self.columns, row * BYTES, self.rows * BYTES),
-            _ => (row, self.rows, column * BYTES, self.columns * BYTES),
-        };
-        let width = length.min(PANEL);
-        let within = line * width + place % width;
-        place / width * lines * width + (within ^ (within / PANEL % (PANEL / CHUNK) * CHUNK))
+        let (line, place) = if self.along == 0 { (column, row) } else { (row, column) };
+        self.panels().offset(line, place * BYTES)
+    }
+
+    /// The lines of the matrix.
+    pub fn panels(&self) -> Panels {
+        let (lines, length) =
+            if self.along == 0 { (self.columns, self.rows) } else { (self.rows, self.columns) };
+        Panels { lines, bytes: length * BYTES }
     }
 
     /// The part of an offset that depends on a thread's and a register's part together. What is above it is a sum of theirs.

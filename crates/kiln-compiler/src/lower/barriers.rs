@@ -6,6 +6,7 @@
 
 use super::plan::LayoutId;
 use kiln_ir::{Block, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Memory that the threads of a block share.
@@ -80,14 +81,14 @@ impl Access {
 /// The accesses of a lowered kernel through which threads exchange data.
 #[derive(Default)]
 pub(crate) struct Accesses {
-    by_op: HashMap<Op, Access>,
+    by_op: HashMap<Op, SmallVec<[Access; 1]>>,
 }
 
 impl Accesses {
-    /// Notes an access; `None` is the user's own, whose order is the user's matter.
+    /// Notes an access, of which an operation may make several; `None` is the user's own, whose order is the user's matter.
     pub fn note(&mut self, op: Op, place: Option<Place>, does: Does) {
         if let Some(place) = place {
-            self.by_op.insert(op, Access { place, does, stale: false });
+            self.by_op.entry(op).or_default().push(Access { place, does, stale: false });
         }
     }
 }
@@ -146,8 +147,8 @@ impl Pass<'_> {
                     ends.into_iter().for_each(|end| merge(&mut open, end));
                 }
                 _ => {
-                    if let Some(access) = self.accesses.by_op.get(&op) {
-                        self.access(op, access, &mut open);
+                    if let Some(accesses) = self.accesses.by_op.get(&op) {
+                        self.access(op, accesses, &mut open);
                     }
                 }
             }
@@ -155,19 +156,21 @@ impl Pass<'_> {
         open
     }
 
-    fn access(&mut self, op: Op, access: &Access, open: &mut Vec<Access>) {
+    fn access(&mut self, op: Op, accesses: &[Access], open: &mut Vec<Access>) {
         if self.before.contains_key(&op) {
             open.clear();
         }
-        if open.iter().any(|earlier| access.conflicts(earlier)) {
-            let global =
-                open.iter().any(|o| access.conflicts(o) && matches!(o.place.memory, Memory::View(_)));
+        let conflicts = |earlier: &&Access| accesses.iter().any(|access| access.conflicts(earlier));
+        if open.iter().any(|earlier| conflicts(&earlier)) {
+            let global = open.iter().filter(conflicts).any(|o| matches!(o.place.memory, Memory::View(_)));
             self.before.insert(op, global);
             open.clear();
         }
-        // The vectors of a tile follow each other: look at the latest first.
-        if !open.iter().rev().any(|earlier| earlier == access) {
-            open.push(access.clone());
+        for access in accesses {
+            // The vectors of a tile follow each other: look at the latest first.
+            if !open.iter().rev().any(|earlier| earlier == access) {
+                open.push(access.clone());
+            }
         }
     }
 

@@ -3,11 +3,11 @@
 
 use super::barriers::Does;
 use super::plan::LayoutId;
-use super::products::Product;
+use super::products::{Product, Unit};
 use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
-use crate::layout::{LANE_BITS, Layout, Slot};
+use crate::layout::{LANE_BITS, Layout, Slot, WarpGrid};
 use kiln_ir::{FragmentOp, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
 
 /// Rows and columns of the 8 × 8 matrix that is a fragment.
@@ -18,13 +18,13 @@ const STEP: u32 = 16;
 
 /// Which factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Left,
     Right,
 }
 
 /// Where the fragments of a factor come from.
-enum Source {
+pub(super) enum Source {
     /// Registers, in the layout of fragments.
     Registers(Registers),
     /// A matrix in shared memory.
@@ -40,12 +40,22 @@ enum Source {
 }
 
 impl Lowering<'_> {
-    pub(super) fn mma(&mut self, op: Op, data: &OpData, product: Product) -> Result<(), CompileError> {
+    pub(super) fn mma(
+        &mut self,
+        op: Op,
+        data: &OpData,
+        product: Product,
+        grid: WarpGrid,
+    ) -> Result<(), CompileError> {
         let (left, right) = self.sources(op, data, &product)?;
         let mut sums = self.operand(data.operands[2], product.sums)?.to_vec();
-        let [left_layout, right_layout] = product.fragments.map(|id| self.layout(id));
+        let [Some(left_layout), Some(right_layout)] =
+            product.fragments.map(|id| id.map(|id| self.layout(id)))
+        else {
+            return Err(self.internal("a product without fragments".into()));
+        };
         let [m, n, k] = product.extents;
-        let (high, wide) = (m / product.grid.rows / 16, n / product.grid.columns / FRAGMENT);
+        let (high, wide) = (m / grid.rows / 16, n / grid.columns / FRAGMENT);
         let types = [(); 4].map(|()| Type::scalar(Scalar::F32));
         for step in 0..k / STEP {
             let mut rows = Vec::with_capacity(high as usize);
@@ -72,7 +82,7 @@ impl Lowering<'_> {
     }
 
     /// Where both factors come from. Those that are at hand in another layout than that of fragments go to shared memory first.
-    fn sources(
+    pub(super) fn sources(
         &mut self,
         op: Op,
         data: &OpData,
@@ -90,7 +100,7 @@ impl Lowering<'_> {
                 continue;
             }
             let at_hand = self.plan.input(op, i);
-            if at_hand == product.fragments[i] {
+            if product.fragments[i] == Some(at_hand) {
                 found.push(Some(Source::Registers(self.operand(value, at_hand)?)));
             } else {
                 found.push(None);
@@ -100,7 +110,11 @@ impl Lowering<'_> {
         }
         let bytes: u32 = exchanged.iter().map(|(.., slot)| slot.bytes()).sum();
         if bytes > 0 {
-            let mut rest = self.scratch.area(bytes, self.em.loc);
+            let grouped = product.unit == Unit::Warpgroups;
+            let mut rest = match grouped {
+                true => self.scratch.aligned_area(bytes, self.em.loc),
+                false => self.scratch.area(bytes, self.em.loc),
+            };
             for (i, value, at_hand, slot) in exchanged {
                 let (area, others) = rest.split(slot.bytes());
                 rest = others;
@@ -111,6 +125,9 @@ impl Lowering<'_> {
                 let first = self.em.thread_is_first(layout.copies());
                 self.store_slot(base, slot, &layout, &registers, first, Some(area));
                 found[i] = Some(Source::Shared { base, slot, transposed: false, area: Some(area) });
+            }
+            if grouped {
+                self.em.op(OpKind::Fragment(FragmentOp::AsyncProxyFence), &[], &[]);
             }
         }
         let mut found = found.into_iter().flatten();
@@ -138,6 +155,9 @@ impl Lowering<'_> {
         let layout = self.layout(made);
         let first = self.em.thread_is_first(layout.copies());
         self.store_slot(base, slot, &layout, registers, first, Some(area));
+        if self.plan.products.read_by_warpgroups.contains(&value) {
+            self.em.op(OpKind::Fragment(FragmentOp::AsyncProxyFence), &[], &[]);
+        }
     }
 
     /// A tile that a pipelined loop has brought to shared memory.
@@ -162,7 +182,7 @@ impl Lowering<'_> {
     }
 
     /// The words of fragments of a step: of the left factor 4 of one block of 16 rows, of the right 2 of each of `blocks.1` blocks of 8 columns.
-    fn fragments(
+    pub(super) fn fragments(
         &mut self,
         source: &Source,
         side: Side,
@@ -267,10 +287,11 @@ impl Lowering<'_> {
 
 /// How a factor lies in a slot.
 #[derive(Clone, Copy)]
-struct Place {
-    slot: Slot,
-    transposed: bool,
-    side: Side,
+pub(super) struct Place {
+    pub slot: Slot,
+    /// The matrix is the transpose of the factor.
+    pub transposed: bool,
+    pub side: Side,
 }
 
 impl Place {
@@ -289,13 +310,16 @@ impl Place {
         if self.transposed { self.slot.at(column, row) } else { self.slot.at(row, column) }
     }
 
+    /// Whether the depth runs along the lines.
+    pub fn along_depth(&self) -> bool {
+        let depth = if self.side == Side::Left { 1 } else { 0 };
+        (self.slot.along() == depth) != self.transposed
+    }
+
     /// Of which row of which fragment each bit of a lane says the address, as what it adds to the outer coordinate and the depth, and whether the
     /// fragments are to be transposed: where the depth does not run along the lines.
     fn lanes(&self, blocks: u32) -> ([(u32, u32); LANE_BITS], bool) {
-        let along_depth = match self.side {
-            Side::Left => (self.slot.along() == 1) != self.transposed,
-            Side::Right => (self.slot.along() == 0) != self.transposed,
-        };
+        let along_depth = self.along_depth();
         // Rows of a fragment are lines. The fragments of the left factor lie one above the other, then side by side; those of the right in order of depth, then
         // of columns.
         let line = |i: u32| if along_depth { (1 << i, 0) } else { (0, 1 << i) };

@@ -19,8 +19,9 @@
 //! | `ordered.rs` | ordered accesses, alone and by quads |
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices, without matrix units |
-//! | `products.rs`, `mma.rs` | products on matrix units: which, and how |
+//! | `products.rs`, `mma.rs`, `warpgroups.rs` | products on matrix units: which, and how |
 //! | `pipeline.rs`, `stages.rs` | loops whose loads go to shared memory ahead of their rounds: which, and how |
+//! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
@@ -39,6 +40,7 @@ mod emit;
 mod explicit;
 pub(crate) mod facts;
 mod flow;
+mod in_flight;
 mod indexed;
 mod mask;
 mod memory;
@@ -55,6 +57,7 @@ mod scan;
 mod scratch;
 mod shared_store;
 mod stages;
+mod warpgroups;
 
 use crate::error::CompileError;
 use crate::guard;
@@ -67,6 +70,7 @@ use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
 use plan::{LayoutId, Plan, Room};
+use products::Unit;
 use roles::Role;
 use scratch::ScratchMemory;
 use smallvec::SmallVec;
@@ -129,6 +133,7 @@ fn attempt(
     let room = Room { exchanges: true, stages: budget };
     let plan = Plan::new(kernel, &mut facts, warps, target, room);
     let stages = !plan.pipelines.by_loop.is_empty();
+    let alignment = plan.products.alignment().unwrap_or(scratch::ALIGN);
     let mut lowering = Lowering {
         src: kernel,
         facts,
@@ -137,7 +142,7 @@ fn attempt(
         stages: Vec::new(),
         em: Emitter::new(&kernel.name, block),
         tiles: vec![SmallVec::new(); kernel.counts().0],
-        scratch: ScratchMemory::default(),
+        scratch: ScratchMemory::aligned(alignment),
         accesses: Accesses::default(),
         warps,
         one_thread: false,
@@ -313,7 +318,10 @@ impl<'k> Lowering<'k> {
             Reduce { .. } => self.reduce(op, data)?,
             Scan { .. } => self.scan(op, data)?,
             Dot => match self.plan.products.by_op.get(&op).copied() {
-                Some(product) => self.mma(op, data, product)?,
+                Some(product) => match product.unit {
+                    Unit::Warps(grid) => self.mma(op, data, product, grid)?,
+                    Unit::Warpgroups => self.warpgroup_product(op, data, product)?,
+                },
                 None => self.dot(op, data)?,
             },
             Extent(axis) => {

@@ -18,7 +18,7 @@ use std::collections::{HashMap, HashSet};
 const MOST_STAGES: u32 = 4;
 /// Shared memory that small exchanges may take, in bytes.
 const WINDOW: u32 = 2048;
-/// Slots begin at multiples of so many bytes.
+/// Slots begin at multiples of so many bytes, those that warpgroups read of more.
 const ALIGN: u32 = 128;
 
 /// A load into shared memory.
@@ -46,6 +46,15 @@ pub(crate) struct Pipeline {
     pub stage: u32,
     /// The step of the loop.
     pub step: i128,
+    /// Products that are still under way when the next round begins.
+    pub in_flight: Vec<Op>,
+}
+
+impl Pipeline {
+    /// How many rounds before their own copies begin. Where the products of a round are still under way in the next, its stage is free one round later.
+    pub fn ahead(&self) -> u32 {
+        self.stages - 1 - u32::from(!self.in_flight.is_empty())
+    }
 }
 
 /// The loops of a kernel that are pipelined, and where each of their staged tiles comes from.
@@ -61,6 +70,11 @@ impl Pipelines {
     pub fn load(&self, value: Value) -> Option<&StagedLoad> {
         let &(op, i) = self.staged.get(&value)?;
         self.by_loop.get(&op).map(|p| &p.loads[i])
+    }
+
+    /// Whether a product is still under way when the next round of its loop begins.
+    pub fn is_in_flight(&self, product: Op) -> bool {
+        self.by_loop.values().any(|pipeline| pipeline.in_flight.contains(&product))
     }
 }
 
@@ -119,10 +133,10 @@ impl Finder<'_, '_> {
             return None;
         }
         let (mut loads, mut staged, mut slice) = (Vec::new(), Vec::new(), HashSet::new());
-        let mut stage = 0u32;
+        let (mut stage, align) = (0u32, self.products.alignment().unwrap_or(ALIGN));
         for &at in &self.kernel.block(body).ops {
             let Some((load, values, needs)) = self.load(at, body) else { continue };
-            let offset = stage.next_multiple_of(ALIGN);
+            let offset = stage.next_multiple_of(align);
             stage = offset + load.slot.bytes();
             loads.push(StagedLoad { offset, ..load });
             staged.push(values);
@@ -131,11 +145,12 @@ impl Finder<'_, '_> {
         if loads.is_empty() {
             return None;
         }
-        let stage = stage.next_multiple_of(ALIGN);
+        let stage = stage.next_multiple_of(align);
         let free = budget.checked_sub(WINDOW + self.products.slot_bytes)?;
         let stages = stages(stage, free, self.warps)?;
         let in_order = self.kernel.block(body).ops.iter().copied().filter(|op| slice.contains(op)).collect();
-        Some((Pipeline { loads, slice: in_order, stages, stage, step }, staged))
+        let in_flight = Vec::new();
+        Some((Pipeline { loads, slice: in_order, stages, stage, step, in_flight }, staged))
     }
 
     /// A load of a body that can be staged, under which values it is used, and what its place is computed from.

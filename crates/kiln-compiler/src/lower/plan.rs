@@ -7,6 +7,7 @@
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
+use super::in_flight;
 use super::pipeline::{self, Pipelines};
 use super::products::{self, Products};
 use super::roles::{self, Role};
@@ -88,6 +89,7 @@ impl Plan {
             }
         }
         Demand { kernel, facts, classes, plan: &mut plan, exchange: room.exchanges }.collect();
+        in_flight::find(kernel, &mut plan);
         plan
     }
 
@@ -569,9 +571,9 @@ impl Demand<'_, '_> {
         for (i, &factor) in data.operands[..2].iter().enumerate() {
             let in_slot = self.plan.products.slots.contains_key(&factor);
             let staged = self.plan.roles[factor.index()] == Role::Staged || in_slot;
-            let layout = match product.kept[i] && !staged {
-                true => product.fragments[i],
-                false => self.natural(factor),
+            let layout = match product.fragments[i] {
+                Some(layout) if product.kept[i] && !staged => layout,
+                _ => self.natural(factor),
             };
             if !staged {
                 self.want(factor, layout);

@@ -1,7 +1,7 @@
 //! Which products of matrices go to matrix units, and how warps divide them.
 //!
-//! A product of 16-bit floats with sums in f32 becomes products of fragments (`mma.sync`) where the target has them and the extents are multiples of a
-//! fragment's. Where the result is reduced along its rows, or is a factor of another product, warps have whole rows: then reductions stay within a warp,
+//! A product of 16-bit floats with sums in f32 becomes one of warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of fragments (`mma.sync`)
+//! elsewhere, where the target has these and the extents are multiples of a fragment's. Where the result is reduced along its rows, or is a factor of another product, warps have whole rows: then reductions stay within a warp,
 //! and the fragments of the result are those of the factor, which stays in registers.
 
 use super::plan::LayoutId;
@@ -17,6 +17,24 @@ const LEAST: (u32, u32) = (8, 0);
 /// The most elements of a factor that a thread keeps in registers while a loop runs: two lie in a register.
 const KEPT: usize = 32;
 
+/// Warps of a warpgroup.
+const WARPGROUP: u32 = 4;
+
+/// The most columns of a product of warpgroups, and the least.
+const COLUMNS: std::ops::RangeInclusive<u32> = 16..=256;
+
+/// Where the longest swizzle begins anew, in bytes.
+const PERIOD: u32 = 1024;
+
+/// Who multiplies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    /// Warps, each the fragments of its piece.
+    Warps(WarpGrid),
+    /// Warpgroups, each rows of its own, with the right factor and maybe the left one from shared memory.
+    Warpgroups,
+}
+
 /// A product on matrix units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
@@ -24,12 +42,12 @@ pub(crate) struct Product {
     pub factor: Factor,
     /// `[m, n, k]`.
     pub extents: [u32; 3],
-    /// How warps divide it.
-    pub grid: WarpGrid,
+    /// Who multiplies it.
+    pub unit: Unit,
     /// The layout of the accumulator.
     pub sums: LayoutId,
-    /// The layouts of the factors' fragments.
-    pub fragments: [LayoutId; 2],
+    /// The layouts of the factors' fragments, if they may come from registers.
+    pub fragments: [Option<LayoutId>; 2],
     /// Whether a factor is kept in registers from before the loop.
     pub kept: [bool; 2],
 }
@@ -41,6 +59,8 @@ pub(crate) struct Products {
     pub by_op: HashMap<Op, Product>,
     /// Factors from before a loop that are too large for registers: where they lie in shared memory while it runs, from the beginning of its part.
     pub slots: HashMap<Value, (Slot, u32)>,
+    /// Which of these warpgroups read.
+    pub read_by_warpgroups: HashSet<Value>,
     /// The size of that part, in bytes.
     pub slot_bytes: u32,
 }
@@ -122,38 +142,64 @@ pub(crate) fn find(
     for (op, factor) in found {
         let data = kernel.op(op);
         let [m, n, k] = extents(kernel, data);
-        let grid = match by_rows.contains(&class(data.results[0])) {
-            true => WarpGrid::by_rows(m, warps),
-            false => WarpGrid::square(m, n, warps),
+        let shapes = [[m, k], [k, n], [m, n]].map(|extents| Shape::new(&extents));
+        let unit = match by_rows.contains(&class(data.results[0])) {
+            _ if by_warpgroups(target, [m, n], warps) => Unit::Warpgroups,
+            true => Unit::Warps(WarpGrid::by_rows(m, warps)),
+            false => Unit::Warps(WarpGrid::square(m, n, warps)),
         };
-        let left = Layout::mma_left(&Shape::new(&[m, k]), grid, warps);
-        let right = Layout::mma_right(&Shape::new(&[k, n]), grid, warps);
-        let kept = [(0, &left), (1, &right)].map(|(i, layout)| {
+        let (layouts, sums) = match unit {
+            Unit::Warpgroups => {
+                ([Some(Layout::wgmma(&shapes[0], warps)), None], Layout::wgmma(&shapes[2], warps))
+            }
+            Unit::Warps(grid) => {
+                let left = Layout::mma_left(&shapes[0], grid, warps);
+                let right = Layout::mma_right(&shapes[1], grid, warps);
+                ([Some(left), Some(right)], Layout::mma(&shapes[2], grid, warps))
+            }
+        };
+        // What warpgroups read again in every round takes no registers of theirs.
+        let most = if unit == Unit::Warpgroups { 0 } else { KEPT };
+        let kept = [0, 1].map(|i| {
             let value = data.operands[i];
             let before = homes.of_value[value.index()] != homes.of_op[op.index()];
-            let small = layout.registers() <= KEPT;
+            let small = layouts[i].as_ref().is_some_and(|layout| layout.registers() <= most);
             if before && !small && roles[value.index()] == Role::Held {
-                products.place(value, &kernel.shape(value));
+                products.place(value, &kernel.shape(value), unit);
             }
-            roles::is_tile(kernel, value) && (before && small || roles[value.index()] == Role::Free)
+            let free = roles[value.index()] == Role::Free && layouts[i].is_some();
+            roles::is_tile(kernel, value) && (before && small || free)
         });
-        let sums = intern(Layout::mma(&Shape::new(&[m, n]), grid, warps));
-        let fragments = [intern(left), intern(right)];
-        products.by_op.insert(op, Product { factor, extents: [m, n, k], grid, sums, fragments, kept });
+        let (sums, fragments) = (intern(sums), layouts.map(|layout| layout.map(&mut intern)));
+        products.by_op.insert(op, Product { factor, extents: [m, n, k], unit, sums, fragments, kept });
     }
     products
 }
 
+/// Whether the warpgroups of a block multiply to `[m, n]`.
+fn by_warpgroups(target: &Target, [m, n]: [u32; 2], warps: u32) -> bool {
+    target.warpgroups && warps.is_multiple_of(WARPGROUP) && m >= MMA[0] * warps && COLUMNS.contains(&n)
+}
+
 impl Products {
     /// Gives a factor a place in shared memory.
-    fn place(&mut self, value: Value, shape: &Shape) {
+    fn place(&mut self, value: Value, shape: &Shape, unit: Unit) {
         let slot = Slot::new(shape, 1);
-        let offset = self.slot_bytes;
+        if unit == Unit::Warpgroups {
+            self.read_by_warpgroups.insert(value);
+        }
         if self.slots.contains_key(&value) {
             return;
         }
+        let offset = self.slot_bytes.next_multiple_of(slot.panels().period());
         self.slots.insert(value, (slot, offset));
-        self.slot_bytes += slot.bytes();
+        self.slot_bytes = offset + slot.bytes();
+    }
+
+    /// What matrices in shared memory must begin at multiples of, in bytes, if warpgroups read them.
+    pub fn alignment(&self) -> Option<u32> {
+        let grouped = self.by_op.values().any(|product| product.unit == Unit::Warpgroups);
+        grouped.then_some(PERIOD)
     }
 }
 

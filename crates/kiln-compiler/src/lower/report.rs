@@ -2,6 +2,7 @@
 
 use super::facts::IntFacts;
 use super::plan::{LayoutId, Plan, Room};
+use super::products::Unit;
 use super::roles::{self, Role};
 use super::{choose_block, narrow};
 use crate::error::CompileError;
@@ -58,8 +59,13 @@ impl Report<'_> {
         }
         if let Some(product) = self.plan.products.by_op.get(&op) {
             let ty = self.kernel.ty(data.results[0]);
-            let grid = product.grid;
-            let what = format!("dot {ty} on matrix units: {} x {} warps", grid.rows, grid.columns);
+            let by = match product.unit {
+                Unit::Warps(grid) => format!("{} x {} warps", grid.rows, grid.columns),
+                Unit::Warpgroups => "warpgroups".to_owned(),
+            };
+            let next = self.plan.pipelines.is_in_flight(op);
+            let until = if next { ", under way in the next round" } else { "" };
+            let what = format!("dot {ty} on matrix units: {by}{until}");
             self.line(data, &what);
             self.factors(op, data);
         }
@@ -88,7 +94,7 @@ impl Report<'_> {
                 None if self.plan.products.slots.contains_key(&data.operands[i]) => {
                     "in shared memory, from before the loop"
                 }
-                None if at_hand == product.fragments[i] => "in registers",
+                None if Some(at_hand) == product.fragments[i] => "in registers",
                 None => "through scratch",
             };
             self.line(data, &format!("  {name} factor: {what}"));

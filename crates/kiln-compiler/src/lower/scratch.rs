@@ -14,6 +14,9 @@ const SMALL: u32 = 512;
 /// The size of the window, in bytes.
 const WINDOW: u32 = 2048;
 
+/// What parts begin at multiples of, in bytes, unless warpgroups read them.
+pub(crate) const ALIGN: u32 = 16;
+
 /// The part of the window, that of large exchanges, that of those within a pipelined loop, and that of factors that loops of products read, as
 /// [`Memory::Scratch`] names them.
 const PARTS: [u32; 4] = [0, 1, 2, 3];
@@ -80,22 +83,24 @@ pub(crate) struct ScratchMemory {
     last: Vec<Op>,
     /// The largest consumer of shared memory.
     most: (u32, Loc),
+    /// What all parts but the window begin at multiples of, in bytes.
+    align: u32,
 }
 
 impl ScratchMemory {
+    /// Scratch memory whose parts, but for the window, begin at multiples of so many bytes.
+    pub fn aligned(align: u32) -> ScratchMemory {
+        ScratchMemory { align, ..ScratchMemory::default() }
+    }
+
     /// A place of so many bytes, aligned to 16.
     pub fn area(&mut self, size: u32, loc: Loc) -> Area {
         let size = size.next_multiple_of(16);
         self.blame(size, loc);
         self.count += 1;
         let serial = self.count;
-        if size > SMALL && self.depth > 0 {
-            self.within = self.within.max(size);
-            return Area { part: PARTS[2], offset: 0, size, serial };
-        }
         if size > SMALL {
-            self.large = self.large.max(size);
-            return Area { part: PARTS[1], offset: 0, size, serial };
+            return self.large(size, serial);
         }
         if self.next + size > WINDOW {
             self.next = 0;
@@ -104,6 +109,23 @@ impl ScratchMemory {
         self.next += size;
         self.window = self.window.max(self.next);
         area
+    }
+
+    /// A place of so many bytes that begins at a multiple of what parts do.
+    pub fn aligned_area(&mut self, size: u32, loc: Loc) -> Area {
+        self.blame(size, loc);
+        self.count += 1;
+        self.large(size, self.count)
+    }
+
+    /// A place in the part of large exchanges, of which only one takes place at a time.
+    fn large(&mut self, size: u32, serial: u32) -> Area {
+        if self.depth > 0 {
+            self.within = self.within.max(size);
+            return Area { part: PARTS[2], offset: 0, size, serial };
+        }
+        self.large = self.large.max(size);
+        Area { part: PARTS[1], offset: 0, size, serial }
     }
 
     /// The place of a factor that loops read, which it has for itself.
@@ -155,17 +177,20 @@ impl ScratchMemory {
 
     /// Lays the parts out one after the other.
     pub fn finish(self, kernel: &mut Kernel, target: &Target) -> Result<(), CompileError> {
+        let window = self.window.next_multiple_of(self.align);
+        let within = window + self.stages.next_multiple_of(self.align);
         for op in self.shifted {
             if let OpKind::Scratch { offset } = &mut kernel.op_mut(op).kind {
-                *offset += self.window;
+                *offset += window;
             }
         }
         for op in self.behind {
             if let OpKind::Scratch { offset } = &mut kernel.op_mut(op).kind {
-                *offset += self.window + self.stages;
+                *offset += within;
             }
         }
-        let shared = self.window + self.large.max(self.stages + self.within);
+        let shared = (window + self.large).max(within + self.within);
+        let shared = if self.kept > 0 { shared.next_multiple_of(self.align) } else { shared };
         for op in self.last {
             if let OpKind::Scratch { offset } = &mut kernel.op_mut(op).kind {
                 *offset += shared;

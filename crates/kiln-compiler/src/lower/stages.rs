@@ -1,11 +1,13 @@
 //! Pipelined loops: a round first waits for its own tiles, then begins the copies of the round `stages - 1` later into the stage that the round before has read,
-//! then computes. One barrier a round is enough: it says at once that the tiles of this round are there and that those of the last are no longer read.
+//! then computes. One barrier a round is enough: it says at once that the tiles of this round are there and that those of the last are no longer read. Where products
+//! of a round are still under way in the next (`in_flight.rs`), it says so of the tiles before the last, and copies begin `stages - 2` rounds ahead.
 
 use super::Lowering;
 use super::memory::BoxAccess;
 use super::pipeline::{Pipeline, StagedLoad};
+use super::products::Unit;
 use crate::error::CompileError;
-use kiln_ir::{Block, CompareOp, FragmentOp, Literal, Op, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{BinaryOp, Block, CompareOp, FragmentOp, Literal, Op, OpData, OpKind, Scalar, Type, Value};
 
 /// Bytes of an asynchronous copy.
 const COPY: u64 = 16;
@@ -24,7 +26,7 @@ impl<'k> Lowering<'k> {
         let bounds = self.scalars(&data.operands[..3])?;
         let (low, high) = (bounds[0], bounds[1]);
         let body = data.regions[0];
-        for ahead in 0..pipeline.stages - 1 {
+        for ahead in 0..pipeline.ahead() {
             let there = match ahead {
                 0 => self.em.compare(CompareOp::Lt, low, high),
                 _ => self.is_left(low, high, i128::from(ahead) * pipeline.step),
@@ -33,7 +35,10 @@ impl<'k> Lowering<'k> {
             let stage = self.em.add(base, distance);
             self.begin_copies(&pipeline, body, there, (low, ahead), stage)?;
         }
-        let results = self.rounds(op, data, &pipeline, base)?;
+        let results = match pipeline.in_flight.is_empty() {
+            true => self.rounds(op, data, &pipeline, base, (low, high))?,
+            false => self.rounds_in_flight(op, data, &pipeline, base, (low, high))?,
+        };
         // Nothing is under way or read any more: others may have the memory.
         self.em.op(OpKind::Fragment(FragmentOp::CpAsyncWait { pending: 0 }), &[], &[]);
         self.em.op(OpKind::Barrier, &[], &[]);
@@ -50,23 +55,73 @@ impl<'k> Lowering<'k> {
         self.em.compare(CompareOp::Gt, left, distance)
     }
 
+    /// What a loop begins with.
+    fn initial(&mut self, data: &OpData) -> Result<Vec<Value>, CompileError> {
+        let mut values = Vec::new();
+        for (&init, &result) in data.operands[3..].iter().zip(&data.results) {
+            values.extend_from_slice(&self.operand(init, self.plan.home(result))?);
+        }
+        Ok(values)
+    }
+
+    /// The rounds of a loop, if there are any, and a wait for the products of the last. The loop is known not to be empty: around one that
+    /// may be, the assembler takes what products fill for read before they are done.
+    fn rounds_in_flight(
+        &mut self,
+        op: Op,
+        data: &'k OpData,
+        pipeline: &Pipeline,
+        base: Value,
+        (low, high): (Value, Value),
+    ) -> Result<Vec<Value>, CompileError> {
+        let unchanged = self.initial(data)?;
+        let types: Vec<Type> = unchanged.iter().map(|&v| self.em.kernel.ty(v).clone()).collect();
+        let some = self.em.compare(CompareOp::Lt, low, high);
+        let run = |l: &mut Self| {
+            let one = l.em.constant(Literal::wrapping(l.em.elem(low), 1));
+            let next = l.em.add(low, one);
+            let high = l.em.binary(BinaryOp::Max, high, next);
+            let mut results = l.rounds(op, data, pipeline, base, (low, high))?;
+            results.truncate(types.len());
+            let mut at = 0;
+            for &result in &data.results {
+                let home = l.plan.home(result);
+                let count = l.plan.layout(home).registers();
+                if pipeline.in_flight.iter().any(|&p| l.hands_on(data, p, result)) {
+                    let done = l.await_products(&results[at..at + count], 0);
+                    results[at..at + count].copy_from_slice(&done);
+                }
+                at += count;
+            }
+            Ok(results)
+        };
+        self.branch(some, &types, run, |_| Ok(unchanged.clone()))
+    }
+
+    /// Whether a product in the body of a loop makes what this result of the loop is.
+    fn hands_on(&self, data: &OpData, product: Op, result: Value) -> bool {
+        let ends = self.src.block(data.regions[0]).ops.last().map(|&op| &self.src.op(op).operands[..]);
+        let place = data.results.iter().position(|&r| r == result);
+        place.and_then(|i| ends?.get(i)) == Some(&self.src.result(product))
+    }
+
     fn rounds(
         &mut self,
         op: Op,
         data: &'k OpData,
         pipeline: &Pipeline,
         base: Value,
+        (low, high): (Value, Value),
     ) -> Result<Vec<Value>, CompileError> {
-        let mut operands = self.scalars(&data.operands[..3])?.to_vec();
-        for (&init, &result) in data.operands[3..].iter().zip(&data.results) {
-            operands.extend_from_slice(&self.operand(init, self.plan.home(result))?);
-        }
+        let mut operands = vec![low, high, self.scalar(data.operands[2])?];
+        operands.extend(self.initial(data)?);
         let mut types: Vec<Type> = operands[3..].iter().map(|&v| self.em.kernel.ty(v).clone()).collect();
         let last = self.em.int(Scalar::U64, i64::from((pipeline.stages - 1) * pipeline.stage));
         let last = self.em.add(base, last);
-        operands.extend([base, last]);
+        let first = self.em.int(Scalar::U64, i64::from(pipeline.ahead() * pipeline.stage));
+        let first = self.em.add(base, first);
+        operands.extend([base, first]);
         types.extend([Type::scalar(Scalar::U64), Type::scalar(Scalar::U64)]);
-        let high = operands[1];
         let block = self.round(op, data, pipeline, (base, last), high)?;
         self.em.loc = data.loc;
         let lowered =
@@ -87,10 +142,13 @@ impl<'k> Lowering<'k> {
         let outer = std::mem::replace(&mut self.em.block, block);
         self.arguments(region, block)?;
         let [read, write] = [(); 2].map(|()| self.em.kernel.add_arg(block, Type::scalar(Scalar::U64)));
-        self.em.op(OpKind::Fragment(FragmentOp::CpAsyncWait { pending: pipeline.stages - 2 }), &[], &[]);
+        let ahead = pipeline.ahead();
+        self.em.op(OpKind::Fragment(FragmentOp::CpAsyncWait { pending: ahead - 1 }), &[], &[]);
+        if self.feeds_warpgroups(region) {
+            self.em.op(OpKind::Fragment(FragmentOp::AsyncProxyFence), &[], &[]);
+        }
         self.em.op(OpKind::Barrier, &[], &[]);
         let round = self.scalar(self.src.block(region).args[0])?;
-        let ahead = pipeline.stages - 1;
         let more = self.is_left(round, high, i128::from(ahead) * pipeline.step);
         self.begin_copies(pipeline, region, more, (round, ahead), write)?;
         self.stages.push((op, read));
@@ -101,6 +159,10 @@ impl<'k> Lowering<'k> {
             if inner_data.kind != OpKind::Yield {
                 self.op(inner, inner_data, &data.results)?;
                 continue;
+            }
+            if !pipeline.in_flight.is_empty() {
+                // Those of the round before are done: behind the next barrier, their stage is free.
+                self.await_products(&[], pipeline.in_flight.len() as u32);
             }
             let mut next = self.yielded(inner_data, &data.results)?;
             let step = self.em.int(Scalar::U64, pipeline.stage.into());
@@ -114,6 +176,12 @@ impl<'k> Lowering<'k> {
         self.stages.pop();
         self.em.block = outer;
         Ok(block)
+    }
+
+    /// Whether products of warpgroups stand in the body of a loop.
+    fn feeds_warpgroups(&self, body: Block) -> bool {
+        let of = |op| self.plan.products.by_op.get(op);
+        self.src.block(body).ops.iter().filter_map(of).any(|product| product.unit == Unit::Warpgroups)
     }
 
     /// Begins the copies of the round so many after one, if it is to be, as a group.

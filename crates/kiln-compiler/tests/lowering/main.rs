@@ -13,3 +13,4 @@ mod refusals;
 mod scalars;
 mod shapes;
 mod shared_tiles;
+mod warpgroups;

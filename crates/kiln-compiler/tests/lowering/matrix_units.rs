@@ -6,7 +6,7 @@ use kiln_ir::{FragmentOp, Kernel, OpKind, Scalar};
 
 /// How a factor lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Factor {
+pub enum Factor {
     Plain,
     /// Its transpose lies there.
     Transposed,
@@ -14,13 +14,13 @@ enum Factor {
     ColumnMajor,
 }
 
-struct Sizes {
-    tile: [u32; 3],
-    all: [u64; 3],
+pub struct Sizes {
+    pub tile: [u32; 3],
+    pub all: [u64; 3],
 }
 
 /// c = a b in tiles, with a loop over the depth.
-fn product(tile: [u32; 3], elem: Scalar, factors: [Factor; 2]) -> String {
+pub fn product(tile: [u32; 3], elem: Scalar, factors: [Factor; 2]) -> String {
     let [m, n, k] = tile;
     let factor = |i: usize, view: &str, [rows, columns]: [u32; 2], [row, column]: [&str; 2], id: u32| {
         match factors[i] {
@@ -57,7 +57,7 @@ fn product(tile: [u32; 3], elem: Scalar, factors: [Factor; 2]) -> String {
     )
 }
 
-fn case<'a>(text: &'a str, sizes: &Sizes, elem: Scalar, factors: [Factor; 2]) -> Case<'a> {
+pub fn case<'a>(text: &'a str, sizes: &Sizes, elem: Scalar, factors: [Factor; 2]) -> Case<'a> {
     let [rows, columns, depth] = sizes.all;
     let of = |factor: Factor, extents: [u64; 2]| match factor {
         Factor::Plain => buffer(elem, &extents, Fill::Random),
@@ -72,7 +72,7 @@ fn case<'a>(text: &'a str, sizes: &Sizes, elem: Scalar, factors: [Factor; 2]) ->
     Case::new(text, rows.div_ceil(sizes.tile[0].into()) as u32, buffers).within(1e-4)
 }
 
-fn fragments(kernel: &Kernel, of: impl Fn(&FragmentOp) -> bool) -> usize {
+pub fn fragments(kernel: &Kernel, of: impl Fn(&FragmentOp) -> bool) -> usize {
     count(kernel, |kind| matches!(kind, OpKind::Fragment(op) if of(op)))
 }
 
@@ -112,7 +112,8 @@ fn a_loop_of_products_has_stages_and_one_barrier_a_round() {
     let sizes = Sizes { tile: [64, 64, 32], all: [64, 64, 128] };
     let text = product(sizes.tile, Scalar::BF16, [Factor::Plain; 2]);
     let kernel = case(&text, &sizes, Scalar::BF16, [Factor::Plain; 2]).kernel(None, true);
-    let lowered = lower(&kernel);
+    let target = Target::cuda((8, 0), 160 << 10);
+    let lowered = lower_to_threads(&kernel, &target).unwrap();
     // Four warps of 32 × 32: 2 × 4 fragments for each 16 of the depth.
     assert_eq!(fragments(&lowered, |op| matches!(op, FragmentOp::Mma(_))), 2 * 4 * 2, "{lowered}");
     // Each step of 16 reads 2 fragments of 16 × 16 of a and 4 of 16 × 8 of b, two of these at a time.
@@ -120,7 +121,7 @@ fn a_loop_of_products_has_stages_and_one_barrier_a_round() {
     // Around the loop one each, and one within.
     assert_eq!(count(&lowered, |k| *k == OpKind::Barrier), 3, "{lowered}");
     assert_eq!(count(&lowered, |k| matches!(k, OpKind::PtrLoad { .. })), 0, "{lowered}");
-    let report = explain_layouts(&kernel, &target()).unwrap();
+    let report = explain_layouts(&kernel, &target).unwrap();
     assert!(report.contains("loads of a loop: 4 stages of 8192 bytes"), "{report}");
     assert!(report.contains("dot f32[64, 64] on matrix units: 2 x 2 warps"), "{report}");
 }
@@ -171,7 +172,7 @@ kernel @k(%a: view<f16, 2, global> {$0}, %b: view<f16, 2, global> {$1}, %c: mut 
 }
 
 /// Attention with weights rounded to 16 bits; heads are the first axis.
-fn attention([queries, keys, width]: [u32; 3], elem: Scalar) -> String {
+pub fn attention([queries, keys, width]: [u32; 3], elem: Scalar) -> String {
     format!(
         "
 kernel @attend(%q: view<{elem}, 3, global> {{$0}}, %k: view<{elem}, 3, global> {{$1}}, %v: view<{elem}, 3, global> {{$2}}, %o: mut view<{elem}, 3, global> {{$3}}) tile {{
@@ -233,7 +234,7 @@ kernel @attend(%q: view<{elem}, 3, global> {{$0}}, %k: view<{elem}, 3, global> {
     )
 }
 
-fn attention_case(text: &str, rows: u64, keys: u64, width: u64, elem: Scalar) -> Case<'_> {
+pub fn attention_case(text: &str, rows: u64, keys: u64, width: u64, elem: Scalar) -> Case<'_> {
     let input = |rows| buffer(elem, &[2, rows, width], Fill::Random);
     let buffers = vec![input(rows), input(keys), input(keys), buffer(elem, &[2, rows, width], Fill::Poison)];
     Case { grid: [2, 2, 1], ..Case::new(text, 1, buffers).within(2e-2) }

@@ -28,7 +28,7 @@ pub use mappings::mapped_places;
 pub use pipeline::{compile_to_ptx, compile_to_threads};
 
 use crate::driver::{
-    Context, CudaError, Diagnostic, DiagnosticKind, Driver, Event, JitLog, JitOptions, Module,
+    Context, Cubin, CudaError, Diagnostic, DiagnosticKind, Driver, Event, JitLog, JitOptions, Module,
     compile_to_cubin,
 };
 use crate::ptx;
@@ -38,6 +38,7 @@ use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
     PrintSink, Program, Properties, ResidentId, Result, Stages, StreamId, Tenant,
 };
+use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
 use program::CudaProgram;
 use sites::SiteTable;
@@ -101,6 +102,12 @@ impl Clock {
         let now = Instant::now();
         now - std::mem::replace(&mut self.0, now)
     }
+}
+
+/// Whether products of warpgroups wait for each other.
+fn gives_up_products(log: &JitLog) -> bool {
+    use DiagnosticKind::{TooFewRegisters, WgmmaSerialized};
+    log.diagnostics.iter().any(|d| matches!(d.kind, TooFewRegisters | WgmmaSerialized))
 }
 
 /// How many GPUs this process sees.
@@ -187,14 +194,14 @@ impl Cuda {
     fn build(&self, kernel: &Kernel) -> Result<(Artifact, CudaProgram, Stages)> {
         let (target, shared) = (self.target(), self.device.properties.shared_memory);
         let mut clock = Clock(Instant::now());
-        let lowered = pipeline::lower(kernel, target, shared)?;
+        let lowered = pipeline::lower(kernel, &pipeline::lowering_target(target, shared), target)?;
         let passes = clock.lap();
         let module = pipeline::emit(&lowered, target, shared)?;
         let emission = clock.lap();
         let (context, options) = (&self.device.context, JitOptions::default());
         let refused = |error| self.refused(kernel, error);
         if !needs_whole_program(&module.text) {
-            let cubin = compile_to_cubin(context, &module.entry, &module.text, &options).map_err(refused)?;
+            let (module, cubin) = self.assemble(kernel, module)?;
             let assembly = clock.lap();
             let artifact = artifact(kernel, module, |_| Code::Cubin(cubin.bytes), &cubin.log);
             let program = CudaProgram::load(&self.device, &artifact)?;
@@ -212,6 +219,28 @@ impl Cuda {
             Ok((artifact, program))
         })?;
         Ok((artifact, program, Stages { passes, emission, assembly: clock.lap(), ..Stages::default() }))
+    }
+
+    /// Machine code, and the text that it is of.
+    fn assemble(&self, kernel: &Kernel, module: ptx::Module) -> Result<(ptx::Module, Cubin)> {
+        let (context, options) = (&self.device.context, JitOptions::default());
+        let assembled = |module: &ptx::Module| {
+            let cubin = compile_to_cubin(context, &module.entry, &module.text, &options);
+            cubin.map_err(|error| self.refused(kernel, error))
+        };
+        let cubin = assembled(&module)?;
+        if !gives_up_products(&cubin.log) {
+            return Ok((module, cubin));
+        }
+        // Who multiplies tiles did not ask for warpgroups: where theirs would wait for each other, warps multiply.
+        let (target, shared) = (self.target(), self.device.properties.shared_memory);
+        let threads = Target { warpgroups: false, ..pipeline::lowering_target(target, shared) };
+        let others = pipeline::emit(&pipeline::lower(kernel, &threads, target)?, target, shared)?;
+        if others.text == module.text {
+            return Ok((module, cubin));
+        }
+        let cubin = assembled(&others)?;
+        Ok((others, cubin))
     }
 
     fn refused(&self, kernel: &Kernel, error: CudaError) -> Error {

@@ -30,7 +30,7 @@ use kiln_ir::{Kernel, verify};
 /// ```
 pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
     let shared = shared_memory_of(target);
-    emit(&lower(kernel, target, shared)?, target, shared)
+    emit(&lower(kernel, &lowering_target(target, shared), target)?, target, shared)
 }
 
 /// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions expanded. For looking at.
@@ -38,7 +38,12 @@ pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
 /// # Errors
 /// Those of [`compile_to_ptx`], except for what only the emitter knows.
 pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel> {
-    lower(kernel, target, shared_memory_of(target))
+    lower(kernel, &lowering_target(target, shared_memory_of(target)), target)
+}
+
+/// What the lowering is told of a GPU whose blocks can have `shared` bytes of shared memory.
+pub(super) fn lowering_target(target: ptx::Target, shared: u32) -> Target {
+    Target::cuda(target.compute, shared)
 }
 
 /// Writes the PTX of a kernel that was lowered, for a GPU whose blocks can have `shared` bytes of shared memory.
@@ -51,10 +56,10 @@ pub(super) fn emit(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<
     Ok(module)
 }
 
-/// Compiles a kernel as far as PTX is written from it, for a GPU whose blocks can have `shared` bytes of shared memory.
-pub(super) fn lower(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<Kernel> {
+/// Compiles a kernel as far as PTX is written from it.
+pub(super) fn lower(kernel: &Kernel, threads: &Target, target: ptx::Target) -> Result<Kernel> {
     check(kernel)?;
-    run_passes(kernel, &Target::cuda(target.compute, shared)).map_err(|error| explain(kernel, target, error))
+    run_passes(kernel, threads).map_err(|error| explain(kernel, target, error))
 }
 
 /// What is cleaned up over tiles is cleaned up once and not for every register, so most of it is done there: before the expansion, and after it.

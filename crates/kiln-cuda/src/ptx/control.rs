@@ -4,8 +4,15 @@ use super::writer::{Class, Reg, Writer, suffix};
 use kiln_backend::{Error, Result};
 use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
 
-/// Whether a loop begins below its end for certain: at a constant, and it ends at the larger of something and a larger constant.
+/// Whether a loop begins below its end for certain: it ends at the larger of something and a larger constant, or what is more than its beginning.
 fn has_a_round(kernel: &Kernel, op: &OpData) -> bool {
+    let more = |v: Value| is_more(kernel, v, op.operands[0]);
+    if let Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) =
+        kernel.defining_op(op.operands[1])
+        && operands.iter().any(|&v| more(v))
+    {
+        return true;
+    }
     let known = |value| kernel.as_const(value).map(|l| l.as_i128());
     let Some(first) = known(op.operands[0]) else { return false };
     match kernel.defining_op(op.operands[1]) {
@@ -14,6 +21,14 @@ fn has_a_round(kernel: &Kernel, op: &OpData) -> bool {
         }
         _ => known(op.operands[1]).is_some_and(|end| end > first),
     }
+}
+
+/// Whether a value is another one plus 1.
+fn is_more(kernel: &Kernel, value: Value, than: Value) -> bool {
+    let Some(OpData { kind: OpKind::Binary(BinaryOp::Add), operands, .. }) = kernel.defining_op(value) else {
+        return false;
+    };
+    operands[0] == than && kernel.as_const(operands[1]).is_some_and(|l| l.as_i128() == 1)
 }
 
 impl Writer<'_> {

@@ -4,7 +4,7 @@ use super::copies::TensorMap;
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::{Error, Result};
 use kiln_ir::{
-    Axis, BinaryOp, Block, CompareOp, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Value,
+    Axis, BinaryOp, Block, CompareOp, ExplicitOp, FragmentOp, Kernel, Op, OpData, OpKind, Scalar, Task, Value,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -94,6 +94,7 @@ impl Writer<'_> {
         let mut mbarriers = Vec::new();
         let mut boxes = Vec::new();
         kernel.walk(|at, data| {
+            self.explicit.used |= matches!(data.kind, OpKind::Fragment(FragmentOp::WarpgroupMma(_)));
             let OpKind::Explicit(op) = &data.kind else { return };
             self.explicit.used = true;
             match op {
@@ -130,6 +131,9 @@ impl Writer<'_> {
         let shared = self.reg(Class::B32);
         self.put(format_args!("mov.u32 {shared}, shared_memory"));
         self.explicit.shared = Some(shared);
+        if mbarriers.is_empty() && kernel.cluster == 1 {
+            return Ok(());
+        }
         for (op, count, arrivals) in mbarriers {
             let made = kernel.result(op);
             let each = self.explicit.arrivals.get(&made).copied().unwrap_or(1);
@@ -253,7 +257,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn explicit(&mut self, data: &OpData, op: &ExplicitOp) -> Result<()> {
-        let team = self.explicit.team.ok_or_else(|| broken("an explicit operation before the beginning"))?;
+        let team = self.team_of_all()?;
         match op {
             ExplicitOp::SharedTile { .. } | ExplicitOp::Mbarrier { .. } => Ok(()),
             ExplicitOp::MbarrierExpect { bytes } => {
@@ -318,6 +322,11 @@ impl Writer<'_> {
                 Err(broken(format!("{op:?} was not lowered to threads")))
             }
         }
+    }
+
+    /// The warps of the task that this code is of, or of the block.
+    pub(super) fn team_of_all(&self) -> Result<Team> {
+        self.explicit.team.ok_or_else(|| broken("an explicit operation before the beginning"))
     }
 
     /// The barrier of the threads that run this code.

@@ -53,6 +53,12 @@ impl Writer<'_> {
                 let [to, from, bytes] = [operands[0], operands[1], operands[2]];
                 self.put(format_args!("cp.async.cg.shared.global [{to}], [{from}], 16, {bytes}"));
             }
+            FragmentOp::WarpgroupMma(product) => return self.warpgroup_mma(op, &product),
+            FragmentOp::WarpgroupWait { pending } => {
+                self.take_over(&op.operands, &op.results)?;
+                self.put(format_args!("wgmma.wait_group.sync.aligned {pending}"));
+            }
+            FragmentOp::AsyncProxyFence => self.put(format_args!("fence.proxy.async.shared::cta")),
             FragmentOp::CpAsyncCommit => self.put(format_args!("cp.async.commit_group")),
             FragmentOp::CpAsyncWait { pending } => self.put(format_args!("cp.async.wait_group {pending}")),
         }

@@ -3,7 +3,7 @@
 //! A product works on its registers while the program goes on, so nothing may copy them. A value that flows into a product, a wait or a loop
 //! and is used for nothing else shares its register with what it becomes.
 
-use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
+use kiln_ir::{Block, ExplicitOp, FragmentOp, Kernel, Op, OpData, OpKind, Value};
 use std::collections::HashMap;
 
 /// For each value that shares its register with others, one of them that stands for all.
@@ -62,7 +62,14 @@ impl Sharing<'_> {
                     data.results.iter().for_each(|v| self.products[v.index()] = true);
                     self.become_(block, data, data.operands.len() - data.results.len());
                 }
-                OpKind::Explicit(ExplicitOp::WgmmaWait { .. }) => self.become_(block, data, 0),
+                OpKind::Fragment(FragmentOp::WarpgroupMma(product)) => {
+                    data.results.iter().for_each(|v| self.products[v.index()] = true);
+                    if product.keep {
+                        self.become_(block, data, data.operands.len() - data.results.len());
+                    }
+                }
+                OpKind::Explicit(ExplicitOp::WgmmaWait { .. })
+                | OpKind::Fragment(FragmentOp::WarpgroupWait { .. }) => self.become_(block, data, 0),
                 OpKind::For => {
                     self.become_(block, data, 3);
                     self.carried(data, data.regions[0], 1);

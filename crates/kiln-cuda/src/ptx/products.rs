@@ -1,10 +1,10 @@
 //! Warpgroup products, and the registers that they fill while the program goes on (PTX ISA 8.0, "Asynchronous warpgroup level matrix instructions").
 
 use super::entry::MIXED_VERSION;
-use super::explicit::{ATOM, PANEL, SharedTile, Team, WARPGROUP, broken};
+use super::explicit::{PANEL, SharedTile, Team, WARPGROUP, broken};
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::Result;
-use kiln_ir::{OpData, Scalar, Value};
+use kiln_ir::{GroupProduct, Lines, OpData, Panels, Scalar, Value};
 
 /// Rows of a product that a warpgroup computes at once, and the depth of one instruction, in bytes.
 const WGMMA_ROWS: u32 = 64;
@@ -26,14 +26,8 @@ impl Writer<'_> {
         let (m, k) = if transposed_a { (a.columns, a.rows) } else { (a.rows, a.columns) };
         let n = if transposed_b { b.columns } else { b.rows };
         let groups = team.threads / WARPGROUP;
-        let own = if transposed_a { a.rows * PANEL } else { WGMMA_ROWS * PANEL };
-        let start = self.reg(Class::B32);
-        self.put(format_args!("mad.lo.u32 {start}, {}, {own}, {}", team.warpgroup, a.address));
-        let from_a = self.descriptor(start, a.rows * PANEL);
-        let from_b = self.descriptor(b.address, b.rows * PANEL);
         let blocks = m / (WGMMA_ROWS * groups);
-        let each = (n / 2) as usize;
-        if registers.len() != blocks as usize * each {
+        if registers.len() != (blocks * n / 2) as usize {
             return Err(broken(format!("{} accumulators for a product [{m}, {n}]", registers.len())));
         }
         if a.elem != b.elem && a.elem.is_int() {
@@ -48,21 +42,47 @@ impl Writer<'_> {
         }
         let name = wgmma_name(a.elem, b.elem, n);
         let modifiers = wgmma_modifiers(a.elem, &[transposed_a, transposed_b]);
+        let left = Left::Shared(Matrix::of(&a, transposed_a), team);
+        let steps = k * a.elem.bytes() / WGMMA_DEPTH;
+        let instruction = Instruction { name, modifiers, keep, always, blocks, steps };
+        self.begin_product(&instruction, &left, &Matrix::of(&b, transposed_b), &registers);
+        Ok(())
+    }
+
+    /// The instructions of a product, as a group.
+    pub(super) fn begin_product(&mut self, of: &Instruction, left: &Left<'_>, b: &Matrix, sums: &[Reg]) {
+        let Instruction { name, modifiers, keep, always, blocks, steps } = of;
+        let (blocks, steps) = (*blocks as usize, *steps as usize);
+        let list = |registers: &[Reg]| registers.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
+        let each = sums.len() / blocks;
+        let from_a = match left {
+            Left::Registers(_) => None,
+            Left::Shared(a, team) => {
+                let start = self.reg(Class::B32);
+                let (number, own) = (team.warpgroup, a.rows_apart());
+                self.put(format_args!("mad.lo.u32 {start}, {number}, {own}, {}", a.address));
+                Some((self.descriptor(start, a), team.threads / WARPGROUP * own))
+            }
+        };
+        let from_b = self.descriptor(b.address, b);
         self.put(format_args!("wgmma.fence.sync.aligned"));
-        for step in 0..k * a.elem.bytes() / WGMMA_DEPTH {
-            let right = self.advanced(from_b, depth_offset(&b, step, transposed_b));
+        for step in 0..steps {
+            let right = self.advanced(from_b, b.depth_offset(step as u32));
+            let scale = if step == 0 { keep } else { always };
             for block in 0..blocks {
-                let left = self.advanced(from_a, block * groups * own + depth_offset(&a, step, transposed_a));
-                let own = &registers[block as usize * each..][..each];
-                let list: Vec<String> = own.iter().map(Reg::to_string).collect();
-                let scale = if step == 0 { keep } else { always };
-                self.put(
-                    format_args!("{name} {{{}}}, {left}, {right}, {scale}{modifiers}", list.join(", "),),
-                );
+                let factor = match (left, from_a) {
+                    (Left::Shared(a, _), Some((from, apart))) => {
+                        let at = block as u32 * apart + a.depth_offset(step as u32);
+                        self.advanced(from, at).to_string()
+                    }
+                    (Left::Shared(..), None) => continue,
+                    (Left::Registers(a), _) => format!("{{{}}}", list(&a[4 * (block * steps + step)..][..4])),
+                };
+                let own = list(&sums[block * each..][..each]);
+                self.put(format_args!("{name} {{{own}}}, {factor}, {right}, {scale}{modifiers}"));
             }
         }
         self.put(format_args!("wgmma.commit_group.sync.aligned"));
-        Ok(())
     }
 
     pub(super) fn wgmma_registers(&mut self, data: &OpData, transposed_b: bool) -> Result<()> {
@@ -73,28 +93,66 @@ impl Writer<'_> {
         let a = data.operands[3..fixed].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
         let registers = self.accumulators(data, data.operands[2])?;
         let (k, n) = if transposed_b { (b.rows, b.columns) } else { (b.columns, b.rows) };
-        let from_b = self.descriptor(b.address, b.rows * PANEL);
         let each = (n / 2) as usize;
-        let steps = (k * b.elem.bytes() / WGMMA_DEPTH) as usize;
+        let steps = k * b.elem.bytes() / WGMMA_DEPTH;
         let blocks = registers.len() / each;
-        if a.len() != 4 * steps * blocks || registers.len() != blocks * each {
+        if a.len() != 4 * steps as usize * blocks || registers.len() != blocks * each {
             return Err(broken(format!("{} registers of a for {blocks} blocks of {steps} steps", a.len())));
         }
         let name = wgmma_name(b.elem, b.elem, n);
         let modifiers = wgmma_modifiers(b.elem, &[transposed_b]);
-        let list = |registers: &[Reg]| registers.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-        self.put(format_args!("wgmma.fence.sync.aligned"));
-        for step in 0..steps {
-            let right = self.advanced(from_b, depth_offset(&b, step as u32, transposed_b));
-            let scale = if step == 0 { keep } else { always };
-            for block in 0..blocks {
-                let left = list(&a[4 * (block * steps + step)..][..4]);
-                let sums = list(&registers[block * each..][..each]);
-                self.put(format_args!("{name} {{{sums}}}, {{{left}}}, {right}, {scale}{modifiers}"));
-            }
-        }
-        self.put(format_args!("wgmma.commit_group.sync.aligned"));
+        let instruction = Instruction { name, modifiers, keep, always, blocks: blocks as u32, steps };
+        self.begin_product(&instruction, &Left::Registers(&a), &Matrix::of(&b, transposed_b), &registers);
         Ok(())
+    }
+
+    /// A product of tiles that the lowering gives to warpgroups.
+    pub(super) fn warpgroup_mma(&mut self, data: &OpData, product: &GroupProduct) -> Result<()> {
+        let team = self.team_of_all()?;
+        let always = self.explicit.always.ok_or_else(|| broken("a product before the beginning"))?;
+        let ([m, n, k], results) = (product.extents, data.results.len());
+        let blocks =
+            product.blocks(team.threads).ok_or_else(|| broken("a product that warpgroups do not share"))?;
+        if results != blocks as usize * product.sums() {
+            return Err(broken(format!("{results} accumulators for a product [{m}, {n}]")));
+        }
+        let mut addresses = Vec::new();
+        for &address in &data.operands[..1 + usize::from(product.left.is_some())] {
+            addresses.push(self.narrow(address)?);
+        }
+        let elem = product.factor.elem();
+        let matrix = |lines, outer, address| {
+            let Panels { lines: count, bytes } = product.panels(lines, outer);
+            Matrix { address, lines: count, width: bytes.min(PANEL), elem, across: lines == Lines::Across }
+        };
+        let b = matrix(product.right, n, addresses[addresses.len() - 1]);
+        let kept = if product.keep { results } else { 0 };
+        let (fixed, sums) = data.operands.split_at(data.operands.len() - kept);
+        let words = fixed[addresses.len()..].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        let (left, transposed) = match product.left {
+            Some(lines) => {
+                let a = matrix(lines, m, addresses[0]);
+                let transposed = vec![a.across, b.across];
+                (Left::Shared(a, team), transposed)
+            }
+            None => (Left::Registers(&words), vec![b.across]),
+        };
+        let (keep, registers) = match product.keep {
+            true => (always, self.take_over(sums, &data.results)?),
+            false => (self.never(), data.results.iter().map(|&v| self.define(v)).collect()),
+        };
+        let steps = k * elem.bytes() / WGMMA_DEPTH;
+        let (name, modifiers) = (wgmma_name(elem, elem, n), wgmma_modifiers(elem, &transposed));
+        let instruction = Instruction { name, modifiers, keep, always, blocks, steps };
+        self.begin_product(&instruction, &left, &b, &registers);
+        Ok(())
+    }
+
+    /// A predicate that is false.
+    fn never(&mut self) -> Reg {
+        let never = self.reg(Class::Pred);
+        self.put(format_args!("setp.ne.u32 {never}, 0, 0"));
+        never
     }
 
     /// The registers of a product. One that keeps nothing needs nothing in them.
@@ -105,10 +163,10 @@ impl Writer<'_> {
         self.take_over(&data.operands[data.operands.len() - data.results.len()..], &data.results)
     }
 
-    /// A matrix descriptor of swizzled panels from an address on: those side by side are `leading` bytes apart.
-    fn descriptor(&mut self, address: Reg, leading: u32) -> Reg {
+    /// A matrix descriptor of swizzled panels from an address on.
+    fn descriptor(&mut self, address: Reg, matrix: &Matrix) -> Reg {
         let (units, wide, whole) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B64));
-        let layout = 1u64 << 62 | u64::from(ATOM >> 4) << 32 | u64::from(leading >> 4) << 16;
+        let layout = matrix.layout();
         // In a cluster, the upper bits of an address name the block.
         self.put(format_args!("bfe.u32 {units}, {address}, 4, 14"));
         self.put(format_args!("cvt.u64.u32 {wide}, {units}"));
@@ -172,11 +230,66 @@ fn wgmma_modifiers(elem: Scalar, transposed: &[bool]) -> String {
     text
 }
 
-/// Where a step along the inner extent begins in a stage, in bytes.
-fn depth_offset(tile: &SharedTile, step: u32, transposed: bool) -> u32 {
-    if transposed {
-        return step * (WGMMA_DEPTH / tile.elem.bytes()) * PANEL;
+/// The instructions of a product.
+pub(super) struct Instruction {
+    name: String,
+    modifiers: String,
+    /// Whether the first step adds to what is there, and true.
+    keep: Reg,
+    always: Reg,
+    /// Blocks of 64 rows of each warpgroup.
+    blocks: u32,
+    /// Steps of 32 bytes in depth.
+    steps: u32,
+}
+
+/// Where the left factor comes from.
+pub(super) enum Left<'a> {
+    /// A matrix of the rows of all warpgroups of a team.
+    Shared(Matrix, Team),
+    /// Registers, by blocks and steps.
+    Registers(&'a [Reg]),
+}
+
+/// A matrix in shared memory: swizzled panels of lines.
+pub(super) struct Matrix {
+    address: Reg,
+    lines: u32,
+    /// Bytes of a line within a panel: 32, 64 or 128.
+    width: u32,
+    elem: Scalar,
+    /// Lines run across what is summed over.
+    across: bool,
+}
+
+impl Matrix {
+    fn of(tile: &SharedTile, across: bool) -> Matrix {
+        Matrix { address: tile.address, lines: tile.rows, width: PANEL, elem: tile.elem, across }
     }
-    let column = step * WGMMA_DEPTH;
-    column / PANEL * tile.rows * PANEL + column % PANEL
+
+    /// All of its descriptor but the address (PTX ISA, "Matrix descriptor format"): the swizzle, the distance of eight lines, that of panels.
+    fn layout(&self) -> u64 {
+        let swizzle: u64 = match self.width {
+            64 => 2,
+            32 => 3,
+            _ => 1,
+        };
+        let (eight, panel) = (8 * self.width, self.lines * self.width);
+        swizzle << 62 | u64::from(eight >> 4) << 32 | u64::from(panel >> 4) << 16
+    }
+
+    /// The distance of the 64 rows of one warpgroup from those of the next, in bytes.
+    fn rows_apart(&self) -> u32 {
+        // Across, 64 rows of 16 bits are a panel.
+        if self.across { self.lines * PANEL } else { WGMMA_ROWS * self.width }
+    }
+
+    /// Where a step along the inner extent begins, in bytes.
+    fn depth_offset(&self, step: u32) -> u32 {
+        if self.across {
+            return step * (WGMMA_DEPTH / self.elem.bytes()) * self.width;
+        }
+        let column = step * WGMMA_DEPTH;
+        column / self.width * self.lines * self.width + column % self.width
+    }
 }

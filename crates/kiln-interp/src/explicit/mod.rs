@@ -26,6 +26,7 @@ use crate::memory::{BlockMemory, Memory};
 use crate::numeric::Element;
 use crate::spaces::Spaces;
 use crate::value::{Data, Trap};
+use crate::warpgroup::Begun;
 use agents::{Condition, Table};
 use kiln_backend::Error;
 use kiln_ir::{Block, ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Shape, Space, Value};
@@ -130,6 +131,7 @@ fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
         shared,
         local,
         in_flight: InFlight::default(),
+        begun: Begun::default(),
         block: 0,
         epoch: 0,
         threaded: false,

@@ -3,6 +3,7 @@
 use super::rules::{Outcome, Subject, require};
 use crate::fragment::FragmentOp;
 use crate::types::{Scalar, Type};
+use crate::warpgroup::GroupProduct;
 
 pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
     use FragmentOp::*;
@@ -32,11 +33,42 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
             s.operand(1, s.ty(0))?.result(0, &word)
         }
         CpAsync => s.counts(3, 0)?.operand(0, &address)?.operand(1, &address)?.operand(2, &word).map(|_| ()),
-        CpAsyncCommit | CpAsyncWait { .. } => s.counts(0, 0).map(|_| ()),
+        CpAsyncCommit | CpAsyncWait { .. } | AsyncProxyFence => s.counts(0, 0).map(|_| ()),
+        WarpgroupMma(product) => warpgroup_mma(s, &product),
+        WarpgroupWait { .. } => {
+            let count = s.data.results.len();
+            s.counts(count, count)?;
+            (0..count).try_for_each(|i| s.operand(i, &sum)?.result(i, &sum))
+        }
     }
 }
 
 /// How many fragments one operation moves.
 fn whole(count: u32) -> Outcome {
     require(matches!(count, 1 | 2 | 4), || format!("{count} fragments, expected 1, 2 or 4"))
+}
+
+/// All threads have as many blocks of 64 rows.
+fn warpgroup_mma(s: &Subject, product: &GroupProduct) -> Outcome {
+    let [word, sum, address] = [Scalar::U32, Scalar::F32, Scalar::U64].map(Type::scalar);
+    let [m, n, k] = product.extents;
+    let fits = [m, n, k].iter().all(|e| e.is_power_of_two()) && m >= 64 && (16..=256).contains(&n) && k >= 16;
+    require(fits, || {
+        format!(
+            "a product of {m} x {n} x {k}, expected powers of two from 64 x 16 x 16, with up to 256 columns"
+        )
+    })?;
+    let results = s.data.results.len();
+    let each = product.sums();
+    require(results > 0 && results.is_multiple_of(each), || {
+        format!("{results} sums, expected a multiple of {each}")
+    })?;
+    let addresses = 1 + usize::from(product.left.is_some());
+    let words = if product.left.is_some() { 0 } else { results / each * product.words() };
+    let kept = if product.keep { results } else { 0 };
+    s.counts(addresses + words + kept, results)?;
+    (0..addresses).try_for_each(|i| s.operand(i, &address).map(|_| ()))?;
+    (addresses..addresses + words).try_for_each(|i| s.operand(i, &word).map(|_| ()))?;
+    (addresses + words..addresses + words + kept).try_for_each(|i| s.operand(i, &sum).map(|_| ()))?;
+    (0..results).try_for_each(|i| s.result(i, &sum))
 }

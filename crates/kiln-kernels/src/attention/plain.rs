@@ -1,6 +1,7 @@
 //! Attention at the tile level, for every device.
 
 use super::Problem;
+use crate::matmul::plain::has_warpgroups;
 use crate::sizes::row_tile;
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
@@ -242,6 +243,12 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> 
 fn tile<T: Elem>(device: &Device, width: usize) -> (usize, usize) {
     match device.properties().kind {
         BackendKind::Cpu => (128, 128),
+        // Products of warpgroups: two of them for heads whose sums fill the registers of one.
+        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => match width {
+            0..=64 => (128, 64),
+            65..=128 => (64, 64),
+            _ => (128, 64),
+        },
         // On tensor cores: as many queries a warp and keys a turn as its registers hold sums for.
         BackendKind::Cuda if size_of::<T>() == 2 => match width {
             0..=64 => (128, 64),

@@ -80,6 +80,11 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     launch(chosen.unwrap_or(estimate), c, epilogue)
 }
 
+/// Whether the compiler gives products to warpgroups.
+pub(crate) fn has_warpgroups(device: &Device) -> bool {
+    device.properties().compute_capability == Some((9, 0))
+}
+
 /// Rows and columns of a program, and the depth of a step.
 type Tile = (usize, usize, usize);
 
@@ -95,6 +100,9 @@ fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> V
             (256, 256, 256),
             (128, 512, 256),
         ],
+        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => {
+            &[(128, 256, 64), (256, 128, 64), (128, 128, 64), (128, 128, 32), (64, 128, 64), (64, 64, 64)]
+        }
         BackendKind::Cuda if size_of::<T>() == 2 => {
             &[(128, 128, 32), (64, 64, 32), (64, 128, 32), (128, 64, 32), (64, 64, 64), (128, 128, 64)]
         }
@@ -121,6 +129,15 @@ fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> Tile {
             let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
             let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };
             (within(m, rows), within(n, 256), within(k, 512))
+        }
+        // Products of warpgroups: as many sums as registers hold, or fewer where the device would have too little to do.
+        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => {
+            let fills = |rows: usize, columns: usize| {
+                m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
+            };
+            let most = [(128, 256), (128, 128), (64, 128)].into_iter().find(|&(r, c)| fills(r, c));
+            let (rows, columns) = most.unwrap_or((64, 64));
+            (within(m, rows), within(n, columns), within(k, 64))
         }
         // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to do.
         BackendKind::Cuda if size_of::<T>() == 2 => {

@@ -1,0 +1,181 @@
+//! Products of warpgroups. They take place when they are begun; whether their factors are still the same when they are waited for is looked at then, since
+//! a GPU may read them as late as that.
+
+use crate::fragment::{FRAGMENT_LANES, half_of};
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::numeric::Element;
+use crate::spaces::{Place, Spaces, check_aligned};
+use crate::threads::WARP;
+use crate::value::{Data, Trap};
+use half::f16;
+use kiln_backend::Finding;
+use kiln_ir::{Factor, GroupProduct, Lines, OpData, Panels, Space};
+use std::collections::VecDeque;
+
+/// Elements of a chunk of 16 bytes, which lie side by side.
+const CHUNK: usize = 8;
+
+/// The chunks that a product reads, with what was there when it began.
+type Factors = Vec<(Place, [u16; CHUNK])>;
+
+/// Products of a block that nobody has waited for, the oldest first.
+pub type Begun = VecDeque<Factors>;
+
+/// A matrix by rows.
+struct Matrix {
+    columns: usize,
+    elements: Vec<f64>,
+}
+
+impl Matrix {
+    fn row(&self, row: usize) -> &[f64] {
+        &self.elements[row * self.columns..][..self.columns]
+    }
+}
+
+impl Machine<'_> {
+    /// Begins a product, by all threads of the block.
+    pub fn warpgroup_mma(&mut self, data: &OpData, product: &GroupProduct, mask: &Mask) -> Result<(), Trap> {
+        let threads = mask.width();
+        let Some(blocks) = product.blocks(threads as u32).filter(|_| mask.is_full()) else {
+            let detail =
+                format!("a product of all warpgroups reached by {} of {threads} threads", mask.count());
+            return Err(Trap::finding(Finding::Divergence, detail));
+        };
+        let [m, n, k] = product.extents;
+        let mut out: Vec<Data> =
+            data.results.iter().map(|r| std::mem::take(&mut self.registers[r.index()])).collect();
+        let Machine { registers, spaces, .. } = self;
+        let mut operands = data.operands.iter().map(|v| &registers[v.index()]);
+        let mut factors = Factors::new();
+        let result = (|| {
+            let missing = || Trap::Bug("a product without factors".into());
+            let mut matrix = |lines, outer, operands: &mut dyn Iterator<Item = _>, spaces: &mut _| {
+                let address = the_same(operands.next().ok_or_else(missing)?)?;
+                stored(spaces, product.factor, address, (product.panels(lines, outer), lines), &mut factors)
+            };
+            // By rows and by columns: depth is the second axis of both.
+            let left = match product.left {
+                Some(lines) => Some(matrix(lines, m, &mut operands, spaces)?),
+                None => None,
+            };
+            let right = matrix(product.right, n, &mut operands, spaces)?;
+            let left = match left {
+                Some(left) => left,
+                None => {
+                    let words = operands.by_ref().take(blocks as usize * product.words());
+                    let words = words.map(|d| u32::of(d)).collect::<Result<Vec<_>, _>>()?;
+                    packed(product, &words, m, k)
+                }
+            };
+            let sums = operands.map(|d| f32::of(d)).collect::<Result<Vec<_>, _>>()?;
+            let mut out = out.iter_mut().map(f32::of_mut).collect::<Result<Vec<_>, _>>()?;
+            for (register, out) in out.iter_mut().enumerate() {
+                for (thread, out) in out.iter_mut().enumerate() {
+                    let [row, column] = place(product, blocks, register, thread);
+                    let products = left.row(row).iter().zip(right.row(column)).map(|(x, y)| x * y);
+                    let before = sums.get(register).map_or(0.0, |s| f64::from(s[thread]));
+                    *out = products.fold(before, |s, p| s + p) as f32;
+                }
+            }
+            Ok(())
+        })();
+        spaces.begun.push_back(factors);
+        for (value, out) in data.results.iter().zip(out) {
+            registers[value.index()] = out;
+        }
+        result
+    }
+
+    /// Waits for all but the last `pending` products.
+    pub fn warpgroup_wait(&mut self, data: &OpData, pending: usize) -> Result<(), Trap> {
+        while self.spaces.begun.len() > pending {
+            for (place, before) in self.spaces.begun.pop_front().unwrap_or_default() {
+                if chunk(&mut self.spaces, place)? != before {
+                    let detail =
+                        format!("shared memory at {:#x} changed while a product read it", place.address);
+                    return Err(Trap::finding(Finding::Unordered, detail));
+                }
+            }
+        }
+        for (&from, &to) in data.operands.iter().zip(&data.results) {
+            let value = self.registers[from.index()].clone();
+            self.registers[to.index()] = value;
+        }
+        Ok(())
+    }
+}
+
+/// The address that all threads give.
+fn the_same(addresses: &Data) -> Result<u64, Trap> {
+    let addresses = u64::of(addresses)?;
+    match addresses.iter().find(|a| **a != addresses[0]) {
+        None => Ok(addresses[0]),
+        Some(other) => {
+            let detail = format!("a factor of a product at {:#x} and at {other:#x}", addresses[0]);
+            Err(Trap::finding(Finding::Divergence, detail))
+        }
+    }
+}
+
+fn chunk(spaces: &mut Spaces, place: Place) -> Result<[u16; CHUNK], Trap> {
+    let mut elements = [f16::ZERO; CHUNK];
+    spaces.read(place, &mut elements)?;
+    Ok(elements.map(f16::to_bits))
+}
+
+/// A matrix in shared memory, its depth along rows.
+fn stored(
+    spaces: &mut Spaces,
+    factor: Factor,
+    address: u64,
+    (panels, lines): (Panels, Lines),
+    factors: &mut Factors,
+) -> Result<Matrix, Trap> {
+    let at = |offset: u32| {
+        let address = address + u64::from(offset);
+        Place { space: Space::Shared, address, lane: None, atomic: false }
+    };
+    check_aligned(at(0), panels.period().into())?;
+    let (count, length) = (panels.lines as usize, panels.bytes as usize / 2);
+    let columns = if lines == Lines::Depth { length } else { count };
+    let mut elements = vec![0.0; count * length];
+    for line in 0..count {
+        for first in (0..length).step_by(CHUNK) {
+            let place = at(panels.offset(line as u32, 2 * first as u32));
+            let found = chunk(spaces, place)?;
+            factors.push((place, found));
+            for (i, bits) in (first..).zip(found) {
+                let index = if lines == Lines::Depth { line * length + i } else { i * count + line };
+                elements[index] = half_of(factor, bits.into(), 0);
+            }
+        }
+    }
+    Ok(Matrix { columns, elements })
+}
+
+/// The left factor from the registers of all threads.
+fn packed(product: &GroupProduct, words: &[&[u32]], m: u32, k: u32) -> Matrix {
+    let (rows, columns) = (m as usize, k as usize);
+    let threads = words.first().map_or(1, |w| w.len());
+    let apart = threads / WARP * 16;
+    let element = |row: usize, column: usize| {
+        let (block, within) = (row / apart, row % apart);
+        let (warp, row) = (within / 16, within % 16);
+        let word = block * product.words() + column / 16 * 4 + column % 16 / 8 * 2 + row / 8;
+        let lane = row % 8 * FRAGMENT_LANES + column % 8 / 2;
+        half_of(product.factor, words[word][warp * WARP + lane], column % 2)
+    };
+    let elements = (0..rows * columns).map(|i| element(i / columns, i % columns)).collect();
+    Matrix { columns, elements }
+}
+
+/// The row and column of a sum.
+fn place(product: &GroupProduct, blocks: u32, register: usize, thread: usize) -> [usize; 2] {
+    let (block, within) = (register / product.sums(), register % product.sums());
+    let (warp, lane) = (thread / WARP, thread % WARP);
+    let apart = (product.extents[0] / blocks) as usize;
+    let row = block * apart + warp * 16 + lane / FRAGMENT_LANES + within / 2 % 2 * 8;
+    [row, within / 4 * 8 + lane % FRAGMENT_LANES * 2 + within % 2]
+}
