@@ -396,6 +396,29 @@ mod tests {
     }
 
     #[test]
+    fn ranked_plans_have_names_of_their_own_and_the_estimates_choice_first() {
+        for (m, n, k) in
+            [(1024, 1024, 1024), (4096, 4096, 4096), (512, 512, 16384), (16, 8192, 8192), (3, 5, 7)]
+        {
+            for pieces in [false, true] {
+                let factor_bytes = if pieces { 1 } else { 2 };
+                let request = Request { m, n, k, pieces, factor_bytes, ..HALVES };
+                let ranked = ranked(&request, &H200);
+                assert_eq!(ranked.first(), Some(&choose(&request, &H200)), "{request:?}");
+                let mut names: Vec<String> = ranked.iter().map(Choice::name).collect();
+                names.sort();
+                names.dedup();
+                assert_eq!(names.len(), ranked.len());
+            }
+        }
+        let names = |k| -> Vec<String> {
+            ranked(&Request { m: 512, n: 512, k, ..HALVES }, &H200).iter().map(Choice::name).collect()
+        };
+        assert!(names(16384).iter().any(|name| name.ends_with("in parts")));
+        assert!(names(64).iter().all(|name| !name.ends_with("in parts")));
+    }
+
+    #[test]
     fn every_plan_fits() {
         let extents = [1, 7, 64, 100, 513, 1024, 4099, 100_000];
         for m in extents {
