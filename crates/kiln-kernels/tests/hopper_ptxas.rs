@@ -1,0 +1,110 @@
+//! The plans that products get on a Hopper GPU, which need not be there: without spilled registers and serialised products. `KILN_PTXAS` names the assembler
+//! (`tools/ptxas.sh --path`); without it only the text is made.
+
+use half::bf16;
+use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_ir::Kernel;
+use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Map, Residual, Then, Vector};
+use kiln_kernels::matmul::plan::{Choice, Gpu, Request, choose};
+use kiln_kernels::matmul::{Epilogue, Factor, hopper};
+use kiln_lang::{E4M3, Numeric, Val};
+use kiln_runtime::{Device, Result, Tensor};
+use std::process::Command;
+
+const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
+
+/// The plan of a product whose result has 16 bits.
+fn chosen<T: Factor>([m, n, k]: [usize; 3], pieces: bool, epilogue: bool) -> Choice {
+    let bytes = (size_of::<T>(), size_of::<bf16>(), size_of::<f32>());
+    let (factor_bytes, result_bytes, sum_bytes) = bytes;
+    let sizes = Request {
+        products: 1,
+        m,
+        n,
+        k,
+        factor_bytes,
+        result_bytes,
+        sum_bytes,
+        pieces,
+        packs: true,
+        epilogue,
+    };
+    choose(&sizes, &H200)
+}
+
+/// The kernel of a plan, with the factors as 8-bit ones must lie.
+fn kernel<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(choice: Choice, epilogue: E) -> Result<Kernel> {
+    let device = Device::open("interp")?;
+    let a: Tensor<T, 3> = device.uninit([1, 256, 256])?;
+    let mut c: Tensor<O, 3> = device.uninit([1, 256, 256])?;
+    let plan = hopper::Plan { b_transposed: true, ..choice.plan };
+    hopper::matmul::<T, O, E>(&a, &a, &mut c, epilogue, plan).ir()
+}
+
+fn check(what: &str, kernel: &Kernel) {
+    let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
+        eprintln!("not assembled: no KILN_PTXAS");
+        return;
+    };
+    let name: String = what.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let path = std::env::temp_dir().join(format!("kiln-{name}-{}.ptx", std::process::id()));
+    std::fs::write(&path, &module.text).unwrap();
+    let run =
+        Command::new(ptxas).args(["-v", "-arch=sm_90a", "-o", "/dev/null"]).arg(&path).output().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let log = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success() && !log.contains("arning"), "{what}: {log}");
+    assert!(log.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{what}: {log}");
+}
+
+#[test]
+fn results_that_wait_spill_nothing_by_ptxas() -> Result<()> {
+    let device = Device::open("interp")?;
+    let large = chosen::<bf16>([4096; 3], false, false);
+    assert!(large.plan.held);
+    check("a large product", &kernel::<bf16, bf16, Identity>(large, Identity)?);
+    let bias = || -> Result<_> {
+        Ok(Vector {
+            values: device.uninit::<f32, 1>([256])?,
+            along: Along::Columns,
+            combined: Combined::Term,
+        })
+    };
+    let large = chosen::<bf16>([4096; 3], false, true);
+    assert!(large.plan.held);
+    check("with a bias", &kernel::<bf16, bf16, _>(large, bias()?)?);
+    let layer = Then(bias()?, Map::new(|x: Val<f32>| x.maximum(0.0)));
+    check("a layer", &kernel::<bf16, bf16, _>(large, layer)?);
+    let residual =
+        || -> Result<_> { Ok(Residual { values: device.uninit::<bf16, 3>([1, 256, 256])?, beta: 0.5 }) };
+    // Behind a bias and a function a residual costs one spilled word a thread, once a tile.
+    check("a residual", &kernel::<bf16, bf16, _>(large, residual()?)?);
+    let bytes = chosen::<E4M3>([8192; 3], false, false);
+    assert!(bytes.plan.held);
+    check("fast sums", &kernel::<E4M3, bf16, Identity>(bytes, Identity)?);
+    Ok(())
+}
+
+#[test]
+fn pieces_of_three_tasks_spill_nothing_by_ptxas() -> Result<()> {
+    let device = Device::open("interp")?;
+    let plan = chosen::<E4M3>([8192; 3], true, true);
+    assert_eq!(plan.plan.tasks, 3);
+    let scale = || -> Result<_> {
+        Ok(Vector { values: device.uninit::<f32, 1>([1])?, along: Along::All, combined: Combined::Factor })
+    };
+    check("pieces", &kernel::<E4M3, bf16, _>(plan, Then(scale()?, scale()?))?);
+    Ok(())
+}
+
+#[test]
+fn few_rows_spill_nothing_by_ptxas() -> Result<()> {
+    for m in [8, 16, 64] {
+        let plan = chosen::<bf16>([m, 8192, 8192], false, false);
+        assert!(plan.swapped && plan.plan.staggered == (m < 64));
+        check(&format!("{m} rows"), &kernel::<bf16, bf16, Identity>(plan, Identity)?);
+    }
+    Ok(())
+}
