@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the benchmark tables of README.md from bench/results/*.json.
 
-In README.md a table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results file.
+In README.md a table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results file;
+between `<!-- bench:NAME:latency -->` and `<!-- /bench -->`, what a message takes and what the launch that it replaces.
 With --check nothing is written; the exit code is 1 if a table is stale or has no results file.
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from rows import ROWS
 
 HERE = Path(__file__).resolve().parent
-TABLE = re.compile(r"(<!-- bench:(?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- /bench -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- bench:(?P<name>[\w.-]+)(?P<latency>:latency)? -->\n)(?P<body>.*?)(<!-- /bench -->)", re.DOTALL)
 
 
 def figure(row: dict, median_us: float | None) -> str:
@@ -52,8 +53,26 @@ def line(row: dict) -> str:
 
 def ring_line(row: dict) -> str:
     """One line of a table of messages."""
-    times = [f"{row[key]:.2f} us" if row[key] is not None else "" for key in ("p50_us", "p99_us", "p999_us")]
+    times = [duration(row[key]) for key in ("p50_us", "p99_us", "p999_us")]
     return "| " + " | ".join([f"`{row['name']}`", row["transport"], *times, ring_rate(row["msgs_per_s"]), ring_cost(row)]) + " |"
+
+
+def duration(time_us: float | None) -> str:
+    """A time in the unit that suits it."""
+    if time_us is None:
+        return ""
+    return f"{time_us:.2f} us" if time_us < 1000 else f"{time_us / 1000:.1f} ms"
+
+
+def latency(rows: list[dict]) -> str:
+    """The quickest round trip of a message, and the launch that it replaces, as one line."""
+    trip = min((row for row in rows if row["name"] == "ring.round_trip_48B"), key=lambda row: row["p50_us"])
+    launch = next(row for row in rows if row["name"] == "ring.baseline_launch_48B")
+    return (
+        f"**{duration(trip['p50_us'])}** from a message of 48 bytes to the verified answer of an actor that stays on the device "
+        f"(p99 {duration(trip['p99_us'])}; {trip['device']}), **{duration(launch['p50_us'])}** by the launch with copies that it replaces "
+        f"(p99 {duration(launch['p99_us'])}).\n"
+    )
 
 
 def ring_rate(rate: float | None) -> str:
@@ -105,7 +124,9 @@ def render(text: str, results: Path) -> tuple[str, list[str]]:
         if not path.exists():
             missing.append(str(path))
             return match[0]
-        return match[1] + table(json.loads(path.read_text())) + match[4]
+        results_file = json.loads(path.read_text())
+        body = latency(results_file["rows"]) if match["latency"] else table(results_file)
+        return match[1] + body + "<!-- /bench -->"
 
     return TABLE.sub(renew, text), missing
 
