@@ -208,6 +208,19 @@ class Results(FakePeers):
         self.assertIn("host time | 3.00 us |  | Fake 6.00 us | 2.00x |  |", text)
         self.assertTrue(text.startswith("before\n<!-- bench:a -->\n|") and text.endswith("<!-- /bench -->\nafter\n"))
 
+    def test_the_quickest_message_stands_beside_the_launch_that_it_replaces(self) -> None:
+        row = {"device": "D", "commit": "c", "date": "2026-01-01", "p999_us": None, "msgs_per_s": None}
+        launch = {**row, "name": "ring.baseline_launch_48B", "transport": "copies", "p50_us": 20.5, "p99_us": 1500.0}
+        slow = {**row, "name": "ring.round_trip_48B", "transport": "pinned", "p50_us": 2.5, "p99_us": 3.0}
+        quick = {**slow, "transport": "bar", "p50_us": 1.75, "p99_us": 2.25}
+        (self.folder / "ring.json").write_text(json.dumps({"rows": [launch, slow, quick]}))
+        readme = self.folder / "README.md"
+        readme.write_text("<!-- bench:ring:latency -->\n<!-- /bench -->\n")
+        self.assertEqual(self.run_render(), 0)
+        self.assertIn("**1.75 us** from a message", readme.read_text())
+        self.assertIn("(p99 2.25 us; D), **20.50 us** by the launch", readme.read_text())
+        self.assertIn("(p99 1.5 ms)", readme.read_text())
+
     def test_a_missing_results_file_is_an_error(self):
         self.readme()
         self.assertEqual(self.run_render("--check"), 1)
@@ -222,19 +235,6 @@ class RingTable(unittest.TestCase):
         self.assertIn("| `ring.a` | bar | 1.50 us | 2.00 us | 9.00 us |  |", text)
         self.assertIn("| `ring.b` | bar |  |  |  | 2.5 M |", text)
         self.assertIn("*D, commit c, 2026-01-01.", text)
-
-    def test_the_quickest_message_stands_beside_the_launch_that_it_replaces(self) -> None:
-        row = {"device": "D", "commit": "c", "date": "2026-01-01", "p999_us": None, "msgs_per_s": None}
-        launch = {**row, "name": "ring.baseline_launch_48B", "transport": "copies", "p50_us": 20.5, "p99_us": 1500.0}
-        slow = {**row, "name": "ring.round_trip_48B", "transport": "pinned", "p50_us": 2.5, "p99_us": 3.0}
-        quick = {**slow, "transport": "bar", "p50_us": 1.75, "p99_us": 2.25}
-        (self.folder / "ring.json").write_text(json.dumps({"rows": [launch, slow, quick]}))
-        readme = self.folder / "README.md"
-        readme.write_text("<!-- bench:ring:latency -->\n<!-- /bench -->\n")
-        self.assertEqual(self.run_render(), 0)
-        self.assertIn("**1.75 us** from a message", readme.read_text())
-        self.assertIn("(p99 2.25 us; D), **20.50 us** by the launch", readme.read_text())
-        self.assertIn("(p99 1.5 ms)", readme.read_text())
 
 
 if __name__ == "__main__":
