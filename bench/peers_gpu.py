@@ -97,6 +97,7 @@ class TorchPeer(CudaPeer):
             if row == rows.product_name(elements, (n, n, n)):
                 return self.timed(self.narrow(elements, n), read=True)
         products = {rows.product_name(*product): product for product in (*rows.GPU_PRODUCTS, *rows.GPU_LAYERS)}
+        products[rows.TILE_ROW] = ("bf16", (rows.GPU_TILE,) * 3)
         elements, (m, n, k) = products[row]
         kind = {"bf16": torch.bfloat16, "f16": torch.float16}[elements]
         a = self.normal(m, k).to(kind)

@@ -22,6 +22,9 @@ GPU_PRODUCTS = (
 GPU_LAYERS = (("bf16", (128, 8192, 8192)), ("bf16", (64, 8192, 8192)), ("bf16", (16, 8192, 8192)), ("bf16", (1, 8192, 8192)))
 # Other elements: bytes of a factor's and of the result's, and n of n x n x n; the second factor by columns. "fp8_fast" sums as tensor cores do.
 GPU_NARROW = {"fp8": (1, 2, 8192), "fp8_fast": (1, 2, 8192), "i8": (1, 4, 8192), "tf32": (4, 4, 4096)}
+# n of the product n x n x n, bf16, by the kernel over tiles.
+GPU_TILE = 4096
+
 # Products of a stack, and n of n x n x n, bf16.
 GPU_STACK = (64, 1024)
 # Heads, length, width of a head.
@@ -156,6 +159,14 @@ def _stack(products: int, n: int) -> dict[str, Row]:
     return {STACK_ROW: Row(title, 6 * products * n * n, 2 * products * n**3, None, arithmetic=True)}
 
 
+TILE_ROW = f"matmul_tile_{GPU_TILE}"
+
+
+def _tile(n: int) -> dict[str, Row]:
+    title = f"matrix product, bf16, {n} x {n} x {n}, by the kernel over tiles"
+    return {TILE_ROW: Row(title, 6 * n * n, 2 * n**3, None, arithmetic=True)}
+
+
 def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     heads, length, width = shape
     elements = heads * length * width
@@ -183,6 +194,7 @@ GPU_PRODUCT_ROWS: dict[str, Row] = {
     **{name: row for elements, shape in (*GPU_PRODUCTS, *GPU_LAYERS) for name, row in _product(elements, shape).items()},
     **{name: row for elements, sizes in GPU_NARROW.items() for name, row in _narrow(elements, *sizes).items()},
     **_stack(*GPU_STACK),
+    **_tile(GPU_TILE),
 }
 
 # Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.

@@ -3,7 +3,8 @@
 use super::clock::Cache;
 use super::rows::{Call, Row, Sizes, Work, random};
 use half::{bf16, f16};
-use kiln_kernels::matmul::{Factor, Matmul, Precision};
+use kiln_kernels::matmul::epilogue::Identity;
+use kiln_kernels::matmul::{Factor, Matmul, Precision, plain};
 use kiln_lang::{E4M3, Numeric};
 use kiln_runtime::{Device, Result, Tensor};
 
@@ -38,6 +39,7 @@ pub fn rows() -> Vec<Row> {
             flops: 2 * (64 << 30),
             ..square("matmul_bf16_64x1024", 1024, |d, _| stack(d, 64, 1024))
         },
+        square("matmul_tile_4096", 4096, |d, _| over_tiles(d, 4096)),
     ]
 }
 
@@ -103,6 +105,20 @@ fn make<T: Factor + Rounded>(device: &Device, [m, n, k]: [usize; 3]) -> Result<C
     let (a, b) = (matrix::<T>(device, m, k)?, matrix::<T>(device, k, n)?);
     let mut c = device.zeros::<T, 2>([m, n])?;
     Ok(Box::new(move || kiln_kernels::matmul(&a, &b, &mut c)))
+}
+
+/// By the kernel over tiles.
+fn over_tiles(device: &Device, n: usize) -> Result<Call> {
+    let factor = || matrix::<bf16>(device, n, n)?.reshape([1, n, n]);
+    let (a, b) = (factor()?, factor()?);
+    let mut c = device.zeros::<bf16, 3>([1, n, n])?;
+    let (rows, columns, depth) = plain::tile::<bf16>(device, n, n, n);
+    let device = device.clone();
+    Ok(Box::new(move || {
+        let shared = [true; 2];
+        let product = plain::kernels::matmul::<bf16, bf16, Identity>;
+        product(&a, &b, &mut c, Identity, shared, rows, columns, depth).launch(&device)
+    }))
 }
 
 /// A layer with weights `[n, k]`: the second factor by columns.

@@ -86,7 +86,7 @@ pub(crate) fn has_warpgroups(device: &Device) -> bool {
 }
 
 /// Rows and columns of a program, and the depth of a step.
-type Tile = (usize, usize, usize);
+pub type Tile = (usize, usize, usize);
 
 /// The estimate's tile, and the others that are worth trying: half and twice of each extent where the device gains from larger ones.
 fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> Vec<Tile> {
@@ -119,8 +119,14 @@ fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> V
     tiles
 }
 
-/// The tile by the estimate.
-fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> Tile {
+/// The rows, columns and depth of the tile that a device's programs take by estimate, for a product `[m, k]` · `[k, n]`.
+///
+/// ```
+/// let device = kiln_runtime::Device::open("interp")?;
+/// assert_eq!(kiln_kernels::matmul::plain::tile::<f32>(&device, 100, 100, 100), (16, 16, 16));
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> Tile {
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
     match device.properties().kind {
         BackendKind::Cpu => {

@@ -27,7 +27,8 @@ accumulate! { f16 => f32; bf16 => f32; f32 => f32; f64 => f64; i32 => i32; u32 =
 ///
 /// On GPUs of compute capability 8.0 and later, products of 16-bit floats whose extents m, n and k are at least 16, 8 and 16 run on the tensor cores: their terms are exact, and the
 /// sums are rounded in the order and to the precision of the hardware, about that of `f32`. Factors that are loaded in a loop and used for nothing else are
-/// fetched some rounds ahead. Products of `f32` are never rounded to less: they run on the ordinary units.
+/// fetched some rounds ahead. On compute capability 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns, straight from shared memory, and a loop that
+/// only adds products up goes on meanwhile. Products of `f32` are never rounded to less: they run on the ordinary units.
 ///
 /// ```
 /// # use kiln_lang::{bf16, dot, trace, zeros, Level, Val};
