@@ -18,15 +18,17 @@
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
+//! | `clusters.rs` | what the blocks of a cluster do |
 //! | `library.rs`, `products.rs`, `products_large.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_payload.rs`, `actors_inline.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_payload.rs`, `actors_inline.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;
 mod actors_bad_input;
+mod actors_clusters;
 mod actors_inline;
 mod actors_links;
 mod actors_payload;
@@ -38,6 +40,7 @@ mod bands;
 mod case;
 mod casts;
 mod checkpoints;
+mod clusters;
 mod dot;
 mod elementwise;
 mod explicit;
@@ -93,6 +96,7 @@ pub fn suite() -> Vec<Case> {
         threads::cases,
         atomics::cases,
         ordered::cases,
+        clusters::cases,
         uniform::cases,
         faults::cases,
         guards::cases,
@@ -106,6 +110,7 @@ pub fn suite() -> Vec<Case> {
         streams::cases,
         actors::cases,
         actors_links::cases,
+        actors_clusters::cases,
         bands::cases,
         actors_inline::cases,
         transports::cases,

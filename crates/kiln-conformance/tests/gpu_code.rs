@@ -82,7 +82,8 @@ impl Backend for GpuCode {
             assemble(&kernel.name, &module.text)?;
             return self.interp.compile(kernel);
         }
-        for compute in GENERATIONS {
+        // There are no clusters before compute capability 9.0.
+        for compute in GENERATIONS.into_iter().filter(|&g| g >= (9, 0) || kernel.cluster == 1) {
             let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })?;
             if compute == (9, 0) {
                 assemble(&kernel.name, &module.text)?;

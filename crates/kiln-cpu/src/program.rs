@@ -90,6 +90,12 @@ fn refuse_explicit(kernel: &Kernel) -> Result<()> {
         let what = match &op.kind {
             OpKind::Explicit(explicit) => format!("`{}` of the explicit level", explicit.name()),
             OpKind::Fragment(fragment) => format!("`{}` of a GPU's warps", fragment.name()),
+            OpKind::Cluster(cluster) => format!("`{}` of a cluster's blocks", cluster.name()),
+            OpKind::LoadQuad(_) | OpKind::StoreQuad(_)
+                if kernel.ty(op.operands[0]).as_view().is_some_and(|v| v.space == Space::Shared) =>
+            {
+                format!("`{}` of shared memory", op.kind.mnemonic())
+            }
             _ => return,
         };
         found.get_or_insert((what, op.loc));

@@ -12,7 +12,7 @@ use crate::threads::{thread_id, thread_index};
 use crate::value::{Data, Trap, View};
 use crate::warpgroup::Begun;
 use kiln_backend::{Error, Fault, PrintSink};
-use kiln_ir::{Block, Kernel, Loc, OpKind, Shape, Value};
+use kiln_ir::{Block, ClusterOp, Kernel, Loc, OpKind, Shape, Value};
 
 /// Runs the blocks of one launch, one after the other in increasing order (x fastest). All threads of a block execute an operation before
 /// any executes the next one; a mask says which of them take part.
@@ -60,13 +60,16 @@ pub fn run(
         })
     };
     memory.begin_launch();
+    let blocks = loaded.kernel.cluster as usize;
     let spaces = Spaces {
-        shared: block_memory(loaded.shared_bytes, 1)?,
-        local: block_memory(loaded.local_bytes, loaded.lanes())?,
+        shared: block_memory(loaded.shared_bytes, blocks)?,
+        local: block_memory(loaded.local_bytes, blocks * loaded.lanes())?,
         global: memory,
         in_flight: InFlight::default(),
         begun: Begun::default(),
         block: 0,
+        rank: 0,
+        lanes: loaded.lanes(),
         epoch: 0,
         threaded: loaded.threaded,
         fenced: loaded.fenced,
@@ -86,7 +89,7 @@ pub fn run(
     };
     machine.bind(words)?;
     machine.set_constants()?;
-    if explicit::is_used(&loaded.kernel) { explicit::run_grid(machine) } else { machine.run_grid() }
+    if explicit::takes_turns(&loaded.kernel) { explicit::run_grid(machine) } else { machine.run_grid() }
 }
 
 impl Machine<'_> {
@@ -182,6 +185,7 @@ impl Machine<'_> {
             }
             match &data.kind {
                 OpKind::Explicit(op) => self.explicit(data, op)?,
+                OpKind::Cluster(ClusterOp::Barrier) => self.cluster_barrier(data, mask)?,
                 OpKind::If => self.run_if(data, mask)?,
                 OpKind::For => self.run_for(op, data, mask)?,
                 OpKind::While => self.run_while(op, data, mask)?,

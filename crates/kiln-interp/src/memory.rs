@@ -5,6 +5,7 @@ use crate::numeric::Element;
 use crate::shadow::{Actor, Report, Shadow};
 use kiln_backend::{Error, Finding};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Alignment of every allocation, in bytes.
@@ -287,9 +288,9 @@ impl BlockMemory {
         self.arena.reset();
     }
 
-    /// Makes a range untouched again in every part. The range lies inside a part.
-    pub fn forget(&mut self, address: u64, len: usize) {
-        for part in 0..self.arena.len.checked_div(self.size).unwrap_or(0) {
+    /// Makes a range untouched again in some parts. The range lies inside a part.
+    pub fn forget(&mut self, parts: Range<usize>, address: u64, len: usize) {
+        for part in parts {
             if let Ok(start) = self.offset(part, address, len) {
                 self.arena.forget(start, len);
             }

@@ -22,13 +22,24 @@ pub struct Place {
     pub atomic: bool,
 }
 
-/// Global memory, and the memory of the block that runs.
+/// What is a block's own, of those of a cluster that take turns.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// Its linear index.
+    pub block: u32,
+    /// Its number in the cluster.
+    pub rank: usize,
+    /// How many barriers it has passed.
+    pub epoch: u32,
+}
+
+/// Global memory, and the memory of the block that runs, or of the blocks of its cluster.
 pub struct Spaces<'a> {
     /// Global memory.
     pub global: &'a mut Memory,
-    /// Memory of the block.
+    /// Memory of the block, a part for each of a cluster.
     pub shared: BlockMemory,
-    /// Memory of each thread.
+    /// Memory of each thread of those blocks.
     pub local: BlockMemory,
     /// Copies into shared memory that have not arrived.
     pub in_flight: InFlight,
@@ -36,6 +47,10 @@ pub struct Spaces<'a> {
     pub begun: Begun,
     /// The linear index of the block.
     pub block: u32,
+    /// Which part of the memory of a cluster's blocks is the block's: its rank there.
+    pub rank: usize,
+    /// How many threads a block has.
+    pub lanes: usize,
     /// How many barriers the block has passed.
     pub epoch: u32,
     /// Whether the block has threads that the user knows of.
@@ -54,14 +69,22 @@ impl Spaces<'_> {
         self.in_flight = InFlight::default();
         self.begun = Begun::default();
         self.block = block;
+        self.rank = 0;
         self.epoch = 0;
+    }
+
+    /// As another block of the cluster goes on: what is its own.
+    pub fn turn_to(&mut self, turn: Turn) {
+        (self.block, self.rank, self.epoch) = (turn.block, turn.rank, turn.epoch);
     }
 
     /// Notes that an allocation of the block or its threads begins anew.
     pub fn forget(&mut self, space: Space, address: u64, len: usize) {
         match space {
-            Space::Shared => self.shared.forget(address, len),
-            Space::Local => self.local.forget(address, len),
+            Space::Shared => self.shared.forget(self.rank..self.rank + 1, address, len),
+            Space::Local => {
+                self.local.forget(self.rank * self.lanes..(self.rank + 1) * self.lanes, address, len)
+            }
             Space::Global => {}
         }
     }
@@ -70,10 +93,10 @@ impl Spaces<'_> {
     pub fn read<T: Element>(&mut self, place: Place, out: &mut [T]) -> Result<(), Trap> {
         aligned::<T>(place)?;
         let actor = self.actor(place);
-        let part = place.lane.unwrap_or(0);
+        let part = self.rank * self.lanes + place.lane.unwrap_or(0);
         let result = match place.space {
             Space::Global => self.global.read(place.address, out, actor),
-            Space::Shared => self.shared.read(0, place.address, out, actor),
+            Space::Shared => self.shared.read(self.rank, place.address, out, actor),
             Space::Local => self.local.read(part, place.address, out, actor),
         };
         result.map_err(|report| trap(report, place, "read"))
@@ -83,12 +106,19 @@ impl Spaces<'_> {
     pub fn write<T: Element>(&mut self, place: Place, from: &[T]) -> Result<(), Trap> {
         aligned::<T>(place)?;
         let actor = self.actor(place);
-        let part = place.lane.unwrap_or(0);
+        let part = self.rank * self.lanes + place.lane.unwrap_or(0);
         let result = match place.space {
             Space::Global => self.global.write(place.address, from, actor),
-            Space::Shared => self.shared.write(0, place.address, from, actor),
+            Space::Shared => self.shared.write(self.rank, place.address, from, actor),
             Space::Local => self.local.write(part, place.address, from, actor),
         };
+        result.map_err(|report| trap(report, place, "write"))
+    }
+
+    /// Writes words to the shared memory of a block of the cluster.
+    pub fn write_to(&mut self, rank: usize, place: Place, words: &[u32]) -> Result<(), Trap> {
+        let actor = self.actor(place);
+        let result = self.shared.write(rank, place.address, words, actor);
         result.map_err(|report| trap(report, place, "write"))
     }
 

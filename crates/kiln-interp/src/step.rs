@@ -32,6 +32,7 @@ impl Machine<'_> {
             | OpKind::OrderedLoad { .. }
             | OpKind::OrderedStore { .. } => self.access(data, mask),
             OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => self.quad(data, mask),
+            OpKind::Cluster(_) => self.store_quad_in_cluster(data, mask),
             OpKind::PtrLoad { .. }
             | OpKind::PtrStore { .. }
             | OpKind::PtrAtomic { .. }

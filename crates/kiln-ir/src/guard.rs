@@ -3,6 +3,7 @@
 //! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault inside guards are *sites*, numbered from 1 in the
 //! order of the text.
 
+use crate::cluster::ClusterOp;
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::{BinaryOp, Bounds, OpKind};
 use crate::uniformity::Uniformity;
@@ -100,7 +101,8 @@ pub(crate) fn takes_steps(kernel: &Kernel, op: Op) -> bool {
 pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
     let is_tile = |v| kernel.ty(v).as_tile().is_some_and(|t| t.shape.rank() > 0);
     let tiles = || data.operands.iter().chain(&data.results).any(|&v| is_tile(v));
-    matches!(data.kind, OpKind::Barrier | OpKind::BlockUniform) || (!data.kind.is_terminator() && tiles())
+    let barrier = matches!(data.kind, OpKind::Barrier | OpKind::Cluster(ClusterOp::Barrier));
+    barrier || data.kind == OpKind::BlockUniform || (!data.kind.is_terminator() && tiles())
 }
 
 /// Which operations in guards may be followed, inside the innermost guard around them, by one that all threads must reach together.

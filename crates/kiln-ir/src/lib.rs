@@ -11,6 +11,7 @@
 //! | `literal.rs` | constants |
 //! | `op.rs` | the operations and what they mean |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
+//! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
@@ -22,6 +23,7 @@
 //! | `print.rs`, `parse/` | the text format, written and read; `mnemonic.rs` holds its words |
 
 mod builder;
+mod cluster;
 pub mod eval;
 mod explicit;
 mod float8;
@@ -40,6 +42,7 @@ mod verify;
 mod warpgroup;
 
 pub use builder::Builder;
+pub use cluster::ClusterOp;
 pub use explicit::{Attribute, ExplicitOp, Task};
 pub use float8::{E4M3, E5M2};
 pub use fragment::{Factor, FragmentOp};

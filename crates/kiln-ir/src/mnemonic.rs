@@ -101,6 +101,7 @@ impl OpKind {
             Guard => "guard",
             Assert(_) => "assert",
             Print(_) => "print",
+            Cluster(op) => op.name(),
             Explicit(op) => op.name(),
             Fragment(op) => op.name(),
             Address => "address",

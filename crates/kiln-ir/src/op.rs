@@ -7,6 +7,7 @@
 //! *Uniform* values are the same in every thread of a block. Tile operations (rank of any operand or result above 0) need
 //! uniform scalar operands and stand in uniform control flow; scalars that depend on `ThreadId` are *varying*.
 
+use crate::cluster::ClusterOp;
 use crate::explicit::ExplicitOp;
 use crate::fragment::FragmentOp;
 use crate::literal::Literal;
@@ -373,14 +374,14 @@ pub enum OpKind {
         /// What an index outside the extents does.
         bounds: Bounds,
     },
-    /// `(global view of u32 of rank 1, i64 scalar index) -> u32 × 4`, varying: the words from the index on, of which none is older than
+    /// `(global or shared view of u32 of rank 1, i64 scalar index) -> u32 × 4`, varying: the words from the index on, of which none is older than
     /// another, as a whole quad was stored. Relaxed, among all devices and the host. `Mask` gives zeros where not all four are inside the
     /// extent, where the first does not lie at a multiple of 16 bytes, and where the stride is not 1; `Trust` says that this cannot be.
     LoadQuad(
         /// `Mask` or `Trust`.
         Bounds,
     ),
-    /// `(global view of u32 of rank 1, i64 scalar index, u32 × 4)`: stores a quad that arrives whole, or nothing
+    /// `(global or shared view of u32 of rank 1, i64 scalar index, u32 × 4)`: stores a quad that arrives whole, or nothing
     /// where `LoadQuad` would give zeros.
     StoreQuad(
         /// `Mask` or `Trust`.
@@ -396,6 +397,10 @@ pub enum OpKind {
     Vote(VoteMode),
     /// `(scalar) -> scalar`, uniform: the value that the first thread of the block has, in every thread. Uniform control flow.
     BlockUniform,
+
+    // ---- blocks of a cluster (thread level)
+    /// See [`ClusterOp`].
+    Cluster(ClusterOp),
 
     // ---- time (thread level): never merged or moved
     /// `() -> u64`, varying. In the interpreter both units count the operations that the device has begun.
@@ -543,6 +548,7 @@ impl OpKind {
             self,
             Address
                 | Fragment(_)
+                | Cluster(ClusterOp::PtrStoreQuad)
                 | Scratch { .. }
                 | PtrLoad { .. }
                 | PtrStore { .. }
@@ -622,6 +628,7 @@ impl OpKind {
             | StoreQuad(_)
             | Sleep
             | Barrier
+            | Cluster(_)
             | Assert(_)
             | Print(_)
             | PtrStore { .. }

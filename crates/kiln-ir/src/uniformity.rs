@@ -1,5 +1,6 @@
 //! Uniformity: which values are the same in every thread of a block, and which operations all threads reach together.
 
+use crate::cluster::ClusterOp;
 use crate::guard::{self, Followed};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::OpKind;
@@ -83,6 +84,7 @@ impl Uniformity {
         let data = kernel.op(op);
         let together = match data.kind {
             OpKind::Barrier => Some("a barrier"),
+            OpKind::Cluster(ClusterOp::Barrier) => Some("a barrier of the cluster"),
             OpKind::BlockUniform => Some("a value of the first thread for all"),
             _ => None,
         };

@@ -3,10 +3,10 @@
 use crate::elem::Elem;
 use crate::ops::checked_shape;
 use crate::trace::{Site, with};
-use crate::val::IntoVal;
+use crate::val::{IntoIndex, IntoVal, Val};
 use crate::view::core::ViewCore;
 use crate::view::{Indices, ViewMut};
-use kiln_ir::{OpKind, Space, Type};
+use kiln_ir::{ClusterOp, OpKind, Shape, Space, Type};
 use std::ops::Deref;
 use std::panic::Location;
 
@@ -52,6 +52,49 @@ impl<T: Elem, const R: usize> Shared<T, R> {
     pub unsafe fn put(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         // SAFETY: the caller keeps the promise that `write` asks for.
         unsafe { self.view.write(index, value) }
+    }
+}
+
+impl Shared<u32, 1> {
+    /// Stores four words, which arrive whole, at the same place of this memory in a block of the [cluster](crate::explicit::cluster): that with this rank.
+    /// Relaxed: its threads see them by [`get_quad_unchecked`](crate::View::get_quad_unchecked).
+    ///
+    /// ```
+    /// # use kiln_lang::{cluster_barrier, explicit::cluster, prelude::*};
+    /// # trace("k", Level::Thread { block: [32, 1, 1] }, |_| {
+    /// cluster(2);
+    /// let s = shared::<u32, 1>([4]);
+    /// let (rank, zero) = (program_id(0) % 2, val::<u32>(0));
+    /// cluster_barrier();
+    /// // SAFETY: all threads store the same, inside the memory, after a barrier, and another one comes before anybody reads.
+    /// unsafe { s.set_quad_of(val(1i64) - rank, 0, [rank.cast::<u32>(), zero, zero, zero]) };
+    /// cluster_barrier();
+    /// // SAFETY: inside the memory.
+    /// let other = unsafe { s.get_quad_unchecked(0) }[0];
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// All four words are inside the memory, the first at a multiple of 16 bytes, and the rank is one of the cluster, whose block has begun (a barrier says so) and has not ended. Whoever else accesses the words
+    /// meanwhile does so by quads.
+    #[track_caller]
+    pub unsafe fn set_quad_of(&self, rank: impl IntoIndex, index: impl IntoIndex, words: [Val<u32>; 4]) {
+        let site = Location::caller();
+        if crate::thread::block("set_quad_of", site).is_none() {
+            return;
+        }
+        let (rank, index) = (rank.into_index(), index.into_index());
+        with(|r| {
+            let mut operands = self.view.core.operands(r, &[index.raw()], &Shape::scalar(), site)?;
+            operands.push(r.read_as(rank.raw(), &Shape::scalar(), site)?);
+            for word in words {
+                operands.push(r.read_as(word.raw(), &Shape::scalar(), site)?);
+            }
+            r.effect(OpKind::Cluster(ClusterOp::StoreQuad), &operands, site);
+            Some(())
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::elem::Elem;
 use crate::trace::{Raw, Site, error, with};
 use crate::val::{Idx, IntoIndex, IntoVal, Val};
-use kiln_ir::{Axis, Level, Literal, OpKind, Scalar, Scope, ShuffleMode, Type, VoteMode};
+use kiln_ir::{Axis, ClusterOp, Level, Literal, OpKind, Scalar, Scope, ShuffleMode, Type, VoteMode};
 use std::panic::Location;
 
 const WARP: i64 = 32;
@@ -97,6 +97,19 @@ pub fn barrier() {
     let site = Location::caller();
     if block("barrier", site).is_some() {
         with(|r| r.effect(OpKind::Barrier, &[], site));
+    }
+}
+
+/// Waits until every thread of every block of the [cluster](crate::explicit::cluster) is here; what they wrote before, in global memory and in shared memory of whichever block,
+/// is visible after.
+///
+/// All threads of the cluster must reach the same barrier, or have ended. A block's shared memory is there from when the block begins until it ends: such a barrier comes before anybody's
+/// first [store](crate::Shared::set_quad_of) to another block's, and one after the last.
+#[track_caller]
+pub fn cluster_barrier() {
+    let site = Location::caller();
+    if block("cluster_barrier", site).is_some() {
+        with(|r| r.effect(OpKind::Cluster(ClusterOp::Barrier), &[], site));
     }
 }
 

@@ -92,9 +92,9 @@ pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
-    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, Outputs, Pool, Restart,
-    Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, Transport, TransportChoice,
-    What,
+    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER, Outputs,
+    Pool, Restart, Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, Transport,
+    TransportChoice, What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, telemetry_dir};

@@ -134,8 +134,9 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     if wanted(flags::CLUSTER) && gpu {
         rows.extend(flags::cluster(device)?);
     }
-    for name in [bounce::ACTOR_TO_ACTOR, bounce::SAME_WORKER].into_iter().filter(|name| wanted(name)) {
-        rows.push(bounce::row(device, name)?);
+    let pairs = [bounce::ACTOR_TO_ACTOR, bounce::CLUSTER, bounce::SAME_WORKER];
+    for name in pairs.into_iter().filter(|name| wanted(name)) {
+        rows.extend(bounce::row(device, name)?);
     }
     if wanted(bounce::OTHER_GPU) {
         rows.extend(bounce::to_another_gpu(device)?);

@@ -5,7 +5,7 @@
 //! conflicts with one of them.
 
 use super::plan::LayoutId;
-use kiln_ir::{Block, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
+use kiln_ir::{Block, ClusterOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -134,7 +134,7 @@ impl Pass<'_> {
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
             match data.kind {
-                OpKind::Barrier => open.clear(),
+                OpKind::Barrier | OpKind::Cluster(ClusterOp::Barrier) => open.clear(),
                 OpKind::If => {
                     let mut then = self.block(data.regions[0], open.clone());
                     merge(&mut then, self.block(data.regions[1], open));

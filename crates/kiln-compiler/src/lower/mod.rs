@@ -22,6 +22,7 @@
 //! | `products.rs`, `mma.rs`, `warpgroups.rs` | products on matrix units: which, and how |
 //! | `pipeline.rs`, `stages.rs` | loops whose loads go to shared memory ahead of their rounds: which, and how |
 //! | `in_flight.rs` | products that are under way from one round to the next |
+//! | `cluster.rs` | stores to other blocks of a cluster |
 //! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
@@ -31,6 +32,7 @@
 
 mod barriers;
 mod block_uniform;
+mod cluster;
 mod coalesce;
 mod combine;
 mod convert;
@@ -375,6 +377,7 @@ impl<'k> Lowering<'k> {
             Yield => self.yield_(data, results)?,
             Assert(_) => self.assert(op, data)?,
             Print(_) => self.print(data)?,
+            Cluster(kind) => self.cluster(data, *kind)?,
             Explicit(kind) => self.explicit(op, data, kind)?,
         }
         Ok(())

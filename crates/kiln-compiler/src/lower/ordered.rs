@@ -38,7 +38,8 @@ impl Lowering<'_> {
         };
         let values = self.scalars(&data.operands[2..])?.to_vec();
         let order = (Order::Relaxed, Scope::System);
-        self.ptr_ordered(data, Space::Global, order, address, inside, &values);
+        let space = self.src.ty(view).as_view().map_or(Space::Global, |view| view.space);
+        self.ptr_ordered(data, space, order, address, inside, &values);
         Ok(())
     }
 

@@ -274,6 +274,7 @@ impl<'a> Emitter<'a> {
                 return Err(self.internal("a thread operation is left after the lockstep rewrite"));
             }
             Explicit(_)
+            | Cluster(_)
             | Fragment(_)
             | Address
             | Scratch { .. }

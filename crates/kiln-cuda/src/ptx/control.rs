@@ -204,6 +204,7 @@ impl Writer<'_> {
             OpKind::CheckBounds => self.check_bounds(op)?,
             OpKind::CheckDivisor => self.check_divisor(op)?,
             OpKind::Fragment(fragment) => self.fragment(op, *fragment)?,
+            OpKind::Cluster(cluster) => self.cluster(op, *cluster)?,
             OpKind::Explicit(explicit) => self.explicit(op, explicit)?,
             other => {
                 return Err(Error::Internal {

@@ -73,7 +73,7 @@ pub(super) const MIXED_VERSION: (u32, u32) = (8, 4);
 /// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.
 pub(super) const FLOAT8_VERSION: (u32, u32) = (8, 1);
 /// The first PTX ISA version with all that compute capability 9.0 has.
-const HOPPER_VERSION: (u32, u32) = (8, 0);
+pub(super) const HOPPER_VERSION: (u32, u32) = (8, 0);
 
 /// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide, "Shared Memory").
 pub const STATIC_SHARED: u32 = 48 * 1024;

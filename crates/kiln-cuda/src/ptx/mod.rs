@@ -10,6 +10,7 @@
 //! | `arith.rs`, `cast.rs`, `bytes.rs` | element-wise operations; conversions of types of one byte |
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
+//! | `cluster.rs` | barriers of a cluster, stores to its blocks' shared memory |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
 //! | `fragment.rs` | products of fragments, copies in flight |
 //! | `explicit.rs` | tasks, their warps, mbarriers, shared tiles |
@@ -23,6 +24,7 @@
 mod arith;
 mod bytes;
 mod cast;
+mod cluster;
 mod control;
 mod copies;
 pub mod diagnostics;

@@ -17,6 +17,8 @@ pub enum Condition {
     Phase(Gate, i64),
     /// The end of these agents.
     Ends(Vec<usize>),
+    /// That all blocks of the cluster have come to so many barriers, or ended.
+    Meeting(usize),
 }
 
 enum State {
@@ -39,6 +41,8 @@ pub struct Inner<'m> {
     /// What agents that do not run hold in its place.
     pub idle: Vec<Spaces<'m>>,
     agents: Vec<State>,
+    /// By block: how many barriers of the cluster it has come to.
+    met: Vec<usize>,
     running: Option<usize>,
     /// Why the launch ends early.
     pub failed: Option<Error>,
@@ -65,6 +69,7 @@ impl<'m> Table<'m> {
             spaces: Some(spaces),
             idle,
             agents: (0..agents).map(|_| State::Ready).collect(),
+            met: vec![0; agents],
             running: Some(0),
             failed: None,
             stuck: None,
@@ -85,10 +90,23 @@ impl<'m> Table<'m> {
 }
 
 impl Inner<'_> {
+    fn is_done(&self, agent: usize) -> bool {
+        matches!(self.agents[agent], State::Done)
+    }
+
+    /// A block comes to its next barrier of the cluster; gives its number, from 1.
+    pub fn meet(&mut self, agent: usize) -> usize {
+        self.met[agent] += 1;
+        self.met[agent]
+    }
+
     fn holds(&self, on: &Condition) -> Result<bool, Trap> {
         match on {
             Condition::Phase(gate, phase) => self.world.is_complete(*gate, *phase),
-            Condition::Ends(agents) => Ok(agents.iter().all(|&a| matches!(self.agents[a], State::Done))),
+            Condition::Ends(agents) => Ok(agents.iter().all(|&a| self.is_done(a))),
+            Condition::Meeting(number) => {
+                Ok((0..self.met.len()).all(|agent| self.met[agent] >= *number || self.is_done(agent)))
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | clusters, tasks, and what the operations do |
 //! | `agents.rs` | whose turn it is |
+//! | `cluster.rs` | blocks of threads in a cluster |
 //! | `factors.rs` | what matrix units multiply: elements as they see them |
 //! | `pairs.rs` | tiles packed for a product from registers |
 //! | `order.rs` | mbarriers, shared tiles, and which accesses are ordered |
@@ -11,6 +12,7 @@
 //! Copies and products take place when they are begun. That they might have taken place later is what the order is checked for.
 
 mod agents;
+mod cluster;
 mod factors;
 mod order;
 mod pairs;
@@ -24,7 +26,7 @@ use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
 use crate::numeric::Element;
-use crate::spaces::Spaces;
+use crate::spaces::{Spaces, Turn};
 use crate::value::{Data, Trap};
 use crate::warpgroup::Begun;
 use agents::{Condition, Table};
@@ -38,6 +40,11 @@ pub fn is_used(kernel: &Kernel) -> bool {
     let mut used = false;
     kernel.walk(|_, data| used |= matches!(data.kind, OpKind::Explicit(_)));
     used
+}
+
+/// Whether programs of a kernel run side by side, and not one after the other.
+pub fn takes_turns(kernel: &Kernel) -> bool {
+    is_used(kernel) || matches!(kernel.level, Level::Thread { .. }) && kernel.cluster > 1
 }
 
 /// Refuses what the interpreter does not do.
@@ -133,6 +140,8 @@ fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
         in_flight: InFlight::default(),
         begun: Begun::default(),
         block: 0,
+        rank: 0,
+        lanes: 1,
         epoch: 0,
         threaded: false,
         fenced: false,
@@ -149,13 +158,15 @@ fn run_cluster<'m>(
 ) -> Result<Vec<Spaces<'m>>, Error> {
     let bug = || Error::Internal { place: "kiln-interp", message: "an agent kept the memory".into() };
     let blocks = base.kernel.cluster as usize;
-    let spaces = std::mem::replace(&mut base.spaces, idle.pop().ok_or_else(bug)?);
+    let mut spaces = std::mem::replace(&mut base.spaces, idle.pop().ok_or_else(bug)?);
+    spaces.begin_block(linear);
     let mut machines = Vec::new();
     for _ in 0..blocks {
         machines.push(base.with_spaces(idle.pop().ok_or_else(bug)?));
     }
     let table = Arc::new(Table::new(World::new(agents), spaces, idle, blocks));
-    let everyone = Mask::full(1);
+    let threaded = base.loaded.threaded;
+    let everyone = Mask::full(base.loaded.lanes());
     let ended: Vec<Spaces<'m>> = std::thread::scope(|scope| {
         let handles: Vec<_> = machines
             .into_iter()
@@ -169,7 +180,12 @@ fn run_cluster<'m>(
                     let entered = machine.enter(&seat);
                     let mut result = Ok(());
                     if entered {
-                        machine.spaces.begin_block(linear + rank as u32);
+                        let block = linear + rank as u32;
+                        if threaded {
+                            machine.spaces.turn_to(Turn { block, rank, epoch: 0 });
+                        } else {
+                            machine.spaces.begin_block(block);
+                        }
                         result = machine.run_block(machine.kernel.body, everyone);
                     }
                     machine.leave(&seat, result, entered);

@@ -1,6 +1,7 @@
 //! Operations and their regions.
 
 use super::{ParseError, Parsed, Parser, Token};
+use crate::cluster::ClusterOp;
 use crate::explicit::ExplicitOp;
 use crate::fragment::FragmentOp;
 use crate::kernel::{Block, Loc, Value};
@@ -193,6 +194,9 @@ impl Parser {
                 Head::new(Alloc { space, elem, shape: Shape::new(&self.extents()?) }, vec![])
             }
             "barrier" => Head::new(Barrier, vec![]),
+            "cluster_barrier" | "cluster_store_quad" | "ptr_cluster_store_quad" => {
+                self.cluster_head(&mnemonic, at)?
+            }
             "fence" => Head::new(Fence(self.modifier(&mut m, "a scope", Scope::from_name)?), vec![]),
             "shuffle" => {
                 let mode = self.modifier(&mut m, "a shuffle mode", ShuffleMode::from_name)?;
@@ -372,6 +376,11 @@ impl Parser {
             head.regions.extend(std::iter::repeat_with(region).take(regions));
             head
         }))
+    }
+
+    fn cluster_head(&mut self, mnemonic: &str, at: usize) -> Parsed<Head> {
+        let op = ClusterOp::from_name(mnemonic).unwrap_or(ClusterOp::Barrier);
+        Ok(Head::new(OpKind::Cluster(op), self.values_on_line(at)?))
     }
 
     /// As `explicit_head`, for operations of warps on fragments.

@@ -13,6 +13,7 @@
 //! is checked of kernels as a front end makes them; the lowering to threads makes values uniform in ways the analysis cannot
 //! see (a butterfly of shuffles), so a kernel that has operations below the tile level is exempt.
 
+mod cluster;
 mod explicit;
 mod fragment;
 mod header;

@@ -69,8 +69,10 @@ fn element(view: &ViewType) -> Outcome {
 }
 
 fn quad(view: &ViewType, bounds: Bounds) -> Outcome {
-    let fits = (view.elem, view.rank, view.space) == (Scalar::U32, 1, Space::Global);
-    require(fits, || format!("a quad of a {}, expected a view<u32, 1, global>", Type::View(*view)))?;
+    let fits = (view.elem, view.rank) == (Scalar::U32, 1) && view.space != Space::Local;
+    require(fits, || {
+        format!("a quad of a {}, expected a view<u32, 1> of global or shared memory", Type::View(*view))
+    })?;
     require(bounds != Bounds::Check, || "a quad's index is not checked".into())
 }
 

@@ -1,6 +1,6 @@
 //! Rules of each operation: how many operands, results and regions it has, and their types.
 
-use super::{explicit, fragment, memory};
+use super::{cluster, explicit, fragment, memory};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::*;
 use crate::types::{Scalar, Shape, TileType, Type};
@@ -53,6 +53,7 @@ impl<'k> Subject<'k> {
                     | OpKind::OrderedStore { .. }
                     | OpKind::LoadQuad(_)
                     | OpKind::StoreQuad(_)
+                    | OpKind::Cluster(_)
                     | OpKind::Alloc { space: crate::Space::Local, .. }
             );
         if threads && matches!(self.kernel.level, Level::Tile { .. }) {
@@ -158,6 +159,7 @@ impl<'k> Subject<'k> {
             Clock(_) => self.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64)),
             Sleep => self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::U32)).map(|_| ()),
             Fence(_) | Barrier => self.counts(0, 0).map(|_| ()),
+            Cluster(op) => cluster::check(self, *op),
             If => self.if_(),
             For => self.for_(),
             While => self.while_(),

@@ -2,7 +2,7 @@
 
 use super::poll::is_before;
 use super::record::{LINE, port, worker};
-use super::resident::{Place, Worker};
+use super::resident::{Place, Plan, Worker};
 use kiln_lang::prelude::*;
 
 /// A command: `[operation | port << 8, argument, argument, number]`.
@@ -45,7 +45,7 @@ impl Operation {
 impl Worker {
     /// Carries out a command that was not seen before; whether there was one.
     #[device(crate = kiln_lang)]
-    pub(super) fn obey(&mut self, place: &Place, command: [Val<u32>; 4]) -> Val<bool> {
+    pub(super) fn obey(&mut self, plan: &Plan, place: &Place, command: [Val<u32>; 4]) -> Val<bool> {
         let number = block_uniform(command[3]);
         let new = number.ne(self.seen);
         if new {
@@ -80,6 +80,7 @@ impl Worker {
                 }
                 load_port(place, record);
                 share_gate(place, self.count, record);
+                clear_near(plan, place, record);
                 self.count = self.count.maximum(record / (port::WORDS as u32) + 1);
                 self.first = 0.into_val();
             }
@@ -158,6 +159,18 @@ fn share_gate(place: &Place, count: Val<u32>, record: Val<u32>) {
                 // SAFETY: every lane stores the same word to the worker's own table.
                 unsafe { place.table.scatter(record + port::GATE as u32, field(other, port::GATE)) };
             }
+        }
+    }
+}
+
+/// Makes the ring of an inlet that was just taken up empty, where it lies in the worker's own memory.
+#[device(crate = kiln_lang)]
+fn clear_near(plan: &Plan, place: &Place, record: Val<u32>) {
+    if let Some(near) = place.near {
+        let field = |word: usize| place.field(record, word);
+        if block_uniform(field(port::KIND).ne(0) & (field(port::REQUEST_QUADS) & port::NEAR).ne(0)) {
+            let words = field(port::REQUEST_STRIDE) << field(port::LOG2_SLOTS);
+            near.clear(plan.lanes, field(port::REQUESTS), words);
         }
     }
 }

@@ -12,12 +12,14 @@
 //! | `serve.rs` | one message: handler, state, answer |
 //! | `bands.rs` | which message of an actor with several priorities comes next |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
+//! | `cluster.rs` | rings in shared memory |
 //! | `words.rs` | the words of a message, of which those of inline arrays stay in memory |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
 //! | `probe.rs` | the test of a transport |
 //! | `command.rs` | what the host tells a worker |
 
 mod bands;
+mod cluster;
 mod command;
 mod measure;
 mod poll;
@@ -29,6 +31,7 @@ mod serve;
 mod slots;
 mod words;
 
+pub(crate) use cluster::Cluster;
 pub(crate) use command::Operation;
 pub(crate) use resident::{Kind, Plan, trace_resident};
 pub(crate) use words::plain_quads;

@@ -49,20 +49,22 @@ pub(super) struct Aim {
     /// Each lane's: where its slot begins.
     slot: Val<u32>,
     /// Each lane's: where its quad stands, or some other quad of the same memory.
-    quad: Val<u32>,
+    pub quad: Val<u32>,
     /// Each lane's: where the same quad of its port's next message stands, and the stamp of that.
     near: Val<u32>,
     near_stamp: Val<u32>,
     /// Each lane's: whether its port hands out messages.
-    open: Val<bool>,
+    pub open: Val<bool>,
     /// Each lane's: whether its port hands out its next message.
     open_near: Val<bool>,
     /// Each lane's: whether its place in a slot is that of a quad.
     has_quad: Val<bool>,
     /// Each lane's: whether it has a quad to look at.
-    looks: Val<bool>,
-    /// Each lane's: whether its port is an inlet, whose slots lie in the arena.
+    pub looks: Val<bool>,
+    /// Each lane's: whether its port is an inlet, whose slots lie in the arena or in the worker's own memory.
     inlet: Val<bool>,
+    /// Each lane's: whether they lie in the worker's own memory.
+    pub own: Val<bool>,
 }
 
 /// What a worker saw.
@@ -134,11 +136,16 @@ impl Aim {
         let handed = state.eq(gate::OPEN) | state.eq(gate::RETURNING);
         let open = serves & (nearest | !rested) & (handed | given_up);
         let open_near = serves & (handed | is_before(next.cast::<u32>(), skip));
-        let has_quad = quad_number.lt(if plan.lanes == 1 { val(1) } else { field(port::REQUEST_QUADS) });
+        let quads = field(port::REQUEST_QUADS);
+        let may_own = plan.inlets && place.near.is_some();
+        let in_own = if may_own { serves & (quads & port::NEAR).ne(0) } else { false.into_val() };
+        let quads = if may_own { quads & !port::NEAR } else { quads };
+        let has_quad = quad_number.lt(if plan.lanes == 1 { val(1) } else { quads });
         let looks = open & has_quad;
         let in_slot = quad_number * QUAD as u32;
         // A lane that has nothing to look at loads what another loads anyway.
-        let rest = place.number.cast::<u32>() * LINE as u32;
+        let line = place.number.cast::<u32>() * LINE as u32;
+        let rest = if may_own { select(in_own, val(0), line) } else { line };
         let near = select(serves & has_quad, ring + next_slot * stride + in_slot, rest);
         let plain = serves & nearest & state.eq(gate::OPEN) & !given_up;
         let inlet = if plan.inlets { serves & field(port::LINK).ne(0) } else { false.into_val() };
@@ -160,6 +167,7 @@ impl Aim {
             has_quad,
             looks,
             inlet,
+            own: in_own,
         }
     }
 
@@ -178,21 +186,35 @@ impl Aim {
 
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
     #[device(crate = kiln_lang)]
-    fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
-        // SAFETY: the slot lies in the arena or in the inbox, as its record says, and in both memories every worker has a line, at which lanes without a slot look.
+    pub fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
+        // SAFETY: the slot lies in the arena, in the worker's own memory or in the inbox, as its record says, and in the first and the last every worker has a line, at which lanes without a slot look.
         unsafe {
             if mixed && self.inlet {
-                place.arena.get_quad_unchecked(at)
+                match place.near {
+                    Some(near) => self.quad_of_inlet(place, near.memory, at),
+                    None => place.arena.get_quad_unchecked(at),
+                }
             } else {
                 place.inbox.get_quad_unchecked(at)
             }
         }
     }
 
-    /// Which slots are complete, by what the lanes loaded.
+    /// A quad of an inlet's slot, in the arena or in the worker's own memory.
     #[device(crate = kiln_lang)]
-    fn ready(&self, plan: &Plan, quad: [Val<u32>; QUAD]) -> Val<u32> {
-        let good = self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
+    fn quad_of_inlet(&self, place: &Place, memory: Shared<u32, 1>, at: Val<u32>) -> [Val<u32>; QUAD] {
+        // SAFETY: the slot lies there, as its record says.
+        unsafe { if self.own { memory.get_quad_unchecked(at) } else { place.arena.get_quad_unchecked(at) } }
+    }
+
+    /// Which slots are complete, by what the lanes loaded.
+    pub fn ready(&self, plan: &Plan, quad: [Val<u32>; QUAD]) -> Val<u32> {
+        self.whole(plan, self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp)))
+    }
+
+    /// A bit for each slot of which all lanes found their quads good: that of its first lane.
+    #[device(crate = kiln_lang)]
+    pub fn whole(&self, plan: &Plan, good: Val<bool>) -> Val<u32> {
         if plan.lanes == 1 {
             block_uniform(select(good, val::<u32>(1), 0))
         } else {
@@ -202,7 +224,7 @@ impl Aim {
 
     /// What was seen.
     #[device(crate = kiln_lang)]
-    fn poll(
+    pub fn poll(
         self,
         ready: Val<u32>,
         quad: [Val<u32>; QUAD],
@@ -233,6 +255,27 @@ impl Aim {
     ) -> Poll {
         let most = most.minimum(GLANCES);
         let most_of_all = select(rested, most, 1);
+        match place.near.filter(|_| plan.inlets) {
+            Some(near) => {
+                if vote_any(self.own) {
+                    self.watch_near(plan, place, &near, worker, most_of_all, rested)
+                } else {
+                    self.watch_far(plan, place, worker, (most, most_of_all))
+                }
+            }
+            None => self.watch_far(plan, place, worker, (most, most_of_all)),
+        }
+    }
+
+    /// Looks where no slot lies in the worker's own memory.
+    #[device(crate = kiln_lang)]
+    fn watch_far(
+        self,
+        plan: &Plan,
+        place: &Place,
+        worker: &Worker,
+        (most, most_of_all): (Val<u32>, Val<u32>),
+    ) -> Poll {
         // A worker without messages of other actors need not ask each time where to look.
         if plan.inlets && vote_any(self.inlet) {
             self.watch_all(plan, place, worker, most_of_all, true)

@@ -52,6 +52,7 @@ pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErro
             budget: 0,
             inlets: false,
             peers: false,
+            cluster: None,
             ordered,
             measure_every: 0,
         };
@@ -155,7 +156,7 @@ impl Task {
             if plan.ordered {
                 answer.write_ordered(plan, &self.outbox, &words);
             } else {
-                answer.write(plan, Ground { memory: &self.outbox, far: None }, &words);
+                answer.write(plan, Ground { memory: &self.outbox, far: None, near: None }, &words);
             }
         }
     }

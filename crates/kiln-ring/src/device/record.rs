@@ -5,7 +5,7 @@
 //! ```text
 //! inbox    one line of 16 words a worker: the command quad          then the request rings
 //! outbox   one line of 16 words a worker: acknowledgement, heartbeat  then the answer rings
-//! arena    one section a worker: its record, then those of its ports  then the actors' states, links and inlets
+//! arena    one section a worker: its record, then those of its ports  then, in clusters, a copy of each worker's own memory  then the actors' states, links and inlets
 //! ```
 //!
 //! An actor that gets messages from others has a port for each of those: an *inlet*, whose request ring lies in the arena. What becomes of those messages
@@ -33,7 +33,7 @@ pub mod port {
     pub const KIND: usize = 0;
     /// One of [`gate`](super::gate).
     pub const GATE: usize = 1;
-    /// The word at which the request ring begins: of the inbox, or, for an inlet, of the arena.
+    /// The word at which the request ring begins: of the inbox, or, for an inlet, of the arena or of its worker's own memory.
     pub const REQUESTS: usize = 2;
     /// The word of the outbox at which the answer ring begins; an inlet has none.
     pub const ANSWERS: usize = 3;
@@ -49,8 +49,10 @@ pub mod port {
     pub const ACTOR: usize = 9;
     /// Words from one request slot to the next.
     pub const REQUEST_STRIDE: usize = 10;
-    /// Quads of a request slot that bear stamps.
+    /// Quads of a request slot that bear stamps; and [`NEAR`].
     pub const REQUEST_QUADS: usize = 11;
+    /// A bit of [`REQUEST_QUADS`]: the request ring lies in the worker's own memory, and begins at that word of it.
+    pub const NEAR: u32 = 1 << 31;
     /// Words from one answer slot to the next.
     pub const ANSWER_STRIDE: usize = 12;
     /// How many messages were handled, and how many of them were not answered by their handler: modulo 2^32.
@@ -92,7 +94,7 @@ pub mod link {
     pub const SERIAL: usize = 0;
     /// The number of the actor that sends, plus 1; 0 for none yet.
     pub const OWNER: usize = 1;
-    /// The word of the arena at which the ring begins.
+    /// The word of the arena at which the ring begins, or of the receiver's worker's own memory.
     pub const RING: usize = 2;
     /// The binary logarithm of the number of its slots.
     pub const LOG2_SLOTS: usize = 3;
@@ -108,6 +110,8 @@ pub mod link {
     pub const IS_TOPIC: usize = 9;
     /// The word of the arena at which the next link of a topic's publisher begins; 0 after the last.
     pub const NEXT: usize = 10;
+    /// The number of the receiver's worker, plus 1, where the ring lies in that worker's own memory; else 0.
+    pub const NEAR: usize = 11;
     /// How far the receiver's arena lies behind the sender's, in words: the low half, then the high half. 0 within a runtime.
     pub const FAR: usize = 12;
     /// The word of the receiver's arena at which its record of the link begins: within a runtime it is this one.
@@ -124,6 +128,8 @@ pub mod refusal {
     pub const TAKEN: u32 = 1;
     /// It sends more messages at once than the queue has slots.
     pub const TOO_MANY: u32 = 2;
+    /// The queue lies in the shared memory of a worker of another cluster.
+    pub const NOT_IN_CLUSTER: u32 = 3;
 }
 
 /// What a port does with its messages.

@@ -1,5 +1,6 @@
 //! The resident kernel: the loop of a worker.
 
+use super::cluster::{Cluster, Near};
 use super::command::load_port;
 use super::poll::Aim;
 use super::record::{HEARTBEAT, LINE, port, section_words, worker};
@@ -43,6 +44,8 @@ pub(crate) struct Plan {
     pub inlets: bool,
     /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
     pub peers: bool,
+    /// The clusters of workers, where workers stand in some.
+    pub cluster: Option<Cluster>,
     /// Whether the host's slots and the device's answers are ordered by release and acquire, where quads may not arrive whole.
     pub ordered: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
@@ -61,6 +64,8 @@ pub(super) struct Place {
     pub section: Idx,
     /// The records of its ports, in the block's shared memory.
     pub table: Shared<u32, 1>,
+    /// The memory for rings of its neighbours, where workers stand in clusters.
+    pub near: Option<Near>,
 }
 
 impl Plan {
@@ -138,6 +143,8 @@ pub(super) struct Worker {
     pub first: Val<u32>,
     /// The number of the last command.
     pub seen: Val<u32>,
+    /// Turns of its loop.
+    pub turns: Val<u32>,
     /// Until it is told to leave.
     pub running: Val<bool>,
 }
@@ -158,6 +165,7 @@ pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
             number,
             section: number * section_words(plan.ports),
             table: shared([plan.table_words()]),
+            near: Near::of(plan, number),
         };
         let fact = IntFact::default();
         let patience = Patience {
@@ -175,14 +183,18 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         count: block_uniform(place.arena.get_or(place.section + worker::PORTS, 0)),
         first: val(0),
         seen: block_uniform(place.arena.get_or(place.section + worker::SEEN, 0)),
+        turns: val(0),
         running: true.into_val(),
     };
     for p in 0..worker.count {
         load_port(place, p * (port::WORDS as u32));
     }
+    if let Some(near) = place.near {
+        near.restore(plan, place);
+    }
     let line = place.number * LINE;
     let mut idle: Val<u32> = 0;
-    let (mut turns, mut works): (Val<u32>, Val<u32>) = (val(0), val(0));
+    let mut works: Val<u32> = 0;
     while worker.running {
         let rested = idle.ne(0);
         let aim = Aim::take(plan, place, &worker, rested);
@@ -193,11 +205,13 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         };
         worker.first = aim.next;
         let worked = poll.serve(plan, place, &worker);
-        let told = worker.obey(place, poll.command);
-        turns += 1;
-        if turns % HEARTBEAT_TURNS == 0 {
+        let told = worker.obey(plan, place, poll.command);
+        worker.turns += 1;
+        if worker.turns % HEARTBEAT_TURNS == 0 {
             // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.
-            unsafe { place.outbox.set_quad_unchecked(line + HEARTBEAT, [turns, works, val(0), val(1)]) };
+            unsafe {
+                place.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, val(0), val(1)])
+            };
         }
         if worked | told {
             idle = 0;
@@ -211,6 +225,9 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
                 worker.running = false.into_val();
             }
         }
+    }
+    if let Some(near) = place.near {
+        near.keep(plan, place);
     }
     worker.save(place);
     worker.acknowledge(place);

@@ -7,10 +7,11 @@
 //! Neither end needs a fence. A slot is complete when its stamps match. It is used again once the receiver has said that it handled the message, which it
 //! says behind branches on what it loaded from the slot, so that those loads are over.
 
+use super::cluster::Near;
 use super::poll::{join, stamp_and_slot};
 use super::record::{link, refusal};
 use super::resident::{Place, Plan};
-use super::slots::{Ground, Slot};
+use super::slots::{Beside, Ground, Slot};
 use super::words::Words;
 use crate::outgoing::Sending;
 use crate::payload::Memory;
@@ -46,6 +47,8 @@ struct Next {
     headers: Val<u32>,
     /// How far the receiver's arena lies behind this one, in words, where actors send to other runtimes.
     far: Val<i64>,
+    /// The number of the receiver's worker, plus 1, where the ring lies in its own memory; else 0.
+    near: Val<u32>,
 }
 
 impl Next {
@@ -59,6 +62,7 @@ impl Next {
             stride: field(place, at, link::STRIDE),
             headers: field(place, at, link::HEADERS),
             far: if plan.peers { far(place, at) } else { val(0) },
+            near: if place.near.is_some() { field(place, at, link::NEAR) } else { val(0) },
         }
     }
 
@@ -72,6 +76,7 @@ impl Next {
             stride: val(0),
             headers: val(0),
             far: val(0),
+            near: val(0),
         }
     }
 }
@@ -83,6 +88,8 @@ mod standing {
     pub const GONE: u32 = 1;
     /// Another actor sends to it.
     pub const TAKEN: u32 = 2;
+    /// Its queue lies in the shared memory of another cluster.
+    pub const FAR: u32 = 3;
 }
 
 impl<'a> Checked<'a> {
@@ -132,6 +139,7 @@ impl<'a> Checked<'a> {
                     } else {
                         gone += standing.eq(standing::GONE).cast::<u32>();
                         refused = select(standing.eq(standing::TAKEN), refusal::TAKEN, refused);
+                        refused = select(standing.eq(standing::FAR), refusal::NOT_IN_CLUSTER, refused);
                     }
                 }
                 next.tail += (needed - 1).cast::<u64>();
@@ -238,6 +246,8 @@ fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
         };
         if block_uniform(serial.ne(send.serial)) {
             standing = standing::GONE;
+        } else if is_far(place, at) {
+            standing = standing::FAR;
         } else {
             // Of the lanes, all of which try, one finds nobody, and the others find it.
             // SAFETY: as above.
@@ -251,6 +261,16 @@ fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
     standing
 }
 
+/// Whether a link's ring lies in the memory of a worker that this one cannot reach.
+fn is_far(place: &Place, at: Val<u32>) -> Val<bool> {
+    let Some(near) = place.near else { return false.into_val() };
+    // The first cache of this core may still hold what lay there before.
+    // SAFETY: links lie in the arena.
+    let worker =
+        unsafe { place.arena.get_ordered_unchecked(at + link::NEAR as u32, Order::Relaxed, Scope::System) };
+    block_uniform(worker.ne(0) & !near.are_neighbours(worker - 1, place.number.cast::<u32>()))
+}
+
 /// Writes a message to a link's ring.
 #[device(crate = kiln_lang)]
 fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>) {
@@ -262,8 +282,10 @@ fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>)
         // A deadline that never passes.
         header: [val(u32::MAX), val(u32::MAX), val(0)],
     };
-    // SAFETY: the slot lies in the arena, as the record says. It is free, and this worker's actor is the only one that sends here.
-    unsafe { slot.write(plan, Ground { memory: &place.arena, far: plan.peers.then_some(to.far) }, words) };
+    let beside = |near: Near| Beside { memory: near.memory, is: to.near.ne(0), rank: near.rank(to.near - 1) };
+    let (far, near) = (plan.peers.then_some(to.far), place.near.map(beside));
+    // SAFETY: the slot lies in the arena, or in the memory of a worker of this cluster, as the record says. It is free, and this worker's actor is the only one that sends here.
+    unsafe { slot.write(plan, Ground { memory: &place.arena, far, near }, words) };
     let after = to.tail + 1;
     set(place, at, link::TAIL, after.cast::<u32>());
     set(place, at, link::TAIL + 1, (after >> 32).cast::<u32>());

@@ -256,7 +256,7 @@ impl At {
             if plan.ordered {
                 slot.write_ordered(plan, &place.outbox, payload);
             } else {
-                let ground = Ground { memory: &place.outbox, far: None };
+                let ground = Ground { memory: &place.outbox, far: None, near: None };
                 slot.write(plan, ground, payload);
             }
         }

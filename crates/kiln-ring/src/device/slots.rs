@@ -25,10 +25,39 @@ pub(super) struct Ground<'a> {
     pub memory: &'a ViewMut<u32, 1>,
     /// How far the slots lie behind their place in the view, in words; `None` where they lie in the view.
     pub far: Option<Val<i64>>,
+    /// Another worker's memory, where the slots may lie there.
+    pub near: Option<Beside>,
+}
+
+/// The own memory of a worker of this cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Beside {
+    /// This worker's, of which that one's is the counterpart.
+    pub memory: Shared<u32, 1>,
+    /// Whether the slots lie there.
+    pub is: Val<bool>,
+    /// That worker's rank.
+    pub rank: Val<u32>,
 }
 
 impl Ground<'_> {
+    #[device(crate = kiln_lang)]
     unsafe fn set_quad(&self, at: Val<u32>, quad: [Val<u32>; QUAD]) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Some(near) = self.near {
+                if near.is {
+                    near.memory.set_quad_of(near.rank, at, quad);
+                } else {
+                    self.set_quad_of_view(at, quad);
+                }
+            } else {
+                self.set_quad_of_view(at, quad);
+            }
+        }
+    }
+
+    unsafe fn set_quad_of_view(&self, at: Val<u32>, quad: [Val<u32>; QUAD]) {
         // SAFETY: as the caller promises.
         unsafe {
             match self.far {

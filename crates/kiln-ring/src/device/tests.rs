@@ -1,7 +1,7 @@
 //! The resident kernel as GPUs get it.
 
 use super::probe::trace_probe;
-use super::{Kind, Plan, trace_resident};
+use super::{Cluster, Kind, Plan, trace_resident};
 use crate::slot::SlotLayout;
 use crate::{Address, Payload, RingCtx, State, ring_kernel};
 use kiln_cuda::{compile_to_ptx, ptx};
@@ -58,7 +58,17 @@ fn plan(inlets: bool, ordered: bool) -> Plan {
         Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3), bands: 1 },
         Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2), bands: 8 },
     ];
-    Plan { kinds, ports: 64, lanes: 32, budget: 1000, inlets, ordered, peers: false, measure_every: 16 }
+    Plan {
+        kinds,
+        ports: 64,
+        lanes: 32,
+        budget: 1000,
+        inlets,
+        ordered,
+        peers: false,
+        cluster: None,
+        measure_every: 16,
+    }
 }
 
 /// It compiles for every generation, without the hidden parameters of faults and prints that a launch would wait for; and assembles where there is an
@@ -68,14 +78,22 @@ fn resident_kernels_assemble_by_ptxas() {
     for (inlets, ordered) in [(false, false), (true, false), (true, true)] {
         assembles(&trace_resident(&plan(inlets, ordered)).unwrap(), 3 * 3 + 3);
     }
+    // There are no clusters before sm_90.
+    let clusters = Plan { cluster: Some(Cluster { workers: 4, words: 2048 }), ..plan(true, false) };
+    assembles_since((9, 0), &trace_resident(&clusters).unwrap(), 3 * 3 + 3);
     for ordered in [false, true] {
         assembles(&trace_probe(32, ordered).unwrap(), 2 * 3 + 4);
     }
 }
 
 fn assembles(kernel: &kiln_ir::Kernel, words: u32) {
+    assembles_since((8, 0), kernel, words);
+}
+
+fn assembles_since(least: (u32, u32), kernel: &kiln_ir::Kernel, words: u32) {
     kiln_ir::verify(kernel).unwrap();
-    for (compute, arch) in [((8, 0), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_100")] {
+    let all = [((8, 0), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_100")];
+    for (compute, arch) in all.into_iter().filter(|(compute, _)| *compute >= least) {
         let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) }).unwrap();
         assert_eq!(module.words, words, "views and numbers, and nothing else");
         let Some(ptxas) = std::env::var_os("KILN_PTXAS") else { continue };

@@ -2,6 +2,7 @@
 
 use super::Side;
 use super::checkpoint::Checkpoint;
+use super::cluster::Place;
 use super::error::{Result, RingError};
 use super::events::What;
 use super::lifecycle::Lifecycle;
@@ -58,6 +59,8 @@ pub(crate) struct BodyConfig {
     pub _held: Vec<Hold>,
     /// Whether messages or states name places in the device's memory.
     pub refers: bool,
+    /// The actor that it is to share a cluster with.
+    pub beside: Option<Place>,
 }
 
 /// Where an actor is in its life. Whoever changes it holds the lock until the device has acknowledged the change.

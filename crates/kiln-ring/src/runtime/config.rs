@@ -1,5 +1,6 @@
 //! How runtimes and actors are configured.
 
+use super::cluster::Place;
 use super::restart::Restart;
 use super::transport::Transport;
 use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
@@ -12,6 +13,14 @@ pub struct RuntimeConfig {
     pub workers: Option<usize>,
     /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a warp on a GPU alone.
     pub warps: Option<bool>,
+    /// How many workers form a cluster: a power of two up to [`MAX_CLUSTER`](crate::MAX_CLUSTER), by default 1. Actors on workers of one cluster can send to queues in each other's shared
+    /// memory ([`Actor::inlet_in_cluster`](crate::Actor::inlet_in_cluster)). GPUs from compute capability 9.0 on have clusters, and the interpreter. There are as many
+    /// workers as fill the last cluster.
+    ///
+    /// The workers of a cluster leave the device together: where a handler does not end, none of them acknowledges that it was told to.
+    pub cluster: usize,
+    /// Bytes of shared memory that each worker has for such queues, where workers form clusters.
+    pub cluster_bytes: usize,
     /// The most actors of a worker.
     pub ports_per_worker: usize,
     /// How messages get to the device and answers come back: by default the first way that the device has, and that passes its test.
@@ -51,6 +60,8 @@ impl Default for RuntimeConfig {
         RuntimeConfig {
             workers: None,
             warps: None,
+            cluster: 1,
+            cluster_bytes: 8 << 10,
             ports_per_worker: 64,
             transport: Transport::Auto,
             inbox_bytes: 16 << 20,
@@ -115,18 +126,19 @@ pub struct RingConfig<S = ()> {
     pub(crate) state: S,
     pub(crate) channel: ChannelConfig,
     pub(crate) restart: Restart,
+    pub(crate) beside: Option<Place>,
 }
 
 impl Default for RingConfig {
     fn default() -> Self {
-        RingConfig { state: (), channel: ChannelConfig::default(), restart: Restart::Never }
+        RingConfig { state: (), channel: ChannelConfig::default(), restart: Restart::Never, beside: None }
     }
 }
 
 impl<S> RingConfig<S> {
     /// The state that the actor begins with.
     pub fn state<T>(self, state: T) -> RingConfig<T> {
-        RingConfig { state, channel: self.channel, restart: self.restart }
+        RingConfig { state, channel: self.channel, restart: self.restart, beside: self.beside }
     }
 
     /// As many bands of priority, from 1, the default, to [`MAX_BANDS`](crate::MAX_BANDS): messages are sent to the lowest, 0, unless

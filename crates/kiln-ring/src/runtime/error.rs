@@ -124,6 +124,32 @@ pub enum RingError {
         "the state refers to a payload of another runtime: make payloads with the runtime whose actors use them"
     )]
     PayloadForeign,
+    /// The workers stand in no block clusters.
+    #[error(
+        "the workers of {device} stand in no block clusters: {why}. `Actor::inlet` makes a queue in device memory"
+    )]
+    NoClusters {
+        /// The device.
+        device: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// Clusters have no such size.
+    #[error("clusters of {size} workers: their size is a power of two from 1 to {most}")]
+    ClusterSize {
+        /// What was asked for.
+        size: usize,
+        /// The most.
+        most: usize,
+    },
+    /// Queues in shared memory take no messages with arrays.
+    #[error(
+        "messages of handler `{handler}` have `Inline` arrays, which a queue in a cluster's shared memory does not take: make one in device memory with `Actor::inlet`"
+    )]
+    InlineInCluster {
+        /// The handler.
+        handler: &'static str,
+    },
     /// Actors of one runtime cannot send to those of the other.
     #[error(
         "actors on `{from}` cannot send to actors on `{to}`: that works between GPUs of this process, and between runtimes on one `Device`, but for the interpreter. Have the host pass the messages on"

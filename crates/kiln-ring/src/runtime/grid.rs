@@ -83,6 +83,7 @@ impl Grid {
                 kinds: Vec::new(),
                 inlets: false,
                 peers: false,
+                cluster: config.clusters(),
                 ordered,
                 ports: config.ports_per_worker,
                 lanes,
@@ -170,11 +171,13 @@ impl Grid {
         self.fits("output", &slot(nature.reply_words), &nature.inlines.reply, nature.handler)
     }
 
-    /// Takes ports in a row of the worker that has the fewest taken, of those that have as many.
-    pub fn take_ports(&mut self, bands: usize) -> Result<Ports> {
+    /// Takes ports in a row of the worker that has the fewest taken, of those that have as many: of all, or of the cluster of one.
+    pub fn take_ports(&mut self, bands: usize, beside: Option<usize>) -> Result<Ports> {
+        let cluster = self.plan.cluster.map_or(1, |cluster| cluster.workers as usize);
+        let may = |worker: usize| beside.is_none_or(|other| worker / cluster == other / cluster);
         let load = |side: &WorkerSide| side.taken.iter().filter(|taken| **taken).count();
         let row = |side: &WorkerSide| side.taken.windows(bands).position(|ports| !ports.contains(&true));
-        let workers = self.workers.iter_mut().enumerate();
+        let workers = self.workers.iter_mut().enumerate().filter(|(worker, _)| may(*worker));
         let least = workers.filter_map(|(worker, side)| Some((worker, row(side)?, side)));
         let Some((worker, port, side)) = least.min_by_key(|(_, _, side)| load(side)) else {
             return Err(RingError::NoPlace { places: self.workers.len() * self.plan.ports, bands });

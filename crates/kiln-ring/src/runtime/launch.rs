@@ -33,10 +33,11 @@ impl RingRuntime {
         let gauge_words = gauge::words(form.bands);
         let sizes =
             [form.bands * form.request_words(), form.bands * form.answer_words(), gauges + gauge_words];
-        let (ports, pieces) = shared.reserve(form.bands, sizes).or_else(|_| {
+        let beside = manner.beside.and_then(|place| place.worker_in(shared));
+        let (ports, pieces) = shared.reserve(form.bands, beside, sizes).or_else(|_| {
             // What is gone may still be looked at.
             shared.supervisor.look_over();
-            shared.reserve(form.bands, sizes)
+            shared.reserve(form.bands, beside, sizes)
         })?;
         let [inbox, outbox, state] = pieces;
         let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
@@ -123,6 +124,7 @@ impl RingRuntime {
                 first_state: Vec::new(),
                 _held: Vec::new(),
                 refers: false,
+                beside: config.beside,
             },
             checkpoint,
         )

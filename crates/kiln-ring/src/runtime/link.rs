@@ -36,6 +36,8 @@ pub(crate) struct Inlets {
 struct Inlet {
     port: Port,
     ring: Piece,
+    /// Whether the ring lies in the worker's own memory.
+    near: bool,
     link: Piece,
     /// Whether nobody can send any more.
     closed: bool,
@@ -50,6 +52,8 @@ struct Inlet {
 pub(super) enum Origin<'a> {
     /// Those of an actor of the same runtime.
     Actor,
+    /// Those of an actor of the same cluster.
+    Cluster,
     /// Those of a topic's publisher.
     Topic(&'a Arc<Chain>),
     /// Those of an actor of another runtime.
@@ -92,7 +96,7 @@ impl Inlets {
             shared.grid().give_port(inlet.port);
             inlet.sender.iter().for_each(Sender::give_back);
             let mut free = shared.free();
-            free.arena.give(inlet.ring);
+            free.give_ring(inlet.near.then_some(inlet.port.worker), inlet.ring);
             free.arena.give(inlet.link);
         }
         if let Some([outputs, taken]) = self.outputs.pieces() {
@@ -118,16 +122,17 @@ impl Side {
         inlets.outputs.make(self)?;
         let layout = RingLayout::new(inlets.slot, capacity);
         let port = shared.grid().take_port_of(self.ports.first.worker)?;
-        let pieces = shared.take_inlet(layout.words());
+        let near = matches!(from, Origin::Cluster);
+        let pieces = shared.take_inlet(near.then_some(port.worker), layout.words());
         let [ring, link] = pieces.inspect_err(|_| shared.grid().give_port(port))?;
         let serial = next_serial();
-        let made = self.load_inlet((port, kind), [ring, link], &layout, serial);
+        let made = self.load_inlet((port, kind), [ring, link], near, &layout, serial);
         // The worker may know it even where it did not say so.
         let closed = made.is_err();
-        list.push(Inlet { port, ring, link, closed, chain: None, sender: None });
+        list.push(Inlet { port, ring, near, link, closed, chain: None, sender: None });
         let record = made?;
         let at = match from {
-            Origin::Actor => link.at,
+            Origin::Actor | Origin::Cluster => link.at,
             Origin::Topic(chain) => {
                 if let Some(inlet) = list.last_mut() {
                     inlet.chain = Some(Arc::clone(chain));
@@ -149,14 +154,20 @@ impl Side {
 
     fn load_inlet(
         &self,
-        (port, kind): (Port, u32),
+        (place, kind): (Port, u32),
         pieces: [Piece; 2],
+        near: bool,
         layout: &RingLayout,
         serial: u32,
     ) -> Result<[u32; link::WORDS]> {
         let (shared, [ring, at]) = (&self.shared, pieces);
-        shared.clear_arena(ring)?;
         let mut words = [0; link::WORDS];
+        if near {
+            // The worker clears it when it takes up the port.
+            words[link::NEAR] = place.worker as u32 + 1;
+        } else {
+            shared.clear_arena(ring)?;
+        }
         words[link::SERIAL] = serial;
         words[link::RING] = ring.at as u32;
         words[link::LOG2_SLOTS] = layout.log2_slots();
@@ -171,7 +182,10 @@ impl Side {
         (record[port::POSITION], record[port::POSITION + 1], record[port::SKIP]) = (0, 0, 0);
         record[port::LOG2_SLOTS] = layout.log2_slots();
         record[port::LINK] = at.at as u32;
-        shared.load(port, &record)?;
+        if near {
+            record[port::REQUEST_QUADS] |= port::NEAR;
+        }
+        shared.load(place, &record)?;
         Ok(words)
     }
 
@@ -229,14 +243,17 @@ impl Side {
 }
 
 impl Shared {
-    /// Memory for an inlet: its ring, and its link's record.
-    fn take_inlet(&self, ring: usize) -> Result<[Piece; 2]> {
+    /// Memory for an inlet: its ring, which is to lie in a worker's own memory or in the arena, and its link's record.
+    fn take_inlet(&self, worker: Option<usize>, words: usize) -> Result<[Piece; 2]> {
         let mut free = self.free();
-        let ring = free.arena.take(ring)?;
+        let ring = match worker {
+            Some(worker) => free.near[worker].take(words)?,
+            None => free.arena.take(words)?,
+        };
         match free.arena.take(link::WORDS) {
             Ok(link) => Ok([ring, link]),
             Err(error) => {
-                free.arena.give(ring);
+                free.give_ring(worker, ring);
                 Err(error)
             }
         }

@@ -4,6 +4,7 @@
 //! call of the process. A worker is lost when it shows no sign of life: a handler without a step budget that never ends holds it for ever. Whoever waits is told;
 //! nothing that the device may still touch is freed.
 
+use super::cluster::has_clusters;
 use super::error::{Result, RingError};
 use super::events::What;
 use super::{Actor, RingRuntime, RuntimeConfig, Shared, Transport};
@@ -102,6 +103,7 @@ impl RingRuntime {
             transport: if same { self.0.config.transport } else { Transport::Auto },
             warps: warps.filter(|_| same),
             workers: workers.filter(|_| same),
+            cluster: if has_clusters(device) { self.0.config.cluster } else { 1 },
             ..self.0.config
         };
         RingRuntime::with(device, fits)

@@ -28,6 +28,8 @@ pub(crate) struct Free {
     pub inbox: Pieces,
     pub outbox: Pieces,
     pub arena: Pieces,
+    /// Of each worker's own memory, where workers stand in clusters.
+    pub near: Vec<Pieces>,
 }
 
 impl SharedMemory {
@@ -40,7 +42,8 @@ impl SharedMemory {
     ) -> Result<(SharedMemory, Free)> {
         let backend = device.backend();
         let lines = workers * LINE;
-        let sections = workers * section_words(config.ports_per_worker);
+        let copies = config.clusters().map_or(0, |cluster| cluster.words);
+        let sections = workers * (section_words(config.ports_per_worker) + copies);
         let (inbox_words, outbox_words) =
             (words(config.inbox_bytes, lines), words(config.outbox_bytes, lines));
         let arena_words = words(config.arena_bytes, sections);
@@ -79,6 +82,7 @@ impl SharedMemory {
             inbox: Pieces::new("inbox", inbox_words, lines),
             outbox: Pieces::new("outbox", outbox_words, lines),
             arena: Pieces::new("arena", arena_words, sections),
+            near: Free::of_workers(config, workers),
         };
         Ok((memory, free))
     }

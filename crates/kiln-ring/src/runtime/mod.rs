@@ -10,6 +10,7 @@
 //! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
 //! | `body.rs` | what an actor is whatever its types |
 //! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
+//! | `cluster.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
 //! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
@@ -23,6 +24,7 @@ mod actor;
 mod body;
 mod capture;
 mod checkpoint;
+mod cluster;
 mod config;
 mod error;
 mod events;
@@ -47,6 +49,7 @@ mod transport;
 pub use actor::Actor;
 pub use body::Ending;
 pub use checkpoint::{Checkpoint, CheckpointError};
+pub use cluster::MAX_CLUSTER;
 pub use config::{RingConfig, RuntimeConfig};
 pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
@@ -124,7 +127,7 @@ impl RingRuntime {
     /// A runtime with the default configuration.
     ///
     /// # Errors
-    /// The device has no memory that it can share with the host, or too little memory; it cannot be reached by the transport that was named.
+    /// The device has no memory that it can share with the host, or too little memory; it cannot be reached by the transport that was named, or has no clusters of the size that was.
     pub fn new(device: &Device) -> Result<RingRuntime> {
         RingRuntime::with(device, RuntimeConfig::default())
     }
@@ -134,9 +137,7 @@ impl RingRuntime {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with(device: &Device, config: RuntimeConfig) -> Result<RingRuntime> {
-        let properties = device.properties();
-        let gpu = properties.compute_capability.is_some();
-        let workers = config.workers.unwrap_or(if gpu { properties.units as usize } else { 1 }).max(1);
+        let workers = config.workers_on(device)?;
         let (memory, free, transport) = transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
         let grid = Grid::new(device, &config, workers, protocol == Protocol::Ordered);
@@ -235,8 +236,14 @@ impl RingRuntime {
             }
         }
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
-        let manner =
-            BodyConfig { channel: config.channel, restart: config.restart, first_state, _held: held, refers };
+        let manner = BodyConfig {
+            channel: config.channel,
+            restart: config.restart,
+            first_state,
+            _held: held,
+            refers,
+            beside: config.beside,
+        };
         self.begin(kind, manner.first_state.clone(), Vec::new(), manner)
     }
 }
@@ -291,6 +298,9 @@ impl Shared {
             Reason::Failed { cause: cause::SEND, number: refusal::TAKEN } => {
                 "the handler sent to an address that another actor sends to: make an inlet for each sender".to_owned()
             }
+            Reason::Failed { cause: cause::SEND, number: refusal::NOT_IN_CLUSTER } => {
+                "the handler sent to a queue in the shared memory of another cluster: launch the actor with `RingConfig::beside` the receiver, or use `Actor::inlet`".to_owned()
+            }
             Reason::Failed { cause: cause::SEND, number: refusal::TOO_MANY } => {
                 "the handler sent more messages at once than the receiver's queue holds: give it a larger capacity".to_owned()
             }
@@ -337,8 +347,13 @@ impl Shared {
     }
 
     /// Places, one for each band, and memory for an actor: words of the inbox, the outbox and the arena.
-    fn reserve(&self, bands: usize, [inbox, outbox, arena]: [usize; 3]) -> Result<(Ports, [Piece; 3])> {
-        let ports = self.grid().take_ports(bands)?;
+    fn reserve(
+        &self,
+        bands: usize,
+        beside: Option<usize>,
+        [inbox, outbox, arena]: [usize; 3],
+    ) -> Result<(Ports, [Piece; 3])> {
+        let ports = self.grid().take_ports(bands, beside)?;
         let pieces = self.take(inbox, outbox, arena);
         Ok((ports, pieces.inspect_err(|_| self.grid().give_ports(ports))?))
     }

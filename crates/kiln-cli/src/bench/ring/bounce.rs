@@ -2,10 +2,13 @@
 
 use super::row::Row;
 use crate::failure::Failure;
-use kiln_ring::{Address, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, State, ring_kernel};
+use kiln_ring::{
+    Actor, Address, Message, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig, State, ring_kernel,
+};
 use kiln_runtime::{BackendKind, Device};
 
 pub const ACTOR_TO_ACTOR: &str = "ring.actor_to_actor_global";
+pub const CLUSTER: &str = "ring.actor_to_actor_cluster";
 pub const SAME_WORKER: &str = "ring.actor_to_actor_same_worker";
 pub const OTHER_GPU: &str = "ring.actor_to_actor_other_gpu";
 
@@ -49,18 +52,35 @@ fn bounce(ctx: &RingCtx, s: &mut Player, m: Ball) -> Option<Landed> {
     None
 }
 
+/// Where the messages wait between two actors.
+#[derive(Clone, Copy, PartialEq)]
+enum Between {
+    /// In the receiver's device memory.
+    Memory,
+    /// In the shared memory of the receiver's worker, of the same cluster as the sender's.
+    Cluster,
+}
+
+impl Between {
+    /// A queue of messages that another actor, maybe of another runtime, sends to this one.
+    fn inlet(self, to: &Actor<bounce>, from: &RingRuntime) -> Result<Address<Ball>, Failure> {
+        Ok(if self == Between::Cluster { to.inlet_in_cluster(16)? } else { to.inlet_from(from, 16)? })
+    }
+}
+
 /// The times of one way between two actors, in microseconds: each the mean of `hops` ways, an even number, by the device's clock. Every word that arrives in the end is
 /// verified.
 fn one_way(
     runtime: &RingRuntime,
     other: &RingRuntime,
+    between: Between,
     rounds: usize,
     hops: u32,
 ) -> Result<Vec<f64>, Failure> {
     let player = |other| RingConfig::default().state(Player { other }).capacity(16);
     let a = runtime.launch(bounce, player(Address::none()))?;
-    let b = other.launch(bounce, player(a.inlet_from(other, 16)?))?;
-    a.set_state(Player { other: b.inlet_from(runtime, 16)? })?;
+    let b = other.launch(bounce, player(between.inlet(&a, other)?))?;
+    a.set_state(Player { other: between.inlet(&b, runtime)? })?;
     a.activate()?;
     b.activate()?;
     let outputs = a.outputs();
@@ -82,17 +102,26 @@ fn one_way(
     Ok(times_us)
 }
 
-/// From one actor to another: on another worker, or on the same one.
-pub fn row(device: &Device, name: &str) -> Result<Row, Failure> {
+/// From one actor to another: on another worker, on another one of its cluster, or on the same one.
+///
+/// There is none in a cluster on a device without.
+pub fn row(device: &Device, name: &str) -> Result<Option<Row>, Failure> {
     let workers = if name == SAME_WORKER { 1 } else { 2 };
-    let runtime = RingRuntime::with(device, RuntimeConfig::default().workers(workers).ports_per_worker(8))?;
+    let between = if name == CLUSTER { Between::Cluster } else { Between::Memory };
+    let cluster = if between == Between::Cluster { workers } else { 1 };
+    let config = RuntimeConfig::default().workers(workers).clusters_of(cluster).ports_per_worker(8);
+    let runtime = match RingRuntime::with(device, config) {
+        Err(RingError::NoClusters { .. }) => return Ok(None),
+        made => made?,
+    };
     // Two threads of a machine that is busy take turns by its clock.
     let (rounds, hops) = match device.properties().kind {
         BackendKind::Interp => (10, 10),
         BackendKind::Cuda => (2000, 100),
         _ => (300, 20),
     };
-    Ok(Row::times(name, "device", one_way(&runtime, &runtime, rounds, hops)?))
+    let times_us = one_way(&runtime, &runtime, between, rounds, hops)?;
+    Ok(Some(Row::times(name, "device", times_us)))
 }
 
 /// Between this GPU and another one of the machine, if there is one.
@@ -102,5 +131,5 @@ pub fn to_another_gpu(device: &Device) -> Result<Option<Row>, Failure> {
     let Some(other) = other else { return Ok(None) };
     let config = || RuntimeConfig::default().workers(1).ports_per_worker(8);
     let (here, there) = (RingRuntime::with(device, config())?, RingRuntime::with(&other, config())?);
-    Ok(Some(Row::times(OTHER_GPU, "device", one_way(&here, &there, 2000, 100)?)))
+    Ok(Some(Row::times(OTHER_GPU, "device", one_way(&here, &there, Between::Memory, 2000, 100)?)))
 }
