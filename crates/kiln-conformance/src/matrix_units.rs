@@ -1,9 +1,11 @@
 //! Products of 16-bit floats as kernels multiply them in earnest: in loops over tiles of every shape, from factors in every order, one after the other.
 
+use crate::attention::{Sizes, causal, float, reference};
 use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
 use crate::trial::{Stop, Trial, Verdict, close};
 use half::{bf16, f16};
+use kiln_kernels::attention::plain::kernels;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 
@@ -15,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         converted_factors for f16 bf16;
         reduced_sums for f16 bf16;
         chains for f16 bf16;
+        attention for f16 bf16;
     ]
 }
 
@@ -272,6 +275,32 @@ fn chains<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> V
             8.0 + 0.01 * T::EPSILON / f64::from(f32::EPSILON),
             size,
         )?;
+    }
+    Ok(())
+}
+
+/// Attention over the tiles that GPUs take for heads of each width (queries of a program, keys of a turn, width), whatever device this is.
+const OF_ATTENTION: [[usize; 3]; 3] = [[128, 64, 64], [64, 64, 128], [128, 64, 256]];
+
+fn attention<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    for [rows, columns, width] in OF_ATTENTION {
+        let sizes = Sizes { heads: 1, shared: 1, queries: 70, keys: 135, width };
+        let (q, qs) = trial.input::<T, 4>([1, 1, sizes.queries, width])?;
+        let (k, ks) = trial.input::<T, 4>([1, 1, sizes.keys, width])?;
+        let (v, vs) = trial.input::<T, 4>([1, 1, sizes.keys, width])?;
+        let none = trial.device.zeros([1, 4])?;
+        let scale = 1.0 / (width as f32).sqrt();
+        let mut o = trial.output::<T, 4>([1, 1, sizes.queries, width])?;
+        let mut sums = trial.output::<f32, 3>([1, 1, sizes.queries])?;
+        let bounded = [false, true];
+        let form = kernels::Form { rows, columns, width, shared: 1, bounded, capped: false, packed: false };
+        kernels::attention(&q, &k, &v, &mut o, &mut sums, &none, scale, 1.0, 0, 0, form)
+            .launch(trial.device)?;
+        let data = [&float(&qs)[..], &float(&ks), &float(&vs)];
+        let (expected, logarithms) = reference(sizes, data, causal());
+        let what = format!("{rows} queries, {columns} keys, width {width}");
+        close(&what, &o.to_vec()?, &expected, 8.0, 4.0)?;
+        close(&format!("{what}, sums"), &sums.to_vec()?, &logarithms, 64.0, 4.0)?;
     }
     Ok(())
 }
