@@ -2,7 +2,7 @@
 
 use super::epilogue::{Epilogue, Identity, Place};
 use super::factor::Factor;
-use crate::tuning::{self, Tuning, Way, class};
+use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 use std::any::TypeId;
@@ -57,26 +57,20 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
         return launch(estimate, c, epilogue);
     }
     let name = |(rows, columns, depth): Tile| format!("{rows} x {columns} x {depth}");
-    let ways: Vec<Way<Tile>> = tiles::<T>(&device, estimate, [m, n, k])
-        .into_iter()
-        .map(|way| Way { name: name(way), way })
-        .collect();
-    let [products, m, n, k] = [products, m, n, k].map(class);
+    let tiles = || tiles::<T>(&device, estimate, [m, n, k]);
+    let ways = || tiles().into_iter().map(|way| Way { name: name(way), way }).collect();
+    let named = |kept: &str| tiles().into_iter().find(|&way| name(way) == kept);
+    let [count, high, wide, deep] = [products, m, n, k].map(class);
     let order = |x: &Tensor<T, 3>| if x.strides()[2] == 1 { "rows" } else { "columns" };
     let through = if TypeId::of::<E>() == TypeId::of::<Identity>() { "" } else { ", through an epilogue" };
     let (from, to, a_order, b_order) = (T::SCALAR, O::SCALAR, order(a), order(b));
     let question = format!(
-        "matmul, {from} to {to}, {products} x {m} x {n} x {k}, a by {a_order}, b by {b_order}{through}"
+        "matmul, {from} to {to}, {count} x {high} x {wide} x {deep}, a by {a_order}, b by {b_order}{through}"
     );
     let shape = c.shape();
-    let chosen = tuning::choose(
-        &device,
-        tuning,
-        &question,
-        &ways,
-        || device.uninit(shape),
-        |way, to| launch(way, to, epilogue.clone()),
-    )?;
+    let result = || device.uninit(shape);
+    let choosing = Choosing { device: &device, tuning, question: &question };
+    let chosen = choosing.choose(named, ways, result, |way, to| launch(way, to, epilogue.clone()))?;
     launch(chosen.unwrap_or(estimate), c, epilogue)
 }
 

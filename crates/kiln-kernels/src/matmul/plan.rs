@@ -4,6 +4,8 @@
 //! reading every factor once from memory. The constants are those of an H200; only their ratios matter.
 
 use super::hopper::Plan;
+use std::fmt;
+use std::str::FromStr;
 
 /// What is asked for: so many products c `[m, n]` from factors with an inner extent of `k`. No extent is 0.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,52 @@ pub struct Choice {
     pub grid: [u32; 3],
 }
 
+/// What plans for several shapes have in common.
+///
+/// ```
+/// use kiln_kernels::matmul::plan::Form;
+/// let form = Form { tile: [128, 256, 64], tasks: 2, turned: false, in_parts: true };
+/// assert_eq!(form.to_string(), "128 x 256 x 64 by 2, in parts");
+/// assert_eq!(form.to_string().parse(), Ok(form));
+/// assert!("128 x 256".parse::<Form>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Rows, columns and depth of a tile.
+    pub tile: [usize; 3],
+    /// Tasks that multiply.
+    pub tasks: usize,
+    /// Whether cᵀ = bᵀ aᵀ is launched.
+    pub turned: bool,
+    /// Whether the inner extent is divided among programs.
+    pub in_parts: bool,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [rows, columns, depth] = self.tile;
+        write!(f, "{rows} x {columns} x {depth} by {}", self.tasks)?;
+        f.write_str(if self.turned { ", turned" } else { "" })?;
+        f.write_str(if self.in_parts { ", in parts" } else { "" })
+    }
+}
+
+impl FromStr for Form {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Form, &'static str> {
+        const WRONG: &str =
+            "expected `ROWS x COLUMNS x DEPTH by TASKS`, then `, turned` and `, in parts` or neither";
+        let (text, in_parts) = text.strip_suffix(", in parts").map_or((text, false), |rest| (rest, true));
+        let (text, turned) = text.strip_suffix(", turned").map_or((text, false), |rest| (rest, true));
+        let (tile, tasks) = text.split_once(" by ").ok_or(WRONG)?;
+        let mut numbers = tile.split(" x ").chain([tasks]).map(|n| n.parse().map_err(|_| WRONG));
+        let mut next = || numbers.next().unwrap_or(Err(WRONG));
+        let (tile, tasks) = ([next()?, next()?, next()?], next()?);
+        if numbers.next().is_some() { Err(WRONG) } else { Ok(Form { tile, tasks, turned, in_parts }) }
+    }
+}
+
 /// Bytes of a row of a stage, or a multiple of it.
 const ROW: usize = 128;
 /// Steps that a part of the inner extent has at least.
@@ -91,26 +139,35 @@ const NARROW_UP_TO: usize = 64;
 
 /// The fastest plan by the estimate.
 pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
+    let columns = Plan::strip(request.result_bytes);
+    let least = Tile { swapped: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
+    fastest(request, gpu, |_| true).unwrap_or_else(|| least.choice(request, gpu, 2, 1))
+}
+
+/// The fastest of the plans that have this [form](Choice::form), if there is one.
+pub fn of_form(request: &Request, gpu: &Gpu, form: Form) -> Option<Choice> {
+    fastest(request, gpu, |choice| choice.form() == form)
+}
+
+fn fastest(request: &Request, gpu: &Gpu, wanted: impl Fn(&Choice) -> bool) -> Option<Choice> {
     let mut best: Option<(f64, Choice)> = None;
-    for choice in candidates(request, gpu) {
+    for choice in candidates(request, gpu).into_iter().filter(wanted) {
         let time = cycles(request, gpu, &choice);
         if best.is_none_or(|(least, _)| time < least) {
             best = Some((time, choice));
         }
     }
-    let columns = Plan::strip(request.result_bytes);
-    let least = Tile { swapped: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
-    best.map_or_else(|| least.choice(request, gpu, 2, 1), |(_, choice)| choice)
+    best.map(|(_, choice)| choice)
 }
 
-/// The plans that differ by more than the number of parts of the inner extent, each with the best number, the fastest by the estimate first.
+/// The fastest plan of each [form](Choice::form), the fastest of all by the estimate first.
 pub fn ranked(request: &Request, gpu: &Gpu) -> Vec<Choice> {
     let mut timed: Vec<(f64, Choice)> =
         candidates(request, gpu).into_iter().map(|choice| (cycles(request, gpu, &choice), choice)).collect();
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut all: Vec<Choice> = Vec::new();
     for (_, choice) in timed {
-        if all.iter().all(|earlier| earlier.name() != choice.name()) {
+        if all.iter().all(|earlier| earlier.form() != choice.form()) {
             all.push(choice);
         }
     }
@@ -244,11 +301,9 @@ impl Tile {
 
 impl Choice {
     /// What tells it from the other [`ranked`] ones, whatever the shape.
-    pub fn name(&self) -> String {
+    pub fn form(&self) -> Form {
         let Plan { rows, columns, depth, tasks, splits, .. } = self.plan;
-        let turned = if self.swapped { ", turned" } else { "" };
-        let parts = if splits > 1 { ", in parts" } else { "" };
-        format!("{rows} x {columns} x {depth}, {tasks} tasks{turned}{parts}")
+        Form { tile: [rows, columns, depth], tasks, turned: self.swapped, in_parts: splits > 1 }
     }
 
     /// The extents of what is launched.
@@ -396,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn ranked_plans_have_names_of_their_own_and_the_estimates_choice_first() {
+    fn ranked_plans_have_forms_of_their_own_and_the_estimates_choice_first() {
         for (m, n, k) in
             [(1024, 1024, 1024), (4096, 4096, 4096), (512, 512, 16384), (16, 8192, 8192), (3, 5, 7)]
         {
@@ -405,17 +460,19 @@ mod tests {
                 let request = Request { m, n, k, pieces, factor_bytes, ..HALVES };
                 let ranked = ranked(&request, &H200);
                 assert_eq!(ranked.first(), Some(&choose(&request, &H200)), "{request:?}");
-                let mut names: Vec<String> = ranked.iter().map(Choice::name).collect();
-                names.sort();
-                names.dedup();
-                assert_eq!(names.len(), ranked.len());
+                for (i, choice) in ranked.iter().enumerate() {
+                    let form = choice.form();
+                    assert!(ranked[..i].iter().all(|earlier| earlier.form() != form));
+                    assert_eq!(form.to_string().parse(), Ok(form));
+                    assert_eq!(of_form(&request, &H200, form), Some(*choice));
+                }
             }
         }
-        let names = |k| -> Vec<String> {
-            ranked(&Request { m: 512, n: 512, k, ..HALVES }, &H200).iter().map(Choice::name).collect()
+        let in_parts = |k| {
+            let request = Request { m: 512, n: 512, k, ..HALVES };
+            ranked(&request, &H200).iter().any(|choice| choice.form().in_parts)
         };
-        assert!(names(16384).iter().any(|name| name.ends_with("in parts")));
-        assert!(names(64).iter().all(|name| !name.ends_with("in parts")));
+        assert!(in_parts(16384) && !in_parts(64));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::epilogue::{Epilogue, Identity};
 use super::factor::{Factor, Precision, Unit};
-use super::plan::{Choice, Gpu, Request, choose, ranked};
+use super::plan::{Choice, Gpu, Request, choose, of_form, ranked};
 use super::{hopper, rows, splits};
-use crate::tuning::{self, Tuning, Way, class};
+use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
@@ -51,11 +51,10 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     };
     let properties = device.properties();
     let gpu = Gpu { units: properties.units as usize, shared_memory: properties.shared_memory as usize };
-    let chosen = choose(&request, &gpu);
-    let split = chosen.plan.splits > 1;
-    if !chosen.plan.bulk || split || movable(c) {
-        let chosen = tuned(a, b, c, &epilogue, (&request, &gpu), tuning)?.unwrap_or(chosen);
-        launch(a, b, c, epilogue, chosen)
+    let estimate = || choose(&request, &gpu);
+    if movable(c) || anywhere(&estimate()) {
+        let chosen = tuned(a, b, c, &epilogue, (&request, &gpu), tuning)?;
+        launch(a, b, c, epilogue, chosen.unwrap_or_else(estimate))
     } else if movable(&c.swap_axes(1, 2)?) {
         // cᵀ = bᵀ aᵀ, in any case by another plan.
         let request = Request { m: n, n: m, ..request };
@@ -65,10 +64,15 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
         launch(&b, &a, &mut c, epilogue, turned.unwrap_or_else(|| choose(&request, &gpu)))
     } else {
         let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
-        let chosen = tuned(a, b, &whole, &epilogue, (&request, &gpu), tuning)?.unwrap_or(chosen);
-        launch(a, b, &mut whole, epilogue, chosen)?;
+        let chosen = tuned(a, b, &whole, &epilogue, (&request, &gpu), tuning)?;
+        launch(a, b, &mut whole, epilogue, chosen.unwrap_or_else(estimate))?;
         arrange(&whole, c, 16, 128).launch(&device)
     }
+}
+
+/// Whether results are stored at any addresses: by threads, or by what adds up parts.
+fn anywhere(choice: &Choice) -> bool {
+    !choice.plan.bulk || choice.plan.splits > 1
 }
 
 /// The choice by measurement, if that is asked for, for a result such as c.
@@ -83,10 +87,12 @@ fn tuned<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     if tuning.is_off() {
         return Ok(None);
     }
-    // What does not store in bulk stores anywhere, and so does what adds up parts.
-    let fits = |choice: &Choice| !choice.plan.bulk || choice.plan.splits > 1 || movable(c);
-    let ways = ranked(request, gpu).into_iter().filter(fits).take(tuning::MOST);
-    let ways: Vec<Way<Choice>> = ways.map(|way| Way { name: way.name(), way }).collect();
+    let fits = |choice: &Choice| anywhere(choice) || movable(c);
+    let ways = || {
+        let ways = ranked(request, gpu).into_iter().filter(fits).take(tuning::MOST);
+        ways.map(|way| Way { name: way.form().to_string(), way }).collect()
+    };
+    let named = |name: &str| of_form(request, gpu, name.parse().ok()?).filter(fits);
     let order = |x: &Tensor<T, 3>| if x.strides()[2] == 1 { "rows" } else { "columns" };
     let Request { products, m, n, k, pieces, epilogue: through, .. } = *request;
     let question = format!(
@@ -104,9 +110,8 @@ fn tuned<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     );
     let device = c.device();
     let result = || device.uninit::<O, 3>([products, m, longer::<O>(n)])?.slice(2, 0..n);
-    tuning::choose(device, tuning, &question, &ways, result, |choice, to| {
-        launch(a, b, to, epilogue.clone(), choice)
-    })
+    let choosing = Choosing { device, tuning, question: &question };
+    choosing.choose(named, ways, result, |choice, to| launch(a, b, to, epilogue.clone(), choice))
 }
 
 /// Whether two types are one.

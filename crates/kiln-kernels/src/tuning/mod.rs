@@ -77,36 +77,49 @@ pub(crate) fn class(extent: usize) -> usize {
     extent.next_multiple_of(1 << ((extent - 1).ilog2() - 2))
 }
 
-/// The way to take: of `ways`, the estimate's choice first, the one that was kept for the question, else the fastest found within the budget, else the first.
-///
-/// # Errors
-/// Those of work that was enqueued before, which are reported when it is waited for. What goes wrong in a trial only ends it.
-pub(crate) fn choose<W: Copy, O: Numeric>(
-    device: &Device,
-    tuning: Tuning,
-    question: &str,
-    ways: &[Way<W>],
-    result: impl Fn() -> Result<Tensor<O, 3>>,
-    run: impl Fn(W, &mut Tensor<O, 3>) -> Result<()>,
-) -> Result<Option<W>> {
-    let Tuning(Some(budget)) = tuning else { return Ok(ways.first().map(|w| w.way)) };
-    let named = |name: String| ways.iter().find(|w| w.name == name).or(ways.first()).map(|w| w.way);
-    if let Some(name) = device.choice(question) {
-        return Ok(named(name));
+/// What is to be chosen.
+pub(crate) struct Choosing<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) tuning: Tuning,
+    /// What is computed, of which types, laid out which way, in which class.
+    pub(crate) question: &'a str,
+}
+
+impl Choosing<'_> {
+    /// The way to take, unless it is the estimate's: the one that was kept for the question, as `named` knows it by its name, else the fastest of `ways` within the budget. The first of
+    /// those is the estimate's.
+    ///
+    /// # Errors
+    /// Those of work that was enqueued before, which are reported when it is waited for. What goes wrong in a trial only ends it.
+    pub(crate) fn choose<W: Copy, O: Numeric>(
+        &self,
+        named: impl Fn(&str) -> Option<W>,
+        ways: impl FnOnce() -> Vec<Way<W>>,
+        result: impl Fn() -> Result<Tensor<O, 3>>,
+        run: impl Fn(W, &mut Tensor<O, 3>) -> Result<()>,
+    ) -> Result<Option<W>> {
+        let Choosing { device, tuning: Tuning(Some(budget)), question } = *self else { return Ok(None) };
+        if let Some(name) = device.choice(question) {
+            return Ok(named(&name));
+        }
+        if budget.is_zero() {
+            return Ok(None);
+        }
+        let ways = ways();
+        if ways.len() < 2 {
+            return Ok(None);
+        }
+        let _measuring = device.measuring();
+        // Another thread may have measured while this one waited.
+        if let Some(name) = device.choice(question) {
+            return Ok(named(&name));
+        }
+        device.synchronize()?;
+        let trial = Trial { device, ends: Instant::now() + budget, result, run };
+        let Some(fastest) = trial.fastest(&ways).ok().flatten() else { return Ok(None) };
+        device.keep_choice(question, &fastest.name);
+        Ok(Some(fastest.way))
     }
-    if budget.is_zero() || ways.len() < 2 {
-        return Ok(ways.first().map(|w| w.way));
-    }
-    let _measuring = device.measuring();
-    // Another thread may have measured while this one waited.
-    if let Some(name) = device.choice(question) {
-        return Ok(named(name));
-    }
-    device.synchronize()?;
-    let trial = Trial { device, ends: Instant::now() + budget, result, run };
-    let Some(fastest) = trial.fastest(ways).ok().flatten() else { return Ok(ways.first().map(|w| w.way)) };
-    device.keep_choice(question, &fastest.name);
-    Ok(Some(fastest.way))
 }
 
 /// Trying ways.
