@@ -8,7 +8,7 @@ use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, AskError, Backoff, Restart, RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel,
 };
-use kiln_runtime::Device;
+use kiln_runtime::{BackendKind, Device};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,9 @@ pub const TRAP: &str = "ring.recover_trap";
 /// The same of a message whose handler never ends.
 pub const HANG: &str = "ring.recover_hang";
 
-/// How often an actor fails, and a device.
+/// How often an actor fails; on an interpreter, where each takes seconds; and a device.
 const FAILURES: u32 = 200;
+const FAILURES_INTERPRETED: u32 = 3;
 const LOSSES: u32 = 5;
 /// How long a worker may show no sign of life.
 const STALLED: Duration = Duration::from_millis(250);
@@ -56,7 +57,8 @@ pub fn restarts(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     let actor = active(&runtime, dangerous, config)?;
     let beside = active(&runtime, dangerous, RingConfig::default().state(0))?;
     let mut times_us = Vec::new();
-    for round in 1..=FAILURES {
+    let interpreted = device.properties().kind == BackendKind::Interp;
+    for round in 1..=if interpreted { FAILURES_INTERPRETED } else { FAILURES } {
         let begun = Instant::now();
         check("the one that failed", actor.ask(FAIL).err().map(|_| 0), Some(0))?;
         let answer = asked_again(&actor, 5, begun)?;
