@@ -333,7 +333,7 @@ fn whole<T: Sample + Factor + Float, O: Sample + Float>(
     let grid = if plan.group == 0 { [down as u32, n.div_ceil(plan.columns) as u32] } else { [programs, 1] };
     use kiln_kernels::matmul::epilogue::Identity;
     let mut stack = c.stacked();
-    kiln_kernels::matmul::hopper::matmul::<T, O, Identity>(
+    kiln_kernels::matmul::hopper::matmul::<T, T, O, Identity>(
         &a.stacked(),
         &b.stacked(),
         &mut stack,

@@ -23,12 +23,15 @@ pub fn cases() -> Vec<Case> {
         stacks for bf16 i8 f32;
         long_sums for bf16 E4M3;
         tuned for bf16 E4M3 i8 f32;
+        mixed_floats;
+        mixed_integers;
         misfits;
     ];
     all.extend(cases!["explicit::matmul":
         stacks_and_splits for bf16 E4M3;
         pieces for E4M3 E5M2;
         narrow_types;
+        mixed_types;
         epilogue_of_copies;
     ]);
     all
@@ -95,6 +98,61 @@ fn tuned<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
         ensure(results[0] == results[1], || format!("{m} × {n} × {k}: another result at the second time"))?;
     }
     Ok(())
+}
+
+/// A product of one type by another: matrices and vectors, whichever way round they lie, and stacks.
+fn mixed<T, U>(trial: &mut Trial<'_>, precision: Precision) -> Verdict
+where
+    T: Sample + Factor<Sum: Sample>,
+    U: Sample + Factor<Sum = T::Sum, Family = T::Family>,
+{
+    let zero = T::Sum::small(0).host();
+    for [m, n, k] in [[70, 72, 150], [130, 9, 272], [1, 80, 200], [66, 1, 48], [3, 5, 0]] {
+        let (a, xs) = factor::<T>(trial, [m, k])?;
+        let (b, ys) = factor::<U>(trial, [k, n])?;
+        let turned = trial.rng.below(2) == 1;
+        let mut c = trial.output::<T::Sum, 2>(if turned { [n, m] } else { [m, n] })?;
+        if turned {
+            c = c.transpose();
+        }
+        Matmul::new(&a, &b).precision(precision).run(&mut c)?;
+        let what = format!("{} by {}, {m} × {n} × {k}, {precision:?}", T::SCALAR, U::SCALAR);
+        let units = if precision == Precision::FastSums { 4.0 } else { 1.0 } * allowed::<T>(k);
+        close(&what, &c.to_vec()?, &sums([m, n, k], &xs, &ys, zero), units, 64.0)?;
+    }
+    let [m, n, k] = [40, 24, 80];
+    let (a, xs) = trial.input::<T, 3>([2, m, k])?;
+    let (b, ys) = trial.input::<U, 3>([1, k, n])?;
+    let mut c = trial.output::<T::Sum, 3>([2, m, n])?;
+    kiln_kernels::matmul(&a, &b, &mut c)?;
+    // Rows of a stack are those of one matrix.
+    let xs: Vec<Host> = xs.iter().map(|x| x.host()).collect();
+    let ys: Vec<Host> = ys.iter().map(|y| y.host()).collect();
+    close("a stack", &c.to_vec()?, &sums([2 * m, n, k], &xs, &ys, zero), allowed::<T>(k), 64.0)
+}
+
+fn mixed_floats(trial: &mut Trial<'_>) -> Verdict {
+    for precision in [Precision::Full, Precision::FastSums] {
+        mixed::<E4M3, E5M2>(trial, precision)?;
+        mixed::<E5M2, E4M3>(trial, precision)?;
+    }
+    // Scales of rows and columns and a bias, as for equal ones.
+    let [m, n, k] = [70, 136, 144];
+    let (a, xs) = factor::<E5M2>(trial, [m, k])?;
+    let (b, ys) = factor::<E4M3>(trial, [k, n])?;
+    let (rows, down) = vector(trial, m)?;
+    let (bias, across) = vector(trial, n)?;
+    let mut c = trial.output::<bf16, 2>([m, n])?;
+    Matmul::new(&a, &b).scale_rows(&rows).bias(&bias).run(&mut c)?;
+    let sums = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+    let scaled = |(e, s): (usize, &Host)| Host::Float(s.float() * down[e / n] + across[e % n]);
+    let expected: Vec<Host> = sums.iter().enumerate().map(scaled).collect();
+    close("scaled", &c.to_vec()?, &expected, 2.0, 64.0)
+}
+
+fn mixed_integers(trial: &mut Trial<'_>) -> Verdict {
+    mixed::<i8, u8>(trial, Precision::Full)?;
+    mixed::<u8, i8>(trial, Precision::Full)
 }
 
 /// Elements are those of tf32 already, so that nothing is lost wherever it runs.
@@ -249,16 +307,30 @@ fn misfits(trial: &mut Trial<'_>) -> Verdict {
 /// A product by the kernel for tensor cores with one plan: b by columns, as elements that are not of 16 bits need it.
 fn planned<T: Sample + Factor<Sum: Sample>>(
     trial: &mut Trial<'_>,
-    [products, m, n, k]: [usize; 4],
+    extents: [usize; 4],
     plan: Plan,
     programs: u32,
 ) -> Verdict {
+    planned_of::<T, T>(trial, extents, plan, programs)
+}
+
+/// The same of factors of two types.
+fn planned_of<T, U>(
+    trial: &mut Trial<'_>,
+    [products, m, n, k]: [usize; 4],
+    plan: Plan,
+    programs: u32,
+) -> Verdict
+where
+    T: Sample + Factor<Sum: Sample>,
+    U: Sample + Factor<Sum = T::Sum, Family = T::Family>,
+{
     let stack = |shared: bool| if shared { 1 } else { products };
     let (a, xs) = trial.input::<T, 3>([stack(plan.shared[0]), m, k])?;
-    let (b, ys) = trial.input::<T, 3>([stack(plan.shared[1]), n, k])?;
+    let (b, ys) = trial.input::<U, 3>([stack(plan.shared[1]), n, k])?;
     let mut c = trial.output::<T::Sum, 3>([products * plan.splits, m, n])?;
     let plan = Plan { b_transposed: true, ..plan };
-    hopper::matmul::<T, T::Sum, Identity>(&a, &b, &mut c, Identity, plan)
+    hopper::matmul::<T, U, T::Sum, Identity>(&a, &b, &mut c, Identity, plan)
         .grid([programs])
         .launch(trial.device)?;
     let got = c.to_vec()?;
@@ -312,6 +384,13 @@ fn narrow_types(trial: &mut Trial<'_>) -> Verdict {
     planned::<E4M3>(trial, [1, 72, 24, 144], narrow, 2)
 }
 
+fn mixed_types(trial: &mut Trial<'_>) -> Verdict {
+    let pieces = Plan { pieces: true, ..plan_of::<E4M3>() };
+    planned_of::<E4M3, E5M2>(trial, [1, 72, 80, 272], pieces, 2)?;
+    planned_of::<E5M2, E4M3>(trial, [1, 72, 80, 144], Plan { bulk: true, ..plan_of::<E5M2>() }, 2)?;
+    planned_of::<u8, i8>(trial, [1, 72, 80, 144], plan_of::<u8>(), 2)
+}
+
 /// A task with copies keeps tiles where they were computed: vectors are loaded for that, and both ways to store are tried.
 fn epilogue_of_copies(trial: &mut Trial<'_>) -> Verdict {
     let [m, n, k] = [200, 264, 72];
@@ -334,7 +413,7 @@ fn epilogue_of_copies(trial: &mut Trial<'_>) -> Verdict {
             |values: &Tensor<f32, 1>, along, combined| Vector { values: values.alias(), along, combined };
         let epilogue =
             Then(by(&rows, Along::Rows, Combined::Factor), by(&columns, Along::Columns, Combined::Term));
-        hopper::matmul::<bf16, f16, Then<Vector<f32>, Vector<f32>>>(
+        hopper::matmul::<bf16, bf16, f16, Then<Vector<f32>, Vector<f32>>>(
             &a.stacked(),
             &b.stacked(),
             &mut c.stacked(),

@@ -38,7 +38,7 @@ fn kernel<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(choice: Choice, epilogue: 
     let a: Tensor<T, 3> = device.uninit([1, 256, 256])?;
     let mut c: Tensor<O, 3> = device.uninit([1, 256, 256])?;
     let plan = hopper::Plan { b_transposed: true, ..choice.plan };
-    hopper::matmul::<T, O, E>(&a, &a, &mut c, epilogue, plan).ir()
+    hopper::matmul::<T, T, O, E>(&a, &a, &mut c, epilogue, plan).ir()
 }
 
 fn check(what: &str, kernel: &Kernel) {

@@ -47,7 +47,8 @@ fn products_assemble_without_spills_by_ptxas() -> Result<()> {
     let large = [(128, 256, 64), (128, 128, 64), (64, 128, 64), (64, 64, 64)].map(|s| (s, &[(9, 0)][..]));
     for ((rows, columns, depth), targets) in shapes.into_iter().chain(large) {
         let kernel =
-            matmul::<bf16, bf16, Identity>(&a, &a, &mut c, Identity, [true; 2], rows, columns, depth).ir()?;
+            matmul::<bf16, bf16, bf16, Identity>(&a, &a, &mut c, Identity, [true; 2], rows, columns, depth)
+                .ir()?;
         for &compute in targets {
             check(&format!("a product of tiles {rows} x {columns} x {depth}"), &kernel, compute, rows);
         }

@@ -116,7 +116,7 @@ fn over_tiles(device: &Device, n: usize) -> Result<Call> {
     let device = device.clone();
     Ok(Box::new(move || {
         let shared = [true; 2];
-        let product = plain::kernels::matmul::<bf16, bf16, Identity>;
+        let product = plain::kernels::matmul::<bf16, bf16, bf16, Identity>;
         product(&a, &b, &mut c, Identity, shared, rows, columns, depth).launch(&device)
     }))
 }

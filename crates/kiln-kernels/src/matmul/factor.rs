@@ -8,7 +8,9 @@ use kiln_runtime::Tensor;
 pub trait Factor: Numeric {
     /// What products are summed in: f32 for the floats of up to 32 bits, i32 for the integers of 8, otherwise the type itself.
     type Sum: Num;
-    /// The type in which a device multiplies that has no matrix units for this one. It holds all its values.
+    /// What factors of one product have in common: the type itself, or the kind of 8-bit numbers, of which both types may meet.
+    type Family;
+    /// The type in which a device multiplies that has no matrix units for this one. It holds all values of the family.
     type Wide: Accumulate<Acc = Self::Sum>;
     /// How matrix units multiply it.
     const UNIT: Unit;
@@ -29,10 +31,19 @@ pub enum Unit {
     Tf32,
 }
 
+/// The [family](Factor::Family) of the 8-bit floats.
+#[derive(Clone, Copy, Debug)]
+pub enum Float8 {}
+
+/// The [family](Factor::Family) of the 8-bit integers.
+#[derive(Clone, Copy, Debug)]
+pub enum Int8 {}
+
 macro_rules! factors {
-    ($($t:ty => $wide:ty, $sum:ty, $unit:ident;)*) => {$(
+    ($($t:ty: $family:ty => $wide:ty, $sum:ty, $unit:ident;)*) => {$(
         impl Factor for $t {
             type Sum = $sum;
+            type Family = $family;
             type Wide = $wide;
             const UNIT: Unit = Unit::$unit;
         }
@@ -40,18 +51,26 @@ macro_rules! factors {
 }
 
 factors! {
-    f16 => f16, f32, Half;
-    bf16 => bf16, f32, Half;
-    E4M3 => f16, f32, Float8;
-    E5M2 => f16, f32, Float8;
-    i8 => i32, i32, Int8;
-    u8 => i32, i32, Int8;
-    f32 => f32, f32, Tf32;
-    f64 => f64, f64, None;
-    i32 => i32, i32, None;
-    u32 => u32, u32, None;
-    i64 => i64, i64, None;
-    u64 => u64, u64, None;
+    f16: f16 => f16, f32, Half;
+    bf16: bf16 => bf16, f32, Half;
+    E4M3: Float8 => f16, f32, Float8;
+    E5M2: Float8 => f16, f32, Float8;
+    i8: Int8 => i32, i32, Int8;
+    u8: Int8 => i32, i32, Int8;
+    f32: f32 => f32, f32, Tf32;
+    f64: f64 => f64, f64, None;
+    i32: i32 => i32, i32, None;
+    u32: u32 => u32, u32, None;
+    i64: i64 => i64, i64, None;
+    u64: u64 => u64, u64, None;
+}
+
+/// The types of factors in words, for questions that choices are kept under.
+pub(super) fn factors<T: Factor, U: Factor>() -> String {
+    match T::SCALAR == U::SCALAR {
+        true => T::SCALAR.to_string(),
+        false => format!("{} by {}", T::SCALAR, U::SCALAR),
+    }
 }
 
 /// How exact a product is.

@@ -122,9 +122,9 @@ type Corner = (Idx, Idx, Idx);
 /// transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis 0, as many as run at once; or, with a `group` of 0, with one for each row of
 /// tiles on axis 0, each column on axis 1, the other way round for clusters side by side, and each matrix of c on axis 2.
 #[kernel(crate = kiln_runtime)]
-pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
     plan: Plan,
@@ -140,8 +140,8 @@ pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
         true => shared_tiles::<T>(stages * plan.tasks, depth, own),
     };
     let right = match plan.b_transposed {
-        true => shared_tiles::<T>(stages * halves, half, depth),
-        false => shared_tiles::<T>(stages * halves, depth, half),
+        true => shared_tiles::<U>(stages * halves, half, depth),
+        false => shared_tiles::<U>(stages * halves, depth, half),
     };
     let width = Plan::strip(size_of::<O>());
     let out = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, own, width));

@@ -23,7 +23,7 @@ mod splits;
 mod tensor_cores;
 
 pub use epilogue::{Epilogue, Place};
-pub use factor::{Factor, Matrices, Precision, Unit};
+pub use factor::{Factor, Float8, Int8, Matrices, Precision, Unit};
 
 use crate::Tuning;
 use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
@@ -31,7 +31,8 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
 /// c = a b, accumulated in f32 for the floats of 8 and 16 bits and in i32 for the integers of 8, which wraps, otherwise in the factors' type. A
-/// transposed factor or result is a [transposed](Tensor::transpose) tensor; stacks of matrices are tensors of rank 3.
+/// transposed factor or result is a [transposed](Tensor::transpose) tensor; stacks of matrices are tensors of rank 3. Both factors have one type, but one may be
+/// of each of the 8-bit floats, or of each of the 8-bit integers.
 ///
 /// On a GPU of compute capability 9.0, products of 8-bit and 16-bit numbers run on the tensor cores. Rows of a, b and c in multiples of 16 bytes make them
 /// faster: other factors are copied first. So are factors of 8 bits unless a lies by rows and b by columns. Elsewhere this is the plain path,
@@ -49,9 +50,9 @@ use kiln_runtime::{Error, Result, Tensor};
 /// assert_eq!(c.to_vec()?, [3.0, 7.0]);
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
-pub fn matmul<T: Factor, O: Numeric>(
+pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &impl Matrices<T>,
-    b: &impl Matrices<T>,
+    b: &impl Matrices<U>,
     c: &mut impl Matrices<O>,
 ) -> Result<()> {
     Matmul::new(a, b).run(c)
@@ -72,9 +73,9 @@ pub fn matmul<T: Factor, O: Numeric>(
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
 #[must_use = "a product is computed by `run`"]
-pub struct Matmul<T: Elem, E = Identity> {
+pub struct Matmul<T: Elem, U: Elem = T, E = Identity> {
     a: Tensor<T, 3>,
-    b: Tensor<T, 3>,
+    b: Tensor<U, 3>,
     /// Axes of the factors as they were given, for errors.
     ranks: [usize; 2],
     precision: Precision,
@@ -82,9 +83,23 @@ pub struct Matmul<T: Elem, E = Identity> {
     epilogue: E,
 }
 
-impl<T: Factor> Matmul<T> {
+impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U> {
     /// a b: matrices, or stacks of as many, of which one may be a matrix for all.
-    pub fn new<A: Matrices<T>, B: Matrices<T>>(a: &A, b: &B) -> Matmul<T> {
+    ///
+    /// ```
+    /// use kiln_kernels::matmul::Matmul;
+    /// use kiln_lang::prelude::{E4M3, E5M2};
+    ///
+    /// // Gradients of more range by weights of more precision.
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// let (wide, precise) = ([1.0, 4096.0].map(E5M2::from_f32), [1.125, 0.5].map(E4M3::from_f32));
+    /// let (a, b) = (device.tensor(&wide, [1, 2])?, device.tensor(&precise, [2, 1])?);
+    /// let mut c = device.uninit::<f32, 2>([1, 1])?;
+    /// Matmul::new(&a, &b).run(&mut c)?;
+    /// assert_eq!(c.to_vec()?, [2049.125]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn new<A: Matrices<T>, B: Matrices<U>>(a: &A, b: &B) -> Matmul<T, U> {
         Matmul {
             a: a.stack(),
             b: b.stack(),
@@ -96,7 +111,7 @@ impl<T: Factor> Matmul<T> {
     }
 }
 
-impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
+impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>> Matmul<T, U, E> {
     /// How exact the product is.
     pub fn precision(self, precision: Precision) -> Self {
         Matmul { precision, ..self }
@@ -108,13 +123,13 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
     }
 
     /// Does this to the sums, after what was said before.
-    pub fn then<F: Epilogue<E::Out>>(self, next: F) -> Matmul<T, Then<E, F>> {
+    pub fn then<F: Epilogue<E::Out>>(self, next: F) -> Matmul<T, U, Then<E, F>> {
         let Matmul { a, b, ranks, precision, tuning, epilogue } = self;
         Matmul { a, b, ranks, precision, tuning, epilogue: Then(epilogue, next) }
     }
 
     /// Multiplies by a number.
-    pub fn scale(self, by: f32) -> Matmul<T, Then<E, Scale>>
+    pub fn scale(self, by: f32) -> Matmul<T, U, Then<E, Scale>>
     where
         Scale: Epilogue<E::Out>,
     {
@@ -122,7 +137,7 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
     }
 
     /// Multiplies by the one element of a tensor, which the device may have computed.
-    pub fn scale_all(self, by: &Tensor<f32, 1>) -> Matmul<T, Then<E, Vector<f32>>>
+    pub fn scale_all(self, by: &Tensor<f32, 1>) -> Matmul<T, U, Then<E, Vector<f32>>>
     where
         Vector<f32>: Epilogue<E::Out>,
     {
@@ -130,7 +145,7 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
     }
 
     /// Multiplies each row by an element: the scales of a's rows.
-    pub fn scale_rows(self, by: &Tensor<f32, 1>) -> Matmul<T, Then<E, Vector<f32>>>
+    pub fn scale_rows(self, by: &Tensor<f32, 1>) -> Matmul<T, U, Then<E, Vector<f32>>>
     where
         Vector<f32>: Epilogue<E::Out>,
     {
@@ -138,7 +153,7 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
     }
 
     /// Multiplies each column by an element: the scales of b's columns.
-    pub fn scale_columns(self, by: &Tensor<f32, 1>) -> Matmul<T, Then<E, Vector<f32>>>
+    pub fn scale_columns(self, by: &Tensor<f32, 1>) -> Matmul<T, U, Then<E, Vector<f32>>>
     where
         Vector<f32>: Epilogue<E::Out>,
     {
@@ -146,7 +161,7 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
     }
 
     /// Adds an element to each column.
-    pub fn bias<B: Numeric>(self, bias: &Tensor<B, 1>) -> Matmul<T, Then<E, Vector<B>>>
+    pub fn bias<B: Numeric>(self, bias: &Tensor<B, 1>) -> Matmul<T, U, Then<E, Vector<B>>>
     where
         Vector<B>: Epilogue<E::Out>,
     {
@@ -158,7 +173,7 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
         self,
         residual: &impl Matrices<R>,
         beta: f32,
-    ) -> Matmul<T, Then<E, Residual<R>>>
+    ) -> Matmul<T, U, Then<E, Residual<R>>>
     where
         Residual<R>: Epilogue<E::Out>,
     {
@@ -166,7 +181,10 @@ impl<T: Factor, E: Epilogue<T::Sum>> Matmul<T, E> {
     }
 
     /// Applies a function of each element, written in the kernel language, which captures nothing.
-    pub fn map<F: Fn(Val<f32>) -> Val<f32> + Copy + 'static>(self, function: F) -> Matmul<T, Then<E, Map<F>>>
+    pub fn map<F: Fn(Val<f32>) -> Val<f32> + Copy + 'static>(
+        self,
+        function: F,
+    ) -> Matmul<T, U, Then<E, Map<F>>>
     where
         Map<F>: Epilogue<E::Out>,
     {

@@ -1,7 +1,7 @@
 //! Products of matrices at the tile level, on every device.
 
 use super::epilogue::{Epilogue, Identity, Place};
-use super::factor::Factor;
+use super::factor::{Factor, factors};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
@@ -14,9 +14,9 @@ pub mod kernels {
     /// c = a b through the epilogue: a tile of `rows` × `columns` a program, `depth` columns of a and rows of b at a time. A factor that is `shared` is the same
     /// for all products of the stack.
     #[kernel(crate = kiln_runtime)]
-    pub fn matmul<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+    pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
         a: &Tensor<T, 3>,
-        b: &Tensor<T, 3>,
+        b: &Tensor<U, 3>,
         c: &mut Tensor<O, 3>,
         epilogue: E,
         shared: [bool; 2],
@@ -39,9 +39,14 @@ pub mod kernels {
 }
 
 /// Launches the kernel for matrices whose shapes fit.
-pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+pub(super) fn multiply<
+    T: Factor,
+    U: Factor<Sum = T::Sum, Family = T::Family>,
+    O: Numeric,
+    E: Epilogue<T::Sum>,
+>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
     tuning: Tuning,
@@ -50,7 +55,7 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     let shared = [a.shape()[0] == 1, b.shape()[0] == 1];
     let device = a.device().clone();
     let launch = |(rows, columns, depth): Tile, to: &mut Tensor<O, 3>, epilogue: E| {
-        kernels::matmul::<T, O, E>(a, b, to, epilogue, shared, rows, columns, depth).launch(&device)
+        kernels::matmul::<T, U, O, E>(a, b, to, epilogue, shared, rows, columns, depth).launch(&device)
     };
     let estimate = tile::<T>(&device, m, n, k);
     if tuning.is_off() || c.is_empty() {
@@ -61,9 +66,10 @@ pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     let ways = || tiles().into_iter().map(|way| Way { name: name(way), way }).collect();
     let named = |kept: &str| tiles().into_iter().find(|&way| name(way) == kept);
     let [count, high, wide, deep] = [products, m, n, k].map(class);
-    let order = |x: &Tensor<T, 3>| if x.strides()[2] == 1 { "rows" } else { "columns" };
+    let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
     let through = if TypeId::of::<E>() == TypeId::of::<Identity>() { "" } else { ", through an epilogue" };
-    let (from, to, a_order, b_order) = (T::SCALAR, O::SCALAR, order(a), order(b));
+    let (from, to) = (factors::<T, U>(), O::SCALAR);
+    let (a_order, b_order) = (order(a.strides()[2]), order(b.strides()[2]));
     let question = format!(
         "matmul, {from} to {to}, {count} x {high} x {wide} x {deep}, a by {a_order}, b by {b_order}{through}"
     );

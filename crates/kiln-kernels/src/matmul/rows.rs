@@ -10,9 +10,9 @@ pub mod kernels {
 
     /// y\[i\] = the sum of x\[0, i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at a time.
     #[kernel(crate = kiln_runtime)]
-    pub fn dot_rows<T: Factor, O: Numeric>(
+    pub fn dot_rows<T: Factor, U: Factor, O: Numeric>(
         x: &Tensor<T, 3>,
-        v: &Tensor<T, 1>,
+        v: &Tensor<U, 1>,
         y: &mut Tensor<O, 1>,
         rows: usize,
         depth: usize,
@@ -29,9 +29,9 @@ pub mod kernels {
 }
 
 /// y = x v.
-pub(super) fn multiply<T: Factor, O: Numeric>(
+pub(super) fn multiply<T: Factor, U: Factor, O: Numeric>(
     x: &Tensor<T, 3>,
-    v: &Tensor<T, 1>,
+    v: &Tensor<U, 1>,
     y: &mut Tensor<O, 1>,
     device: &Device,
 ) -> Result<()> {

@@ -1,7 +1,7 @@
 //! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a plan, a launch.
 
 use super::epilogue::{Epilogue, Identity};
-use super::factor::{Factor, Precision, Unit};
+use super::factor::{Factor, Precision, Unit, factors};
 use super::plan::{Choice, Gpu, Request, choose, of_form, ranked};
 use super::{hopper, rows, splits};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
@@ -23,9 +23,14 @@ pub(super) fn available(device: &Device, extents: [usize; 4]) -> bool {
 }
 
 /// c = a b through the epilogue, for stacks whose shapes fit.
-pub(super) fn multiply<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+pub(super) fn multiply<
+    T: Factor,
+    U: Factor<Sum = T::Sum, Family = T::Family>,
+    O: Numeric,
+    E: Epilogue<T::Sum>,
+>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
     precision: Precision,
@@ -76,9 +81,9 @@ fn anywhere(choice: &Choice) -> bool {
 }
 
 /// The choice by measurement, if that is asked for, for a result such as c.
-fn tuned<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &Tensor<O, 3>,
     epilogue: &E,
     (request, gpu): (&Request, &Gpu),
@@ -93,18 +98,18 @@ fn tuned<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
         ways.map(|way| Way { name: way.form().to_string(), way }).collect()
     };
     let named = |name: &str| of_form(request, gpu, name.parse().ok()?).filter(fits);
-    let order = |x: &Tensor<T, 3>| if x.strides()[2] == 1 { "rows" } else { "columns" };
+    let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
     let Request { products, m, n, k, pieces, epilogue: through, .. } = *request;
     let question = format!(
         "matmul on tensor cores, {} to {}, {} x {} x {} x {}, a by {}, b by {}{}{}",
-        T::SCALAR,
+        factors::<T, U>(),
         O::SCALAR,
         class(products),
         class(m),
         class(n),
         class(k),
-        order(a),
-        order(b),
+        order(a.strides()[2]),
+        order(b.strides()[2]),
         if pieces { ", in pieces" } else { "" },
         if through { ", through an epilogue" } else { "" },
     );
@@ -120,9 +125,9 @@ fn is<A: 'static, B: 'static>() -> bool {
 }
 
 /// Launches the kernel, and what adds up the parts of its sums if there are any.
-fn launch<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+fn launch<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
     chosen: Choice,
@@ -136,9 +141,9 @@ fn launch<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
 }
 
 /// Launches it for factors in this order.
-fn place<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
+fn place<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
     chosen: Choice,
@@ -155,11 +160,13 @@ fn place<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(
     plan.stack = products > 1;
     plan.shared = [products > 1 && a.shape()[0] == 1, products > 1 && b.shape()[0] == 1];
     if plan.splits == 1 {
-        return hopper::matmul::<T, O, E>(&left, &right, c, epilogue, plan).grid(chosen.grid).launch(&device);
+        return hopper::matmul::<T, U, O, E>(&left, &right, c, epilogue, plan)
+            .grid(chosen.grid)
+            .launch(&device);
     }
     let across = n.next_multiple_of(ALIGNMENT / size_of::<T::Sum>());
     let mut parts = device.uninit::<T::Sum, 3>([products * plan.splits, m, across])?.slice(2, 0..n)?;
-    hopper::matmul::<T, T::Sum, Identity>(&left, &right, &mut parts, Identity, plan)
+    hopper::matmul::<T, U, T::Sum, Identity>(&left, &right, &mut parts, Identity, plan)
         .grid(chosen.grid)
         .launch(&device)?;
     splits::add_up(&parts, c, epilogue, plan.splits)
@@ -171,23 +178,32 @@ fn longer<T>(columns: usize) -> usize {
 }
 
 /// Multiplies a matrix whose rows are adjacent elements and one vector, if that is what the factors are.
-fn by_vector<T: Factor, O: Numeric>(
+fn by_vector<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
-    b: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
 ) -> Result<bool> {
-    let ([products, m, k], [_, _, n]) = (a.shape(), b.shape());
+    let ([products, m, _], [_, _, n]) = (a.shape(), b.shape());
     if products * b.shape()[0] != 1 {
         return Ok(false);
     }
-    // A view that is not dense is none of these.
-    let (matrix, vector, result) = match (m, n) {
-        (1, _) if b.strides()[1] == 1 => (b.swap_axes(1, 2)?, a.reshape([k]), c.reshape([n])),
-        (_, 1) if a.strides()[2] == 1 => (a.alias(), b.reshape([k]), c.reshape([m])),
-        _ => return Ok(false),
-    };
-    let (Ok(vector), Ok(mut result)) = (vector, result) else { return Ok(false) };
-    rows::multiply(&matrix, &vector, &mut result, a.device())?;
+    match (m, n) {
+        (1, _) if b.strides()[1] == 1 => of_rows(&b.swap_axes(1, 2)?, a, c),
+        (_, 1) if a.strides()[2] == 1 => of_rows(a, b, c),
+        _ => Ok(false),
+    }
+}
+
+/// c = x v, for a matrix by rows and one vector in whatever shape, if this and c are dense.
+fn of_rows<T: Factor, U: Factor, O: Numeric>(
+    x: &Tensor<T, 3>,
+    v: &Tensor<U, 3>,
+    c: &Tensor<O, 3>,
+) -> Result<bool> {
+    let [_, rows, depth] = x.shape();
+    // A view that is not dense cannot be given another shape.
+    let (Ok(vector), Ok(mut result)) = (v.reshape([depth]), c.reshape([rows])) else { return Ok(false) };
+    rows::multiply(x, &vector, &mut result, x.device())?;
     Ok(true)
 }
 
