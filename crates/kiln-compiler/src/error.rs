@@ -5,22 +5,22 @@ use kiln_ir::Shape;
 /// Why a kernel cannot be compiled for a target. Locations are `file:line:column` of the user's source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// A tile's extent is not a power of two.
+    /// A tile has extents that are sums of many powers of two.
     #[error(
-        "{location}: a tile of shape {shape} has extent {extent} on axis {axis}, which is not a power of two; use {next}: \
-         loads give the padding outside the view and stores drop what lies there"
+        "{location}: a tile of shape {shape} divides into {pieces} pieces whose extents are powers of two, the limit is {limit}; \
+         use {fewer}, whose extents are sums of fewer powers of two: loads give the padding outside the view and stores drop what lies there"
     )]
-    ExtentNotPowerOfTwo {
-        /// Where the tile is made.
+    TooManyPieces {
+        /// Where the tile is made or used.
         location: String,
-        /// The tile's shape.
+        /// The tile's shape, or the extents `[m, n, k]` of a product of matrices.
         shape: Shape,
-        /// The axis.
-        axis: usize,
-        /// The extent on that axis.
-        extent: u32,
-        /// The next power of two.
-        next: u32,
+        /// The pieces it divides into.
+        pieces: usize,
+        /// The most there may be.
+        limit: usize,
+        /// A shape around it with fewer pieces.
+        fewer: Shape,
     },
     /// Tile operations stand in a kernel over threads whose block cannot hold tiles.
     #[error(

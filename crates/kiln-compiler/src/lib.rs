@@ -10,6 +10,7 @@
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
 //! | `guard` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
+//! | `pieces` | tiles of any extents in terms of tiles whose extents are powers of two |
 //! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
 //! | `lower` | from tiles to threads |
 //! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
@@ -21,10 +22,12 @@ mod guard;
 pub mod layout;
 mod lower;
 pub mod opt;
+mod pieces;
 mod target;
 
 pub use analysis::{GridRule, Partition, Unproven, partition};
 pub use error::CompileError;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use opt::optimize;
+pub use pieces::divide_tiles;
 pub use target::{Target, TargetKind};

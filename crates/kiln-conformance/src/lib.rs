@@ -47,6 +47,7 @@ mod explicit;
 mod explicit_attention;
 mod explicit_narrow;
 mod explicit_registers;
+mod extents;
 mod faults;
 mod flow;
 mod guards;
@@ -86,6 +87,7 @@ pub fn suite() -> Vec<Case> {
         scan::cases,
         dot::cases,
         matrix_units::cases,
+        extents::cases,
         explicit::cases,
         explicit_attention::cases,
         explicit_narrow::cases,

@@ -32,7 +32,7 @@ const SIZES: [([usize; 3], [usize; 3]); 6] = [
 ];
 
 /// A matrix by rows, or by columns as the transpose of one by rows, and its elements by rows.
-fn matrix<T: Sample>(
+pub(crate) fn matrix<T: Sample>(
     trial: &mut Trial<'_>,
     [rows, columns]: [usize; 2],
     by_columns: bool,
@@ -47,23 +47,23 @@ fn matrix<T: Sample>(
 }
 
 /// a b in f64.
-fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
+pub(crate) fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
     let element = |i: usize, j: usize| (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum();
     (0..m * n).map(|i| element(i / n, i % n)).collect()
 }
 
-fn host(values: &[f64]) -> Vec<Host> {
+pub(crate) fn host(values: &[f64]) -> Vec<Host> {
     values.iter().map(|&v| Host::Float(v)).collect()
 }
 
 /// The largest sum of sizes of terms that can occur, which roundings are relative to.
-fn scale(a: &[f64], b: &[f64], k: usize) -> f64 {
+pub(crate) fn scale(a: &[f64], b: &[f64], k: usize) -> f64 {
     let most = |x: &[f64]| x.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     most(a) * most(b) * k as f64
 }
 
 #[kernel(crate = kiln_runtime)]
-fn blocked<T: Accumulate<Acc = f32>>(
+pub(crate) fn blocked<T: Accumulate<Acc = f32>>(
     a: &Tensor<T, 2>,
     b: &Tensor<T, 2>,
     c: &mut Tensor<f32, 2>,
@@ -280,7 +280,7 @@ fn chains<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> V
 }
 
 /// Attention over the tiles that GPUs take for heads of each width (queries of a program, keys of a turn, width), whatever device this is.
-const OF_ATTENTION: [[usize; 3]; 3] = [[128, 64, 64], [64, 64, 128], [128, 64, 256]];
+const OF_ATTENTION: [[usize; 3]; 4] = [[128, 64, 64], [64, 64, 128], [128, 64, 256], [64, 80, 64]];
 
 fn attention<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     for [rows, columns, width] in OF_ATTENTION {

@@ -123,14 +123,14 @@ fn what_a_gpu_has_not_is_refused_with_its_name() {
     assert_eq!((kernel.as_str(), given, limit), ("big", 240_000, 163 << 10));
 
     let extent = refusal(
-        "kernel @odd(%y: mut view<i32, 1, global>) tile {
+        "kernel @odd(%y: mut view<i32, 2, global>) tile {
   %at = const 0 : i64
-  %v = iota : i32[3]
-  store.disjoint %y[%at] = %v
+  %v = const 3 : i32[1023, 127]
+  store.disjoint %y[%at, %at] = %v
 }",
     );
     let Error::Compile { message, .. } = &extent else { panic!("{extent}") };
-    assert!(message.contains("not a power of two") && message.contains("use 4"), "{extent}");
+    assert!(message.contains("into 70 pieces") && message.contains("use [1024, 128]"), "{extent}");
 
     let atomic = refusal(
         "file \"k.rs\"

@@ -7,12 +7,13 @@
 //! | `print`, `print locations` | the kernel's text, which must read back as itself |
 //! | `uniformity` | each operation with what its results and its place are |
 //! | `optimize`, `optimize PASS …` | the kernel after all passes, or after these |
+//! | `divide` | the kernel with every tile in pieces whose extents are powers of two, or why there is none |
 //! | `lower` | the kernel over threads, for an NVIDIA GPU of compute capability 9.0, or why there is none |
 //! | `run` | what a launch leaves behind, see `launch.rs` |
 
 use crate::file::{TestCase, TestFile};
 use crate::launch;
-use kiln_compiler::{Target, lower_to_threads, opt, optimize};
+use kiln_compiler::{Target, divide_tiles, lower_to_threads, opt, optimize};
 use kiln_ir::{Kernel, Uniformity, parse, verify};
 use std::fmt::Write;
 
@@ -43,6 +44,13 @@ fn one(command: &[String], case: &TestCase) -> Result<String, String> {
                 opt::run_pass(&mut kernel, pass).map_err(|e| e.to_string())?;
             }
             print(&kernel, false)
+        }
+        ["divide"] => {
+            let kernel = well_formed(case)?;
+            match divide_tiles(&kernel) {
+                Ok(divided) => print(divided.as_ref().unwrap_or(&kernel), false),
+                Err(error) => Ok(format!("{error}\n")),
+            }
         }
         ["lower"] => match lower_to_threads(&well_formed(case)?, &Target::cuda((9, 0), 227 << 10)) {
             Ok(kernel) => print(&kernel, false),

@@ -141,7 +141,7 @@ impl fmt::Display for Scalar {
 
 /// The extents of a tile, outermost first. Rank 0 is a scalar.
 ///
-/// Extents are positive. They need not be powers of two in the IR; a backend that wants powers of two pads or refuses.
+/// Extents are positive. They need not be powers of two; a backend that wants those divides tiles into pieces.
 ///
 /// ```
 /// use kiln_ir::Shape;

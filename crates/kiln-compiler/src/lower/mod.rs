@@ -64,6 +64,7 @@ mod warpgroups;
 use crate::error::CompileError;
 use crate::guard;
 use crate::layout::{LANE_BITS, Layout};
+use crate::pieces;
 use crate::target::Target;
 pub use report::explain_layouts;
 
@@ -86,7 +87,7 @@ type Registers = Rc<[Value]>;
 /// A kernel that is at thread level already keeps its block; its accesses become addresses and predicates.
 ///
 /// # Errors
-/// A tile whose extents are not powers of two, blocks or scratch memory over the target's limits, and operations that have no
+/// A tile whose extents are sums of too many powers of two, blocks or scratch memory over the target's limits, and operations that have no
 /// lowering. Each names the place in the user's source.
 ///
 /// ```
@@ -109,8 +110,10 @@ type Registers = Rc<[Value]>;
 /// ```
 pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
     let unguarded = guard::lowered(kernel);
-    let kernel = unguarded.as_ref().unwrap_or(kernel);
-    let block = choose_block(kernel, target)?;
+    let whole = unguarded.as_ref().unwrap_or(kernel);
+    let divided = pieces::divide_tiles(whole)?;
+    let kernel = divided.as_ref().unwrap_or(whole);
+    let block = choose_block(kernel, whole, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     // What exchanges take is only known in the end: if stages leave them too little shared memory, they get less.
@@ -169,8 +172,8 @@ fn asks_for_uniform(kernel: &Kernel) -> bool {
     asks
 }
 
-/// The block's extents: as given, or as many warps as suit the largest tile.
-fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
+/// The block's extents: as given, or as many warps as suit the largest tile of the kernel as it was, `whole`, before tiles were divided into pieces.
+fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
     if target.warp != 1 << LANE_BITS {
         return Err(CompileError::Unsupported {
             location: kernel.describe(Loc::default()),
@@ -181,9 +184,8 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
     let mut largest = 0;
     let mut product = false;
     let mut first: Option<Loc> = None;
-    let mut error = None;
     let mut tasks = None;
-    kernel.walk(|_, data| {
+    whole.walk(|_, data| {
         match &data.kind {
             OpKind::Explicit(ExplicitOp::Tasks(list)) => {
                 tasks = Some(list.iter().map(|t| t.copies * t.warps).sum::<u32>())
@@ -196,33 +198,20 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
                 )
             }
         }
-        let args = data.regions.iter().flat_map(|&r| &kernel.block(r).args);
+        let args = data.regions.iter().flat_map(|&r| &whole.block(r).args);
         for &value in data.results.iter().chain(args).chain(&data.operands) {
-            let shape = kernel.shape(value);
-            if shape.rank() == 0 {
-                continue;
-            }
-            largest = largest.max(shape.len());
-            first.get_or_insert(data.loc);
-            if let Some(axis) = shape.extents().iter().position(|e| !e.is_power_of_two()) {
-                error.get_or_insert(CompileError::ExtentNotPowerOfTwo {
-                    location: kernel.describe(data.loc),
-                    extent: shape[axis],
-                    next: shape[axis].next_power_of_two(),
-                    axis,
-                    shape,
-                });
+            let shape = whole.shape(value);
+            if shape.rank() > 0 {
+                largest = largest.max(shape.len());
+                first.get_or_insert(data.loc);
             }
         }
     });
-    if let Some(error) = error {
-        return Err(error);
-    }
     let block = match kernel.level {
         Level::Thread { block } => block,
         Level::Tile { warps } => {
             let default = || default_warps(largest, product);
-            let matrix_units = || products::warps(kernel, target);
+            let matrix_units = || products::warps(kernel, whole, target);
             [target.warp * tasks.or(warps).or_else(matrix_units).unwrap_or_else(default), 1, 1]
         }
     };
@@ -243,7 +232,7 @@ fn choose_block(kernel: &Kernel, target: &Target) -> Result<[u32; 3], CompileErr
 /// flight and a block leaves room for others; up to 64 for products of matrices, which reuse what they load more the larger a thread's block is.
 fn default_warps(elements: usize, product: bool) -> u32 {
     match elements {
-        4096..=16384 if product => (elements / 2048).max(4) as u32,
+        4096..=16384 if product => (elements / 2048).next_power_of_two().max(4) as u32,
         0..=128 => 1,
         129..=256 => 2,
         257..=2048 => 4,

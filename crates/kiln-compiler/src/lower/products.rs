@@ -91,19 +91,25 @@ pub(crate) fn is_explicit(kernel: &Kernel) -> bool {
 }
 
 /// The warps that suit the products of a kernel on matrix units, if it has any: pieces of 64 × 64 a warp, of which one reads the least that
-/// its registers allow.
-pub(crate) fn warps(kernel: &Kernel, target: &Target) -> Option<u32> {
+/// its registers allow. `whole` is the kernel before tiles were divided into pieces.
+pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<u32> {
     if is_explicit(kernel) || !matches!(kernel.level, Level::Tile { .. }) {
         return None;
     }
-    let mut largest = None;
-    kernel.walk(|_, data| {
-        if factor(kernel, data, target).is_some() {
-            let [m, n, _] = extents(kernel, data);
-            largest = largest.max(Some(m * n));
+    let mut any = false;
+    kernel.walk(|_, data| any |= factor(kernel, data, target).is_some());
+    let mut size = 0;
+    whole.walk(|_, data| {
+        if data.kind == OpKind::Dot {
+            let [m, n, k] = extents(whole, data);
+            let divided = [m, n, k].iter().any(|e| !e.is_power_of_two());
+            if divided || factor(whole, data, target).is_some() {
+                size = size.max(m * n);
+            }
         }
     });
-    largest.map(|size| if size >= 4096 { (size / 4096).clamp(4, 8) } else { (size / 512).max(1) })
+    let warps = if size >= 4096 { (size / 4096).clamp(4, 8) } else { (size / 512).max(1) };
+    any.then_some(warps.next_power_of_two())
 }
 
 /// Finds the products of a kernel. `class` gives what stands for all values that share a layout with one; `intern` numbers layouts.

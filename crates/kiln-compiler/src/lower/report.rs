@@ -33,8 +33,10 @@ use std::fmt::Write;
 /// ```
 pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, CompileError> {
     let unguarded = crate::guard::lowered(kernel);
-    let kernel = unguarded.as_ref().unwrap_or(kernel);
-    let block = choose_block(kernel, target)?;
+    let whole = unguarded.as_ref().unwrap_or(kernel);
+    let divided = crate::pieces::divide_tiles(whole)?;
+    let kernel = divided.as_ref().unwrap_or(whole);
+    let block = choose_block(kernel, whole, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);

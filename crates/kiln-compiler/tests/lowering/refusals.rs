@@ -10,22 +10,39 @@ fn refuse(text: &str, target: &Target) -> CompileError {
 }
 
 #[test]
-fn extents_that_are_not_powers_of_two() {
+fn tiles_of_too_many_pieces() {
     let text = "
 file \"src/k.rs\"
-kernel @k(%x: mut view<f32, 2, global>) tile {
+kernel @k(%x: mut view<f32, 3, global>) tile {
   %0 = const 0 : i64
-  %1 = const 1.0 : f32[4, 100] @0:7:13
-  store %x[%0, %0] = %1
+  %1 = const 1.0 : f32[31, 31, 7] @0:7:13
+  store %x[%0, %0, %0] = %1
 }
 ";
     let error = refuse(text, &target());
-    assert!(matches!(error, CompileError::ExtentNotPowerOfTwo { axis: 1, extent: 100, next: 128, .. }));
+    assert!(matches!(error, CompileError::TooManyPieces { pieces: 75, limit: 64, .. }));
     assert_eq!(
         error.to_string(),
-        "src/k.rs:7:13: a tile of shape [4, 100] has extent 100 on axis 1, which is not a power of two; use 128: \
-         loads give the padding outside the view and stores drop what lies there"
+        "src/k.rs:7:13: a tile of shape [31, 31, 7] divides into 75 pieces whose extents are powers of two, the limit is 64; \
+         use [32, 32, 8], whose extents are sums of fewer powers of two: loads give the padding outside the view and stores drop what lies there"
     );
+}
+
+#[test]
+fn products_of_too_many_pieces() {
+    let text = "
+kernel @k(%x: mut view<f32, 2, global>) tile {
+  %0 = const 0 : i64
+  %1 = const 1.0 : f32[27, 29]
+  %2 = const 1.0 : f32[29, 31]
+  %3 = const 0.0 : f32[27, 31]
+  %4 = dot %1, %2, %3 : f32[27, 31]
+  store %x[%0, %0] = %4
+}
+";
+    let error = refuse(text, &target());
+    let CompileError::TooManyPieces { shape, pieces: 80, fewer, .. } = error else { panic!("{error}") };
+    assert_eq!((shape.extents(), fewer.extents()), (&[27, 31, 29][..], &[32, 32, 32][..]));
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
             place: "the lowering to threads",
             message: format!("`{name}`, {location}: {message}"),
         },
-        CompileError::ExtentNotPowerOfTwo { ref location, .. }
+        CompileError::TooManyPieces { ref location, .. }
         | CompileError::TilesNeedWarps { ref location, .. } => {
             let text = error.to_string();
             let message = text.strip_prefix(&format!("{location}: ")).unwrap_or(&text).to_owned();
