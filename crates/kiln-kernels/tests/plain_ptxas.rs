@@ -43,7 +43,8 @@ fn products_assemble_without_spills_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     let a: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
     let mut c: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
-    let shapes = [(128, 128, 32), (64, 64, 32), (16, 64, 32)].map(|shape| (shape, &TARGETS[..]));
+    let shapes = [(128, 128, 32), (64, 64, 32), (16, 64, 32), (128, 192, 64), (96, 96, 32)]
+        .map(|shape| (shape, &TARGETS[..]));
     let large = [(128, 256, 64), (128, 128, 64), (64, 128, 64), (64, 64, 64)].map(|s| (s, &[(9, 0)][..]));
     for ((rows, columns, depth), targets) in shapes.into_iter().chain(large) {
         let kernel =
@@ -59,7 +60,7 @@ fn products_assemble_without_spills_by_ptxas() -> Result<()> {
 #[test]
 fn attention_assembles_without_spills_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
-    for (width, rows, columns) in [(64, 128, 64), (128, 64, 64), (256, 64, 16)] {
+    for (width, rows, columns) in [(64, 128, 64), (128, 64, 64), (256, 64, 16), (64, 64, 80)] {
         let q: Tensor<bf16, 4> = device.zeros([1, 1, 64, width])?;
         let mut o: Tensor<bf16, 4> = device.zeros([1, 1, 64, width])?;
         let mut sums = device.zeros([1, 1, 64])?;

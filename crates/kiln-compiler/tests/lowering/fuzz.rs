@@ -14,6 +14,8 @@ struct Writer<'a> {
     depth: u32,
     /// Elements stored so far, by the number of the store.
     stored: i64,
+    /// Extents need not be powers of two.
+    odd: bool,
 }
 
 /// The side of the output, a vector of slots of this many elements.
@@ -39,6 +41,11 @@ impl Writer<'_> {
         for _ in 0..bits {
             let axis = self.below(rank);
             extents[axis] *= 2;
+        }
+        if self.odd {
+            for extent in &mut extents {
+                *extent = [*extent, *extent, 3 * *extent / 2, 5 * *extent / 8 + 1][self.below(4)];
+            }
         }
         Shape::new(&extents)
     }
@@ -133,10 +140,14 @@ impl Writer<'_> {
                     let axis = self.below(extents.len());
                     extents[axis] *= 2;
                 }
+                let axis = self.below(extents.len());
+                extents[axis] *= shape.len() as u32 >> shape.len().trailing_zeros();
                 self.b.reshape(a, Shape::new(&extents))
             }
             _ => {
-                let to: Vec<u32> = shape.extents().iter().map(|&e| if e == 1 { 4 } else { e }).collect();
+                let stretched = if self.odd { 7 } else { 4 };
+                let to: Vec<u32> =
+                    shape.extents().iter().map(|&e| if e == 1 { stretched } else { e }).collect();
                 if to.iter().product::<u32>() as i64 > SLOT {
                     return a;
                 }
@@ -164,7 +175,10 @@ impl Writer<'_> {
     }
 
     fn dot(&mut self) -> Value {
-        let (m, n, k) = (1 << self.below(6), 1 << self.below(6), 1 << self.below(6));
+        let [m, n, k] = [(); 3].map(|()| match self.odd {
+            true => 1 + self.below(24) as u32,
+            false => 1 << self.below(6),
+        });
         let a = self.like(&Shape::new(&[m, k]));
         let c = self.like(&Shape::new(&[k, n]));
         let acc = self.like(&Shape::new(&[m, n]));
@@ -283,6 +297,7 @@ fn random_kernel(seed: u64) -> Kernel {
         y,
         depth: 0,
         stored: 0,
+        odd: seed % 5 > 2,
     };
     for _ in 0..2 {
         let value = writer.load();
