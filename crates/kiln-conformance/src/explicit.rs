@@ -2,9 +2,10 @@
 
 use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
-use crate::trial::{Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
-use kiln_kernels::matmul::Factor;
+use kiln_kernels::matmul::epilogue::Identity;
+use kiln_kernels::matmul::{Factor, hopper};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
@@ -19,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         copies_of_a_task for bf16;
         the_product_before for bf16;
         whole_product for f16 bf16;
+        divided_by_steps for f16 bf16;
         copies_of_boxes for f16 f32 i32;
     ]
 }
@@ -280,33 +282,31 @@ fn the_product_before<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
 }
 
 /// The library's kernel with plans that `choose` may or may not make: several tiles a program, both kinds of clusters, both ways to store, f32.
-fn whole_product<T: Sample + Factor + Float>(trial: &mut Trial<'_>) -> Verdict {
-    use kiln_kernels::matmul::hopper::Plan as Whole;
-    let plain = Whole {
-        rows: 128,
-        columns: 128,
-        stages: 3,
-        group: 2,
-        tasks: 2,
-        registers: [232, 40],
-        ..Whole::PLAIN
-    };
-    let narrow = Whole {
-        rows: 64,
-        columns: 16,
-        depth: 128,
-        tasks: 1,
-        registers: [0, 0],
-        b_transposed: true,
-        bulk: false,
-        ..plain
-    };
+use hopper::Plan as Whole;
+
+/// Plans that `choose` may or may not make.
+const PLAIN: Whole =
+    Whole { rows: 128, columns: 128, stages: 3, group: 2, tasks: 2, registers: [232, 40], ..Whole::PLAIN };
+const NARROW: Whole = Whole {
+    rows: 64,
+    columns: 16,
+    depth: 128,
+    tasks: 1,
+    registers: [0, 0],
+    b_transposed: true,
+    bulk: false,
+    ..PLAIN
+};
+const SHORT: Whole =
+    Whole { rows: 64, columns: 64, depth: 256, stages: 2, tasks: 1, registers: [0, 0], ..PLAIN };
+
+fn whole_product<T: Sample + Factor<Sum = f32> + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let (plain, narrow, short) = (PLAIN, NARROW, SHORT);
     whole::<T, T>(trial, plain, 3)?;
     whole::<T, f32>(trial, Whole { columns: 64, ..plain }, 2)?;
     whole::<T, T>(trial, narrow, 5)?;
     // Results wait for the next tile: of several steps, and of one; and where a program has no tile.
     whole::<T, T>(trial, Whole { held: true, ..plain }, 3)?;
-    let short = Whole { rows: 64, columns: 64, depth: 256, stages: 2, tasks: 1, registers: [0, 0], ..plain };
     whole::<T, T>(trial, Whole { held: true, ..short }, 5)?;
     whole::<T, T>(trial, Whole { held: true, ..short }, 14)?;
     // Each program begins elsewhere, alone and with the other of its cluster.
@@ -320,9 +320,26 @@ fn whole_product<T: Sample + Factor + Float>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn whole<T: Sample + Factor + Float, O: Sample + Float>(
+/// Stream-K: fewer tiles than programs, as many, and more; shares of several tiles, of a part of one, and empty ones; results that wait, and f32.
+fn divided_by_steps<T: Sample + Factor<Sum = f32> + Float>(trial: &mut Trial<'_>) -> Verdict {
+    let (one, two) = (Whole { streamed: 1, ..PLAIN }, Whole { streamed: 2, ..PLAIN });
+    // Four tiles of three steps.
+    for programs in [3, 4, 5, 8, 13] {
+        whole::<T, T>(trial, one, programs)?;
+    }
+    whole::<T, T>(trial, Whole { held: true, ..one }, 3)?;
+    whole::<T, T>(trial, Whole { held: true, ..two }, 3)?;
+    whole::<T, f32>(trial, Whole { columns: 64, ..two }, 4)?;
+    // Of one step.
+    whole::<T, T>(trial, Whole { held: true, streamed: 1, ..SHORT }, 5)?;
+    whole::<T, T>(trial, Whole { streamed: 1, ..SHORT }, 14)?;
+    // 36 tiles of two steps, stored by threads.
+    whole::<T, T>(trial, Whole { streamed: 2, ..NARROW }, 7)
+}
+
+fn whole<T: Sample + Factor<Sum = f32> + Float, O: Sample + Float>(
     trial: &mut Trial<'_>,
-    plan: kiln_kernels::matmul::hopper::Plan,
+    plan: Whole,
     programs: u32,
 ) -> Verdict {
     let [m, n, k] = [200, 136, 136];
@@ -331,17 +348,24 @@ fn whole<T: Sample + Factor + Float, O: Sample + Float>(
     let c = trial.output::<O, 2>([m, n])?;
     let down = m.div_ceil(plan.rows * plan.cluster) * plan.cluster;
     let grid = if plan.group == 0 { [down as u32, n.div_ceil(plan.columns) as u32] } else { [programs, 1] };
-    use kiln_kernels::matmul::epilogue::Identity;
-    let mut stack = c.stacked();
-    kiln_kernels::matmul::hopper::matmul::<T, T, O, Identity>(
-        &a.stacked(),
-        &b.stacked(),
-        &mut stack,
-        Identity,
-        plan,
-    )
-    .grid(grid)
-    .launch(trial.device)?;
+    let (a, b, mut stack) = (a.stacked(), b.stacked(), c.stacked());
+    if plan.streamed > 0 {
+        let mut parts = trial.output::<f32, 1>([plan.parts(programs as usize)])?;
+        let mut signals = trial.device.zeros([programs as usize * plan.tasks])?;
+        // The first launch leaves the signals as the second one wants them.
+        for _ in 0..2 {
+            let stack = &mut stack;
+            hopper::stream_k::<T, T, O, Identity>(&a, &b, stack, &mut parts, &mut signals, Identity, plan)
+                .grid(grid)
+                .launch(trial.device)?;
+            let left = signals.to_vec()?;
+            ensure(left.iter().all(|&s| s == 0), || format!("{plan:?}: signals are left: {left:?}"))?;
+        }
+    } else {
+        hopper::matmul::<T, T, O, Identity>(&a, &b, &mut stack, Identity, plan)
+            .grid(grid)
+            .launch(trial.device)?;
+    }
     let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
     let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };
     let element = |i: usize| {

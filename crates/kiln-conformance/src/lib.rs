@@ -13,6 +13,7 @@
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_registers.rs` | factors from registers, packed results |
+//! | `explicit_signals.rs` | programs that wait for each other |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
@@ -47,6 +48,7 @@ mod explicit;
 mod explicit_attention;
 mod explicit_narrow;
 mod explicit_registers;
+mod explicit_signals;
 mod extents;
 mod faults;
 mod flow;
@@ -92,6 +94,7 @@ pub fn suite() -> Vec<Case> {
         explicit_attention::cases,
         explicit_narrow::cases,
         explicit_registers::cases,
+        explicit_signals::cases,
         memory::cases,
         flow::cases,
         language::cases,

@@ -2,7 +2,7 @@
 
 use crate::value::Data;
 use kiln_backend::{Program, Report};
-use kiln_ir::{Guards, Kernel, Level, Op, OpKind, Order, Shape};
+use kiln_ir::{ExplicitOp, Guards, Kernel, Level, Op, OpKind, Order, Shape};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub struct Loaded {
     pub shared_bytes: usize,
     /// Bytes of each thread's memory.
     pub local_bytes: usize,
-    /// Whether it has fences or loads that acquire, by which blocks order themselves.
+    /// Whether it has fences, signals or loads that acquire, by which blocks order themselves.
     pub fenced: bool,
     /// Whether it has loads that acquire, by which the threads of a block order themselves too.
     pub acquires: bool,
@@ -47,7 +47,8 @@ impl Loaded {
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {
-            loaded.fenced |= matches!(data.kind, OpKind::Fence(_)) || acquires(&data.kind);
+            loaded.fenced |= matches!(data.kind, OpKind::Fence(_) | OpKind::Explicit(ExplicitOp::SignalWait))
+                || acquires(&data.kind);
             loaded.acquires |= acquires(&data.kind);
             if let OpKind::Alloc { space, elem, shape } = &data.kind {
                 let end = match space {

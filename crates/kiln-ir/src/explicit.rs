@@ -66,6 +66,15 @@ pub enum ExplicitOp {
     ProxyFence,
     /// `()`: every thread of the task arrives before any leaves.
     TaskBarrier,
+    /// `(view<u32, 1, global>, i64 index, u32 value)`: stores the value to the element, inside the view, when everything that this task did so far is done, but for
+    /// copies under way.
+    Signal,
+    /// `(view<u32, 1, global>, i64 index, u32 value)`: waits until the element, inside the view, has this value. What the task that stored it by
+    /// [`Signal`](ExplicitOp::Signal) had done to global memory is visible after.
+    ///
+    /// Programs begin in the order of their numbers (axis 0 fastest), and a device need not have room for all: what is waited for comes from a program of the same cluster or
+    /// with a smaller number, which in turn waits for no greater one.
+    SignalWait,
     /// `(tile [rows, n], shared tile, stage)`: writes the columns of the tile that begin at `column`, as many as the stage has. Into a
     /// shared tile of 16-bit elements it may be a u32 tile `[rows, n / 2]` of pairs of them, as [`PackPairs`](ExplicitOp::PackPairs) makes it.
     SharedStore {
@@ -166,6 +175,8 @@ impl ExplicitOp {
             TmaStoreWait { .. } => "tma_store_wait",
             ProxyFence => "proxy_fence",
             TaskBarrier => "task_barrier",
+            Signal => "signal",
+            SignalWait => "signal_wait",
             SharedStore { .. } => "shared_store",
             SharedLoad => "shared_load",
             Wgmma { .. } => "wgmma",
@@ -211,8 +222,8 @@ impl ExplicitOp {
                     |t: Task| [("warps", t.warps), ("registers", t.registers)].into_iter().chain(copies(&t));
                 tasks.iter().copied().flat_map(of).collect()
             }
-            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | SharedLoad
-            | Exp2Flushed | TaskRank | ClusterRank => SmallVec::new(),
+            MbarrierArrive | MbarrierWait | TmaStore | ProxyFence | TaskBarrier | Signal | SignalWait
+            | SharedLoad | Exp2Flushed | TaskRank | ClusterRank => SmallVec::new(),
         }
     }
 
@@ -240,6 +251,8 @@ impl ExplicitOp {
             "tma_store_wait" => TmaStoreWait { pending: number("pending")? },
             "proxy_fence" => ProxyFence,
             "task_barrier" => TaskBarrier,
+            "signal" => Signal,
+            "signal_wait" => SignalWait,
             "shared_store" => SharedStore { column: number("column")? },
             "shared_load" => SharedLoad,
             "wgmma" => Wgmma {

@@ -5,7 +5,7 @@ use half::bf16;
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::Kernel;
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Map, Residual, Then, Vector};
-use kiln_kernels::matmul::plan::{Choice, Gpu, Request, choose};
+use kiln_kernels::matmul::plan::{Choice, Division, Gpu, Request, choose, ranked};
 use kiln_kernels::matmul::{Epilogue, Factor, hopper};
 use kiln_lang::{E4M3, Numeric, Val};
 use kiln_runtime::{Device, Result, Tensor};
@@ -13,23 +13,16 @@ use std::process::Command;
 
 const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
 
-/// The plan of a product whose result has 16 bits.
-fn chosen<T: Factor>([m, n, k]: [usize; 3], pieces: bool, epilogue: bool) -> Choice {
+/// A product whose result has 16 bits.
+fn request<T: Factor>([m, n, k]: [usize; 3], pieces: bool, epilogue: bool) -> Request {
     let bytes = (size_of::<T>(), size_of::<bf16>(), size_of::<f32>());
     let (factor_bytes, result_bytes, sum_bytes) = bytes;
-    let sizes = Request {
-        products: 1,
-        m,
-        n,
-        k,
-        factor_bytes,
-        result_bytes,
-        sum_bytes,
-        pieces,
-        packs: true,
-        epilogue,
-    };
-    choose(&sizes, &H200)
+    Request { products: 1, m, n, k, factor_bytes, result_bytes, sum_bytes, pieces, packs: true, epilogue }
+}
+
+/// Its plan.
+fn chosen<T: Factor>(shape: [usize; 3], pieces: bool, epilogue: bool) -> Choice {
+    choose(&request::<T>(shape, pieces, epilogue), &H200)
 }
 
 /// The kernel of a plan, with the factors as 8-bit ones must lie.
@@ -39,6 +32,20 @@ fn kernel<T: Factor, O: Numeric, E: Epilogue<T::Sum>>(choice: Choice, epilogue: 
     let mut c: Tensor<O, 3> = device.uninit([1, 256, 256])?;
     let plan = hopper::Plan { b_transposed: true, ..choice.plan };
     hopper::matmul::<T, T, O, E>(&a, &a, &mut c, epilogue, plan).ir()
+}
+
+/// The kernel of the best plan by the estimate that divides tiles by steps.
+fn by_step<T: Factor, E: Epilogue<T::Sum>>(shape: [usize; 3], pieces: bool, epilogue: E) -> Result<Kernel> {
+    let all = ranked(&request::<T>(shape, pieces, false), &H200);
+    let choice =
+        all.into_iter().find(|choice| choice.form().division == Division::ByStep).expect("one is by step");
+    let device = Device::open("interp")?;
+    let a: Tensor<T, 3> = device.uninit([1, 256, 256])?;
+    let mut c: Tensor<bf16, 3> = device.uninit([1, 256, 256])?;
+    let mut parts: Tensor<T::Sum, 1> = device.uninit([choice.plan.parts(132)])?;
+    let mut signals: Tensor<u32, 1> = device.uninit([512])?;
+    let plan = hopper::Plan { b_transposed: true, ..choice.plan };
+    hopper::stream_k::<T, T, bf16, E>(&a, &a, &mut c, &mut parts, &mut signals, epilogue, plan).ir()
 }
 
 fn check(what: &str, kernel: &Kernel) {
@@ -106,5 +113,20 @@ fn few_rows_spill_nothing_by_ptxas() -> Result<()> {
         assert!(plan.swapped && plan.plan.staggered == (m < 64));
         check(&format!("{m} rows"), &kernel::<bf16, bf16, Identity>(plan, Identity)?);
     }
+    Ok(())
+}
+
+#[test]
+fn shared_tiles_spill_nothing_by_ptxas() -> Result<()> {
+    check("by step", &by_step::<bf16, _>([4096; 3], false, Identity)?);
+    let scale = Vector {
+        values: Device::open("interp")?.uninit::<f32, 1>([1])?,
+        along: Along::All,
+        combined: Combined::Factor,
+    };
+    check("by step, scaled", &by_step::<bf16, _>([4096; 3], false, scale)?);
+    check("pieces by step", &by_step::<E4M3, _>([4096; 3], true, Identity)?);
+    check("few rows by step", &by_step::<bf16, _>([64, 4096, 4096], false, Identity)?);
+    check("a long sum by step", &by_step::<bf16, _>([512, 512, 16384], false, Identity)?);
     Ok(())
 }

@@ -47,6 +47,10 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 
+mod signals;
+
+pub use signals::{signal, signal_wait};
+
 use crate::elem::{Elem, Num};
 use crate::ops::checked_shape;
 use crate::trace::{Id, Item, Raw, Recorder, Region, RegionKind, Site, error, with, writes_outer};

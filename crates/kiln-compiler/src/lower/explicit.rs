@@ -40,6 +40,8 @@ impl<'k> Lowering<'k> {
                 self.task_barrier();
                 Ok(())
             }
+            ExplicitOp::Signal => self.signal(data),
+            ExplicitOp::SignalWait => self.wait_for_signal(data),
             ExplicitOp::TmaStoreWait { .. } => {
                 self.copy(data)?;
                 // One thread waits; the others hear of it.
@@ -50,7 +52,7 @@ impl<'k> Lowering<'k> {
         }
     }
 
-    fn task_barrier(&mut self) {
+    pub(super) fn task_barrier(&mut self) {
         if !self.one_thread {
             self.em.op(OpKind::Barrier, &[], &[]);
         }

@@ -24,6 +24,7 @@
 //! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `cluster.rs` | stores to other blocks of a cluster |
 //! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
+//! | `signals.rs` | by which programs wait for each other |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
 //! | `scratch.rs` | where in scratch memory exchanges take place |
@@ -58,6 +59,7 @@ mod roles;
 mod scan;
 mod scratch;
 mod shared_store;
+mod signals;
 mod stages;
 mod warpgroups;
 

@@ -77,7 +77,7 @@ impl Plan {
             pipelines: Pipelines::default(),
         };
         plan.intern(Layout::scalar(warps));
-        let mut classes = Classes::new(kernel, &plan.roles);
+        let mut classes = Classes::new(kernel, &plan.roles, room.exchanges);
         let roles = plan.roles.clone();
         let class = |v: Value| classes.find(v);
         plan.products = products::find(kernel, target, &roles, warps, class, |layout| plan.intern(layout));
@@ -169,6 +169,8 @@ impl Plan {
 struct Classes {
     parent: Vec<u32>,
     hints: HashMap<u32, Hints>,
+    /// Whether threads may exchange tiles.
+    exchange: bool,
 }
 
 #[derive(Default)]
@@ -193,8 +195,9 @@ enum Settled {
 }
 
 impl Classes {
-    fn new(kernel: &Kernel, roles: &[Role]) -> Classes {
-        let mut classes = Classes { parent: (0..roles.len() as u32).collect(), hints: HashMap::new() };
+    fn new(kernel: &Kernel, roles: &[Role], exchange: bool) -> Classes {
+        let parent = (0..roles.len() as u32).collect();
+        let mut classes = Classes { parent, hints: HashMap::new(), exchange };
         let mut seen = Vec::new();
         roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
             (Role::Held, Role::Held) => {
@@ -300,8 +303,11 @@ impl Classes {
         let memory = hints.memory.map(|(_, layout)| layout);
         let (product, reductions, seen) =
             (hints.product, std::mem::take(&mut hints.reductions), std::mem::take(&mut hints.seen));
+        // Where nothing can be exchanged, what comes from a transpose is as that is.
+        let bound = seen.first().filter(|_| !self.exchange);
         let layout = product
             .or_else(|| reductions.first().map(|&op| self.slice(kernel, plan, op)))
+            .or_else(|| bound.map(|&v| plan.natural(kernel, self, v)))
             .or(memory)
             .or_else(|| seen.first().map(|&v| plan.natural(kernel, self, v)))
             .unwrap_or_else(|| default(plan));

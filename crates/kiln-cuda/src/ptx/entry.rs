@@ -95,7 +95,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let (shared, local) = lay_out(kernel, &mut w);
     scalar_parameters(kernel, &mut w);
     w.find_members(threads);
-    w.begin_explicit(threads)?;
+    w.begin_explicit(threads, shared)?;
     for &op in &kernel.block(kernel.body).ops {
         w.before(op);
         w.op(kernel.op(op))?;

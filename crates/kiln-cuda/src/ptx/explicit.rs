@@ -88,8 +88,8 @@ impl SharedTile {
 }
 
 impl Writer<'_> {
-    /// Looks the kernel through, and writes what comes first: which thread this is, and the mbarriers' beginning.
-    pub(super) fn begin_explicit(&mut self, threads: u32) -> Result<()> {
+    /// Looks the kernel through, which has so many threads and bytes of shared memory, and writes what comes first: which thread this is, and the mbarriers' beginning.
+    pub(super) fn begin_explicit(&mut self, threads: u32, shared: u32) -> Result<()> {
         let kernel = self.kernel;
         let mut mbarriers = Vec::new();
         let mut boxes = Vec::new();
@@ -128,9 +128,11 @@ impl Writer<'_> {
         self.put(format_args!("setp.eq.u32 {always}, 0, 0"));
         self.explicit.always = Some(always);
         // Taken once: the assembler asks the hardware for it wherever it is named.
-        let shared = self.reg(Class::B32);
-        self.put(format_args!("mov.u32 {shared}, shared_memory"));
-        self.explicit.shared = Some(shared);
+        if shared > 0 {
+            let shared = self.reg(Class::B32);
+            self.put(format_args!("mov.u32 {shared}, shared_memory"));
+            self.explicit.shared = Some(shared);
+        }
         if mbarriers.is_empty() && kernel.cluster == 1 {
             return Ok(());
         }
@@ -318,9 +320,11 @@ impl Writer<'_> {
                 self.put(format_args!("cvt.u64.u32 {to}, {narrow}"));
                 Ok(())
             }
-            ExplicitOp::TaskBarrier | ExplicitOp::SharedStore { .. } | ExplicitOp::SharedLoad => {
-                Err(broken(format!("{op:?} was not lowered to threads")))
-            }
+            ExplicitOp::TaskBarrier
+            | ExplicitOp::Signal
+            | ExplicitOp::SignalWait
+            | ExplicitOp::SharedStore { .. }
+            | ExplicitOp::SharedLoad => Err(broken(format!("{op:?} was not lowered to threads"))),
         }
     }
 

@@ -15,6 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub enum Condition {
     /// A phase of an mbarrier.
     Phase(Gate, i64),
+    /// That more signals than so many were stored.
+    Signals(u64),
     /// The end of these agents.
     Ends(Vec<usize>),
     /// That all blocks of the cluster have come to so many barriers, or ended.
@@ -103,6 +105,7 @@ impl Inner<'_> {
     fn holds(&self, on: &Condition) -> Result<bool, Trap> {
         match on {
             Condition::Phase(gate, phase) => self.world.is_complete(*gate, *phase),
+            Condition::Signals(seen) => Ok(self.world.signals > *seen),
             Condition::Ends(agents) => Ok(agents.iter().all(|&a| self.is_done(a))),
             Condition::Meeting(number) => {
                 Ok((0..self.met.len()).all(|agent| self.met[agent] >= *number || self.is_done(agent)))
@@ -119,6 +122,10 @@ impl Inner<'_> {
                 State::Waiting { on: Condition::Phase(gate, phase), loc, block } => {
                     let what = self.world.describe(*gate);
                     Some((format!("a wait for phase {phase} of mbarrier {}: {what}", gate.2), *loc, *block))
+                }
+                State::Waiting { on: Condition::Signals(_), loc, block } => {
+                    let what = "a wait for a signal that no program with a smaller number has stored";
+                    Some((what.into(), *loc, *block))
                 }
                 _ => None,
             })

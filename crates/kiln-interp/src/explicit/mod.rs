@@ -7,6 +7,7 @@
 //! | `cluster.rs` | blocks of threads in a cluster |
 //! | `factors.rs` | what matrix units multiply: elements as they see them |
 //! | `pairs.rs` | tiles packed for a product from registers |
+//! | `signals.rs` | by which programs wait for each other |
 //! | `order.rs` | mbarriers, shared tiles, and which accesses are ordered |
 //!
 //! Copies and products take place when they are begun. That they might have taken place later is what the order is checked for.
@@ -16,6 +17,7 @@ mod cluster;
 mod factors;
 mod order;
 mod pairs;
+mod signals;
 
 pub use agents::Seat;
 
@@ -227,6 +229,7 @@ impl<'m> Machine<'m> {
     pub fn explicit(&mut self, data: &OpData, op: &ExplicitOp) -> Result<(), Error> {
         match op {
             ExplicitOp::Tasks(_) => self.tasks(data),
+            ExplicitOp::SignalWait => self.wait_for_signal(data),
             ExplicitOp::MbarrierWait => {
                 let wrong = |m: &Self, trap| m.error(trap, data.loc);
                 let gate = self.gate(data, 0).map_err(|trap| wrong(self, trap))?;
@@ -314,6 +317,7 @@ impl<'m> Machine<'m> {
                 world().world.advance(agent, false);
                 Ok(())
             }
+            ExplicitOp::Signal => self.signal(data),
             ExplicitOp::SharedStore { column } => {
                 let (place, [_, columns]) = self.place(&seat, operands[1], operands[2])?;
                 let (tile, elem) = (self.data(operands[0]), self.kernel.ty(operands[1]).elem());
@@ -354,7 +358,9 @@ impl<'m> Machine<'m> {
                 self.registers[data.results[0].index()].fill(rank as u64);
                 Ok(())
             }
-            ExplicitOp::Tasks(_) | ExplicitOp::MbarrierWait => Err(Trap::Bug("a wait in a step".into())),
+            ExplicitOp::Tasks(_) | ExplicitOp::MbarrierWait | ExplicitOp::SignalWait => {
+                Err(Trap::Bug("a wait in a step".into()))
+            }
         }
     }
 

@@ -80,6 +80,8 @@ pub struct World {
     products: Vec<VecDeque<Vec<Place>>>,
     /// By agent: what its stores in flight read.
     stores: Vec<VecDeque<Place>>,
+    /// How many signals were stored.
+    pub signals: u64,
 }
 
 fn unordered(detail: String) -> Trap {
@@ -96,6 +98,7 @@ impl World {
             tiles: HashMap::new(),
             products: vec![VecDeque::new(); agents],
             stores: vec![VecDeque::new(); agents],
+            signals: 0,
         }
     }
 

@@ -127,6 +127,7 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
         TmaLoad { rows, multicast } => s.tma_load(*rows, *multicast),
         TmaStore => s.tma_store(),
         TmaStoreWait { .. } | ProxyFence | TaskBarrier => s.counts(0, 0).map(|_| ()),
+        Signal | SignalWait => s.signal(*op == Signal),
         SharedStore { column } => s.shared_store(*column),
         SharedLoad => s.shared_load(),
         Wgmma { transposed_a, transposed_b } => s.wgmma(*transposed_a, *transposed_b),
@@ -232,6 +233,14 @@ impl Subject<'_> {
         let rank = self.tensor(2, tile.elem)?;
         self.counts(2 + 1 + rank, 0)?;
         self.writable_at(2)
+    }
+
+    fn signal(&self, stores: bool) -> Outcome {
+        let view = self.counts(3, 0)?.offsets(1)?;
+        let fits = (view.elem, view.rank, view.space) == (Scalar::U32, 1, Space::Global);
+        require(fits, || format!("operand 0 is {}, expected a view<u32, 1> of global memory", self.ty(0)))?;
+        self.operand(2, &Type::scalar(Scalar::U32))?;
+        if stores { self.writable_at(0) } else { Ok(()) }
     }
 
     fn shared_store(&self, column: u32) -> Outcome {

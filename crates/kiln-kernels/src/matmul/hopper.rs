@@ -8,6 +8,7 @@
 
 use super::epilogue::{Epilogue, Place};
 use super::factor::Factor;
+use super::stream::{Exchange, Segment, Shares, take};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
@@ -57,6 +58,9 @@ pub struct Plan {
     /// Whether programs begin at different steps of the inner extent and go round, so that they do not all read the same columns of memory at a time. With a
     /// `group` of 0 and one split.
     pub staggered: bool,
+    /// For [`stream_k`]: of how many rounds of tiles the steps are divided evenly among all programs, the last, incomplete one first; 0 of none. With a group, one split
+    /// and no cluster.
+    pub streamed: usize,
 }
 
 impl Plan {
@@ -81,7 +85,13 @@ impl Plan {
         halves: 1,
         held: false,
         staggered: false,
+        streamed: 0,
     };
+
+    /// How many sums so many programs may leave for each other.
+    pub fn parts(&self, programs: usize) -> usize {
+        programs * self.rows * self.columns
+    }
 
     /// Columns of c that are stored at a time: those of 128 bytes.
     pub(super) fn strip(result_bytes: usize) -> usize {
@@ -117,6 +127,18 @@ fn place(tile: Idx, down: Idx, across: Idx, group: usize) -> (Idx, Idx) {
 /// Where a task's tile is: which matrix of c, its first row and column.
 type Corner = (Idx, Idx, Idx);
 
+/// What a program does at a time.
+struct Job {
+    corner: Corner,
+    /// The matrices that are multiplied.
+    batch: Idx,
+    /// The number of the tile.
+    tile: Idx,
+    /// The first step of the inner extent, and how many.
+    from: Idx,
+    count: Idx,
+}
+
 /// c = a · b through the epilogue, for stacks of matrices. No extent is 0, and a and b are such as bulk copies can move: elements adjacent on the last axis,
 /// rows and matrices in multiples of 16 bytes; so is c if it is stored in bulk. Elements that are not of 16 bits lie along the inner extent: a is not
 /// transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis 0, as many as run at once; or, with a `group` of 0, with one for each row of
@@ -128,6 +150,38 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     c: &mut Tensor<O, 3>,
     epilogue: E,
     plan: Plan,
+) {
+    product::<T, U, O, E>(a, b, c, &epilogue, plan, None);
+}
+
+/// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has [room](Plan::parts) for sums that programs leave for each other; `signals` have a
+/// number for each task of each program that multiplies: 0 before and after. Launch it with at most as many programs on axis 0 as run at once, alone. A tile's sums may be added
+/// up in another order than by `matmul`, but always in the same.
+#[kernel(crate = kiln_runtime)]
+pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+    a: &Tensor<T, 3>,
+    b: &Tensor<U, 3>,
+    c: &mut Tensor<O, 3>,
+    parts: &mut Tensor<T::Sum, 1>,
+    signals: &mut Tensor<u32, 1>,
+    epilogue: E,
+    plan: Plan,
+) {
+    let Plan { rows, columns, tasks, halves, .. } = plan;
+    let shape = [rows / tasks, columns / halves];
+    let exchange = Exchange { parts, signals, tasks, halves, shape };
+    product::<T, U, O, E>(a, b, c, &epilogue, plan, Some(exchange));
+}
+
+/// What both do.
+#[device(crate = kiln_runtime)]
+fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+    a: View<T, 3>,
+    b: View<U, 3>,
+    c: ViewMut<O, 3>,
+    epilogue: &E::Traced,
+    plan: Plan,
+    exchange: Option<Exchange<T::Sum>>,
 ) {
     let Plan { rows, columns, depth, stages, cluster: blocks, group, splits, halves, .. } = plan;
     // Columns that a product has.
@@ -158,8 +212,11 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     let several = plan.stack || splits > 1;
     let tiles = if several { down * across * c.extent(0) } else { down * across };
     let rank = if blocks > 1 { cluster_rank() } else { val(0) };
-    let (first, end, apart) = match group {
-        0 => (val(0), val(1), val(1)),
+    // Tiles that are divided come first; programs then number what they have to do from 0.
+    let shares = exchange.is_some().then(|| Shares::new(tiles, steps, plan.streamed));
+    let (first, end, apart) = match (group, shares) {
+        (0, _) => (val(0), val(1), val(1)),
+        (_, Some(shares)) => (val(0), shares.segments(), val(1)),
         _ => (program_id(0) / blocks, tiles, num_programs(0) / blocks),
     };
     // Where this block's tile begins.
@@ -185,8 +242,19 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
             (batch, first, (steps - first).minimum(each).maximum(1))
         }
     };
+    // What is to be done with a number: a corner, the product it belongs to, and its steps.
+    let job = |number: Idx| -> Job {
+        if let Some(shares) = shares {
+            let Segment { tile, from, count } = shares.segment(number);
+            let corner = corner(tile);
+            return Job { corner, batch: corner.0, tile, from, count };
+        }
+        let corner = corner(number);
+        let (batch, from, count) = part(corner.0);
+        Job { corner, batch, tile: number, from, count }
+    };
     // Found while the mbarriers are made.
-    let beginning = corner(first);
+    let beginning = job(first);
     // What a block copies of a tile with so many rows in shared memory.
     let share = |all: usize, shared: bool| match shared && blocks > 1 {
         true => Part { row: rank * (all / blocks), rows: all / blocks, multicast: (1 << blocks) - 1 },
@@ -196,7 +264,8 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     let multiply = |index: Idx| {
         let (mut stage, mut phase) = (val::<i64>(0), val::<i64>(0));
         // What the tile before became, and where it goes.
-        let mut held = zeros::<u32>((own, if plan.held { columns / 2 } else { 2 }));
+        let none = || zeros::<u32>((own, if plan.held { columns / 2 } else { 2 }));
+        let mut held = none();
         let (mut held_matrix, mut held_row, mut held_column) = (val::<i64>(0), val::<i64>(0), val::<i64>(0));
         // Strip by strip, results go to memory by way of two buffers in turn, which those of the tile before may still occupy.
         let deliver = |number: usize, occupied: bool, put: &dyn Fn(SharedTile<O>), corner: Corner| {
@@ -218,12 +287,14 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
                 deliver(strip, true, &put, (matrix, row, column + from));
             }
         };
-        for tile in range_step(first, end, apart) {
+        let mut holding = val(false);
+        for number in range_step(first, end, apart) {
             // Before the products, where its time does not count.
-            let (matrix, row, column) = corner(tile);
+            let Job { corner: (matrix, row, column), batch, tile, from, count } = job(number);
             let row = row + index * own;
-            let (batch, _, count) = part(matrix);
             let mut before = stage;
+            // Whether a tile's results wait.
+            let holds = if exchange.is_some() { holding } else { number.gt(first) };
             // Of this tile alone: sums that outlived the epilogue would need registers beside what becomes of them.
             let (mut sum, mut second) = (zeros::<T::Sum>((own, half)), zeros::<T::Sum>((own, half)));
             // Beside the products of the first two steps, if there are two.
@@ -246,7 +317,7 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
                 } else {
                     sum = wgmma(x, y(0), sum, step.gt(0));
                     if plan.held {
-                        if step.eq(beside) & tile.gt(first) {
+                        if step.eq(beside) & holds {
                             deliver_held(held, (held_matrix, held_row, held_column));
                         }
                     }
@@ -269,31 +340,49 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
                 sum = product;
             }
 
-            for i in 0..halves {
-                let (sum, column) = (if i == 0 { sum } else { second }, column + i * half);
-                let place = Place { batch, row, column, shape: [own, half] };
-                let result = E::apply(&epilogue, sum, &place);
-                if plan.held {
-                    held = pack_pairs::<O>(result.cast::<f32>());
-                    held_matrix = matrix;
-                    held_row = row;
-                    held_column = column;
-                } else if plan.bulk {
-                    let result = result.cast::<O>();
-                    for strip in 0..half / width {
-                        let (from, number) = (strip * width, i * (half / width) + strip);
-                        let put = |buffer: SharedTile<O>| buffer.put(result, from);
-                        deliver(number, group > 0, &put, (matrix, row, column + from));
+            // Sums of a tile that another program stores: the first that this one has, so that no results wait.
+            let left = if exchange.is_some() { (from + count).lt(steps) } else { val(false) };
+            if left {
+                if let Some(exchange) = exchange {
+                    exchange.leave(index, [sum, second]);
+                }
+                held = none();
+            } else {
+                if let (Some(exchange), Some(shares)) = (exchange, shares) {
+                    if from.gt(0) {
+                        let sums = take(exchange, shares, tile, index, [sum, second]);
+                        sum = sums[0];
+                        second = sums[1];
                     }
-                } else {
-                    let result = result.cast::<O>();
-                    // SAFETY: every tile of c has one number, and one task of one program takes it.
-                    unsafe { c.row(matrix).tile((row, column), (own, half)).store_overlapping(result) };
+                }
+                for i in 0..halves {
+                    let (sum, column) = (if i == 0 { sum } else { second }, column + i * half);
+                    let place = Place { batch, row, column, shape: [own, half] };
+                    let result = E::apply(&epilogue, sum, &place);
+                    if plan.held {
+                        held = pack_pairs::<O>(result.cast::<f32>());
+                        held_matrix = matrix;
+                        held_row = row;
+                        held_column = column;
+                        holding = val(true);
+                    } else if plan.bulk {
+                        let result = result.cast::<O>();
+                        for strip in 0..half / width {
+                            let (from, number) = (strip * width, i * (half / width) + strip);
+                            let put = |buffer: SharedTile<O>| buffer.put(result, from);
+                            deliver(number, group > 0, &put, (matrix, row, column + from));
+                        }
+                    } else {
+                        let result = result.cast::<O>();
+                        // SAFETY: every tile of c has one number, and one task of one program takes it.
+                        unsafe { c.row(matrix).tile((row, column), (own, half)).store_overlapping(result) };
+                    }
                 }
             }
         }
         if plan.held {
-            if first.lt(end) {
+            let holds = if exchange.is_some() { holding } else { first.lt(end) };
+            if holds {
                 deliver_held(held, (held_matrix, held_row, held_column));
             }
         }
@@ -305,9 +394,9 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     tasks()
         .task(4, plan.registers[1], || {
             let (mut stage, mut phase) = (val::<i64>(0), val::<i64>(0));
-            let (mut matrix, mut row, mut column) = beginning;
-            for tile in range_step(first, end, apart) {
-                let (batch, from, count) = part(matrix);
+            let Job { corner: (_, row, column), batch, from, count, .. } = beginning;
+            let (mut row, mut column, mut batch, mut from, mut count) = (row, column, batch, from, count);
+            for number in range_step(first, end, apart) {
                 // The blocks of a cluster keep step.
                 let neighbour = program_id(0) / blocks;
                 let mut next = neighbour - quotient(neighbour, count) * count;
@@ -351,10 +440,12 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
                     }
                 }
                 if group > 0 {
-                    let next = corner(tile + apart);
-                    matrix = next.0;
-                    row = next.1;
-                    column = next.2;
+                    let next = job(number + apart);
+                    row = next.corner.1;
+                    column = next.corner.2;
+                    batch = next.batch;
+                    from = next.from;
+                    count = next.count;
                 }
             }
         })

@@ -11,6 +11,7 @@
 //! | `plan.rs` | how a product is divided on a Hopper GPU, from its shape |
 //! | `rows.rs` | the product of a matrix and a vector |
 //! | `splits.rs` | adding up what a long inner extent was divided into |
+//! | `stream.rs` | tiles that programs share, step by step: stream-K |
 //! | `tensor_cores.rs` | whether and how a call goes to the tensor cores |
 
 pub mod epilogue;
@@ -20,6 +21,7 @@ pub mod plain;
 pub mod plan;
 pub mod rows;
 mod splits;
+mod stream;
 mod tensor_cores;
 
 pub use epilogue::{Epilogue, Place};

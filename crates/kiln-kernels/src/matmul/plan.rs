@@ -55,8 +55,8 @@ pub struct Choice {
 /// What plans for several shapes have in common.
 ///
 /// ```
-/// use kiln_kernels::matmul::plan::Form;
-/// let form = Form { tile: [128, 256, 64], tasks: 2, turned: false, in_parts: true };
+/// use kiln_kernels::matmul::plan::{Division, Form};
+/// let form = Form { tile: [128, 256, 64], tasks: 2, turned: false, division: Division::InParts };
 /// assert_eq!(form.to_string(), "128 x 256 x 64 by 2, in parts");
 /// assert_eq!(form.to_string().parse(), Ok(form));
 /// assert!("128 x 256".parse::<Form>().is_err());
@@ -69,16 +69,35 @@ pub struct Form {
     pub tasks: usize,
     /// Whether cᵀ = bᵀ aᵀ is launched.
     pub turned: bool,
-    /// Whether the inner extent is divided among programs.
-    pub in_parts: bool,
+    /// How the inner extent is divided among programs.
+    pub division: Division,
 }
+
+/// How the inner extent of a product is divided among programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// A program multiplies all of it for its tiles.
+    Whole,
+    /// Into so many parts for each tile, which a second launch adds up: split-K.
+    InParts,
+    /// That of the last tiles evenly, by steps; who begins a tile adds up what others did of it: stream-K.
+    ByStep,
+}
+
+/// Behind the other words of a form.
+const IN_PARTS: &str = ", in parts";
+const BY_STEP: &str = ", by step";
 
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [rows, columns, depth] = self.tile;
         write!(f, "{rows} x {columns} x {depth} by {}", self.tasks)?;
         f.write_str(if self.turned { ", turned" } else { "" })?;
-        f.write_str(if self.in_parts { ", in parts" } else { "" })
+        f.write_str(match self.division {
+            Division::Whole => "",
+            Division::InParts => IN_PARTS,
+            Division::ByStep => BY_STEP,
+        })
     }
 }
 
@@ -86,20 +105,27 @@ impl FromStr for Form {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Form, &'static str> {
-        const WRONG: &str =
-            "expected `ROWS x COLUMNS x DEPTH by TASKS`, then `, turned` and `, in parts` or neither";
-        let (text, in_parts) = text.strip_suffix(", in parts").map_or((text, false), |rest| (rest, true));
+        const WRONG: &str = "expected `ROWS x COLUMNS x DEPTH by TASKS`, then maybe `, turned`, then maybe `, in parts` or `, by step`";
+        let in_parts = text.strip_suffix(IN_PARTS).map(|rest| (rest, Division::InParts));
+        let by_step = || text.strip_suffix(BY_STEP).map(|rest| (rest, Division::ByStep));
+        let (text, division) = in_parts.or_else(by_step).unwrap_or((text, Division::Whole));
         let (text, turned) = text.strip_suffix(", turned").map_or((text, false), |rest| (rest, true));
         let (tile, tasks) = text.split_once(" by ").ok_or(WRONG)?;
         let mut numbers = tile.split(" x ").chain([tasks]).map(|n| n.parse().map_err(|_| WRONG));
         let mut next = || numbers.next().unwrap_or(Err(WRONG));
         let (tile, tasks) = ([next()?, next()?, next()?], next()?);
-        if numbers.next().is_some() { Err(WRONG) } else { Ok(Form { tile, tasks, turned, in_parts }) }
+        if numbers.next().is_some() { Err(WRONG) } else { Ok(Form { tile, tasks, turned, division }) }
     }
 }
 
 /// Bytes of a row of a stage, or a multiple of it.
 const ROW: usize = 128;
+/// Steps of divided tiles that programs can count.
+const MOST_STEPS: usize = 1 << 31;
+/// Bytes a cycle in which a program leaves sums for another, or takes them.
+const EXCHANGED: f64 = 24.0;
+/// Cycles until it knows that they are there.
+const SIGNAL: f64 = 1500.0;
 /// Steps that a part of the inner extent has at least.
 const LEAST_STEPS: usize = 6;
 /// Bytes of the inner extent that one instruction multiplies.
@@ -137,11 +163,12 @@ const STAGGERED_BELOW: usize = 64;
 /// Columns up to which tiles narrower than 64 are looked at.
 const NARROW_UP_TO: usize = 64;
 
-/// The fastest plan by the estimate.
+/// The fastest plan by the estimate, of those that divide no tile by steps: of these it knows too little.
 pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
     let columns = Plan::strip(request.result_bytes);
     let least = Tile { swapped: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
-    fastest(request, gpu, |_| true).unwrap_or_else(|| least.choice(request, gpu, 2, 1))
+    fastest(request, gpu, |choice| choice.plan.streamed == 0)
+        .unwrap_or_else(|| least.choice(request, gpu, 2, 1))
 }
 
 /// The fastest of the plans that have this [form](Choice::form), if there is one.
@@ -165,7 +192,7 @@ pub fn ranked(request: &Request, gpu: &Gpu) -> Vec<Choice> {
     let mut timed: Vec<(f64, Choice)> =
         candidates(request, gpu).into_iter().map(|choice| (cycles(request, gpu, &choice), choice)).collect();
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut all: Vec<Choice> = Vec::new();
+    let mut all = vec![choose(request, gpu)];
     for (_, choice) in timed {
         if all.iter().all(|earlier| earlier.form() != choice.form()) {
             all.push(choice);
@@ -212,10 +239,14 @@ fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
             for &depth in depths {
                 let tile = Tile { swapped, rows, columns, tasks, depth, bulk };
                 for splits in tile.splits(request, gpu) {
-                    let stages = tile.stages(request, gpu, splits > 1);
+                    let stages = tile.stages(request, gpu, splits > 1, false);
                     if stages >= 4 {
                         all.push(tile.choice(request, gpu, stages, splits));
                     }
+                }
+                let stages = tile.stages(request, gpu, false, true);
+                if stages >= 4 {
+                    all.extend(tile.streamed(request, gpu, stages));
                 }
             }
         }
@@ -230,13 +261,16 @@ fn halves(request: &Request, columns: usize) -> usize {
 
 impl Tile {
     /// As many stages as shared memory holds, up to 16.
-    fn stages(&self, request: &Request, gpu: &Gpu, split: bool) -> usize {
+    fn stages(&self, request: &Request, gpu: &Gpu, split: bool, streamed: bool) -> usize {
         // Without bulk copies, the threads may exchange a tile before they store it.
         let bytes = if split { request.sum_bytes } else { request.result_bytes };
         let columns = if self.bulk { 2 * Plan::strip(bytes) } else { self.columns };
         let out = self.rows * columns * bytes;
-        let exchanged =
-            if request.epilogue && !split && self.tasks == 1 { 4 * self.rows * self.columns } else { 0 };
+        let exchanged = if (request.epilogue && !split || streamed) && self.tasks == 1 {
+            4 * self.rows * self.columns
+        } else {
+            0
+        };
         // What tiles are aligned to, and the mbarriers.
         let spare = 2048 + exchanged;
         let stage = (self.rows + self.columns) * self.depth * ROW;
@@ -257,6 +291,28 @@ impl Tile {
         let mut all: Vec<usize> = all.collect();
         all.dedup();
         all
+    }
+
+    /// Plans that divide the steps of the last tiles among all programs, where whole tiles would leave some idle.
+    fn streamed(&self, request: &Request, gpu: &Gpu, stages: usize) -> Vec<Choice> {
+        let whole = self.choice(request, gpu, stages, 1);
+        let (tiles, steps) = (whole.tiles(request).iter().product::<usize>(), self.steps(request));
+        let fits = 2 * gpu.units * steps < MOST_STEPS;
+        let plan = |programs: usize, streamed: usize| {
+            let held = tiles > programs && self.holds(request, 1);
+            let plan = Plan { group: 8, held, staggered: false, streamed, ..whole.plan };
+            Choice { plan, swapped: self.swapped, grid: [programs as u32, 1, 1] }
+        };
+        if tiles > gpu.units {
+            let rest = !tiles.is_multiple_of(gpu.units) && fits && steps >= LEAST_STEPS;
+            return (1..=2).filter(|_| rest).map(|rounds| plan(gpu.units, rounds)).collect();
+        }
+        // As many programs for each tile, or all.
+        let even = gpu.units / tiles * tiles;
+        let mut all = vec![even, gpu.units];
+        all.dedup();
+        let enough = |programs: &usize| *programs > tiles && tiles * steps / programs >= LEAST_STEPS && fits;
+        all.into_iter().filter(enough).map(|programs| plan(programs, 1)).collect()
     }
 
     /// Whether results fit a task's registers beside the sums of the next tile.
@@ -302,8 +358,13 @@ impl Tile {
 impl Choice {
     /// What tells it from the other [`ranked`] ones, whatever the shape.
     pub fn form(&self) -> Form {
-        let Plan { rows, columns, depth, tasks, splits, .. } = self.plan;
-        Form { tile: [rows, columns, depth], tasks, turned: self.swapped, in_parts: splits > 1 }
+        let Plan { rows, columns, depth, tasks, splits, streamed, .. } = self.plan;
+        let division = match (splits, streamed) {
+            (1, 0) => Division::Whole,
+            (1, _) => Division::ByStep,
+            _ => Division::InParts,
+        };
+        Form { tile: [rows, columns, depth], tasks, turned: self.swapped, division }
     }
 
     /// The extents of what is launched.
@@ -349,7 +410,13 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     // With several tasks one stores while another multiplies, but for the last tile.
     let hidden = if plan.tasks > 1 { 0.5 } else { 1.0 };
     let step = products.max(copies).max(begun) + idle + WAIT;
-    let compute = rounds * steps * step + (rounds - 1.0) * hidden * store + store;
+    let mut compute = rounds * steps * step + (rounds - 1.0) * hidden * store + store;
+    if plan.streamed > 0 {
+        let Shares { steps, taken } = shares(request, choice);
+        let exchange = (plan.rows * plan.columns * request.sum_bytes) as f64 / EXCHANGED;
+        compute =
+            steps * step + (rounds - 1.0) * hidden * store + store + exchange + taken * (exchange + SIGNAL);
+    }
     let (rows, columns) = choice.extents(request);
     let read = request.products * (rows + columns) * request.k * request.factor_bytes;
     let memory = read as f64 / FROM_MEMORY;
@@ -357,6 +424,27 @@ fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     let second = if split { SECOND + parts / ADDED_UP } else { 0.0 };
     // What is hidden behind the longer costs a little too.
     LATENCY + compute.max(memory) + 0.1 * compute.min(memory) + second
+}
+
+/// What a program of a [streamed](Plan::streamed) plan has to do.
+struct Shares {
+    /// Steps, with those of its whole tiles.
+    steps: f64,
+    /// How often it takes the sums of another.
+    taken: f64,
+}
+
+fn shares(request: &Request, choice: &Choice) -> Shares {
+    let programs = choice.grid[0] as usize;
+    let (tiles, each) =
+        (choice.tiles(request).iter().product::<usize>(), request.k.div_ceil(choice.plan.depth));
+    let whole = (tiles / programs).saturating_sub(choice.plan.streamed - 1);
+    let all = (tiles - whole * programs) * each;
+    let share = all.div_ceil(programs);
+    // Where shares divide tiles evenly, none begins in the middle of a share.
+    let even = all.is_multiple_of(programs) && each.is_multiple_of(share);
+    let taken = each.div_ceil(share) - usize::from(even);
+    Shares { steps: (whole * each + share) as f64, taken: taken as f64 }
 }
 
 #[cfg(test)]
@@ -470,9 +558,33 @@ mod tests {
         }
         let in_parts = |k| {
             let request = Request { m: 512, n: 512, k, ..HALVES };
-            ranked(&request, &H200).iter().any(|choice| choice.form().in_parts)
+            ranked(&request, &H200).iter().any(|choice| choice.form().division == Division::InParts)
         };
         assert!(in_parts(16384) && !in_parts(64));
+    }
+
+    #[test]
+    fn tiles_that_are_no_multiple_of_the_programs_can_be_divided_by_steps() {
+        let by_step = |m, n, k| -> Vec<Choice> {
+            let of = candidates(&Request { m, n, k, ..HALVES }, &H200);
+            let wide = |c: &Choice| c.plan.streamed > 0 && c.plan.columns == 256 && c.plan.rows == 128;
+            of.into_iter().filter(wide).collect()
+        };
+        // 512 tiles: 3 rounds and 116 tiles of 64 steps; 128 tiles of 32 steps; 33 rounds; 32 tiles, of which 4 programs can share each.
+        let shares = |m, n, k| -> Vec<_> {
+            let request = Request { m, n, k, ..HALVES };
+            let all = by_step(m, n, k).into_iter().filter(|c| c.plan.depth == 64);
+            all.map(|c| (c.grid[0], c.plan.streamed, shares(&request, &c)))
+                .map(|(g, s, t)| (g, s, t.steps, t.taken))
+                .collect()
+        };
+        assert_eq!(shares(4096, 4096, 4096), [(132, 1, 249.0, 2.0), (132, 2, 249.0, 1.0)]);
+        assert_eq!(shares(2048, 2048, 2048), [(132, 1, 32.0, 1.0)]);
+        assert_eq!(shares(132 * 128, 33 * 256, 4096), []);
+        assert_eq!(shares(128, 8192, 8192), [(128, 1, 32.0, 3.0), (132, 1, 32.0, 4.0)]);
+        // None of a share of fewer steps than a part has, and none that programs cannot count.
+        assert_eq!(shares(4096, 4096, 320), []);
+        assert_eq!(shares(4096, 4096, 1 << 30), []);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::epilogue::{Epilogue, Identity};
 use super::factor::{Factor, Precision, Unit, factors};
 use super::plan::{Choice, Gpu, Request, choose, of_form, ranked};
-use super::{hopper, rows, splits};
+use super::{hopper, rows, splits, stream};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
@@ -159,6 +159,14 @@ fn place<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
     (plan.a_transposed, plan.b_transposed) = (a_transposed, b_transposed);
     plan.stack = products > 1;
     plan.shared = [products > 1 && a.shape()[0] == 1, products > 1 && b.shape()[0] == 1];
+    if plan.streamed > 0 {
+        let programs = chosen.grid[0] as usize;
+        let mut parts = device.uninit([plan.parts(programs)])?;
+        let mut signals = stream::signals(&device, programs * plan.tasks)?;
+        let launch =
+            hopper::stream_k::<T, U, O, E>(&left, &right, c, &mut parts, &mut signals, epilogue, plan);
+        return launch.grid(chosen.grid).launch(&device);
+    }
     if plan.splits == 1 {
         return hopper::matmul::<T, U, O, E>(&left, &right, c, epilogue, plan)
             .grid(chosen.grid)
