@@ -13,6 +13,7 @@
 //! | `pieces` | tiles of any extents in terms of tiles whose extents are powers of two |
 //! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
 //! | `lower` | from tiles to threads |
+//! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
 //! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
 
 pub mod analysis;
@@ -24,6 +25,7 @@ mod lower;
 pub mod opt;
 mod pieces;
 mod target;
+mod widen;
 
 pub use analysis::{GridRule, Partition, Unproven, partition};
 pub use error::CompileError;
@@ -31,3 +33,4 @@ pub use lower::{explain_layouts, lower_to_threads};
 pub use opt::optimize;
 pub use pieces::divide_tiles;
 pub use target::{Target, TargetKind};
+pub use widen::widen_products;

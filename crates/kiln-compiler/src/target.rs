@@ -26,6 +26,8 @@ pub struct Target {
     pub shared_memory: u32,
     /// Whether products of tiles may be products of warpgroups, which compute capability 9.0 alone has.
     pub warpgroups: bool,
+    /// Whether the assembler knows products of fragments of 8-bit floats and those of warpgroups of signed by unsigned integers.
+    pub mixed_products: bool,
 }
 
 impl Target {
@@ -38,6 +40,7 @@ impl Target {
             max_threads: 1024,
             shared_memory,
             warpgroups,
+            mixed_products: true,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::launch::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
 use kiln_backend::{Error, Program, Report, Result, Stages};
-use kiln_compiler::optimize;
+use kiln_compiler::{optimize, widen_products};
 use kiln_ir::{Kernel, Level, OpKind, Space, verify};
 use std::any::Any;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
     }
     refuse_explicit(kernel)?;
     check_limits(kernel)?;
-    let mut kernel = kernel.clone();
+    let mut kernel = widen_products(kernel, |_, _| false).unwrap_or_else(|| kernel.clone());
     optimize(&mut kernel).map_err(|e| Error::Internal {
         place: "the optimiser",
         message: format!("`{}`: {e}", kernel.name),

@@ -8,7 +8,7 @@ use crate::threads::WARP;
 use crate::value::{Data, Trap};
 use half::{bf16, f16};
 use kiln_backend::Finding;
-use kiln_ir::{Factor, FragmentOp, OpData, Space, Value};
+use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Scalar, Space, Value};
 use std::collections::VecDeque;
 
 /// Words of 4 bytes of a copy.
@@ -52,7 +52,7 @@ impl Machine<'_> {
         let Machine { registers, spaces, .. } = self;
         let operands: Vec<&Data> = data.operands.iter().map(|v: &Value| &registers[v.index()]).collect();
         let result = match op {
-            FragmentOp::Mma(factor) => warps(mask).and_then(|w| mma(factor, &operands, &mut out, &w)),
+            FragmentOp::Mma(factors) => warps(mask).and_then(|w| mma(factors, &operands, &mut out, &w)),
             FragmentOp::LdMatrix { transposed, .. } => {
                 warps(mask).and_then(|w| ldmatrix(spaces, operands[0], &mut out, &w, transposed))
             }
@@ -140,37 +140,88 @@ fn warps(mask: &Mask) -> Result<Vec<usize>, Trap> {
     Ok(found)
 }
 
-/// One of the two elements of a word.
-pub fn half_of(factor: Factor, word: u32, which: usize) -> f64 {
-    let bits = (word >> (16 * which)) as u16;
+/// One of the elements of a word, the lowest first.
+pub fn element_of(factor: Factor, word: u32, which: usize) -> f64 {
+    let (half, byte) = ((word >> (16 * (which % 2))) as u16, (word >> (8 * (which % 4))) as u8);
     match factor {
-        Factor::F16 => f16::from_bits(bits).to_f64(),
-        Factor::BF16 => bf16::from_bits(bits).to_f64(),
+        Factor::F16 => f16::from_bits(half).to_f64(),
+        Factor::BF16 => bf16::from_bits(half).to_f64(),
+        Factor::Tf32 => f32::from_bits(word & !0x1fff).into(),
+        Factor::E4M3 => E4M3::from_bits(byte).to_f64(),
+        Factor::E5M2 => E5M2::from_bits(byte).to_f64(),
+        Factor::I8 => f64::from(byte as i8),
+        Factor::U8 => byte.into(),
     }
 }
 
+/// Where fragments of elements of a size hold those of a row.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Elements of a word.
+    each: usize,
+    /// Elements of a row of a fragment.
+    pub elements: usize,
+}
+
+impl Row {
+    pub fn of(factors: Factors) -> Row {
+        let bytes = factors.bytes() as usize;
+        Row { each: 4 / bytes, elements: 16 / bytes }
+    }
+
+    /// The fragment, the lane of its row and the element of its word for a column.
+    pub fn place(self, column: usize) -> (usize, usize, usize) {
+        (column / self.elements, column % self.elements / self.each, column % self.each)
+    }
+}
+
+/// The sums of a register.
+pub fn sums_of(data: &Data) -> Result<Vec<f64>, Trap> {
+    match data {
+        Data::F32(sums) => Ok(sums.iter().map(|&x| x.into()).collect()),
+        Data::I32(sums) => Ok(sums.iter().map(|&x| x.into()).collect()),
+        other => Err(Trap::wrong_type(Scalar::F32, other.elem())),
+    }
+}
+
+/// Rounds a sum to an f32, or wraps it to an i32. Sums of products of bytes are whole in f64.
+pub fn set_sum(out: &mut Data, at: usize, sum: f64) -> Result<(), Trap> {
+    match out {
+        Data::F32(sums) => sums[at] = sum as f32,
+        Data::I32(sums) => sums[at] = sum as i64 as i32,
+        other => return Err(Trap::wrong_type(Scalar::F32, other.elem())),
+    }
+    Ok(())
+}
+
 /// A sum in f64, rounded once: closer than any device's.
-fn mma(factor: Factor, operands: &[&Data], out: &mut [Data], warps: &[usize]) -> Result<(), Trap> {
+fn mma(factors: Factors, operands: &[&Data], out: &mut [Data], warps: &[usize]) -> Result<(), Trap> {
     let words = operands[..6].iter().map(|d| u32::of(d)).collect::<Result<Vec<_>, _>>()?;
-    let sums = operands[6..].iter().map(|d| f32::of(d)).collect::<Result<Vec<_>, _>>()?;
-    let mut out = out.iter_mut().map(f32::of_mut).collect::<Result<Vec<_>, _>>()?;
+    let sums = operands[6..].iter().map(|d| sums_of(d)).collect::<Result<Vec<_>, _>>()?;
+    let (row_of, depth) = (Row::of(factors), factors.depth() as usize);
     for &first in warps {
-        let element = |registers: &[&[u32]], register: usize, row: usize, column: usize| {
-            let word = registers[register][first + row % 8 * 4 + column % 8 / 2];
-            half_of(factor, word, column % 2)
+        let left = |row: usize| -> Vec<f64> {
+            let element = |k| {
+                let (fragment, lane, which) = row_of.place(k);
+                let word = words[row / 8 + 2 * fragment][first + row % 8 * FRAGMENT_LANES + lane];
+                element_of(factors.left, word, which)
+            };
+            (0..depth).map(element).collect()
         };
-        let left = |row: usize| {
-            std::array::from_fn::<f64, 16, _>(|k| element(&words[..4], row / 8 + 2 * (k / 8), row, k))
+        let right = |column: usize| -> Vec<f64> {
+            let element = |k| {
+                let (fragment, lane, which) = row_of.place(k);
+                element_of(factors.right, words[4 + fragment][first + column * FRAGMENT_LANES + lane], which)
+            };
+            (0..depth).map(element).collect()
         };
-        let right =
-            |column: usize| std::array::from_fn::<f64, 16, _>(|k| element(&words[4..], k / 8, column, k));
-        let columns: [_; 8] = std::array::from_fn(right);
+        let columns: Vec<Vec<f64>> = (0..8).map(right).collect();
         for row in 0..16 {
             let factors = left(row);
             for (column, b) in columns.iter().enumerate() {
                 let (register, lane) = (row / 8 * 2 + column % 2, first + row % 8 * 4 + column / 2);
                 let products = factors.iter().zip(b).map(|(x, y)| x * y);
-                out[register][lane] = products.fold(f64::from(sums[register][lane]), |s, p| s + p) as f32;
+                set_sum(&mut out[register], lane, products.fold(sums[register][lane], |s, p| s + p))?;
             }
         }
     }

@@ -116,7 +116,7 @@ impl Machine<'_> {
                     let order = Order { reverse: *reverse, exclusive: *exclusive };
                     eval::scan(*op, order, out, m.data(*a), &m.shape(*a), *axis as usize)?;
                 }
-                (OpKind::Dot, [a, b, acc]) => {
+                (OpKind::Dot(_), [a, b, acc]) => {
                     let shape = m.shape(*b);
                     let (k, n) = (shape[0] as usize, shape[1] as usize);
                     eval::dot(out, m.data(*a), m.data(*b), m.data(*acc), k, n)?;

@@ -1,7 +1,7 @@
 //! Products of warpgroups. They take place when they are begun; whether their factors are still the same when they are waited for is looked at then, since
 //! a GPU may read them as late as that.
 
-use crate::fragment::{FRAGMENT_LANES, half_of};
+use crate::fragment::{FRAGMENT_LANES, Row, element_of, set_sum, sums_of};
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::numeric::Element;
@@ -10,17 +10,17 @@ use crate::threads::WARP;
 use crate::value::{Data, Trap};
 use half::f16;
 use kiln_backend::Finding;
-use kiln_ir::{Factor, GroupProduct, Lines, OpData, Panels, Space};
+use kiln_ir::{Factor, Factors, GroupProduct, Lines, OpData, Panels, Space};
 use std::collections::VecDeque;
 
-/// Elements of a chunk of 16 bytes, which lie side by side.
+/// Pairs of bytes of a chunk of 16, which lie side by side.
 const CHUNK: usize = 8;
 
 /// The chunks that a product reads, with what was there when it began.
-type Factors = Vec<(Place, [u16; CHUNK])>;
+type Chunks = Vec<(Place, [u16; CHUNK])>;
 
 /// Products of a block that nobody has waited for, the oldest first.
-pub type Begun = VecDeque<Factors>;
+pub type Begun = VecDeque<Chunks>;
 
 /// A matrix by rows.
 struct Matrix {
@@ -48,19 +48,21 @@ impl Machine<'_> {
             data.results.iter().map(|r| std::mem::take(&mut self.registers[r.index()])).collect();
         let Machine { registers, spaces, .. } = self;
         let mut operands = data.operands.iter().map(|v| &registers[v.index()]);
-        let mut factors = Factors::new();
+        let mut factors = Chunks::new();
         let result = (|| {
             let missing = || Trap::Bug("a product without factors".into());
-            let mut matrix = |lines, outer, operands: &mut dyn Iterator<Item = _>, spaces: &mut _| {
-                let address = the_same(operands.next().ok_or_else(missing)?)?;
-                stored(spaces, product.factor, address, (product.panels(lines, outer), lines), &mut factors)
-            };
+            let Factors { left: of_left, right: of_right } = product.factors;
+            let mut matrix =
+                |of: Factor, lines, outer, operands: &mut dyn Iterator<Item = _>, spaces: &mut _| {
+                    let address = the_same(operands.next().ok_or_else(missing)?)?;
+                    stored(spaces, of, address, (product.panels(lines, outer), lines), &mut factors)
+                };
             // By rows and by columns: depth is the second axis of both.
             let left = match product.left {
-                Some(lines) => Some(matrix(lines, m, &mut operands, spaces)?),
+                Some(lines) => Some(matrix(of_left, lines, m, &mut operands, spaces)?),
                 None => None,
             };
-            let right = matrix(product.right, n, &mut operands, spaces)?;
+            let right = matrix(of_right, product.right, n, &mut operands, spaces)?;
             let left = match left {
                 Some(left) => left,
                 None => {
@@ -69,14 +71,13 @@ impl Machine<'_> {
                     packed(product, &words, m, k)
                 }
             };
-            let sums = operands.map(|d| f32::of(d)).collect::<Result<Vec<_>, _>>()?;
-            let mut out = out.iter_mut().map(f32::of_mut).collect::<Result<Vec<_>, _>>()?;
+            let sums = operands.map(sums_of).collect::<Result<Vec<_>, _>>()?;
             for (register, out) in out.iter_mut().enumerate() {
-                for (thread, out) in out.iter_mut().enumerate() {
+                for thread in 0..threads {
                     let [row, column] = place(product, blocks, register, thread);
                     let products = left.row(row).iter().zip(right.row(column)).map(|(x, y)| x * y);
-                    let before = sums.get(register).map_or(0.0, |s| f64::from(s[thread]));
-                    *out = products.fold(before, |s, p| s + p) as f32;
+                    let before = sums.get(register).map_or(0.0, |s| s[thread]);
+                    set_sum(out, thread, products.fold(before, |s, p| s + p))?;
                 }
             }
             Ok(())
@@ -131,24 +132,27 @@ fn stored(
     factor: Factor,
     address: u64,
     (panels, lines): (Panels, Lines),
-    factors: &mut Factors,
+    factors: &mut Chunks,
 ) -> Result<Matrix, Trap> {
     let at = |offset: u32| {
         let address = address + u64::from(offset);
         Place { space: Space::Shared, address, lane: None, atomic: false }
     };
     check_aligned(at(0), panels.period().into())?;
-    let (count, length) = (panels.lines as usize, panels.bytes as usize / 2);
+    let bytes = factor.elem().bytes() as usize;
+    let (count, length, each) = (panels.lines as usize, panels.bytes as usize / bytes, 4 / bytes);
     let columns = if lines == Lines::Depth { length } else { count };
     let mut elements = vec![0.0; count * length];
     for line in 0..count {
-        for first in (0..length).step_by(CHUNK) {
-            let place = at(panels.offset(line as u32, 2 * first as u32));
+        for first in (0..length).step_by(2 * CHUNK / bytes) {
+            let place = at(panels.offset(line as u32, (first * bytes) as u32));
             let found = chunk(spaces, place)?;
             factors.push((place, found));
-            for (i, bits) in (first..).zip(found) {
+            let words = found.chunks_exact(2).map(|pair| u32::from(pair[0]) | u32::from(pair[1]) << 16);
+            let parts = words.flat_map(|word| (0..each).map(move |which| (word, which)));
+            for (i, (word, which)) in (first..).zip(parts) {
                 let index = if lines == Lines::Depth { line * length + i } else { i * count + line };
-                elements[index] = half_of(factor, bits.into(), 0);
+                elements[index] = element_of(factor, word, which);
             }
         }
     }
@@ -160,12 +164,15 @@ fn packed(product: &GroupProduct, words: &[&[u32]], m: u32, k: u32) -> Matrix {
     let (rows, columns) = (m as usize, k as usize);
     let threads = words.first().map_or(1, |w| w.len());
     let apart = threads / WARP * 16;
+    let row_of = Row::of(product.factors);
     let element = |row: usize, column: usize| {
         let (block, within) = (row / apart, row % apart);
         let (warp, row) = (within / 16, within % 16);
-        let word = block * product.words() + column / 16 * 4 + column % 16 / 8 * 2 + row / 8;
-        let lane = row % 8 * FRAGMENT_LANES + column % 8 / 2;
-        half_of(product.factor, words[word][warp * WARP + lane], column % 2)
+        let (fragment, lane, which) = row_of.place(column);
+        // Of each step those of both halves of its depth.
+        let word = block * product.words() + fragment * 2 + row / 8;
+        let lane = row % 8 * FRAGMENT_LANES + lane;
+        element_of(product.factors.left, words[word][warp * WARP + lane], which)
     };
     let elements = (0..rows * columns).map(|i| element(i / columns, i % columns)).collect();
     Matrix { columns, elements }

@@ -187,8 +187,13 @@ impl<'k> Builder<'k> {
 
     /// `acc + a · b`.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
+        self.dot_with(a, b, acc, Precision::Full)
+    }
+
+    /// `acc + a · b`, with a precision.
+    pub fn dot_with(&mut self, a: Value, b: Value, acc: Value, precision: Precision) -> Value {
         let ty = self.ty(acc);
-        self.one(OpKind::Dot, &[a, b, acc], ty)
+        self.one(OpKind::Dot(precision), &[a, b, acc], ty)
     }
 
     /// The extent of a view on an axis.

@@ -1,31 +1,36 @@
 //! What a warp of a GPU does as one: products of matrix fragments, the way of fragments between shared memory and registers, and copies from
 //! global to shared memory that go on while the program does. The lowering to threads makes them, never a front end.
 //!
-//! A *fragment* is a matrix of 8 × 8 elements of 16 bits, spread over a warp: lane `l` holds the elements `(l / 4, 2 * (l % 4))` and the one
-//! after it, packed in an u32 with the first in the lower half (PTX ISA, "Matrix Fragments for mma.m16n8k16"). All lanes of a warp
-//! reach such an operation together.
+//! A *fragment* is a matrix of 8 rows of 16 bytes, spread over a warp: lane `l` holds the four bytes `l % 4` of row `l / 4` in an u32, the first lowest. That is one
+//! element of 32 bits, two neighbours of 16 or four of 8 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16" and "k32"). All lanes of a warp reach
+//! such an operation together.
 
 use crate::types::Scalar;
 use crate::warpgroup::{GroupProduct, Lines};
 use smallvec::SmallVec;
 
-/// The elements of the factors of a product.
+/// The elements of a factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum Factor {
     F16,
     BF16,
+    /// f32 of which the last 13 bits do not count.
+    Tf32,
+    E4M3,
+    E5M2,
+    I8,
+    U8,
 }
 
 impl Factor {
-    /// The factor with elements of this type, if there is one.
+    /// The factor with elements of this type of 16 bits.
     ///
     /// ```
     /// use kiln_ir::{Factor, Scalar};
-    /// assert_eq!(Factor::of(Scalar::BF16).map(Factor::elem), Some(Scalar::BF16));
-    /// assert_eq!(Factor::of(Scalar::F32), None);
+    /// assert_eq!((Factor::half(Scalar::BF16), Factor::half(Scalar::F32)), (Some(Factor::BF16), None));
     /// ```
-    pub fn of(elem: Scalar) -> Option<Factor> {
+    pub fn half(elem: Scalar) -> Option<Factor> {
         match elem {
             Scalar::F16 => Some(Factor::F16),
             Scalar::BF16 => Some(Factor::BF16),
@@ -38,24 +43,112 @@ impl Factor {
         match self {
             Factor::F16 => Scalar::F16,
             Factor::BF16 => Scalar::BF16,
+            Factor::Tf32 => Scalar::F32,
+            Factor::E4M3 => Scalar::E4M3,
+            Factor::E5M2 => Scalar::E5M2,
+            Factor::I8 => Scalar::I8,
+            Factor::U8 => Scalar::U8,
         }
+    }
+}
+
+/// The elements of both factors of a product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Factors {
+    /// Of the left one.
+    pub left: Factor,
+    /// Of the right one.
+    pub right: Factor,
+}
+
+macro_rules! products {
+    ($($left:ident $right:ident $name:literal;)*) => {
+        /// The factors that matrix units multiply, with the words of their products.
+        const PRODUCTS: &[(Factors, &str, &str)] = &[$((
+            Factors { left: Factor::$left, right: Factor::$right },
+            concat!("mma_", $name),
+            concat!("warpgroup_mma_", $name),
+        )),*];
+    };
+}
+
+products! {
+    F16 F16 "f16";
+    BF16 BF16 "bf16";
+    Tf32 Tf32 "tf32";
+    E4M3 E4M3 "e4m3";
+    E5M2 E5M2 "e5m2";
+    E4M3 E5M2 "e4m3_e5m2";
+    E5M2 E4M3 "e5m2_e4m3";
+    I8 I8 "i8";
+    U8 U8 "u8";
+    I8 U8 "i8_u8";
+    U8 I8 "u8_i8";
+}
+
+impl Factors {
+    /// The factors with elements of these types, if matrix units multiply them; f32 as tf32.
+    ///
+    /// ```
+    /// use kiln_ir::{Factors, Scalar};
+    /// let mixed = Factors::of(Scalar::E4M3, Scalar::E5M2).unwrap();
+    /// assert_eq!((mixed.sum(), mixed.bytes(), mixed.depth()), (Scalar::F32, 1, 32));
+    /// assert_eq!(Factors::of(Scalar::F16, Scalar::BF16), None);
+    /// ```
+    pub fn of(left: Scalar, right: Scalar) -> Option<Factors> {
+        let all = PRODUCTS.iter().map(|(factors, ..)| *factors);
+        all.into_iter().find(|f| f.left.elem() == left && f.right.elem() == right)
+    }
+
+    /// The type of sums of products.
+    pub fn sum(self) -> Scalar {
+        self.left.elem().accumulator()
+    }
+
+    /// Bytes of an element of either.
+    pub fn bytes(self) -> u32 {
+        self.left.elem().bytes()
+    }
+
+    /// The depth of one instruction: 32 bytes.
+    pub fn depth(self) -> u32 {
+        32 / self.bytes()
+    }
+
+    /// Whether sums keep fewer bits than their type has while products are added to them.
+    pub fn has_fast_sums(self) -> bool {
+        self.left.elem().is_float8()
+    }
+
+    /// The words of the products of fragments and of warpgroups.
+    fn names(self) -> (&'static str, &'static str) {
+        let found = PRODUCTS.iter().find(|(factors, ..)| *factors == self);
+        found.map_or(("mma", "warpgroup_mma"), |(_, fragments, warpgroups)| (fragments, warpgroups))
+    }
+
+    /// The factors of which the word of a product is `name`, and whether it is one of warpgroups.
+    fn named(name: &str) -> Option<(Factors, bool)> {
+        let found =
+            PRODUCTS.iter().find(|(_, fragments, warpgroups)| [*fragments, *warpgroups].contains(&name));
+        found.map(|(factors, _, warpgroups)| (*factors, *warpgroups == name))
     }
 }
 
 /// An operation of a warp on fragments, or of a thread on copies in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FragmentOp {
-    /// `(u32 × 4 a, u32 × 2 b, f32 × 4 c) -> f32 × 4`: c + a · b, with a of 16 × 16, b of 16 × 8 and c of 16 × 8 elements. The fragments of a are
+    /// `(u32 × 4 a, u32 × 2 b, sum × 4 c) -> sum × 4`: c + a · b, with a of 16 rows of 32 bytes, b of 8 columns of 32 bytes and c of 16 × 8 elements. The fragments of a are
     /// its upper left, lower left, upper right and lower right quarter; those of b are the *transposes* of its upper and lower half.
-    /// Lane `l` holds of c the elements `(l / 4, 2 * (l % 4))`, the one after it, and the same two 8 rows below. The products are
-    /// exact; their sum with c is rounded in an order and to a precision, at least that of f32 with truncation, that are the device's.
-    Mma(Factor),
+    /// Lane `l` holds of c the elements `(l / 4, 2 * (l % 4))`, the one after it, and the same two 8 rows below. Sums of integers wrap; products of floats are
+    /// exact, and their sum with c is rounded in an order and to a precision that are the device's: at least that of f32 with truncation, but less of
+    /// [8-bit floats](Factors::has_fast_sums).
+    Mma(Factors),
     /// `(u64 shared address) -> u32 × count`: fragments whose rows of 16 bytes lie at the addresses that lanes `8 i` to `8 i + 7` give for
     /// fragment `i`. Addresses are multiples of 16; those of other lanes do not matter.
     LdMatrix {
         /// 1, 2 or 4.
         count: u32,
-        /// Gives the transposes.
+        /// Gives the transposes, of elements of 16 bits.
         transposed: bool,
     },
     /// `(u64 shared address, u32 × count)`: stores fragments, whose rows of 16 bytes lie where those of [`LdMatrix`](FragmentOp::LdMatrix) do.
@@ -63,7 +156,7 @@ pub enum FragmentOp {
         /// 1, 2 or 4.
         count: u32,
     },
-    /// `(x, x) -> u32`: two neighbours, the first in the lower half. They are of the factor's type, or f32 and are rounded to it.
+    /// `(x, x) -> u32`: two neighbours, the first in the lower half. They are of the factor's type, of 16 bits, or f32 and are rounded to it.
     Pack(Factor),
     /// `(u64 shared address, u64 global address, u32 bytes)`: begins to copy so many bytes (a multiple of 4, at most 16) to 16 bytes of shared memory, and zeros
     /// after them. Both addresses are multiples of 16. What is there is not defined until a
@@ -76,13 +169,13 @@ pub enum FragmentOp {
         /// How many may still be on their way.
         pending: u32,
     },
-    /// `(u64 a, u64 b, f32 × r c) -> f32 × r`: begins c + a · b by all warpgroups of the block, which reach it together. a and b are the shared addresses, the same in
+    /// `(u64 a, u64 b, sum × r c) -> sum × r`: begins c + a · b by all warpgroups of the block, which reach it together. a and b are the shared addresses, the same in
     /// all threads, of matrices in [`Panels`](crate::Panels) that lie as the product says, c the thread's sums (none if it does not keep them). With a left factor from registers,
-    /// `(u64 b, u32 × s a, f32 × r c)`: of each block of 64 rows and each step of 16 in depth the fragments of [`Mma`](FragmentOp::Mma). The matrices are read, and
+    /// `(u64 b, u32 × s a, sum × r c)`: of each block of 64 rows and each step of 32 bytes in depth the fragments of [`Mma`](FragmentOp::Mma). The matrices are read, and
     /// the results made, at some time before a [`WarpgroupWait`](FragmentOp::WarpgroupWait); until then results may only go to another such product, or be
     /// carried by a loop.
     WarpgroupMma(GroupProduct),
-    /// `(f32 × r) -> f32 × r`: waits until all but the last `pending` products that were begun are done. The results are the operands, computed.
+    /// `(sum × r) -> sum × r`: waits until all but the last `pending` products that were begun are done. The results are the operands, computed.
     WarpgroupWait {
         /// How many may still be under way.
         pending: u32,
@@ -96,17 +189,15 @@ impl FragmentOp {
     pub fn name(&self) -> &'static str {
         use FragmentOp::*;
         match self {
-            Mma(Factor::F16) => "mma_f16",
-            Mma(Factor::BF16) => "mma_bf16",
+            Mma(factors) => factors.names().0,
             LdMatrix { .. } => "ldmatrix",
             StMatrix { .. } => "stmatrix",
             Pack(Factor::F16) => "pack_f16",
-            Pack(Factor::BF16) => "pack_bf16",
+            Pack(_) => "pack_bf16",
             CpAsync => "cp_async",
             CpAsyncCommit => "cp_async_commit",
             CpAsyncWait { .. } => "cp_async_wait",
-            WarpgroupMma(GroupProduct { factor: Factor::F16, .. }) => "warpgroup_mma_f16",
-            WarpgroupMma(GroupProduct { factor: Factor::BF16, .. }) => "warpgroup_mma_bf16",
+            WarpgroupMma(product) => product.factors.names().1,
             WarpgroupWait { .. } => "warpgroup_wait",
             AsyncProxyFence => "async_proxy_fence",
         }
@@ -146,20 +237,19 @@ impl FragmentOp {
         mut number: impl FnMut(&'static str) -> Result<u32, E>,
     ) -> Result<Option<FragmentOp>, E> {
         use FragmentOp::*;
-        let mut product = |factor| {
+        let mut product = |factors| {
             Ok(WarpgroupMma(GroupProduct {
-                factor,
+                factors,
                 extents: [number("m")?, number("n")?, number("k")?],
                 left: GroupProduct::lines(number("left")?),
                 right: GroupProduct::lines(number("right")?).unwrap_or(Lines::Depth),
                 keep: number("keep")? != 0,
             }))
         };
+        if let Some((factors, warpgroups)) = Factors::named(name) {
+            return if warpgroups { product(factors).map(Some) } else { Ok(Some(Mma(factors))) };
+        }
         Ok(Some(match name {
-            "warpgroup_mma_f16" => product(Factor::F16)?,
-            "warpgroup_mma_bf16" => product(Factor::BF16)?,
-            "mma_f16" => Mma(Factor::F16),
-            "mma_bf16" => Mma(Factor::BF16),
             "ldmatrix" => LdMatrix { count: number("count")?, transposed: number("transposed")? != 0 },
             "stmatrix" => StMatrix { count: number("count")? },
             "pack_f16" => Pack(Factor::F16),

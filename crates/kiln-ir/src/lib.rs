@@ -45,7 +45,7 @@ pub use builder::Builder;
 pub use cluster::ClusterOp;
 pub use explicit::{Attribute, ExplicitOp, Task};
 pub use float8::{E4M3, E5M2};
-pub use fragment::{Factor, FragmentOp};
+pub use fragment::{Factor, Factors, FragmentOp};
 pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;

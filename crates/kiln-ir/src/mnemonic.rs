@@ -39,6 +39,7 @@ mnemonics!(ReduceOp, "combination", {
     Sum = "sum", Prod = "prod", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", ArgMin = "argmin",
     ArgMax = "argmax",
 });
+mnemonics!(Precision, "precision", { Full = "full", Tf32 = "tf32", FastSums = "fast_sums" });
 mnemonics!(AtomicOp, "atomic operation", {
     Add = "add", Min = "min", Max = "max", And = "and", Or = "or", Xor = "xor", Exchange = "exchange",
 });
@@ -72,7 +73,7 @@ impl OpKind {
             Transpose(_) => "transpose",
             Reduce { .. } => "reduce",
             Scan { .. } => "scan",
-            Dot => "dot",
+            Dot(_) => "dot",
             Extent(_) => "extent",
             Stride(_) => "stride",
             Alloc { .. } => "alloc",

@@ -139,6 +139,19 @@ pub enum ReduceOp {
     ArgMax,
 }
 
+/// How exact a product of matrices is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Precision {
+    /// Elements count in full, and sums are about as exact as their type.
+    #[default]
+    Full,
+    /// Of f32 the first 10 bits of the significand count, where a device has matrix units for that ("TF32"); elsewhere they count in full.
+    Tf32,
+    /// Sums of 8-bit floats keep the fewer bits that matrix units keep, where a device has them; in full, these are added up in f32 every 128 products or
+    /// sooner ("fast accumulation").
+    FastSums,
+}
+
 /// Read-modify-write operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
@@ -287,10 +300,11 @@ pub enum OpKind {
         /// Without the element itself; the first result is the identity.
         exclusive: bool,
     },
-    /// `(tile [m, k], tile [k, n], tile [m, n] acc) -> tile [m, n]`: acc + a·b. The accumulator's element type is f32 for f16,
-    /// bf16 and f32 operands, otherwise the operands' (f64 and integers). Products of 16-bit floats are exact; their sum is rounded in the device's order, to
-    /// f32 or, on matrix units, truncated to its precision. Those of f32 are never rounded to less before.
-    Dot,
+    /// `(tile [m, k], tile [k, n], tile [m, n] acc) -> tile [m, n]`: acc + a·b. Both factors have one element type, or one is of each of the 8-bit floats or
+    /// 8-bit integers. The accumulator's is f32 for floats of up to 32 bits, i32 for the integers of 8, which wraps, otherwise the operands'. Products of floats of
+    /// 8 and 16 bits are exact; their sum is rounded in the device's order, to f32 or, on matrix units, truncated to its precision. Those of f32 are never
+    /// rounded to less before. A [`Precision`] other than the full one allows less, of the types that it is about.
+    Dot(Precision),
 
     // ---- memory
     /// `(view) -> i64`: the extent on an axis.
@@ -602,7 +616,7 @@ impl OpKind {
             | Transpose(_)
             | Reduce { .. }
             | Scan { .. }
-            | Dot
+            | Dot(_)
             | Extent(_)
             | Stride(_)
             | Address

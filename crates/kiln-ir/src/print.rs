@@ -166,6 +166,7 @@ impl Printer<'_, '_> {
                 self.flag(*reverse, "reverse")?;
                 self.flag(*exclusive, "exclusive")
             }
+            OpKind::Dot(precision) => self.flag(*precision != Precision::Full, precision.name()),
             OpKind::Load(reuse) => self.reuse(*reuse),
             OpKind::Store { reuse, disjoint } => {
                 self.reuse(*reuse)?;

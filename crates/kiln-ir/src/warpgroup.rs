@@ -1,13 +1,11 @@
 //! Products of warpgroups, four warps each, from matrices in shared memory (PTX ISA 8.0, "wgmma.mma_async"), and how these matrices lie there.
 
-use crate::fragment::Factor;
+use crate::fragment::Factors;
 
 /// Bytes that all banks of shared memory give at once: the longest line of a panel.
 const BANKS: u32 = 128;
 /// Bytes of a chunk, which a swizzle leaves whole.
 const CHUNK: u32 = 16;
-/// Bytes of an element of a factor.
-const BYTES: u32 = 2;
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
 
@@ -65,12 +63,12 @@ pub enum Lines {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupProduct {
     /// The elements of both factors.
-    pub factor: Factor,
-    /// `[m, n, k]`: powers of two, multiples of 64 for each warpgroup, of 16 up to 256, and of 16.
+    pub factors: Factors,
+    /// `[m, n, k]`: powers of two, multiples of 64 for each warpgroup, of 16 up to 256, and of 32 bytes.
     pub extents: [u32; 3],
     /// How the left factor lies in shared memory; `None` if it comes from registers.
     pub left: Option<Lines>,
-    /// How the right factor lies there.
+    /// How the right factor lies there. Elements of other than 16 bits lie along the depth.
     pub right: Lines,
     /// Whether the product is added to what is there, or stands alone.
     pub keep: bool,
@@ -81,8 +79,8 @@ impl GroupProduct {
     pub fn panels(&self, lines: Lines, outer: u32) -> Panels {
         let depth = self.extents[2];
         match lines {
-            Lines::Depth => Panels { lines: outer, bytes: depth * BYTES },
-            Lines::Across => Panels { lines: depth, bytes: outer * BYTES },
+            Lines::Depth => Panels { lines: outer, bytes: depth * self.factors.bytes() },
+            Lines::Across => Panels { lines: depth, bytes: outer * self.factors.bytes() },
         }
     }
 
@@ -91,16 +89,17 @@ impl GroupProduct {
         self.extents[1] as usize / 2
     }
 
-    /// How many words of two elements of the left factor a thread has for one block of 64 rows.
+    /// How many words of the left factor a thread has for one block of 64 rows: four of each step of 32 bytes.
     pub fn words(&self) -> usize {
-        self.extents[2] as usize / 4
+        4 * (self.extents[2] / self.factors.depth()) as usize
     }
 
     /// Blocks of 64 rows of each warpgroup, for so many threads; `None` if they do not divide evenly.
     ///
     /// ```
-    /// use kiln_ir::{Factor, GroupProduct, Lines};
-    /// let product = GroupProduct { factor: Factor::BF16, extents: [256, 128, 64], left: None, right: Lines::Depth, keep: true };
+    /// use kiln_ir::{Factors, GroupProduct, Lines, Scalar};
+    /// let factors = Factors::of(Scalar::BF16, Scalar::BF16).unwrap();
+    /// let product = GroupProduct { factors, extents: [256, 128, 64], left: None, right: Lines::Depth, keep: true };
     /// assert_eq!((product.blocks(256), product.blocks(96)), (Some(2), None));
     /// ```
     pub fn blocks(&self, threads: u32) -> Option<u32> {

@@ -7,6 +7,7 @@ use kiln_ir::Kernel;
 use kiln_kernels::attention::plain::kernels::{Form, attention};
 use kiln_kernels::matmul::epilogue::Identity;
 use kiln_kernels::matmul::plain::kernels::matmul;
+use kiln_lang::Precision;
 use kiln_runtime::{Device, Result, Tensor};
 use std::process::Command;
 
@@ -47,9 +48,18 @@ fn products_assemble_without_spills_by_ptxas() -> Result<()> {
         .map(|shape| (shape, &TARGETS[..]));
     let large = [(128, 256, 64), (128, 128, 64), (64, 128, 64), (64, 64, 64)].map(|s| (s, &[(9, 0)][..]));
     for ((rows, columns, depth), targets) in shapes.into_iter().chain(large) {
-        let kernel =
-            matmul::<bf16, bf16, bf16, Identity>(&a, &a, &mut c, Identity, [true; 2], rows, columns, depth)
-                .ir()?;
+        let kernel = matmul::<bf16, bf16, bf16, Identity>(
+            &a,
+            &a,
+            &mut c,
+            Identity,
+            [true; 2],
+            Precision::Full,
+            rows,
+            columns,
+            depth,
+        )
+        .ir()?;
         for &compute in targets {
             check(&format!("a product of tiles {rows} x {columns} x {depth}"), &kernel, compute, rows);
         }

@@ -60,10 +60,12 @@ pub use flow::{
 };
 pub use half::{bf16, f16};
 pub use kiln_ir::{E4M3, E5M2};
-pub use kiln_ir::{Level, Order, Scope};
+pub use kiln_ir::{Level, Order, Precision, Scope};
 pub use kiln_macros::{DeviceValue, KernelConst, device, kernel};
 pub use memory::{Local, Shared, local, shared};
-pub use ops::{Accumulate, Combine, IntoShape, dot, dot_acc, full, iota, select, zeros};
+pub use ops::{
+    Accumulate, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota, select, zeros,
+};
 pub use thread::*;
 pub use time::{clock_cycles, clock_ns, sleep_ns};
 pub use trace::{TraceError, TraceErrors, trace};
@@ -79,10 +81,10 @@ pub mod prelude {
         Accumulate, Bits, Combine, DeviceValue, E4M3, E5M2, Elem, Float, Idx, Int, IntoIndex, IntoVal,
         KernelConst, Level, Local, Num, Numeric, Order, Scope, Shared, ThreadIndex, Tile, Val, View, ViewMut,
         Word, ballot, barrier, bf16, block_dim, block_uniform, clock_cycles, clock_ns, device, device_assert,
-        device_print, dot, dot_acc, f16, fence, full, guarded, iota, kernel, lane_id, local, num_programs,
-        program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up, shuffle_xor,
-        sleep_ns, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val, vote_all, vote_any,
-        warp_id, zeros,
+        device_print, dot, dot_acc, dot_with, f16, fence, full, guarded, iota, kernel, lane_id, local,
+        num_programs, program_id, range, range_step, select, shared, shuffle_down, shuffle_idx, shuffle_up,
+        shuffle_xor, sleep_ns, thread_id, thread_index, thread_index_2d, thread_index_3d, trace, val,
+        vote_all, vote_any, warp_id, zeros,
     };
 }
 

@@ -44,7 +44,7 @@ use crate::val::Val;
 use crate::view::core::ViewCore;
 use crate::view::{View, ViewMut};
 pub use kiln_ir::{Facts, IntFact, Level};
-use kiln_ir::{Kernel, Param, Space, Type};
+use kiln_ir::{Kernel, Param, Precision, Space, Type};
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
 use std::collections::hash_map::DefaultHasher;
@@ -253,6 +253,7 @@ macro_rules! constants {
 }
 
 constants! {
+    Precision: |v| *v as u64;
     bool: |v| u64::from(*v);
     char: |v| u64::from(*v);
     u8: |v| u64::from(*v);

@@ -112,12 +112,12 @@ fn over_tiles(device: &Device, n: usize) -> Result<Call> {
     let factor = || matrix::<bf16>(device, n, n)?.reshape([1, n, n]);
     let (a, b) = (factor()?, factor()?);
     let mut c = device.zeros::<bf16, 3>([1, n, n])?;
-    let (rows, columns, depth) = plain::tile::<bf16>(device, n, n, n);
+    let (rows, columns, depth) = plain::tile::<bf16>(device, Precision::Full, [n; 3]);
     let device = device.clone();
     Ok(Box::new(move || {
         let shared = [true; 2];
         let product = plain::kernels::matmul::<bf16, bf16, bf16, Identity>;
-        product(&a, &b, &mut c, Identity, shared, rows, columns, depth).launch(&device)
+        product(&a, &b, &mut c, Identity, shared, Precision::Full, rows, columns, depth).launch(&device)
     }))
 }
 

@@ -1,11 +1,11 @@
-//! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+//! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16", "k32").
 
 use super::distributed::{AxisBits, LANE_BITS, Layout};
 use super::linear::Bases;
 use kiln_ir::Shape;
 
-/// The rows, columns and depth of the product that a warp computes with one instruction.
-pub const MMA: [u32; 3] = [16, 8, 16];
+/// The rows and columns of the product that a warp computes with one instruction. Its depth is 32 bytes.
+pub const MMA: [u32; 2] = [16, 8];
 
 /// How warps divide a product `[m, n]`: as a grid of so many rows and columns, each a power of two. Where the product is too small for all warps, those
 /// left over compute the same as others.
@@ -98,32 +98,41 @@ impl Layout {
         Layout::of_bases(register, lane, warp)
     }
 
-    /// The layout in which a product takes its left factor `[m, k]` from registers. For a grid of one column it is that of a product of the same shape.
-    pub fn mma_left(shape: &Shape, grid: WarpGrid, warps: u32) -> Layout {
+    /// The layout in which a product takes its left factor `[m, k]` from registers, of elements of so many bytes. For a grid of one column and 16 bits it is that
+    /// of a product of the same shape.
+    pub fn mma_left(shape: &Shape, grid: WarpGrid, warps: u32, bytes: u32) -> Layout {
+        let word = word_bits(bytes);
         let axes = Axes::of(shape);
         let (rows, depth) = (axes.row.count, axes.column.count);
         let high = rows - grid.rows.trailing_zeros();
         let register = axes
-            .column(0..1)
+            .column(0..word)
             .chain(axes.row(3..4))
-            .chain(axes.column(3..depth))
+            .chain(axes.column(word + 2..depth))
             .chain(axes.row(4..high))
             .collect();
-        let lane = axes.column(1..3).chain(axes.row(0..3)).collect();
+        let lane = axes.column(word..word + 2).chain(axes.row(0..3)).collect();
         let warp = warp_bits(axes.row(high..rows).collect(), zeros(grid.columns), warps);
         Layout::of_bases(register, lane, warp)
     }
 
-    /// The layout in which a product takes its right factor `[k, n]` from registers.
-    pub fn mma_right(shape: &Shape, grid: WarpGrid, warps: u32) -> Layout {
+    /// The layout in which a product takes its right factor `[k, n]` from registers, of elements of so many bytes.
+    pub fn mma_right(shape: &Shape, grid: WarpGrid, warps: u32, bytes: u32) -> Layout {
+        let word = word_bits(bytes);
         let axes = Axes::of(shape);
         let (depth, columns) = (axes.row.count, axes.column.count);
         let wide = columns - grid.columns.trailing_zeros();
-        let register = axes.row(0..1).chain(axes.row(3..depth)).chain(axes.column(3..wide)).collect();
-        let lane = axes.row(1..3).chain(axes.column(0..3)).collect();
+        let register =
+            axes.row(0..word).chain(axes.row(word + 2..depth)).chain(axes.column(3..wide)).collect();
+        let lane = axes.row(word..word + 2).chain(axes.column(0..3)).collect();
         let warp = warp_bits(zeros(grid.rows), axes.column(wide..columns).collect(), warps);
         Layout::of_bases(register, lane, warp)
     }
+}
+
+/// Bits of an element's number that say which of a word of 32 bits it is.
+fn word_bits(bytes: u32) -> u32 {
+    (4 / bytes).trailing_zeros()
 }
 
 /// Bits of warps that hold the same.
@@ -135,33 +144,58 @@ fn zeros(warps: u32) -> Bases {
 mod tests {
     use super::*;
 
-    /// What the PTX ISA says lane `lane` holds in register `i` of the fragments of a (row, column), b (row, column) and c.
-    fn documented(lane: u32, i: u32) -> [(u32, u32); 3] {
+    /// What the PTX ISA says lane `lane` holds as element `i` of the fragments of a (row, column), b (row, column) and c, for factors of 32, 16 and 8 bits.
+    fn documented(bytes: u32, lane: u32, i: u32) -> [(u32, u32); 3] {
         let (group, member) = (lane / 4, lane % 4);
-        let a = (group + if i / 2 % 2 == 1 { 8 } else { 0 }, member * 2 + i % 2 + if i >= 4 { 8 } else { 0 });
-        let b = (member * 2 + i % 2 + if i >= 2 { 8 } else { 0 }, group);
-        let c = (group + if i >= 2 { 8 } else { 0 }, member * 2 + i % 2);
-        [a, b, c]
+        let [a, b] = match bytes {
+            4 => {
+                let lower = if i == 1 || i == 3 { 8 } else { 0 };
+                [
+                    (group + lower, member + if i >= 2 { 4 } else { 0 }),
+                    (member + if i == 1 { 4 } else { 0 }, group),
+                ]
+            }
+            2 => {
+                let lower = if i / 2 % 2 == 1 { 8 } else { 0 };
+                let right = if i >= 4 { 8 } else { 0 };
+                [
+                    (group + lower, member * 2 + i % 2 + right),
+                    (member * 2 + i % 2 + if i >= 2 { 8 } else { 0 }, group),
+                ]
+            }
+            _ => {
+                let lower = if i / 4 % 2 == 1 { 8 } else { 0 };
+                let right = if i >= 8 { 16 } else { 0 };
+                [
+                    (group + lower, member * 4 + i % 4 + right),
+                    (member * 4 + i % 4 + if i >= 4 { 16 } else { 0 }, group),
+                ]
+            }
+        };
+        [a, b, (group + if i >= 2 { 8 } else { 0 }, member * 2 + i % 2)]
     }
 
     #[test]
     fn layouts_are_those_of_the_isa() {
         let grid = WarpGrid { rows: 1, columns: 1 };
-        let layouts = [
-            (Layout::mma_left(&Shape::new(&[16, 16]), grid, 1), 16, 8),
-            (Layout::mma_right(&Shape::new(&[16, 8]), grid, 1), 8, 4),
-            (Layout::mma(&Shape::new(&[16, 8]), grid, 1), 8, 4),
-        ];
-        for (which, (layout, columns, registers)) in layouts.iter().enumerate() {
-            assert_eq!(layout.registers(), *registers);
-            for lane in 0..32 {
-                for i in 0..*registers as u32 {
-                    let flat = layout.index(i as usize, lane, 0);
-                    assert_eq!(
-                        (flat / columns, flat % columns),
-                        documented(lane, i)[which],
-                        "{which} {lane} {i}"
-                    );
+        for bytes in [1, 2, 4] {
+            let (depth, each) = (32 / bytes, 4 / bytes as usize);
+            let layouts = [
+                (Layout::mma_left(&Shape::new(&[16, depth]), grid, 1, bytes), depth, 4 * each),
+                (Layout::mma_right(&Shape::new(&[depth, 8]), grid, 1, bytes), 8, 2 * each),
+                (Layout::mma(&Shape::new(&[16, 8]), grid, 1), 8, 4),
+            ];
+            for (which, (layout, columns, registers)) in layouts.iter().enumerate() {
+                assert_eq!(layout.registers(), *registers);
+                for lane in 0..32 {
+                    for i in 0..*registers as u32 {
+                        let flat = layout.index(i as usize, lane, 0);
+                        assert_eq!(
+                            (flat / columns, flat % columns),
+                            documented(bytes, lane, i)[which],
+                            "{bytes} {which} {lane} {i}"
+                        );
+                    }
                 }
             }
         }
@@ -180,6 +214,6 @@ mod tests {
     #[test]
     fn the_result_of_a_product_by_rows_is_a_left_factor() {
         let (shape, grid) = (Shape::new(&[128, 64]), WarpGrid::by_rows(128, 4));
-        assert_eq!(Layout::mma(&shape, grid, 4), Layout::mma_left(&shape, grid, 4));
+        assert_eq!(Layout::mma(&shape, grid, 4), Layout::mma_left(&shape, grid, 4, 2));
     }
 }

@@ -1,10 +1,8 @@
-//! Matrices of 16-bit elements in shared memory, swizzled so that neither writing rows nor reading fragments meets conflicts of banks.
+//! Matrices in shared memory, swizzled so that neither writing rows nor reading fragments meets conflicts of banks.
 
 use super::distributed::{AxisBits, Layout};
 use kiln_ir::{Panels, Shape};
 
-/// Bytes of an element.
-const BYTES: u32 = 2;
 /// Bytes of a chunk, which stays whole.
 const CHUNK: u32 = 16;
 /// The longest line of a panel, in bytes: all banks once.
@@ -17,7 +15,7 @@ const PANEL: u32 = 128;
 /// ```
 /// use kiln_compiler::layout::Slot;
 /// use kiln_ir::{Panels, Shape};
-/// let slot = Slot::new(&Shape::new(&[16, 64]), 1);
+/// let slot = Slot::new(&Shape::new(&[16, 64]), 1, 2);
 /// assert_eq!((slot.offset(0), slot.offset(8), slot.offset(64), slot.offset(64 + 8)), (0, 16, 128 + 16, 128));
 /// assert_eq!(slot.bytes(), 2048);
 /// ```
@@ -27,13 +25,21 @@ pub struct Slot {
     columns: u32,
     /// The axis along which elements are adjacent.
     along: u32,
+    /// Bytes of an element.
+    elem: u32,
 }
 
 impl Slot {
-    /// The slot of a matrix, the last two axes of a shape, whose elements are adjacent along one of these (0 or 1). Extents are powers of two, that along the axis 8 or more.
-    pub fn new(shape: &Shape, along: u32) -> Slot {
+    /// The slot of a matrix, the last two axes of a shape, of elements of 1, 2 or 4 bytes that are adjacent along one of the axes (0 or 1). Extents are powers of two, that along the
+    /// axis 16 bytes or more.
+    pub fn new(shape: &Shape, along: u32, elem: u32) -> Slot {
         let rank = shape.rank();
-        Slot { rows: shape[rank - 2], columns: shape[rank - 1], along }
+        Slot { rows: shape[rank - 2], columns: shape[rank - 1], along, elem }
+    }
+
+    /// Bytes of an element.
+    pub fn elem(&self) -> u32 {
+        self.elem
     }
 
     /// The axis along which elements are adjacent.
@@ -48,7 +54,7 @@ impl Slot {
 
     /// The size in bytes.
     pub fn bytes(&self) -> u32 {
-        self.rows * self.columns * BYTES
+        self.rows * self.columns * self.elem
     }
 
     /// The offset of the element with this row-major index.
@@ -59,14 +65,14 @@ impl Slot {
     /// The offset of an element, in bytes.
     pub fn at(&self, row: u32, column: u32) -> u32 {
         let (line, place) = if self.along == 0 { (column, row) } else { (row, column) };
-        self.panels().offset(line, place * BYTES)
+        self.panels().offset(line, place * self.elem)
     }
 
     /// The lines of the matrix.
     pub fn panels(&self) -> Panels {
         let (lines, length) =
             if self.along == 0 { (self.columns, self.rows) } else { (self.rows, self.columns) };
-        Panels { lines, bytes: length * BYTES }
+        Panels { lines, bytes: length * self.elem }
     }
 
     /// The part of an offset that depends on a thread's and a register's part together. What is above it is a sum of theirs.
@@ -78,7 +84,7 @@ impl Slot {
     pub fn adjacent(&self, layout: &Layout) -> Vec<usize> {
         let shape = Shape::new(&[self.rows, self.columns]);
         let shift = AxisBits::of(&shape, self.along as usize).shift;
-        (0..(CHUNK / BYTES).trailing_zeros())
+        (0..(CHUNK / self.elem).trailing_zeros())
             .map_while(|bit| layout.register().iter().position(|b| *b == 1 << (shift + bit)))
             .collect()
     }
@@ -90,19 +96,25 @@ mod tests {
 
     fn slots() -> impl Iterator<Item = Slot> {
         let shapes = [[16, 16], [64, 64], [128, 32], [8, 128], [16, 256], [32, 8]];
-        shapes.into_iter().flat_map(|s| [0, 1].map(|along| Slot::new(&Shape::new(&s), along)))
+        let kinds = [1, 2, 4].into_iter().flat_map(|elem| [0, 1].map(|along| (along, elem)));
+        let of = move |s: [u32; 2]| {
+            kinds.clone().map(move |(along, elem)| Slot::new(&Shape::new(&s), along, elem))
+        };
+        shapes.into_iter().flat_map(of).filter(|slot| slot.panels().bytes >= CHUNK)
     }
 
     #[test]
     fn elements_have_places_of_their_own_and_chunks_stay_whole() {
         for slot in slots() {
-            let mut taken = vec![false; slot.bytes() as usize / 2];
+            let elem = slot.elem();
+            let mut taken = vec![false; (slot.rows * slot.columns) as usize];
             for row in 0..slot.rows {
                 for column in 0..slot.columns {
                     let at = slot.at(row, column);
-                    assert!(!std::mem::replace(&mut taken[at as usize / 2], true), "{slot:?} {row} {column}");
+                    let own = &mut taken[(at / elem) as usize];
+                    assert!(!std::mem::replace(own, true), "{slot:?} {row} {column}");
                     let place = if slot.along == 0 { row } else { column };
-                    assert_eq!(at % CHUNK, place % 8 * 2);
+                    assert_eq!(at % CHUNK, place * elem % CHUNK);
                 }
             }
         }
@@ -125,14 +137,18 @@ mod tests {
     fn eight_lines_of_a_fragment_lie_in_different_banks() {
         for slot in slots().filter(|s| [s.rows, s.columns][1 - s.along as usize] >= 8) {
             let length = [slot.rows, slot.columns][slot.along as usize];
-            for chunk in 0..length / 8 {
-                let mut banks: Vec<u32> =
-                    (0..8)
-                        .map(|line| {
-                            if slot.along == 0 { slot.at(chunk * 8, line) } else { slot.at(line, chunk * 8) }
-                        })
-                        .map(|at| at % PANEL / CHUNK)
-                        .collect();
+            let each = CHUNK / slot.elem();
+            for chunk in 0..length / each {
+                let mut banks: Vec<u32> = (0..8)
+                    .map(|line| {
+                        if slot.along == 0 {
+                            slot.at(chunk * each, line)
+                        } else {
+                            slot.at(line, chunk * each)
+                        }
+                    })
+                    .map(|at| at % PANEL / CHUNK)
+                    .collect();
                 banks.sort_unstable();
                 banks.dedup();
                 assert_eq!(banks.len(), 8, "{slot:?}");

@@ -3,18 +3,21 @@
 
 use super::barriers::Does;
 use super::plan::LayoutId;
-use super::products::{Product, Unit};
+use super::products::{self, Product, Unit};
 use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
 use crate::layout::{LANE_BITS, Layout, Slot, WarpGrid};
-use kiln_ir::{FragmentOp, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
+use kiln_ir::{FragmentOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
 
-/// Rows and columns of the 8 × 8 matrix that is a fragment.
+/// Rows of the matrix that is a fragment.
 const FRAGMENT: u32 = 8;
 
-/// The depth of one instruction.
-const STEP: u32 = 16;
+/// Bytes of a row of a fragment.
+const ROW: u32 = 16;
+
+/// The most products that are added up where sums keep fewer bits.
+pub(super) const PIECE: u32 = 128;
 
 /// Which factor of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,29 +59,67 @@ impl Lowering<'_> {
         };
         let [m, n, k] = product.extents;
         let (high, wide) = (m / grid.rows / 16, n / grid.columns / FRAGMENT);
-        let types = [(); 4].map(|()| Type::scalar(Scalar::F32));
-        for step in 0..k / STEP {
-            let mut rows = Vec::with_capacity(high as usize);
-            for i in 0..high {
-                rows.push(self.fragments(&left, Side::Left, &left_layout, (i, 1), step, &product)?);
+        let (steps, together) = (k / product.factors.depth(), if wide >= 2 { 2 } else { 1 });
+        // Steps whose products are added to the sums one after the other, before other fragments are.
+        let group = if product.pieces { steps.min(PIECE / product.factors.depth()) } else { 1 };
+        for from in (0..steps).step_by(group as usize) {
+            let of_group = from..from + group;
+            let mut rows = Vec::new();
+            for step in of_group.clone() {
+                for i in 0..high {
+                    rows.push(self.fragments(&left, Side::Left, &left_layout, (i, 1), step, &product)?);
+                }
             }
-            let together = if wide >= 2 { 2 } else { 1 };
             for first in (0..wide).step_by(together as usize) {
-                let columns =
-                    self.fragments(&right, Side::Right, &right_layout, (first, together), step, &product)?;
-                for (j, column) in columns.chunks_exact(2).enumerate() {
-                    for (i, row) in (0..high).zip(&rows) {
-                        let at = 4 * (i * wide + first + j as u32) as usize;
-                        let operands: Vec<Value> =
-                            row.iter().chain(column).chain(&sums[at..at + 4]).copied().collect();
-                        let kind = OpKind::Fragment(FragmentOp::Mma(product.factor));
-                        let made = self.em.op(kind, &operands, &types);
-                        sums[at..at + 4].copy_from_slice(&self.em.kernel.op(made).results);
+                let mut columns = Vec::new();
+                for step in of_group.clone() {
+                    let blocks = (first, together);
+                    columns.push(self.fragments(
+                        &right,
+                        Side::Right,
+                        &right_layout,
+                        blocks,
+                        step,
+                        &product,
+                    )?);
+                }
+                for j in 0..together {
+                    for i in 0..high {
+                        let at = 4 * (i * wide + first + j) as usize;
+                        let fragments = columns.iter().enumerate().map(|(step, columns)| {
+                            (&rows[step * high as usize + i as usize][..], &columns[2 * j as usize..][..2])
+                        });
+                        self.chain(&product, fragments, &mut sums[at..at + 4]);
                     }
                 }
             }
         }
         self.define(data.results[0], product.sums, sums)
+    }
+
+    /// Adds products of fragments to the four sums of a thread, or makes a piece of them that is added.
+    fn chain<'f>(
+        &mut self,
+        product: &Product,
+        fragments: impl Iterator<Item = (&'f [Value], &'f [Value])>,
+        sums: &mut [Value],
+    ) {
+        let sum = product.factors.sum();
+        let types = [(); 4].map(|()| Type::scalar(sum));
+        let mut made = sums.to_vec();
+        if product.pieces {
+            let none = self.em.constant(Literal::zero(sum));
+            made.fill(none);
+        }
+        for (row, column) in fragments {
+            let operands: Vec<Value> = row.iter().chain(column).chain(&made).copied().collect();
+            let kind = OpKind::Fragment(FragmentOp::Mma(product.factors));
+            let op = self.em.op(kind, &operands, &types);
+            made.copy_from_slice(&self.em.kernel.op(op).results);
+        }
+        for (sum, made) in sums.iter_mut().zip(made) {
+            *sum = if product.pieces { self.em.add(*sum, made) } else { made };
+        }
     }
 
     /// Where both factors come from. Those that are at hand in another layout than that of fragments go to shared memory first.
@@ -100,12 +141,14 @@ impl Lowering<'_> {
                 continue;
             }
             let at_hand = self.plan.input(op, i);
-            if product.fragments[i] == Some(at_hand) {
+            if product.takes(i, at_hand) {
                 found.push(Some(Source::Registers(self.operand(value, at_hand)?)));
             } else {
                 found.push(None);
-                let along = u32::from(self.layout(at_hand).register().first() == Some(&1));
-                exchanged.push((i, value, at_hand, Slot::new(&self.src.shape(value), along)));
+                let bytes = product.factors.bytes();
+                let as_it_lies = || u32::from(self.layout(at_hand).register().first() == Some(&1));
+                let along = products::along(i, bytes).unwrap_or_else(as_it_lies);
+                exchanged.push((i, value, at_hand, Slot::new(&self.src.shape(value), along, bytes)));
             }
         }
         let bytes: u32 = exchanged.iter().map(|(.., slot)| slot.bytes()).sum();
@@ -191,11 +234,12 @@ impl Lowering<'_> {
         step: u32,
         product: &Product,
     ) -> Result<Vec<Value>, CompileError> {
-        let steps = product.extents[2] / STEP;
+        let steps = product.extents[2] / product.factors.depth();
         match source {
             Source::Registers(registers) => {
+                // Of 16 bits, of which both factors have one type.
                 let (words, kind) =
-                    (if side == Side::Left { 4 } else { 2 }, FragmentOp::Pack(product.factor));
+                    (if side == Side::Left { 4 } else { 2 }, FragmentOp::Pack(product.factors.left));
                 let mut packed = Vec::new();
                 for block in blocks.0..blocks.0 + blocks.1 {
                     let first = ((block * steps + step) * words * 2) as usize;
@@ -232,11 +276,14 @@ impl Lowering<'_> {
         area: Option<Area>,
     ) -> Result<Vec<Value>, CompileError> {
         let (lanes, transposed) = place.lanes(blocks);
+        if transposed && place.slot.elem() != 2 {
+            return Err(self.internal("a factor that matrix units cannot turn".into()));
+        }
         let lanes: Vec<u32> = lanes.iter().map(|&(outer, depth)| place.offset(outer, depth)).collect();
         let warps = layout.warp().iter().map(|&flat| place.flat_offset(flat));
         let thread: Vec<u32> = lanes.into_iter().chain(warps).collect();
         let height = if place.side == Side::Left { 16 } else { FRAGMENT };
-        let at = place.offset(block * height, step * STEP);
+        let at = place.offset(block * height, step * 2 * ROW / place.slot.elem());
         let count = if place.side == Side::Left { 4 } else { 2 * blocks };
         let address = self.slot_address(base, &thread, at);
         let kind = OpKind::Fragment(FragmentOp::LdMatrix { count, transposed });
@@ -323,9 +370,10 @@ impl Place {
         // Rows of a fragment are lines. The fragments of the left factor lie one above the other, then side by side; those of the right in order of depth, then
         // of columns.
         let line = |i: u32| if along_depth { (1 << i, 0) } else { (0, 1 << i) };
+        let deep = ROW / self.slot.elem();
         let (below, beside) = match self.side {
-            Side::Left => ((FRAGMENT, 0), (0, FRAGMENT)),
-            Side::Right => ((0, FRAGMENT), if blocks > 1 { (FRAGMENT, 0) } else { (0, 0) }),
+            Side::Left => ((FRAGMENT, 0), (0, deep)),
+            Side::Right => ((0, deep), if blocks > 1 { (FRAGMENT, 0) } else { (0, 0) }),
         };
         ([line(0), line(1), line(2), below, beside], !along_depth)
     }

@@ -68,6 +68,7 @@ use crate::guard;
 use crate::layout::{LANE_BITS, Layout};
 use crate::pieces;
 use crate::target::Target;
+use crate::widen::widen_products;
 pub use report::explain_layouts;
 
 use barriers::Accesses;
@@ -115,6 +116,8 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     let whole = unguarded.as_ref().unwrap_or(kernel);
     let divided = pieces::divide_tiles(whole)?;
     let kernel = divided.as_ref().unwrap_or(whole);
+    let widened = widened(kernel, target);
+    let kernel = widened.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, whole, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
@@ -126,6 +129,11 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
             (lowered, _) => return lowered,
         }
     }
+}
+
+/// The kernel with those products of 8-bit numbers converted that no matrix units of the target multiply, if there are any.
+fn widened(kernel: &Kernel, target: &Target) -> Option<Kernel> {
+    widen_products(kernel, |kernel, data| products::factors(kernel, data, target).is_some())
 }
 
 /// Lowers a kernel with stages of pipelined loops in so many bytes of shared memory, and says whether there are any.
@@ -195,7 +203,7 @@ fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32
             kind => {
                 product |= matches!(
                     kind,
-                    OpKind::Dot
+                    OpKind::Dot(_)
                         | OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. })
                 )
             }
@@ -310,7 +318,7 @@ impl<'k> Lowering<'k> {
             Broadcast | Reshape | Transpose(_) => self.reshape(data)?,
             Reduce { .. } => self.reduce(op, data)?,
             Scan { .. } => self.scan(op, data)?,
-            Dot => match self.plan.products.by_op.get(&op).copied() {
+            Dot(_) => match self.plan.products.by_op.get(&op).copied() {
                 Some(product) => match product.unit {
                     Unit::Warps(grid) => self.mma(op, data, product, grid)?,
                     Unit::Warpgroups => self.warpgroup_product(op, data, product)?,

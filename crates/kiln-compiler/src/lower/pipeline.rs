@@ -20,6 +20,10 @@ const MOST_STAGES: u32 = 4;
 const WINDOW: u32 = 2048;
 /// Slots begin at multiples of so many bytes, those that warpgroups read of more.
 const ALIGN: u32 = 128;
+/// Bytes of an asynchronous copy.
+const COPY: u32 = 16;
+/// Bytes of the elements that matrix units turn.
+const HALF: u32 = 2;
 
 /// A load into shared memory.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct StagedLoad {
     pub layout: Layout,
     /// Copies are asynchronous, 16 bytes each.
     pub asynchronous: bool,
+    /// Threads store it along another axis than it lies along in memory.
+    pub turned: bool,
 }
 
 /// A loop that is pipelined.
@@ -165,23 +171,30 @@ impl Finder<'_, '_> {
         if rank < 2 || shape.extents()[..rank - 2].iter().any(|e| *e != 1) {
             return None;
         }
-        let mut values = Vec::new();
-        self.only_factors(value, [shape[rank - 2], shape[rank - 1]], body, &mut values).then_some(())?;
+        let (mut values, mut depths) = (Vec::new(), Vec::new());
+        let matrix = [shape[rank - 2], shape[rank - 1]];
+        self.only_factors((value, false), matrix, body, (&mut values, &mut depths)).then_some(())?;
         let mut needs = Vec::new();
         data.operands[1..].iter().try_for_each(|&v| self.place(v, body, &mut needs))?;
         let contiguity =
             Contiguity::of(self.facts, self.kernel, data.operands[0], &data.operands[1..=rank], &shape);
-        let along = (contiguity.axis + 2).checked_sub(rank).unwrap_or(1) as u32;
-        let slot = Slot::new(&shape, along);
+        let lies = (contiguity.axis + 2).checked_sub(rank).unwrap_or(1) as u32;
+        let bytes = self.kernel.ty(value).elem().bytes();
+        let along = if bytes == HALF { lies } else { *depths.first()? };
+        if bytes != HALF && depths.iter().any(|&depth| depth != along) {
+            return None;
+        }
+        let (turned, slot) = (along != lies, Slot::new(&shape, along, bytes));
         let padding = self.kernel.as_const(data.operands[rank + 1]);
-        let asynchronous = contiguity.uncut >= 8
+        let asynchronous = contiguity.uncut * bytes >= COPY
             && contiguity.axis + 2 >= rank
+            && !turned
             && padding == Some(Literal::zero(self.kernel.ty(value).elem()));
         let layout = match asynchronous {
-            true => chunks(&shape, contiguity.axis, self.warps),
+            true => chunks(&shape, contiguity.axis, COPY / bytes, self.warps),
             false => contiguity.layout(&shape, self.warps),
         };
-        Some((StagedLoad { op, slot, offset: 0, layout, asynchronous }, values, needs))
+        Some((StagedLoad { op, slot, offset: 0, layout, asynchronous, turned }, values, needs))
     }
 
     fn is_read_only(&self, view: Value) -> bool {
@@ -191,8 +204,14 @@ impl Finder<'_, '_> {
         }
     }
 
-    /// Whether a tile only goes to products of the body, as it is, without unit extents, or transposed. Collects it and what it becomes.
-    fn only_factors(&self, value: Value, matrix: [u32; 2], body: Block, values: &mut Staged) -> bool {
+    /// Whether a tile only goes to products of the body, as it is, without unit extents, or transposed. Collects it and what it becomes, and the axes that are summed over.
+    fn only_factors(
+        &self,
+        (value, turned): (Value, bool),
+        matrix: [u32; 2],
+        body: Block,
+        (values, depths): (&mut Staged, &mut Vec<u32>),
+    ) -> bool {
         values.push(value);
         let users = self.users.get(&value).map_or(&[][..], Vec::as_slice);
         let here = |op: &Op| self.kernel.block(body).ops.contains(op);
@@ -200,16 +219,19 @@ impl Finder<'_, '_> {
             && users.iter().all(|user| {
                 let data = self.kernel.op(*user);
                 match &data.kind {
-                    OpKind::Dot => {
+                    OpKind::Dot(_) => {
+                        let sides = (0..2).filter(|&i| data.operands[i] == value);
+                        depths.extend(sides.map(|side| if (side == 0) != turned { 1 } else { 0 }));
                         self.products.by_op.contains_key(user) && here(user) && data.operands[2] != value
                     }
                     OpKind::Reshape => {
                         self.kernel.shape(data.results[0]) == Shape::new(&matrix)
-                            && self.only_factors(data.results[0], matrix, body, values)
+                            && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
                     }
-                    OpKind::Transpose(_) => {
+                    OpKind::Transpose(perm) => {
+                        let turned = turned != (perm[0] == 1);
                         self.kernel.shape(value).rank() == 2
-                            && self.only_factors(data.results[0], matrix, body, values)
+                            && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
                     }
                     _ => false,
                 }
@@ -244,10 +266,10 @@ fn stages(bytes: u32, free: u32, warps: u32) -> Option<u32> {
     Some(if beside >= 2 { beside } else { fitting(free) }).filter(|stages| *stages >= 2)
 }
 
-/// A layout of chunks of 8 elements along an axis, of which threads left over hold copies.
-fn chunks(shape: &Shape, axis: usize, warps: u32) -> Layout {
+/// A layout of chunks of so many elements along an axis, of which threads left over hold copies.
+fn chunks(shape: &Shape, axis: usize, each: u32, warps: u32) -> Layout {
     let mut fewer: SmallVec<[u32; 4]> = SmallVec::from_slice(shape.extents());
-    fewer[axis] /= 8;
+    fewer[axis] /= each;
     let fewer = Shape::new(&fewer);
-    Layout::coalesced(&fewer, axis, 1, warps).of_vectors(&fewer, axis, 3)
+    Layout::coalesced(&fewer, axis, 1, warps).of_vectors(&fewer, axis, each.trailing_zeros())
 }

@@ -233,7 +233,7 @@ impl Classes {
     fn gather(&mut self, kernel: &Kernel, facts: &mut IntFacts, plan: &mut Plan) {
         kernel.walk(|op, data| {
             let (value, layout) = match &data.kind {
-                OpKind::Dot => {
+                OpKind::Dot(_) => {
                     let sums = plan.products.by_op.get(&op).map(|p| p.sums).unwrap_or_else(|| {
                         let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
                         plan.intern(layout)
@@ -484,7 +484,7 @@ impl Demand<'_, '_> {
         }
         self.follow_demand(data);
         match &data.kind {
-            OpKind::Dot if self.plan.products.by_op.contains_key(&op) => self.product(op, data),
+            OpKind::Dot(_) if self.plan.products.by_op.contains_key(&op) => self.product(op, data),
             OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
                 for layout in self.made(data.results[0]) {
                     let before = self.plan.before(kernel, data, layout);
@@ -508,7 +508,7 @@ impl Demand<'_, '_> {
                 };
                 self.input(op, data, layout);
             }
-            OpKind::Dot => {
+            OpKind::Dot(_) => {
                 let layouts: SmallVec<[LayoutId; 2]> =
                     data.operands[..2].iter().map(|&v| self.natural(v)).collect();
                 self.want(data.operands[0], layouts[0]);

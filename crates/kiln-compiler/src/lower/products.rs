@@ -1,27 +1,35 @@
 //! Which products of matrices go to matrix units, and how warps divide them.
 //!
-//! A product of 16-bit floats with sums in f32 becomes one of warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of fragments (`mma.sync`)
-//! elsewhere, where the target has these and the extents are multiples of a fragment's. Where the result is reduced along its rows, or is a factor of another product, warps have whole rows: then reductions stay within a warp,
+//! A product of 16-bit floats, of 8-bit numbers or, by name, of f32 as tf32 becomes one of warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of
+//! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a fragment's. Matrix units turn elements of 16 bits alone: of others both factors
+//! are brought to shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which keep fewer bits there, are made in pieces unless they may be. Where the result is reduced along its rows, or is a factor of another product, warps have whole rows: then reductions stay within a warp,
 //! and the fragments of the result are those of the factor, which stays in registers.
 
 use super::plan::LayoutId;
 use super::roles::{self, Role};
 use crate::layout::{Layout, MMA, Slot, WarpGrid};
 use crate::target::{Target, TargetKind};
-use kiln_ir::{Block, Factor, Kernel, Level, Op, OpData, OpKind, Scalar, Shape, Value};
+use kiln_ir::{Block, Factor, Factors, Kernel, Level, Op, OpData, OpKind, Precision, Shape, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The least compute capability with products of fragments of all 16-bit floats.
+/// The least compute capability with products of fragments of all 16-bit floats, of integers and of tf32, and that with those of 8-bit floats.
 const LEAST: (u32, u32) = (8, 0);
+const LEAST_FLOAT8: (u32, u32) = (8, 9);
 
 /// The most elements of a factor that a thread keeps in registers while a loop runs: two lie in a register.
 const KEPT: usize = 32;
+
+/// Bytes of the elements that `ldmatrix` and warpgroups turn.
+const HALF: u32 = 2;
 
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
 
 /// The most columns of a product of warpgroups, and the least.
 const COLUMNS: std::ops::RangeInclusive<u32> = 16..=256;
+
+/// The most sums a thread has of a product of warpgroups in pieces, which take as many registers beside.
+const SUMS_OF_PIECES: u32 = 64;
 
 /// Where the longest swizzle begins anew, in bytes.
 const PERIOD: u32 = 1024;
@@ -39,14 +47,16 @@ pub(crate) enum Unit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
     /// Its factors' elements.
-    pub factor: Factor,
+    pub factors: Factors,
+    /// Whether products are added to the sums outside of the matrix units, every 128 of them.
+    pub pieces: bool,
     /// `[m, n, k]`.
     pub extents: [u32; 3],
     /// Who multiplies it.
     pub unit: Unit,
     /// The layout of the accumulator.
     pub sums: LayoutId,
-    /// The layouts of the factors' fragments, if they may come from registers.
+    /// The layouts of the factors' fragments, where warps or, of the left one, warpgroups take them from registers.
     pub fragments: [Option<LayoutId>; 2],
     /// Whether a factor is kept in registers from before the loop.
     pub kept: [bool; 2],
@@ -65,16 +75,31 @@ pub(crate) struct Products {
     pub slot_bytes: u32,
 }
 
-/// The elements of the factors of a product that matrix units of a target compute.
-pub(crate) fn factor(kernel: &Kernel, data: &OpData, target: &Target) -> Option<Factor> {
-    let TargetKind::Cuda { capability } = target.kind;
-    if data.kind != OpKind::Dot || capability < LEAST {
-        return None;
+impl Product {
+    /// Whether fragments of a factor are taken from registers that hold it in a layout.
+    pub fn takes(&self, side: usize, layout: LayoutId) -> bool {
+        self.factors.bytes() == HALF && self.fragments[side] == Some(layout)
     }
+}
+
+/// The elements of the factors of a product that matrix units of a target compute.
+pub(crate) fn factors(kernel: &Kernel, data: &OpData, target: &Target) -> Option<Factors> {
+    let TargetKind::Cuda { capability } = target.kind;
+    let OpKind::Dot(precision) = data.kind else { return None };
+    let [left, right] = [0, 1].map(|i| kernel.ty(data.operands[i]).elem());
+    let factors = Factors::of(left, right)?;
+    let least = if factors.has_fast_sums() { LEAST_FLOAT8 } else { LEAST };
+    let there = capability >= least && (target.mixed_products || !factors.has_fast_sums());
+    let allowed = factors.left != Factor::Tf32 || precision == Precision::Tf32;
     let [m, n, k] = extents(kernel, data);
-    let fits = [m, n, k].iter().zip(MMA).all(|(extent, least)| extent.is_power_of_two() && *extent >= least);
-    Factor::of(kernel.ty(data.operands[0]).elem())
-        .filter(|_| fits && kernel.ty(data.results[0]).elem() == Scalar::F32)
+    let fits = |(extent, least): (u32, u32)| extent.is_power_of_two() && extent >= least;
+    let all = [(m, MMA[0]), (n, MMA[1]), (k, factors.depth())].into_iter().all(fits);
+    (there && allowed && all).then_some(factors)
+}
+
+/// Whether a product of these factors is made in pieces.
+fn is_in_pieces(data: &OpData, factors: Factors) -> bool {
+    factors.has_fast_sums() && data.kind != OpKind::Dot(Precision::FastSums)
 }
 
 /// `[m, n, k]` of a product.
@@ -96,19 +121,27 @@ pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<
     if is_explicit(kernel) || !matches!(kernel.level, Level::Tile { .. }) {
         return None;
     }
-    let mut any = false;
-    kernel.walk(|_, data| any |= factor(kernel, data, target).is_some());
+    let (mut any, mut in_pieces) = (false, false);
+    kernel.walk(|_, data| {
+        if let Some(factors) = factors(kernel, data, target) {
+            any = true;
+            in_pieces |= is_in_pieces(data, factors);
+        }
+    });
     let mut size = 0;
     whole.walk(|_, data| {
-        if data.kind == OpKind::Dot {
+        if matches!(data.kind, OpKind::Dot(_)) {
             let [m, n, k] = extents(whole, data);
             let divided = [m, n, k].iter().any(|e| !e.is_power_of_two());
-            if divided || factor(whole, data, target).is_some() {
+            // 8-bit floats go to matrix units as f16, if not as they are.
+            let float8 = whole.ty(data.operands[0]).elem().is_float8();
+            if divided || float8 || factors(whole, data, target).is_some() {
                 size = size.max(m * n);
             }
         }
     });
-    let warps = if size >= 4096 { (size / 4096).clamp(4, 8) } else { (size / 512).max(1) };
+    let each = if in_pieces { 2048 } else { 4096 };
+    let warps = if size >= 4096 { (size / each).clamp(4, 8) } else { (size / 512).max(1) };
     any.then_some(warps.next_power_of_two())
 }
 
@@ -123,18 +156,22 @@ pub(crate) fn find(
 ) -> Products {
     let mut found = Vec::new();
     if !is_explicit(kernel) {
-        kernel.walk(|op, data| found.extend(factor(kernel, data, target).map(|f| (op, f))));
+        kernel.walk(|op, data| found.extend(factors(kernel, data, target).map(|f| (op, f))));
     }
     if found.is_empty() {
         return Products::default();
     }
     let results: HashSet<u32> = found.iter().map(|(op, _)| class(kernel.result(*op))).collect();
     let mut by_rows = HashSet::new();
+    let mut sides: [HashSet<Value>; 2] = Default::default();
     kernel.walk(|_, data| match data.kind {
         OpKind::Reduce { axis: 1, .. } => {
             by_rows.insert(class(data.operands[0]));
         }
-        OpKind::Dot => {
+        OpKind::Dot(_) => {
+            for (side, &factor) in sides.iter_mut().zip(&data.operands) {
+                side.insert(factor);
+            }
             let left = class(data.operands[0]);
             by_rows.insert(left);
             if results.contains(&left) {
@@ -145,52 +182,70 @@ pub(crate) fn find(
     });
     let homes = Homes::of(kernel);
     let mut products = Products::default();
-    for (op, factor) in found {
+    for (op, factors) in found {
         let data = kernel.op(op);
+        let (bytes, pieces) = (factors.bytes(), is_in_pieces(data, factors));
         let [m, n, k] = extents(kernel, data);
         let shapes = [[m, k], [k, n], [m, n]].map(|extents| Shape::new(&extents));
         let unit = match by_rows.contains(&class(data.results[0])) {
-            _ if by_warpgroups(target, [m, n], warps) => Unit::Warpgroups,
+            _ if by_warpgroups(target, factors, [m, n], warps, pieces) => Unit::Warpgroups,
             true => Unit::Warps(WarpGrid::by_rows(m, warps)),
             false => Unit::Warps(WarpGrid::square(m, n, warps)),
         };
         let (layouts, sums) = match unit {
             Unit::Warpgroups => {
-                ([Some(Layout::wgmma(&shapes[0], warps)), None], Layout::wgmma(&shapes[2], warps))
+                let left = (bytes == HALF).then(|| Layout::wgmma(&shapes[0], warps));
+                ([left, None], Layout::wgmma(&shapes[2], warps))
             }
             Unit::Warps(grid) => {
-                let left = Layout::mma_left(&shapes[0], grid, warps);
-                let right = Layout::mma_right(&shapes[1], grid, warps);
+                let left = Layout::mma_left(&shapes[0], grid, warps, bytes);
+                let right = Layout::mma_right(&shapes[1], grid, warps, bytes);
                 ([Some(left), Some(right)], Layout::mma(&shapes[2], grid, warps))
             }
         };
         // What warpgroups read again in every round takes no registers of theirs.
-        let most = if unit == Unit::Warpgroups { 0 } else { KEPT };
+        let most = if unit == Unit::Warpgroups || bytes != HALF { 0 } else { KEPT };
         let kept = [0, 1].map(|i| {
             let value = data.operands[i];
             let before = homes.of_value[value.index()] != homes.of_op[op.index()];
             let small = layouts[i].as_ref().is_some_and(|layout| layout.registers() <= most);
-            if before && !small && roles[value.index()] == Role::Held {
-                products.place(value, &kernel.shape(value), unit);
+            // Along the depth it lies one way for either side.
+            let one_way = bytes == HALF || !sides.iter().all(|side| side.contains(&value));
+            if before && !small && one_way && roles[value.index()] == Role::Held {
+                let along = along(i, bytes).unwrap_or(1);
+                products.place(value, Slot::new(&kernel.shape(value), along, bytes), unit);
             }
-            let free = roles[value.index()] == Role::Free && layouts[i].is_some();
+            let free = roles[value.index()] == Role::Free && layouts[i].is_some() && bytes == HALF;
             roles::is_tile(kernel, value) && (before && small || free)
         });
         let (sums, fragments) = (intern(sums), layouts.map(|layout| layout.map(&mut intern)));
-        products.by_op.insert(op, Product { factor, extents: [m, n, k], unit, sums, fragments, kept });
+        products
+            .by_op
+            .insert(op, Product { factors, pieces, extents: [m, n, k], unit, sums, fragments, kept });
     }
     products
 }
 
+/// The axis along which a factor of elements of so many bytes must lie: that of the depth, unless matrix units turn it.
+pub(crate) fn along(side: usize, bytes: u32) -> Option<u32> {
+    (bytes != HALF).then_some(if side == 0 { 1 } else { 0 })
+}
+
 /// Whether the warpgroups of a block multiply to `[m, n]`.
-fn by_warpgroups(target: &Target, [m, n]: [u32; 2], warps: u32) -> bool {
-    target.warpgroups && warps.is_multiple_of(WARPGROUP) && m >= MMA[0] * warps && COLUMNS.contains(&n)
+fn by_warpgroups(target: &Target, factors: Factors, [m, n]: [u32; 2], warps: u32, pieces: bool) -> bool {
+    let room = !pieces || m * n <= SUMS_OF_PIECES * target.warp * warps;
+    let known = target.mixed_products || factors.left == factors.right;
+    target.warpgroups
+        && room
+        && known
+        && warps.is_multiple_of(WARPGROUP)
+        && m >= MMA[0] * warps
+        && COLUMNS.contains(&n)
 }
 
 impl Products {
     /// Gives a factor a place in shared memory.
-    fn place(&mut self, value: Value, shape: &Shape, unit: Unit) {
-        let slot = Slot::new(shape, 1);
+    fn place(&mut self, value: Value, slot: Slot, unit: Unit) {
         if unit == Unit::Warpgroups {
             self.read_by_warpgroups.insert(value);
         }

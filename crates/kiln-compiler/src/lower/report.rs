@@ -4,7 +4,7 @@ use super::facts::IntFacts;
 use super::plan::{LayoutId, Plan, Room};
 use super::products::Unit;
 use super::roles::{self, Role};
-use super::{choose_block, narrow};
+use super::{choose_block, narrow, widened};
 use crate::error::CompileError;
 use crate::layout::Conversion;
 use crate::target::Target;
@@ -36,6 +36,8 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let whole = unguarded.as_ref().unwrap_or(kernel);
     let divided = crate::pieces::divide_tiles(whole)?;
     let kernel = divided.as_ref().unwrap_or(whole);
+    let widened = widened(kernel, target);
+    let kernel = widened.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, whole, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
@@ -67,7 +69,8 @@ impl Report<'_> {
             };
             let next = self.plan.pipelines.is_in_flight(op);
             let until = if next { ", under way in the next round" } else { "" };
-            let what = format!("dot {ty} on matrix units: {by}{until}");
+            let pieces = if product.pieces { ", in pieces" } else { "" };
+            let what = format!("dot {ty} on matrix units: {by}{pieces}{until}");
             self.line(data, &what);
             self.factors(op, data);
         }
@@ -92,11 +95,12 @@ impl Report<'_> {
             let at_hand = self.plan.input(op, i);
             let what = match self.plan.pipelines.load(data.operands[i]) {
                 Some(load) if load.asynchronous => "from a stage, copied asynchronously",
+                Some(load) if load.turned => "from a stage, turned by the threads",
                 Some(_) => "from a stage, stored by the threads",
                 None if self.plan.products.slots.contains_key(&data.operands[i]) => {
                     "in shared memory, from before the loop"
                 }
-                None if Some(at_hand) == product.fragments[i] => "in registers",
+                None if product.takes(i, at_hand) => "in registers",
                 None => "through scratch",
             };
             self.line(data, &format!("  {name} factor: {what}"));

@@ -96,7 +96,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         kind if is_elementwise(kind) || matches!(kind, OpKind::Reshape | OpKind::Scan { .. }) => {
             data.operands.iter().for_each(|&v| visit(data.results[0], v));
         }
-        OpKind::Dot => visit(data.results[0], data.operands[2]),
+        OpKind::Dot(_) => visit(data.results[0], data.operands[2]),
         OpKind::Explicit(
             ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
         ) => {

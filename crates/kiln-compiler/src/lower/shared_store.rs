@@ -127,7 +127,7 @@ impl Lowering<'_> {
     fn store_fragments(&mut self, store: &SharedStore<'_>) -> bool {
         let SharedStore { place, layout, registers, elem, .. } = store;
         let Some(pair_bits) = place.fragments(layout, *elem) else { return false };
-        let pack = Factor::of(*elem).map(FragmentOp::Pack);
+        let pack = Factor::half(*elem).map(FragmentOp::Pack);
         if pair_bits > 0 && pack.is_none() {
             return false;
         }

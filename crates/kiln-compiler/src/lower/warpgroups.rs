@@ -2,14 +2,11 @@
 
 use super::Lowering;
 use super::barriers::Does;
-use super::mma::{Place, Side, Source};
+use super::mma::{PIECE, Place, Side, Source};
 use super::products::Product;
 use super::scratch::Area;
 use crate::error::CompileError;
 use kiln_ir::{FragmentOp, GroupProduct, Lines, Op, OpData, OpKind, Scalar, Type, Value};
-
-/// The depth of one instruction.
-const STEP: u32 = 16;
 
 impl Lowering<'_> {
     pub(super) fn warpgroup_product(
@@ -19,6 +16,9 @@ impl Lowering<'_> {
         product: Product,
     ) -> Result<(), CompileError> {
         let (left, right) = self.sources(op, data, &product)?;
+        if product.pieces {
+            return self.product_in_pieces(data, product, [left, right]);
+        }
         let in_flight = self.plan.pipelines.is_in_flight(op);
         let zero = self.src.as_const(data.operands[2]).is_some_and(|l| !l.is_true());
         let keep = in_flight || !zero;
@@ -45,8 +45,8 @@ impl Lowering<'_> {
             operands.extend_from_slice(&self.operand(data.operands[2], product.sums)?);
         }
         let extents = product.extents;
-        let begun = GroupProduct { factor: product.factor, extents, left: of_left, right: of_right, keep };
-        let types = vec![Type::scalar(Scalar::F32); registers];
+        let begun = GroupProduct { factors: product.factors, extents, left: of_left, right: of_right, keep };
+        let types = vec![Type::scalar(product.factors.sum()); registers];
         let made = self.em.op(OpKind::Fragment(FragmentOp::WarpgroupMma(begun)), &operands, &types);
         for area in areas.into_iter().map(Area::read) {
             self.accesses.note(made, area, Does::Read);
@@ -54,6 +54,52 @@ impl Lowering<'_> {
         let mut sums = self.em.kernel.op(made).results.to_vec();
         if !in_flight {
             sums = self.await_products(&sums, 0);
+        }
+        self.define(data.results[0], product.sums, sums)
+    }
+
+    /// A product of which every 128 columns of the left factor and rows of the right, a panel of each, are multiplied by themselves and then added to the sums.
+    fn product_in_pieces(
+        &mut self,
+        data: &OpData,
+        product: Product,
+        sources: [Source; 2],
+    ) -> Result<(), CompileError> {
+        let [m, n, k] = product.extents;
+        let mut matrices = Vec::new();
+        for source in sources {
+            let Source::Shared { base, area, .. } = source else {
+                return Err(self.internal("a factor of 8 bits in registers".into()));
+            };
+            matrices.push((base, area));
+        }
+        let deep = k.min(PIECE);
+        let begun = GroupProduct {
+            factors: product.factors,
+            extents: [m, n, deep],
+            left: Some(Lines::Depth),
+            right: Lines::Depth,
+            keep: false,
+        };
+        let none = self.src.as_const(data.operands[2]).is_some_and(|l| !l.is_true());
+        let mut sums = if none { Vec::new() } else { self.operand(data.operands[2], product.sums)?.to_vec() };
+        let types = vec![Type::scalar(product.factors.sum()); self.layout(product.sums).registers()];
+        for piece in 0..k / deep {
+            let mut operands = Vec::new();
+            for (&(base, _), lines) in matrices.iter().zip([m, n]) {
+                let panel = self.em.int(Scalar::U64, i64::from(piece * lines * PIECE));
+                operands.push(self.em.add(base, panel));
+            }
+            let made = self.em.op(OpKind::Fragment(FragmentOp::WarpgroupMma(begun)), &operands, &types);
+            for area in matrices.iter().filter_map(|&(_, area)| area) {
+                self.accesses.note(made, area.read(), Does::Read);
+            }
+            let made = self.em.kernel.op(made).results.to_vec();
+            let made = self.await_products(&made, 0);
+            sums = match sums.is_empty() {
+                true => made,
+                false => sums.into_iter().zip(made).map(|(sum, piece)| self.em.add(sum, piece)).collect(),
+            };
         }
         self.define(data.results[0], product.sums, sums)
     }
@@ -66,7 +112,7 @@ impl Lowering<'_> {
         let [m, _, k] = product.extents;
         let mut words = Vec::new();
         for block in 0..m / (16 * self.warps) {
-            for step in 0..k / STEP {
+            for step in 0..k / product.factors.depth() {
                 words.extend(self.fragments(left, Side::Left, &layout, (block, 1), step, product)?);
             }
         }
@@ -75,7 +121,7 @@ impl Lowering<'_> {
 
     /// Waits for all but the last `pending` products.
     pub(super) fn await_products(&mut self, sums: &[Value], pending: u32) -> Vec<Value> {
-        let types = vec![Type::scalar(Scalar::F32); sums.len()];
+        let types: Vec<Type> = sums.iter().map(|&v| self.em.kernel.ty(v).clone()).collect();
         let op = self.em.op(OpKind::Fragment(FragmentOp::WarpgroupWait { pending }), sums, &types);
         self.em.kernel.op(op).results.to_vec()
     }

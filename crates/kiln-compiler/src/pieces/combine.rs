@@ -2,7 +2,9 @@
 
 use super::Division;
 use super::grid::{Cell, Grid};
-use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, OpKind, ReduceOp, Scalar, Shape, UnaryOp, Value};
+use kiln_ir::{
+    BinaryOp, CompareOp, Literal, OpData, OpKind, Precision, ReduceOp, Scalar, Shape, UnaryOp, Value,
+};
 
 impl Division<'_> {
     pub(super) fn reduce(&mut self, data: &OpData, op: ReduceOp, axis: usize) {
@@ -133,7 +135,7 @@ impl Division<'_> {
     }
 
     /// Each piece of the result is a chain of products along the depth.
-    pub(super) fn dot(&mut self, data: &OpData) {
+    pub(super) fn dot(&mut self, data: &OpData, precision: Precision) {
         let [a, b, acc] = [data.operands[0], data.operands[1], data.operands[2]];
         let (left, right, sums) = (self.grid(a), self.grid(b), self.grid(acc));
         for cell in sums.cells() {
@@ -141,7 +143,7 @@ impl Division<'_> {
             for step in 0..left.spans(1) {
                 let a = self.piece(a, &left, &[cell[0], step]);
                 let b = self.piece(b, &right, &[step, cell[1]]);
-                sum = self.b.dot(a, b, sum);
+                sum = self.b.dot_with(a, b, sum, precision);
             }
             self.values[data.results[0].index()].push(sum);
         }

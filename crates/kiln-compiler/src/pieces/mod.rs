@@ -90,7 +90,7 @@ fn check(kernel: &Kernel) -> Result<bool, CompileError> {
             let shape = kernel.shape(value);
             limit(data, shape.clone(), Grid::of(&shape).len());
         }
-        if data.kind == OpKind::Dot {
+        if matches!(data.kind, OpKind::Dot(_)) {
             let (left, right) = (kernel.shape(data.operands[0]), kernel.shape(data.operands[1]));
             let extents = Shape::new(&[left[0], right[1], left[1]]);
             limit(data, extents.clone(), Grid::of(&extents).len());
@@ -147,7 +147,7 @@ impl<'a> Division<'a> {
             Reshape => self.reshape(data)?,
             Reduce { op, axis } => self.reduce(data, *op, *axis as usize),
             Scan { .. } => self.scan(data),
-            Dot => self.dot(data),
+            Dot(precision) => self.dot(data, *precision),
             _ => return Err(self.unsupported(op, data)),
         }
         Ok(())

@@ -243,7 +243,7 @@ impl Emitter<'_> {
             };
             let data = self.kernel.op(ops[maker]);
             let in_place = match &data.kind {
-                OpKind::Dot => data.operands.iter().position(|&v| self.live.root(v) == arg) == Some(2),
+                OpKind::Dot(_) => data.operands.iter().position(|&v| self.live.root(v) == arg) == Some(2),
                 // A fault looks for the zero among the divisors: they must stay.
                 OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if self.live.root(data.operands[1]) == arg => {
                     false
@@ -251,7 +251,7 @@ impl Emitter<'_> {
                 kind => is_elementwise(kind) && self.same_size(arg, next),
             };
             let free = last.is_none_or(|last| last < maker || (last == maker && in_place));
-            let makes = is_elementwise(&data.kind) || data.kind == OpKind::Dot;
+            let makes = is_elementwise(&data.kind) || matches!(data.kind, OpKind::Dot(_));
             // A value that is carried twice is made once and copied once.
             let once = end.operands.iter().filter(|&&v| self.live.root(v) == next).count() == 1;
             if free && makes && once && !self.live.is_splat(next) {

@@ -214,7 +214,7 @@ impl<'a> Emitter<'a> {
                 let (op, reverse, exclusive) = (*op, *reverse, *exclusive);
                 self.along_axis(data, PrimitiveKey::Scan { op, scalar, reverse, exclusive }, *axis)?;
             }
-            Dot => self.dot(data)?,
+            Dot(_) => self.dot(data)?,
             Extent(axis) => {
                 let extent = self.view(data.operands[0])?.extents[*axis as usize];
                 self.set_result(result, Repr::Scalar(extent));

@@ -128,7 +128,7 @@ impl Walk<'_> {
             for (position, operand) in data.operands.iter().enumerate() {
                 facts.used[operand.index()] = true;
                 let factor = match data.kind {
-                    OpKind::Dot => position < 2,
+                    OpKind::Dot(_) => position < 2,
                     OpKind::Transpose(_) => facts.factor[data.results[0].index()],
                     _ => false,
                 };

@@ -43,7 +43,7 @@ pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel
 
 /// What the lowering is told of a GPU whose blocks can have `shared` bytes of shared memory.
 pub(super) fn lowering_target(target: ptx::Target, shared: u32) -> Target {
-    Target::cuda(target.compute, shared)
+    Target { mixed_products: target.ptx >= ptx::MIXED_VERSION, ..Target::cuda(target.compute, shared) }
 }
 
 /// Writes the PTX of a kernel that was lowered, for a GPU whose blocks can have `shared` bytes of shared memory.

@@ -68,8 +68,8 @@ pub struct Module {
     pub sites: Vec<Site>,
 }
 
-/// The first PTX ISA version with products of signed by unsigned integers.
-pub(super) const MIXED_VERSION: (u32, u32) = (8, 4);
+/// The first PTX ISA version with products of warpgroups of signed by unsigned integers, and of fragments of 8-bit floats.
+pub(crate) const MIXED_VERSION: (u32, u32) = (8, 4);
 /// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.
 pub(super) const FLOAT8_VERSION: (u32, u32) = (8, 1);
 /// The first PTX ISA version with all that compute capability 9.0 has.

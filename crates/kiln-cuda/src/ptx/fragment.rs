@@ -1,14 +1,17 @@
 //! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma", "ldmatrix", "cp.async"; 7.8, "stmatrix"), for GPUs of compute
 //! capability 8.0 and later.
 
+use super::entry::MIXED_VERSION;
 use super::memory::list;
 use super::writer::{Reg, Writer, suffix};
 use kiln_backend::Result;
-use kiln_ir::{Factor, FragmentOp, OpData, Scalar};
+use kiln_ir::{Factor, Factors, FragmentOp, OpData, Scalar};
 
 /// The compute capability that has all of these but `stmatrix`, and that which has it.
 const LEAST: u32 = 80;
 const STMATRIX: u32 = 90;
+/// The compute capability whose matrix units multiply 8-bit floats.
+const FLOAT8: u32 = 89;
 
 impl Writer<'_> {
     pub(super) fn fragment(&mut self, op: &OpData, kind: FragmentOp) -> Result<()> {
@@ -22,7 +25,7 @@ impl Writer<'_> {
         }
         let operands = self.operands(op)?;
         match kind {
-            FragmentOp::Mma(factor) => self.mma(op, factor, &operands),
+            FragmentOp::Mma(factors) => return self.mma(op, factors, &operands),
             FragmentOp::LdMatrix { count, transposed } => {
                 let to: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
                 let transposed = if transposed { ".trans" } else { "" };
@@ -65,17 +68,33 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn mma(&mut self, op: &OpData, factor: Factor, operands: &[Reg]) {
+    fn mma(&mut self, op: &OpData, factors: Factors, operands: &[Reg]) -> Result<()> {
+        if factors.has_fast_sums() {
+            let there = self.target.capability() >= FLOAT8 && self.target.ptx >= MIXED_VERSION;
+            if !there {
+                let hint =
+                    "It needs a GPU of compute capability 8.9 or later and a driver of CUDA 12.4 or newer";
+                return Err(self.unsupported(op, "a product of 8-bit floats", hint));
+            }
+            self.version = self.version.max(MIXED_VERSION);
+        }
         let sums: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
-        let elem = suffix(factor.elem());
+        let (left, right) = (element(factors.left), element(factors.right));
+        let (depth, sum) = (factors.depth(), suffix(factors.sum()));
         let (a, rest) = operands.split_at(4);
         let (b, c) = rest.split_at(2);
         self.put(format_args!(
-            "mma.sync.aligned.m16n8k16.row.col.f32.{elem}.{elem}.f32 {}, {}, {}, {}",
+            "mma.sync.aligned.m16n8k{depth}.row.col.{sum}.{left}.{right}.{sum} {}, {}, {}, {}",
             list(&sums),
             list(a),
             list(b),
             list(c)
         ));
+        Ok(())
     }
+}
+
+/// The name of a factor's elements in an instruction.
+pub(super) fn element(factor: Factor) -> &'static str {
+    if factor == Factor::Tf32 { "tf32" } else { suffix(factor.elem()) }
 }

@@ -39,4 +39,5 @@ mod threads;
 mod writer;
 
 pub use copies::TensorMap;
+pub(crate) use entry::MIXED_VERSION;
 pub use entry::{Module, STATIC_SHARED, Target, emit};

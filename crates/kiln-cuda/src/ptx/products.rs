@@ -30,22 +30,25 @@ impl Writer<'_> {
         if registers.len() != (blocks * n / 2) as usize {
             return Err(broken(format!("{} accumulators for a product [{m}, {n}]", registers.len())));
         }
-        if a.elem != b.elem && a.elem.is_int() {
-            if self.target.ptx < MIXED_VERSION {
-                return Err(self.unsupported(
-                    data,
-                    "a product of i8 and u8",
-                    "It needs a driver of CUDA 12.4 or newer",
-                ));
-            }
-            self.version = self.version.max(MIXED_VERSION);
-        }
+        self.mixed_integers(data, a.elem, b.elem)?;
         let name = wgmma_name(a.elem, b.elem, n);
         let modifiers = wgmma_modifiers(a.elem, &[transposed_a, transposed_b]);
         let left = Left::Shared(Matrix::of(&a, transposed_a), team);
         let steps = k * a.elem.bytes() / WGMMA_DEPTH;
         let instruction = Instruction { name, modifiers, keep, always, blocks, steps };
         self.begin_product(&instruction, &left, &Matrix::of(&b, transposed_b), &registers);
+        Ok(())
+    }
+
+    /// Asks for the PTX version that has products of signed by unsigned integers, if this is one.
+    fn mixed_integers(&mut self, data: &OpData, a: Scalar, b: Scalar) -> Result<()> {
+        if a != b && a.is_int() {
+            if self.target.ptx < MIXED_VERSION {
+                let hint = "It needs a driver of CUDA 12.4 or newer";
+                return Err(self.unsupported(data, "a product of i8 and u8", hint));
+            }
+            self.version = self.version.max(MIXED_VERSION);
+        }
         Ok(())
     }
 
@@ -120,18 +123,19 @@ impl Writer<'_> {
         for &address in &data.operands[..1 + usize::from(product.left.is_some())] {
             addresses.push(self.narrow(address)?);
         }
-        let elem = product.factor.elem();
-        let matrix = |lines, outer, address| {
+        let (left, right) = (product.factors.left.elem(), product.factors.right.elem());
+        self.mixed_integers(data, left, right)?;
+        let matrix = |elem: Scalar, lines, outer, address| {
             let Panels { lines: count, bytes } = product.panels(lines, outer);
             Matrix { address, lines: count, width: bytes.min(PANEL), elem, across: lines == Lines::Across }
         };
-        let b = matrix(product.right, n, addresses[addresses.len() - 1]);
+        let b = matrix(right, product.right, n, addresses[addresses.len() - 1]);
         let kept = if product.keep { results } else { 0 };
         let (fixed, sums) = data.operands.split_at(data.operands.len() - kept);
         let words = fixed[addresses.len()..].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
-        let (left, transposed) = match product.left {
+        let (from, transposed) = match product.left {
             Some(lines) => {
-                let a = matrix(lines, m, addresses[0]);
+                let a = matrix(left, lines, m, addresses[0]);
                 let transposed = vec![a.across, b.across];
                 (Left::Shared(a, team), transposed)
             }
@@ -141,10 +145,10 @@ impl Writer<'_> {
             true => (always, self.take_over(sums, &data.results)?),
             false => (self.never(), data.results.iter().map(|&v| self.define(v)).collect()),
         };
-        let steps = k * elem.bytes() / WGMMA_DEPTH;
-        let (name, modifiers) = (wgmma_name(elem, elem, n), wgmma_modifiers(elem, &transposed));
+        let steps = k / product.factors.depth();
+        let (name, modifiers) = (wgmma_name(left, right, n), wgmma_modifiers(left, &transposed));
         let instruction = Instruction { name, modifiers, keep, always, blocks, steps };
-        self.begin_product(&instruction, &left, &b, &registers);
+        self.begin_product(&instruction, &from, &b, &registers);
         Ok(())
     }
 

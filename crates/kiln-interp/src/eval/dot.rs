@@ -1,20 +1,26 @@
 //! The matrix product.
 
-use crate::numeric::Number;
+use super::elementwise::cast;
+use crate::numeric::{Element, Number};
 use crate::value::{Data, Trap, dispatch};
+use kiln_ir::Scalar;
+use std::borrow::Cow;
 
 /// `out = acc + a · b` for a: [m, k], b: [k, n], in increasing order of k, with a rounding to the accumulator's type after every product
-/// and every sum.
+/// and every sum. Factors count in full whatever precision is asked for.
 pub fn dot(out: &mut Data, a: &Data, b: &Data, acc: &Data, k: usize, n: usize) -> Result<(), Trap> {
-    dispatch!(number a.elem(), T => {
-        let a: Vec<_> = widened::<T>(a)?;
-        let b: Vec<_> = widened::<T>(b)?;
-        product(out, &a, &b, acc, k, n)
-    })
+    let (a, b) = (widened(a, acc.elem())?, widened(b, acc.elem())?);
+    dispatch!(number acc.elem(), T => product::<T>(out, T::of(&a)?, T::of(&b)?, acc, k, n))
 }
 
-fn widened<T: Number>(data: &Data) -> Result<Vec<T::Acc>, Trap> {
-    Ok(T::of(data)?.iter().map(|x| x.widen()).collect())
+/// Elements in the type of their sums, which holds them all.
+fn widened(data: &Data, sum: Scalar) -> Result<Cow<'_, Data>, Trap> {
+    if data.elem() == sum {
+        return Ok(Cow::Borrowed(data));
+    }
+    let mut wide = Data::zeros(sum, data.len());
+    cast(&mut wide, data)?;
+    Ok(Cow::Owned(wide))
 }
 
 fn product<A: Number>(out: &mut Data, a: &[A], b: &[A], acc: &Data, k: usize, n: usize) -> Result<(), Trap> {

@@ -165,7 +165,10 @@ impl Parser {
             "bitcast" => self.values_of(Bitcast)?,
             "broadcast" => self.values_of(Broadcast)?,
             "reshape" => self.values_of(Reshape)?,
-            "dot" => self.values_of(Dot)?,
+            "dot" => {
+                let named = [Precision::Tf32, Precision::FastSums].into_iter().find(|p| m.flag(p.name()));
+                self.values_of(Dot(named.unwrap_or_default()))?
+            }
             "address" => self.values_of(Address)?,
             "condition" => self.values_of(Condition)?,
             "check_bounds" => self.values_of(CheckBounds)?,

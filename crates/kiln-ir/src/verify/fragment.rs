@@ -3,13 +3,14 @@
 use super::rules::{Outcome, Subject, require};
 use crate::fragment::FragmentOp;
 use crate::types::{Scalar, Type};
-use crate::warpgroup::GroupProduct;
+use crate::warpgroup::{GroupProduct, Lines};
 
 pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
     use FragmentOp::*;
-    let [word, sum, address] = [Scalar::U32, Scalar::F32, Scalar::U64].map(Type::scalar);
+    let [word, address] = [Scalar::U32, Scalar::U64].map(Type::scalar);
     match op {
-        Mma(_) => {
+        Mma(factors) => {
+            let sum = Type::scalar(factors.sum());
             s.counts(10, 4)?;
             (0..6).try_for_each(|i| s.operand(i, &word).map(|_| ()))?;
             (6..10).try_for_each(|i| s.operand(i, &sum).map(|_| ()))?;
@@ -27,6 +28,7 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
         }
         Pack(factor) => {
             let elem = s.counts(2, 1)?.scalar(0)?;
+            require(factor.elem().bytes() == 2, || format!("packs {}, expected 16 bits", factor.elem()))?;
             require(elem == Scalar::F32 || elem == factor.elem(), || {
                 format!("packs {elem}, expected f32 or {}", factor.elem())
             })?;
@@ -38,7 +40,13 @@ pub(super) fn check(s: &Subject, op: FragmentOp) -> Outcome {
         WarpgroupWait { .. } => {
             let count = s.data.results.len();
             s.counts(count, count)?;
-            (0..count).try_for_each(|i| s.operand(i, &sum)?.result(i, &sum))
+            (0..count).try_for_each(|i| {
+                let sum = s.scalar(i)?;
+                require(matches!(sum, Scalar::F32 | Scalar::I32), || {
+                    format!("waits for a {sum}, expected f32 or i32")
+                })?;
+                s.result(i, &Type::scalar(sum))
+            })
         }
     }
 }
@@ -50,13 +58,18 @@ fn whole(count: u32) -> Outcome {
 
 /// All threads have as many blocks of 64 rows.
 fn warpgroup_mma(s: &Subject, product: &GroupProduct) -> Outcome {
-    let [word, sum, address] = [Scalar::U32, Scalar::F32, Scalar::U64].map(Type::scalar);
-    let [m, n, k] = product.extents;
-    let fits = [m, n, k].iter().all(|e| e.is_power_of_two()) && m >= 64 && (16..=256).contains(&n) && k >= 16;
+    let [word, sum, address] = [Scalar::U32, product.factors.sum(), Scalar::U64].map(Type::scalar);
+    let ([m, n, k], depth) = (product.extents, product.factors.depth());
+    let fits =
+        [m, n, k].iter().all(|e| e.is_power_of_two()) && m >= 64 && (16..=256).contains(&n) && k >= depth;
     require(fits, || {
         format!(
-            "a product of {m} x {n} x {k}, expected powers of two from 64 x 16 x 16, with up to 256 columns"
+            "a product of {m} x {n} x {k}, expected powers of two from 64 x 16 x {depth}, with up to 256 columns"
         )
+    })?;
+    let turned = product.right == Lines::Across || product.left == Some(Lines::Across);
+    require(!turned || product.factors.bytes() == 2, || {
+        "elements that are not of 16 bits lie along the depth".into()
     })?;
     let results = s.data.results.len();
     let each = product.sums();

@@ -142,7 +142,7 @@ impl<'k> Subject<'k> {
                 self.axis(*axis, tile.shape.rank())?;
                 self.result(0, self.ty(0))
             }
-            Dot => self.dot(),
+            Dot(precision) => self.dot(*precision),
             Shuffle(_) => {
                 self.counts(2, 1)?.scalar(0)?;
                 self.operand(1, &Type::scalar(Scalar::I64))?.result(0, self.ty(0))
@@ -243,13 +243,25 @@ impl<'k> Subject<'k> {
         self.result(0, &Type::tile(elem, tile.shape.without(axis as usize)))
     }
 
-    fn dot(&self) -> Outcome {
+    fn dot(&self, precision: Precision) -> Outcome {
         let (a, b, acc) = (self.counts(3, 1)?.tile(0)?, self.tile(1)?, self.tile(2)?);
-        self.class(Class::Number, a.elem)?;
+        let both = |is: fn(Scalar) -> bool| is(a.elem) && is(b.elem);
+        let mixed = both(Scalar::is_float8) || both(|elem| matches!(elem, Scalar::I8 | Scalar::U8));
+        require(mixed || !a.elem.is_storage(), || format!("multiplies {} by {}", a.elem, b.elem))?;
+        if !mixed {
+            self.class(Class::Number, a.elem)?;
+        }
+        let concerned = match precision {
+            Precision::Full => true,
+            Precision::Tf32 => a.elem == Scalar::F32,
+            Precision::FastSums => a.elem.is_float8(),
+        };
+        require(concerned, || format!("a product of {} has no precision `{}`", a.elem, precision.name()))?;
         let ranks = [a, b, acc].iter().all(|t| t.shape.rank() == 2);
         require(ranks, || "operands of `dot` have rank 2".into())?;
         let (m, k, n) = (a.shape[0], a.shape[1], b.shape[1]);
-        self.operand(1, &Type::tile(a.elem, Shape::new(&[k, n])))?;
+        let right = if mixed { b.elem } else { a.elem };
+        self.operand(1, &Type::tile(right, Shape::new(&[k, n])))?;
         self.operand(2, &Type::tile(a.elem.accumulator(), Shape::new(&[m, n])))?.result(0, self.ty(2))
     }
 

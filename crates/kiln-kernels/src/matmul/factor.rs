@@ -1,17 +1,14 @@
 //! What can be multiplied, and what it is summed in.
 
 use half::{bf16, f16};
+use kiln_lang::Precision;
 use kiln_lang::prelude::*;
 use kiln_runtime::Tensor;
 
 /// An element type of factors.
-pub trait Factor: Numeric {
+pub trait Factor: Accumulate<Acc = <Self as Factor>::Sum> {
     /// What products are summed in: f32 for the floats of up to 32 bits, i32 for the integers of 8, otherwise the type itself.
     type Sum: Num;
-    /// What factors of one product have in common: the type itself, or the kind of 8-bit numbers, of which both types may meet.
-    type Family;
-    /// The type in which a device multiplies that has no matrix units for this one. It holds all values of the family.
-    type Wide: Accumulate<Acc = Self::Sum>;
     /// How matrix units multiply it.
     const UNIT: Unit;
 }
@@ -31,38 +28,28 @@ pub enum Unit {
     Tf32,
 }
 
-/// The [family](Factor::Family) of the 8-bit floats.
-#[derive(Clone, Copy, Debug)]
-pub enum Float8 {}
-
-/// The [family](Factor::Family) of the 8-bit integers.
-#[derive(Clone, Copy, Debug)]
-pub enum Int8 {}
-
 macro_rules! factors {
-    ($($t:ty: $family:ty => $wide:ty, $sum:ty, $unit:ident;)*) => {$(
+    ($($t:ty => $sum:ty, $unit:ident;)*) => {$(
         impl Factor for $t {
             type Sum = $sum;
-            type Family = $family;
-            type Wide = $wide;
             const UNIT: Unit = Unit::$unit;
         }
     )*};
 }
 
 factors! {
-    f16: f16 => f16, f32, Half;
-    bf16: bf16 => bf16, f32, Half;
-    E4M3: Float8 => f16, f32, Float8;
-    E5M2: Float8 => f16, f32, Float8;
-    i8: Int8 => i32, i32, Int8;
-    u8: Int8 => i32, i32, Int8;
-    f32: f32 => f32, f32, Tf32;
-    f64: f64 => f64, f64, None;
-    i32: i32 => i32, i32, None;
-    u32: u32 => u32, u32, None;
-    i64: i64 => i64, i64, None;
-    u64: u64 => u64, u64, None;
+    f16 => f32, Half;
+    bf16 => f32, Half;
+    E4M3 => f32, Float8;
+    E5M2 => f32, Float8;
+    i8 => i32, Int8;
+    u8 => i32, Int8;
+    f32 => f32, Tf32;
+    f64 => f64, None;
+    i32 => i32, None;
+    u32 => u32, None;
+    i64 => i64, None;
+    u64 => u64, None;
 }
 
 /// The types of factors in words, for questions that choices are kept under.
@@ -73,28 +60,12 @@ pub(super) fn factors<T: Factor, U: Factor>() -> String {
     }
 }
 
-/// How exact a product is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// Elements count in full, and sums are as exact as their type.
-    #[default]
-    Full,
-    /// Of f32 the first 10 bits of the significand count, where a device has matrix units for that ("TF32"); elsewhere they count in full. Tensor cores need a
-    /// by rows and b by columns; factors that lie the other way round are copied first.
-    Tf32,
-    /// Sums of 8-bit floats keep the fewer bits that tensor cores keep, where a device has them; else they are added up in f32 every 128 products ("fast
-    /// accumulation").
-    FastSums,
-}
-
-impl Precision {
-    /// Whether products may run on these matrix units.
-    pub(super) fn allows(self, unit: Unit) -> bool {
-        match unit {
-            Unit::Half | Unit::Float8 | Unit::Int8 => true,
-            Unit::Tf32 => self == Precision::Tf32,
-            Unit::None => false,
-        }
+/// Whether products of a precision may run on these matrix units.
+pub(super) fn allows(precision: Precision, unit: Unit) -> bool {
+    match unit {
+        Unit::Half | Unit::Float8 | Unit::Int8 => true,
+        Unit::Tf32 => precision == Precision::Tf32,
+        Unit::None => false,
     }
 }
 

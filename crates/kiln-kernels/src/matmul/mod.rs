@@ -25,7 +25,8 @@ mod stream;
 mod tensor_cores;
 
 pub use epilogue::{Epilogue, Place};
-pub use factor::{Factor, Float8, Int8, Matrices, Precision, Unit};
+pub use factor::{Factor, Matrices, Unit};
+pub use kiln_lang::Precision;
 
 use crate::Tuning;
 use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
@@ -114,7 +115,7 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U> {
 }
 
 impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>> Matmul<T, U, E> {
-    /// How exact the product is.
+    /// How exact the product is. Tensor cores of compute capability 9.0 need a by rows and b by columns for tf32, too; factors that lie the other way round are copied first.
     pub fn precision(self, precision: Precision) -> Self {
         Matmul { precision, ..self }
     }
@@ -213,9 +214,9 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>
         }
         self.epilogue.check([products, m, n])?;
         let Matmul { a, b, precision, tuning, epilogue, .. } = self;
-        if precision.allows(T::UNIT) && tensor_cores::available(a.device(), [products, m, n, k]) {
+        if factor::allows(precision, T::UNIT) && tensor_cores::available(a.device(), [products, m, n, k]) {
             return tensor_cores::multiply(&a, &b, &mut c_stack, epilogue, precision, tuning);
         }
-        plain::multiply(&a, &b, &mut c_stack, epilogue, tuning)
+        plain::multiply(&a, &b, &mut c_stack, epilogue, precision, tuning)
     }
 }

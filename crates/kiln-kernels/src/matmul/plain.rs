@@ -1,8 +1,9 @@
 //! Products of matrices at the tile level, on every device.
 
 use super::epilogue::{Epilogue, Identity, Place};
-use super::factor::{Factor, factors};
+use super::factor::{Factor, Unit, allows, factors};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
+use kiln_lang::Precision;
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 use std::any::TypeId;
@@ -20,6 +21,7 @@ pub mod kernels {
         c: &mut Tensor<O, 3>,
         epilogue: E,
         shared: [bool; 2],
+        precision: Precision,
         rows: usize,
         columns: usize,
         depth: usize,
@@ -30,7 +32,7 @@ pub mod kernels {
         let mut sum = zeros::<T::Sum>((rows, columns));
         for at in range_step(0, a.extent(1), depth) {
             let (x, y) = (a.tile((row, at), (rows, depth)), b.tile((at, column), (depth, columns)));
-            sum = dot_acc(x.load(0).cast::<T::Wide>(), y.load(0).cast::<T::Wide>(), sum);
+            sum = dot_with(x.load(0), y.load(0), sum, precision);
         }
         let place = Place { batch, row, column, shape: [rows, columns] };
         let result = E::apply(&epilogue, sum, &place).cast::<O>();
@@ -49,20 +51,22 @@ pub(super) fn multiply<
     b: &Tensor<U, 3>,
     c: &mut Tensor<O, 3>,
     epilogue: E,
+    precision: Precision,
     tuning: Tuning,
 ) -> Result<()> {
     let ([products, m, n], [_, _, k]) = (c.shape(), a.shape());
     let shared = [a.shape()[0] == 1, b.shape()[0] == 1];
     let device = a.device().clone();
     let launch = |(rows, columns, depth): Tile, to: &mut Tensor<O, 3>, epilogue: E| {
-        kernels::matmul::<T, U, O, E>(a, b, to, epilogue, shared, rows, columns, depth).launch(&device)
+        kernels::matmul::<T, U, O, E>(a, b, to, epilogue, shared, precision, rows, columns, depth)
+            .launch(&device)
     };
-    let estimate = tile::<T>(&device, m, n, k);
+    let estimate = tile::<T>(&device, precision, [m, n, k]);
     if tuning.is_off() || c.is_empty() {
         return launch(estimate, c, epilogue);
     }
     let name = |(rows, columns, depth): Tile| format!("{rows} x {columns} x {depth}");
-    let tiles = || tiles::<T>(&device, estimate, [m, n, k]);
+    let tiles = || tiles::<T>(&device, precision, estimate, [m, n, k]);
     let ways = || tiles().into_iter().map(|way| Way { name: name(way), way }).collect();
     let named = |kept: &str| tiles().into_iter().find(|&way| name(way) == kept);
     let [count, high, wide, deep] = [products, m, n, k].map(class);
@@ -70,8 +74,13 @@ pub(super) fn multiply<
     let through = if TypeId::of::<E>() == TypeId::of::<Identity>() { "" } else { ", through an epilogue" };
     let (from, to) = (factors::<T, U>(), O::SCALAR);
     let (a_order, b_order) = (order(a.strides()[2]), order(b.strides()[2]));
+    let by = match (precision, T::UNIT) {
+        (Precision::Tf32, Unit::Tf32) => ", as tf32",
+        (Precision::FastSums, Unit::Float8) => ", with fast sums",
+        _ => "",
+    };
     let question = format!(
-        "matmul, {from} to {to}, {count} x {high} x {wide} x {deep}, a by {a_order}, b by {b_order}{through}"
+        "matmul, {from} to {to}, {count} x {high} x {wide} x {deep}, a by {a_order}, b by {b_order}{by}{through}"
     );
     let shape = c.shape();
     let result = || device.uninit(shape);
@@ -88,9 +97,35 @@ pub(crate) fn has_warpgroups(device: &Device) -> bool {
 /// Rows and columns of a program, and the depth of a step.
 pub type Tile = (usize, usize, usize);
 
+/// What a GPU's matrix units do of a product of tiles.
+struct Units {
+    /// Elements of 32 bytes.
+    depth: usize,
+    /// Whether sums are made in pieces, which take as many registers beside.
+    pieces: bool,
+}
+
+impl Units {
+    /// `None` where there are none for the type.
+    fn of<T: Factor>(device: &Device, precision: Precision) -> Option<Units> {
+        let least = if T::UNIT == Unit::Float8 { (8, 9) } else { (8, 0) };
+        let there = device.properties().compute_capability.is_some_and(|capability| capability >= least);
+        let pieces = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
+        (there && allows(precision, T::UNIT)).then_some(Units { depth: 32 / size_of::<T>(), pieces })
+    }
+}
+
 /// The estimate's tile, and the others that are worth trying: half and twice of each extent where the device gains from larger ones.
-fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> Vec<Tile> {
+fn tiles<T: Factor>(
+    device: &Device,
+    precision: Precision,
+    estimate: Tile,
+    [m, n, k]: [usize; 3],
+) -> Vec<Tile> {
     let within = |extent: usize, of: usize| of.min(extent.next_power_of_two().max(16));
+    let units = Units::of::<T>(device, precision);
+    // Depths on matrix units are given in steps of 32 bytes.
+    let step = units.as_ref().map_or(1, |units| units.depth);
     let all: &[Tile] = match device.properties().kind {
         BackendKind::Cpu => &[
             (64, 256, 512),
@@ -100,18 +135,21 @@ fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> V
             (256, 256, 256),
             (128, 512, 256),
         ],
-        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => {
-            &[(128, 256, 64), (256, 128, 64), (128, 128, 64), (128, 128, 32), (64, 128, 64), (64, 64, 64)]
+        BackendKind::Cuda if units.as_ref().is_some_and(|units| units.pieces) => {
+            &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
         }
-        BackendKind::Cuda if size_of::<T>() == 2 => {
-            &[(128, 128, 32), (64, 64, 32), (64, 128, 32), (128, 64, 32), (64, 64, 64), (128, 128, 64)]
+        BackendKind::Cuda if units.is_some() && has_warpgroups(device) => {
+            &[(128, 256, 4), (256, 128, 4), (128, 128, 4), (128, 128, 2), (64, 128, 4), (64, 64, 4)]
+        }
+        BackendKind::Cuda if units.is_some() => {
+            &[(128, 128, 2), (64, 64, 2), (64, 128, 2), (128, 64, 2), (64, 64, 4), (128, 128, 4)]
         }
         BackendKind::Cuda => &[(32, 64, 32), (64, 64, 32), (32, 32, 32), (64, 64, 16)],
         BackendKind::Interp => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
     };
     let mut tiles = vec![estimate];
     for &(rows, columns, depth) in all {
-        let tile = (within(m, rows), within(n, columns), within(k, depth));
+        let tile = (within(m, rows), within(n, columns), within(k, depth * step).max(step));
         if !tiles.contains(&tile) && tiles.len() < tuning::MOST {
             tiles.push(tile);
         }
@@ -123,13 +161,15 @@ fn tiles<T: Factor>(device: &Device, estimate: Tile, [m, n, k]: [usize; 3]) -> V
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
-/// assert_eq!(kiln_kernels::matmul::plain::tile::<f32>(&device, 100, 100, 100), (16, 16, 16));
+/// let tile = kiln_kernels::matmul::plain::tile::<f32>(&device, Default::default(), [100, 100, 100]);
+/// assert_eq!(tile, (16, 16, 16));
 /// # Ok::<(), kiln_runtime::Error>(())
 /// ```
-pub fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> Tile {
+pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize; 3]) -> Tile {
+    let units = Units::of::<T>(device, precision);
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
-    match device.properties().kind {
-        BackendKind::Cpu => {
+    match (device.properties().kind, units) {
+        (BackendKind::Cpu, _) => {
             // What a program packs serves all of its rows and columns, and what it holds stays in the L2 cache; smaller tiles where large ones
             // would leave a core without work.
             let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
@@ -137,21 +177,21 @@ pub fn tile<T: Factor>(device: &Device, m: usize, n: usize, k: usize) -> Tile {
             (within(m, rows), within(n, 256), within(k, 512))
         }
         // Products of warpgroups: as many sums as registers hold, or fewer where the device would have too little to do.
-        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => {
+        (BackendKind::Cuda, Some(Units { depth, pieces })) if has_warpgroups(device) => {
             let fills = |rows: usize, columns: usize| {
                 m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
             };
-            let most = [(128, 256), (128, 128), (64, 128)].into_iter().find(|&(r, c)| fills(r, c));
-            let (rows, columns) = most.unwrap_or((64, 64));
-            (within(m, rows), within(n, columns), within(k, 64))
+            let all = [(128, 256), (128, 128), (64, 128)].into_iter().skip(usize::from(pieces));
+            let (rows, columns) = all.into_iter().find(|&(r, c)| fills(r, c)).unwrap_or((64, 64));
+            (within(m, rows), within(n, columns), within(k, 4 * depth).max(depth))
         }
         // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to do.
-        BackendKind::Cuda if size_of::<T>() == 2 => {
+        (BackendKind::Cuda, Some(Units { depth, .. })) => {
             let programs = m.div_ceil(128) * n.div_ceil(128);
             let most = if programs >= device.properties().units as usize { 128 } else { 64 };
-            (within(m, most), within(n, most), 32)
+            (within(m, most), within(n, most), 2 * depth)
         }
-        BackendKind::Cuda => (within(m, 32), within(n, 64), 32),
-        BackendKind::Interp => (16, 16, 16),
+        (BackendKind::Cuda, None) => (within(m, 32), within(n, 64), 32),
+        (BackendKind::Interp, _) => (16, 16, 16),
     }
 }

@@ -1,11 +1,12 @@
 //! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a plan, a launch.
 
 use super::epilogue::{Epilogue, Identity};
-use super::factor::{Factor, Precision, Unit, factors};
+use super::factor::{Factor, Unit, factors};
 use super::plan::{Choice, Gpu, Request, choose, of_form, ranked};
 use super::{hopper, rows, splits, stream};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
+use kiln_lang::Precision;
 use kiln_lang::prelude::*;
 use kiln_runtime::{BackendKind, Device, Result, Tensor};
 use std::any::TypeId;

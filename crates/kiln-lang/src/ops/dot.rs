@@ -1,34 +1,61 @@
 //! Matrix products.
 
-use crate::elem::{Elem, Num};
+use crate::elem::{Elem, Num, Numeric};
 use crate::trace::{Raw, error, with};
 use crate::val::Val;
 use half::{bf16, f16};
-use kiln_ir::{Literal, OpKind, Shape, Type};
+use kiln_ir::{E4M3, E5M2, Literal, OpKind, Precision, Scalar, Shape, Type};
 use std::panic::Location;
 
-/// The type in which products of an element type accumulate.
-pub trait Accumulate: Num {
-    /// `f32` for the 16-bit floats, otherwise the type itself.
+/// An element type of factors, and the type in which their products accumulate.
+pub trait Accumulate: Numeric {
+    /// `f32` for the floats of 8 and 16 bits, `i32` for the integers of 8, otherwise the type itself.
     type Acc: Num;
+    /// What both factors of a product have in common: the type itself, or the kind of 8-bit numbers, of which both types may meet.
+    type Family;
 }
 
+/// The [family](Accumulate::Family) of the 8-bit floats.
+#[derive(Clone, Copy, Debug)]
+pub enum Float8 {}
+
+/// The [family](Accumulate::Family) of the 8-bit integers.
+#[derive(Clone, Copy, Debug)]
+pub enum Int8 {}
+
 macro_rules! accumulate {
-    ($($t:ty => $acc:ty;)*) => {$(
+    ($($t:ty: $family:ty => $acc:ty;)*) => {$(
         impl Accumulate for $t {
             type Acc = $acc;
+            type Family = $family;
         }
     )*};
 }
 
-accumulate! { f16 => f32; bf16 => f32; f32 => f32; f64 => f64; i32 => i32; u32 => u32; i64 => i64; u64 => u64; }
+accumulate! {
+    f16: f16 => f32;
+    bf16: bf16 => f32;
+    E4M3: Float8 => f32;
+    E5M2: Float8 => f32;
+    i8: Int8 => i32;
+    u8: Int8 => i32;
+    f32: f32 => f32;
+    f64: f64 => f64;
+    i32: i32 => i32;
+    u32: u32 => u32;
+    i64: i64 => i64;
+    u64: u64 => u64;
+}
 
-/// The product of an `[m, k]` and a `[k, n]` tile, accumulated in `f32` for the 16-bit floats.
+/// The product of an `[m, k]` and a `[k, n]` tile, accumulated in `f32` for the floats of 8 and 16 bits and in `i32`, which wraps, for the integers of 8. Both
+/// tiles have one type, or one is of each of the 8-bit floats or 8-bit integers.
 ///
-/// On GPUs of compute capability 8.0 and later, products of 16-bit floats whose extents m, n and k are at least 16, 8 and 16 run on the tensor cores: their terms are exact, and the
-/// sums are rounded in the order and to the precision of the hardware, about that of `f32`. Factors that are loaded in a loop and used for nothing else are
-/// fetched some rounds ahead. On compute capability 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns, straight from shared memory, and a loop that
-/// only adds products up goes on meanwhile. Products of `f32` are never rounded to less: they run on the ordinary units.
+/// On GPUs of compute capability 8.0 and later, products of 16-bit floats and of 8-bit integers whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes, run on
+/// the tensor cores; those of 8-bit floats do from 8.9 on, and as 16-bit floats before. Their terms are exact, and the
+/// sums are rounded in the order and to the precision of the hardware, about that of `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the result
+/// every 128 products or sooner. Factors that are loaded in a loop and used for nothing else are
+/// fetched some rounds ahead; those of 8 bits fastest if they lie along the depth. On compute capability 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns, straight from shared memory, and a loop that
+/// only adds products up goes on meanwhile. Products of `f32` are never rounded to less, unless [`dot_with`] is told to: they run on the ordinary units.
 ///
 /// ```
 /// # use kiln_lang::{bf16, dot, trace, zeros, Level, Val};
@@ -40,13 +67,42 @@ accumulate! { f16 => f32; bf16 => f32; f32 => f32; f64 => f64; i32 => i32; u32 =
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
 #[track_caller]
-pub fn dot<T: Accumulate>(a: Val<T>, b: Val<T>) -> Val<T::Acc> {
+pub fn dot<T, U>(a: Val<T>, b: Val<U>) -> Val<T::Acc>
+where
+    T: Accumulate,
+    U: Accumulate<Acc = T::Acc, Family = T::Family>,
+{
     dot_acc(a, b, Val::from_raw(Raw::Const(Literal::zero(<T::Acc as Elem>::SCALAR))))
 }
 
 /// `acc` plus the product of an `[m, k]` and a `[k, n]` tile.
 #[track_caller]
-pub fn dot_acc<T: Accumulate>(a: Val<T>, b: Val<T>, acc: Val<T::Acc>) -> Val<T::Acc> {
+pub fn dot_acc<T, U>(a: Val<T>, b: Val<U>, acc: Val<T::Acc>) -> Val<T::Acc>
+where
+    T: Accumulate,
+    U: Accumulate<Acc = T::Acc, Family = T::Family>,
+{
+    dot_with(a, b, acc, Precision::Full)
+}
+
+/// `acc` plus the product of an `[m, k]` and a `[k, n]` tile, with less precision if that is asked for: [`Precision::Tf32`] is about factors of `f32`, and
+/// [`Precision::FastSums`] about 8-bit floats. Factors of other types have the full one.
+///
+/// ```
+/// # use kiln_lang::{dot_with, trace, zeros, Level, Precision, Val};
+/// # trace("k", Level::Tile { warps: None }, |_| {
+/// let (a, b, sum) = (zeros::<f32>([16, 32]), zeros::<f32>([32, 8]), zeros::<f32>([16, 8]));
+/// let c: Val<f32> = dot_with(a, b, sum, Precision::Tf32);
+/// # let _ = c;
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn dot_with<T, U>(a: Val<T>, b: Val<U>, acc: Val<T::Acc>, precision: Precision) -> Val<T::Acc>
+where
+    T: Accumulate,
+    U: Accumulate<Acc = T::Acc, Family = T::Family>,
+{
     let site = Location::caller();
     let (Some(sa), Some(sb)) = (a.ir_shape(), b.ir_shape()) else { return Val::poison() };
     if sa.rank() != 2 || sb.rank() != 2 || sa[1] != sb[0] {
@@ -57,11 +113,17 @@ pub fn dot_acc<T: Accumulate>(a: Val<T>, b: Val<T>, acc: Val<T::Acc>) -> Val<T::
         );
         return Val::poison();
     }
+    let concerned = match precision {
+        Precision::Full => true,
+        Precision::Tf32 => T::SCALAR == Scalar::F32,
+        Precision::FastSums => T::SCALAR.is_float8(),
+    };
+    let kind = OpKind::Dot(if concerned { precision } else { Precision::Full });
     let shape = Shape::new(&[sa[0], sb[1]]);
     let id = with(|r| {
         let acc = r.read_as(acc.raw(), &shape, site)?;
         let operands = [r.read(a.raw(), site)?, r.read(b.raw(), site)?, acc];
-        Some(r.op(OpKind::Dot, &operands, Type::tile(<T::Acc as Elem>::SCALAR, shape.clone()), site))
+        Some(r.op(kind, &operands, Type::tile(<T::Acc as Elem>::SCALAR, shape.clone()), site))
     });
     Val::from_id(id.flatten())
 }

@@ -19,7 +19,7 @@ mod reduce;
 mod shape;
 
 pub use compare::select;
-pub use dot::{Accumulate, dot, dot_acc};
+pub use dot::{Accumulate, Float8, Int8, dot, dot_acc, dot_with};
 pub use reduce::Combine;
 pub(crate) use shape::checked_shape;
 pub use shape::{IntoShape, full, iota, zeros};
