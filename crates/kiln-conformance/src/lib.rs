@@ -46,6 +46,7 @@ mod dot;
 mod elementwise;
 mod explicit;
 mod explicit_attention;
+mod explicit_extents;
 mod explicit_narrow;
 mod explicit_registers;
 mod explicit_signals;
@@ -97,6 +98,7 @@ pub fn suite() -> Vec<Case> {
         explicit_narrow::cases,
         explicit_registers::cases,
         explicit_signals::cases,
+        explicit_extents::cases,
         memory::cases,
         flow::cases,
         language::cases,

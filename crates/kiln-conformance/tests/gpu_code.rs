@@ -7,6 +7,7 @@ use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
     Program, Properties, ResidentId, Result, StreamId, Tenant,
 };
+use kiln_compiler::{CompileError, divide_tiles};
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, OpKind};
@@ -77,10 +78,13 @@ fn assemble(kernel: &str, text: &str) -> Result<()> {
 impl Backend for GpuCode {
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         if is_explicit(kernel) {
-            // Its operations are those of one generation, and the interpreter knows them before the lowering only.
+            // Its operations are those of one generation, and the interpreter knows them before the lowering only, but in pieces of tiles.
             let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })?;
             assemble(&kernel.name, &module.text)?;
-            return self.interp.compile(kernel);
+            let failed =
+                |e: CompileError| Error::Internal { place: "the division of tiles", message: e.to_string() };
+            let divided = divide_tiles(kernel).map_err(failed)?;
+            return self.interp.compile(divided.as_ref().unwrap_or(kernel));
         }
         // There are no clusters before compute capability 9.0.
         for compute in GENERATIONS.into_iter().filter(|&g| g >= (9, 0) || kernel.cluster == 1) {

@@ -88,7 +88,8 @@ pub enum ExplicitOp {
     /// `keep`. The factors are both f16, both bf16, both f32 (of which the last 13 bits do not count: tf32), 8-bit floats, or 8-bit integers; acc and the
     /// result are f32, or i32 for integers, which wraps. k is a multiple of 32 bytes. The stages of a are `[m, k]` and those of b `[n, k]`, unless they are
     /// stored transposed, which only those of 16-bit elements may be. The result may only go to another
-    /// such product or to `WgmmaWait`; acc has no other use. In a kernel lowered to threads the tile is the thread's registers of it.
+    /// such product or to `WgmmaWait`; acc has no other use. In their place there may be several tiles side by side, `[m, n₁], [m, n₂], …`, whose columns are n
+    /// in all. In a kernel lowered to threads the tile is the thread's registers of it, by blocks of 64 rows.
     Wgmma {
         /// The stages of a are `[k, m]`.
         transposed_a: bool,
@@ -96,8 +97,8 @@ pub enum ExplicitOp {
         transposed_b: bool,
     },
     /// `(shared tile b, stage, bool keep, u32 tile [m, w] a, tile [m, n] acc) -> tile [m, n]`: as `Wgmma`, but a comes from registers: w numbers of four
-    /// bytes are k elements of b's type, packed by [`PackPairs`](ExplicitOp::PackPairs) or read by [`SharedLoad`](ExplicitOp::SharedLoad). In a kernel
-    /// lowered to threads both tiles are the thread's registers of them.
+    /// bytes are k elements of b's type, packed by [`PackPairs`](ExplicitOp::PackPairs) or read by [`SharedLoad`](ExplicitOp::SharedLoad); it too may be several tiles
+    /// side by side. In a kernel lowered to threads both tiles are the thread's registers of them.
     WgmmaRegisters {
         /// The stages of b are `[k, n]`.
         transposed_b: bool,
@@ -109,7 +110,7 @@ pub enum ExplicitOp {
     },
     /// `(f32 tile) -> f32 tile`: 2 to the power of each element, within 2 ulp; zero where that is not a normal number.
     Exp2Flushed,
-    /// `(f32 tile) -> f32 tile`: waits until all but the last `pending` products that this task began are done. The result is what was
+    /// `(tile of sums…) -> tile…`: waits until all but the last `pending` products that this task began are done. The result is what was
     /// computed if that is this one: with 0, or where so many began after it in the same region. Else it is still in flight and may only go
     /// to another product or wait.
     WgmmaWait {

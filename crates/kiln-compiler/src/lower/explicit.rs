@@ -1,8 +1,8 @@
 //! The explicit level: what has tiles becomes registers and addresses, the rest stays for the emitter.
 
-use super::Lowering;
-use super::plan::{Plan, Room};
+use super::plan::{Plan, Room, registers_of_factor};
 use super::roles::is_tile;
+use super::{Lowering, Registers};
 use crate::error::CompileError;
 use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Type, Value};
 
@@ -143,11 +143,9 @@ impl<'k> Lowering<'k> {
         self.define(data.results[0], home, packed)
     }
 
-    /// `Wgmma`, `WgmmaRegisters` and `WgmmaWait`: `fixed` scalars, maybe the registers of a factor, then the accumulator's, which the result takes over.
+    /// `Wgmma`, `WgmmaRegisters` and `WgmmaWait`: `fixed` scalars, maybe the registers of a factor, then the accumulators', which the results take over.
     fn product_in_flight(&mut self, op: Op, data: &OpData, fixed: usize) -> Result<(), CompileError> {
-        let result = data.results[0];
-        let home = self.plan.home(result);
-        let (rows, needed) = (self.src.shape(result)[0], 16 * self.warps);
+        let (rows, needed) = (self.src.shape(data.results[0])[0], 16 * self.warps);
         if !self.warps.is_multiple_of(WARPGROUP) || rows < needed {
             return Err(self.unsupported(
                 data,
@@ -155,17 +153,34 @@ impl<'k> Lowering<'k> {
                 "give it a multiple of 4 warps, and 16 rows or more for each",
             ));
         }
+        // A wait has no instruction of its own for each block.
+        let blocks = if fixed == 0 { 1 } else { (rows / needed) as usize };
         let mut operands = self.scalars(&data.operands[..fixed])?.to_vec();
-        if let OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) = data.kind {
-            operands.extend_from_slice(&self.operand(data.operands[fixed], self.plan.input(op, 0))?);
+        let mut factor = Vec::new();
+        for (i, &tile) in registers_of_factor(data).iter().enumerate() {
+            factor.push(self.operand(tile, self.plan.input(op, i))?);
         }
-        let accumulators = self.operand(data.operands[data.operands.len() - 1], home)?;
-        operands.extend_from_slice(&accumulators);
-        let registers = accumulators.len();
-        let elem = self.src.ty(result).elem();
+        operands.extend(by_blocks(&factor, blocks));
+        let mut sums = Vec::new();
+        for (&sum, &result) in
+            data.operands[data.operands.len() - data.results.len()..].iter().zip(&data.results)
+        {
+            sums.push(self.operand(sum, self.plan.home(result))?);
+        }
+        operands.extend(by_blocks(&sums, blocks));
+        let elem = self.src.ty(data.results[0]).elem();
+        let registers: usize = sums.iter().map(|sum| sum.len()).sum();
         let op = self.em.op(data.kind.clone(), &operands, &vec![Type::scalar(elem); registers]);
-        let results = self.em.kernel.op(op).results.to_vec();
-        self.define(result, home, results)
+        let made = self.em.kernel.op(op).results.to_vec();
+        let (each, mut first) = (registers / blocks, 0);
+        for (&result, sum) in data.results.iter().zip(&sums) {
+            let own = sum.len() / blocks;
+            let places = (0..blocks).flat_map(|block| block * each + first..block * each + first + own);
+            let results = places.map(|at| made[at]).collect();
+            self.define(result, self.plan.home(result), results)?;
+            first += own;
+        }
+        Ok(())
     }
 
     /// The address of a stage of so many bytes.
@@ -190,6 +205,17 @@ impl<'k> Lowering<'k> {
             hint: hint.into(),
         }
     }
+}
+
+/// The registers of tiles side by side: for each block of rows those of all tiles, as an instruction takes them.
+fn by_blocks(tiles: &[Registers], blocks: usize) -> Vec<Value> {
+    let of = |block: usize| {
+        tiles.iter().flat_map(move |tile| {
+            let each = tile.len() / blocks;
+            tile[block * each..(block + 1) * each].iter().copied()
+        })
+    };
+    (0..blocks).flat_map(of).collect()
 }
 
 /// Whether any value in a region is a tile.

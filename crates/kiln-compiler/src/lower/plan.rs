@@ -241,16 +241,15 @@ impl Classes {
                     self.hints(data.results[0]).product = Some(sums);
                     return;
                 }
-                OpKind::Explicit(ExplicitOp::Wgmma { .. }) => {
-                    let layout = Layout::wgmma(&kernel.shape(data.results[0]), plan.warps);
-                    self.hints(data.results[0]).product = Some(plan.intern(layout));
-                    return;
-                }
-                OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) => {
-                    let layout = Layout::wgmma(&kernel.shape(data.results[0]), plan.warps);
-                    self.hints(data.results[0]).product = Some(plan.intern(layout));
-                    let packed = Layout::wgmma_pairs(&kernel.shape(data.operands[3]), plan.warps);
-                    self.hints(data.operands[3]).product = Some(plan.intern(packed));
+                OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }) => {
+                    for &result in &data.results {
+                        let layout = Layout::wgmma(&kernel.shape(result), plan.warps);
+                        self.hints(result).product = Some(plan.intern(layout));
+                    }
+                    for &factor in registers_of_factor(data) {
+                        let packed = Layout::wgmma_pairs(&kernel.shape(factor), plan.warps);
+                        self.hints(factor).product = Some(plan.intern(packed));
+                    }
                     return;
                 }
                 OpKind::Explicit(ExplicitOp::PackPairs { .. } | ExplicitOp::SharedLoad) => {
@@ -322,6 +321,16 @@ impl Classes {
         let from = plan.natural(kernel, self, data.operands[0]);
         let slice = plan.layout(from).without(&kernel.shape(data.operands[0]), axis as usize);
         plan.intern(slice)
+    }
+}
+
+/// The tiles that an explicit product takes its left factor from, if that is in registers.
+pub(super) fn registers_of_factor(data: &OpData) -> &[Value] {
+    match data.kind {
+        OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) => {
+            &data.operands[3..data.operands.len() - data.results.len()]
+        }
+        _ => &[],
     }
 }
 
@@ -517,17 +526,17 @@ impl Demand<'_, '_> {
                 self.want_like(&data.operands[2..], &data.results);
             }
             OpKind::Explicit(
-                explicit @ (ExplicitOp::Wgmma { .. }
-                | ExplicitOp::WgmmaRegisters { .. }
-                | ExplicitOp::WgmmaWait { .. }),
+                ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
             ) => {
-                self.want_like(&data.operands[data.operands.len() - 1..], &data.results);
-                if let ExplicitOp::WgmmaRegisters { .. } = explicit {
-                    let pairs = Layout::wgmma_pairs(&kernel.shape(data.operands[3]), self.plan.warps);
+                self.want_like(&data.operands[data.operands.len() - data.results.len()..], &data.results);
+                let mut inputs = SmallVec::new();
+                for &factor in registers_of_factor(data) {
+                    let pairs = Layout::wgmma_pairs(&kernel.shape(factor), self.plan.warps);
                     let pairs = self.plan.intern(pairs);
-                    self.plan.inputs.insert(op, smallvec![pairs]);
-                    self.want(data.operands[3], pairs);
+                    self.want(factor, pairs);
+                    inputs.push(pairs);
                 }
+                self.plan.inputs.insert(op, inputs);
             }
             OpKind::Explicit(ExplicitOp::PackPairs { .. }) => {
                 let layout = self.plan.home(data.results[0]);

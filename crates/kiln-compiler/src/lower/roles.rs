@@ -100,7 +100,8 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         OpKind::Explicit(
             ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
         ) => {
-            visit(data.results[0], data.operands[data.operands.len() - 1]);
+            let sums = data.operands.len() - data.results.len();
+            data.results.iter().zip(&data.operands[sums..]).for_each(|(&to, &from)| visit(to, from));
         }
         OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {
             visit(data.results[0], data.operands[data.operands.len() - 1]);

@@ -15,15 +15,17 @@
 //! | `shape.rs` | broadcast, transpose, indices |
 //! | `reshape.rs` | the same elements under another shape |
 //! | `combine.rs` | reductions, scans, products |
+//! | `explicit.rs` | products in flight, tiles that are packed and stored |
 
 mod combine;
+mod explicit;
 mod grid;
 mod reshape;
 mod shape;
 
 use crate::error::CompileError;
 use grid::Grid;
-use kiln_ir::{Block, Builder, ExplicitOp, Kernel, Literal, Op, OpData, OpKind, Shape, Type, Value, verify};
+use kiln_ir::{Block, Builder, Kernel, Literal, OpData, OpKind, Shape, Type, Value, verify};
 use smallvec::{SmallVec, smallvec};
 
 /// The most pieces of a tile, and the most products that one becomes.
@@ -114,12 +116,12 @@ impl<'a> Division<'a> {
         for &op in &src.block(block).ops {
             let data = src.op(op);
             self.b.loc = data.loc;
-            self.op(op, data)?;
+            self.op(data)?;
         }
         Ok(())
     }
 
-    fn op(&mut self, op: Op, data: &'a OpData) -> Result<(), CompileError> {
+    fn op(&mut self, data: &'a OpData) -> Result<(), CompileError> {
         use OpKind::*;
         let mut tiles = data.operands.iter().chain(&data.results);
         if !data.regions.is_empty() || data.kind.is_terminator() || tiles.all(|&v| self.is_whole(v)) {
@@ -139,7 +141,6 @@ impl<'a> Division<'a> {
             | Atomic { .. }
             | AtomicCas { .. }
             | Assert(_) => self.each(data, |_, _, _| ()),
-            Explicit(ExplicitOp::Exp2Flushed) => self.each(data, |_, _, _| ()),
             Load(_) | Store { .. } => self.each(data, Self::displace),
             Iota => self.iota(data),
             Broadcast => self.broadcast(data),
@@ -148,7 +149,8 @@ impl<'a> Division<'a> {
             Reduce { op, axis } => self.reduce(data, *op, *axis as usize),
             Scan { .. } => self.scan(data),
             Dot(precision) => self.dot(data, *precision),
-            _ => return Err(self.unsupported(op, data)),
+            Explicit(op) => self.explicit(data, op)?,
+            _ => return Err(self.unsupported(data, "use extents that are powers of two")),
         }
         Ok(())
     }
@@ -248,15 +250,13 @@ impl<'a> Division<'a> {
         self.values[value.index()][grid.index(cell)]
     }
 
-    fn unsupported(&self, op: Op, data: &OpData) -> CompileError {
+    fn unsupported(&self, data: &OpData, hint: &str) -> CompileError {
         let tiles = data.operands.iter().chain(&data.results);
         let ty = tiles.copied().find(|&v| !self.is_whole(v)).map(|v| self.src.ty(v).to_string());
-        let name = data.kind.mnemonic();
-        debug_assert!(matches!(data.kind, OpKind::Explicit(_)), "{}", self.src.op_text(op));
         CompileError::Unsupported {
             location: self.src.describe(data.loc),
-            what: format!("`{name}` of a tile {} on a GPU", ty.unwrap_or_default()),
-            hint: "use extents that are powers of two: what lies outside a view is masked".into(),
+            what: format!("`{}` of a tile {} on a GPU", data.kind.mnemonic(), ty.unwrap_or_default()),
+            hint: hint.into(),
         }
     }
 }

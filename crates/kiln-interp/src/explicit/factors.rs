@@ -1,7 +1,7 @@
 //! What matrix units multiply.
 
 use crate::numeric::Element;
-use crate::value::{Data, Trap};
+use crate::value::{Data, Trap, dispatch};
 use kiln_ir::{E4M3, E5M2, Scalar};
 
 /// The low bits of an f32 that matrix units do not look at: tf32 has 10 bits of significand.
@@ -22,9 +22,35 @@ pub fn multiplied(factor: Data) -> Result<Data, Trap> {
     })
 }
 
+/// Matrices of equally many rows, each with its columns, as one.
+pub fn side_by_side(parts: &[(&Data, usize)]) -> Result<Data, Trap> {
+    let Some(elem) = parts.first().map(|(data, _)| data.elem()) else {
+        return Err(Trap::Bug("no tiles side by side".into()));
+    };
+    let width = parts.iter().map(|(_, columns)| columns).sum();
+    let mut out = Data::zeros(elem, parts.iter().map(|(data, _)| data.len()).sum());
+    let mut first = 0;
+    for &(part, columns) in parts {
+        dispatch!(any elem, T => {
+            let rows = T::of_mut(&mut out)?.chunks_exact_mut(width).zip(T::of(part)?.chunks_exact(columns));
+            rows.for_each(|(to, from)| to[first..first + columns].copy_from_slice(from));
+            Ok(())
+        })?;
+        first += columns;
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_put_side_by_side() -> Result<(), Trap> {
+        let (a, b) = (Data::I32(vec![1, 2, 5, 6]), Data::I32(vec![3, 7]));
+        assert_eq!(side_by_side(&[(&a, 2), (&b, 1)])?, Data::I32(vec![1, 2, 3, 5, 6, 7]));
+        Ok(())
+    }
 
     #[test]
     fn tf32_is_cut_not_rounded() -> Result<(), Trap> {

@@ -351,8 +351,10 @@ impl<'m> Machine<'m> {
             }
             ExplicitOp::WgmmaWait { pending } => {
                 world().world.products_done(agent, *pending as usize)?;
-                let value = self.data(operands[0]).clone();
-                self.registers[data.results[0].index()].copy(&value)
+                operands.iter().zip(&data.results).try_for_each(|(&from, &to)| {
+                    let value = self.data(from).clone();
+                    self.registers[to.index()].copy(&value)
+                })
             }
             ExplicitOp::ClusterRank => {
                 self.registers[data.results[0].index()].fill(rank as u64);
@@ -402,31 +404,53 @@ impl<'m> Machine<'m> {
         // `dot` takes [m, k] and [k, n].
         let turned = |data: &Data, turn, shape| if turn { transposed(data, shape) } else { Ok(data.clone()) };
         let (x, y) = (turned(&factors[0], turn_a, shape_a)?, turned(&factors[1], !turn_b, shape_b)?);
-        let result = self.shape(data.results[0]);
-        let (k, n) = (if turn_a { shape_a[0] } else { shape_a[1] }, result[1] as usize);
-        let acc = self.accumulator(data.operands[4], data.operands[5])?;
+        let k = if turn_a { shape_a[0] } else { shape_a[1] };
+        let acc = self.accumulator(data.operands[4], &data.operands[5..])?;
+        self.multiply(data, x, y, acc, k)
+    }
+
+    /// a · b, of which each result gets its columns.
+    fn multiply(&mut self, data: &OpData, x: Data, y: Data, acc: Data, k: usize) -> Result<(), Trap> {
         let (x, y) = (factors::multiplied(x)?, factors::multiplied(y)?);
-        eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
+        let widths: Vec<usize> = data.results.iter().map(|&v| self.shape(v)[1] as usize).collect();
+        let n = widths.iter().sum();
+        let mut product = Data::zeros(acc.elem(), acc.len());
+        eval::dot(&mut product, &x, &y, &acc, k, n)?;
+        let mut first = 0;
+        for (&result, &width) in data.results.iter().zip(&widths) {
+            self.registers[result.index()].copy(&product.columns(n, first, width)?)?;
+            first += width;
+        }
+        Ok(())
+    }
+
+    /// Tiles side by side as one.
+    fn side_by_side(&self, tiles: &[Value]) -> Result<Data, Trap> {
+        if let [tile] = tiles {
+            return Ok(self.data(*tile).clone());
+        }
+        let parts: Vec<(&Data, usize)> =
+            tiles.iter().map(|&v| (self.data(v), self.shape(v)[1] as usize)).collect();
+        factors::side_by_side(&parts)
     }
 
     /// A product of what registers hold.
     fn wgmma_registers(&mut self, seat: &Seat<'m>, data: &OpData, turn_b: bool) -> Result<(), Trap> {
         let (b, shape_b) = self.place(seat, data.operands[0], data.operands[1])?;
         let y = seat.table.lock().world.product(seat.agent, &[b])?.remove(0);
-        let x = pairs::unpack(self.data(data.operands[3]), y.elem())?;
+        let sums = data.operands.len() - data.results.len();
+        let x = pairs::unpack(&self.side_by_side(&data.operands[3..sums])?, y.elem())?;
         let y = if turn_b { y } else { transposed(&y, shape_b)? };
-        let result = self.shape(data.results[0]);
-        let (k, n) = (if turn_b { shape_b[0] } else { shape_b[1] }, result[1] as usize);
-        let acc = self.accumulator(data.operands[2], data.operands[4])?;
-        let (x, y) = (factors::multiplied(x)?, factors::multiplied(y)?);
-        eval::dot(&mut self.registers[data.results[0].index()], &x, &y, &acc, k, n)
+        let k = if turn_b { shape_b[0] } else { shape_b[1] };
+        let acc = self.accumulator(data.operands[2], &data.operands[sums..])?;
+        self.multiply(data, x, y, acc, k)
     }
 
     /// What a product is added to.
-    fn accumulator(&self, keep: Value, acc: Value) -> Result<Data, Trap> {
-        let acc = self.data(acc);
+    fn accumulator(&self, keep: Value, acc: &[Value]) -> Result<Data, Trap> {
+        let acc = self.side_by_side(acc)?;
         Ok(match bool::of(self.data(keep))?[0] {
-            true => acc.clone(),
+            true => acc,
             false => Data::zeros(acc.elem(), acc.len()),
         })
     }

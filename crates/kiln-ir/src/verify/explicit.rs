@@ -295,8 +295,31 @@ impl Subject<'_> {
             return (0..registers)
                 .try_for_each(|i| self.operand(5 + i, &Type::scalar(sum))?.result(i, &Type::scalar(sum)));
         }
+        if self.data.results.len() > 1 {
+            let columns = self.side_by_side(5, self.data.operands.len(), (sum, m))?;
+            return self.accumulators(5, columns, [m, n]);
+        }
         let acc = Type::tile(sum, Shape::new(&[m, n]));
         self.counts(6, 1)?.operand(5, &acc)?.result(0, &acc)
+    }
+
+    /// The columns of all tiles `[m, _]` of these elements among the operands from one on.
+    fn side_by_side(&self, from: usize, to: usize, (elem, m): (Scalar, u32)) -> Result<u32, String> {
+        (from..to).try_fold(0u32, |columns, i| {
+            let tile = self.tile(i)?;
+            require(tile.elem == elem && tile.shape.rank() == 2 && tile.shape[0] == m, || {
+                format!("operand {i} is {}, expected a tile [{m}, _] of {elem}", self.ty(i))
+            })?;
+            Ok(columns.saturating_add(tile.shape[1]))
+        })
+    }
+
+    /// The operands from one on are the accumulators of a product, side by side, and the results are like them.
+    fn accumulators(&self, from: usize, columns: u32, [m, n]: [u32; 2]) -> Outcome {
+        let count = self.data.operands.len().saturating_sub(from);
+        require(columns == n, || format!("accumulators of {columns} columns for a product [{m}, {n}]"))?;
+        self.results_len(count)?;
+        (0..count).try_for_each(|i| self.result(i, self.ty(from + i)))
     }
 
     fn wgmma_registers(&self, transposed_b: bool) -> Outcome {
@@ -327,8 +350,18 @@ impl Subject<'_> {
                 .enumerate()
                 .try_for_each(|(i, at)| self.operand(at, &Type::scalar(sum))?.result(i, &Type::scalar(sum)));
         }
-        let a = self.counts(5, 1)?.tile(3)?;
         let words = k * b.elem.bytes() / WORD;
+        let (all, sums) = (self.data.operands.len(), self.data.results.len());
+        if all > 5 && sums > 0 && all > 3 + sums {
+            let m = self.tile(3)?.shape.extents().first().copied().unwrap_or(0);
+            let have = self.side_by_side(3, all - sums, (Scalar::U32, m))?;
+            require(have == words && m.is_multiple_of(64), || {
+                format!("a factor of [{m}, {have}] numbers, expected rows in multiples of 64 of {words}")
+            })?;
+            let columns = self.side_by_side(all - sums, all, (sum, m))?;
+            return self.accumulators(all - sums, columns, [m, n]);
+        }
+        let a = self.counts(5, 1)?.tile(3)?;
         require(a.elem == Scalar::U32 && a.shape.rank() == 2 && a.shape[1] == words, || {
             format!("operand 3 is {}, expected a tile [m, {words}] of u32", self.ty(3))
         })?;
