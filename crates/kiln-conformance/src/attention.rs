@@ -4,13 +4,15 @@ use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
 use crate::trial::{Rng, Trial, Verdict, close, ensure, same};
 use half::{bf16, f16};
-use kiln_kernels::Attention;
+use kiln_kernels::{Attention, Tuning};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Tensor};
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     cases!["attention":
         one_length for f16 bf16 f32;
+        tuned for f16 bf16 f32;
         shared_keys for f16 bf16 f32;
         windows for bf16 f32;
         caps_and_scales for f16 f32;
@@ -45,11 +47,16 @@ pub(crate) struct Options {
     pub right: Option<usize>,
     pub cap: Option<f32>,
     pub scale: Option<f32>,
+    /// Whether the way is chosen by measurement.
+    pub tuned: bool,
 }
 
 impl Options {
     fn attention(self) -> Attention {
         let mut attention = Attention::new().window(self.left, self.right);
+        if self.tuned {
+            attention = attention.tuning(Tuning::budget(Duration::from_secs(60)));
+        }
         attention = self.cap.map_or(attention, |cap| attention.soft_cap(cap));
         self.scale.map_or(attention, |scale| attention.scale(scale))
     }
@@ -59,7 +66,8 @@ impl Options {
         let mut limit = || (rng.below(2) == 0).then(|| rng.below(keys as u64 + 2) as usize);
         let (left, right) = (limit(), limit());
         let cap = (rng.below(3) == 0).then(|| rng.between(1.0, 40.0) as f32);
-        Options { left, right, cap, scale: (rng.below(3) == 0).then(|| rng.between(0.05, 0.5) as f32) }
+        let scale = (rng.below(3) == 0).then(|| rng.between(0.05, 0.5) as f32);
+        Options { left, right, cap, scale, tuned: false }
     }
 }
 
@@ -141,6 +149,17 @@ fn attend<T: Sample + Float + Accumulate<Acc = f32>>(
     options.attention().run(&q, &k, &v, &mut again)?;
     let digits = |x: Vec<T>| x.iter().map(|x| format!("{x:?}")).collect::<Vec<String>>();
     same(&format!("{what}, again"), &digits(again.to_vec()?), &digits(o.to_vec()?))
+}
+
+/// Whatever way is chosen by measurement, the result is right, and the same when it is taken again.
+fn tuned<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    let tuned = Options { tuned: true, ..Options::default() };
+    attend::<T>(trial, sizes(2, 70, 90, 64), Options { tuned: true, ..causal() })?;
+    attend::<T>(trial, sizes(1, 33, 130, 128), tuned)?;
+    attend::<T>(trial, Sizes { shared: 2, ..sizes(2, 40, 20, 256) }, Options { left: Some(9), ..tuned })?;
+    attend::<T>(trial, sizes(1, 20, 30, 5), tuned)?;
+    attend::<T>(trial, sizes(2, 0, 5, 8), tuned)?;
+    packed::<T>(trial, &[[5, 7], [0, 3], [70, 70]], [2, 1, 64], tuned)
 }
 
 fn sizes(heads: usize, queries: usize, keys: usize, width: usize) -> Sizes {

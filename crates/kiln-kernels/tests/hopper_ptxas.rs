@@ -130,3 +130,22 @@ fn shared_tiles_spill_nothing_by_ptxas() -> Result<()> {
     check("a long sum by step", &by_step::<bf16, _>([512, 512, 16384], false, Identity)?);
     Ok(())
 }
+
+#[test]
+fn ways_of_attention_spill_nothing_by_ptxas() -> Result<()> {
+    use kiln_kernels::attention::hopper::{Plan, attention};
+    let device = Device::open("interp")?;
+    let (order, none) = (device.uninit::<i64, 2>([16, 132])?, device.uninit::<i32, 2>([1, 4])?);
+    for width in [64, 128, 256] {
+        let q: Tensor<bf16, 4> = device.uninit([1, 2, 256, width])?;
+        let (mut o, mut sums) = (device.uninit([1, 2, 256, width])?, device.uninit([1, 2, 256])?);
+        for &division in Plan::divisions(width) {
+            for bounded in [[false; 2], [false, true], [true, true]] {
+                let plan = Plan { bounded, ..Plan::divided(width, 1, division) };
+                let launch = attention(&q, &q, &q, &mut o, &mut sums, &order, &none, 0.1, 1.0, 9, 0, plan);
+                check(&format!("attention of {width}, {division:?}, {bounded:?}"), &launch.ir()?);
+            }
+        }
+    }
+    Ok(())
+}

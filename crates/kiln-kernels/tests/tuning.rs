@@ -1,7 +1,7 @@
 //! Choices by measurement: that they are made within the budget, kept, found again, made again where a file is no good, and never change what is computed.
 
 use kiln_cpu::CpuBackend;
-use kiln_kernels::{Matmul, Tuning};
+use kiln_kernels::{Attention, Matmul, Tuning};
 use kiln_runtime::{Device, DiskCache, Tensor};
 use std::fs;
 use std::path::PathBuf;
@@ -193,4 +193,56 @@ fn nothing_to_multiply_is_nothing_to_measure() {
     for shape in [[0, 5, 5], [5, 0, 5], [5, 5, 0]] {
         multiply(&folder.device(), shape, LONG);
     }
+}
+
+/// Causal attention of whole numbers, compared with a sum over all keys.
+fn attend(device: &Device, [queries, keys, width]: [usize; 3], tuning: Tuning) {
+    let numbers = |rows: usize| -> Vec<f32> {
+        (0..rows * width).map(|i| ((i * 7 + i / 13) % 5) as f32 / 4.0 - 0.5).collect()
+    };
+    let (x, y) = (numbers(queries), numbers(keys));
+    let (q, k) =
+        (device.tensor(&x, [1, queries, width]).unwrap(), device.tensor(&y, [1, keys, width]).unwrap());
+    let mut o: Tensor<f32, 3> = device.tensor(&vec![f32::NAN; queries * width], [1, queries, width]).unwrap();
+    Attention::new().causal().scale(0.25).tuning(tuning).run(&q, &k, &k, &mut o).unwrap();
+    for (i, row) in o.to_vec().unwrap().chunks(width).enumerate() {
+        let seen = i + keys - queries + 1;
+        let score = |j: usize| (0..width).map(|c| x[i * width + c] * y[j * width + c]).sum::<f32>() * 0.25;
+        let weights: Vec<f32> = (0..seen).map(|j| score(j).exp()).collect();
+        let sum: f32 = weights.iter().sum();
+        for (c, found) in row.iter().enumerate() {
+            let expected = weights.iter().enumerate().map(|(j, w)| w * y[j * width + c]).sum::<f32>() / sum;
+            assert!((found - expected).abs() < 1e-4, "{found} for {expected}, ({i}, {c})");
+        }
+    }
+}
+
+#[test]
+fn a_choice_for_attention_is_made_once_and_kept() {
+    let folder = Folder::new();
+    let tried = |device: &Device| {
+        device.programs().builds().iter().filter(|build| build.kernel == "attention").count()
+    };
+    let device = folder.device();
+    attend(&device, [70, 90, 20], LONG);
+    let all = tried(&device);
+    assert!(all > 1, "several tiles were tried");
+    let [choice] = &folder.choices()[..] else { panic!("one choice") };
+    let expected =
+        "attention, f32, 1 x 80 queries, 96 keys, 1 heads of 20 with keys of 1, all before and 0 after";
+    assert!(choice.contains(expected), "{choice}");
+    // Of the same class.
+    attend(&device, [74, 94, 20], LONG);
+    assert_eq!((tried(&device), folder.files().len()), (all, 1));
+    for (tuning, name) in [(Tuning::KEPT, "64 x 64"), (LONG, "a way of an older Kiln")] {
+        folder.device().keep_choice(question(choice), name);
+        let device = folder.device();
+        attend(&device, [70, 90, 20], tuning);
+        assert_eq!(tried(&device), 1, "{name}");
+    }
+    // Nothing to do, and nothing asked for.
+    let device = folder.device();
+    attend(&device, [0, 9, 20], LONG);
+    attend(&device, [9, 9, 20], Tuning::KEPT);
+    assert_eq!(folder.files().len(), 1);
 }

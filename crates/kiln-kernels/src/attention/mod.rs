@@ -8,6 +8,7 @@
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `hopper.rs` | the kernel for GPUs of compute capability 9.0, at the explicit level |
 //! | `schedule.rs` | how that is divided, and in which order |
+//! | `ways.rs` | which of the two, with which tiles |
 
 mod heads;
 pub mod hopper;
@@ -15,12 +16,15 @@ mod options;
 mod packed;
 pub mod plain;
 pub mod schedule;
+mod ways;
 
 pub use heads::Heads;
 pub use options::Attention;
 pub use packed::{Packed, Start};
 
 use self::options::Mask;
+use self::ways::Way;
+use crate::Tuning;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
@@ -88,11 +92,22 @@ struct Problem<'a, T: Elem> {
     mask: Mask,
     scale: f32,
     soft_cap: Option<f32>,
+    tuning: Tuning,
 }
 
 /// Runs the kernel that suits device and tensors.
 fn dispatch<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> Result<()> {
-    if schedule::suits(&problem) { schedule::run(problem) } else { plain::run(problem) }
+    let way = ways::choose(&problem)?;
+    problem.run(way)
+}
+
+impl<T: Float + Accumulate<Acc = f32>> Problem<'_, T> {
+    fn run(self, way: Way) -> Result<()> {
+        match way {
+            Way::Explicit { tasks, keys, stages } => schedule::run(self, (tasks, keys, stages)),
+            Way::Plain { queries, keys } => plain::run(self, (queries, keys)),
+        }
+    }
 }
 
 fn check(what: &str, expected: &[usize], given: &[usize]) -> Result<()> {

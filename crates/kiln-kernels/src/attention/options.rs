@@ -3,6 +3,7 @@
 use super::heads::Heads;
 use super::packed::{Packed, Start};
 use super::{Problem, check, dispatch};
+use crate::Tuning;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
@@ -34,6 +35,7 @@ pub struct Attention {
     pub(super) right: Option<usize>,
     pub(super) soft_cap: Option<f32>,
     pub(super) scale: Option<f32>,
+    pub(super) tuning: Tuning,
 }
 
 /// What the kernels get of the options.
@@ -91,6 +93,24 @@ impl Attention {
     #[must_use]
     pub fn scale(mut self, scale: f32) -> Attention {
         self.scale = Some(scale);
+        self
+    }
+
+    /// Chooses by measurement how the work is divided: see [`Tuning`].
+    ///
+    /// ```
+    /// use kiln_kernels::{Attention, Tuning};
+    /// use std::time::Duration;
+    ///
+    /// let device = kiln_runtime::Device::open("cpu")?;
+    /// let (q, mut o) = (device.tensor(&[0.5f32; 300 * 64], [1, 300, 64])?, device.uninit([1, 300, 64])?);
+    /// Attention::new().causal().tuning(Tuning::budget(Duration::from_millis(100))).run(&q, &q, &q, &mut o)?;
+    /// assert!(o.to_vec()?.iter().all(|&x| (x - 0.5f32).abs() < 1e-6));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Attention {
+        self.tuning = tuning;
         self
     }
 
@@ -154,7 +174,8 @@ impl Attention {
             return refuse("soft_cap", "a finite number above 0", c);
         }
         let mask = Mask { left: self.left, right: self.right };
-        Ok(Problem { q, k, v, o, sums, packed, mask, scale, soft_cap: self.soft_cap })
+        let (soft_cap, tuning) = (self.soft_cap, self.tuning);
+        Ok(Problem { q, k, v, o, sums, packed, mask, scale, soft_cap, tuning })
     }
 }
 

@@ -204,12 +204,14 @@ pub mod kernels {
     }
 }
 
-/// Runs the kernel with tiles that suit the device.
-pub(super) fn run<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> Result<()> {
-    let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap } = problem;
+/// Runs the kernel with so many queries of a program and keys of a turn.
+pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
+    problem: Problem<'_, T>,
+    (rows, columns): (usize, usize),
+) -> Result<()> {
+    let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap, .. } = problem;
     let device = q.device().clone();
     let ([_, heads, _, width], [_, key_heads, ..]) = (q.shape(), k.shape());
-    let (rows, columns) = tile::<T>(&device, row_tile(width));
     let form = kernels::Form {
         rows,
         columns,
@@ -239,23 +241,25 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(problem: Problem<'_, T>) -> 
     }
 }
 
-/// The queries of a program, and the keys of a turn.
-fn tile<T: Elem>(device: &Device, width: usize) -> (usize, usize) {
+/// The queries of a program, and the keys of a turn, that a device is given for heads of a width: the fastest of those tried first.
+pub(super) fn tiles<T: Elem>(device: &Device, width: usize) -> &'static [(usize, usize)] {
+    let narrow = row_tile(width) <= 64;
     match device.properties().kind {
-        BackendKind::Cpu => (128, 128),
+        BackendKind::Cpu => &[(128, 128), (64, 128), (64, 64), (32, 128), (128, 64)],
         // Products of warpgroups: two of them for heads whose sums fill the registers of one.
-        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => match width {
-            0..=64 => (128, 64),
-            65..=128 => (64, 64),
-            _ => (128, 64),
+        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => match row_tile(width) {
+            0..=64 => &[(128, 64), (64, 64), (64, 128)],
+            65..=128 => &[(64, 64), (128, 64), (128, 128)],
+            _ => &[(128, 64), (64, 32)],
         },
         // On tensor cores: as many queries a warp and keys a turn as its registers hold sums for.
-        BackendKind::Cuda if size_of::<T>() == 2 => match width {
-            0..=64 => (128, 64),
-            65..=128 => (64, 64),
-            _ => (64, 16),
+        BackendKind::Cuda if size_of::<T>() == 2 => match row_tile(width) {
+            0..=64 => &[(128, 64), (64, 64), (128, 128)],
+            65..=128 => &[(64, 64), (128, 64), (64, 32)],
+            _ => &[(64, 16), (64, 32)],
         },
-        BackendKind::Cuda => (32, 32),
-        BackendKind::Interp => (16, 16),
+        BackendKind::Cuda if narrow => &[(32, 32), (64, 32), (64, 64), (32, 64)],
+        BackendKind::Cuda => &[(32, 32), (16, 32), (32, 16)],
+        BackendKind::Interp => &[(16, 16), (16, 32)],
     }
 }

@@ -13,23 +13,25 @@ impl Plan {
     /// The plan for heads of a width from 8 to 256 in steps of 8, `shared` of which have the same keys: the fastest of those tried on an H200
     /// (`bench/notes.md`). Without limits, caps and packing.
     pub fn of(width: usize, shared: usize) -> Plan {
-        let (bounded, capped, packed) = ([false; 2], false, false);
-        let of = |tasks, keys, width, stages, registers| Plan {
-            tasks,
-            keys,
-            width,
-            stages,
-            shared,
-            registers,
-            bounded,
-            capped,
-            packed,
-        };
+        Plan::divided(width, shared, Plan::divisions(width)[0])
+    }
+
+    /// Tasks, keys of a turn and stages of plans for heads of a width, that of [`of`](Self::of) first.
+    pub fn divisions(width: usize) -> &'static [(usize, usize, usize)] {
         match width {
-            ..=64 => of(3, 128, 64, 4, [160, 32]),
-            65..=128 => of(2, 128, 128, 2, [232, 40]),
-            _ => of(2, 64, 256, 2, [232, 40]),
+            ..=64 => &[(3, 128, 4), (3, 128, 2), (2, 128, 4), (3, 64, 4)],
+            65..=128 => &[(2, 128, 2), (2, 64, 4), (3, 64, 2)],
+            _ => &[(2, 64, 2), (2, 32, 4)],
         }
+    }
+
+    /// A plan that is divided so.
+    pub fn divided(width: usize, shared: usize, division: (usize, usize, usize)) -> Plan {
+        let (tasks, keys, stages) = division;
+        let registers = if tasks == 3 { [160, 32] } else { [232, 40] };
+        let width = width.next_power_of_two().max(64);
+        let (bounded, capped, packed) = ([false; 2], false, false);
+        Plan { tasks, keys, width, stages, shared, registers, bounded, capped, packed }
     }
 }
 
@@ -61,11 +63,11 @@ pub(super) fn suits<T: Elem>(problem: &Problem<'_, T>) -> bool {
 }
 
 /// Runs the kernel for Hopper GPUs.
-pub(super) fn run<T: Float>(problem: Problem<'_, T>) -> Result<()> {
-    let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap } = problem;
+pub(super) fn run<T: Float>(problem: Problem<'_, T>, division: (usize, usize, usize)) -> Result<()> {
+    let Problem { q, k, v, mut o, mut sums, packed, mask, scale, soft_cap, .. } = problem;
     let device = q.device().clone();
     let ([batch, heads, queries, width], [_, key_heads, keys, _]) = (q.shape(), k.shape());
-    let mut plan = Plan::of(width, heads / key_heads);
+    let mut plan = Plan::divided(width, heads / key_heads, division);
     (plan.bounded, plan.capped, plan.packed) = (mask.bounded(), soft_cap.is_some(), packed.is_some());
     let [left, right] = mask.limits().map(|limit| limit.min(LENGTHS as i64));
     let lengths = match packed {

@@ -10,6 +10,7 @@
 //! | `plain.rs` | the kernel for every device, at the tile level |
 //! | `plan.rs` | how a product is divided on a Hopper GPU, from its shape |
 //! | `rows.rs` | the product of a matrix and a vector |
+//! | `seen.rs` | the plans of shapes that were multiplied lately |
 //! | `splits.rs` | adding up what a long inner extent was divided into |
 //! | `stream.rs` | tiles that programs share, step by step: stream-K |
 //! | `tensor_cores.rs` | whether and how a call goes to the tensor cores |
@@ -20,6 +21,7 @@ pub mod hopper;
 pub mod plain;
 pub mod plan;
 pub mod rows;
+mod seen;
 mod splits;
 mod stream;
 mod tensor_cores;

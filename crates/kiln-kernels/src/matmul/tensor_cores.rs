@@ -2,7 +2,8 @@
 
 use super::epilogue::{Epilogue, Identity};
 use super::factor::{Factor, Unit, factors};
-use super::plan::{Choice, Gpu, Request, choose, of_form, ranked};
+use super::plan::{Choice, Gpu, Request, ranked};
+use super::seen::{choice, choice_of_form};
 use super::{hopper, rows, splits, stream};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
@@ -57,7 +58,7 @@ pub(super) fn multiply<
     };
     let properties = device.properties();
     let gpu = Gpu { units: properties.units as usize, shared_memory: properties.shared_memory as usize };
-    let estimate = || choose(&request, &gpu);
+    let estimate = || choice(&request, &gpu);
     if movable(c) || anywhere(&estimate()) {
         let chosen = tuned(a, b, c, &epilogue, (&request, &gpu), tuning)?;
         launch(a, b, c, epilogue, chosen.unwrap_or_else(estimate))
@@ -67,7 +68,7 @@ pub(super) fn multiply<
         let (a, b, mut c) = (a.swap_axes(1, 2)?, b.swap_axes(1, 2)?, c.swap_axes(1, 2)?);
         let epilogue = epilogue.turned();
         let turned = tuned(&b, &a, &c, &epilogue, (&request, &gpu), tuning)?;
-        launch(&b, &a, &mut c, epilogue, turned.unwrap_or_else(|| choose(&request, &gpu)))
+        launch(&b, &a, &mut c, epilogue, turned.unwrap_or_else(|| choice(&request, &gpu)))
     } else {
         let mut whole = device.uninit([products, m, longer::<O>(n)])?.slice(2, 0..n)?;
         let chosen = tuned(a, b, &whole, &epilogue, (&request, &gpu), tuning)?;
@@ -98,7 +99,7 @@ fn tuned<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: 
         let ways = ranked(request, gpu).into_iter().filter(fits).take(tuning::MOST);
         ways.map(|way| Way { name: way.form().to_string(), way }).collect()
     };
-    let named = |name: &str| of_form(request, gpu, name.parse().ok()?).filter(fits);
+    let named = |name: &str| choice_of_form(request, gpu, name.parse().ok()?).filter(fits);
     let order = |adjacent| if adjacent == 1 { "rows" } else { "columns" };
     let Request { products, m, n, k, pieces, epilogue: through, .. } = *request;
     let question = format!(
