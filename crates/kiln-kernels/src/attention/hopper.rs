@@ -25,7 +25,7 @@ type Index = Val<i32>;
 pub struct Plan {
     /// Tasks that multiply, [`ROWS`] queries each.
     pub tasks: usize,
-    /// Keys of a turn: a power of two from 16 to 256.
+    /// Keys of a turn: a multiple of 16 up to 256.
     pub keys: usize,
     /// The width of a head: 64, 128 or 256.
     pub width: usize,
