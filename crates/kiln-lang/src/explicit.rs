@@ -289,7 +289,8 @@ impl<T: Elem> SharedTile<T> {
     }
 
     /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy or product reads them come
-    /// [`proxy_fence`] and [`task_barrier`].
+    /// [`proxy_fence`] and [`task_barrier`]. Of a tile whose columns are no power of two they lie within one of the powers of two
+    /// whose sum these are: each 64 of 192 do.
     #[track_caller]
     pub fn put(&self, value: Val<T>, column: usize) {
         self.put_raw(value.raw(), column, Location::caller());
