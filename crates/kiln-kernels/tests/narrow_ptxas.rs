@@ -44,6 +44,12 @@ where
     matmul::<T, U, O, Identity>(a, b, &mut c, Identity, [true; 2], precision, rows, columns, depth).ir()
 }
 
+/// Bytes go from rows to columns as words.
+fn turns_words(kernel: &Kernel) {
+    let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) }).unwrap();
+    assert!(module.text.contains("prmt.b32") && module.text.contains("st.shared.v4.b32"), "{}", module.text);
+}
+
 /// Assembles a kernel for a compute capability, of whose product the text must name the instruction.
 fn check(what: &str, kernel: &Kernel, compute: (u32, u32), instruction: &str) {
     let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })
@@ -101,6 +107,7 @@ fn products_of_8_bit_integers_assemble_by_ptxas() -> Result<()> {
     let large = kernel::<i8, u8>(Precision::Full, (128, 256, 128), false)?;
     check("large i8 by u8", &large, (9, 0), "wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.u8");
     let turned = kernel::<i8, i8>(Precision::Full, (128, 128, 128), true)?;
+    turns_words(&turned);
     check("i8 by rows", &turned, (9, 0), "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8");
     Ok(())
 }

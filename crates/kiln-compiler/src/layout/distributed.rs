@@ -100,6 +100,28 @@ impl Layout {
         Layout::deal(bits, vector.trailing_zeros().min(spare), warps)
     }
 
+    /// The layout for elements that are adjacent along one axis of memory and another of a slot of shared memory: threads hold up to `vector` neighbours along the
+    /// first, and along the second as many of `chunk` as leave no thread without elements. The eight lanes that store chunks at a time have different banks
+    /// of a slot: two lines, four apart, and four chunks of each. The lanes beyond go on along the first axis, where memory is read by sectors, and so does
+    /// what is left for registers: along the second each would need an address of its own.
+    pub fn turning(shape: &Shape, [from, to]: [usize; 2], [vector, chunk]: [u32; 2], warps: u32) -> Layout {
+        let [from, to] = [from, to].map(|axis| AxisBits::of(shape, axis));
+        let spare = (from.count + to.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
+        let wide = vector.trailing_zeros().min(from.count).min(spare);
+        let deep = chunk.trailing_zeros().min(to.count).min(spare - wide);
+        let bits = |of: AxisBits, range: std::ops::Range<u32>| {
+            (range.start..range.end.min(of.count)).map(move |bit| of.shift + bit)
+        };
+        let order = bits(from, 0..wide)
+            .chain(bits(to, 0..deep))
+            .chain(bits(from, wide..wide + 1))
+            .chain(bits(to, deep..deep + 2))
+            .chain(bits(from, wide + 1..wide + 3))
+            .chain(bits(to, deep + 2..to.count))
+            .chain(bits(from, wide + 3..from.count));
+        Layout::deal(order, wide + deep, warps)
+    }
+
     /// The layout in which threads accumulate a product of matrices `[m, n]`: each owns blocks of up to 8 × 8 elements,
     /// columns in vectors of 4.
     pub fn product(shape: &Shape, warps: u32) -> Layout {
@@ -302,6 +324,36 @@ mod tests {
                         check(&Layout::coalesced(&shape, axis, vector, warps), shape.len());
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn layouts_that_turn_cover_tiles_of_every_size() {
+        for shape in [&[16u32, 32][..], &[32, 8], &[128, 256], &[1, 64, 64], &[256, 16]] {
+            let shape = Shape::new(shape);
+            let axes = [shape.rank() - 2, shape.rank() - 1];
+            for warps in [1, 4, 16] {
+                for (vector, chunk) in [(1, 16), (4, 16), (4, 4)] {
+                    for turned in [axes, [axes[1], axes[0]]] {
+                        check(&Layout::turning(&shape, turned, [vector, chunk], warps), shape.len());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_that_turn_store_to_different_banks() {
+        for (shape, elem) in [([128, 64], 1), ([128, 256], 1), ([32, 64], 4), ([64, 128], 2)] {
+            let shape = Shape::new(&shape);
+            let layout = Layout::turning(&shape, [1, 0], [4, 16 / elem], 4);
+            let slot = crate::layout::Slot::new(&shape, 0, elem);
+            assert_eq!(slot.adjacent(&layout).len(), (16 / elem).trailing_zeros() as usize, "{layout}");
+            for first in (0..32).step_by(8) {
+                let bank = |lane| slot.offset(layout.index(0, lane, 0)) % 128 / 16;
+                let banks: std::collections::HashSet<u32> = (first..first + 8).map(bank).collect();
+                assert_eq!(banks.len(), 8, "{layout}");
             }
         }
     }

@@ -192,6 +192,12 @@ impl Finder<'_, '_> {
             && padding == Some(Literal::zero(self.kernel.ty(value).elem()));
         let layout = match asynchronous {
             true => chunks(&shape, contiguity.axis, COPY / bytes, self.warps),
+            false if turned && contiguity.axis + 2 >= rank => {
+                let to = rank - 2 + along as usize;
+                // A word of memory for each row of a chunk.
+                let vector = contiguity.aligned.min(4);
+                Layout::turning(&shape, [contiguity.axis, to], [vector, COPY / bytes], self.warps)
+            }
             false => contiguity.layout(&shape, self.warps),
         };
         Some((StagedLoad { op, slot, offset: 0, layout, asynchronous, turned }, values, needs))

@@ -27,6 +27,27 @@ impl Format {
 }
 
 impl Writer<'_> {
+    /// Four bytes in one word, if each was part of a word that was loaded: by permutations of these, or without any. Those words are written where the bytes
+    /// are, so that they are there whenever these are.
+    pub(super) fn bytes_of_other_words(&mut self, bytes: &[Reg]) -> Option<Reg> {
+        let &[a, b, c, d] = bytes else { return None };
+        let of = |byte| self.bytes_of_words.get(&byte).copied();
+        let [a, b, c, d] = [of(a)?, of(b)?, of(c)?, of(d)?];
+        let word = a.0;
+        if [a, b, c, d].iter().enumerate().all(|(i, &byte)| byte == (word, i)) {
+            return Some(word);
+        }
+        let [low, high] = [(a, b), (c, d)].map(|(first, second)| {
+            let pair = self.reg(Class::B32);
+            let which = first.1 | (4 + second.1) << 4;
+            self.put(format_args!("prmt.b32 {pair}, {}, {}, 0x{which:x}", first.0, second.0));
+            pair
+        });
+        let whole = self.reg(Class::B32);
+        self.put(format_args!("prmt.b32 {whole}, {low}, {high}, 0x5410"));
+        Some(whole)
+    }
+
     /// Converts where one of the types has one byte and is no bool.
     pub(super) fn convert_bytes(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
         use Scalar::*;

@@ -163,7 +163,10 @@ impl Writer<'_> {
                         self.put(format_args!("bfe.u32 {byte}, {wide}, {}, 8", 8 * i));
                         match value.class {
                             Class::Pred => self.put(format_args!("setp.ne.u32 {value}, {byte}, 0")),
-                            _ => self.put(format_args!("cvt.u16.u32 {value}, {byte}")),
+                            _ => {
+                                self.put(format_args!("cvt.u16.u32 {value}, {byte}"));
+                                self.bytes_of_words.insert(value, (wide, i));
+                            }
                         }
                     }
                 }
@@ -201,6 +204,9 @@ impl Writer<'_> {
     fn pack(&mut self, elem: Scalar, class: Class, group: &[Reg]) -> Reg {
         match (elem.bytes(), group) {
             (1, group) => {
+                if let Some(word) = self.bytes_of_other_words(group) {
+                    return word;
+                }
                 let word = self.byte(group[0], 0);
                 for (i, &value) in group.iter().enumerate().skip(1) {
                     let byte = self.byte(value, i);

@@ -4,11 +4,11 @@ use super::entry::Target;
 use super::explicit::Explicit;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 
 /// A register class. PTX lets untyped registers serve every instruction of their width. Types of one byte but bool have 16 bits, the upper ones 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Class {
     Pred,
     B16,
@@ -47,7 +47,7 @@ impl Class {
 }
 
 /// A virtual register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Reg {
     pub(super) class: Class,
     number: u32,
@@ -126,6 +126,8 @@ pub(super) struct Writer<'k> {
     pub(super) offsets: Vec<Option<u32>>,
     /// The PTX ISA version that the newest instruction needs beyond those of the target.
     pub(super) version: (u32, u32),
+    /// Of registers that hold one byte of a word that was loaded: the word, and which.
+    pub(super) bytes_of_words: HashMap<Reg, (Reg, usize)>,
     /// The state of the explicit level.
     pub(super) explicit: Explicit,
 }
@@ -145,6 +147,7 @@ impl<'k> Writer<'k> {
             watched: watched(kernel),
             offsets: vec![None; values],
             version: (0, 0),
+            bytes_of_words: HashMap::new(),
             explicit: Explicit::default(),
         }
     }
