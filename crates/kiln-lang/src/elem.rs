@@ -30,7 +30,7 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
     fn from_bits(bits: u64) -> Self;
 }
 
-/// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are loaded, stored, moved and converted; what computes
+/// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are loaded, stored, moved, converted and multiplied by [`dot`](crate::dot); what computes
 /// takes a [`Num`].
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an element type of numbers")]
 pub trait Numeric: Elem {}

@@ -8,6 +8,7 @@ mod harness;
 mod kernels;
 mod matrix_units;
 mod memory;
+mod narrow_products;
 mod pieces;
 mod reductions;
 mod refusals;
