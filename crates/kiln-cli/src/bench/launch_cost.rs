@@ -1,14 +1,17 @@
-//! Host time of a launch: bursts of 500, shorter than the driver's queue, from an idle device, drained outside of the clock.
+//! Host time of a launch, and of a call that chooses what to launch: bursts of 500, shorter than the driver's queue, from an idle device, drained outside of the clock.
 
 use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
 use kiln_cuda::{compile_to_ptx, ptx};
+use kiln_kernels::{Matmul, Tuning};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Error, Result, Tensor};
 use std::ffi::c_void;
 use std::ptr::{from_ref, null_mut};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const BURST: u32 = 500;
+/// How long ways to divide a product are tried.
+const TRIED: Duration = Duration::from_secs(2);
 
 #[kernel(crate = kiln_runtime)]
 fn empty(_x: &Tensor<f32, 1>, _n: Val<f32>) {}
@@ -47,6 +50,24 @@ pub fn driver(device: &Device, rounds: usize) -> Result<Vec<f64>> {
         done.map_err(refused)
     };
     bursts(rounds, launch, || stream.synchronize().map_err(refused))
+}
+
+/// Microseconds a call of a small product that is divided as the estimate says.
+pub fn product(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    multiply(device, rounds, Tuning::OFF)
+}
+
+/// The same as a choice says that was measured and kept before.
+pub fn product_by_choice(device: &Device, rounds: usize) -> Result<Vec<f64>> {
+    multiply(device, rounds, Tuning::KEPT)
+}
+
+fn multiply(device: &Device, rounds: usize, tuning: Tuning) -> Result<Vec<f64>> {
+    let (x, mut y) = (device.zeros::<bf16, 2>([128, 128])?, device.zeros::<bf16, 2>([128, 128])?);
+    if tuning == Tuning::KEPT {
+        Matmul::new(&x, &x).tuning(Tuning::budget(TRIED)).run(&mut y)?;
+    }
+    bursts(rounds, || Matmul::new(&x, &x).tuning(tuning).run(&mut y), || device.synchronize())
 }
 
 fn bursts(

@@ -13,6 +13,7 @@ pub fn rows() -> Vec<Row> {
     vec![
         square("matmul_bf16_1024", 1024, |d, _| make::<bf16>(d, [1024; 3])),
         square("matmul_bf16_2048", 2048, |d, _| make::<bf16>(d, [2048; 3])),
+        square("matmul_bf16_3072", 3072, |d, _| make::<bf16>(d, [3072; 3])),
         square("matmul_bf16_4096", 4096, |d, _| make::<bf16>(d, [4096; 3])),
         square("matmul_bf16_8192", 8192, |d, _| make::<bf16>(d, [8192; 3])),
         square("matmul_bf16_16384", 16384, |d, _| make::<bf16>(d, [16384; 3])),

@@ -112,6 +112,8 @@ pub fn all(device: &Device) -> Vec<Row> {
         };
         rows.push(host("launch_empty", launch_cost::kiln));
         rows.push(host("launch_raw", launch_cost::driver));
+        rows.push(host("call_matmul_kept", launch_cost::product_by_choice));
+        rows.push(host("call_matmul", launch_cost::product));
         rows.push(host("compile_softmax", |device, n| cold(device, FirstCall::Softmax, n)));
         rows.push(host("compile_matmul", |device, n| cold(device, FirstCall::Matmul, n)));
         rows.push(host("compile_attention_d64", |device, n| cold(device, FirstCall::Attention64, n)));
