@@ -4,7 +4,7 @@ use crate::case::{Case, cases};
 use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
-use kiln_kernels::matmul::epilogue::Identity;
+use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Vector};
 use kiln_kernels::matmul::{Factor, hopper};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
@@ -334,7 +334,39 @@ fn divided_by_steps<T: Sample + Factor<Sum = f32> + Float>(trial: &mut Trial<'_>
     whole::<T, T>(trial, Whole { held: true, streamed: 1, ..SHORT }, 5)?;
     whole::<T, T>(trial, Whole { streamed: 1, ..SHORT }, 14)?;
     // 36 tiles of two steps, stored by threads.
-    whole::<T, T>(trial, Whole { streamed: 2, ..NARROW }, 7)
+    whole::<T, T>(trial, Whole { streamed: 2, ..NARROW }, 7)?;
+    for programs in [1, 3, 5] {
+        stack_divided_by_steps::<T>(trial, two, programs)?;
+    }
+    Ok(())
+}
+
+/// Two matrices by one, six tiles of three steps, and a number for each column added to the sums.
+fn stack_divided_by_steps<T: Sample + Factor<Sum = f32> + Float>(
+    trial: &mut Trial<'_>,
+    plan: Whole,
+    programs: u32,
+) -> Verdict {
+    let plan = Whole { stack: true, shared: [false, true], ..plan };
+    let [products, m, n, k] = [2, 40, 136, 136];
+    let (a, xs) = trial.input::<T, 3>([products, m, k])?;
+    let (b, ys) = trial.input::<T, 3>([1, k, n])?;
+    let (values, terms) = trial.input::<f32, 1>([n])?;
+    let mut c = trial.output::<f32, 3>([products, m, n])?;
+    let plan = Whole { columns: 64, ..plan };
+    let mut parts = trial.output::<f32, 1>([plan.parts(programs as usize)])?;
+    let mut signals = trial.device.zeros([programs as usize * plan.tasks])?;
+    let epilogue = Vector { values, along: Along::Columns, combined: Combined::Term };
+    hopper::stream_k::<T, T, f32, Vector<f32>>(&a, &b, &mut c, &mut parts, &mut signals, epilogue, plan)
+        .grid([programs])
+        .launch(trial.device)?;
+    let element = |i: usize| {
+        let (row, j) = (i / n, i % n);
+        let product = |p: usize| xs[row * k + p].host().mul(ys[p * n + j].host());
+        (0..k).fold(terms[j].host(), |sum, p| sum.add(product(p)))
+    };
+    let expected: Vec<Host> = (0..products * m * n).map(element).collect();
+    close(&format!("a stack by {programs} programs"), &c.to_vec()?, &expected, 256.0, 16.0)
 }
 
 fn whole<T: Sample + Factor<Sum = f32> + Float, O: Sample + Float>(

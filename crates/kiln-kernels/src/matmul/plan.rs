@@ -80,7 +80,7 @@ pub enum Division {
     Whole,
     /// Into so many parts for each tile, which a second launch adds up: split-K.
     InParts,
-    /// That of the last tiles evenly, by steps; who begins a tile adds up what others did of it: stream-K.
+    /// That of the last tiles evenly, by steps; who ends a tile adds up what others did of it: stream-K.
     ByStep,
 }
 
@@ -175,7 +175,7 @@ pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
         .unwrap_or_else(|| least.choice(request, gpu, 2, 1))
 }
 
-/// Whether the estimate is to be trusted with a plan: one that divides tiles by steps where whole rounds leave at most half of a round, which is divided together with the round
+/// Whether the estimate is to be trusted with a plan: one that divides tiles by steps where whole rounds leave at most five ninths of a round, which is divided together with the round
 /// before it. Then programs go through the inner extent nearly together; in other cases what was measured is up to half slower than estimated (`bench/notes.md`).
 fn is_known(request: &Request, choice: &Choice) -> bool {
     let programs = choice.grid[0] as usize;
@@ -183,7 +183,7 @@ fn is_known(request: &Request, choice: &Choice) -> bool {
     match choice.plan.streamed {
         0 => true,
         1 => false,
-        _ => tiles > programs && 2 * (tiles % programs) <= programs,
+        _ => tiles > programs && 9 * (tiles % programs) <= 5 * programs,
     }
 }
 
@@ -515,6 +515,8 @@ mod tests {
             assert_eq!((choice.plan.streamed, choice.grid, choice.plan.held), (2, [132, 1, 1], true), "{n}");
             assert_eq!(tile(n, n, n), (false, 128, 256));
         }
+        // 1.5 rounds.
+        assert_eq!(chosen(2560, 2560, 8192).plan.streamed, 2);
         // Of 8-bit floats in full, tiles of 192 x 128 would leave a third of a round, but larger ones are faster.
         let bytes = Request { m: 4096, n: 4096, k: 4096, factor_bytes: 1, pieces: true, ..HALVES };
         assert_eq!(choose(&bytes, &H200).plan.streamed, 0);
