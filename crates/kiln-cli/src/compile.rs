@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
-use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads};
+use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads, specialise};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::{Kernel, parse, verify};
 use std::fs;
@@ -32,6 +32,8 @@ pub struct Args {
 enum Stage {
     /// The kernel as it was read and checked.
     Ir,
+    /// With a task that copies for loops of products, for a GPU that has bulk copies.
+    Tasks,
     /// Lowered to threads, for a GPU.
     Tir,
     /// NVIDIA's assembly language.
@@ -88,6 +90,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let text = match (args.emit, args.target.gpu()) {
         (Stage::Ir, _) => kernel.to_string(),
         (Stage::Tir, Some(gpu)) => lower(kernel, gpu, args.target.shared_memory())?.to_string(),
+        (Stage::Tasks, Some(gpu)) => tasks(kernel, gpu, args.target.shared_memory())?.to_string(),
         (Stage::Ptx, Some(gpu)) => compile_to_ptx(&kernel, gpu)?.text,
         (Stage::Clif, None) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
         _ => return Err(Failure::Usage(unfitting(args))),
@@ -121,8 +124,19 @@ fn place(text: &str, name: String, error: &kiln_ir::VerifyError) -> String {
 
 fn lower(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
     expand(&mut kernel);
-    lower_to_threads(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory))
-        .map_err(|error| Failure::Source(error.to_string()))
+    let target = LoweringTarget::cuda(gpu.compute, shared_memory);
+    let tasks = specialise(&kernel, &target).ok().and_then(|tasks| lower_to_threads(&tasks, &target).ok());
+    match tasks {
+        Some(lowered) => Ok(lowered),
+        None => lower_to_threads(&kernel, &target).map_err(|error| Failure::Source(error.to_string())),
+    }
+}
+
+fn tasks(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
+    expand(&mut kernel);
+    specialise(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory)).map_err(|kept| {
+        Failure::Source(format!("{}: it gets no task that copies: {}", kept.location, kept.reason))
+    })
 }
 
 fn unfitting(args: &Args) -> String {

@@ -68,6 +68,8 @@ fn compile_prints_stages() {
     assert!(text(&ptx.stdout).contains(".target sm_80"), "{ptx:?}");
     let tir = kiln(&["compile", name, "--emit", "tir", "--target", "sm_90"]);
     assert!(text(&tir.stdout).contains("thread"), "{tir:?}");
+    let tasks = kiln(&["compile", name, "--emit", "tasks", "--target", "sm_90"]);
+    assert!(text(&tasks.stderr).contains("it has no products of matrices"), "{tasks:?}");
     let clif = kiln(&["compile", name, "--emit", "clif", "--target", "cpu"]);
     assert!(text(&clif.stdout).contains("function"), "{clif:?}");
     let unfitting = kiln(&["compile", name, "--emit", "ptx", "--target", "cpu"]);

@@ -28,6 +28,8 @@ pub struct Target {
     pub warpgroups: bool,
     /// Whether the assembler knows products of fragments of 8-bit floats and those of warpgroups of signed by unsigned integers.
     pub mixed_products: bool,
+    /// Whether loops of products may get a task that copies, which needs bulk tensor copies: compute capability 9.0 too.
+    pub tasks: bool,
 }
 
 impl Target {
@@ -41,6 +43,7 @@ impl Target {
             shared_memory,
             warpgroups,
             mixed_products: true,
+            tasks: warpgroups,
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | `case.rs` | [`Case`], [`Outcome`], running a case |
 //! | `trial.rs`, `sample.rs` | a case's random input, its comparisons; element types seen from the host |
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
-//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs`, `matrix_units_narrow.rs` | operations on tiles |
+//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs`, `matrix_units_copied.rs`, `matrix_units_narrow.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_registers.rs` | factors from registers, packed results |
@@ -59,6 +59,7 @@ mod launch;
 mod library;
 mod math;
 mod matrix_units;
+mod matrix_units_copied;
 mod matrix_units_narrow;
 mod memory;
 mod ordered;
@@ -93,6 +94,7 @@ pub fn suite() -> Vec<Case> {
         matrix_units::cases,
         extents::cases,
         matrix_units_narrow::cases,
+        matrix_units_copied::cases,
         explicit::cases,
         explicit_attention::cases,
         explicit_narrow::cases,

@@ -279,11 +279,17 @@ fn chains<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> V
     Ok(())
 }
 
-/// Attention over the tiles that GPUs take for heads of each width (queries of a program, keys of a turn, width), whatever device this is.
-const OF_ATTENTION: [[usize; 3]; 4] = [[128, 64, 64], [64, 64, 128], [128, 64, 256], [64, 80, 64]];
+/// Attention over the tiles that GPUs take for heads of each width (queries of a program, keys of a turn, width, and warps), whatever device this is.
+const OF_ATTENTION: [([usize; 3], Option<u32>); 5] = [
+    ([128, 64, 64], None),
+    ([128, 128, 64], Some(8)),
+    ([64, 64, 128], None),
+    ([128, 64, 256], None),
+    ([64, 80, 64], None),
+];
 
 fn attention<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
-    for [rows, columns, width] in OF_ATTENTION {
+    for ([rows, columns, width], warps) in OF_ATTENTION {
         let sizes = Sizes { heads: 1, shared: 1, queries: 70, keys: 135, width };
         let (q, qs) = trial.input::<T, 4>([1, 1, sizes.queries, width])?;
         let (k, ks) = trial.input::<T, 4>([1, 1, sizes.keys, width])?;
@@ -294,8 +300,9 @@ fn attention<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -
         let mut sums = trial.output::<f32, 3>([1, 1, sizes.queries])?;
         let bounded = [false, true];
         let form = kernels::Form { rows, columns, width, shared: 1, bounded, capped: false, packed: false };
-        kernels::attention(&q, &k, &v, &mut o, &mut sums, &none, scale, 1.0, 0, 0, form)
-            .launch(trial.device)?;
+        let launch = kernels::attention(&q, &k, &v, &mut o, &mut sums, &none, scale, 1.0, 0, 0, form);
+        let launch = if let Some(warps) = warps { launch.warps(warps) } else { launch };
+        launch.launch(trial.device)?;
         let data = [&float(&qs)[..], &float(&ks), &float(&vs)];
         let (expected, logarithms) = reference(sizes, data, causal());
         let what = format!("{rows} queries, {columns} keys, width {width}");

@@ -1,5 +1,5 @@
 //! The conformance suite on the code that GPUs get, without a GPU: every kernel is compiled as for an H100, written as PTX for three generations,
-//! and its last stage before PTX, over threads, is run by the interpreter. With `KILN_PTXAS` the PTX is assembled too.
+//! and its last stage before PTX that the interpreter knows is run by it: over threads, or with tasks. With `KILN_PTXAS` the PTX is assembled too.
 
 mod suite;
 
@@ -8,7 +8,7 @@ use kiln_backend::{
     Program, Properties, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_compiler::{CompileError, divide_tiles};
-use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
+use kiln_cuda::{compile_to_ptx, compile_to_tasks, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, OpKind};
 use kiln_runtime::{Device, DiskCache};
@@ -96,7 +96,12 @@ impl Backend for GpuCode {
         if matches!(kernel.level, Level::Tile { .. }) {
             self.tiles.lock().unwrap_or_else(PoisonError::into_inner).insert(kernel.name.clone());
         }
-        self.interp.compile(&compile_to_threads(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })?)
+        let hopper = ptx::Target { compute: (9, 0), ptx: (9, 0) };
+        // Tasks are of the explicit level, as above.
+        match compile_to_tasks(kernel, hopper)? {
+            Some(tasks) => self.interp.compile(&tasks),
+            None => self.interp.compile(&compile_to_threads(kernel, hopper)?),
+        }
     }
 
     unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {

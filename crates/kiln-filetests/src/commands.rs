@@ -13,7 +13,7 @@
 
 use crate::file::{TestCase, TestFile};
 use crate::launch;
-use kiln_compiler::{Target, divide_tiles, lower_to_threads, opt, optimize};
+use kiln_compiler::{Target, divide_tiles, lower_to_threads, opt, optimize, specialise};
 use kiln_ir::{Kernel, Uniformity, parse, verify};
 use std::fmt::Write;
 
@@ -55,6 +55,13 @@ fn one(command: &[String], case: &TestCase) -> Result<String, String> {
         ["lower"] => match lower_to_threads(&well_formed(case)?, &Target::cuda((9, 0), 227 << 10)) {
             Ok(kernel) => print(&kernel, false),
             Err(error) => Ok(format!("{error}\n")),
+        },
+        ["specialise"] => match specialise(&well_formed(case)?, &Target::cuda((9, 0), 227 << 10)) {
+            Ok(mut tasks) => {
+                optimize(&mut tasks).map_err(|e| e.to_string())?;
+                print(&tasks, false)
+            }
+            Err(kept) => Ok(format!("{}\n", kept.reason)),
         },
         ["run"] => launch::run(&well_formed(case)?, case),
         _ => Err(format!("no command `{}`", command.join(" "))),

@@ -52,6 +52,8 @@ pub enum ExplicitOp {
         rows: u32,
         /// A bit for each rank of the cluster whose block gets the box in its own shared tile, its mbarrier the bytes; 0 is this block alone.
         multicast: u32,
+        /// The box is `[1…, columns, rows]` of a view whose elements are adjacent on the last axis but one, and arrives transposed.
+        turned: bool,
     },
     /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of the view at the offsets. Elements
     /// outside the view are dropped.
@@ -202,8 +204,9 @@ impl ExplicitOp {
                 SmallVec::from_slice(&[("count", *count), ("arrivals", *arrivals)])
             }
             MbarrierExpect { bytes } => SmallVec::from_slice(&[("bytes", *bytes)]),
-            TmaLoad { rows, multicast } => {
-                SmallVec::from_slice(&[("rows", *rows), ("multicast", *multicast)])
+            TmaLoad { rows, multicast, turned } => {
+                let turned = turned.then_some(("turned", 1));
+                [("rows", *rows), ("multicast", *multicast)].into_iter().chain(turned).collect()
             }
             TmaStoreWait { pending } | WgmmaWait { pending } => {
                 SmallVec::from_slice(&[("pending", *pending)])
@@ -247,7 +250,10 @@ impl ExplicitOp {
             "mbarrier_expect" => MbarrierExpect { bytes: number("bytes")? },
             "mbarrier_arrive" => MbarrierArrive,
             "mbarrier_wait" => MbarrierWait,
-            "tma_load" => TmaLoad { rows: number("rows")?, multicast: number("multicast")? },
+            "tma_load" => {
+                let (rows, multicast) = (number("rows")?, number("multicast")?);
+                TmaLoad { rows, multicast, turned: next("turned", false)?.unwrap_or_default() != 0 }
+            }
             "tma_store" => TmaStore,
             "tma_store_wait" => TmaStoreWait { pending: number("pending")? },
             "proxy_fence" => ProxyFence,

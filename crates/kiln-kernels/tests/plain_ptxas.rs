@@ -87,3 +87,51 @@ fn attention_assembles_without_spills_by_ptxas() -> Result<()> {
     }
     Ok(())
 }
+
+/// On compute capability 9.0 large products, and attention, have a warp that copies.
+#[test]
+fn copies_of_a_warp_of_its_own_assemble_without_spills_by_ptxas() -> Result<()> {
+    let device = Device::open("interp")?;
+    let copies = |what: &str, kernel: &Kernel| {
+        let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) });
+        let module = module.unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(module.text.contains("cp.async.bulk.tensor"), "{what}:\n{}", module.text);
+        check(what, kernel, (9, 0), 64);
+    };
+    let a: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
+    let b = a.swap_axes(1, 2)?;
+    let mut c: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
+    for (rows, columns) in [(256, 128), (128, 256), (128, 128)] {
+        for turned in [false, true] {
+            let b = if turned { &b } else { &a };
+            let kernel = matmul::<bf16, bf16, bf16, Identity>(
+                &a,
+                b,
+                &mut c,
+                Identity,
+                [true; 2],
+                Precision::Full,
+                rows,
+                columns,
+                64,
+            );
+            copies(&format!("copies of tiles {rows} x {columns}, turned {turned}"), &kernel.ir()?);
+        }
+    }
+    for (width, rows, columns, warps) in [(64, 128, 128, 8), (128, 64, 64, 4)] {
+        let q: Tensor<bf16, 4> = device.zeros([1, 1, 64, width])?;
+        let mut o: Tensor<bf16, 4> = device.zeros([1, 1, 64, width])?;
+        let mut sums = device.zeros([1, 1, 64])?;
+        let none = device.zeros([1, 4])?;
+        for causal in [false, true] {
+            let bounded = [false, causal];
+            let form = Form { rows, columns, width, shared: 1, bounded, capped: false, packed: false };
+            let kernel = attention(&q, &q, &q, &mut o, &mut sums, &none, 0.125, 1.0, 0, 0, form);
+            copies(
+                &format!("copies of attention of width {width}, causal {causal}"),
+                &kernel.warps(warps).ir()?,
+            );
+        }
+    }
+    Ok(())
+}

@@ -285,7 +285,7 @@ impl<T: Elem> SharedTile<T> {
             operands.extend(done.operands(r, site)?);
             Some(operands)
         };
-        effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast }, operands, site);
+        effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast, turned: false }, operands, site);
     }
 
     /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy or product reads them come

@@ -52,7 +52,7 @@ mod narrow;
 mod ordered;
 mod pipeline;
 mod plan;
-mod products;
+pub(crate) mod products;
 mod reduce;
 mod report;
 mod roles;

@@ -7,12 +7,14 @@ use super::roles::{self, Role};
 use super::{choose_block, narrow, widened};
 use crate::error::CompileError;
 use crate::layout::Conversion;
+use crate::specialise;
 use crate::target::Target;
 use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
 use std::fmt::Write;
 
 /// Says for every tile that is held which layout it has, and for every conversion between layouts how it is done and what it costs. One line
-/// for each, with the place in the user's source.
+/// for each, with the place in the user's source. Where warpgroups multiply, it also says whether a warp beside them copies, or why not: of kernels that
+/// are optimised.
 ///
 /// # Errors
 /// As [`lower_to_threads`](crate::lower_to_threads), as far as they are found before code is generated.
@@ -46,6 +48,7 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target, room);
     let mut report = Report { kernel, plan, text: format!("{warps} warps\n") };
     kernel.walk(|op, data| report.op(op, data));
+    report.tasks(target);
     Ok(report.text)
 }
 
@@ -86,6 +89,20 @@ impl Report<'_> {
         {
             self.stored(op, data, tile);
         }
+    }
+
+    /// Whether loops of products get a task that copies.
+    fn tasks(&mut self, target: &Target) {
+        let products = self.plan.products.by_op.values();
+        if !target.tasks || !products.into_iter().any(|product| product.unit == Unit::Warpgroups) {
+            return;
+        }
+        let told = match specialise(self.kernel, target) {
+            Ok(_) => "a warp beside these copies what loops of products read".to_owned(),
+            Err(kept) => format!("{}: no task that copies: {}", kept.location, kept.reason),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{told}");
     }
 
     /// How the fragments of a product come about.

@@ -42,7 +42,8 @@ pub fn buffer(elem: Scalar, extents: &[u64], fill: Fill) -> Buffer {
 }
 
 impl Buffer {
-    fn strides(&self) -> Vec<u64> {
+    /// Elements from one to the next, on every axis.
+    pub fn strides(&self) -> Vec<u64> {
         let rank = self.extents.len();
         if self.column_major {
             return vec![1, self.extents[0]];

@@ -15,4 +15,5 @@ mod refusals;
 mod scalars;
 mod shapes;
 mod shared_tiles;
+mod specialise;
 mod warpgroups;

@@ -4,12 +4,12 @@
 //! texts and lists begin with their length. Whoever changes the layout raises [`FORMAT`].
 
 use super::sites::SiteTable;
-use crate::ptx::TensorMap;
 use crate::ptx::diagnostics::{MAX_VALUES, Site, SiteKind};
+use crate::ptx::{TensorMap, Way};
 use kiln_ir::Scalar;
 
 const MAGIC: [u8; 8] = *b"KILNCUDA";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const HEADER: usize = 20;
 
 /// What is kept of a compiled kernel.
@@ -157,7 +157,7 @@ impl Writer {
         self.text(&map.name);
         let [rows, columns] = map.extents;
         [map.word, map.rank, rows, columns].into_iter().for_each(|n| self.number(n));
-        self.0.push(map.elem as u8);
+        self.0.extend([map.elem as u8, map.way as u8]);
     }
 
     fn site(&mut self, site: &Site) {
@@ -201,7 +201,10 @@ impl<'a> Reader<'a> {
         let (word, rank) = (self.number()?, self.number()?);
         let extents = [self.number()?, self.number()?];
         let elem = Scalar::ALL.get(usize::from(self.take(1)?[0])).copied();
-        Ok(TensorMap { name, word, rank, elem: elem.ok_or("they name an unknown element type")?, extents })
+        let elem = elem.ok_or("they name an unknown element type")?;
+        let way = Way::ALL.get(usize::from(self.take(1)?[0])).copied();
+        let way = way.ok_or("a tensor map in them is of no known kind")?;
+        Ok(TensorMap { name, word, rank, elem, extents, way })
     }
 
     fn text(&mut self) -> Result<String, &'static str> {
@@ -262,6 +265,7 @@ mod tests {
                 rank: 3,
                 elem: Scalar::BF16,
                 extents: [128, 64],
+                way: Way::LoadTurned,
             }],
             cluster: 2,
             code: Code::Cubin((0..257u32).map(|i| (i * 7 + 3) as u8).collect()),

@@ -1,13 +1,14 @@
 //! What everything on one GPU shares: its context, streams, events, what its programs report, and programs that are being unloaded.
 
 use super::mappings::Mappings;
+use super::maps::NOTHING;
 use super::reports::Printed;
 use super::residents::Residents;
 use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
 use super::tenants::Tenants;
 use crate::driver::{Context, CudaError, Event, Function};
-use kiln_backend::{BackendKind, PrintSink, Properties, Residency, Result};
+use kiln_backend::{BackendKind, DevicePtr, PrintSink, Properties, Residency, Result, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A GPU in use.
@@ -19,6 +20,8 @@ pub(super) struct Device {
     pub(super) residents: Residents,
     pub(super) mappings: Mappings,
     pub(super) tenants: Tenants,
+    /// Zeros, for maps of views without elements. They live as long as the context.
+    pub(super) nothing: DevicePtr,
     sink: Mutex<PrintSink>,
     retired: Mutex<Vec<Retired>>,
     pub(super) context: Context,
@@ -44,8 +47,12 @@ impl Device {
         context: impl Fn(usize) -> crate::driver::Result<Context>,
     ) -> Result<Device> {
         let id = format!("cuda:{index}");
-        let opened = context(index).and_then(|context| Ok((Streams::new(&context)?, context)));
-        let (streams, context) = opened.map_err(|error| error.into_backend(&id))?;
+        let opened = context(index).and_then(|context| {
+            let streams = Streams::new(&context)?;
+            let nothing = zeros(&streams)?;
+            Ok((streams, nothing, context))
+        });
+        let (streams, nothing, context) = opened.map_err(|error| error.into_backend(&id))?;
         Ok(Device {
             properties: properties(id, &context),
             streams,
@@ -54,6 +61,7 @@ impl Device {
             residents: Residents::default(),
             mappings: Mappings::default(),
             tenants: Tenants::default(),
+            nothing,
             sink: Mutex::new(Arc::new(|line| println!("{line}"))),
             retired: Mutex::default(),
             context,
@@ -130,6 +138,16 @@ impl Drop for Device {
             std::mem::forget(function);
         }
     }
+}
+
+/// Memory of [`NOTHING`] zeros, for good.
+fn zeros(streams: &Streams) -> crate::driver::Result<DevicePtr> {
+    let stream = &streams.get(StreamId::default()).stream;
+    let memory = stream.allocate(NOTHING)?;
+    // SAFETY: the memory has as many bytes.
+    unsafe { stream.fill_bytes(memory, 0, NOTHING) }?;
+    stream.synchronize()?;
+    Ok(memory)
 }
 
 fn properties(id: String, context: &Context) -> Properties {

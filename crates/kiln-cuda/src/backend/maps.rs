@@ -1,8 +1,8 @@
 //! Tensor maps of a kernel's launches: made from the words of its views, and kept for the next launch with the same ones.
 
 use crate::driver::{Context, MapElement, MapShape, TensorMap};
-use crate::ptx;
-use kiln_backend::{Error, Result};
+use crate::ptx::{self, Way};
+use kiln_backend::{DevicePtr, Error, Result};
 use kiln_ir::Scalar;
 use smallvec::SmallVec;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,8 @@ use std::sync::{Mutex, PoisonError};
 const KEPT: usize = 16;
 /// Addresses and distances of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
+/// Bytes of what stands for views without elements: one element that is loaded, and one that is stored.
+pub(super) const NOTHING: usize = 2 * ALIGNMENT as usize;
 
 /// What one map of a kernel is made from.
 pub(super) struct MapSlot {
@@ -25,7 +27,15 @@ impl MapSlot {
     }
 
     /// The map for a launch with these words.
-    pub(super) fn get(&self, context: &Context, kernel: &str, words: &[u64]) -> Result<TensorMap> {
+    ///
+    /// `nothing` are [`NOTHING`] bytes of zeros that stand for a view without elements, which a map cannot be of.
+    pub(super) fn get(
+        &self,
+        context: &Context,
+        nothing: DevicePtr,
+        kernel: &str,
+        words: &[u64],
+    ) -> Result<TensorMap> {
         let rank = self.wanted.rank as usize;
         let first = self.wanted.word as usize;
         let view = words.get(first..first + 1 + 2 * rank).ok_or_else(|| Error::Internal {
@@ -36,7 +46,7 @@ impl MapSlot {
         if let Some((_, map)) = kept.iter().rev().find(|(words, _)| words[..] == *view) {
             return Ok(*map);
         }
-        let map = self.encode(context, kernel, view)?;
+        let map = self.encode(context, nothing, kernel, view)?;
         if kept.len() == KEPT {
             kept.remove(0);
         }
@@ -44,18 +54,27 @@ impl MapSlot {
         Ok(map)
     }
 
-    fn encode(&self, context: &Context, kernel: &str, view: &[u64]) -> Result<TensorMap> {
-        let ptx::TensorMap { elem, extents: [rows, columns], .. } = self.wanted;
+    fn encode(&self, context: &Context, nothing: DevicePtr, kernel: &str, view: &[u64]) -> Result<TensorMap> {
+        let ptx::TensorMap { elem, extents: [rows, columns], way, .. } = self.wanted;
         let bytes = u64::from(elem.bytes());
-        let (extents, strides) = view[1..].split_at(self.wanted.rank as usize);
+        let (mut base, (extents, strides)) = (view[0], view[1..].split_at(self.wanted.rank as usize));
         let reversed = |words: &[u64]| words.iter().rev().copied().collect::<SmallVec<[u64; 5]>>();
-        let (extents, strides) = (reversed(extents), reversed(strides));
+        let (mut extents, mut strides) = (reversed(extents), reversed(strides));
+        if way == Way::LoadTurned {
+            extents.swap(0, 1);
+            strides.swap(0, 1);
+        }
+        if extents.contains(&0) {
+            // What is loaded of it is zero, like the one element of these; what is stored goes where nobody looks.
+            base = nothing.0 + if way == Way::Store { ALIGNMENT } else { 0 };
+            extents.fill(1);
+        }
         // A stride along an axis of one element is never taken; a multiple of 16 stands for it.
         let steps: SmallVec<[u64; 5]> = (1..strides.len())
             .map(|i| if extents[i] == 1 { ALIGNMENT } else { strides[i].wrapping_mul(bytes) })
             .collect();
-        let what = if !view[0].is_multiple_of(ALIGNMENT) {
-            Some(format!("begins at address {:#x}", view[0]))
+        let what = if !base.is_multiple_of(ALIGNMENT) {
+            Some(format!("begins at address {base:#x}"))
         } else if strides[0] != 1 && extents[0] != 1 {
             Some(format!("has elements {} apart on its last axis", strides[0] as i64))
         } else if let Some(step) = steps.iter().find(|s| !s.is_multiple_of(ALIGNMENT) || **s >= 1 << 40) {
@@ -83,7 +102,7 @@ impl MapSlot {
         extents_of_box[1] = rows;
         let shape = MapShape {
             elem: element,
-            base: view[0],
+            base,
             extents: &extents,
             strides: &steps,
             extents_of_box: &extents_of_box,

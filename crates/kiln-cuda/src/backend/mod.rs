@@ -25,7 +25,7 @@ mod streams;
 mod tenants;
 
 pub use mappings::mapped_places;
-pub use pipeline::{compile_to_ptx, compile_to_threads};
+pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads};
 
 use crate::driver::{
     Context, Cubin, CudaError, Diagnostic, DiagnosticKind, Driver, Event, JitLog, JitOptions, Module,
@@ -232,15 +232,22 @@ impl Cuda {
         if !gives_up_products(&cubin.log) {
             return Ok((module, cubin));
         }
-        // Who multiplies tiles did not ask for warpgroups: where theirs would wait for each other, warps multiply.
+        // Who multiplies tiles did not ask for warpgroups: where theirs would wait for each other, in tasks or without, warps multiply.
         let (target, shared) = (self.target(), self.device.properties.shared_memory);
-        let threads = Target { warpgroups: false, ..pipeline::lowering_target(target, shared) };
-        let others = pipeline::emit(&pipeline::lower(kernel, &threads, target)?, target, shared)?;
-        if others.text == module.text {
-            return Ok((module, cubin));
+        let whole = Target { tasks: false, ..pipeline::lowering_target(target, shared) };
+        let (mut module, mut cubin) = (module, cubin);
+        for threads in [whole.clone(), Target { warpgroups: false, ..whole }] {
+            let others = pipeline::emit(&pipeline::lower(kernel, &threads, target)?, target, shared)?;
+            if others.text == module.text {
+                continue;
+            }
+            cubin = assembled(&others)?;
+            module = others;
+            if !gives_up_products(&cubin.log) {
+                break;
+            }
         }
-        let cubin = assembled(&others)?;
-        Ok((others, cubin))
+        Ok((module, cubin))
     }
 
     fn refused(&self, kernel: &Kernel, error: CudaError) -> Error {

@@ -2,7 +2,7 @@
 
 use crate::ptx;
 use kiln_backend::{Error, Result};
-use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize};
+use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize, specialise};
 use kiln_ir::{Kernel, verify};
 
 /// Compiles a kernel to PTX, for a GPU that need not be there.
@@ -41,6 +41,18 @@ pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel
     lower(kernel, &lowering_target(target, shared_memory_of(target)), target)
 }
 
+/// The explicit level's kernel that a kernel over tiles becomes where its loops of products get a task that copies; `None` for one that is left as it is. For
+/// looking at, and for the interpreter, which knows tasks before the lowering only.
+///
+/// # Errors
+/// [`Error::Compile`] for a kernel that is not well-formed.
+pub fn compile_to_tasks(kernel: &Kernel, target: ptx::Target) -> Result<Option<Kernel>> {
+    check(kernel)?;
+    let threads = lowering_target(target, shared_memory_of(target));
+    let tasks = canonical(kernel).and_then(|source| specialised(&source, &threads));
+    Ok(tasks.map_err(|error| explain(kernel, target, error))?.map(|(tasks, _)| tasks))
+}
+
 /// What the lowering is told of a GPU whose blocks can have `shared` bytes of shared memory.
 pub(super) fn lowering_target(target: ptx::Target, shared: u32) -> Target {
     Target { mixed_products: target.ptx >= ptx::MIXED_VERSION, ..Target::cuda(target.compute, shared) }
@@ -65,13 +77,37 @@ pub(super) fn lower(kernel: &Kernel, threads: &Target, target: ptx::Target) -> R
 /// What is cleaned up over tiles is cleaned up once and not for every register, so most of it is done there: before the expansion, and after it.
 /// The third time is for the index arithmetic of the lowering.
 fn run_passes(kernel: &Kernel, target: &Target) -> std::result::Result<Kernel, CompileError> {
+    let source = canonical(kernel)?;
+    let mut lowered = match specialised(&source, target)? {
+        Some((_, lowered)) => lowered,
+        None => lower_to_threads(&source, target)?,
+    };
+    optimize(&mut lowered)?;
+    Ok(lowered)
+}
+
+/// A kernel over tiles as it is lowered.
+fn canonical(kernel: &Kernel) -> std::result::Result<Kernel, CompileError> {
     let mut source = kernel.clone();
     optimize(&mut source)?;
     expand(&mut source);
     optimize(&mut source)?;
-    let mut lowered = lower_to_threads(&source, target)?;
-    optimize(&mut lowered)?;
-    Ok(lowered)
+    Ok(source)
+}
+
+/// The kernel with a task that copies, before and after its lowering, if it is one that gets one. What has no room or no lowering in this form is left
+/// as it is.
+fn specialised(
+    source: &Kernel,
+    target: &Target,
+) -> std::result::Result<Option<(Kernel, Kernel)>, CompileError> {
+    let Ok(mut tasks) = specialise(source, target) else { return Ok(None) };
+    optimize(&mut tasks)?;
+    match lower_to_threads(&tasks, target) {
+        Ok(lowered) => Ok(Some((tasks, lowered))),
+        Err(error @ CompileError::Internal { .. }) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 fn check(kernel: &Kernel) -> Result<()> {

@@ -112,7 +112,7 @@ impl CudaProgram {
         let shape = LaunchShape { grid: launch.grid, ..self.shape };
         let mut maps: SmallVec<[TensorMap; 4]> = SmallVec::new();
         for slot in &self.maps {
-            maps.push(slot.get(&self.device.context, &self.kernel, launch.words)?);
+            maps.push(slot.get(&self.device.context, self.device.nothing, &self.kernel, launch.words)?);
         }
         let launched = match &self.hidden {
             // SAFETY: the words are as many as the kernel's parameters; what they mean is the caller's promise. The maps describe what they do.

@@ -5,6 +5,22 @@ use super::writer::{Class, Reg, Writer};
 use kiln_backend::Result;
 use kiln_ir::{Def, OpData, Scalar, Value};
 
+/// What is done by a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Boxes are loaded.
+    Load,
+    /// Boxes are loaded of a view whose elements are adjacent on the last axis but one: for the copy that is the last one.
+    LoadTurned,
+    /// Boxes are stored.
+    Store,
+}
+
+impl Way {
+    /// All ways, in the order of declaration.
+    pub const ALL: [Way; 3] = [Way::Load, Way::LoadTurned, Way::Store];
+}
+
 /// A tensor map that a launch must pass, made from a view parameter. The maps come before the words, 128 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
@@ -16,20 +32,32 @@ pub struct TensorMap {
     pub rank: u32,
     /// Its elements.
     pub elem: Scalar,
-    /// The extents of the box on the last two axes; on the others they are 1.
+    /// The extents of the box on the last two axes, as the copy sees them; on the others they are 1.
     pub extents: [u32; 2],
+    /// What it is for.
+    pub way: Way,
 }
 
 impl Writer<'_> {
-    pub(super) fn tma_load(&mut self, data: &OpData, team: Team, rows: u32, multicast: u32) -> Result<()> {
+    pub(super) fn tma_load(
+        &mut self,
+        data: &OpData,
+        team: Team,
+        rows: u32,
+        multicast: u32,
+        way: Way,
+    ) -> Result<()> {
         let rank = data.operands.len() - 6;
         let tile = self.shared_tile(data.operands[1 + rank], data.operands[2 + rank])?;
         let row = self.narrow(data.operands[3 + rank])?;
         let to = self.reg(Class::B32);
         self.put(format_args!("mad.lo.u32 {to}, {row}, {PANEL}, {}", tile.address));
         let barrier = self.mbarrier(data, 4 + rank)?;
-        let map = self.tensor_map(data.operands[0], [rows, tile.panel_columns()])?;
-        let offsets = self.tensor_offsets(&data.operands[1..=rank])?;
+        let map = self.tensor_map(data.operands[0], way, [rows, tile.panel_columns()])?;
+        let mut offsets = self.tensor_offsets(&data.operands[1..=rank])?;
+        if way == Way::LoadTurned {
+            offsets.swap(0, 1);
+        }
         let cast = if multicast > 0 { ".multicast::cluster" } else { "" };
         let mask = match multicast {
             0 => String::new(),
@@ -52,7 +80,7 @@ impl Writer<'_> {
 
     pub(super) fn tma_store(&mut self, data: &OpData, team: Team) -> Result<()> {
         let tile = self.shared_tile(data.operands[0], data.operands[1])?;
-        let map = self.tensor_map(data.operands[2], [tile.rows, tile.panel_columns()])?;
+        let map = self.tensor_map(data.operands[2], Way::Store, [tile.rows, tile.panel_columns()])?;
         let rank = data.operands.len() - 3;
         let offsets = self.tensor_offsets(&data.operands[3..])?;
         for panel in 0..tile.panels() {
@@ -85,9 +113,9 @@ impl Writer<'_> {
     }
 
     /// Fetches the map that a copy will need: that takes about as long as everything else at the beginning.
-    pub(super) fn prefetch_map(&mut self, view: Value, rows: u32, team: Team) -> Result<()> {
+    pub(super) fn prefetch_map(&mut self, view: Value, way: Way, rows: u32, team: Team) -> Result<()> {
         let known = self.explicit.maps.len();
-        let map = self.tensor_map(view, [rows, PANEL / self.elem(view).bytes()])?;
+        let map = self.tensor_map(view, way, [rows, PANEL / self.elem(view).bytes()])?;
         if self.explicit.maps.len() > known {
             self.put(format_args!("{}prefetch.tensormap [{map}]", team.first));
         }
@@ -95,14 +123,14 @@ impl Writer<'_> {
     }
 
     /// The address of the map of a view parameter for boxes of these extents.
-    fn tensor_map(&mut self, view: Value, extents: [u32; 2]) -> Result<Reg> {
+    fn tensor_map(&mut self, view: Value, way: Way, extents: [u32; 2]) -> Result<Reg> {
         let kernel = self.kernel;
         let (Def::Arg(_, position), Some(ty)) = (kernel.def(view), kernel.ty(view).as_view()) else {
             return Err(broken("a copy of a view that is no parameter"));
         };
         let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
         let name = kernel.params[position as usize].name.clone();
-        let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents };
+        let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents, way };
         let maps = &mut self.explicit.maps;
         let number = maps.iter().position(|m| *m == map).unwrap_or_else(|| {
             maps.push(map);

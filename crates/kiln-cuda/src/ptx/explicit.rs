@@ -1,6 +1,6 @@
 //! The explicit level: tasks and their warps, mbarriers, shared tiles (PTX ISA 8.0, "mbarrier", "setmaxnreg").
 
-use super::copies::TensorMap;
+use super::copies::{TensorMap, Way};
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::{Error, Result};
 use kiln_ir::{
@@ -99,10 +99,11 @@ impl Writer<'_> {
             self.explicit.used = true;
             match op {
                 ExplicitOp::Mbarrier { count, arrivals } => mbarriers.push((at, *count, *arrivals)),
-                ExplicitOp::TmaLoad { rows, .. } => {
-                    boxes.push((data.operands[0], Some(*rows), data.operands[data.operands.len() - 5]));
+                ExplicitOp::TmaLoad { rows, turned, .. } => {
+                    let way = if *turned { Way::LoadTurned } else { Way::Load };
+                    boxes.push((data.operands[0], way, Some(*rows), data.operands[data.operands.len() - 5]));
                 }
-                ExplicitOp::TmaStore => boxes.push((data.operands[2], None, data.operands[0])),
+                ExplicitOp::TmaStore => boxes.push((data.operands[2], Way::Store, None, data.operands[0])),
                 ExplicitOp::Tasks(tasks) => self.explicit.budgets |= tasks.iter().any(|t| t.registers > 0),
                 _ => {}
             }
@@ -142,9 +143,9 @@ impl Writer<'_> {
             let offset = self.offsets[made.index()].unwrap_or_default();
             self.init_mbarriers(thread, threads, offset, count, arrivals * each);
         }
-        for (view, rows, tile) in boxes {
+        for (view, way, rows, tile) in boxes {
             let all = self.shared_shape(tile)?.0;
-            self.prefetch_map(view, rows.unwrap_or(all), team)?;
+            self.prefetch_map(view, way, rows.unwrap_or(all), team)?;
         }
         self.put(format_args!("fence.mbarrier_init.release.cluster"));
         // What needs no mbarrier is computed while they are made.
@@ -272,7 +273,13 @@ impl Writer<'_> {
             }
             ExplicitOp::MbarrierArrive => self.arrive(data, team),
             ExplicitOp::MbarrierWait => self.wait(data),
-            ExplicitOp::TmaLoad { rows, multicast } => self.tma_load(data, team, *rows, *multicast),
+            ExplicitOp::TmaLoad { rows, multicast, turned } => self.tma_load(
+                data,
+                team,
+                *rows,
+                *multicast,
+                if *turned { Way::LoadTurned } else { Way::Load },
+            ),
             ExplicitOp::TmaStore => self.tma_store(data, team),
             ExplicitOp::TmaStoreWait { pending } => {
                 self.put(format_args!("{}cp.async.bulk.wait_group.read {pending}", team.first));

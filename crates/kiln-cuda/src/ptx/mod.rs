@@ -38,6 +38,6 @@ mod products;
 mod threads;
 mod writer;
 
-pub use copies::TensorMap;
+pub use copies::{TensorMap, Way};
 pub(crate) use entry::MIXED_VERSION;
 pub use entry::{Module, STATIC_SHARED, Target, emit};

@@ -306,7 +306,9 @@ impl<'m> Machine<'m> {
                 }
                 world().world.arrive(agent, gate, 0)
             }
-            ExplicitOp::TmaLoad { rows, multicast } => self.tma_load(&seat, data, *rows, *multicast),
+            ExplicitOp::TmaLoad { rows, multicast, turned } => {
+                self.tma_load(&seat, data, *rows, *multicast, *turned)
+            }
             ExplicitOp::TmaStore => self.tma_store(&seat, data),
             ExplicitOp::TmaStoreWait { pending } => world().world.stores_done(agent, *pending as usize),
             ExplicitOp::ProxyFence => {
@@ -366,17 +368,28 @@ impl<'m> Machine<'m> {
         }
     }
 
-    fn tma_load(&mut self, seat: &Seat<'m>, data: &OpData, rows: u32, multicast: u32) -> Result<(), Trap> {
+    fn tma_load(
+        &mut self,
+        seat: &Seat<'m>,
+        data: &OpData,
+        rows: u32,
+        multicast: u32,
+        turned: bool,
+    ) -> Result<(), Trap> {
         let rank = data.operands.len() - 6;
         let (place, [_, columns]) = self.place(seat, data.operands[1 + rank], data.operands[2 + rank])?;
         let first = self.natural(data.operands[3 + rank])?;
         let gate = self.gate(data, 4 + rank)?;
         let (view, offsets) = self.tensor(&data.operands[..=rank])?;
         let mut extents = vec![1; rank];
-        extents[rank - 2..].copy_from_slice(&[rows, columns as u32]);
+        let columns_first = [columns as u32, rows];
+        extents[rank - 2..].copy_from_slice(&if turned { columns_first } else { [rows, columns as u32] });
         let mut loaded = Data::zeros(self.kernel.ty(data.operands[0]).elem(), rows as usize * columns);
         let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
         access::load(&mut self.spaces, &region, 0, &mut loaded)?;
+        if turned {
+            loaded = transposed(&loaded, [columns, rows as usize])?;
+        }
         let blocks = self.kernel.cluster as usize;
         let gets = |r: usize| if multicast == 0 { r == seat.rank } else { multicast >> r & 1 == 1 };
         let mut inner = seat.table.lock();

@@ -124,7 +124,7 @@ pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
             s.counts(3, 0)?.operand(2, &index)?;
             s.mbarrier(0)
         }
-        TmaLoad { rows, multicast } => s.tma_load(*rows, *multicast),
+        TmaLoad { rows, multicast, .. } => s.tma_load(*rows, *multicast),
         TmaStore => s.tma_store(),
         TmaStoreWait { .. } | ProxyFence | TaskBarrier => s.counts(0, 0).map(|_| ()),
         Signal | SignalWait => s.signal(*op == Signal),

@@ -232,6 +232,9 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
         }
     };
     let launch = kernels::attention(&q, &k, &v, &mut o, &mut sums, sequences, scale, cap, left, right, form);
+    // As many sums as two warpgroups hold, beside which a warp copies keys and values.
+    let wide = (rows, columns) == (128, 128) && size_of::<T>() == 2 && has_warpgroups(&device);
+    let launch = if wide { launch.warps(8) } else { launch };
     match packed {
         Some(packed) => {
             let tiles = packed.most_queries().div_ceil(rows);
@@ -248,7 +251,7 @@ pub(super) fn tiles<T: Elem>(device: &Device, width: usize) -> &'static [(usize,
         BackendKind::Cpu => &[(128, 128), (64, 128), (64, 64), (32, 128), (128, 64)],
         // Products of warpgroups: two of them for heads whose sums fill the registers of one.
         BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => match row_tile(width) {
-            0..=64 => &[(128, 64), (64, 64), (64, 128)],
+            0..=64 => &[(128, 64), (128, 128), (64, 64), (64, 128)],
             65..=128 => &[(64, 64), (128, 64), (128, 128)],
             _ => &[(128, 64), (64, 32)],
         },

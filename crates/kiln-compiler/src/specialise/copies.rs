@@ -1,0 +1,93 @@
+//! Boxes of views that bulk tensor copies can move (CUDA driver API, "cuTensorMapEncodeTiled"), as far as it is known when a kernel is specialised.
+
+use super::Unfit;
+use crate::lower::facts::IntFacts;
+use kiln_ir::{Kernel, Op, Scalar, Shape, Value};
+
+/// What addresses and distances of rows are multiples of, in bytes.
+const ALIGNMENT: u64 = 16;
+/// What rows of a shared tile are multiples of, in bytes.
+const PANEL: u32 = 128;
+/// The longest extent of a box.
+pub(super) const MAX_BOX: u32 = 256;
+/// Rows that are permuted together in a shared tile.
+const SWIZZLE_ROWS: u32 = 8;
+
+/// A box of a view, and the shared tile that it is in the copy's order.
+#[derive(Clone, Debug)]
+pub(super) struct Copied {
+    /// The load that it takes the place of, or the store.
+    pub op: Op,
+    pub view: Value,
+    pub offsets: Vec<Value>,
+    pub elem: Scalar,
+    /// Extents of the shared tile.
+    pub rows: u32,
+    pub columns: u32,
+    /// The shared tile is the box transposed.
+    pub turned: bool,
+}
+
+impl Copied {
+    /// The box of this shape at offsets of a view.
+    pub fn of(
+        kernel: &Kernel,
+        facts: &IntFacts<'_>,
+        (op, view): (Op, Value),
+        offsets: &[Value],
+        shape: &Shape,
+    ) -> Result<Copied, Unfit> {
+        let loc = kernel.op(op).loc;
+        let rank = shape.rank();
+        let outer = rank.saturating_sub(2);
+        if !(2..=5).contains(&rank) || shape.extents()[..outer].iter().any(|e| *e != 1) {
+            return Unfit::new(loc, format!("the box {shape} is no matrix of a view of up to 5 axes"));
+        }
+        let unit = adjacent(kernel, facts, view, rank).or_else(|reason| Unfit::new(loc, reason))?;
+        let turned = unit + 2 == rank;
+        let [down, across] = [shape[rank - 2], shape[rank - 1]];
+        let [rows, columns] = if turned { [across, down] } else { [down, across] };
+        let elem = kernel.ty(view).elem();
+        let fits = rows <= MAX_BOX
+            && rows.is_multiple_of(SWIZZLE_ROWS)
+            && (columns * elem.bytes()).is_multiple_of(PANEL);
+        if !fits {
+            return Unfit::new(
+                loc,
+                format!(
+                    "lines of {columns} {elem} are not multiples of {PANEL} bytes, or more than {MAX_BOX}"
+                ),
+            );
+        }
+        Ok(Copied { op, view, offsets: offsets.to_vec(), elem, rows, columns, turned })
+    }
+
+    /// Bytes of the shared tile.
+    pub fn bytes(&self) -> u32 {
+        self.rows * self.columns * self.elem.bytes()
+    }
+}
+
+/// The axis of a view, one of the last two, along which elements are adjacent, where copies can take boxes of it.
+fn adjacent(kernel: &Kernel, facts: &IntFacts<'_>, view: Value, rank: usize) -> Result<usize, String> {
+    let bytes = u64::from(kernel.ty(view).elem().bytes());
+    if !facts.alignment(view).is_multiple_of(ALIGNMENT) {
+        return Err(format!("its address is not known to be a multiple of {ALIGNMENT} bytes"));
+    }
+    let one = |axis: &usize| {
+        let stride = facts.stride(view, *axis);
+        stride.min == 1 && stride.max == 1
+    };
+    let unit = (rank - 2..rank).rev().find(one);
+    let unit = unit.ok_or("elements are adjacent on neither of the last axes")?;
+    for axis in 0..rank {
+        let (extent, stride) = (facts.extent(view, axis), facts.stride(view, axis));
+        if extent.max > i128::from(i32::MAX) || stride.min < 0 || stride.max > i128::from(i32::MAX) {
+            return Err("its extents and strides are not known to fit 32 bits".into());
+        }
+        if axis != unit && !(stride.divisor * bytes).is_multiple_of(ALIGNMENT) {
+            return Err(format!("its rows are not known to lie multiples of {ALIGNMENT} bytes apart"));
+        }
+    }
+    Ok(unit)
+}

@@ -1,0 +1,466 @@
+//! Which kernels fit: loops of the body whose loads feed products of warpgroups, and nothing in the way of tasks.
+
+use super::Unfit;
+use super::copies::Copied;
+use crate::lower::facts::IntFacts;
+use crate::lower::products;
+use crate::target::Target;
+use kiln_ir::{
+    Block, Bounds, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar, Shape, Value,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Warps of a warpgroup.
+const WARPGROUP: u32 = 4;
+/// Rows of a product for each warp.
+const ROWS: u32 = 16;
+/// The most sums a thread may have: with the warp that copies, a block leaves it 168 registers. Sums that a round looks at need as many again.
+const MOST_SUMS: u32 = 128;
+const MOST_SUMS_SEEN: u32 = 96;
+/// The fewest sums of a product that a round only adds to: smaller tiles are those of small matrices, where the first copy comes later than without tasks.
+const FEWEST_SUMS: u32 = 128 * 128;
+
+/// Where a factor in shared memory comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// The copy of the loop with this number.
+    Stage(usize),
+    /// The copy from before all loops with this number.
+    Kept(usize),
+}
+
+/// A factor in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    pub source: Source,
+    /// The factor is the loaded tile transposed.
+    pub transposed: bool,
+}
+
+/// The left factor of a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Left {
+    Stored(Stored),
+    /// A tile of 16-bit elements that the round computes.
+    Computed(Value),
+}
+
+/// A product of a loop.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    pub op: Op,
+    pub left: Left,
+    pub right: Stored,
+}
+
+impl Product {
+    /// The copies of the loop that it reads.
+    pub fn stages(&self) -> impl Iterator<Item = usize> + '_ {
+        let left = if let Left::Stored(stored) = self.left { Some(stored) } else { None };
+        left.into_iter().chain([self.right]).filter_map(|stored| match stored.source {
+            Source::Stage(number) => Some(number),
+            Source::Kept(_) => None,
+        })
+    }
+}
+
+/// A loop whose loads are copied.
+#[derive(Debug)]
+pub(super) struct LoopFit {
+    pub op: Op,
+    pub body: Block,
+    pub copies: Vec<Copied>,
+    pub products: Vec<Product>,
+    /// Loads, and what only turns their tiles round.
+    pub dropped: HashSet<Op>,
+    /// What the places of the copies are computed from in a round, in order.
+    pub slice: Vec<Op>,
+    /// Which carried values they depend on.
+    pub carried: Vec<usize>,
+    /// The products only add to what the loop carries: those of a round may be under way while the next begins.
+    pub in_flight: bool,
+}
+
+impl LoopFit {
+    /// By copy: its group. A group arrives, and is released, as a whole: it is what one product needs and none before it did.
+    pub fn groups(&self) -> Vec<usize> {
+        let mut groups = vec![None; self.copies.len()];
+        let mut next = 0;
+        for product in &self.products {
+            let fresh: Vec<usize> = product.stages().filter(|&i| groups[i].is_none()).collect();
+            fresh.iter().for_each(|&i| groups[i] = Some(next));
+            next += usize::from(!fresh.is_empty() && !self.in_flight);
+        }
+        groups.into_iter().map(Option::unwrap_or_default).collect()
+    }
+}
+
+fn is_product(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Dot(_))
+}
+
+/// How a kernel is taken apart.
+#[derive(Debug)]
+pub(super) struct Fit {
+    pub loops: Vec<LoopFit>,
+    /// Factors that are loaded before the loops and stay.
+    pub kept: Vec<Copied>,
+    /// Loads of these, and what turns them round.
+    pub kept_ops: HashSet<Op>,
+    /// Scalars of the body that are computed for all tasks.
+    pub outside: HashSet<Op>,
+    /// Warps that multiply.
+    pub warps: u32,
+}
+
+impl Fit {
+    pub fn of(kernel: &Kernel, target: &Target) -> Result<Fit, Unfit> {
+        let warps = suits(kernel, target)?;
+        let mut finder = Finder::new(kernel, warps);
+        let mut loops = Vec::new();
+        for &op in &kernel.block(kernel.body).ops {
+            let data = kernel.op(op);
+            let multiplies =
+                |&region: &Block| kernel.block(region).ops.iter().any(|&op| is_product(&kernel.op(op).kind));
+            if data.kind == OpKind::For && data.regions.iter().any(multiplies) {
+                loops.push(finder.looped(op, data)?);
+            }
+        }
+        let found: usize = loops.iter().map(|l| l.products.len()).sum();
+        let (mut all, mut loc) = (0, Loc::default());
+        kernel.walk(|_, data| {
+            if is_product(&data.kind) {
+                all += 1;
+                loc = data.loc;
+            }
+        });
+        if found != all {
+            return Unfit::new(loc, "a product stands in no loop of the kernel's body");
+        }
+        let Finder { outside, kept, kept_ops, .. } = finder;
+        Ok(Fit { loops, kept, kept_ops, outside, warps })
+    }
+}
+
+/// Whether a kernel is one of tiles with products that no task of its own is in the way of; gives its warps.
+fn suits(kernel: &Kernel, target: &Target) -> Result<u32, Unfit> {
+    let mut products = false;
+    let mut wrong = None;
+    kernel.walk(|op, data| {
+        products |= is_product(&data.kind);
+        if !stays_silent(kernel, op, data) {
+            wrong.get_or_insert((data.loc, data.kind.mnemonic()));
+        }
+    });
+    let Level::Tile { warps } = kernel.level else {
+        return Unfit::new(Loc::default(), "it is over threads");
+    };
+    if !products {
+        return Unfit::new(Loc::default(), "it has no products of matrices");
+    }
+    if !target.tasks {
+        return Unfit::new(Loc::default(), "the target has no bulk tensor copies");
+    }
+    if let Some((loc, what)) = wrong {
+        return Unfit::new(loc, format!("`{what}` may end the program early or is for whole blocks"));
+    }
+    let warps = warps.or_else(|| products::warps(kernel, kernel, target)).unwrap_or(0);
+    if warps == 0 || !warps.is_multiple_of(WARPGROUP) || warps > 4 * WARPGROUP || kernel.cluster != 1 {
+        return Unfit::new(Loc::default(), format!("{warps} warps are no warpgroups of one block"));
+    }
+    Ok(warps)
+}
+
+/// Whether an operation neither faults nor speaks to others than memory.
+fn stays_silent(kernel: &Kernel, op: Op, data: &OpData) -> bool {
+    use OpKind::*;
+    match &data.kind {
+        Gather { bounds, .. } | Scatter { bounds, .. } | Atomic { bounds, .. } => *bounds != Bounds::Check,
+        Load(_) | Store { .. } | For | If | While | Yield | Condition => true,
+        Explicit(ExplicitOp::Exp2Flushed) => true,
+        Fragment(_) | Explicit(_) => false,
+        _ => kernel.is_pure(op),
+    }
+}
+
+struct Finder<'k> {
+    kernel: &'k Kernel,
+    facts: IntFacts<'k>,
+    warps: u32,
+    users: HashMap<Value, Vec<Op>>,
+    outside: HashSet<Op>,
+    kept: Vec<Copied>,
+    kept_ops: HashSet<Op>,
+}
+
+impl<'k> Finder<'k> {
+    fn new(kernel: &'k Kernel, warps: u32) -> Finder<'k> {
+        let mut users: HashMap<Value, Vec<Op>> = HashMap::new();
+        kernel.walk(|op, data| data.operands.iter().for_each(|&v| users.entry(v).or_default().push(op)));
+        let mut finder = Finder {
+            kernel,
+            facts: IntFacts::new(kernel),
+            warps,
+            users,
+            outside: HashSet::new(),
+            kept: Vec::new(),
+            kept_ops: HashSet::new(),
+        };
+        for &op in &kernel.block(kernel.body).ops {
+            let data = kernel.op(op);
+            let scalars = data.results.iter().all(|&v| kernel.ty(v).is_scalar());
+            let known = data.operands.iter().all(|&v| finder.is_outside(v));
+            if scalars && known && data.regions.is_empty() && finder.is_repeatable(op, data) {
+                finder.outside.insert(op);
+            }
+        }
+        finder
+    }
+
+    /// Whether a scalar operation has no effect and reads nothing that the kernel writes.
+    fn is_repeatable(&self, op: Op, data: &OpData) -> bool {
+        let reads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
+        !data.results.is_empty() && (self.kernel.is_pure(op) || reads && self.is_read_only(data.operands[0]))
+    }
+
+    fn is_outside(&self, value: Value) -> bool {
+        match self.kernel.def(value) {
+            Def::Arg(block, _) => block == self.kernel.body,
+            Def::Result(op, _) => self.outside.contains(&op),
+        }
+    }
+
+    fn is_read_only(&self, view: Value) -> bool {
+        match self.kernel.def(view) {
+            Def::Arg(_, i) => self.kernel.params.get(i as usize).is_some_and(|p| !p.mutable),
+            Def::Result(..) => false,
+        }
+    }
+
+    fn looped(&mut self, op: Op, data: &'k OpData) -> Result<LoopFit, Unfit> {
+        let body = data.regions[0];
+        if !data.operands[..3].iter().all(|&v| self.is_outside(v)) {
+            return Unfit::new(data.loc, "the rounds of the loop hang on what only one task computes");
+        }
+        let mut found = LoopFit {
+            op,
+            body,
+            copies: Vec::new(),
+            products: Vec::new(),
+            dropped: HashSet::new(),
+            slice: Vec::new(),
+            carried: Vec::new(),
+            in_flight: false,
+        };
+        for &at in &self.kernel.block(body).ops {
+            let data = self.kernel.op(at);
+            if is_product(&data.kind) {
+                let product = self.product(at, data, &mut found)?;
+                found.products.push(product);
+            }
+        }
+        let mut needs = Needs { finder: self, op, body, slice: HashSet::new(), carried: Vec::new() };
+        for copy in &found.copies {
+            let loc = self.kernel.op(copy.op).loc;
+            if !copy.offsets.iter().all(|&offset| needs.add(offset)) {
+                return Unfit::new(loc, "its place hangs on what only one task computes");
+            }
+        }
+        let Needs { slice, carried, .. } = needs;
+        found.carried = carried;
+        found.slice = self.kernel.block(body).ops.iter().copied().filter(|op| slice.contains(op)).collect();
+        found.in_flight = found.products.iter().all(|product| self.flows(&found, product));
+        self.pays(&found, data.loc)?;
+        Ok(found)
+    }
+
+    /// Whether a task that copies makes the loop faster (measured on an H200; bench/notes.md has the figures).
+    fn pays(&self, found: &LoopFit, loc: Loc) -> Result<(), Unfit> {
+        let sums = |product: &Product| self.kernel.shape(self.kernel.result(product.op)).len() as u32;
+        let each = found.products.iter().map(sums).sum::<u32>() / (32 * self.warps);
+        let most = if found.in_flight { MOST_SUMS } else { MOST_SUMS_SEEN };
+        if each > most {
+            return Unfit::new(
+                loc,
+                format!("{each} sums a thread leave too few registers beside a warp that copies"),
+            );
+        }
+        let least = found.products.iter().map(sums).min().unwrap_or(0);
+        if found.in_flight && least < FEWEST_SUMS {
+            return Unfit::new(loc, format!("products of {least} sums are too small to gain"));
+        }
+        Ok(())
+    }
+
+    fn product(&mut self, op: Op, data: &OpData, found: &mut LoopFit) -> Result<Product, Unfit> {
+        let kernel = self.kernel;
+        let [m, n, k] = products::extents(kernel, data);
+        let elem = kernel.ty(data.operands[0]).elem();
+        let fits = matches!(elem, Scalar::F16 | Scalar::BF16)
+            && kernel.ty(data.operands[1]).elem() == elem
+            && kernel.ty(data.results[0]).elem() == Scalar::F32
+            && m.is_multiple_of(64)
+            && m >= ROWS * self.warps
+            && (16..=256).contains(&n)
+            && [m, n, k].iter().all(|e| e.is_power_of_two() && *e >= 16);
+        if !fits {
+            return Unfit::new(
+                data.loc,
+                format!("a product {m} × {n} × {k} of {elem} by {} warps is none of warpgroups", self.warps),
+            );
+        }
+        let right = self.stored(data.operands[1], data.loc, found)?;
+        let left = match self.stored(data.operands[0], data.loc, found) {
+            Ok(stored) => Left::Stored(stored),
+            Err(unfit) => match self.computed(data.operands[0], found.body) {
+                true => Left::Computed(data.operands[0]),
+                false => return Err(unfit),
+            },
+        };
+        Ok(Product { op, left, right })
+    }
+
+    /// Whether a tile is made in the body, by other than a load.
+    fn computed(&self, value: Value, body: Block) -> bool {
+        match self.kernel.def(value) {
+            Def::Result(op, _) => {
+                let kind = &self.kernel.op(op).kind;
+                self.kernel.block(body).ops.contains(&op)
+                    && !matches!(kind, OpKind::Load(_) | OpKind::Transpose(_))
+            }
+            Def::Arg(..) => false,
+        }
+    }
+
+    /// The copy that a factor is.
+    fn stored(&mut self, value: Value, loc: Loc, found: &mut LoopFit) -> Result<Stored, Unfit> {
+        let kernel = self.kernel;
+        let (mut at, mut transposed, mut chain) = (value, false, Vec::new());
+        let load = loop {
+            let Def::Result(op, _) = kernel.def(at) else {
+                return Unfit::new(loc, "a factor is carried from round to round");
+            };
+            let data = kernel.op(op);
+            chain.push(op);
+            match &data.kind {
+                OpKind::Load(_) => break op,
+                OpKind::Transpose(_) if kernel.shape(at).rank() == 2 => transposed = !transposed,
+                OpKind::Reshape if is_squeezed(&kernel.shape(data.operands[0]), &kernel.shape(at)) => {}
+                _ => return Unfit::new(data.loc, "a factor is computed before it is multiplied"),
+            }
+            at = data.operands[0];
+        };
+        let data = kernel.op(load);
+        let (view, shape) = (data.operands[0], kernel.shape(data.results[0]));
+        let within = kernel.block(found.body).ops.contains(&load);
+        let source = if within {
+            found.copies.iter().position(|c| c.op == load).map(Source::Stage)
+        } else {
+            self.kept.iter().position(|c| c.op == load).map(Source::Kept)
+        };
+        if let Some(source) = source {
+            let dropped = if within { &mut found.dropped } else { &mut self.kept_ops };
+            dropped.extend(chain);
+            return Ok(Stored { source, transposed });
+        }
+        let zero = Literal::zero(kernel.ty(view).elem());
+        if !self.is_read_only(view) || kernel.as_const(data.operands[1 + shape.rank()]) != Some(zero) {
+            return Unfit::new(data.loc, "the kernel writes what it loads, or pads it with other than zeros");
+        }
+        if !self.only_multiplied(data.results[0]) {
+            return Unfit::new(data.loc, "what is loaded is not only multiplied");
+        }
+        let offsets = &data.operands[1..=shape.rank()];
+        let copied = Copied::of(kernel, &self.facts, (load, view), offsets, &shape)?;
+        if within {
+            found.dropped.extend(chain);
+            found.copies.push(copied);
+            return Ok(Stored { source: Source::Stage(found.copies.len() - 1), transposed });
+        }
+        if !kernel.block(kernel.body).ops.contains(&load) || !offsets.iter().all(|&v| self.is_outside(v)) {
+            return Unfit::new(data.loc, "a factor is loaded neither in the loop nor before all");
+        }
+        self.kept_ops.extend(chain);
+        self.kept.push(copied);
+        Ok(Stored { source: Source::Kept(self.kept.len() - 1), transposed })
+    }
+
+    /// Whether a tile only goes to products as a factor, maybe turned round first.
+    fn only_multiplied(&self, value: Value) -> bool {
+        let users = self.users.get(&value).map_or(&[][..], Vec::as_slice);
+        users.iter().all(|&user| {
+            let data = self.kernel.op(user);
+            match data.kind {
+                OpKind::Dot(_) => data.operands[2] != value,
+                OpKind::Reshape | OpKind::Transpose(_) => self.only_multiplied(data.results[0]),
+                _ => false,
+            }
+        })
+    }
+
+    /// Whether nothing else in the loop looks at a product's sums.
+    fn flows(&self, found: &LoopFit, product: &Product) -> bool {
+        let (data, block) = (self.kernel.op(product.op), self.kernel.block(found.body));
+        let (before, after) = (data.operands[2], data.results[0]);
+        let place = block.args.iter().position(|&arg| arg == before).and_then(|i| i.checked_sub(1));
+        let once = |v: Value| self.users.get(&v).is_some_and(|users| users.len() == 1);
+        let handed_on = block.ops.last().map(|&end| self.kernel.op(end));
+        matches!(product.left, Left::Stored(_))
+            && place.is_some_and(|i| handed_on.is_some_and(|end| end.operands.get(i) == Some(&after)))
+            && once(before)
+            && once(after)
+    }
+}
+
+/// Whether a shape is a matrix with extents of 1 before it, and the other the matrix.
+fn is_squeezed(from: &Shape, to: &Shape) -> bool {
+    let (rank, to) = (from.rank(), to.extents());
+    rank >= 2 && from.extents()[rank - 2..] == *to && from.extents()[..rank - 2].iter().all(|e| *e == 1)
+}
+
+/// What the places of copies depend on in a round.
+struct Needs<'a, 'k> {
+    finder: &'a Finder<'k>,
+    op: Op,
+    body: Block,
+    slice: HashSet<Op>,
+    carried: Vec<usize>,
+}
+
+impl Needs<'_, '_> {
+    /// Adds what a scalar is computed from; false if the task that copies cannot know it.
+    fn add(&mut self, value: Value) -> bool {
+        let kernel = self.finder.kernel;
+        match kernel.def(value) {
+            Def::Arg(block, 0) if block == self.body => true,
+            Def::Arg(block, i) if block == self.body => {
+                let place = i as usize - 1;
+                if self.carried.contains(&place) {
+                    return true;
+                }
+                self.carried.push(place);
+                let end = kernel.block(self.body).ops.last().map(|&op| kernel.op(op));
+                let next = end.and_then(|end| end.operands.get(place).copied());
+                let first = kernel.op(self.op).operands[3 + place];
+                kernel.ty(value).is_scalar()
+                    && self.finder.is_outside(first)
+                    && next.is_some_and(|next| self.add(next))
+            }
+            Def::Result(op, _) if kernel.block(self.body).ops.contains(&op) => {
+                if !self.slice.insert(op) {
+                    return true;
+                }
+                let data = kernel.op(op);
+                data.results.iter().all(|&v| kernel.ty(v).is_scalar())
+                    && data
+                        .operands
+                        .iter()
+                        .all(|&v| kernel.ty(v).as_view().is_some() || kernel.ty(v).is_scalar())
+                    && data.regions.is_empty()
+                    && self.finder.is_repeatable(op, data)
+                    && data.operands.iter().all(|&v| self.add(v))
+            }
+            _ => self.finder.is_outside(value),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Specialised warps: a kernel over tiles whose loops load factors of products and multiply them becomes one of the explicit level, with a task that
+//! copies and a task that does everything else.
+//!
+//! Before: loops of the kernel's body whose loads feed products alone, from memory that the kernel does not write. After: one warp copies these tiles into a
+//! ring of *stages* of shared memory by bulk tensor copies, some rounds ahead; the other warps multiply what has arrived and tell when they are done with a
+//! stage; what else the program does they do as before. Both tasks go through the same rounds, so bounds of loops and places of
+//! loads are scalars that either can compute. The values are the same to the bit: the products are the same, in the same order.
+//!
+//! It takes a GPU with bulk copies and products of warpgroups (compute capability 9.0), and views that bulk copies can move, as far as the facts of the
+//! specialisation say so. Everything else about the copies holds by itself: what lies outside a view is zero, as of loads padded with zero. A kernel that can
+//! fault is left alone, since a program that ends early would leave the copying warp waiting.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `fit.rs` | whether a kernel is one of these: its loops, products and copies |
+//! | `copies.rs` | which boxes of views bulk copies can move |
+//! | `memory.rs` | the shared memory and mbarriers of the tasks, and how many stages there are |
+//! | `producer.rs` | the task that copies |
+//! | `consumer.rs` | the task that multiplies |
+//! | `results.rs` | results that leave through shared memory |
+
+mod consumer;
+mod copies;
+mod fit;
+mod memory;
+mod producer;
+mod results;
+
+use crate::target::Target;
+use fit::Fit;
+use kiln_ir::{BinaryOp, Builder, CompareOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scalar, Task, Type, Value};
+use memory::Memory;
+use smallvec::smallvec;
+use std::collections::HashMap;
+
+/// Why a kernel is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unspecialised {
+    /// `file:line:column`.
+    pub location: String,
+    /// What stands in the way.
+    pub reason: String,
+}
+
+/// Why not, while it is looked for.
+#[derive(Debug)]
+struct Unfit {
+    loc: Loc,
+    reason: String,
+}
+
+impl Unfit {
+    fn new<T>(loc: Loc, reason: impl Into<String>) -> Result<T, Unfit> {
+        Err(Unfit { loc, reason: reason.into() })
+    }
+}
+
+/// Gives loops of products a task that copies. The kernel is optimised and has its elementary functions expanded.
+///
+/// # Errors
+/// [`Unspecialised`] for a kernel that does not fit, which is as good as it is.
+///
+/// ```
+/// use kiln_compiler::{Target, specialise};
+/// let kernel = kiln_ir::parse("kernel @sum(%x: view<f32, 1, global>) tile {
+///   %0 = const 0 : i64
+///   %1 = const 0.0 : f32
+///   %2 = load %x[%0] pad %1 : f32[64]
+/// }").unwrap();
+/// let kept = specialise(&kernel, &Target::cuda((9, 0), 227 << 10)).unwrap_err();
+/// assert_eq!(kept.reason, "it has no products of matrices");
+/// ```
+pub fn specialise(kernel: &Kernel, target: &Target) -> Result<Kernel, Unspecialised> {
+    Fit::of(kernel, target)
+        .and_then(|fit| Ok((Memory::plan(kernel, &fit, target)?, fit)))
+        .map(|(plan, fit)| Specialiser::new(kernel, &fit).run(&plan))
+        .map_err(|Unfit { loc, reason }| Unspecialised { location: kernel.describe(loc), reason })
+}
+
+/// The kernel while it is taken apart.
+struct Specialiser<'f> {
+    kernel: Kernel,
+    fit: &'f Fit,
+    /// What the consumer's values have become.
+    renames: HashMap<Value, Value>,
+}
+
+impl<'f> Specialiser<'f> {
+    fn new(kernel: &Kernel, fit: &'f Fit) -> Specialiser<'f> {
+        Specialiser { kernel: kernel.clone(), fit, renames: HashMap::new() }
+    }
+
+    fn run(mut self, plan: &memory::Plan) -> Kernel {
+        let body = self.kernel.body;
+        let (outside, rest): (Vec<Op>, Vec<Op>) = std::mem::take(&mut self.kernel.block_mut(body).ops)
+            .into_iter()
+            .partition(|op| self.fit.outside.contains(op));
+        self.kernel.block_mut(body).ops = outside;
+        let memory = Memory::make(&mut self.kernel, self.fit, plan);
+        let producer = self.producer(&memory);
+        let consumer = self.consumer(&memory, rest);
+        let task = |warps| Task { copies: 1, warps, registers: 0 };
+        let tasks = ExplicitOp::Tasks(smallvec![task(1), task(self.fit.warps)]);
+        let loc = self.kernel.op(self.fit.loops[0].op).loc;
+        self.kernel.append(body, OpKind::Explicit(tasks), &[], &[], &[producer, consumer], loc);
+        self.kernel
+    }
+}
+
+/// An explicit operation without results.
+fn effect(b: &mut Builder<'_>, op: ExplicitOp, operands: &[Value]) {
+    b.op(OpKind::Explicit(op), operands, &[]);
+}
+
+/// An explicit operation with a result like one of its operands.
+fn like(b: &mut Builder<'_>, op: ExplicitOp, operands: &[Value], model: Value) -> Value {
+    let ty = b.kernel.ty(model).clone();
+    let made = b.op(OpKind::Explicit(op), operands, &[ty]);
+    b.kernel.result(made)
+}
+
+/// Where a task is in a ring: a stage, and how often it has gone round.
+#[derive(Clone, Copy)]
+struct Place {
+    stage: Value,
+    phase: Value,
+}
+
+impl Place {
+    /// The beginning of a ring.
+    fn first(b: &mut Builder<'_>) -> Place {
+        let zero = b.index(0);
+        Place { stage: zero, phase: zero }
+    }
+
+    /// The place of the next round.
+    fn next(self, b: &mut Builder<'_>, stages: u32) -> Place {
+        let (zero, one, all) = (b.index(0), b.index(1), b.index(stages.into()));
+        let stage = b.binary(BinaryOp::Add, self.stage, one);
+        let around = b.compare(CompareOp::Eq, stage, all);
+        let phase = b.binary(BinaryOp::Add, self.phase, one);
+        Place { stage: b.select(around, zero, stage), phase: b.select(around, phase, self.phase) }
+    }
+}
+
+/// The type of stages, phases and places.
+fn index() -> Type {
+    Type::scalar(Scalar::I64)
+}

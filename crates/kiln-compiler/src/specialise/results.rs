@@ -1,0 +1,141 @@
+//! Results that leave through shared memory: in strips of 128 bytes of every row, which copies store while the task goes on.
+
+use super::copies::Copied;
+use super::fit::Fit;
+use super::producer::coordinates;
+use super::{Specialiser, effect};
+use crate::lower::facts::IntFacts;
+use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpData, OpKind, Shape, Value};
+use std::collections::HashSet;
+
+/// Bytes of a row of a strip.
+const STRIP: u32 = 128;
+
+/// A store of a tile that has the layout of products.
+#[derive(Clone, Debug)]
+pub(super) struct Leaving {
+    /// The box that is stored.
+    pub copied: Copied,
+    /// The tile as a matrix, if it is one before it gets axes of 1.
+    matrix: Value,
+    /// Columns of a strip.
+    pub strip: u32,
+    /// Strips that are on their way at once.
+    pub buffers: u32,
+}
+
+impl Leaving {
+    fn strips(&self) -> u32 {
+        self.copied.columns / self.strip
+    }
+
+    /// Bytes of the strips on their way.
+    pub fn bytes(&self) -> u32 {
+        self.buffers * self.copied.rows * STRIP
+    }
+
+    /// Takes more strips from so many bytes; gives what is left.
+    pub fn take_more(&mut self, left: u32) -> u32 {
+        let more = (left / (self.copied.rows * STRIP)).min(self.strips() - self.buffers);
+        self.buffers += more;
+        left - more * self.copied.rows * STRIP
+    }
+}
+
+/// The stores of the kernel's body that may leave through shared memory.
+pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
+    let facts = IntFacts::new(kernel);
+    let ops = kernel.block(kernel.body).ops.iter();
+    let stores = ops.filter(|&&op| matches!(kernel.op(op).kind, OpKind::Store { .. }));
+    stores
+        .filter_map(|&op| {
+            let data = kernel.op(op);
+            let (view, tile) = (data.operands[0], *data.operands.last()?);
+            let shape = kernel.shape(tile);
+            let matrix = unsqueezed(kernel, tile);
+            let offsets = &data.operands[1..=shape.rank()];
+            let copied = Copied::of(kernel, &facts, (op, view), offsets, &shape).ok()?;
+            let bytes = copied.elem.bytes();
+            if copied.turned || !matches!(bytes, 2 | 4) || !is_of_products(kernel, fit, matrix) {
+                return None;
+            }
+            let strip = STRIP / bytes;
+            Some(Leaving { copied, matrix, strip, buffers: 1 })
+        })
+        .collect()
+}
+
+/// The matrix that a tile was before it got axes of 1.
+fn unsqueezed(kernel: &Kernel, tile: Value) -> Value {
+    match kernel.defining_op(tile) {
+        Some(OpData { kind: OpKind::Reshape, operands, .. }) if is_matrix_of(kernel, operands[0], tile) => {
+            operands[0]
+        }
+        _ => tile,
+    }
+}
+
+fn is_matrix_of(kernel: &Kernel, matrix: Value, tile: Value) -> bool {
+    let (matrix, tile) = (kernel.shape(matrix), kernel.shape(tile));
+    matrix.rank() == 2 && tile.extents().ends_with(matrix.extents())
+}
+
+/// Whether a tile is made element by element of what loops of products give, so that threads hold it as they hold sums.
+fn is_of_products(kernel: &Kernel, fit: &Fit, tile: Value) -> bool {
+    let shape = kernel.shape(tile);
+    let (mut todo, mut seen) = (vec![tile], HashSet::new());
+    while let Some(value) = todo.pop() {
+        if kernel.shape(value) != shape || !seen.insert(value) {
+            continue;
+        }
+        let Def::Result(op, _) = kernel.def(value) else { continue };
+        let data = kernel.op(op);
+        match data.kind {
+            OpKind::For if fit.loops.iter().any(|l| l.op == op) => return true,
+            OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Reshape => todo.extend_from_slice(&data.operands),
+            _ => {}
+        }
+    }
+    false
+}
+
+impl Specialiser<'_> {
+    /// Stores a tile strip by strip by way of shared tiles.
+    pub(super) fn leave(&mut self, block: kiln_ir::Block, leaving: &Leaving, out: Value) {
+        let loc = self.kernel.op(leaving.copied.op).loc;
+        let renamed = |v: &Value| self.renames.get(v).copied().unwrap_or(*v);
+        let (tile, offsets): (_, Vec<Value>) =
+            (renamed(&leaving.matrix), leaving.copied.offsets.iter().map(renamed).collect());
+        let mut b = Builder { kernel: &mut self.kernel, block, loc };
+        let matrix = Shape::new(&[leaving.copied.rows, leaving.copied.columns]);
+        let tile = b.reshape(tile, matrix);
+        let strips: Vec<u32> = (0..leaving.strips()).collect();
+        for (turn, together) in strips.chunks(leaving.buffers as usize).enumerate() {
+            if turn > 0 {
+                effect(&mut b, ExplicitOp::TmaStoreWait { pending: 0 }, &[]);
+            }
+            let stages: Vec<Value> = (0..together.len()).map(|i| b.index(i as i64)).collect();
+            for (&strip, &stage) in together.iter().zip(&stages) {
+                let column = strip * leaving.strip;
+                effect(&mut b, ExplicitOp::SharedStore { column }, &[tile, out, stage]);
+            }
+            effect(&mut b, ExplicitOp::ProxyFence, &[]);
+            effect(&mut b, ExplicitOp::TaskBarrier, &[]);
+            for (&strip, &stage) in together.iter().zip(&stages) {
+                let mut operands = vec![out, stage, leaving.copied.view];
+                let column = b.index((strip * leaving.strip).into());
+                let mut at = offsets.clone();
+                if let Some(last) = at.last_mut() {
+                    *last = b.binary(BinaryOp::Add, *last, column);
+                }
+                operands.extend(coordinates(&mut b, leaving.copied.view, &at));
+                effect(&mut b, ExplicitOp::TmaStore, &operands);
+            }
+        }
+    }
+}
