@@ -8,7 +8,7 @@
 //! | `message.rs` | the message, and the handlers that answer it |
 //! | `echo.rs` | round trips of one message, rates of many |
 //! | `baseline.rs` | what actors replace: copies and a launch, one by one and as a graph |
-//! | `bare.rs`, `flags.rs` | the least that this machine needs, without actors: by what the others are judged |
+//! | `bare.rs`, `bare_echo.rs`, `flags.rs`, `hop.rs` | the least that this machine needs, without actors: by what the others are judged |
 //! | `bounce.rs` | messages between two actors |
 //! | `payload.rs` | arrays by reference, and bare copies |
 //! | `idle.rs` | what a grid costs that has nothing to do, and how soon it wakes |
@@ -18,11 +18,13 @@
 //! | `row.rs` | results for people and as JSON |
 
 mod bare;
+mod bare_echo;
 mod baseline;
 mod bounce;
 mod echo;
 mod faults;
 mod flags;
+mod hop;
 mod idle;
 mod message;
 mod payload;
@@ -116,6 +118,11 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
         if wanted(echo::ROUND_TRIP) {
             rows.push(echo::round_trip(device, place)?);
         }
+        for (warps, window) in bare_echo::SIZES.into_iter().filter(|_| gpu) {
+            if wanted(&bare_echo::name(warps, window)) {
+                rows.push(bare_echo::rate(device, place, warps, window)?);
+            }
+        }
         for (actors, window) in echo::SIZES.into_iter().filter(|&(actors, _)| actors <= *most) {
             if wanted(&echo::name(actors, window)) {
                 rows.push(echo::rate(device, place, actors, window)?);
@@ -133,6 +140,9 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     }
     if wanted(flags::CLUSTER) && gpu {
         rows.extend(flags::cluster(device)?);
+    }
+    if wanted(hop::CLUSTER) && gpu {
+        rows.extend(hop::cluster(device)?);
     }
     let pairs = [bounce::ACTOR_TO_ACTOR, bounce::CLUSTER, bounce::SAME_WORKER];
     for name in pairs.into_iter().filter(|name| wanted(name)) {

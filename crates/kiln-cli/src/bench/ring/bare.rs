@@ -27,7 +27,7 @@ const SLOT: usize = 16;
 /// How long the host waits for anything here.
 const WAIT: Duration = Duration::from_secs(5);
 
-fn facts() -> Facts {
+pub fn facts() -> Facts {
     let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
     Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() }
 }

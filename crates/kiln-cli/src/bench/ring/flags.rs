@@ -12,11 +12,11 @@ pub const GLOBAL: &str = "ring.bare_flag_global";
 pub const CLUSTER: &str = "ring.bare_flag_cluster";
 
 /// Batches, of which each is timed, and there-and-backs in a batch.
-const BATCHES: usize = 1000;
-const HOPS: u32 = 50;
+pub const BATCHES: usize = 1000;
+pub const HOPS: u32 = 50;
 
 /// Polls in all after which a block no longer waits.
-const PATIENCE: u32 = 100_000_000;
+pub const PATIENCE: u32 = 100_000_000;
 
 /// Two blocks set and await each other's flag. The first times each batch by the device's clock, in nanoseconds.
 #[kernel(crate = kiln_runtime)]
@@ -146,7 +146,7 @@ pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
 }
 
 /// The times of one way in microseconds, from the batches' in nanoseconds, of which the first do not count.
-fn ways(name: &str, batches: &[u64]) -> Result<Row, Failure> {
+pub fn ways(name: &str, batches: &[u64]) -> Result<Row, Failure> {
     let us = |ns: &u64| *ns as f64 / 1e3 / f64::from(2 * HOPS);
     let times_us: Vec<f64> = batches.iter().skip(BATCHES / 10).map(us).collect();
     // Blocks that gave up waiting took no time for a way at all, or seconds.
