@@ -22,6 +22,7 @@ pub fn cases() -> Vec<Case> {
         circles;
         runtimes_send_to_each_other;
         ended_actors_are_sent_nothing;
+        senders_forget_where_they_sent;
         addresses_of_other_runtimes;
         topics_reach_all_subscribers;
         pools_divide_messages;
@@ -415,6 +416,42 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
         same("sent to an heir", sender.ask(1)?, None)?;
         same("undelivered", sender.undelivered()?, 3)?;
         same("the heir's state", heir.state()?, 0)?;
+    }
+    Ok(())
+}
+
+/// A worker knows by heart where it sends again and again. What comes to lie there when the receiver has ended stays as it is, and the next receiver gets its own, through a queue that is full
+/// again and again.
+fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let sender = launched(&rt, emit, Stage { number: 0, next: Address::none() })?;
+        for round in 0..3 {
+            let sink = active(&rt, tally, RingConfig::default().state(0).capacity(8))?;
+            sender.set_state(Stage { number: round, next: sink.inlet(4)? })?;
+            if round == 0 {
+                sender.activate()?
+            } else {
+                sender.reactivate()?
+            }
+            let outputs = sink.outputs();
+            for x in 0..20u32 {
+                feed(&sender, [x])?;
+                let want = [u64::from(round), u64::from(x), u64::from(x) + 1];
+                same("arrived", outputs.recv_timeout(SOON)?, want)?;
+            }
+            sink.terminate()?;
+            drop((outputs, sink));
+            let heir = active(&rt, total, RingConfig::default().state(5))?;
+            let _ = heir.inlet(16)?;
+            for x in 0..3 {
+                same("sent to nobody", sender.ask(x)?, None)?;
+            }
+            same("undelivered", sender.undelivered()?, 3 * (round + 1))?;
+            same("the heir's state", heir.state()?, 5)?;
+            same("the heir's answer", heir.ask(2)?, Some(7))?;
+            heir.terminate()?;
+            sender.deactivate()?;
+        }
     }
     Ok(())
 }

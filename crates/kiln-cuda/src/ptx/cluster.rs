@@ -8,9 +8,29 @@ use super::entry::HOPPER_VERSION;
 use super::memory::list;
 use super::writer::{Class, Writer};
 use kiln_backend::Result;
-use kiln_ir::{ClusterOp, OpData};
+use kiln_ir::{ClusterOp, OpData, OpKind};
+
+/// Whether an operation stores to the shared memory of another block.
+fn stores(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Cluster(ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad))
+}
 
 impl Writer<'_> {
+    /// Finds out where shared memory lies among generic addresses, for a kernel that stores to that of other blocks. Such stores are to generic addresses for the hardware
+    /// anyway, and the assembler asks it for their upper half wherever it makes one of a shared address: some 50 cycles before the store.
+    pub(super) fn begin_cluster(&mut self) {
+        let kernel = self.kernel;
+        let mut any = false;
+        kernel.walk(|_, data| any |= stores(&data.kind));
+        if any {
+            let (shared, window) = (self.reg(Class::B64), self.reg(Class::B64));
+            self.put(format_args!("mov.b64 {shared}, shared_memory"));
+            self.put(format_args!("cvta.shared.u64 {window}, {shared}"));
+            self.put(format_args!("sub.u64 {window}, {window}, {shared}"));
+            self.shared_window = Some(window);
+        }
+    }
+
     pub(super) fn cluster(&mut self, op: &OpData, kind: ClusterOp) -> Result<()> {
         if self.target.capability() < 90 {
             let hint = "They need a GPU of compute capability 9.0 or newer";
@@ -26,9 +46,12 @@ impl Writer<'_> {
                 let (address, rank) = (self.get(op.operands[0])?, self.narrow(op.operands[1])?);
                 let words = op.operands[2..].iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
                 let there = self.reg(Class::B64);
-                self.put(format_args!("mapa.shared::cluster.u64 {there}, {address}, {rank}"));
                 let words = list(&words);
-                self.put(format_args!("st.relaxed.cluster.shared::cluster.v4.b32 [{there}], {words}"));
+                if let Some(window) = self.shared_window {
+                    self.put(format_args!("add.u64 {there}, {address}, {window}"));
+                }
+                self.put(format_args!("mapa.u64 {there}, {there}, {rank}"));
+                self.put(format_args!("st.relaxed.cluster.v4.b32 [{there}], {words}"));
             }
         }
         Ok(())

@@ -96,6 +96,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     scalar_parameters(kernel, &mut w);
     w.find_members(threads);
     w.begin_explicit(threads, shared)?;
+    w.begin_cluster();
     for &op in &kernel.block(kernel.body).ops {
         w.before(op);
         w.op(kernel.op(op))?;

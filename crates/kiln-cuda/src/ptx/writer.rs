@@ -124,6 +124,8 @@ pub(super) struct Writer<'k> {
     pub(super) watched: HashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
     pub(super) offsets: Vec<Option<u32>>,
+    /// What to add to a shared address for the generic one, in kernels that need it.
+    pub(super) shared_window: Option<Reg>,
     /// The PTX ISA version that the newest instruction needs beyond those of the target.
     pub(super) version: (u32, u32),
     /// Of registers that hold one byte of a word that was loaded: the word, and which.
@@ -146,6 +148,7 @@ impl<'k> Writer<'k> {
             sites: Vec::new(),
             watched: watched(kernel),
             offsets: vec![None; values],
+            shared_window: None,
             version: (0, 0),
             bytes_of_words: HashMap::new(),
             explicit: Explicit::default(),

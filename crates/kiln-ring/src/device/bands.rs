@@ -7,6 +7,7 @@
 use super::poll::{Taken, join, stamp_and_slot};
 use super::record::port;
 use super::resident::{Kind, Place, Plan};
+use super::route::Route;
 use super::serve::At;
 use crate::slot::{BAND_SHIFT, Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
@@ -25,10 +26,10 @@ impl At {
         place: &Place,
         kind: &Kind,
         message: &Taken,
-        fresh: Val<bool>,
+        route: &mut Route,
     ) -> Val<bool> {
         let mut first: Val<bool> = true;
-        if block_uniform(!fresh & !self.inlet) {
+        if block_uniform(!self.fresh & !self.inlet) {
             for above in 1..kind.bands {
                 if block_uniform((self.band() + above as u32).lt(kind.bands as u32)) {
                     let other = plan.record(self.record - (above * port::WORDS) as u32);
@@ -38,7 +39,7 @@ impl At {
         }
         let mut done: Val<bool> = false;
         if block_uniform(first) {
-            done = self.handle(plan, place, kind, message);
+            done = self.handle(plan, place, kind, message, route);
         }
         done
     }

@@ -9,8 +9,10 @@
 //! | `record.rs` | what is known of workers and ports, as words that host and device share |
 //! | `resident.rs` | the kernel: the loop of a worker |
 //! | `poll.rs` | looking for complete messages |
+//! | `due.rs` | a message that was seen, and what handling it begins with |
 //! | `serve.rs` | one message: handler, state, answer |
 //! | `bands.rs` | which message of an actor with several priorities comes next |
+//! | `route.rs` | where a worker sends again and again |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
 //! | `cluster.rs` | rings in shared memory |
 //! | `words.rs` | the words of a message, of which those of inline arrays stay in memory |
@@ -21,11 +23,13 @@
 mod bands;
 mod cluster;
 mod command;
+mod due;
 mod measure;
 mod poll;
 pub(crate) mod probe;
 pub(crate) mod record;
 mod resident;
+mod route;
 mod send;
 mod serve;
 mod slots;

@@ -16,7 +16,7 @@ use std::ops::Range;
 const GLANCES: u32 = 1024;
 
 /// Quads of a slot that all lanes get before it is known which handler takes them.
-const SPREAD: usize = 4;
+pub(super) const SPREAD: usize = 4;
 
 /// What is known of a lane's message before it is there: the number of its handler and some bits.
 pub(super) mod ticket {
@@ -97,6 +97,14 @@ impl Plan {
     fn width(&self) -> u32 {
         let quads = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
         (quads.next_power_of_two() as u32).min(self.lanes)
+    }
+}
+
+impl Plan {
+    /// The first quads of a slot that all lanes have before it is known which handler takes them.
+    pub(super) fn spread(&self) -> usize {
+        let most = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
+        if self.lanes == 1 { 1 } else { most.min(SPREAD) }
     }
 }
 
@@ -328,9 +336,7 @@ impl Aim {
 impl Poll {
     /// The first quads of the slot of the group whose first lane this is, as far as all lanes can have them without another load.
     pub fn spread(&self, plan: &Plan, lane: Val<u32>) -> Vec<[Val<u32>; QUAD]> {
-        let most = plan.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
-        let quads = if plan.lanes == 1 { 1 } else { most.min(SPREAD) };
-        (0..quads).map(|q| self.quad_of(plan, lane, q)).collect()
+        (0..plan.spread()).map(|q| self.quad_of(plan, lane, q)).collect()
     }
 
     /// A quad of that slot, in all lanes.
@@ -348,7 +354,7 @@ impl Poll {
         plan: &Plan,
         place: &Place,
         kind: &Kind,
-        (lane, spread): (Val<u32>, &[[Val<u32>; QUAD]]),
+        (lane, early): (Val<u32>, &[[Val<u32>; QUAD]; SPREAD]),
     ) -> Taken {
         let (layout, inlines) = (&kind.requests, kind.handler.inlines().message);
         let quads = layout.quads();
@@ -363,8 +369,8 @@ impl Poll {
         let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
         let mut complete = true.into_val();
         for &q in &plain {
-            if q < spread.len() && !plan.ordered {
-                seen[q] = spread[q];
+            if q < plan.spread() && !plan.ordered {
+                seen[q] = early[q];
             } else if q == 0 || plan.lanes > 1 && q < plan.width() as usize {
                 seen[q] = mine.quad_of(plan, lane, q);
             } else {

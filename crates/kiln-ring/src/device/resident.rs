@@ -4,6 +4,7 @@ use super::cluster::{Cluster, Near};
 use super::command::load_port;
 use super::poll::Aim;
 use super::record::{HEARTBEAT, LINE, port, section_words, worker};
+use super::route::Route;
 use crate::channel::Form;
 use crate::handler::ErasedHandler;
 use crate::slot::SlotLayout;
@@ -195,17 +196,24 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     let line = place.number * LINE;
     let mut idle: Val<u32> = 0;
     let mut works: Val<u32> = 0;
+    let mut route = Route::none();
     while worker.running {
         let rested = idle.ne(0);
         let aim = Aim::take(plan, place, &worker, rested);
+        if plan.inlets {
+            route.renew(plan, place);
+        }
         let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
             aim.watch(plan, place, &worker, patience.spins, rested)
         } else {
             aim.glance(plan, place)
         };
         worker.first = aim.next;
-        let worked = poll.serve(plan, place, &worker);
+        let worked = poll.serve(plan, place, &worker, &mut route);
         let told = worker.obey(plan, place, poll.command);
+        if told {
+            route.forget();
+        }
         worker.turns += 1;
         if worker.turns % HEARTBEAT_TURNS == 0 {
             // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.

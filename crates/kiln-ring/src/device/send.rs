@@ -35,13 +35,13 @@ pub(super) struct Checked<'a> {
 /// Where the next message of a link goes. Read before any message goes out: what is stored meanwhile makes the compiler read again.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
-struct Next {
+pub(super) struct Next {
     /// Whether it goes into the link's own ring.
     plain: Val<bool>,
     /// Whether it goes into those of a topic's subscribers.
     topic: Val<bool>,
-    tail: Val<u64>,
-    log2_slots: Val<u32>,
+    pub(super) tail: Val<u64>,
+    pub(super) log2_slots: Val<u32>,
     ring: Val<u32>,
     stride: Val<u32>,
     headers: Val<u32>,
@@ -52,7 +52,7 @@ struct Next {
 }
 
 impl Next {
-    fn of(plan: &Plan, place: &Place, at: Val<u32>) -> Next {
+    pub(super) fn of(plan: &Plan, place: &Place, at: Val<u32>) -> Next {
         Next {
             plain: true.into_val(),
             topic: false.into_val(),
@@ -66,7 +66,7 @@ impl Next {
         }
     }
 
-    fn none() -> Next {
+    pub(super) fn none() -> Next {
         Next {
             plain: false.into_val(),
             topic: false.into_val(),
@@ -78,6 +78,28 @@ impl Next {
             far: val(0),
             near: val(0),
         }
+    }
+}
+
+impl Next {
+    /// The slot, but for the message.
+    pub(super) fn slot(&self) -> Slot {
+        let (stamp, number) = stamp_and_slot(self.tail, self.log2_slots, Kind::Request as u32);
+        Slot {
+            at: self.ring + number * self.stride,
+            stamp,
+            headers: self.headers,
+            // A deadline that never passes.
+            header: [val(u32::MAX), val(u32::MAX), val(0)],
+        }
+    }
+
+    /// Goes on to the slot after it, in the link's record too.
+    #[device(crate = kiln_lang)]
+    pub(super) fn pass(&mut self, place: &Place, at: Val<u32>) {
+        self.tail += 1;
+        set(place, at, link::TAIL, self.tail.cast::<u32>());
+        set(place, at, link::TAIL + 1, (self.tail >> 32).cast::<u32>());
     }
 }
 
@@ -149,6 +171,12 @@ impl<'a> Checked<'a> {
         Checked { sends, places, room: room.into_val(), refused: refused.into_val(), gone: gone.into_val() }
     }
 
+    /// Of a handler that sends from one place: whether it sent to an actor, and what.
+    pub fn only(&self) -> Option<(Val<bool>, &Sending)> {
+        let ([send], [to]) = (self.sends, self.places.as_slice()) else { return None };
+        Some((to.plain, send))
+    }
+
     /// Writes all messages. There is room.
     #[device(crate = kiln_lang)]
     pub fn send(&self, plan: &Plan, place: &Place, memory: &Memory) {
@@ -209,19 +237,27 @@ fn slots(place: &Place, at: Val<u32>) -> Val<u32> {
 fn look(plan: &Plan, place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
     let mut now = fits(place, at, needed);
     if block_uniform(!now) {
-        // SAFETY: the receiver's record lies in its arena, which is this one or lies so far behind it.
-        let head = unsafe {
-            if plan.peers {
-                let there = (field(place, at, link::PEER) + link::HEAD as u32).cast::<i64>() + far(place, at);
-                place.arena.get_ordered_unchecked(there, Order::Relaxed, Scope::System)
-            } else {
-                place.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
-            }
-        };
-        set(place, at, link::HEAD_SEEN, block_uniform(head));
+        see_head(plan, place, at);
         now = fits(place, at, needed);
     }
     block_uniform(now)
+}
+
+/// Looks at how far a link's receiver is, and notes it.
+#[device(crate = kiln_lang)]
+pub(super) fn see_head(plan: &Plan, place: &Place, at: Val<u32>) -> Val<u32> {
+    // SAFETY: the receiver's record lies in its arena, which is this one or lies so far behind it.
+    let head = unsafe {
+        if plan.peers {
+            let there = (field(place, at, link::PEER) + link::HEAD as u32).cast::<i64>() + far(place, at);
+            place.arena.get_ordered_unchecked(there, Order::Relaxed, Scope::System)
+        } else {
+            place.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
+        }
+    };
+    let head = block_uniform(head);
+    set(place, at, link::HEAD_SEEN, head);
+    head
 }
 
 /// How far the receiver's arena lies behind this one, in words.
@@ -274,21 +310,17 @@ fn is_far(place: &Place, at: Val<u32>) -> Val<bool> {
 /// Writes a message to a link's ring.
 #[device(crate = kiln_lang)]
 fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>) {
-    let (stamp, number) = stamp_and_slot(to.tail, to.log2_slots, Kind::Request as u32);
-    let slot = Slot {
-        at: to.ring + number * to.stride,
-        stamp,
-        headers: to.headers,
-        // A deadline that never passes.
-        header: [val(u32::MAX), val(u32::MAX), val(0)],
-    };
+    write_slot(plan, place, to, to.slot(), words);
+    let mut to = *to;
+    to.pass(place, at);
+}
+
+/// Writes a message to a slot of a link's ring.
+pub(super) fn write_slot(plan: &Plan, place: &Place, to: &Next, slot: Slot, words: &Words<'_>) {
     let beside = |near: Near| Beside { memory: near.memory, is: to.near.ne(0), rank: near.rank(to.near - 1) };
     let (far, near) = (plan.peers.then_some(to.far), place.near.map(beside));
     // SAFETY: the slot lies in the arena, or in the memory of a worker of this cluster, as the record says. It is free, and this worker's actor is the only one that sends here.
     unsafe { slot.write(plan, Ground { memory: &place.arena, far, near }, words) };
-    let after = to.tail + 1;
-    set(place, at, link::TAIL, after.cast::<u32>());
-    set(place, at, link::TAIL + 1, (after >> 32).cast::<u32>());
 }
 
 fn is_topic(place: &Place, at: Val<u32>) -> Val<bool> {
@@ -303,7 +335,7 @@ fn next(place: &Place, at: Val<u32>) -> Val<u32> {
     })
 }
 
-fn field(place: &Place, at: Val<u32>, word: usize) -> Val<u32> {
+pub(super) fn field(place: &Place, at: Val<u32>, word: usize) -> Val<u32> {
     // SAFETY: links lie in the arena: what a handler names was looked at.
     unsafe { place.word(at, word) }
 }

@@ -1,15 +1,17 @@
 //! One message: its handler, the actor's state, the answer.
 
 use super::command::set_of_actor;
-use super::poll::{Poll, Taken, first_lane, is_before, join, stamp_and_slot, ticket};
+use super::due::{Due, EARLY, todo};
+use super::poll::{Poll, Taken, is_before, join, stamp_and_slot, ticket};
 use super::record::{actor, cause, gate, link, port};
 use super::resident::{Kind as ActorKind, Place, Plan, Worker};
+use super::route::Route;
 use super::send::Checked;
 use super::slots::{Ground, Slot};
 use super::words::Words;
 use crate::handler::RingCtx;
 use crate::payload::{ARENA, Memory};
-use crate::slot::{Kind, LAP_MASK, QUAD};
+use crate::slot::Kind;
 use kiln_lang::prelude::*;
 use std::ops::Range;
 
@@ -25,73 +27,63 @@ pub(super) struct At {
     /// Whether another actor sent the message.
     pub(super) inlet: Val<bool>,
     /// Whether all places were looked at, and nothing was served since.
-    fresh: Val<bool>,
+    pub(super) fresh: Val<bool>,
     /// How many ports the worker has.
     ports: Val<u32>,
+    /// Where the actor's state begins, and the first words of it.
+    state_at: Val<u32>,
+    state: [Val<u32>; EARLY],
+    /// How many messages of other actors the actor has had.
+    received: Val<u64>,
 }
 
 impl Poll {
     /// Serves all messages that are ready; whether any was done with.
     #[device(crate = kiln_lang)]
-    pub fn serve(&self, plan: &Plan, place: &Place, worker: &Worker) -> Val<bool> {
-        let mut ready: Val<u32> = self.ready;
+    pub fn serve(&self, plan: &Plan, place: &Place, worker: &Worker, route: &mut Route) -> Val<bool> {
         let mut worked: Val<bool> = false;
-        let (mut is_first, mut lane): (Val<bool>, Val<u32>) = (true.into_val(), self.lane);
-        while ready != 0 {
-            let of_lane = |value: Val<u32>| match plan.lanes {
-                1 => value,
-                _ => block_uniform(shuffle_idx(value, lane)),
-            };
-            let aim = &self.aim;
-            let (known, low) = (of_lane(aim.ticket), of_lane(aim.low));
-            let (answer, lap) = (of_lane(aim.answer), of_lane(aim.stamp) & LAP_MASK);
-            let record = plan.record(of_lane(aim.record));
-            // Before it is known whether the message's turn has come: the shuffles take as long as that does.
-            let spread = self.spread(plan, lane);
-            let field = |word: usize| place.field(record, word);
-            // What was known when the worker took aim holds for the first message. Any other looks at the table, which those before it have changed.
-            let mut due: Val<bool> = is_first & (known & ticket::PLAIN).ne(0);
-            let mut why: Val<u32> = 0;
-            is_first = false.into_val();
-            if !due {
-                // A message whose turn has not come, or whose actor has failed meanwhile, is found again.
-                let (state, skipped) = (field(port::GATE), is_before(low, field(port::SKIP)));
-                due = field(port::POSITION).eq(low) & (state.ne(gate::FAILED) | skipped);
-                let given_up = select(skipped, val(Kind::Dropped as u32), val(0));
-                why = select(state.eq(gate::RETURNING), Kind::Undeliverable as u32, given_up);
+        let mut ready: Val<u32> = self.ready;
+        let mut due = self.first(plan, place);
+        while due.todo != todo::NOTHING {
+            let fresh = self.aim.sees_all & !worked;
+            let at = At::of(plan, place, worker, &due, fresh);
+            for k in 0..plan.kinds.len() {
+                if due.todo == k as u32 + 1 {
+                    let done = self.serve_as(plan, place, &plan.kinds[k], &due, &at, route);
+                    worked = worked | done;
+                }
             }
-            if due {
-                let position = join(low, field(port::POSITION + 1));
-                let inlet = if plan.inlets { (known & ticket::INLET).ne(0) } else { false.into_val() };
-                let fresh = aim.sees_all & !worked;
-                let at = At { record, position, answer, lap, inlet, fresh, ports: worker.count };
-                let kind = known & ticket::KIND;
+            if due.todo == todo::GIVEN_BACK {
                 for k in 0..plan.kinds.len() {
-                    if kind == k as u32 + 1 {
-                        let done = self.serve_as(plan, place, &plan.kinds[k], (lane, &spread), &at, why);
-                        worked = worked | done;
+                    if (due.ticket & ticket::KIND) == k as u32 + 1 {
+                        let kind = &plan.kinds[k];
+                        let message = self.take(plan, place, kind, (due.lane, &due.spread));
+                        if message.complete {
+                            let done = at.give_back(plan, place, kind, &message, due.why);
+                            worked = worked | done;
+                        }
                     }
                 }
             }
             ready = ready & (ready - 1);
-            lane = first_lane(ready);
+            due = self.later(plan, place, ready);
         }
         worked
     }
 
     /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not complete, where there is no room for what
-    /// it leads to, or if one of a higher band comes first. `why` is the answer of one that is not to be handled, else 0.
+    /// it leads to, or if one of a higher band comes first.
     #[device(crate = kiln_lang)]
     fn serve_as(
         &self,
         plan: &Plan,
         place: &Place,
         kind: &ActorKind,
-        seen: (Val<u32>, &[[Val<u32>; QUAD]]),
+        due: &Due,
         at: &At,
-        why: Val<u32>,
+        route: &mut Route,
     ) -> Val<bool> {
-        let message = self.take(plan, place, kind, seen);
+        let message = self.take(plan, place, kind, (due.lane, &due.spread));
         let mut done = message.complete;
         if message.complete {
             // The copy engine has filled the arrays that the message refers to, of which a cache may still have what was there before.
@@ -99,37 +91,94 @@ impl Poll {
                 fence();
             }
             let begun = at.begun(plan);
-            let deadline = join(message.header[0], message.header[1]);
-            let expired = if kind.requests.has_header() { deadline.lt(clock_ns()) } else { false.into_val() };
-            if block_uniform(why.ne(0) | expired) {
-                let why = select(why.ne(0), why, val(Kind::Expired as u32));
-                done = at.has_room(place);
-                if done {
-                    at.set(place, port::UNHANDLED, at.field(place, port::UNHANDLED) + 1);
-                    let memory = Memory { arena: place.arena, message: message.slot };
-                    let inlines = kind.handler.inlines().message;
-                    let words = Words { words: &message.words, inlines: &inlines, memory: &memory };
-                    at.answer(plan, place, why, &words);
+            if kind.requests.has_header() {
+                let deadline = join(message.header[0], message.header[1]);
+                if block_uniform(deadline.lt(clock_ns())) {
+                    done = at.give_back(plan, place, kind, &message, val(Kind::Expired as u32));
+                } else {
+                    done = at.handle_one(plan, place, kind, &message, begun, route);
                 }
-            } else if kind.bands > 1 {
-                done = at.handle_in_turn(plan, place, kind, &message, at.fresh);
             } else {
-                done = at.handle(plan, place, kind, &message);
-            }
-            if done {
-                // After the answer, which somebody waits for.
-                let next = at.position.cast::<u32>() + 1;
-                let skip = at.field(place, port::SKIP);
-                at.set(place, port::POSITION, next);
-                // It keeps up with the position, so that the two never lie so far apart that their order turns round.
-                at.set(place, port::SKIP, select(is_before(skip, next), next, skip));
-                at.set(place, port::POSITION + 1, ((at.position + 1) >> 32).cast::<u32>());
-                at.set(place, port::HANDLED, at.field(place, port::HANDLED) + 1);
-                at.free_slot(place);
-                at.tally(plan, place, kind, begun);
+                done = at.handle_one(plan, place, kind, &message, begun, route);
             }
         }
         done
+    }
+}
+
+impl At {
+    /// The place of a message. `fresh` says that all places were looked at, and nothing was served since.
+    fn of(plan: &Plan, place: &Place, worker: &Worker, due: &Due, fresh: Val<bool>) -> At {
+        At {
+            record: due.record,
+            position: join(due.low, place.field(due.record, port::POSITION + 1)),
+            answer: due.answer,
+            lap: due.lap,
+            inlet: if plan.inlets { (due.ticket & ticket::INLET).ne(0) } else { false.into_val() },
+            fresh,
+            ports: worker.count,
+            state_at: due.state_at,
+            state: due.state,
+            received: join(due.received[0], due.received[1]),
+        }
+    }
+
+    /// Handles a message when its turn has come, and what follows; whether it was done with.
+    #[device(crate = kiln_lang)]
+    fn handle_one(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        message: &Taken,
+        begun: Val<u64>,
+        route: &mut Route,
+    ) -> Val<bool> {
+        let done = if kind.bands > 1 {
+            self.handle_in_turn(plan, place, kind, message, route)
+        } else {
+            self.handle(plan, place, kind, message, route)
+        };
+        if done {
+            self.finish(plan, place, kind, begun);
+        }
+        done
+    }
+
+    /// Answers a message that is not to be handled, with what it said; whether there was room for that.
+    #[device(crate = kiln_lang)]
+    fn give_back(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        message: &Taken,
+        why: Val<u32>,
+    ) -> Val<bool> {
+        let done = self.has_room(place);
+        if done {
+            self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
+            let memory = Memory { arena: place.arena, message: message.slot };
+            let inlines = kind.handler.inlines().message;
+            let words = Words { words: &message.words, inlines: &inlines, memory: &memory };
+            self.answer(plan, place, why, &words);
+            self.finish(plan, place, kind, self.begun(plan));
+        }
+        done
+    }
+
+    /// What comes after the answer, for which somebody waits.
+    #[device(crate = kiln_lang)]
+    fn finish(&self, plan: &Plan, place: &Place, kind: &ActorKind, begun: Val<u64>) {
+        let next = self.position.cast::<u32>() + 1;
+        let skip = self.field(place, port::SKIP);
+        self.set(place, port::POSITION, next);
+        // It keeps up with the position, so that the two never lie so far apart that their order turns round.
+        self.set(place, port::SKIP, select(is_before(skip, next), next, skip));
+        self.set(place, port::POSITION + 1, ((self.position + 1) >> 32).cast::<u32>());
+        self.set(place, port::HANDLED, self.field(place, port::HANDLED) + 1);
+        self.free_slot(place);
+        self.tally(plan, place, kind, begun);
     }
 }
 
@@ -175,11 +224,17 @@ impl At {
 
     /// Runs the handler, and does what it says; whether there was room for that.
     #[device(crate = kiln_lang)]
-    pub(super) fn handle(&self, plan: &Plan, place: &Place, kind: &ActorKind, message: &Taken) -> Val<bool> {
-        let state_at = self.field(place, port::STATE);
-        let words = kind.handler.signature().state_words;
+    pub(super) fn handle(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        message: &Taken,
+        route: &mut Route,
+    ) -> Val<bool> {
+        let state_at = self.state_at;
         let inlines = kind.handler.inlines();
-        let before = state(place, state_at, words, &inlines.state);
+        let before = self.state(place, kind.handler.signature().state_words, &inlines.state);
         let number = self.field(place, port::ACTOR);
         let ctx = RingCtx::new(number, self.position, plan.lanes, place.arena).with_message(message.slot);
         let memory = ctx.memory();
@@ -189,7 +244,12 @@ impl At {
         let mut failure =
             select(faulted, val::<u32>(cause::FAULT), select(outcome.failed, val::<u32>(cause::RETURNED), 0));
         let mut why = select(faulted, fault, outcome.code);
-        let checked = Checked::of(plan, place, number, &sends, failure.eq(0));
+        let swift = route.takes(number, &sends) & failure.eq(0) & !(self.inlet & outcome.replies);
+        if block_uniform(swift) {
+            // Before the state is stored: somebody waits for the message.
+            route.send(plan, place, &sends, memory);
+        }
+        let checked = Checked::of(plan, place, number, &sends, failure.eq(0) & !swift);
         if !sends.is_empty() {
             why = select(checked.refused.ne(0), checked.refused, why);
             failure = select(checked.refused.ne(0), cause::SEND, failure);
@@ -221,6 +281,9 @@ impl At {
                 }
                 if !sends.is_empty() {
                     checked.send(plan, place, memory);
+                    if block_uniform(!swift) {
+                        route.learn(number, &checked);
+                    }
                     if block_uniform(checked.gone).ne(0) {
                         let before = self.line(place, actor::UNDELIVERED);
                         self.set_line(place, actor::UNDELIVERED, before + checked.gone);
@@ -240,6 +303,18 @@ impl At {
             }
         }
         room
+    }
+
+    /// The words of the actor's state.
+    fn state(&self, place: &Place, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
+        let word = |word: usize| match inlines.iter().find(|array| array.contains(&word)) {
+            None if word < EARLY => self.state[word],
+            // SAFETY: the state lies in the arena, as the record says.
+            None => unsafe { place.word(self.state_at, word) },
+            Some(array) if array.start == word => self.state_at + word as u32,
+            Some(_) => val(ARENA),
+        };
+        (0..words).map(word).collect()
     }
 
     /// Writes the answer's slot. There is room.
@@ -285,7 +360,7 @@ impl At {
     /// Counts a message of another actor that is done.
     #[device(crate = kiln_lang)]
     pub(super) fn count_received(&self, place: &Place) {
-        let count = join(self.line(place, actor::RECEIVED), self.line(place, actor::RECEIVED + 1)) + 1;
+        let count = self.received + 1;
         self.set_line(place, actor::RECEIVED, count.cast::<u32>());
         self.set_line(place, actor::RECEIVED + 1, (count >> 32).cast::<u32>());
     }
@@ -300,17 +375,6 @@ impl At {
             unsafe { place.arena.set_ordered_unchecked(head, next, Order::Relaxed, Scope::System) };
         }
     }
-}
-
-/// The words of a state, which begins at a word of the arena.
-fn state(place: &Place, at: Val<u32>, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
-    let word = |word: usize| match inlines.iter().find(|array| array.contains(&word)) {
-        // SAFETY: the state lies in the arena, as the record says.
-        None => unsafe { place.word(at, word) },
-        Some(array) if array.start == word => at + word as u32,
-        Some(_) => val(ARENA),
-    };
-    (0..words).map(word).collect()
 }
 
 /// Puts what a handler left there into an array of the state, unless that is the array itself.

@@ -1,0 +1,154 @@
+//! A message that a worker has seen, with all that handling it begins with.
+//!
+//! It is in registers before it is known whose message it is, or even before the message is there: a branch costs a GPU some 20 cycles, a shuffle or a load as many, and somebody waits for
+//! the answer.
+
+use super::poll::{Poll, SPREAD, first_lane, is_before, ticket};
+use super::record::{actor, gate, port};
+use super::resident::{Place, Plan};
+use crate::slot::{Kind as SlotKind, LAP_MASK, QUAD};
+use kiln_lang::prelude::*;
+
+/// Words of a state that are loaded before it is known which handler runs.
+pub(super) const EARLY: usize = 4;
+
+/// What [`Due::todo`] says besides the number of a handler.
+pub(super) mod todo {
+    /// There is no message.
+    pub const NOTHING: u32 = 0;
+    /// The message stays where it is: its turn has not come, or its actor has failed meanwhile. It is found again.
+    pub const STAYS: u32 = 1 << 17;
+    /// It is not to be handled, but given back: [`Due::why`](super::Due::why).
+    pub const GIVEN_BACK: u32 = 1 << 16;
+}
+
+/// A message that is complete, or the first quads of it.
+#[derive(Clone, Copy, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub(super) struct Due {
+    /// The number of the handler that takes it, or one of [`todo`].
+    pub todo: Val<u32>,
+    /// The answer of a message that is not to be handled.
+    pub why: Val<u32>,
+    /// The first lane of those that look at its slot.
+    pub lane: Val<u32>,
+    /// See [`ticket`].
+    pub ticket: Val<u32>,
+    /// The record of its port, in the table.
+    pub record: Val<u32>,
+    /// The low half of its position.
+    pub low: Val<u32>,
+    /// Where its answer to the host stands in the outbox.
+    pub answer: Val<u32>,
+    /// The stamp of that answer, but for the kind.
+    pub lap: Val<u32>,
+    /// Where the actor's state begins, and its first words, as far as they are not of arrays.
+    pub state_at: Val<u32>,
+    pub state: [Val<u32>; EARLY],
+    /// How many messages of other actors the actor has had: the low half, then the high half.
+    pub received: [Val<u32>; 2],
+    /// The first quads of its slot, as far as all lanes can have them without another load.
+    pub spread: [[Val<u32>; QUAD]; SPREAD],
+}
+
+impl Due {
+    /// None.
+    pub fn none() -> Due {
+        let zero = || val::<u32>(0);
+        Due {
+            todo: val(todo::NOTHING),
+            why: zero(),
+            lane: zero(),
+            ticket: zero(),
+            record: zero(),
+            low: zero(),
+            answer: zero(),
+            lap: zero(),
+            state_at: zero(),
+            state: std::array::from_fn(|_| zero()),
+            received: [zero(), zero()],
+            spread: std::array::from_fn(|_| std::array::from_fn(|_| zero())),
+        }
+    }
+}
+
+impl Poll {
+    /// The first of the messages that are ready, if there is one. What was known when the worker took aim holds for it.
+    #[device(crate = kiln_lang)]
+    pub fn first(&self, plan: &Plan, place: &Place) -> Due {
+        let mut due = Due::none();
+        if self.ready != 0 {
+            due = self.known(plan, place, self.lane);
+            if (due.ticket & ticket::PLAIN).eq(0) {
+                due = due.looked_up(place);
+            }
+        }
+        due
+    }
+
+    /// The message after those with these bits, if there is one. Those before it have changed the table.
+    #[device(crate = kiln_lang)]
+    pub fn later(&self, plan: &Plan, place: &Place, ready: Val<u32>) -> Due {
+        let mut due = Due::none();
+        if ready != 0 {
+            due = self.known(plan, place, first_lane(ready)).looked_up(place);
+        }
+        due
+    }
+
+    /// The message of the group whose first lane this is, by what was known when the worker took aim: to be handled.
+    pub fn known(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> Due {
+        let of_lane = |value: Val<u32>| match plan.lanes {
+            1 => value,
+            _ => block_uniform(shuffle_idx(value, lane)),
+        };
+        let aim = &self.aim;
+        let ticket = of_lane(aim.ticket);
+        let record = plan.record(of_lane(aim.record));
+        let mut due = Due {
+            todo: ticket & ticket::KIND,
+            lane,
+            ticket,
+            record,
+            low: of_lane(aim.low),
+            answer: of_lane(aim.answer),
+            lap: of_lane(aim.stamp) & LAP_MASK,
+            ..Due::none()
+        };
+        for (q, quad) in self.spread(plan, lane).into_iter().enumerate() {
+            due.spread[q] = quad;
+        }
+        due.with_state(plan, place)
+    }
+}
+
+impl Due {
+    /// With the first words of the state of its actor and the count in its line, which only this worker changes. Nobody waits for them yet.
+    pub fn with_state(self, plan: &Plan, place: &Place) -> Due {
+        let state_at = place.field(self.record, port::STATE);
+        let most = plan.kinds.iter().map(|kind| kind.handler.signature().state_words).max().unwrap_or(0);
+        let mut state = self.state;
+        for (word, value) in state.iter_mut().enumerate().take(most) {
+            // SAFETY: the state lies in the arena, as the record says, and its gauges behind it.
+            *value = unsafe { place.word(state_at, word) };
+        }
+        let mut received = self.received;
+        if plan.inlets {
+            let line = state_at - actor::WORDS as u32;
+            // SAFETY: the actor's line lies in the arena before its state.
+            received = [0, 1].map(|half| unsafe { place.word(line, actor::RECEIVED + half) });
+        }
+        Due { state_at, state, received, ..self }
+    }
+
+    /// What becomes of it by the table.
+    fn looked_up(self, place: &Place) -> Due {
+        let field = |word: usize| place.field(self.record, word);
+        let (state, skipped) = (field(port::GATE), is_before(self.low, field(port::SKIP)));
+        let due = field(port::POSITION).eq(self.low) & (state.ne(gate::FAILED) | skipped);
+        let given_up = select(skipped, val(SlotKind::Dropped as u32), val(0));
+        let why = select(state.eq(gate::RETURNING), SlotKind::Undeliverable as u32, given_up);
+        let handled = select(why.eq(0), self.ticket & ticket::KIND, val(todo::GIVEN_BACK));
+        Due { todo: block_uniform(select(due, handled, val(todo::STAYS))), why, ..self }
+    }
+}

@@ -1,0 +1,122 @@
+//! Where a worker sends again and again, as it stands before the next message is there.
+//!
+//! Most actors send on to the same actor again and again. What that needs (whose the link is, where its next slot lies, whether there is room) takes a dozen loads, one after the other where the
+//! address comes from the state, while somebody waits. So a worker keeps it of the link that it sent to twice in a row, and a handler that sends one message there needs no more than a comparison. Whatever
+//! else a handler sends goes the way of [`Checked`].
+//!
+//! It may be trusted until the next command: all but the head is the sender's own, or changes with a command; and the head only gives more room.
+
+use super::record::link;
+use super::resident::{Place, Plan};
+use super::send::{Checked, Next, field, see_head, write_slot};
+use super::slots::Slot;
+use super::words::Words;
+use crate::outgoing::Sending;
+use crate::payload::Memory;
+use kiln_lang::prelude::*;
+
+/// The link that a worker sent to twice in a row.
+#[derive(Clone, Copy, DeviceValue)]
+#[kiln(crate = kiln_lang)]
+pub(super) struct Route {
+    /// Its record's place in the arena; 0 for none.
+    link: Val<u32>,
+    /// Where the last message went, if it did not go there.
+    other: Val<u32>,
+    /// What tells it from every other link.
+    serial: Val<u32>,
+    /// The number of the actor that sends there, plus 1.
+    owner: Val<u32>,
+    /// Whether what follows was read since the last command.
+    known: Val<bool>,
+    /// For how many more messages there is room, as far as is known.
+    room: Val<u32>,
+    next: Next,
+    /// The slot of the next message.
+    slot: Slot,
+}
+
+impl Route {
+    /// None yet.
+    pub fn none() -> Route {
+        Route {
+            link: val(0),
+            other: val(0),
+            serial: val(0),
+            owner: val(0),
+            known: false.into_val(),
+            room: val(0),
+            next: Next::none(),
+            slot: Slot { at: val(0), stamp: val(0), headers: val(0), header: [val(0), val(0), val(0)] },
+        }
+    }
+
+    /// Reads what is not known of the link, before the worker looks for messages: after a command all of it, and else how far the receiver is, before there is no room left.
+    #[device(crate = kiln_lang)]
+    pub fn renew(&mut self, plan: &Plan, place: &Place) {
+        if block_uniform(self.link) != 0 {
+            let at = self.link;
+            if block_uniform(!self.known) {
+                self.next = Next::of(plan, place, at);
+                self.slot = self.next.slot();
+                self.known = true.into_val();
+                let same = field(place, at, link::SERIAL).eq(self.serial);
+                if block_uniform(!same | field(place, at, link::OWNER).ne(self.owner)) {
+                    // The receiver has ended. What lies there may soon be something else.
+                    self.link = val(0);
+                }
+            }
+            let slots = val::<u32>(1) << self.next.log2_slots;
+            if block_uniform(self.link.ne(0) & (self.room * 2).le(slots)) {
+                self.room = slots - (self.next.tail.cast::<u32>() - see_head(plan, place, at));
+            }
+        }
+    }
+
+    /// After a command, which may have changed whatever the host writes.
+    #[device(crate = kiln_lang)]
+    pub fn forget(&mut self) {
+        self.known = false.into_val();
+        self.room = val(0);
+    }
+
+    /// Whether all that a handler of actor `actor` sends is one message that goes there.
+    pub fn takes(&self, actor: Val<u32>, sends: &[Sending]) -> Val<bool> {
+        let [send] = sends else { return false.into_val() };
+        let same = send.link.eq(self.link) & send.serial.eq(self.serial) & self.owner.eq(actor + 1);
+        send.sent & same & self.room.ne(0)
+    }
+
+    /// Writes that message.
+    #[device(crate = kiln_lang)]
+    pub fn send(&mut self, plan: &Plan, place: &Place, sends: &[Sending], memory: &Memory) {
+        if let [send] = sends {
+            let words = Words { words: &send.words, inlines: &send.inlines, memory };
+            write_slot(plan, place, &self.next, self.slot, &words);
+            self.next.pass(place, self.link);
+            self.room -= 1;
+            self.other = val(0);
+            self.slot = self.next.slot();
+        }
+    }
+
+    /// Notes where a message of actor `actor` went that was not sent by this route. Where two in a row went, the next will go: a worker that serves several senders would read another
+    /// record in each turn.
+    #[device(crate = kiln_lang)]
+    pub fn learn(&mut self, actor: Val<u32>, checked: &Checked<'_>) {
+        if let Some((to, send)) = checked.only() {
+            if block_uniform(to) {
+                if block_uniform(send.link.eq(self.other)) {
+                    self.link = send.link;
+                    self.serial = send.serial;
+                    self.owner = actor + 1;
+                }
+                self.other = send.link;
+                if block_uniform(send.link.eq(self.link)) {
+                    // The message has moved the link's tail.
+                    self.forget();
+                }
+            }
+        }
+    }
+}
