@@ -33,6 +33,8 @@ pub struct Properties {
     pub id: String,
     /// The product name.
     pub name: String,
+    /// What tells a GPU from every other of the machine, in whatever order they are numbered.
+    pub uuid: Option<[u8; 16]>,
     /// Multiprocessors or cores.
     pub units: u32,
     /// Threads that move together.

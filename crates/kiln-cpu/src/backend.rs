@@ -107,6 +107,7 @@ fn properties(threads: usize) -> Properties {
         memory: total_memory(),
         cache: last_level_cache().unwrap_or(0),
         compute_capability: None,
+        uuid: None,
         driver: format!("{:?}", Level::best()).to_lowercase(),
         ptx: None,
         unified: true,

@@ -97,6 +97,7 @@ impl Interp {
             memory: options.memory,
             cache: 0,
             compute_capability: None,
+            uuid: None,
             driver: env!("CARGO_PKG_VERSION").into(),
             ptx: None,
             unified: !options.sanitize,

@@ -159,6 +159,7 @@ fn properties(id: String, context: &Context) -> Properties {
         kind: BackendKind::Cuda,
         id,
         name: gpu.name.clone(),
+        uuid: context.device().uuid().ok(),
         units: gpu.multiprocessors,
         warp: gpu.warp,
         max_threads: gpu.max_threads_per_block,

@@ -243,6 +243,7 @@ pub fn put_properties(frame: Frame, p: &Properties) -> Frame {
         u64::from(p.residency == Residency::Beside),
     ];
     let frame = numbers.into_iter().fold(frame, Frame::number);
+    let frame = frame.bytes(p.uuid.as_ref().map_or(&[], |uuid| uuid));
     [&p.id, &p.name, &p.driver].into_iter().fold(frame, |frame, text| frame.text(text))
 }
 
@@ -259,8 +260,10 @@ pub fn properties(fields: &mut Fields) -> Result<Properties, Error> {
         2 => BackendKind::Cuda,
         _ => return Err(broken()),
     };
+    let uuid = fields.bytes()?.try_into().ok();
     Ok(Properties {
         kind,
+        uuid,
         id: fields.text()?,
         name: fields.text()?,
         units: n[1] as u32,
@@ -303,6 +306,39 @@ mod tests {
             assert_eq!((op as usize, Op::from_code(number as u8)), (number, Some(op)));
         }
         assert_eq!(Op::from_code(24), None);
+    }
+
+    #[test]
+    fn properties_survive_the_way() {
+        let gpu = Properties {
+            kind: BackendKind::Cuda,
+            id: "cuda:1".to_owned(),
+            name: "some GPU".to_owned(),
+            uuid: Some(std::array::from_fn(|i| i as u8)),
+            units: 1,
+            warp: 2,
+            max_threads: 3,
+            max_grid: [4, 5, 6],
+            shared_memory: 7,
+            memory: 8,
+            cache: 9,
+            compute_capability: Some((9, 0)),
+            driver: "10".to_owned(),
+            ptx: Some((8, 8)),
+            unified: false,
+            residency: Residency::Beside,
+        };
+        let cpu = Properties {
+            kind: BackendKind::Cpu,
+            uuid: None,
+            compute_capability: None,
+            ptx: None,
+            ..gpu.clone()
+        };
+        for want in [gpu, cpu] {
+            let (_, mut fields) = sent(put_properties(Frame::new(9), &want));
+            assert_eq!(format!("{:?}", properties(&mut fields).unwrap()), format!("{want:?}"));
+        }
     }
 
     #[test]
