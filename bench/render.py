@@ -11,6 +11,7 @@ import difflib
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 from rows import ROWS
@@ -51,10 +52,11 @@ def line(row: dict) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def ring_line(row: dict) -> str:
-    """One line of a table of messages."""
+def ring_line(row: dict, commit: str) -> str:
+    """One line of a table of messages; it says so if the row was measured at another commit than most."""
     times = [duration(row[key]) for key in ("p50_us", "p99_us", "p999_us")]
-    return "| " + " | ".join([f"`{row['name']}`", row["transport"], *times, ring_rate(row["msgs_per_s"]), ring_cost(row)]) + " |"
+    name = f"`{row['name']}`" + (f" at {row['commit']}" if row["commit"] != commit else "")
+    return "| " + " | ".join([name, row["transport"], *times, ring_rate(row["msgs_per_s"]), ring_cost(row)]) + " |"
 
 
 def duration(time_us: float | None) -> str:
@@ -97,9 +99,10 @@ def ring_cost(row: dict) -> str:
 def ring_table(rows: list[dict]) -> str:
     """The table of a file that `kiln bench ring` wrote."""
     head = ["| Row | through | p50 | p99 | p99.9 | messages a second | takes |", "|---|---|---|---|---|---|---|"]
-    runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
-    measured = "; ".join(f"{device}, commit {commit}, {date}" for device, commit, date in runs)
-    return "\n".join([*head, *map(ring_line, rows), "", f"*{measured}. By `kiln bench ring`.*"]) + "\n"
+    (device, commit, date), _ = Counter((row["device"], row["commit"], row["date"]) for row in rows).most_common(1)[0]
+    lines = [ring_line(row, commit) for row in rows]
+    other = "" if all(row["commit"] == commit for row in rows) else ", but for rows that name another"
+    return "\n".join([*head, *lines, "", f"*{device}, commit {commit}, {date}{other}. By `kiln bench ring`.*"]) + "\n"
 
 
 def table(results: dict) -> str:

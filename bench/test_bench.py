@@ -236,6 +236,15 @@ class RingTable(unittest.TestCase):
         self.assertIn("| `ring.b` | bar |  |  |  | 2.5 M |", text)
         self.assertIn("*D, commit c, 2026-01-01.", text)
 
+    def test_rows_of_another_commit_name_it(self) -> None:
+        row = {"device": "D", "commit": "c", "date": "2026-01-01", "transport": "bar", "msgs_per_s": 2e6}
+        times = {"p50_us": None, "p99_us": None, "p999_us": None}
+        rows = [{**row, **times, "name": f"ring.{name}"} for name in "abc"]
+        text = render.table({"rows": [*rows[:2], {**rows[2], "commit": "d"}]})
+        self.assertIn("| `ring.b` | bar |", text)
+        self.assertIn("| `ring.c` at d | bar |", text)
+        self.assertIn("*D, commit c, 2026-01-01, but for rows that name another.", text)
+
 
 if __name__ == "__main__":
     unittest.main()
