@@ -83,6 +83,9 @@ pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Clone + 'static {
     type Out: Num;
 
     /// What becomes of a tile of sums. Every element must depend on those in its place alone.
+    ///
+    /// It must not be able to fault (`device_assert!`, checked accesses, divisions of integers by what may be 0): on tensor cores other tasks of the program wait for the one
+    /// that calls it, and would wait for ever.
     fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<Self::Out>;
 
     /// The same for the transposed product, whose rows are the columns of this one.
