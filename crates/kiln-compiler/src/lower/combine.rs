@@ -71,7 +71,7 @@ impl Combiner {
     /// The partial result of both.
     pub fn join(self, em: &mut Emitter, a: &Partial, b: &Partial) -> Partial {
         if !self.is_arg() {
-            return smallvec![em.binary(self.binary(), a[0], b[0])];
+            return smallvec![em.binary(binary(self.op), a[0], b[0])];
         }
         let better = em.compare(self.comparison(), a[0], b[0]);
         let tie = em.compare(CompareOp::Eq, a[0], b[0]);
@@ -131,19 +131,20 @@ impl Combiner {
         })
     }
 
-    fn binary(self) -> BinaryOp {
-        match self.op {
-            ReduceOp::Prod => BinaryOp::Mul,
-            ReduceOp::Min | ReduceOp::ArgMin => BinaryOp::Min,
-            ReduceOp::Max | ReduceOp::ArgMax => BinaryOp::Max,
-            ReduceOp::And => BinaryOp::And,
-            ReduceOp::Or => BinaryOp::Or,
-            ReduceOp::Xor => BinaryOp::Xor,
-            ReduceOp::Sum => BinaryOp::Add,
-        }
-    }
-
     fn comparison(self) -> CompareOp {
         if self.op == ReduceOp::ArgMax { CompareOp::Gt } else { CompareOp::Lt }
+    }
+}
+
+/// What combines two elements, or of argmin and argmax two keys.
+pub(crate) fn binary(op: ReduceOp) -> BinaryOp {
+    match op {
+        ReduceOp::Sum => BinaryOp::Add,
+        ReduceOp::Prod => BinaryOp::Mul,
+        ReduceOp::Min | ReduceOp::ArgMin => BinaryOp::Min,
+        ReduceOp::Max | ReduceOp::ArgMax => BinaryOp::Max,
+        ReduceOp::And => BinaryOp::And,
+        ReduceOp::Or => BinaryOp::Or,
+        ReduceOp::Xor => BinaryOp::Xor,
     }
 }

@@ -35,7 +35,7 @@ mod barriers;
 mod block_uniform;
 mod cluster;
 mod coalesce;
-mod combine;
+pub(crate) mod combine;
 mod convert;
 mod dot;
 mod elementwise;

@@ -2,6 +2,7 @@
 
 use super::Division;
 use super::grid::{Cell, Grid};
+use crate::lower::combine::binary;
 use kiln_ir::{
     BinaryOp, CompareOp, Literal, OpData, OpKind, Precision, ReduceOp, Scalar, Shape, UnaryOp, Value,
 };
@@ -158,16 +159,4 @@ fn cells_along(grid: &Grid, without: &[usize], axis: usize) -> Vec<Cell> {
         cell
     };
     (0..grid.spans(axis)).map(one).collect()
-}
-
-fn binary(op: ReduceOp) -> BinaryOp {
-    match op {
-        ReduceOp::Sum => BinaryOp::Add,
-        ReduceOp::Prod => BinaryOp::Mul,
-        ReduceOp::Min | ReduceOp::ArgMin => BinaryOp::Min,
-        ReduceOp::Max | ReduceOp::ArgMax => BinaryOp::Max,
-        ReduceOp::And => BinaryOp::And,
-        ReduceOp::Or => BinaryOp::Or,
-        ReduceOp::Xor => BinaryOp::Xor,
-    }
 }
