@@ -359,7 +359,8 @@ impl<P: Platform> Mailbox<P> {
             if until.is_none() {
                 return to.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
             }
-            if if self.manner.device.pump() { wait.is_over() } else { !P::step(&mut wait) } {
+            let over = if self.manner.device.pump() { wait.is_over() } else { !P::step(&mut wait) };
+            if over {
                 return Err(SendError::TimedOut { actor, waited: begun.elapsed() });
             }
             if !warned && begun.elapsed() > UNREAD {

@@ -80,6 +80,11 @@ impl Wait {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
+    /// Waits a little, unless the device went on meanwhile; whether the time is over.
+    pub fn is_over_after(&mut self, pumped: bool) -> bool {
+        if pumped { self.is_over() } else { !self.step() }
+    }
+
     fn rest(&self) {
         let Some(sleep) = self.policy.sleep else { return std::thread::yield_now() };
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -1,7 +1,8 @@
 //! Actors, as the host sees them.
 
-use super::body::{Body, Ending, Turn};
+use super::body::{Body, Turn};
 use super::checkpoint::Checkpoint;
+use super::ending::Ending;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
 use crate::channel::{AskError, Channel, Counts, RecvError, SendError, SendOptions, Sent};
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 /// An actor: a handler that lives on a device, with its state and its queue.
 ///
-/// Any number of threads may use it at once. When it is dropped, it is terminated and its messages are discarded.
+/// Any number of threads may use it at once. When it is dropped, it is terminated and its messages are discarded, for which it waits no longer than
+/// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within).
 pub struct Actor<H: Handler> {
     pub(super) body: Arc<Body>,
     channel: Channel<H::Message, H::Reply>,
@@ -325,7 +327,8 @@ impl<H: Handler> Actor<H> {
     /// still be received. Handling needs an active actor: of another, messages are given back.
     ///
     /// # Errors
-    /// It was terminated before; not all messages were handled or given back within `timeout`, and then it goes on draining.
+    /// It was terminated before; not all messages were handled or given back within `timeout`, or its worker did not answer in that time, because a handler does not end: then it
+    /// goes on draining, and may be terminated again.
     pub fn terminate_with(&self, ending: Ending, timeout: Duration) -> Result<()> {
         self.body.terminate(ending, timeout)
     }
@@ -343,7 +346,7 @@ impl<H: Handler> Drop for Actor<H> {
     fn drop(&mut self) {
         if self.lifecycle() != Lifecycle::Terminated {
             // An actor that does not end keeps its place and its memory, which the device may still use.
-            let _ = self.terminate_with(Ending::Discard, Duration::from_secs(1));
+            let _ = self.terminate_with(Ending::Discard, self.body.side.patience());
         }
     }
 }

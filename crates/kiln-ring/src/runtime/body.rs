@@ -6,24 +6,15 @@ use super::cluster::Place;
 use super::error::{Result, RingError};
 use super::events::What;
 use super::lifecycle::Lifecycle;
+use super::limit::Limit;
 use super::restart::{Decision, History, Restart};
-use crate::channel::{ChannelConfig, Mailbox, Native, Settled, Wait, WaitPolicy};
+use crate::channel::{ChannelConfig, Mailbox, Native, Settled};
 use crate::device::record::gate;
 use crate::device::{Kind, Operation};
 use crate::layout::Hold;
 use crate::slot::count_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
-use std::time::{Duration, Instant};
-
-/// How an actor is terminated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
-    /// It handles the messages it has.
-    #[default]
-    Drain,
-    /// It gives them back as dead letters.
-    Discard,
-}
+use std::time::Instant;
 
 /// An actor without its types.
 pub(crate) struct Body {
@@ -67,16 +58,18 @@ pub(crate) struct BodyConfig {
 pub(crate) struct Life {
     pub stage: Lifecycle,
     /// The failures that are over.
-    settled: Settled,
+    pub(super) settled: Settled,
     history: History,
     /// When it is to be restarted.
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
+    /// It is being terminated, and gives its messages back.
+    pub(super) returning: bool,
     /// It failed, and nobody but its owner brings it back.
     fell: bool,
     /// The actors that it is linked to know that it fell.
     told: bool,
     /// Its device or worker is lost, and it knows.
-    lost: bool,
+    pub(super) lost: bool,
     /// When its last checkpoint by the clock was taken.
     checkpointed: Instant,
     /// How many messages had been sent and answered then.
@@ -113,6 +106,7 @@ impl Body {
             settled: mailbox.none_settled(),
             history: History::default(),
             due: None,
+            returning: false,
             fell: false,
             told: false,
             lost: false,
@@ -176,13 +170,21 @@ impl Body {
     /// Its life, as far as the host has heard.
     pub fn life(&self) -> MutexGuard<'_, Life> {
         // Every change is made after the device has acknowledged it, in one go.
-        let mut life = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        self.noticed(self.life.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, if nobody else changes it until then.
+    pub(super) fn life_by(&self, limit: Limit) -> Option<MutexGuard<'_, Life>> {
+        limit.lock(&self.life).map(|life| self.noticed(life))
+    }
+
+    fn noticed<'a>(&self, mut life: MutexGuard<'a, Life>) -> MutexGuard<'a, Life> {
         self.mailbox.tidy();
         self.notice(&mut life);
         life
     }
 
-    fn publish(&self, what: What) {
+    pub(super) fn publish(&self, what: What) {
         let name = self.kind().handler.signature().name;
         self.side.shared.events.publish(Some(self.number), name, what);
     }
@@ -282,49 +284,6 @@ impl Body {
     /// How often it was restarted.
     pub fn restarts(&self) -> u64 {
         self.life().restarts()
-    }
-
-    /// Ends the actor's life.
-    pub fn terminate(&self, ending: Ending, timeout: Duration) -> Result<()> {
-        let mut life = self.life();
-        if life.stage == Lifecycle::Terminated {
-            return Err(self.illegal("terminate", life.stage, "not terminated"));
-        }
-        self.mailbox.close();
-        if life.lost {
-            life.stage = Lifecycle::Terminated;
-            return self.lost();
-        }
-        self.side.close_inlets()?;
-        if ending == Ending::Discard || life.stage != Lifecycle::Active {
-            self.side.tell(Operation::Gate, gate::RETURNING)?;
-        }
-        life.stage = Lifecycle::Draining;
-        let outputs = &self.side.inlets.outputs;
-        let begun = Instant::now();
-        let mut wait = Wait::new(WaitPolicy::default(), begun.checked_add(timeout));
-        loop {
-            let left = self.mailbox.unanswered() + self.side.backlog()?;
-            let failed_at = self.mailbox.failure_since(&life.settled).map(|(position, _)| position);
-            if failed_at.is_some() || outputs.failure().is_some() {
-                failed_at.into_iter().for_each(|position| life.settled.with(position));
-                outputs.forgive();
-                self.side.tell(Operation::Gate, gate::RETURNING)?;
-            }
-            self.mailbox.tidy();
-            self.lost()?;
-            outputs.make_room();
-            if left == 0 {
-                break;
-            }
-            if if self.mailbox.pump() { wait.is_over() } else { !wait.step() } {
-                return Err(RingError::NotDrained { actor: self.number, left, waited: begun.elapsed() });
-            }
-        }
-        self.side.remove()?;
-        life.stage = Lifecycle::Terminated;
-        self.publish(What::Turned(Lifecycle::Terminated));
-        Ok(())
     }
 
     // ---- supervision

@@ -31,7 +31,8 @@ pub struct RuntimeConfig {
     pub outbox_bytes: usize,
     /// Bytes of device memory for states.
     pub arena_bytes: usize,
-    /// The most steps that loops of a handler may take for one message; 0 for no limit.
+    /// The most steps that loops of a handler may take for one message; 0 for no limit. The interpreter runs handlers within the host's waits, which one without an end would hold up
+    /// for ever: there 0 is the default.
     pub step_budget: u32,
     /// The time that handling takes is measured for one in so many messages, rounded up to a power of two; 0 for none. See
     /// [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).

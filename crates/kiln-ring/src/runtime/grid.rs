@@ -2,9 +2,10 @@
 
 use super::config::RuntimeConfig;
 use super::error::{Result, RingError};
+use super::limit::Limit;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
-use crate::channel::{Memory, Wait, WaitPolicy};
+use crate::channel::Memory;
 use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
 use crate::slot::{PAYLOAD, SlotLayout};
@@ -76,6 +77,10 @@ impl Grid {
     pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, ordered: bool) -> Grid {
         let gpu = device.properties().compute_capability.is_some();
         let lanes = if config.warps.unwrap_or(gpu) { WARP } else { 1 };
+        // Nobody could end a handler that the host itself runs.
+        let within = device.properties().residency == Residency::Within;
+        let endless = within && config.step_budget == 0;
+        let budget = if endless { RuntimeConfig::default().step_budget } else { config.step_budget };
         let taken = vec![false; config.ports_per_worker];
         Grid {
             device: device.clone(),
@@ -87,7 +92,7 @@ impl Grid {
                 ordered,
                 ports: config.ports_per_worker,
                 lanes,
-                budget: config.step_budget,
+                budget,
                 measure_every: config.measure_every,
             },
             program: None,
@@ -207,23 +212,29 @@ impl Grid {
     }
 
     /// Writes a port's record to the arena and has the worker take it up.
-    pub fn load(&mut self, memory: &SharedMemory, at: Port, record: &[u32; port::WORDS]) -> Result<()> {
+    pub fn load(
+        &mut self,
+        memory: &SharedMemory,
+        at: Port,
+        record: &[u32; port::WORDS],
+        limit: Limit,
+    ) -> Result<()> {
         let section = at.worker * section_words(self.plan.ports);
         memory.write_arena(section + worker::WORDS + at.port * port::WORDS, record)?;
-        self.tell(memory, at, Operation::Load, 0)
+        self.tell(memory, at, (Operation::Load, 0), limit)
     }
 
-    /// Tells the worker of a port something, and waits until it is done.
+    /// Tells the worker of a port something, and waits until it is done: for as long as the configuration says, and no longer than to the limit.
     pub fn tell(
         &mut self,
         memory: &SharedMemory,
         at: Port,
-        operation: Operation,
-        argument: u32,
+        (operation, argument): (Operation, u32),
+        limit: Limit,
     ) -> Result<()> {
         self.stay(memory)?;
         self.write(memory, at, operation, argument);
-        self.acknowledged(memory, at.worker, operation)
+        self.acknowledged(memory, at.worker, operation, limit)
     }
 
     fn write(&mut self, memory: &SharedMemory, at: Port, operation: Operation, argument: u32) {
@@ -238,9 +249,15 @@ impl Grid {
         memory.inbox_words.flush();
     }
 
-    fn acknowledged(&mut self, memory: &SharedMemory, worker: usize, operation: Operation) -> Result<()> {
+    fn acknowledged(
+        &mut self,
+        memory: &SharedMemory,
+        worker: usize,
+        operation: Operation,
+        limit: Limit,
+    ) -> Result<()> {
         let begun = Instant::now();
-        let mut wait = Wait::new(WaitPolicy::default(), Some(begun + self.patience));
+        let mut wait = limit.no_longer_than(self.patience).wait();
         let number = self.workers[worker].number;
         let mut look = begun + LOOK;
         while memory.outbox_words.load_acquire(worker * LINE + PAYLOAD) != number {
@@ -249,7 +266,7 @@ impl Grid {
                 look += LOOK;
                 self.is_there()?;
             }
-            if if pumped { wait.is_over() } else { !wait.step() } {
+            if wait.is_over_after(pumped) {
                 let what = operation.name();
                 return Err(RingError::Unresponsive { worker, what, waited: begun.elapsed() });
             }
@@ -373,7 +390,7 @@ impl Grid {
             self.write(memory, Port { worker, port: 0 }, Operation::Leave, 0);
         }
         for worker in 0..self.workers.len() {
-            self.acknowledged(memory, worker, Operation::Leave)?;
+            self.acknowledged(memory, worker, Operation::Leave, Limit::NONE)?;
         }
         let waited = self.patience;
         if !self.device.backend().resident_wait(id, waited)? {

@@ -3,6 +3,7 @@
 use super::body::{Body, BodyConfig};
 use super::checkpoint::Checkpoint;
 use super::error::{Result, RingError};
+use super::limit::Limit;
 use super::link::Inlets;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
@@ -85,7 +86,7 @@ impl RingRuntime {
             record[port::POSITION] = first as u32;
             record[port::POSITION + 1] = (first >> 32) as u32;
             record[port::SKIP] = first as u32;
-            shared.load(ports.of_band(band), &record)?;
+            shared.load(ports.of_band(band), &record, Limit::NONE)?;
         }
         shared.places().insert(actor, ports.first);
         let parts = Parts {

@@ -7,6 +7,7 @@ use super::body::Body;
 use super::error::Result;
 use super::grid::Port;
 use super::lifecycle::Lifecycle;
+use super::limit::Limit;
 use super::outputs::{Nature, OutputRing, Outputs};
 use super::peer::{Sender, end_link, settle_owner};
 use super::region::Piece;
@@ -185,20 +186,20 @@ impl Side {
         if near {
             record[port::REQUEST_QUADS] |= port::NEAR;
         }
-        shared.load(place, &record)?;
+        shared.load(place, &record, Limit::NONE)?;
         Ok(words)
     }
 
     /// Sees to it that nobody sends to the actor any more, and that what was sent is in its queues.
-    pub fn close_inlets(&self) -> Result<()> {
+    pub fn close_inlets(&self, limit: Limit) -> Result<()> {
         let shared = &self.shared;
         for inlet in self.inlets.list().iter_mut().filter(|inlet| !inlet.closed) {
             // Whoever claims the address from now on finds that it has ended. Whoever has claimed it does so when it next handles a message.
             match (&inlet.chain, inlet.senders_record(shared)) {
                 (Some(chain), _) => {
-                    settle_owner(shared, chain.remove(shared, inlet.link.at as u32)? as usize)?
+                    settle_owner(shared, chain.remove(shared, inlet.link.at as u32)? as usize, limit)?
                 }
-                (None, (Some(runtime), at)) => end_link(&runtime, at)?,
+                (None, (Some(runtime), at)) => end_link(&runtime, at, limit)?,
                 // The sender's runtime is gone.
                 (None, (None, _)) => {}
             }
@@ -226,9 +227,9 @@ impl Side {
     }
 
     /// Has the worker forget the inlets.
-    pub fn remove_inlets(&self) -> Result<()> {
+    pub fn remove_inlets(&self, limit: Limit) -> Result<()> {
         for inlet in self.inlets.list().iter() {
-            self.shared.load(inlet.port, &[0; port::WORDS])?;
+            self.shared.load(inlet.port, &[0; port::WORDS], limit)?;
         }
         self.inlets.outputs.close();
         Ok(())

@@ -9,6 +9,7 @@
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
 //! | `body.rs` | what an actor is whatever its types |
+//! | `ending.rs` | [`Ending`]: how actors end |
 //! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
 //! | `cluster.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
 //! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
@@ -19,6 +20,7 @@
 //! | `telemetry.rs` | reading what actors do |
 //! | `park.rs` | grids without work leave the device |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
+//! | `limit.rs` | until when a call may wait |
 
 mod actor;
 mod body;
@@ -26,11 +28,13 @@ mod capture;
 mod checkpoint;
 mod cluster;
 mod config;
+mod ending;
 mod error;
 mod events;
 mod grid;
 mod launch;
 mod lifecycle;
+mod limit;
 mod link;
 mod loss;
 mod memory;
@@ -47,10 +51,10 @@ mod topic;
 mod transport;
 
 pub use actor::Actor;
-pub use body::Ending;
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use cluster::MAX_CLUSTER;
 pub use config::{RingConfig, RuntimeConfig};
+pub use ending::Ending;
 pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
 pub use lifecycle::Lifecycle;
@@ -73,6 +77,7 @@ use events::Bus;
 use grid::{Grid, Port, Ports};
 use kiln_backend::{Backend, EventId, Mapped, Tenant};
 use kiln_runtime::Device;
+use limit::Limit;
 use link::Inlets;
 use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
@@ -377,15 +382,38 @@ impl Shared {
         }
     }
 
-    fn tell(&self, port: Port, operation: Operation, argument: u32) -> Result<()> {
+    /// The same, if that is so in time: others may be waiting for a worker that does not answer.
+    fn present_by(&self, limit: Limit) -> Option<MutexGuard<'_, Grid>> {
+        let mut wait = limit.wait();
+        loop {
+            let grid = limit.lock(&self.grid)?;
+            if !grid.is_away() {
+                return Some(grid);
+            }
+            drop(grid);
+            if !wait.step() {
+                return None;
+            }
+        }
+    }
+
+    fn tell(&self, port: Port, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
         self.lost()?;
-        let told = self.present().tell(&self.memory, port, operation, argument);
+        let begun = Instant::now();
+        let told = match self.present_by(limit) {
+            Some(mut grid) => grid.tell(&self.memory, port, (operation, argument), limit),
+            None => Err(unheard(port, operation, begun)),
+        };
         self.note(told)
     }
 
-    fn load(&self, port: Port, record: &[u32; port::WORDS]) -> Result<()> {
+    fn load(&self, port: Port, record: &[u32; port::WORDS], limit: Limit) -> Result<()> {
         self.lost()?;
-        let loaded = self.present().load(&self.memory, port, record);
+        let begun = Instant::now();
+        let loaded = match self.present_by(limit) {
+            Some(mut grid) => grid.load(&self.memory, port, record, limit),
+            None => Err(unheard(port, Operation::Load, begun)),
+        };
         self.note(loaded)
     }
 
@@ -429,6 +457,11 @@ impl Shared {
         let back = grid.come_back(&self.memory);
         left.and(back)
     }
+}
+
+/// The error of a command that could not be given in time: somebody else waited for a worker that does not answer.
+fn unheard(port: Port, operation: Operation, begun: Instant) -> RingError {
+    RingError::Unresponsive { worker: port.worker, what: operation.name(), waited: begun.elapsed() }
 }
 
 /// The grid makes room where a program can be loaded only while no kernel runs.
@@ -490,14 +523,18 @@ pub(crate) struct Side {
 
 impl Side {
     fn tell(&self, operation: Operation, argument: u32) -> Result<()> {
-        self.shared.tell(self.ports.first, operation, argument)
+        self.tell_by(operation, argument, Limit::NONE)
+    }
+
+    fn tell_by(&self, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
+        self.shared.tell(self.ports.first, operation, argument, limit)
     }
 
     /// Has the worker forget the actor.
-    fn remove(&self) -> Result<()> {
-        self.remove_inlets()?;
+    fn remove(&self, limit: Limit) -> Result<()> {
+        self.remove_inlets(limit)?;
         self.shared.places().remove(&self.actor);
-        self.ports.iter().try_for_each(|port| self.shared.load(port, &[0; port::WORDS]))?;
+        self.ports.iter().try_for_each(|port| self.shared.load(port, &[0; port::WORDS], limit))?;
         self.resident.store(false, Ordering::Release);
         Ok(())
     }
@@ -539,7 +576,12 @@ impl DeviceSide for Side {
 
     fn skip(&self, position: u64) {
         // Without an acknowledgement the send that asked goes on waiting for its slot, as it does for a worker that is busy.
-        let _ = self.shared.tell(self.ports.of_band(band_of(position)), Operation::Skip, position as u32);
+        let _ = self.shared.tell(
+            self.ports.of_band(band_of(position)),
+            Operation::Skip,
+            position as u32,
+            Limit::NONE,
+        );
     }
 
     fn wake(&self) {

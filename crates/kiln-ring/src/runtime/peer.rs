@@ -8,6 +8,7 @@ use super::Shared;
 use super::actor::Actor;
 use super::error::{Result, RingError};
 use super::grid::Port;
+use super::limit::Limit;
 use super::link::Origin;
 use super::region::Piece;
 use crate::address::Address;
@@ -62,17 +63,17 @@ impl Sender {
 }
 
 /// Has whoever has claimed the link whose record this is see that it has ended.
-pub(super) fn end_link(runtime: &Shared, at: usize) -> Result<()> {
+pub(super) fn end_link(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
     runtime.memory.write_arena(at + link::SERIAL, &[0])?;
-    settle_owner(runtime, at)
+    settle_owner(runtime, at, limit)
 }
 
 /// Has the owner of a link look at its record again before it handles another message.
-pub(super) fn settle_owner(runtime: &Shared, at: usize) -> Result<()> {
+pub(super) fn settle_owner(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
     let mut owner = [0];
     runtime.memory.read_arena(at + link::OWNER, &mut owner)?;
     let port: Option<Port> = owner[0].checked_sub(1).and_then(|actor| runtime.place_of(actor));
-    port.map_or(Ok(()), |port| runtime.tell(port, Operation::Settle, 0).map(drop))
+    port.map_or(Ok(()), |port| runtime.tell(port, Operation::Settle, 0, limit))
 }
 
 impl Shared {

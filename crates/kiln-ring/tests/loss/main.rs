@@ -7,7 +7,7 @@ use kiln_cpu::CpuBackend;
 use kiln_interp::{Interp, Options};
 use kiln_lang::prelude::*;
 use kiln_ring::{
-    AskError, Event, Events, Lifecycle, RecvError, RingConfig, RingCtx, RingError, RingRuntime,
+    AskError, Ending, Event, Events, Lifecycle, RecvError, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, SendError, What, ring_kernel,
 };
 use kiln_runtime::Device;
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
+
+/// More than a wait that ends in time takes on a busy machine, and less than the host waits for an acknowledgement.
+const SLACK: Duration = Duration::from_secs(2);
 
 #[ring_kernel(crate = kiln_ring)]
 fn running_sum(_ctx: &RingCtx, total: &mut u64, x: u32) -> u64 {
@@ -171,4 +174,103 @@ fn a_handler_that_never_ends_is_reported_and_left_behind() {
     back.activate().unwrap();
     // The checkpoint was taken after the 4.
     assert_eq!(back.ask(1).unwrap(), Some(5));
+}
+
+/// Whatever its worker does, and whoever speaks with the device meanwhile, an actor's end is known in time.
+#[test]
+fn termination_returns_in_time_with_a_handler_that_never_ends() {
+    let device = Device::open("cpu").unwrap();
+    let acknowledge_within = Duration::from_secs(4);
+    let config = RuntimeConfig { step_budget: 0, acknowledge_within, ..RuntimeConfig::default() };
+    let config = config.workers(2).ports_per_worker(2);
+    let rt = RingRuntime::with(&device, config).unwrap();
+    let launch = || rt.launch(stubborn, RingConfig::default().state(0)).unwrap();
+    // The third shares a worker with the first.
+    let [bad, good, beside] = [launch(), launch(), launch()];
+    for actor in [&bad, &good, &beside] {
+        actor.activate().unwrap();
+    }
+    bad.send(3).unwrap();
+    bad.send(4).unwrap();
+    let limit = Duration::from_millis(100);
+    for ending in [Ending::Drain, Ending::Discard, Ending::Discard] {
+        let begun = Instant::now();
+        let ended = bad.terminate_with(ending, limit);
+        let took = begun.elapsed();
+        assert!(
+            matches!(ended, Err(RingError::NotDrained { .. } | RingError::Unresponsive { .. })),
+            "{ended:?}"
+        );
+        assert!(took >= limit && took < SLACK, "{ending:?} took {took:?}");
+        assert!(matches!(bad.send(1), Err(SendError::Closed { .. })));
+    }
+    let begun = Instant::now();
+    let held = beside.terminate_with(Ending::Discard, limit);
+    assert!(matches!(held, Err(RingError::Unresponsive { worker: 0, .. })), "{held:?}");
+    assert!(begun.elapsed() < SLACK, "{:?}", begun.elapsed());
+    // Another thread waits for the worker, for as long as it was given.
+    std::thread::scope(|scope| {
+        scope.spawn(|| bad.terminate_with(Ending::Discard, Duration::from_secs(3)));
+        std::thread::sleep(Duration::from_millis(50));
+        let begun = Instant::now();
+        let ended = beside.terminate_with(Ending::Discard, limit);
+        assert!(ended.is_err() && begun.elapsed() < SLACK, "{ended:?} after {:?}", begun.elapsed());
+        let ended = bad.terminate_with(Ending::Discard, limit);
+        assert!(ended.is_err() && begun.elapsed() < SLACK, "{ended:?} after {:?}", begun.elapsed());
+    });
+    assert_eq!(good.ask(1).unwrap(), Some(1));
+    good.terminate_with(Ending::Drain, SOON).unwrap();
+    // They end with the process: nobody waits for them here.
+    std::mem::forget((bad, beside, rt));
+}
+
+/// The interpreter runs handlers within the host's waits: there a handler always has a budget.
+#[test]
+fn the_interpreter_ends_handlers_without_a_budget() {
+    let config = RuntimeConfig { step_budget: 0, ..RuntimeConfig::default() };
+    let rt = RingRuntime::with(&Device::open("interp").unwrap(), config).unwrap();
+    let actor = rt.launch(stubborn, RingConfig::default().state(0)).unwrap();
+    actor.activate().unwrap();
+    let Err(AskError::Unhandled { reason, .. }) = actor.ask(3) else { panic!("it was handled") };
+    assert!(rt.explain(reason).contains("more steps than its budget"), "{}", rt.explain(reason));
+    actor.terminate().unwrap();
+}
+
+/// Takes as many steps as it is sent.
+#[ring_kernel(crate = kiln_ring)]
+fn laborious(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    let mut n: Val<u32> = 0;
+    while n < x {
+        n += 1;
+    }
+    *total += n;
+    *total
+}
+
+/// One that had too little time to drain goes on with it, and is seen doing so.
+#[test]
+fn a_draining_actor_is_seen_and_given_more_time() {
+    let config = RuntimeConfig { step_budget: 0, ..RuntimeConfig::default() };
+    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config).unwrap();
+    let events = rt.events();
+    let actor = rt.launch(laborious, RingConfig::default().state(0)).unwrap();
+    actor.activate().unwrap();
+    for x in [1 << 30, 1, 2] {
+        actor.send(x).unwrap();
+    }
+    let ended = actor.terminate_with(Ending::Drain, Duration::from_millis(5));
+    assert!(matches!(ended, Err(RingError::NotDrained { left: 1.., .. })), "{ended:?}");
+    assert_eq!(actor.lifecycle(), Lifecycle::Draining);
+    find(&events, |event| event.what == What::Turned(Lifecycle::Draining));
+    std::thread::scope(|scope| {
+        let more = scope.spawn(|| actor.terminate_with(Ending::Drain, SOON));
+        // Whoever looks does not wait for whoever waits.
+        let told = rt.telemetry().unwrap();
+        assert!(!more.is_finished(), "it was done too soon for this test");
+        assert_eq!(told.actors[0].lifecycle, Lifecycle::Draining);
+        more.join().unwrap().unwrap();
+    });
+    let sums = [(); 3].map(|()| actor.recv().unwrap());
+    assert_eq!(sums, [1 << 30, (1 << 30) + 1, (1 << 30) + 3]);
+    assert_eq!((actor.lifecycle(), rt.dead_letters().arrived()), (Lifecycle::Terminated, 0));
 }

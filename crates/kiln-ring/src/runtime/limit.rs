@@ -1,0 +1,73 @@
+//! Until when a call may wait.
+
+use crate::channel::{Wait, WaitPolicy};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+/// The moment by which a call returns. None is for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit(Option<Instant>);
+
+impl Limit {
+    /// As long as it takes.
+    pub const NONE: Limit = Limit(None);
+
+    /// So long from now on.
+    pub fn after(timeout: Duration) -> Limit {
+        Limit(Instant::now().checked_add(timeout))
+    }
+
+    /// The same, or so long from now on, whichever is sooner.
+    pub fn no_longer_than(self, timeout: Duration) -> Limit {
+        Limit(self.0.into_iter().chain(Limit::after(timeout).0).min())
+    }
+
+    /// A wait that ends then.
+    pub fn wait(self) -> Wait {
+        Wait::new(WaitPolicy::default(), self.0)
+    }
+
+    /// A lock, if it is free in time. What it guards is whole wherever a thread that held it panicked.
+    pub fn lock<T>(self, mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        let mut wait = self.wait();
+        loop {
+            match mutex.try_lock() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if wait.step() => {}
+                Err(TryLockError::WouldBlock) => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_sooner_limit_holds() {
+        let (Some(soon), Some(late)) = (Limit::after(MS).0, Limit::after(1000 * MS).0) else { panic!() };
+        assert_eq!(Limit(Some(soon)).no_longer_than(1000 * MS).0, Some(soon));
+        assert!(Limit(Some(late)).no_longer_than(MS).0 < Some(late));
+        assert!(Limit::NONE.no_longer_than(MS).0.is_some());
+        assert!(Limit::after(Duration::MAX).0.is_none());
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_waited_for_no_longer() {
+        let mutex = Mutex::new(7);
+        let held = mutex.lock().unwrap();
+        let begun = Instant::now();
+        assert!(Limit::after(5 * MS).lock(&mutex).is_none());
+        assert!(begun.elapsed() >= 5 * MS);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| Limit::NONE.lock(&mutex).map(|guard| *guard));
+            std::thread::sleep(2 * MS);
+            drop(held);
+            assert_eq!(other.join().unwrap(), Some(7));
+        });
+    }
+}
