@@ -6,7 +6,7 @@ use crate::trial::{Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_ring::{
     AskError, ConfigError, Lifecycle, Reason, Replies, RingConfig, RingCtx, RingError, RingRuntime,
-    SendError, ring_kernel,
+    RuntimeConfig, SendError, ring_kernel,
 };
 
 pub fn cases() -> Vec<Case> {
@@ -40,6 +40,13 @@ fn queues_that_cannot_be_are_refused(trial: &mut Trial<'_>) -> Verdict {
         ensure(matches!(much, Some(RingError::OutOfRegion { .. })), || format!("8 million: {much:?}"))?;
         let actor = active(&rt, running_sum, RingConfig::default().state(0).capacity(1))?;
         same("afterwards", actor.ask(1)?, Some(1))?;
+    }
+    for arena_bytes in [16 << 30, usize::MAX] {
+        let config = RuntimeConfig { arena_bytes, ..RuntimeConfig::default() };
+        let refused = RingRuntime::with(trial.device, config).map(drop);
+        ensure(matches!(refused, Err(RingError::RegionTooLarge { region: "arena", .. })), || {
+            format!("an arena of {arena_bytes} bytes: {refused:?}")
+        })?;
     }
     Ok(())
 }
@@ -167,7 +174,7 @@ fn runtimes_share_a_device(trial: &mut Trial<'_>) -> Verdict {
     let cuda = trial.device.properties().kind == BackendKind::Cuda;
     all.push(RingRuntime::with(
         trial.device,
-        kiln_ring::RuntimeConfig { step_budget: 500, ..Default::default() }.workers(1).warps(cuda),
+        RuntimeConfig { step_budget: 500, ..Default::default() }.workers(1).warps(cuda),
     )?);
     let (last, others) =
         all.split_last().ok_or_else(|| crate::trial::Stop::Wrong("no runtime".to_owned()))?;

@@ -8,7 +8,8 @@ use super::body::{Body, Life};
 use super::checkpoint::{Checkpoint, CheckpointError, Held, HeldBand};
 use super::error::Result;
 use super::lifecycle::Lifecycle;
-use crate::channel::{Native, Queue, Wait, WaitPolicy};
+use super::limit::Limit;
+use crate::channel::{Native, Queue};
 use crate::device::Operation;
 use crate::device::record::gate;
 use crate::slot::{Kind, band_of, count_of};
@@ -74,8 +75,7 @@ impl Body {
     /// The messages of a band that have no answer.
     fn unhandled(&self, queue: &Queue<Native>, now: u64) -> Result<HeldBand> {
         let (end, begun) = (queue.tail(), Instant::now());
-        let patience = self.side.patience();
-        let mut wait = Wait::new(WaitPolicy::default(), Some(begun + patience));
+        let mut wait = Limit::after(self.side.patience()).wait();
         loop {
             // Anew each time: a full queue may drop its oldest meanwhile, and use their slots again.
             let first = queue.first_unanswered().min(end);

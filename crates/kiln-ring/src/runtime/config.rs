@@ -8,6 +8,7 @@ use std::time::Duration;
 
 /// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small actors.
 #[derive(Clone, Copy, Debug)]
+#[must_use = "a configuration does nothing until something is made with it"]
 pub struct RuntimeConfig {
     /// Workers: blocks of the resident grid, or threads of a CPU. By default one on a CPU and in the interpreter, and on a GPU one for each multiprocessor.
     pub workers: Option<usize>,
@@ -25,11 +26,11 @@ pub struct RuntimeConfig {
     pub ports_per_worker: usize,
     /// How messages get to the device and answers come back: by default the first way that the device has, and that passes its test.
     pub transport: Transport,
-    /// Bytes for request rings.
+    /// Bytes for request rings, up to 16 GiB as of the next two.
     pub inbox_bytes: usize,
     /// Bytes for answer rings.
     pub outbox_bytes: usize,
-    /// Bytes of device memory for states.
+    /// Bytes of device memory for states, payloads and inlets.
     pub arena_bytes: usize,
     /// The most steps that loops of a handler may take for one message; 0 for no limit. The interpreter runs handlers within the host's waits, which one without an end would hold up
     /// for ever: there 0 is the default.
@@ -39,7 +40,7 @@ pub struct RuntimeConfig {
     pub measure_every: u32,
     /// Polls without work after which a worker sleeps between polls.
     pub spins: u32,
-    /// How long it then sleeps.
+    /// How long it then sleeps: up to a millisecond.
     pub sleep: Duration,
     /// After how long without work the whole grid leaves the device, to come back with the next message, which then takes as long as a launch. `None` for never.
     pub park_after: Option<Duration>,
@@ -123,6 +124,7 @@ impl RuntimeConfig {
 /// # let _ = config;
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[must_use = "a configuration does nothing until something is made with it"]
 pub struct RingConfig<S = ()> {
     pub(crate) state: S,
     pub(crate) channel: ChannelConfig,

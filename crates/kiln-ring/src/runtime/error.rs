@@ -90,6 +90,16 @@ pub enum RingError {
         /// Its size.
         size: usize,
     },
+    /// A region of shared memory is to be larger than workers can address.
+    #[error("the {region} cannot have {bytes} bytes: at most {most}, by `RuntimeConfig`")]
+    RegionTooLarge {
+        /// Which.
+        region: &'static str,
+        /// What was asked for.
+        bytes: usize,
+        /// The most there may be.
+        most: usize,
+    },
     /// The actor is not in a state from which this can be done.
     #[error("actor {actor} is {is}: {what} needs one that is {needs}")]
     Illegal {

@@ -33,6 +33,8 @@ pub(crate) struct Grid {
     patience: Duration,
     /// How many ask that the grid stay away from the device.
     away: u32,
+    /// Its workers have been told to leave since it was launched.
+    told_to_leave: bool,
 }
 
 /// What the host knows of a worker.
@@ -40,6 +42,8 @@ pub(crate) struct Grid {
 struct WorkerSide {
     /// The number of the last command.
     number: u32,
+    /// Whether that was to leave.
+    leaves: bool,
     /// Which ports are taken.
     taken: Vec<bool>,
     /// Its last sign of life: what it was, and when it was first seen.
@@ -102,6 +106,7 @@ impl Grid {
             sleep_ns: config.sleep.as_nanos().min(1_000_000) as u32,
             patience: config.acknowledge_within,
             away: 0,
+            told_to_leave: false,
         }
     }
 
@@ -233,6 +238,11 @@ impl Grid {
         limit: Limit,
     ) -> Result<()> {
         self.stay(memory)?;
+        if self.has_left(memory, at.worker) && self.is_there()? {
+            // It comes back when the others have left too.
+            let (worker, what) = (at.worker, operation.name());
+            return Err(RingError::Unresponsive { worker, what, waited: Duration::ZERO });
+        }
         self.write(memory, at, operation, argument);
         self.acknowledged(memory, at.worker, operation, limit)
     }
@@ -240,6 +250,7 @@ impl Grid {
     fn write(&mut self, memory: &SharedMemory, at: Port, operation: Operation, argument: u32) {
         let side = &mut self.workers[at.worker];
         side.number = side.number.wrapping_add(1);
+        side.leaves = operation == Operation::Leave;
         let quad = [operation.word(at.port), argument, 0, side.number];
         if self.plan.ordered {
             memory.inbox_words.store_quad_release(at.worker * LINE, quad);
@@ -258,13 +269,15 @@ impl Grid {
     ) -> Result<()> {
         let begun = Instant::now();
         let mut wait = limit.no_longer_than(self.patience).wait();
-        let number = self.workers[worker].number;
         let mut look = begun + LOOK;
-        while memory.outbox_words.load_acquire(worker * LINE + PAYLOAD) != number {
+        while !self.has_heard(memory, worker) {
             let pumped = self.pump(memory)?;
             if Instant::now() >= look {
                 look += LOOK;
-                self.is_there()?;
+                // One that left later than it was waited for hears of this when it comes back.
+                if !self.is_there()? && operation != Operation::Leave {
+                    self.stay(memory)?;
+                }
             }
             if wait.is_over_after(pumped) {
                 let what = operation.name();
@@ -272,6 +285,16 @@ impl Grid {
             }
         }
         Ok(())
+    }
+
+    /// Whether a worker has acknowledged the last command.
+    fn has_heard(&self, memory: &SharedMemory, worker: usize) -> bool {
+        memory.outbox_words.load_acquire(worker * LINE + PAYLOAD) == self.workers[worker].number
+    }
+
+    /// Whether a worker has left a grid of which others may be there.
+    fn has_left(&self, memory: &SharedMemory, worker: usize) -> bool {
+        self.told_to_leave && self.workers[worker].leaves && self.has_heard(memory, worker)
     }
 
     /// Whether the grid is on the device.
@@ -282,6 +305,10 @@ impl Grid {
         let Some(id) = self.resident else { return Ok(false) };
         let reason = match self.device.backend().resident_done(id) {
             Ok(false) => return Ok(true),
+            Ok(true) if self.told_to_leave => {
+                self.resident = None;
+                return Ok(false);
+            }
             Ok(true) => "the resident kernel ended without being told to".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -289,16 +316,23 @@ impl Grid {
         Err(RingError::Lost { device: self.device.id().to_owned(), reason })
     }
 
-    /// The workers that have shown no sign of life for `patience`.
+    /// The workers that have shown no sign of life for `patience`. Brings the grid back if it left later than was waited for.
     ///
     /// # Errors
     /// As of [`is_there`](Self::is_there).
     pub fn stalled(&mut self, memory: &SharedMemory, patience: Duration) -> Result<Vec<usize>> {
         if !self.is_there()? {
+            if self.told_to_leave {
+                self.stay(memory)?;
+            }
             return Ok(Vec::new());
         }
         let mut stalled = Vec::new();
-        for (number, side) in self.workers.iter_mut().enumerate() {
+        for number in 0..self.workers.len() {
+            if self.has_left(memory, number) {
+                continue;
+            }
+            let side = &mut self.workers[number];
             let beats = memory.outbox_words.load_quad(number * LINE + HEARTBEAT)[0];
             match side.sign {
                 Some((last, since)) if last == beats => {
@@ -349,6 +383,7 @@ impl Grid {
         if self.resident.is_none() && !self.is_within() {
             self.workers.iter_mut().for_each(|side| side.sign = None);
             self.resident = Some(self.launch(memory, &program, 0)?);
+            self.told_to_leave = false;
         }
         Ok(())
     }
@@ -380,24 +415,46 @@ impl Grid {
     }
 
     /// Tells all workers to leave, and waits until they have. Their records are in the arena then.
+    ///
+    /// None is told before all have answered: those beside a worker that a handler holds up would be gone, and it would not.
+    ///
+    /// # Errors
+    /// A worker does not answer, and all go on.
     pub fn leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
         if self.device.backend().resident_done(id)? {
             self.resident = None;
             return Ok(());
         }
-        for worker in 0..self.workers.len() {
-            self.write(memory, Port { worker, port: 0 }, Operation::Leave, 0);
-        }
-        for worker in 0..self.workers.len() {
-            self.acknowledged(memory, worker, Operation::Leave, Limit::NONE)?;
-        }
+        self.tell_all(memory, Operation::Settle)?;
+        self.tell_to_leave(memory)
+    }
+
+    /// Tells all workers to leave, and waits until they have.
+    ///
+    /// # Errors
+    /// A worker began something that takes longer than is waited for. Then the grid leaves when that is done, and is brought back.
+    pub fn tell_to_leave(&mut self, memory: &SharedMemory) -> Result<()> {
+        let Some(id) = self.resident else { return Ok(()) };
+        self.told_to_leave = true;
+        self.tell_all(memory, Operation::Leave)?;
         let waited = self.patience;
         if !self.device.backend().resident_wait(id, waited)? {
             return Err(RingError::Unresponsive { worker: 0, what: Operation::Leave.name(), waited });
         }
         self.resident = None;
         Ok(())
+    }
+
+    /// Tells all workers that are there the same, and waits until it is done.
+    fn tell_all(&mut self, memory: &SharedMemory, operation: Operation) -> Result<()> {
+        let there = |grid: &Grid, worker: &usize| !grid.has_left(memory, *worker);
+        let workers: Vec<usize> = (0..self.workers.len()).filter(|worker| there(self, worker)).collect();
+        for &worker in &workers {
+            self.write(memory, Port { worker, port: 0 }, operation, 0);
+        }
+        let limit = Limit::after(self.patience);
+        workers.into_iter().try_for_each(|worker| self.acknowledged(memory, worker, operation, limit))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory that a runtime shares with its device.
 
 use super::config::RuntimeConfig;
-use super::error::Result;
+use super::error::{Result, RingError};
 use super::region::{Piece, Pieces};
 use crate::channel::{Memory, RingMemory};
 use crate::device::record::{LINE, section_words};
@@ -9,6 +9,9 @@ use crate::slot::{PAYLOAD, QUAD};
 use kiln_backend::{DevicePtr, EventId, Mapped, MappedPlace, StreamId};
 use kiln_runtime::Device;
 use std::sync::Arc;
+
+/// Records and references name words by numbers of 32 bits.
+const MOST_WORDS: usize = u32::MAX as usize & !63;
 
 /// Inbox, outbox and arena of one runtime.
 pub(crate) struct SharedMemory {
@@ -44,9 +47,9 @@ impl SharedMemory {
         let lines = workers * LINE;
         let copies = config.clusters().map_or(0, |cluster| cluster.words);
         let sections = workers * (section_words(config.ports_per_worker) + copies);
-        let (inbox_words, outbox_words) =
-            (words(config.inbox_bytes, lines), words(config.outbox_bytes, lines));
-        let arena_words = words(config.arena_bytes, sections);
+        let inbox_words = words("inbox", config.inbox_bytes, lines)?;
+        let outbox_words = words("outbox", config.outbox_bytes, lines)?;
+        let arena_words = words("arena", config.arena_bytes, sections)?;
         let stream = backend.create_stream()?;
         let inbox = backend.map(inbox_words * 4, place)?;
         let outbox = match backend.map(outbox_words * 4, MappedPlace::Host) {
@@ -216,7 +219,13 @@ impl SharedMemory {
     }
 }
 
-/// Words of a region of `bytes`, behind `used` words.
-fn words(bytes: usize, used: usize) -> usize {
-    (used + bytes / 4).next_multiple_of(64)
+/// Words of a region of `bytes`, behind `used` words: as many as a worker can number.
+fn words(region: &'static str, bytes: usize, used: usize) -> Result<usize> {
+    let words = (used + bytes / 4).next_multiple_of(64);
+    let most = MOST_WORDS - used.next_multiple_of(64);
+    if words > MOST_WORDS {
+        Err(RingError::RegionTooLarge { region, bytes, most: 4 * most })
+    } else {
+        Ok(words)
+    }
 }

@@ -108,7 +108,8 @@ impl History {
                 return Decision::GiveUp;
             }
         }
-        Decision::At(now + backoff.before(self.series))
+        // A wait beyond all clocks is for ever.
+        now.checked_add(backoff.before(self.series)).map_or(Decision::Leave, Decision::At)
     }
 
     /// Notes a restart.
@@ -144,6 +145,8 @@ mod tests {
         assert_eq!(history.total, 5);
         // A wait that no shift can hold is the longest.
         assert_eq!(backoff.before(40), 9 * MS);
+        let never = Restart::Always(Backoff { first: Duration::MAX, most: Duration::MAX, calm: MS });
+        assert_eq!(History::default().decide(&never, now), Decision::Leave);
     }
 
     #[test]

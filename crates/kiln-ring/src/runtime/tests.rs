@@ -1,9 +1,10 @@
 //! What only shows from within, or between devices: senders that stop half-way, devices that do not reach each other.
 
-use super::{CheckpointError, RingConfig, RingError, RingRuntime, RuntimeConfig};
+use super::{Actor, CheckpointError, RingConfig, RingError, RingRuntime, RuntimeConfig};
 use crate::channel::RecvError;
 use crate::handler::RingCtx;
 use crate::ring_kernel;
+use kiln_lang::prelude::*;
 use kiln_runtime::Device;
 use std::time::Duration;
 
@@ -34,6 +35,64 @@ fn a_message_that_was_not_finished_is_not_there() {
     queue.write(torn, &[10, 10, 10, 10, 10, 10, 10, 0, 0]);
     queue.publish();
     assert_eq!((actor.recv().unwrap(), actor.recv().unwrap()), (22, 222));
+}
+
+/// Takes as many steps as it is sent.
+#[ring_kernel(crate = crate)]
+fn laborious(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
+    let mut n: Val<u32> = 0;
+    while n < x {
+        n += 1;
+    }
+    *total += n;
+    *total
+}
+
+#[ring_kernel(crate = crate)]
+fn twice(_ctx: &RingCtx, x: u32) -> u32 {
+    x * 2
+}
+
+/// Two workers of a CPU: one with a message that takes longer than the host waits for an acknowledgement, and one that waits for messages.
+fn busy_and_idle() -> (RingRuntime, [Actor<laborious>; 2]) {
+    let acknowledge_within = Duration::from_millis(50);
+    let config = RuntimeConfig { step_budget: 0, acknowledge_within, ..RuntimeConfig::default() };
+    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config.workers(2)).unwrap();
+    let actors = [(); 2].map(|()| rt.launch(laborious, RingConfig::default().state(0)).unwrap());
+    actors.iter().for_each(|actor| actor.activate().unwrap());
+    actors[0].send(1 << 30).unwrap();
+    while actors[0].body.side.device_clock().is_ok() {}
+    (rt, actors)
+}
+
+/// A handler that is new cannot be compiled in while another one takes its time; nobody notices but who asked.
+#[test]
+fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
+    let (rt, [busy, idle]) = busy_and_idle();
+    let refused = rt.launch(twice, RingConfig::default());
+    assert!(matches!(refused, Err(RingError::Unresponsive { worker: 0, .. })), "{refused:?}");
+    assert_eq!(idle.ask(7).unwrap(), Some(7));
+    assert_eq!(busy.counts().under_way(), 1, "it was done too soon for this test");
+    assert_eq!(busy.recv().unwrap(), 1 << 30);
+    let later = rt.launch(twice, RingConfig::default()).unwrap();
+    later.activate().unwrap();
+    assert_eq!((later.ask(4).unwrap(), idle.ask(1).unwrap()), (Some(8), Some(8)));
+}
+
+/// A worker may begin with something long after it has answered. Then all leave when it is done, which is no loss, and are brought back.
+#[test]
+fn a_grid_that_leaves_late_comes_back() {
+    let (rt, [busy, idle]) = busy_and_idle();
+    let mut grid = rt.0.grid();
+    let late = grid.tell_to_leave(&rt.0.memory);
+    assert!(matches!(late, Err(RingError::Unresponsive { worker: 0, .. })), "{late:?}");
+    drop(grid);
+    let gone = idle.deactivate();
+    assert!(matches!(gone, Err(RingError::Unresponsive { worker: 1, .. })), "{gone:?}");
+    idle.send(5).unwrap();
+    assert_eq!((busy.recv().unwrap(), idle.recv().unwrap()), (1 << 30, 5));
+    assert!(!rt.is_lost());
+    idle.deactivate().unwrap();
 }
 
 /// A device that reaches another one's memory is one of two GPUs, or the same one.
