@@ -19,6 +19,7 @@ use kiln::Device;
 use model::{Network, Recipe};
 use std::error::Error;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
 /// Trains a two-layer perceptron on handwritten digits, with Kiln kernels alone.
@@ -41,14 +42,23 @@ struct Options {
     compare: Option<String>,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
     let (train, test) = match &options.fashion_mnist {
         Some(folder) => data::fashion_mnist(folder)?,
         None => data::digits()?,
     };
-    let recipe = recipe(&options);
+    let recipe = recipe(options);
     println!(
         "{} training and {} test images of {} pixels, on {} ({})",
         train.len(),

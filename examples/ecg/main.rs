@@ -14,15 +14,17 @@ mod reference;
 
 use actors::{Report, Sample};
 use clap::Parser;
-use kiln::Device;
-use kiln::ring::{Actor, RingConfig, RingRuntime, WaitPolicy};
+use indicatif::{ProgressBar, ProgressStyle};
+use kiln::ring::{Actor, RecvError, RingConfig, RingRuntime, WaitPolicy};
+use kiln::{BackendKind, Device};
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Finds the beats of a recorded heart by a pipeline of resident actors.
 #[derive(Parser)]
 struct Options {
-    /// How many of the recording's samples are sent.
+    /// How many of the recording's samples are sent [default: all 108000; to the interpreter 3600].
     #[arg(long)]
     samples: Option<usize>,
 }
@@ -30,11 +32,21 @@ struct Options {
 /// Longer than any message takes.
 const SOON: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
     let mut samples = recording::samples()?;
-    samples.truncate(options.samples.unwrap_or(samples.len()));
+    let all = if device.properties().kind == BackendKind::Interp { 3600 } else { samples.len() };
+    samples.truncate(options.samples.unwrap_or(all));
     let want = reference::reports(&samples);
     println!(
         "{} samples, {:.1} s of an electrocardiogram, on {} ({})",
@@ -45,7 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let runtime = RingRuntime::new(&device)?;
-    let pipeline = Pipeline::new(&runtime)?;
+    // To spin takes a core for itself, of which a device that is the processor may need every one.
+    let wait =
+        if device.properties().kind == BackendKind::Cpu { WaitPolicy::default() } else { WaitPolicy::SPIN };
+    let pipeline = Pipeline::new(&runtime, wait)?;
     let (one_by_one, mut latencies) = pipeline.paced(&samples, &want)?;
     latencies.sort_by(f64::total_cmp);
     let quantile =
@@ -56,11 +71,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         quantile(0.99)
     );
 
-    let pipeline = Pipeline::new(&runtime)?;
+    let pipeline = Pipeline::new(&runtime, wait)?;
     let start = Instant::now();
     let at_once = pipeline.flooded(&samples, want.len())?;
     let took = start.elapsed().as_secs_f64();
-    println!("all at once: {:.2} M samples a second", samples.len() as f64 / took / 1e6);
+    println!("all at once: {:.0} samples a second", samples.len() as f64 / took);
 
     let judged = |kind| one_by_one.iter().filter(|report| report.kind == kind).count();
     println!(
@@ -93,8 +108,8 @@ struct Pipeline {
 
 impl Pipeline {
     /// From the last actor to the first: each is told where the next one is.
-    fn new(runtime: &RingRuntime) -> Result<Pipeline, Box<dyn Error>> {
-        let config = || RingConfig::default().capacity(1024).wait(WaitPolicy::SPIN);
+    fn new(runtime: &RingRuntime, wait: WaitPolicy) -> Result<Pipeline, Box<dyn Error>> {
+        let config = || RingConfig::default().capacity(1024).wait(wait);
         let judge = runtime.launch(actors::judge, config().state(actors::Judge::default()))?;
         let beats = judge.inlet(64)?;
         let detector = runtime.launch(actors::detector, config().state(actors::Detector::new(beats)))?;
@@ -109,6 +124,8 @@ impl Pipeline {
     /// Sends a sample at a time, once the one before is filtered, and waits for the report where there is one to come. Gives how long that took, in microseconds, for each.
     fn paced(&self, samples: &[f32], want: &[Report]) -> Result<(Vec<Report>, Vec<f64>), Box<dyn Error>> {
         let (mut reports, mut latencies) = (Vec::new(), Vec::new());
+        let bar = ProgressBar::new(samples.len() as u64)
+            .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len} samples, {eta} left")?);
         let mut decisive = want.iter().map(|report| report.decided as usize).peekable();
         for (number, &value) in samples.iter().enumerate() {
             let start = Instant::now();
@@ -120,9 +137,14 @@ impl Pipeline {
             // As from a sensor, the next sample comes when this one has long been filtered.
             while self.filter.channel().unanswered() > 0 {
                 // There is no reply; but a device that does not run by itself goes on while somebody looks.
-                let _ = self.filter.try_recv();
+                match self.filter.try_recv() {
+                    Err(RecvError::Empty { .. }) if start.elapsed() < SOON => {}
+                    other => return Err(format!("sample {number} was not filtered: {other:?}").into()),
+                }
             }
+            bar.inc(1);
         }
+        bar.finish_and_clear();
         Ok((reports, latencies))
     }
 
@@ -133,7 +155,7 @@ impl Pipeline {
             let number = |i: usize| (first * 256 + i) as u32;
             let part: Vec<Sample> =
                 part.iter().enumerate().map(|(i, &value)| Sample { number: number(i), value }).collect();
-            self.filter.channel().send_many(&part).map_err(|(_, error)| error)?;
+            self.filter.send_many(&part)?;
             while let Ok(report) = self.judge.outputs().try_recv() {
                 reports.push(report);
             }

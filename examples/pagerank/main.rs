@@ -16,6 +16,7 @@ use kiln::prelude::*;
 use kiln::ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, State, ring_kernel};
 use std::error::Error;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
 /// PageRank of a growing graph by an actor that keeps it on the device.
@@ -136,14 +137,30 @@ fn pass(ctx: &RingCtx, s: &RanksVal) -> Val<f32> {
     ctx.sum(change)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let graph = match &options.edges {
-        Some(file) => Graph::of_edges(&std::fs::read_to_string(file)?)?,
+        Some(file) => {
+            let named = |error: String| format!("{}: {error}", file.display());
+            let text = std::fs::read_to_string(file).map_err(|error| named(error.to_string()))?;
+            Graph::of_edges(&text).map_err(named)?
+        }
         None => Graph::of_lock_file(include_str!("../../Cargo.lock")),
     };
     let device = Device::default()?;
     let (nodes, edges) = (graph.names.len(), graph.edges.len());
+    if edges == 0 {
+        return Err("the graph has no edges: give a file with two names a line".into());
+    }
     println!("{nodes} nodes and {edges} edges, on {} ({})", device.id(), device.properties().name);
 
     let runtime = RingRuntime::new(&device)?;
