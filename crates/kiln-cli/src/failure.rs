@@ -18,6 +18,9 @@ pub enum Failure {
     /// A message was not sent.
     #[error(transparent)]
     Send(#[from] kiln_ring::SendError),
+    /// Not all of many messages were sent.
+    #[error(transparent)]
+    SendMany(#[from] kiln_ring::SendManyError),
     /// No reply came.
     #[error(transparent)]
     Receive(#[from] kiln_ring::RecvError),

@@ -111,6 +111,12 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     if wanted(baseline::GRAPH) && gpu {
         rows.push(baseline::graph(device)?);
     }
+    if wanted(echo::ON_CPU) && gpu {
+        rows.push(echo::round_trip_on_cpu()?);
+    }
+    if wanted(echo::RATE_ON_CPU) && gpu {
+        rows.push(echo::rate_on_cpu()?);
+    }
     for &place in places {
         if wanted(bare::ROUND_TRIP) && device.properties().residency == Residency::Beside {
             rows.push(bare::round_trip(device, place)?);

@@ -9,6 +9,8 @@ use kiln_runtime::{BackendKind, Device};
 use std::time::{Duration, Instant};
 
 pub const ROUND_TRIP: &str = "ring.round_trip_48B";
+pub const ON_CPU: &str = "ring.baseline_cpu_48B";
+pub const RATE_ON_CPU: &str = "ring.baseline_cpu_echo_48B_1x1024";
 pub const UNMEASURED: &str = "ring.echo_48B_1x1024_unmeasured";
 
 /// Numbers of actors, and of messages in flight to each.
@@ -44,15 +46,21 @@ pub fn name(actors: usize, window: usize) -> String {
 
 /// One message in flight.
 pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
-    round_trips(device, config(place, 1), &transport(device, place))
+    round_trips(device, ROUND_TRIP, config(place, 1), &transport(device, place))
+}
+
+/// The same by the processor of this machine, beside a device that is another.
+pub fn round_trip_on_cpu() -> Result<Row, Failure> {
+    round_trips(&Device::open("cpu")?, ON_CPU, config(MappedPlace::Host, 1), "cpu")
 }
 
 /// The same by release and acquire.
 pub fn round_trip_ordered(device: &Device) -> Result<Row, Failure> {
-    round_trips(device, config(MappedPlace::Host, 1).transport(Transport::Ordered), "ordered")
+    let config = config(MappedPlace::Host, 1).transport(Transport::Ordered);
+    round_trips(device, ROUND_TRIP, config, "ordered")
 }
 
-fn round_trips(device: &Device, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
+fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
     let runtime = RingRuntime::with(device, config)?;
     let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
     let rounds = if device.properties().kind == BackendKind::Interp { 200 } else { 200_000 };
@@ -64,7 +72,7 @@ fn round_trips(device: &Device, config: RuntimeConfig, transport: &str) -> Resul
         }
     }
     actor.terminate()?;
-    Ok(Row::times(ROUND_TRIP, transport, times_us))
+    Ok(Row::times(name, transport, times_us))
 }
 
 /// The time of one message there and back, verified.
@@ -96,7 +104,7 @@ impl Flow {
             let count = room.min(BATCH as u32);
             batch.clear();
             batch.extend((0..count).map(|i| Ping::numbered(self.sent.wrapping_add(i))));
-            self.actor.channel().send_many(batch).map_err(|(_, error)| error)?;
+            self.actor.send_many(batch)?;
             self.sent = self.sent.wrapping_add(count);
             room -= count;
         }
@@ -121,6 +129,12 @@ impl Flow {
 /// As many messages in flight as the window, to each of some actors, from one thread.
 pub fn rate(device: &Device, place: MappedPlace, actors: usize, window: usize) -> Result<Row, Failure> {
     rate_of(device, place, &name(actors, window), (actors, window), config(place, actors))
+}
+
+/// A rate by the processor of this machine.
+pub fn rate_on_cpu() -> Result<Row, Failure> {
+    let place = MappedPlace::Host;
+    rate_of(&Device::open("cpu")?, place, RATE_ON_CPU, (1, 1024), config(place, 1))
 }
 
 /// One actor of which no handling times are measured: what measuring costs.
