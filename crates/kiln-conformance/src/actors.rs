@@ -6,7 +6,7 @@ use kiln_backend::{BackendKind, Residency};
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, AskError, Ending, Handler, Lifecycle, Message, Overflow, Reason, RecvError, RingConfig, RingCtx,
-    RingError, RingRuntime, RuntimeConfig, SendError, Sent, ring_kernel,
+    RingError, RingRuntime, RuntimeConfig, SendError, SendManyError, Sent, ring_kernel,
 };
 use kiln_runtime::Tensor;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ macro_rules! wrong {
         }
     )*};
 }
-wrong! { SendError RecvError AskError }
+wrong! { SendError SendManyError RecvError AskError }
 
 #[derive(Message, Debug, Clone, Copy, PartialEq)]
 #[kiln(crate = kiln_ring)]

@@ -32,6 +32,7 @@ mod actors_bad_input;
 mod actors_clusters;
 mod actors_inline;
 mod actors_links;
+mod actors_many;
 mod actors_payload;
 mod actors_tiles;
 mod arithmetic;
@@ -128,6 +129,7 @@ pub fn suite() -> Vec<Case> {
         actors_payload::cases,
         actors_tiles::cases,
         actors_bad_input::cases,
+        actors_many::cases,
         supervision::cases,
         telemetry::cases,
         checkpoints::cases,

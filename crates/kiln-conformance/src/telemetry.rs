@@ -60,8 +60,9 @@ fn actors_tell_what_they_did(trial: &mut Trial<'_>) -> Verdict {
         same("all", of, vec![(actor.number(), 100), (other.number(), 0)])?;
         let text = all.to_prometheus();
         let line = format!(
-            "kiln_ring_processed_total{{device=\"{}\",actor=\"{}\",handler=\"running_sum\"}} 100",
+            "kiln_ring_processed_total{{device=\"{}\",runtime=\"{}\",actor=\"{}\",handler=\"running_sum\"}} 100",
             trial.device.id(),
+            all.runtime,
             actor.number()
         );
         ensure(text.lines().any(|l| l == line), || format!("no line `{line}` in\n{text}"))?;

@@ -60,8 +60,8 @@ fn messages_of_all_sizes_come_back(trial: &mut Trial<'_>) -> Verdict {
                 let numbers: Vec<u32> = (0..8).map(|i| round * 8 + i).collect();
                 let words = |x: u32| std::array::from_fn::<u32, 29, _>(|i| x * 1000 + i as u32);
                 let lines: Vec<[u32; 29]> = numbers.iter().map(|x| words(*x)).collect();
-                small.channel().send_many(&numbers).map_err(|(_, error)| error)?;
-                large.channel().send_many(&lines).map_err(|(_, error)| error)?;
+                small.send_many(&numbers)?;
+                large.send_many(&lines)?;
                 for x in &numbers {
                     same("small", small.recv_timeout(SOON)?, x + 1)?;
                     same("large", large.recv_timeout(SOON)?, words(*x).map(|word| word + 1))?;

@@ -91,7 +91,7 @@ fn cost(
         } else {
             batch.clear();
             batch.extend((first..first + window as u32).map(Ping::numbered));
-            channel.send_many(&batch).map_err(|(_, error)| error)?;
+            channel.send_many(&batch)?;
         }
         sending.push(begun.elapsed());
         echo(&form, request_words, answer_words, u64::from(first)..u64::from(first) + window as u64);

@@ -42,7 +42,7 @@ pub const MAX_WORDS: usize = 16 * 1024;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a message or state",
     label = "not a type of fixed layout",
-    note = "fields are bool, u32, i32, u64, i64, f32, f64, f16, bf16, arrays of those, `Inline` arrays, and structs that derive `Message` (or `State`)"
+    note = "fields are bool, u32, i32, u64, i64, f32, f64, f16, bf16, arrays of those, `Inline` arrays, `Payload`s, `Address`es, and structs that derive `Message` (or `State`)"
 )]
 pub trait Layout: Sized + Send + 'static {
     /// How many words a value takes.

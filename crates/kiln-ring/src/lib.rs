@@ -64,6 +64,8 @@
 //! | `telemetry/` | [`RuntimeTelemetry`]: what actors do, read while they do it |
 //! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
 
+#![warn(missing_debug_implementations)]
+
 mod address;
 mod channel;
 mod dead_letter;
@@ -82,7 +84,7 @@ pub use address::{Address, AddressVal};
 pub use channel::{
     AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_BANDS,
     MAX_CAPACITY, Overflow, Parts, Protocol, RecvError, RecvFuture, Replies, RingMemory, SendError,
-    SendFuture, SendOptions, Sent, WaitPolicy,
+    SendFuture, SendManyError, SendOptions, Sent, WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, RingCtx, Signature};

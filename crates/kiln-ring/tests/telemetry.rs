@@ -45,6 +45,25 @@ fn the_text_is_of_the_prometheus_format() {
     assert!(text.contains("state=\"active\"} 1"), "{text}");
 }
 
+/// A collector that reads the files of several runtimes refuses a metric that comes twice with the same labels.
+#[test]
+fn runtimes_of_one_device_are_told_apart() {
+    let device = kiln_runtime::Device::open("interp").unwrap();
+    let mut seen = std::collections::HashSet::new();
+    let launched = [(); 2].map(|()| {
+        let runtime = RingRuntime::new(&device).unwrap();
+        let actor = runtime.launch(increment, RingConfig::default().bands(2)).unwrap();
+        (runtime, actor)
+    });
+    for (runtime, _) in &launched {
+        for line in runtime.telemetry().unwrap().to_prometheus().lines().filter(|line| !line.starts_with('#'))
+        {
+            let (metric, _) = line.rsplit_once(' ').unwrap();
+            assert!(seen.insert(metric.to_owned()), "{metric} comes twice");
+        }
+    }
+}
+
 #[test]
 fn a_published_file_follows_the_actors_and_goes_with_its_publisher() {
     let device = kiln_runtime::Device::open("interp").unwrap();

@@ -37,7 +37,7 @@ pub fn derive(role: Role, item: DeriveInput) -> syn::Result<TokenStream> {
     let noun = role.noun();
     let (empty, large) = (
         format!("the {noun} `{text}` has no fields: it needs at least 4 bytes"),
-        format!("the {noun} `{text}` is larger than 64 KiB: pass large data by reference to a buffer"),
+        format!("the {noun} `{text}` is larger than 64 KiB: send large data as a `Payload`"),
     );
     let sized = quote_spanned! {name.span()=>
         const _: () = ::core::assert!(<#name as #p::Layout>::WORDS != 0, #empty);
@@ -101,7 +101,9 @@ fn unsupported(ty: &Type) -> Option<(String, &'static str)> {
                 "i8" | "i16" => "use `i32`",
                 "usize" | "isize" => "it differs between host and device: use `u32` or `u64`",
                 "u128" | "i128" => "use `[u64; 2]`",
-                "String" | "str" | "Vec" | "Box" => "use an array, or a reference to a buffer for large data",
+                "String" | "str" | "Vec" | "Box" => {
+                    "use an array, an `Inline` array, or a `Payload` for large data"
+                }
                 "Option" => "use a `bool` beside the value",
                 _ => return None,
             };

@@ -98,6 +98,16 @@ pub enum SendError {
     },
 }
 
+/// Why not all of many messages were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("after {sent} messages: {error}")]
+pub struct SendManyError {
+    /// How many were sent before.
+    pub sent: usize,
+    /// Why the next one was not.
+    pub error: SendError,
+}
+
 /// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A future's place in the list of wakers.
+#[derive(Debug)]
 struct Waiting<'a> {
     mailbox: &'a Arc<Mailbox<Native>>,
     ticket: Option<u64>,
@@ -46,6 +47,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// A send under way: [`Channel::send_async`].
+#[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct SendFuture<'a, M> {
     waiting: Waiting<'a>,
@@ -78,6 +80,7 @@ impl<M: Message> Future for SendFuture<'_, M> {
 }
 
 /// A reply to come: [`Channel::recv_async`].
+#[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, R> {
     waiting: Waiting<'a>,
@@ -114,6 +117,7 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
 
 /// A request under way: [`Channel::ask_async`]. Dropped before its answer, it leaves the request with the actor, and the reply becomes a
 /// dead letter.
+#[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct AskFuture<'a, M, R> {
     waiting: Waiting<'a>,

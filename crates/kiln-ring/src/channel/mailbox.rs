@@ -12,6 +12,7 @@ use super::wakers::{Awaited, Wakers};
 use crate::dead_letter::{DeadLetters, Reason};
 use crate::layout::Hold;
 use crate::slot::{PAYLOAD, band_of, count_of};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
@@ -83,6 +84,12 @@ pub struct Mailbox<P: Platform> {
     pub(super) wakers: Wakers,
     parked: AtomicBool,
     lost: AtomicBool,
+}
+
+impl<P: Platform> fmt::Debug for Mailbox<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").field("actor", &self.actor()).finish_non_exhaustive()
+    }
 }
 
 impl<P: Platform> Mailbox<P> {

@@ -41,7 +41,7 @@ mod words;
 mod tests;
 
 pub use band::MAX_BANDS;
-pub use error::{AskError, ConfigError, RecvError, SendError};
+pub use error::{AskError, ConfigError, RecvError, SendError, SendManyError};
 pub(crate) use failure::Settled;
 pub use future::{AskFuture, RecvFuture, SendFuture};
 pub(crate) use lines::{SLACK, Slots};
@@ -75,6 +75,7 @@ pub const MAX_CAPACITY: usize = 1 << 24;
 /// How a channel behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "a configuration does nothing until something is made with it"]
 pub struct ChannelConfig {
     /// The most messages that are under way, in all bands together: sent, and their answer not taken.
     pub capacity: usize,
@@ -175,6 +176,17 @@ pub struct Parts {
     pub letters: Arc<DeadLetters>,
     /// The device's side.
     pub device: Arc<dyn DeviceSide>,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("actor", &self.actor)
+            .field("requests", &self.requests)
+            .field("answers", &self.answers)
+            .field("passed", &self.passed)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The host's side of an actor's queue, for messages `M` and replies `R`. Clones are the same channel.
@@ -337,7 +349,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// As of [`send`](Self::send), with the number of messages that were sent before.
     #[inline]
-    pub fn send_many(&self, messages: &[M]) -> Result<usize, (usize, SendError)> {
+    pub fn send_many(&self, messages: &[M]) -> Result<usize, SendManyError> {
         self.send_all(messages, (self.mailbox.lowest(), self.mailbox.header()), None)
     }
 
@@ -347,13 +359,13 @@ impl<M: Message, R: Layout> Channel<M, R> {
         messages: &[M],
         (band, header): Way<'_>,
         until: Option<Instant>,
-    ) -> Result<usize, (usize, SendError)> {
+    ) -> Result<usize, SendManyError> {
         if M::HOLDS {
             // Which position each one gets is known only one by one.
             let mut sent = 0;
             for message in messages {
                 let queued = self.holding(message, header, |words| self.mailbox.send(band, words, until));
-                match queued.map_err(|error| (sent, error))? {
+                match queued.map_err(|error| SendManyError { sent, error })? {
                     Sent::Queued(_) => sent += 1,
                     Sent::Dropped => return Ok(sent),
                 }
@@ -363,7 +375,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         let mut batch = self.mailbox.batch(band);
         match laid_many(messages, header, |words| batch.send(words, until)) {
             Ok(()) => Ok(batch.sent()),
-            Err(error) => Err((batch.sent(), error)),
+            Err(error) => Err(SendManyError { sent: batch.sent(), error }),
         }
     }
 
@@ -439,7 +451,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// # let actor = RingRuntime::new(&device)?.launch(increment, RingConfig::default())?;
     /// # actor.activate()?;
     /// let channel = actor.channel();
-    /// channel.send_many(&[1, 2, 3]).map_err(|(_, error)| error)?;
+    /// channel.send_many(&[1, 2, 3])?;
     /// let (mut received, mut sum) = (0, 0);
     /// while received < 3 {
     ///     received += channel.recv_each(16, |reply| sum += reply)?;

@@ -1,7 +1,7 @@
 //! Sends with a priority, a deadline and a limit to waiting.
 
 use super::band::Band;
-use super::error::{AskError, SendError};
+use super::error::{AskError, SendError, SendManyError};
 use super::future::{AskFuture, SendFuture};
 use super::mailbox::Sent;
 use super::platform::Native;
@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use = "options do nothing until something is sent with them"]
 pub struct SendOptions {
     /// The band: 0 is the lowest, and an actor has [as many as it was launched with](crate::RingConfig::bands).
     pub priority: u8,
@@ -94,8 +95,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// # Errors
     ///
     /// As of [`send_with`](Self::send_with), with the number of messages that were sent before.
-    pub fn send_many_with(&self, messages: &[M], options: SendOptions) -> Result<usize, (usize, SendError)> {
-        let way = self.mailbox.way(&options).map_err(|error| (0, error))?;
+    pub fn send_many_with(&self, messages: &[M], options: SendOptions) -> Result<usize, SendManyError> {
+        let way = self.mailbox.way(&options).map_err(|error| SendManyError { sent: 0, error })?;
         self.send_all(messages, way, options.until())
     }
 

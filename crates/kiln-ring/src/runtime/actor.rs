@@ -5,7 +5,10 @@ use super::checkpoint::Checkpoint;
 use super::ending::Ending;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
-use crate::channel::{AskError, Channel, Counts, RecvError, SendError, SendOptions, Sent};
+use crate::channel::{
+    AskError, AskFuture, Channel, Counts, RecvError, RecvFuture, SendError, SendFuture, SendManyError,
+    SendOptions, Sent,
+};
 use crate::device::Kind;
 use crate::device::record::gate;
 use crate::handler::Handler;
@@ -19,6 +22,7 @@ use std::time::Duration;
 ///
 /// Any number of threads may use it at once. When it is dropped, it is terminated and its messages are discarded, for which it waits no longer than
 /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within).
+#[must_use = "an actor is terminated when it is dropped"]
 pub struct Actor<H: Handler> {
     pub(super) body: Arc<Body>,
     channel: Channel<H::Message, H::Reply>,
@@ -81,6 +85,38 @@ impl<H: Handler> Actor<H> {
         self.channel.send_with(&message, options)
     }
 
+    /// Sends messages in order, cheaper than one by one, and gives how many: fewer only if the queue drops the newest.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send), with the number of messages that were sent before.
+    #[inline]
+    pub fn send_many(&self, messages: &[H::Message]) -> Result<usize, SendManyError> {
+        self.channel.send_many(messages)
+    }
+
+    /// As [`send`](Self::send), without holding a thread while it waits: a future for any executor.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, m: u32) -> u32 { m + 1 }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("interp")?)?;
+    /// let actor = runtime.launch(increment, RingConfig::default())?;
+    /// actor.activate()?;
+    /// let replies = async {
+    ///     actor.send_async(&1).await?;
+    ///     let sent = actor.recv_async().await?;
+    ///     let asked = actor.ask_async(&10).await?;
+    ///     Ok::<_, Box<dyn std::error::Error>>((sent, asked))
+    /// };
+    /// assert_eq!(pollster::block_on(replies)?, (2, Some(11)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_async<'a>(&'a self, message: &'a H::Message) -> SendFuture<'a, H::Message> {
+        self.channel.send_async(message)
+    }
+
     /// The next reply; where the actor has several bands, the next of the highest in which there is one.
     ///
     /// # Errors
@@ -108,6 +144,19 @@ impl<H: Handler> Actor<H> {
         self.channel.recv_timeout(timeout)
     }
 
+    /// Appends up to `most` replies that are there to `replies`, without waiting; gives how many.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub fn recv_many(&self, most: usize, replies: &mut Vec<H::Reply>) -> Result<usize, RecvError> {
+        self.channel.recv_many(most, replies)
+    }
+
+    /// As [`recv`](Self::recv), without holding a thread while it waits.
+    pub fn recv_async(&self) -> RecvFuture<'_, H::Reply> {
+        self.channel.recv_async()
+    }
+
     /// Sends a request and waits for its reply; `None` if it is handled without one.
     ///
     /// # Errors
@@ -122,6 +171,11 @@ impl<H: Handler> Actor<H> {
     /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in time.
     pub fn ask_with(&self, message: H::Message, options: SendOptions) -> Result<Option<H::Reply>, AskError> {
         self.channel.ask_with(&message, options)
+    }
+
+    /// As [`ask`](Self::ask), without holding a thread while it waits.
+    pub fn ask_async<'a>(&'a self, message: &'a H::Message) -> AskFuture<'a, H::Message, H::Reply> {
+        self.channel.ask_async(message)
     }
 
     /// What the actor has done, read from the device while it goes on.

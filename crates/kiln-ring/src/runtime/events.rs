@@ -136,6 +136,7 @@ impl What {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "events are kept for a reader that is there"]
 pub struct Events(Arc<Waiting>);
 
 #[derive(Debug, Default)]

@@ -66,7 +66,7 @@ pub use transport::{Transport, TransportChoice};
 
 use crate::channel::{DeviceSide, Protocol};
 use crate::dead_letter::{DeadLetters, Reason};
-use crate::device::record::{actor as line, cause, port, refusal};
+use crate::device::record::{actor as line, cause, port};
 use crate::device::{Kind, Operation, Plan};
 use crate::handler::Handler;
 use crate::layout::{Hold, Layout};
@@ -82,6 +82,7 @@ use link::Inlets;
 use memory::{Free, SharedMemory};
 pub(crate) use region::Piece;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -97,6 +98,8 @@ pub struct RingRuntime(Arc<Shared>);
 /// What a runtime and its actors share.
 pub(crate) struct Shared {
     device: Device,
+    /// Of this process's runtimes.
+    number: u32,
     config: RuntimeConfig,
     /// Why the device is lost.
     loss: OnceLock<String>,
@@ -128,6 +131,16 @@ pub(crate) struct Shared {
     places: Mutex<HashMap<u32, Port>>,
 }
 
+impl fmt::Debug for RingRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingRuntime")
+            .field("device", &self.0.device.id())
+            .field("transport", &self.0.transport.transport)
+            .field("lost", &self.is_lost())
+            .finish_non_exhaustive()
+    }
+}
+
 impl RingRuntime {
     /// A runtime with the default configuration.
     ///
@@ -142,12 +155,14 @@ impl RingRuntime {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with(device: &Device, config: RuntimeConfig) -> Result<RingRuntime> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         let workers = config.workers_on(device)?;
         let (memory, free, transport) = transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
         let grid = Grid::new(device, &config, workers, protocol == Protocol::Ordered);
         let shared = Arc::new(Shared {
             device: device.clone(),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             config,
             loss: OnceLock::new(),
             stalled: AtomicBool::new(false),
@@ -290,25 +305,10 @@ impl Shared {
     /// Why a message was not handled, in words.
     fn explain(&self, reason: Reason) -> String {
         match reason {
-            Reason::Failed { cause: cause::FAULT, number: u32::MAX } => {
-                "the handler took more steps than its budget".to_owned()
-            }
             Reason::Failed { cause: cause::FAULT, number } => match self.site(number) {
                 Some(site) => format!("the handler failed: {site}"),
                 None => reason.to_string(),
             },
-            Reason::Failed { cause: cause::RETURNED, number } => {
-                format!("the handler returned the error {number}")
-            }
-            Reason::Failed { cause: cause::SEND, number: refusal::TAKEN } => {
-                "the handler sent to an address that another actor sends to: make an inlet for each sender".to_owned()
-            }
-            Reason::Failed { cause: cause::SEND, number: refusal::NOT_IN_CLUSTER } => {
-                "the handler sent to a queue in the shared memory of another cluster: launch the actor with `RingConfig::beside` the receiver, or use `Actor::inlet`".to_owned()
-            }
-            Reason::Failed { cause: cause::SEND, number: refusal::TOO_MANY } => {
-                "the handler sent more messages at once than the receiver's queue holds: give it a larger capacity".to_owned()
-            }
             other => other.to_string(),
         }
     }

@@ -44,6 +44,7 @@ pub enum Routing {
 /// assert_eq!(pool.of_key(b"customer 4711").ask(0)?, one);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "its actors are terminated when it is dropped"]
 pub struct Pool<H: Handler> {
     actors: Vec<Actor<H>>,
     routing: Routing,

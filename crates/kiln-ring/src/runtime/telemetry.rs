@@ -77,6 +77,7 @@ impl Shared {
         let actors = self.census.living();
         Ok(RuntimeTelemetry {
             device: self.device.id().to_owned(),
+            runtime: format!("{}-{}", std::process::id(), self.number),
             transport: self.transport.transport,
             uptime: self.begun.elapsed(),
             measure_every: self.measure_every,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// A metric of actors: its name, type and meaning, and an actor's value.
 type Metric = (&'static str, &'static str, &'static str, fn(&ActorTelemetry) -> f64);
 
-const METRICS: [Metric; 11] = [
+const METRICS: [Metric; 12] = [
     ("processed_total", "counter", "Messages that the device is done with.", |a| a.processed as f64),
     ("failed_total", "counter", "Messages that their handler did not answer.", |a| f64::from(a.failed)),
     ("sent_total", "counter", "Messages that were sent.", |a| a.counts.sent as f64),
@@ -21,6 +21,9 @@ const METRICS: [Metric; 11] = [
     ("undeliverable_total", "counter", "Messages to an actor that handled no more.", |a| {
         a.counts.undeliverable as f64
     }),
+    ("unclaimed_total", "counter", "Replies for which nobody waited any more.", |a| {
+        a.counts.unclaimed as f64
+    }),
     ("restarts_total", "counter", "Restarts after failures.", |a| a.restarts as f64),
     ("queue_depth", "gauge", "Messages that wait for the device.", |a| a.depth as f64),
     ("uptime_seconds", "gauge", "Time since the actor was launched.", |a| a.uptime.as_secs_f64()),
@@ -33,7 +36,7 @@ impl RuntimeTelemetry {
     /// # let device = kiln_runtime::Device::open("interp")?;
     /// # let runtime = kiln_ring::RingRuntime::new(&device)?;
     /// let text = runtime.telemetry()?.to_prometheus();
-    /// assert!(text.contains("kiln_ring_runtime_uptime_seconds{device=\"interp\"}"));
+    /// assert!(text.contains("kiln_ring_runtime_uptime_seconds{device=\"interp\",runtime=\""));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn to_prometheus(&self) -> String {
@@ -42,41 +45,33 @@ impl RuntimeTelemetry {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        let device = escaped(&self.device);
+        // With the runtime: one collector may see several on a device, and refuses the same metric twice.
+        let own = format!("device=\"{}\",runtime=\"{}\"", escaped(&self.device), escaped(&self.runtime));
         head(out, "runtime_uptime_seconds", "gauge", "Time since the runtime was made.")?;
-        writeln!(
-            out,
-            "kiln_ring_runtime_uptime_seconds{{device=\"{device}\"}} {}",
-            self.uptime.as_secs_f64()
-        )?;
+        writeln!(out, "kiln_ring_runtime_uptime_seconds{{{own}}} {}", self.uptime.as_secs_f64())?;
         head(out, "transport_info", "gauge", "1 for the transport of the runtime's messages.")?;
         let transport = self.transport;
-        writeln!(out, "kiln_ring_transport_info{{device=\"{device}\",transport=\"{transport}\"}} 1")?;
+        writeln!(out, "kiln_ring_transport_info{{{own},transport=\"{transport}\"}} 1")?;
         head(out, "dead_letters_total", "counter", "Messages that no handler finished.")?;
-        writeln!(out, "kiln_ring_dead_letters_total{{device=\"{device}\"}} {}", self.dead_letters)?;
+        writeln!(out, "kiln_ring_dead_letters_total{{{own}}} {}", self.dead_letters)?;
         for (name, kind, help, value) in METRICS {
             head(out, name, kind, help)?;
             for actor in &self.actors {
-                writeln!(out, "kiln_ring_{name}{{{}}} {}", labels(&device, actor), value(actor))?;
+                writeln!(out, "kiln_ring_{name}{{{}}} {}", labels(&own, actor), value(actor))?;
             }
         }
         head(out, "band_depth", "gauge", "Messages that wait for the device, by band of priority.")?;
         for actor in self.actors.iter().filter(|actor| actor.depths.len() > 1) {
             for (band, depth) in actor.depths.iter().enumerate() {
-                writeln!(out, "kiln_ring_band_depth{{{},band=\"{band}\"}} {depth}", labels(&device, actor))?;
+                writeln!(out, "kiln_ring_band_depth{{{},band=\"{band}\"}} {depth}", labels(&own, actor))?;
             }
         }
         head(out, "lifecycle", "gauge", "1 for the state that the actor is in.")?;
         for actor in &self.actors {
-            writeln!(
-                out,
-                "kiln_ring_lifecycle{{{},state=\"{}\"}} 1",
-                labels(&device, actor),
-                actor.lifecycle
-            )?;
+            writeln!(out, "kiln_ring_lifecycle{{{},state=\"{}\"}} 1", labels(&own, actor), actor.lifecycle)?;
         }
         head(out, "handling_seconds", "histogram", "Time from seeing a message to its answer, of a sample.")?;
-        self.actors.iter().try_for_each(|actor| handling(out, &labels(&device, actor), actor))
+        self.actors.iter().try_for_each(|actor| handling(out, &labels(&own, actor), actor))
     }
 }
 
@@ -84,8 +79,8 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Resul
     writeln!(out, "# HELP kiln_ring_{name} {help}\n# TYPE kiln_ring_{name} {kind}")
 }
 
-fn labels(device: &str, actor: &ActorTelemetry) -> String {
-    format!("device=\"{device}\",actor=\"{}\",handler=\"{}\"", actor.actor, escaped(actor.handler))
+fn labels(own: &str, actor: &ActorTelemetry) -> String {
+    format!("{own},actor=\"{}\",handler=\"{}\"", actor.actor, escaped(actor.handler))
 }
 
 /// The histogram of an actor: how many times lie below each bound.

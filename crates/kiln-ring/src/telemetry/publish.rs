@@ -17,6 +17,7 @@ pub fn telemetry_dir() -> PathBuf {
 ///
 /// Each version is written aside and renamed, so that a reader finds all of one.
 #[derive(Debug)]
+#[must_use = "the file goes when the publisher is dropped"]
 pub struct Publisher {
     path: PathBuf,
     /// Dropped to end the thread.
@@ -38,6 +39,8 @@ impl Publisher {
         if let Some(Some(text)) = text() {
             replace(&path, &text)?;
         }
+        // Never a loop without a pause.
+        let every = every.max(Duration::from_millis(1));
         let (running, ended) = mpsc::channel::<()>();
         let to = path.clone();
         let thread = std::thread::Builder::new().name("kiln-ring-publisher".to_owned()).spawn(move || {

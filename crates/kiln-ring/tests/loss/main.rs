@@ -210,7 +210,7 @@ fn termination_returns_in_time_with_a_handler_that_never_ends() {
     assert!(begun.elapsed() < SLACK, "{:?}", begun.elapsed());
     // Another thread waits for the worker, for as long as it was given.
     std::thread::scope(|scope| {
-        scope.spawn(|| bad.terminate_with(Ending::Discard, Duration::from_secs(3)));
+        scope.spawn(|| drop(bad.terminate_with(Ending::Discard, Duration::from_secs(3))));
         std::thread::sleep(Duration::from_millis(50));
         let begun = Instant::now();
         let ended = beside.terminate_with(Ending::Discard, limit);
@@ -263,12 +263,12 @@ fn a_draining_actor_is_seen_and_given_more_time() {
     assert_eq!(actor.lifecycle(), Lifecycle::Draining);
     find(&events, |event| event.what == What::Turned(Lifecycle::Draining));
     std::thread::scope(|scope| {
-        let more = scope.spawn(|| actor.terminate_with(Ending::Drain, SOON));
+        let more = scope.spawn(|| actor.terminate_with(Ending::Drain, SOON).unwrap());
         // Whoever looks does not wait for whoever waits.
         let told = rt.telemetry().unwrap();
         assert!(!more.is_finished(), "it was done too soon for this test");
         assert_eq!(told.actors[0].lifecycle, Lifecycle::Draining);
-        more.join().unwrap().unwrap();
+        more.join().unwrap();
     });
     let sums = [(); 3].map(|()| actor.recv().unwrap());
     assert_eq!(sums, [1 << 30, (1 << 30) + 1, (1 << 30) + 3]);

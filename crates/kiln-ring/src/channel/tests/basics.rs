@@ -3,7 +3,7 @@
 use super::device::{Rig, memory, rig, rig_from};
 use crate::channel::{
     AskError, Channel, ChannelConfig, ConfigError, MAX_CAPACITY, Overflow, Parts, Protocol, RecvError,
-    SendError, Sent, WaitPolicy,
+    SendError, SendManyError, Sent, WaitPolicy,
 };
 use crate::slot::Kind;
 use crate::{DeadLetters, Layout, Reason};
@@ -161,7 +161,7 @@ fn a_batch_larger_than_the_queue_says_how_far_it_came() {
     let rig: Rig<u32, u32> = rig(config(10).overflow(Overflow::Reject), Protocol::Ordered);
     let messages: Vec<u32> = (0..15).collect();
     let full = SendError::Full { actor: 3, capacity: 10 };
-    assert_eq!(rig.channel.send_many(&messages), Err((10, full)));
+    assert_eq!(rig.channel.send_many(&messages), Err(SendManyError { sent: 10, error: full }));
     let newest: Rig<u32, u32> =
         super::device::rig(config(10).overflow(Overflow::DropNewest), Protocol::Ordered);
     assert_eq!(newest.channel.send_many(&messages), Ok(10));
@@ -284,7 +284,7 @@ fn closing() {
     let closed = SendError::Closed { actor: 3 };
     assert_eq!(rig.channel.send(&3), Err(closed));
     assert_eq!(rig.channel.try_send(&3), Err(closed));
-    assert_eq!(rig.channel.send_many(&[3, 4]), Err((0, closed)));
+    assert_eq!(rig.channel.send_many(&[3, 4]), Err(SendManyError { sent: 0, error: closed }));
     assert_eq!(rig.channel.ask(&3), Err(AskError::Send(closed)));
     assert!(matches!(rig.channel.recv_timeout(SHORT), Err(RecvError::TimedOut { .. })));
     for i in 0..2 {
