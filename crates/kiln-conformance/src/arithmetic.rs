@@ -2,10 +2,10 @@
 
 use crate::case::{Case, cases};
 use crate::elementwise::{Elementwise, check};
-use crate::sample::{Host, Sample};
-use crate::trial::{Rng, Trial, Verdict};
+use crate::trial::{Trial, Verdict};
 use half::{bf16, f16};
 use kiln_lang::{Bits, Float, Int, Num, Val, select};
+use kiln_reference::{Host, Rng, Sample};
 use std::marker::PhantomData;
 
 pub fn cases() -> Vec<Case> {

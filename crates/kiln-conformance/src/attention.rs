@@ -1,11 +1,11 @@
 //! Attention of the library, with all options, against f64.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
-use crate::trial::{Rng, Trial, Verdict, close, ensure, same};
+use crate::trial::{Trial, Verdict, close, ensure, same};
 use half::{bf16, f16};
 use kiln_kernels::{Attention, Tuning};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Rng, Sample, add_scaled, dot};
 use kiln_runtime::{Error, Tensor};
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn of_query(
     let Sizes { shared, queries, keys, width, .. } = sizes;
     let scale = options.scale.map_or(1.0 / (width as f64).sqrt(), f64::from);
     let query = &q[(head * queries + i) * width..][..width];
-    let row = |x: &[f64], j: usize, c: usize| x[(head / shared * keys + j) * width + c];
+    let row = |j: usize| (head / shared * keys + j) * width..(head / shared * keys + j + 1) * width;
     let place = (i + keys) as i64 - queries as i64;
     let seen = |j: &usize| {
         let distance = *j as i64 - place;
@@ -105,7 +105,7 @@ fn of_query(
             && options.right.is_none_or(|right| distance <= right as i64)
     };
     let score = |j: &usize| {
-        let score = (0..width).map(|c| query[c] * row(k, *j, c)).sum::<f64>() * scale;
+        let score = dot(query, &k[row(*j)]) * scale;
         options.cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
     };
     let seen: Vec<usize> = (0..keys).filter(seen).collect();
@@ -116,8 +116,9 @@ fn of_query(
     let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = scores.iter().map(|s| (s - greatest).exp()).collect();
     let sum: f64 = weights.iter().sum();
-    let weighted = |c| weights.iter().zip(&seen).map(|(w, &j)| w * row(v, j, c)).sum::<f64>() / sum;
-    ((0..width).map(weighted).collect(), greatest + sum.ln())
+    let mut weighted = vec![0.0; width];
+    weights.iter().zip(&seen).for_each(|(w, &j)| add_scaled(&mut weighted, w / sum, &v[row(j)]));
+    (weighted, greatest + sum.ln())
 }
 
 pub(crate) fn float<T: Sample>(x: &[T]) -> Vec<f64> {

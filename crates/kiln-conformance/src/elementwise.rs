@@ -1,8 +1,8 @@
 //! How operations on each element are tested: one definition runs on tiles and in threads, and is compared with the host.
 
-use crate::sample::{Host, Sample};
-use crate::trial::{Rng, Trial, Verdict, close};
+use crate::trial::{Trial, Verdict, close};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Rng, Sample};
 use kiln_runtime::Tensor;
 
 /// A few operations with up to three operands of one type and results of another.

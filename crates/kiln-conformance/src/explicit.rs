@@ -1,13 +1,13 @@
 //! The explicit level: bulk tensor copies, mbarriers, warpgroup products, tasks and clusters.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Vector};
 use kiln_kernels::matmul::{Factor, hopper};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, by_rows};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -105,12 +105,8 @@ fn product<T: Sample + Float>(trial: &mut Trial<'_>, [m, n, k]: [usize; 3], plan
     let mut c = trial.output::<T, 2>([m, n])?;
     let down = m.div_ceil(TILE * plan.blocks) * plan.blocks;
     pipelined(&a, &b, &mut c, plan).grid([down as u32, n.div_ceil(TILE) as u32]).launch(trial.device)?;
-    let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
-    let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };
-    let element = |i: usize| {
-        (0..k).fold(Host::Float(0.0), |sum, p| sum.add(x(i / n, p).host().mul(y(p, i % n).host())))
-    };
-    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    let (x, y) = (by_rows(&xs, [m, k], plan.a_transposed), by_rows(&ys, [k, n], plan.b_transposed));
+    let expected = kiln_reference::product(&x, &y, [m, n, k], Host::Float(0.0));
     close("a b", &c.to_vec()?, &expected, 4.0, 8.0)
 }
 
@@ -178,11 +174,8 @@ fn two_consumers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     let (b, ys) = trial.input::<T, 2>([k, n])?;
     let mut c = trial.output::<f32, 2>([m, n])?;
     taking_turns(&a, &b, &mut c).grid([m.div_ceil(TILE) as u32]).launch(trial.device)?;
-    let element = |i: usize| {
-        (0..k)
-            .fold(Host::Float(0.0), |sum, p| sum.add(xs[i / n * k + p].host().mul(ys[p * n + i % n].host())))
-    };
-    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], false));
+    let expected = kiln_reference::product(&x, &y, [m, n, k], Host::Float(0.0));
     close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
@@ -226,11 +219,8 @@ fn copies_of_a_task<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     let (b, ys) = trial.input::<T, 2>([k, n])?;
     let mut c = trial.output::<f32, 2>([m, n])?;
     in_copies(&a, &b, &mut c).grid([m.div_ceil(2 * TILE) as u32]).launch(trial.device)?;
-    let element = |i: usize| {
-        (0..k)
-            .fold(Host::Float(0.0), |sum, p| sum.add(xs[i / n * k + p].host().mul(ys[p * n + i % n].host())))
-    };
-    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], false));
+    let expected = kiln_reference::product(&x, &y, [m, n, k], Host::Float(0.0));
     close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
@@ -360,12 +350,11 @@ fn stack_divided_by_steps<T: Sample + Factor<Sum = f32> + Float>(
     hopper::stream_k::<T, T, f32, Vector<f32>>(&a, &b, &mut c, &mut parts, &mut signals, epilogue, plan)
         .grid([programs])
         .launch(trial.device)?;
-    let element = |i: usize| {
-        let (row, j) = (i / n, i % n);
-        let product = |p: usize| xs[row * k + p].host().mul(ys[p * n + j].host());
-        (0..k).fold(terms[j].host(), |sum, p| sum.add(product(p)))
-    };
-    let expected: Vec<Host> = (0..products * m * n).map(element).collect();
+    // Rows of a stack are those of one matrix.
+    let shape @ [rows, ..] = [products * m, n, k];
+    let (x, y) = (by_rows(&xs, [rows, k], false), by_rows(&ys, [k, n], false));
+    let sums = kiln_reference::product(&x, &y, shape, Host::Float(0.0));
+    let expected: Vec<Host> = sums.iter().enumerate().map(|(i, sum)| sum.add(terms[i % n].host())).collect();
     close(&format!("a stack by {programs} programs"), &c.to_vec()?, &expected, 256.0, 16.0)
 }
 
@@ -398,12 +387,8 @@ fn whole<T: Sample + Factor<Sum = f32> + Float, O: Sample + Float>(
             .grid(grid)
             .launch(trial.device)?;
     }
-    let x = |i: usize, p: usize| if plan.a_transposed { xs[p * m + i] } else { xs[i * k + p] };
-    let y = |p: usize, j: usize| if plan.b_transposed { ys[j * k + p] } else { ys[p * n + j] };
-    let element = |i: usize| {
-        (0..k).fold(Host::Float(0.0), |sum, p| sum.add(x(i / n, p).host().mul(y(p, i % n).host())))
-    };
-    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    let (x, y) = (by_rows(&xs, [m, k], plan.a_transposed), by_rows(&ys, [k, n], plan.b_transposed));
+    let expected = kiln_reference::product(&x, &y, [m, n, k], Host::Float(0.0));
     // Sums of f32 differ by their order.
     let ulps = if O::EPSILON < 1e-6 { 256.0 } else { 4.0 };
     close(&format!("{plan:?}"), &c.to_vec()?, &expected, ulps, 16.0)

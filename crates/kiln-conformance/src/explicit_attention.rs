@@ -2,13 +2,13 @@
 
 use crate::attention::{Options, Sizes, causal, float, reference};
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::attention::hopper;
 use kiln_kernels::attention::schedule::{self, Lengths, Work};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, product_of_floats};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -78,24 +78,23 @@ fn products_from_registers<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict 
     let (a, xs) = trial.input::<T, 2>([rows, COLUMNS])?;
     let (b, ys) = trial.input::<T, 2>([COLUMNS, INNER])?;
     let (v, vs) = trial.input::<T, 2>([2 * INNER, COLUMNS])?;
-    let float = |data: &[T], i: usize| data[i].host().float();
     let rounded = |x: f64| T::from_host(Host::Float(x)).host().float();
-    // Each element's terms: their sum, and the sum of their sizes.
-    let element = |i: usize, j: usize| -> (f64, f64) {
-        let value = |p: usize| float(&vs, p * COLUMNS + j);
-        let terms = (0..INNER).map(|p| {
-            let score = |k: usize| float(&xs, i * COLUMNS + k) * float(&ys, k * INNER + p);
-            let score = (0..COLUMNS).map(score).sum::<f64>() * f64::from(SCALE);
-            [2.0 * rounded(score.exp2()) * value(p), rounded(score) * value(INNER + p)]
-        });
-        terms.flatten().fold((0.0, 0.0), |(sum, sizes), term| (sum + term, sizes + term.abs()))
+    let scores = product_of_floats(&float(&xs), &float(&ys), [rows, INNER, COLUMNS]);
+    let factors = |row: &[f64]| -> Vec<f64> {
+        let row = row.iter().map(|score| score * f64::from(SCALE));
+        row.clone().map(|s| 2.0 * rounded(s.exp2())).chain(row.map(rounded)).collect()
     };
-    let expected: Vec<(f64, f64)> = (0..rows * COLUMNS).map(|i| element(i / COLUMNS, i % COLUMNS)).collect();
+    let factors: Vec<f64> = scores.chunks(INNER).flat_map(factors).collect();
+    // Each element's terms: their sum, and the sum of their sizes.
+    let sizes = |x: &[f64]| -> Vec<f64> { x.iter().map(|x| x.abs()).collect() };
+    let (values, shape) = (float(&vs), [rows, COLUMNS, 2 * INNER]);
+    let sums = product_of_floats(&factors, &values, shape);
+    let sizes = product_of_floats(&sizes(&factors), &sizes(&values), shape);
     for copies in [1, 2] {
         let mut c = trial.output::<f32, 2>([rows, COLUMNS])?;
         let programs = rows.div_ceil(copies * ROWS) as u32;
         from_registers(&a, &b, &v, &mut c, copies).grid([programs]).launch(trial.device)?;
-        for (i, (got, (want, sizes))) in c.to_vec()?.iter().zip(&expected).enumerate() {
+        for (i, (got, (want, sizes))) in c.to_vec()?.iter().zip(sums.iter().zip(&sizes)).enumerate() {
             // A factor may round to the next 16-bit number, and terms may cancel.
             let within = (f64::from(*got) - want).abs() <= 2.0 * T::EPSILON * sizes;
             ensure(within, || format!("{copies} copies, element {i}: {got} for {want}"))?;

@@ -1,11 +1,11 @@
 //! Products in flight whose columns, or depth, are no power of two: one instruction each.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close};
 use half::{bf16, f16};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, by_rows, product};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -60,19 +60,16 @@ fn chained_products<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         let (v, vs) = trial.input::<T, 2>([n, width])?;
         let (mut o, mut sums) = (trial.output::<f32, 2>([m, width])?, trial.output::<f32, 1>([m])?);
         weighted(&q, &k, &v, &mut o, &mut sums, rows, keys, width).grid([2]).launch(trial.device)?;
-        let at = |x: &[T], i: usize| x[i].host().float();
-        let weight = |i: usize, j: usize| {
-            0.125 * (0..DEPTH).map(|p| at(&qs, i * DEPTH + p) * at(&ks, j * DEPTH + p)).sum::<f64>()
-        };
-        let weights: Vec<f64> = (0..m * n).map(|e| weight(e / n, e % n)).collect();
+        let (x, y) = (by_rows(&qs, [m, DEPTH], false), by_rows(&ks, [DEPTH, n], true));
+        let scores = product(&x, &y, [m, n, DEPTH], Host::Float(0.0));
+        let weights: Vec<f64> = scores.iter().map(|score| 0.125 * score.float()).collect();
         let what = format!("{rows} rows, {keys} keys, width {width}");
         let expected: Vec<Host> = weights.chunks(n).map(|row| Host::Float(row.iter().sum())).collect();
         close(&format!("{what}, sums"), &sums.to_vec()?, &expected, 64.0, 16.0 * n as f64)?;
         let rounded = |w: &f64| T::from_host(Host::Float(*w)).host().float();
-        let weights: Vec<f64> = weights.iter().map(rounded).collect();
-        let element =
-            |e: usize| (0..n).map(|j| weights[e / width * n + j] * at(&vs, j * width + e % width)).sum();
-        let expected: Vec<Host> = (0..m * width).map(|e| Host::Float(element(e))).collect();
+        let weights: Vec<Host> = weights.iter().map(|w| Host::Float(rounded(w))).collect();
+        let values = by_rows(&vs, [n, width], false);
+        let expected = product(&weights, &values, [m, width, n], Host::Float(0.0));
         // A weight between two 16-bit numbers may have become the other one.
         let ulps = 64.0 + 0.01 * T::EPSILON / f64::from(f32::EPSILON);
         close(&what, &o.to_vec()?, &expected, ulps, 64.0 * n as f64)?;
@@ -131,10 +128,8 @@ fn carried_products<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
         let mut c = trial.output::<T, 2>([m, n])?;
         let grid = [m.div_ceil(rows) as u32, n.div_ceil(COLUMNS) as u32];
         stepwise(&a, &b, &mut c, rows).grid(grid).launch(trial.device)?;
-        let element = |e: usize| {
-            (0..k).map(|p| xs[e / n * k + p].host().float() * ys[p * n + e % n].host().float()).sum()
-        };
-        let expected: Vec<Host> = (0..m * n).map(|e| Host::Float(element(e))).collect();
+        let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], false));
+        let expected = product(&x, &y, [m, n, k], Host::Float(0.0));
         close(&format!("{rows} x {COLUMNS}"), &c.to_vec()?, &expected, 4.0, 8.0)?;
     }
     Ok(())

@@ -1,10 +1,10 @@
 //! Warpgroup products of what is not 16 bits wide: tf32, 8-bit floats and 8-bit integers, whose factors lie along the inner extent.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, by_rows};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -69,11 +69,9 @@ fn check<T: Sample, U: Sample, S: Sample + Num>(
     let mut c = trial.output::<S, 2>([m, n])?;
     let grid = [m.div_ceil(TILE) as u32, n.div_ceil(TILE) as u32];
     product(&a, &b, &mut c, pieces).grid(grid).launch(trial.device)?;
-    let element = |i: usize| {
-        let factors = (0..k).map(|p| (seen(xs[i / n * k + p].host()), seen(ys[i % n * k + p].host())));
-        factors.map(|(x, y)| x.mul(y)).reduce(Host::add).unwrap_or(Host::Int(0))
-    };
-    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    let seen = |all: Vec<Host>| -> Vec<Host> { all.into_iter().map(&seen).collect() };
+    let (x, y) = (seen(by_rows(&xs, [m, k], false)), seen(by_rows(&ys, [k, n], true)));
+    let expected = kiln_reference::product(&x, &y, [m, n, k], S::small(0).host());
     close("a b", &c.to_vec()?, &expected, ulps, 64.0)
 }
 

@@ -1,12 +1,12 @@
 //! Tiles between registers and shared tiles: factors that products take from registers, results that are packed by pairs.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close};
 use half::{bf16, f16};
 use kiln_kernels::matmul::Factor;
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, by_rows, product};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -65,11 +65,8 @@ fn factor_in_registers<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -
         let mut c = trial.output::<T::Sum, 2>([m, n])?;
         let grid = [m.div_ceil(ROWS) as u32, n.div_ceil(2 * ROWS) as u32];
         in_halves(&a, &b, &mut c).grid(grid).launch(trial.device)?;
-        let element = |i: usize| {
-            let products = (0..k).map(|p| xs[i / n * k + p].host().mul(ys[i % n * k + p].host()));
-            products.reduce(Host::add).unwrap_or(Host::Int(0))
-        };
-        let expected: Vec<Host> = (0..m * n).map(element).collect();
+        let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], true));
+        let expected = product(&x, &y, [m, n, k], T::Sum::small(0).host());
         // Tensor cores keep fewer bits of sums of 8-bit floats.
         let ulps = if T::EPSILON == 0.0 {
             0.0
@@ -119,11 +116,8 @@ fn packed_results<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     let (b, ys) = trial.input::<T, 2>([k, n])?;
     let mut c = trial.output::<T, 2>([m, n])?;
     packed(&a, &b, &mut c).grid([m.div_ceil(ROWS) as u32]).launch(trial.device)?;
-    let element = |i: usize| {
-        let products = (0..k).map(|p| xs[i / n * k + p].host().mul(ys[p * n + i % n].host()));
-        products.reduce(Host::add).unwrap_or(Host::Float(0.0))
-    };
-    let expected: Vec<Host> = (0..m * n).map(element).collect();
+    let (x, y) = (by_rows(&xs, [m, k], false), by_rows(&ys, [k, n], false));
+    let expected = product(&x, &y, [m, n, k], Host::Float(0.0));
     close("a b", &c.to_vec()?, &expected, 4.0, 8.0)
 }
 

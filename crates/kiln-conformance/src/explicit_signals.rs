@@ -1,10 +1,10 @@
 //! Signals: tasks of programs that wait for those before them.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, same};
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {

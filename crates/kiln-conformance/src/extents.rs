@@ -2,10 +2,10 @@
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{blocked, host, matrix, product, scale};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {

@@ -1,10 +1,10 @@
 //! A kernel's own failure: reported with its place, and the device works on.
 
 use crate::case::{Case, cases};
-use crate::sample::Sample;
 use crate::trial::{Stop, Trial, Verdict, ensure, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::Sample;
 use kiln_runtime::{Fault, FaultKind, Result, Tensor};
 
 pub fn cases() -> Vec<Case> {

@@ -1,10 +1,10 @@
 //! What makes kernels Rust: structs of device values, closures, generics, helper functions, host constants.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {

@@ -7,7 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `case.rs` | [`Case`], [`Outcome`], running a case |
-//! | `trial.rs`, `sample.rs` | a case's random input, its comparisons; element types seen from the host |
+//! | `trial.rs` | a case's random input, its comparisons |
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs`, `matrix_units_copied.rs`, `matrix_units_narrow.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
@@ -68,7 +68,6 @@ mod prints;
 mod products;
 mod products_large;
 mod reduce;
-mod sample;
 mod scan;
 mod shapes;
 mod streams;

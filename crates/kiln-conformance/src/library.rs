@@ -1,10 +1,10 @@
 //! Kernels of the library, at sizes that no tile divides.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::matmul::Factor;
+use kiln_reference::{Host, Sample, by_rows, product};
 use kiln_runtime::{Error, Tensor};
 
 pub fn cases() -> Vec<Case> {
@@ -23,10 +23,7 @@ fn matmul<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
         let mut c = trial.output::<T::Sum, 2>([m, n])?;
         kiln_kernels::matmul(&a, &b.transpose(), &mut c)?;
         let zero = T::small(0).host();
-        let element = |i: usize, j: usize| {
-            (0..k).fold(zero, |t, p| t.add(xs[i * k + p].host().mul(ys[j * k + p].host())))
-        };
-        let expected: Vec<Host> = (0..m * n).map(|i| element(i / n, i % n)).collect();
+        let expected = product(&by_rows(&xs, [m, k], false), &by_rows(&ys, [k, n], true), [m, n, k], zero);
         close(&format!("a bᵀ, {m} × {k} × {n}"), &c.to_vec()?, &expected, 8.0, 128.0)?;
     }
     Ok(())
@@ -55,12 +52,8 @@ fn matmul_of_halves<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict {
                 false => x.slice(0, 0..x.shape()[0]),
             };
             kiln_kernels::matmul(&turned(&a, columns[0])?, &turned(&b, columns[1])?, &mut c)?;
-            let x = |i: usize, p: usize| if columns[0] { xs[p * m + i] } else { xs[i * k + p] };
-            let y = |p: usize, j: usize| if columns[1] { ys[j * k + p] } else { ys[p * n + j] };
-            let element = |i: usize, j: usize| {
-                (0..k).fold(Host::Float(0.0), |t, p| t.add(x(i, p).host().mul(y(p, j).host())))
-            };
-            let expected: Vec<Host> = (0..m * n).map(|i| element(i / n, i % n)).collect();
+            let (x, y) = (by_rows(&xs, [m, k], columns[0]), by_rows(&ys, [k, n], columns[1]));
+            let expected = product(&x, &y, [m, n, k], Host::Float(0.0));
             close(
                 &format!("a b, {m} × {k} × {n}, by columns {columns:?}"),
                 &c.to_vec()?,

@@ -2,11 +2,12 @@
 
 use crate::attention::{Sizes, causal, float, reference};
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Stop, Trial, Verdict, close};
 use half::{bf16, f16};
 use kiln_kernels::attention::plain::kernels;
 use kiln_lang::prelude::*;
+pub(crate) use kiln_reference::product_of_floats as product;
+use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -44,12 +45,6 @@ pub(crate) fn matrix<T: Sample>(
     let (x, data) = trial.input::<T, 2>([columns, rows])?;
     let at = |i: usize| data[i % columns * rows + i / columns].host().float();
     Ok((x.transpose(), (0..rows * columns).map(at).collect()))
-}
-
-/// a b in f64.
-pub(crate) fn product(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
-    let element = |i: usize, j: usize| (0..k).map(|p| a[i * k + p] * b[p * n + j]).sum();
-    (0..m * n).map(|i| element(i / n, i % n)).collect()
 }
 
 pub(crate) fn host(values: &[f64]) -> Vec<Host> {

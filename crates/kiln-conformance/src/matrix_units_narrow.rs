@@ -3,11 +3,11 @@
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
-use crate::sample::{Host, Sample};
 use crate::trial::{Stop, Trial, Verdict, close};
 use kiln_ir::Scalar;
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, product};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -46,12 +46,6 @@ fn matrix<T: Sample>(
     let at = |i: usize, j: usize| if by_columns { data[j * rows + i] } else { data[i * columns + j] };
     let elements = (0..rows * columns).map(|e| at(e / columns, e % columns).host()).collect();
     Ok((if by_columns { x.transpose() } else { x }, elements))
-}
-
-/// The sums of products, by rows.
-fn product(a: &[Host], b: &[Host], [m, n, k]: [usize; 3], zero: Host) -> Vec<Host> {
-    let element = |i: usize, j: usize| (0..k).fold(zero, |sum, p| sum.add(a[i * k + p].mul(b[p * n + j])));
-    (0..m * n).map(|e| element(e / n, e % n)).collect()
 }
 
 #[kernel(crate = kiln_runtime)]

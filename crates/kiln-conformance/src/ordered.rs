@@ -1,9 +1,9 @@
 //! Ordered accesses: of single elements, of quads, and what blocks hand each other by them.
 
 use crate::case::{Case, cases};
-use crate::sample::Sample;
 use crate::trial::{Trial, Verdict, ensure, same};
 use kiln_lang::prelude::*;
+use kiln_reference::Sample;
 use kiln_runtime::{BackendKind, FaultKind, Tensor};
 
 pub fn cases() -> Vec<Case> {

@@ -2,7 +2,6 @@
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
-use crate::sample::{Host, Sample};
 use crate::trial::{Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::Tuning;
@@ -10,6 +9,7 @@ use kiln_kernels::matmul::epilogue::{Along, Combined, Identity, Then, Vector};
 use kiln_kernels::matmul::hopper::{self, Plan};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample, by_rows, product as sums};
 use kiln_runtime::{Error, Tensor};
 use std::time::Duration;
 
@@ -55,12 +55,6 @@ fn factor<T: Sample>(
     Ok((if turned { part.transpose() } else { part }, elements))
 }
 
-/// The sums of products, by rows.
-fn sums([m, n, k]: [usize; 3], xs: &[Host], ys: &[Host], zero: Host) -> Vec<Host> {
-    let sum = |i: usize, j: usize| (0..k).fold(zero, |sum, p| sum.add(xs[i * k + p].mul(ys[p * n + j])));
-    (0..m * n).map(|e| sum(e / n, e % n)).collect()
-}
-
 fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     for round in 0..6 {
         // One extent is small, one may be empty.
@@ -76,7 +70,7 @@ fn random_shapes<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verd
             c = c.transpose();
         }
         kiln_kernels::matmul(&a, &b, &mut c)?;
-        let expected = sums([m, n, k], &xs, &ys, T::Sum::small(0).host());
+        let expected = sums(&xs, &ys, [m, n, k], T::Sum::small(0).host());
         close(&format!("{m} × {n} × {k}"), &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
     }
     Ok(())
@@ -93,7 +87,7 @@ fn tuned<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
             Matmul::new(&a, &b).tuning(Tuning::budget(Duration::from_secs(60))).run(&mut c)?;
             results.push(c.to_vec()?);
         }
-        let expected = sums([m, n, k], &xs, &ys, T::Sum::small(0).host());
+        let expected = sums(&xs, &ys, [m, n, k], T::Sum::small(0).host());
         close(&format!("{m} × {n} × {k}"), &results[0], &expected, allowed::<T>(k), 64.0)?;
         ensure(results[0] == results[1], || format!("{m} × {n} × {k}: another result at the second time"))?;
     }
@@ -118,7 +112,7 @@ where
         Matmul::new(&a, &b).precision(precision).run(&mut c)?;
         let what = format!("{} by {}, {m} × {n} × {k}, {precision:?}", T::SCALAR, U::SCALAR);
         let units = if precision == Precision::FastSums { 4.0 } else { 1.0 } * allowed::<T>(k);
-        close(&what, &c.to_vec()?, &sums([m, n, k], &xs, &ys, zero), units, 64.0)?;
+        close(&what, &c.to_vec()?, &sums(&xs, &ys, [m, n, k], zero), units, 64.0)?;
     }
     let [m, n, k] = [40, 24, 80];
     let (a, xs) = trial.input::<T, 3>([2, m, k])?;
@@ -128,7 +122,7 @@ where
     // Rows of a stack are those of one matrix.
     let xs: Vec<Host> = xs.iter().map(|x| x.host()).collect();
     let ys: Vec<Host> = ys.iter().map(|y| y.host()).collect();
-    close("a stack", &c.to_vec()?, &sums([2 * m, n, k], &xs, &ys, zero), allowed::<T>(k), 64.0)
+    close("a stack", &c.to_vec()?, &sums(&xs, &ys, [2 * m, n, k], zero), allowed::<T>(k), 64.0)
 }
 
 fn mixed_floats(trial: &mut Trial<'_>) -> Verdict {
@@ -144,7 +138,7 @@ fn mixed_floats(trial: &mut Trial<'_>) -> Verdict {
     let (bias, across) = vector(trial, n)?;
     let mut c = trial.output::<bf16, 2>([m, n])?;
     Matmul::new(&a, &b).scale_rows(&rows).bias(&bias).run(&mut c)?;
-    let sums = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+    let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
     let scaled = |(e, s): (usize, &Host)| Host::Float(s.float() * down[e / n] + across[e % n]);
     let expected: Vec<Host> = sums.iter().enumerate().map(scaled).collect();
     close("scaled", &c.to_vec()?, &expected, 2.0, 64.0)
@@ -165,7 +159,7 @@ fn tf32(trial: &mut Trial<'_>) -> Verdict {
         let mut c = trial.output::<f32, 2>([m, n])?;
         Matmul::new(&a, &b).precision(Precision::Tf32).run(&mut c)?;
         let [xs, ys] = [xs, ys].map(|v| v.iter().map(|x| x.host()).collect::<Vec<_>>());
-        let expected = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+        let expected = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
         close("tf32", &c.to_vec()?, &expected, 16.0 + k as f64, 64.0)?;
     }
     Ok(())
@@ -177,7 +171,7 @@ fn fast_sums<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let (b, ys) = factor::<T>(trial, [k, n])?;
     let mut c = trial.output::<f32, 2>([m, n])?;
     Matmul::new(&a, &b).precision(Precision::FastSums).run(&mut c)?;
-    let expected = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+    let expected = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
     close("fast sums", &c.to_vec()?, &expected, 4.0 * allowed::<T>(k), 64.0)
 }
 
@@ -202,7 +196,7 @@ where
         let mut c = trial.output::<bf16, 2>([m, n])?;
         let product = Matmul::new(&a, &b).scale_rows(&rows).scale_columns(&columns);
         product.scale_all(&one).run(&mut c)?;
-        let sums = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+        let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
         let scaled = |(e, s): (usize, &Host)| Host::Float(s.float() * down[e / n] * across[e % n] * all[0]);
         let expected: Vec<Host> = sums.iter().enumerate().map(scaled).collect();
         close("scaled", &c.to_vec()?, &expected, 2.0, 64.0)?;
@@ -232,7 +226,7 @@ fn epilogues<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
                 let biased = 0.5 * sum.float() + across[e % n].host().float();
                 Host::Float(biased.max(0.0) - 2.0 * others[e].float())
             };
-            let sums = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+            let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
             let expected: Vec<Host> = sums.iter().enumerate().map(element).collect();
             close(&format!("{m} × {n} × {k}"), &c.to_vec()?, &expected, 2.0 * allowed::<T>(k), 64.0)?;
         }
@@ -251,13 +245,12 @@ fn stacks<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
         kiln_kernels::matmul(&a, &b.swap_axes(1, 2)?, &mut c)?;
         let mut expected = Vec::new();
         for i in 0..products {
-            let part = |all: &[T], stack: usize, size: usize| -> Vec<Host> {
-                let at = if stack == 1 { 0 } else { i };
-                all[at * size..][..size].iter().map(|x| x.host()).collect()
+            let part = |all: &[T], stack: usize, [rows, columns]: [usize; 2], by_columns: bool| {
+                let at = if stack == 1 { 0 } else { i } * rows * columns;
+                by_rows(&all[at..][..rows * columns], [rows, columns], by_columns)
             };
-            let (x, y) = (part(&xs, of_a, m * k), part(&ys, of_b, n * k));
-            let turned: Vec<Host> = (0..k * n).map(|e| y[e % n * k + e / n]).collect();
-            expected.extend(sums([m, n, k], &x, &turned, T::Sum::small(0).host()));
+            let (x, y) = (part(&xs, of_a, [m, k], false), part(&ys, of_b, [k, n], true));
+            expected.extend(sums(&x, &y, [m, n, k], T::Sum::small(0).host()));
         }
         close(&format!("{of_a} by {of_b}"), &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
     }
@@ -279,7 +272,7 @@ fn long_sums<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let (mut c, mut again) = (trial.output::<f32, 2>([m, n])?, trial.output::<f32, 2>([m, n])?);
     Matmul::new(&a, &b).bias(&bias).run(&mut c)?;
     Matmul::new(&a, &b).bias(&bias).run(&mut again)?;
-    let sums = sums([m, n, k], &xs, &ys, Host::Float(0.0));
+    let sums = sums(&xs, &ys, [m, n, k], Host::Float(0.0));
     let biased = |(e, sum): (usize, &Host)| Host::Float(sum.float() + across[e % n]);
     let expected: Vec<Host> = sums.iter().enumerate().map(biased).collect();
     close("a long sum", &c.to_vec()?, &expected, 4.0 * allowed::<T>(k), 64.0)?;
@@ -337,11 +330,8 @@ where
     let zero = T::Sum::small(0).host();
     for i in 0..products {
         let (x, y) = (if plan.shared[0] { 0 } else { i }, if plan.shared[1] { 0 } else { i });
-        let element = |e: usize| {
-            let (row, column) = (x * m + e / n, y * n + e % n);
-            (0..k).fold(zero, |sum, p| sum.add(xs[row * k + p].host().mul(ys[column * k + p].host())))
-        };
-        let expected: Vec<Host> = (0..m * n).map(element).collect();
+        let (x, y) = (&xs[x * m * k..][..m * k], &ys[y * n * k..][..n * k]);
+        let expected = sums(&by_rows(x, [m, k], false), &by_rows(y, [k, n], true), [m, n, k], zero);
         // Parts of sums add up to them.
         let parts = &got[i * plan.splits * m * n..][..plan.splits * m * n];
         let added = |e: usize| (0..plan.splits).fold(zero, |sum, s| sum.add(parts[s * m * n + e].host()));

@@ -4,12 +4,12 @@
 //! time", 1977). Corners and random elements are computed one by one.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
-use crate::trial::{Rng, Stop, Trial, Verdict, close, ensure};
+use crate::trial::{Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Epilogue, Identity, Then, Vector};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Rng, Sample};
 use kiln_runtime::{BackendKind, Tensor};
 
 pub fn cases() -> Vec<Case> {

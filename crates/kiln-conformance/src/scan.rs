@@ -1,10 +1,10 @@
 //! Running combinations along an axis.
 
 use crate::case::{Case, cases};
-use crate::sample::{Host, Sample};
 use crate::trial::{Trial, Verdict, close};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::{Host, Sample};
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
@@ -113,7 +113,7 @@ fn sums<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
 }
 
 fn products<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
-    let near_one = |rng: &mut crate::trial::Rng| T::from_host(Host::Float(rng.between(0.7, 1.4)));
+    let near_one = |rng: &mut kiln_reference::Rng| T::from_host(Host::Float(rng.between(0.7, 1.4)));
     let data: Vec<T> = match T::EPSILON > 0.0 {
         true => (0..93).map(|_| near_one(&mut trial.rng)).collect(),
         false => trial.random(93),

@@ -1,10 +1,10 @@
 //! Making tiles and changing their shape.
 
 use crate::case::{Case, cases};
-use crate::sample::Sample;
 use crate::trial::{Trial, Verdict, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::Sample;
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {

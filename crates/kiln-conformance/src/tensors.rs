@@ -1,10 +1,10 @@
 //! Tensors: contents that move when they are needed, views, other devices.
 
 use crate::case::{Case, cases};
-use crate::sample::Sample;
 use crate::trial::{Trial, Verdict, ensure, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::Sample;
 use kiln_runtime::{BackendKind, Device, Error, Residency, Tensor};
 
 pub fn cases() -> Vec<Case> {

@@ -1,10 +1,10 @@
 //! The threads of a block: where they stand, shared memory, barriers, shuffles, votes, and tiles among threads.
 
 use crate::case::{Case, cases};
-use crate::sample::Sample;
 use crate::trial::{Trial, Verdict, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::Sample;
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {

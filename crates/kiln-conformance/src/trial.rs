@@ -1,6 +1,6 @@
 //! One run of a case: its device, its random input and its comparisons.
 
-use crate::sample::{Host, Sample};
+use kiln_reference::{Host, Rng, Sample};
 use kiln_runtime::{Device, Error, Tensor};
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +31,7 @@ impl<'a> Trial<'a> {
     pub fn new(device: &'a Device, seed: u64, name: &str) -> Trial<'a> {
         let mut hasher = DefaultHasher::new();
         (seed, name).hash(&mut hasher);
-        Trial { device, rng: Rng(hasher.finish()) }
+        Trial { device, rng: Rng::new(hasher.finish()) }
     }
 
     /// Random elements.
@@ -56,30 +56,6 @@ impl<'a> Trial<'a> {
     /// A tensor for results, full of garbage that no case computes.
     pub fn output<T: Sample, const R: usize>(&self, shape: [usize; R]) -> Result<Tensor<T, R>, Stop> {
         Ok(self.device.tensor(&vec![T::POISON; shape.iter().product()], shape)?)
-    }
-}
-
-/// A generator of random numbers (SplitMix64).
-pub struct Rng(u64);
-
-impl Rng {
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `0..n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.bits() % n
-    }
-
-    /// A number in `lo..hi`.
-    pub fn between(&mut self, lo: f64, hi: f64) -> f64 {
-        lo + (hi - lo) * (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -1,10 +1,10 @@
 //! What all threads of a block agree on: the first thread's value, votes of one warp; and clocks, on which they do not.
 
 use crate::case::{Case, cases};
-use crate::sample::Sample;
 use crate::trial::{Trial, Verdict, ensure, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
+use kiln_reference::Sample;
 use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {

@@ -2,6 +2,11 @@
 
 mod suite;
 
+use kiln_interp::{Interp, Options};
+use kiln_runtime::{Device, DiskCache};
+
 fn main() -> std::process::ExitCode {
-    suite::run(|| kiln_runtime::Device::open("interp"), suite::Threads::One, |_| true)
+    // An interpreter for each thread: by name all of them would get the same one.
+    let open = || Ok(Device::with_backend(Box::new(Interp::new(Options::default())), DiskCache::from_env()));
+    suite::run(open, suite::Threads::Cores, |_| true)
 }

@@ -3,13 +3,13 @@
 use crate::launch;
 use crate::memory::{Memory, last_level_cache, total_memory};
 use crate::pool::Pool;
-use crate::primitives::Level;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
     MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
 };
+use kiln_cpu_primitives::Level;
 use kiln_ir::Kernel;
 use std::collections::HashMap;
 use std::ptr::NonNull;

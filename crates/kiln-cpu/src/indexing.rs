@@ -1,6 +1,6 @@
 //! The indices of gathers, scatters and atomics: from one index tile per axis to offsets and a mask.
 
-use crate::primitives::Level;
+use kiln_cpu_primitives::Level;
 
 /// One axis of an indexed access, over `n` elements.
 #[repr(C)]

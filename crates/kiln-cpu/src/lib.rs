@@ -1,4 +1,4 @@
-//! The CPU backend: Cranelift for control flow and addressing, SIMD tile primitives compiled ahead.
+//! The CPU backend: Cranelift for control flow and addressing, the SIMD tile primitives of `kiln-cpu-primitives` for the rest.
 //!
 //! [`CpuBackend`] implements [`kiln_backend::Backend`] on the host's processor. A kernel becomes one function that runs one program; a pool of
 //! threads runs the programs of a launch. Kernels written for threads are first rewritten so that the threads of a block advance in
@@ -11,7 +11,6 @@
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
 //! | `frame.rs`, `report.rs`, `indexing.rs`, `ordered.rs`, `time.rs` | what generated code calls back |
-//! | `primitives/` | tile operations, compiled ahead for each instruction set |
 
 mod backend;
 mod codegen;
@@ -21,7 +20,6 @@ mod launch;
 mod memory;
 mod ordered;
 mod pool;
-pub mod primitives;
 mod program;
 mod report;
 mod resident;

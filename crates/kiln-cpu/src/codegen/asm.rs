@@ -1,12 +1,12 @@
 //! A thin layer over Cranelift's function builder: what the rest of the code generator says often, said shortly.
 
-use crate::primitives::{PrimitiveFn, PrimitiveKey, lookup};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     self, AbiParam, InstBuilder, MemFlagsData, SigRef, Signature, StackSlotData, StackSlotKind, types,
 };
 use cranelift_codegen::isa::{CallConv, TargetFrontendConfig};
 use cranelift_frontend::FunctionBuilder;
+use kiln_cpu_primitives::{PrimitiveFn, PrimitiveKey, lookup};
 use kiln_ir::Scalar;
 use std::collections::HashMap;
 

@@ -3,9 +3,9 @@
 use super::emitter::{Emitter, Matrix, Repr, Tile, View};
 use super::liveness::inner_len;
 use crate::memory::last_level_cache;
-use crate::primitives::{BoxAxis, PrimitiveKey};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
+use kiln_cpu_primitives::{BoxAxis, PrimitiveKey};
 use kiln_ir::{OpData, OpKind, Reuse, Scalar, Shape, Value};
 use std::mem::{offset_of, size_of};
 use std::sync::LazyLock;

@@ -4,9 +4,9 @@ use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr};
 use crate::frame::{self, ReportFn, SiteKind};
 use crate::indexing;
-use crate::primitives::{Form, PrimitiveKey};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
+use kiln_cpu_primitives::{Form, PrimitiveKey};
 use kiln_ir::{BinaryOp, Message, OpData, ReduceOp, Scalar, Value};
 
 impl Emitter<'_> {

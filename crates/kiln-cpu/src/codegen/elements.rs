@@ -4,9 +4,9 @@ use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr, Tile, View};
 use crate::frame::SiteKind;
 use crate::indexing::{self, IndexAxis};
-use crate::primitives::PrimitiveKey;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
+use kiln_cpu_primitives::PrimitiveKey;
 use kiln_ir::{AtomicOp, Bounds, OpData, Scalar, Value};
 use std::mem::{offset_of, size_of};
 

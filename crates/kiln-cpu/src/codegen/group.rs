@@ -9,9 +9,9 @@ use super::arena::Slot;
 use super::boxes::Place;
 use super::emitter::{Emitter, Repr, Tile};
 use super::liveness::{is_alias, is_elementwise};
-use crate::primitives::PrimitiveKey;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
+use kiln_cpu_primitives::PrimitiveKey;
 use kiln_ir::{Kernel, Op, OpKind, Reuse, Value};
 
 /// Elements of a chunk. A few tiles of 4-byte elements fit L1, and calls cost little beside the work.
@@ -370,7 +370,7 @@ impl Emitter<'_> {
         &mut self,
         op: Op,
         [a, b, c]: [Value; 3],
-        key: impl Fn(crate::primitives::Form) -> PrimitiveKey,
+        key: impl Fn(kiln_cpu_primitives::Form) -> PrimitiveKey,
         window: Window,
     ) -> Result<()> {
         let c = self.written_out(c, window)?;
@@ -385,8 +385,8 @@ impl Emitter<'_> {
         a: Value,
         b: Value,
         window: Window,
-    ) -> Result<(crate::primitives::Form, [ir::Value; 2])> {
-        use crate::primitives::Form;
+    ) -> Result<(kiln_cpu_primitives::Form, [ir::Value; 2])> {
+        use kiln_cpu_primitives::Form;
         Ok(match (self.argument(a, window)?, self.argument(b, window)?) {
             (Argument::Array(a), Argument::Array(b)) => (Form::Arrays, [a, b]),
             (Argument::Scalar(a), Argument::Array(b)) => (Form::ScalarLeft, [a, b]),

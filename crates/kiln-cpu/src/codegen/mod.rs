@@ -1,7 +1,7 @@
 //! From a kernel with uniform control flow to machine code.
 //!
 //! Cranelift makes the control flow, the scalar arithmetic and the addresses; tiles are the business of
-//! [`primitives`](crate::primitives), which the code calls on scratch memory. See `emitter.rs` for how values are represented.
+//! [`primitives`](kiln_cpu_primitives), which the code calls on scratch memory. See `emitter.rs` for how values are represented.
 //!
 //! | file | holds |
 //! |---|---|

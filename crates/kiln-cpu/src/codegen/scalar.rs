@@ -3,10 +3,10 @@
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr};
-use crate::primitives::{Form, PrimitiveKey};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
+use kiln_cpu_primitives::{Form, PrimitiveKey};
 use kiln_ir::{BinaryOp, CompareOp, OpData, OpKind, Scalar, UnaryOp};
 
 impl Emitter<'_> {

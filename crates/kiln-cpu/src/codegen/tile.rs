@@ -2,9 +2,9 @@
 
 use super::emitter::{Emitter, Matrix, Repr, Tile};
 use super::liveness::inner_len;
-use crate::primitives::{CopyAxis, DotShape, PrimitiveKey};
 use cranelift_codegen::ir;
 use kiln_backend::Result;
+use kiln_cpu_primitives::{CopyAxis, DotShape, PrimitiveKey};
 use kiln_ir::{OpData, Shape, Value};
 use std::mem::{offset_of, size_of};
 

@@ -1,7 +1,7 @@
 //! Matrix products of every type and level, with strides, against triple loops.
 
-use super::super::{DotShape, Level, PrimitiveKey};
 use super::{Random, Tile, primitive, reference, values};
+use kiln_cpu_primitives::{DotShape, Level, PrimitiveKey};
 use kiln_ir::Scalar;
 
 /// Sizes around the register tiles, panels and depth, and degenerate ones.

@@ -1,7 +1,7 @@
 //! Reductions and scans: every operation, type and level, over shapes around the widths that the loops treat apart.
 
-use super::super::{Level, PrimitiveKey, lookup_at};
 use super::{PrimitiveFn, Random, Tile, primitive, reference, values};
+use kiln_cpu_primitives::{Level, PrimitiveKey, lookup_at};
 use kiln_ir::{ReduceOp, Scalar};
 
 const OPS: [ReduceOp; 9] = {

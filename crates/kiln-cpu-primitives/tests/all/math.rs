@@ -1,7 +1,7 @@
 //! The accuracy of elementary functions of f32, in units in the last place, over the whole range of the type.
 
-use super::super::{Form, Level, Operand, PrimitiveKey};
 use super::{Random, primitive};
+use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey};
 use kiln_ir::{BinaryOp, Scalar, UnaryOp};
 
 /// By how many units in the last place `got` misses the real number that `expected` is close to.

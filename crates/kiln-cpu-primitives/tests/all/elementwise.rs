@@ -1,7 +1,7 @@
 //! Element-wise primitives: every operation, type, form, length and level; in place; special values.
 
-use super::super::{Form, Level, Operand, PrimitiveKey, lookup_at};
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
+use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey, lookup_at};
 use kiln_ir::{BinaryOp, CompareOp, Scalar, UnaryOp};
 
 const UNARY: [UnaryOp; 22] = {

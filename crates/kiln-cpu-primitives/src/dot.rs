@@ -31,7 +31,7 @@ impl DotShape {
     /// The bytes of scratch memory that a product of this many columns and this depth needs, for accumulators of so many bytes.
     ///
     /// ```
-    /// use kiln_cpu::primitives::DotShape;
+    /// use kiln_cpu_primitives::DotShape;
     /// assert!(DotShape::scratch_bytes(1, 1, 4) == 128 && DotShape::scratch_bytes(9999, 9999, 8) <= 256 * 1024);
     /// ```
     pub const fn scratch_bytes(n: usize, k: usize, accumulator: usize) -> usize {

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 /// An instruction set that the primitives are compiled for.
 ///
 /// ```
-/// use kiln_cpu::primitives::Level;
+/// use kiln_cpu_primitives::Level;
 /// assert!(Level::available().contains(&Level::Portable));
 /// assert_eq!(Level::available().last(), Some(&Level::best()));
 /// ```

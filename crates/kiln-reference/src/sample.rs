@@ -1,6 +1,6 @@
 //! Element types as the host sees them: random values, and arithmetic that does not depend on Kiln's.
 
-use crate::trial::Rng;
+use crate::Rng;
 use half::{bf16, f16};
 use kiln_lang::{E4M3, E5M2, Elem};
 
@@ -13,6 +13,7 @@ pub enum Host {
     Float(f64),
 }
 
+#[expect(clippy::should_implement_trait, reason = "operations are passed by name, such as `Host::add`")]
 impl Host {
     /// As a float, which may round.
     pub fn float(self) -> f64 {
@@ -30,22 +31,27 @@ impl Host {
         }
     }
 
+    /// The sum.
     pub fn add(self, other: Host) -> Host {
         self.with(other, i128::wrapping_add, |a, b| a + b)
     }
 
+    /// The difference.
     pub fn sub(self, other: Host) -> Host {
         self.with(other, i128::wrapping_sub, |a, b| a - b)
     }
 
+    /// The product.
     pub fn mul(self, other: Host) -> Host {
         self.with(other, i128::wrapping_mul, |a, b| a * b)
     }
 
+    /// The lesser.
     pub fn min(self, other: Host) -> Host {
         self.with(other, i128::min, f64::min)
     }
 
+    /// The greater.
     pub fn max(self, other: Host) -> Host {
         self.with(other, i128::max, f64::max)
     }
@@ -56,6 +62,14 @@ impl Host {
             (Host::Int(a), Host::Int(b)) => a < b,
             (a, b) => a.float() < b.float(),
         }
+    }
+}
+
+/// The elements of a matrix by rows, of which `data` holds the rows, or where it is by columns the columns, one after another.
+pub fn by_rows<T: Sample>(data: &[T], [rows, columns]: [usize; 2], by_columns: bool) -> Vec<Host> {
+    match by_columns {
+        true => (0..rows * columns).map(|e| data[e % columns * rows + e / columns].host()).collect(),
+        false => data.iter().map(|x| x.host()).collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Atomics: each operation against its sequential meaning, and nothing lost between threads.
 
-use super::super::{Level, PrimitiveKey, lookup_at};
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
+use kiln_cpu_primitives::{Level, PrimitiveKey, lookup_at};
 use kiln_ir::{AtomicOp, BinaryOp, Scalar};
 
 const OPS: [AtomicOp; 7] = [

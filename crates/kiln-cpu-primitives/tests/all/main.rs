@@ -9,7 +9,7 @@ mod moves;
 mod products;
 mod reference;
 
-use super::{Level, PrimitiveFn, PrimitiveKey, lookup_at};
+use kiln_cpu_primitives::{Form, Level, PrimitiveFn, PrimitiveKey, lookup, lookup_at};
 use kiln_ir::Scalar;
 
 /// The lengths at which element-wise loops are tested: around every vector width and unrolling, and beyond one stack buffer.
@@ -21,8 +21,8 @@ fn lengths() -> impl Iterator<Item = usize> {
 macro_rules! primitive {
     ($level:expr, $kind:ident, $key:expr) => {{
         let key = $key;
-        match super::lookup_at($level, key) {
-            Some(super::PrimitiveFn::$kind(f)) => f,
+        match kiln_cpu_primitives::lookup_at($level, key) {
+            Some(kiln_cpu_primitives::PrimitiveFn::$kind(f)) => f,
             other => panic!("{key:?} is {other:?}"),
         }
     }};
@@ -142,13 +142,10 @@ fn every_level_has_the_same_primitives() {
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Popcount, scalar)), scalar.is_int());
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Not, scalar)), !scalar.is_float());
             assert_eq!(
-                has(PrimitiveKey::Binary(BinaryOp::Add, super::Form::Arrays, scalar)),
+                has(PrimitiveKey::Binary(BinaryOp::Add, Form::Arrays, scalar)),
                 scalar != Scalar::Bool
             );
-            assert_eq!(
-                has(PrimitiveKey::Binary(BinaryOp::Shl, super::Form::ScalarRight, scalar)),
-                scalar.is_int()
-            );
+            assert_eq!(has(PrimitiveKey::Binary(BinaryOp::Shl, Form::ScalarRight, scalar)), scalar.is_int());
             assert_eq!(has(PrimitiveKey::Dot(scalar)), scalar != Scalar::Bool);
         }
     }
@@ -156,7 +153,7 @@ fn every_level_has_the_same_primitives() {
 
 #[test]
 fn functions_say_how_they_are_called() {
-    let add = super::lookup(PrimitiveKey::Binary(kiln_ir::BinaryOp::Add, super::Form::Arrays, Scalar::F32));
+    let add = lookup(PrimitiveKey::Binary(kiln_ir::BinaryOp::Add, Form::Arrays, Scalar::F32));
     let add = add.expect("add of f32 exists");
     assert_eq!((add.arity(), add.returns_flag()), (4, true));
     let PrimitiveFn::Binary(f) = add else { panic!("{add:?} is binary") };

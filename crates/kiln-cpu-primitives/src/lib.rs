@@ -1,5 +1,5 @@
 //! Wide tile primitives: element-wise mathematics, reductions, moves, matrix products and atomics over tiles in memory, compiled ahead of
-//! time for each instruction set the machine may have.
+//! time for each instruction set the machine may have. Apart from `kiln-cpu`, since they take long to compile and seldom change.
 //!
 //! Generated code does control flow and addressing and calls these through plain `extern "C"` functions, which [`lookup`] finds by a typed
 //! [`PrimitiveKey`]. Tiles are contiguous, row-major arrays of any length, aligned to their element; 64-byte alignment is faster. Bool is
@@ -22,7 +22,7 @@
 //! Elementary functions must be free of branches and calls, or LLVM does not vectorise them.
 //!
 //! ```
-//! use kiln_cpu::primitives::{PrimitiveFn, PrimitiveKey, lookup};
+//! use kiln_cpu_primitives::{PrimitiveFn, PrimitiveKey, lookup};
 //! use kiln_ir::{Scalar, UnaryOp};
 //!
 //! let Some(PrimitiveFn::Unary(exp)) = lookup(PrimitiveKey::Unary(UnaryOp::Exp, Scalar::F32)) else {
@@ -53,8 +53,6 @@ mod scan;
 mod signature;
 mod strided;
 mod ternary;
-#[cfg(test)]
-mod tests;
 mod unary;
 
 pub use level::Level;

@@ -1,7 +1,7 @@
 //! Copies, boxes, gather and scatter against element-by-element index arithmetic.
 
-use super::super::{BoxAxis, CopyAxis, Level, PrimitiveKey};
 use super::{Random, Tile, lengths, primitive, values};
+use kiln_cpu_primitives::{BoxAxis, CopyAxis, Level, PrimitiveKey};
 use kiln_ir::Scalar;
 
 /// A type of each size.
