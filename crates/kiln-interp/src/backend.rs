@@ -3,6 +3,7 @@
 use crate::explicit;
 use crate::machine;
 use crate::memory::Memory;
+use crate::order::Order;
 use crate::program::Loaded;
 use crate::residents::Residents;
 use crate::shadow::Report;
@@ -24,11 +25,14 @@ pub struct Options {
     pub sanitize: bool,
     /// How many bytes of device memory there are.
     pub memory: u64,
+    /// The order in which the blocks of a launch run follows from this seed and the number of the launch: so what depends on that order shows, and shows again. Without one, it
+    /// is increasing; that of the explicit level, where blocks wait for each other, always is.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { sanitize: false, memory: 8 << 30 }
+        Options { sanitize: false, memory: 8 << 30, seed: None }
     }
 }
 
@@ -69,6 +73,7 @@ impl Default for Options {
 pub struct Interp {
     properties: Properties,
     sanitize: bool,
+    seed: Option<u64>,
     state: Mutex<State>,
     sink: Mutex<PrintSink>,
 }
@@ -77,6 +82,7 @@ struct State {
     memory: Memory,
     streams: Streams,
     residents: Residents,
+    launches: u64,
 }
 
 /// The name that errors give the device.
@@ -87,7 +93,7 @@ impl Interp {
     pub fn new(options: Options) -> Interp {
         let properties = Properties {
             kind: BackendKind::Interp,
-            id: DEVICE.into(),
+            id: options.seed.map_or_else(|| DEVICE.into(), |seed| format!("{DEVICE}:{seed}")),
             name: "Kiln reference interpreter".into(),
             units: 1,
             warp: 32,
@@ -107,7 +113,13 @@ impl Interp {
         Interp {
             properties,
             sanitize: options.sanitize,
-            state: Mutex::new(State { memory, streams: Streams::new(), residents: Residents::default() }),
+            seed: options.seed,
+            state: Mutex::new(State {
+                memory,
+                streams: Streams::new(),
+                residents: Residents::default(),
+                launches: 0,
+            }),
             sink: Mutex::new(Arc::new(|line| println!("{line}"))),
         }
     }
@@ -141,7 +153,13 @@ impl Interp {
         if launch.grid.contains(&0) {
             return Ok(None);
         }
-        match machine::run(loaded, launch.grid, launch.words, &mut state.memory, &sink) {
+        let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
+        let order = match self.seed {
+            Some(seed) => Order::seeded(blocks, seed, state.launches),
+            None => Order::increasing(blocks),
+        };
+        state.launches += 1;
+        match machine::run(loaded, launch.grid, order, launch.words, &mut state.memory, &sink) {
             Ok(()) => Ok(None),
             Err(Error::Fault(fault)) => Ok(Some(*fault)),
             Err(other) => Err(other),

@@ -19,6 +19,7 @@
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `fragment.rs` | products of fragments, copies in flight |
 //! | `warpgroup.rs` | products of warpgroups |
+//! | `order.rs` | in which order blocks run |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `eval/` | operations on registers |
 //! | `numeric/` | what operations mean for one element |
@@ -37,6 +38,7 @@ mod mask;
 mod memory;
 mod message;
 mod numeric;
+mod order;
 mod pointer;
 mod program;
 mod quad;

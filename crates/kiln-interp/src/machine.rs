@@ -6,6 +6,7 @@ use crate::fragment::InFlight;
 use crate::guard::Guarded;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
+use crate::order::Order;
 use crate::program::Loaded;
 use crate::spaces::Spaces;
 use crate::threads::{thread_id, thread_index};
@@ -14,7 +15,7 @@ use crate::warpgroup::Begun;
 use kiln_backend::{Error, Fault, PrintSink};
 use kiln_ir::{Block, ClusterOp, Kernel, Loc, OpKind, Shape, Value};
 
-/// Runs the blocks of one launch, one after the other in increasing order (x fastest). All threads of a block execute an operation before
+/// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in another. All threads of a block execute an operation before
 /// any executes the next one; a mask says which of them take part.
 ///
 /// Operations without side effects are evaluated in inactive threads too: their results are never used, because control flow moves values
@@ -38,6 +39,8 @@ pub struct Machine<'a> {
     pub guarded: Vec<Guarded>,
     /// Where prints go.
     pub sink: &'a PrintSink,
+    /// The order of the blocks, where they do not run side by side.
+    pub order: Order,
     /// Its place among those that run side by side, in a kernel of the explicit level.
     pub seat: Option<Seat<'a>>,
 }
@@ -46,6 +49,7 @@ pub struct Machine<'a> {
 pub fn run(
     loaded: &Loaded,
     grid: [u32; 3],
+    order: Order,
     words: &[u64],
     memory: &mut Memory,
     sink: &PrintSink,
@@ -85,6 +89,7 @@ pub fn run(
         spaces,
         guarded: Vec::new(),
         sink,
+        order,
         seat: None,
     };
     machine.bind(words)?;
@@ -158,17 +163,12 @@ impl Machine<'_> {
     fn run_grid(&mut self) -> Result<(), Error> {
         let everyone = Mask::full(self.loaded.lanes());
         let body = self.kernel.body;
-        let [x, y, z] = self.grid;
-        let mut linear = 0u32;
-        for z in 0..z {
-            for y in 0..y {
-                for x in 0..x {
-                    self.block = [x, y, z];
-                    self.spaces.begin_block(linear);
-                    linear = linear.wrapping_add(1);
-                    self.run_block(body, &everyone)?;
-                }
-            }
+        let [x, y, z] = self.grid.map(u64::from);
+        for earlier in 0..x * y * z {
+            let block = self.order.block(earlier);
+            self.block = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
+            self.spaces.begin_block(block as u32);
+            self.run_block(body, &everyone)?;
         }
         Ok(())
     }

@@ -43,7 +43,8 @@ impl Device {
         }
     }
 
-    /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`; `isolated:cpu` or `isolated:cuda:N` for one in a [process of its own](crate::isolate).
+    /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`; `isolated:cpu` or `isolated:cuda:N` for one in a [process of its own](crate::isolate); `interp:SEED` for an
+    /// interpreter where the order in which programs run follows from a number: what depends on that order shows, and shows again.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`kiln_backend::Error::Unavailable`] if there is no such device or driver.
@@ -159,6 +160,10 @@ pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
     }
     if let Some(inner) = name.strip_prefix(isolate::PREFIX) {
         return isolate::open(inner);
+    }
+    if let Some(seed) = name.strip_prefix("interp:").and_then(|n| n.parse().ok()) {
+        let options = kiln_interp::Options { seed: Some(seed), ..kiln_interp::Options::default() };
+        return Ok(Box::new(kiln_interp::Interp::new(options)));
     }
     match name {
         "cpu" => Ok(Box::new(kiln_cpu::CpuBackend::new())),

@@ -98,10 +98,10 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
     }
-    let Machine { loaded, grid, block, registers, views, spaces, sink, .. } = base;
+    let Machine { loaded, grid, block, registers, views, spaces, sink, order, .. } = base;
     let guarded = Vec::new();
     let mut base =
-        Machine { kernel, loaded, grid, block, registers, views, spaces, guarded, sink, seat: None };
+        Machine { kernel, loaded, grid, block, registers, views, spaces, guarded, sink, order, seat: None };
     let [x, y, z] = base.grid;
     let mut linear = 0;
     for z in 0..z {
@@ -221,6 +221,7 @@ impl<'m> Machine<'m> {
             spaces,
             guarded: Vec::new(),
             sink: self.sink,
+            order: self.order,
             seat: self.seat.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! What only shows from within, or between devices: senders that stop half-way, devices that do not reach each other.
 
 use super::{Actor, CheckpointError, RingConfig, RingError, RingRuntime, RuntimeConfig};
+use crate::address::Address;
 use crate::channel::RecvError;
 use crate::handler::RingCtx;
 use crate::ring_kernel;
@@ -54,13 +55,13 @@ fn twice(_ctx: &RingCtx, x: u32) -> u32 {
 }
 
 /// Two workers of a CPU: one with a message that takes longer than the host waits for an acknowledgement, and one that waits for messages.
-fn busy_and_idle() -> (RingRuntime, [Actor<laborious>; 2]) {
+fn busy_and_idle(steps: u32) -> (RingRuntime, [Actor<laborious>; 2]) {
     let acknowledge_within = Duration::from_millis(50);
     let config = RuntimeConfig { step_budget: 0, acknowledge_within, ..RuntimeConfig::default() };
     let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config.workers(2)).unwrap();
     let actors = [(); 2].map(|()| rt.launch(laborious, RingConfig::default().state(0)).unwrap());
     actors.iter().for_each(|actor| actor.activate().unwrap());
-    actors[0].send(1 << 30).unwrap();
+    actors[0].send(steps).unwrap();
     while actors[0].body.side.device_clock().is_ok() {}
     (rt, actors)
 }
@@ -68,7 +69,7 @@ fn busy_and_idle() -> (RingRuntime, [Actor<laborious>; 2]) {
 /// A handler that is new cannot be compiled in while another one takes its time; nobody notices but who asked.
 #[test]
 fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
-    let (rt, [busy, idle]) = busy_and_idle();
+    let (rt, [busy, idle]) = busy_and_idle(1 << 30);
     let refused = rt.launch(twice, RingConfig::default());
     assert!(matches!(refused, Err(RingError::Unresponsive { worker: 0, .. })), "{refused:?}");
     assert_eq!(idle.ask(7).unwrap(), Some(7));
@@ -82,7 +83,7 @@ fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
 /// A worker may begin with something long after it has answered. Then all leave when it is done, which is no loss, and are brought back.
 #[test]
 fn a_grid_that_leaves_late_comes_back() {
-    let (rt, [busy, idle]) = busy_and_idle();
+    let (rt, [busy, idle]) = busy_and_idle(1 << 28);
     let mut grid = rt.0.grid();
     let late = grid.tell_to_leave(&rt.0.memory);
     assert!(matches!(late, Err(RingError::Unresponsive { worker: 0, .. })), "{late:?}");
@@ -90,9 +91,40 @@ fn a_grid_that_leaves_late_comes_back() {
     let gone = idle.deactivate();
     assert!(matches!(gone, Err(RingError::Unresponsive { worker: 1, .. })), "{gone:?}");
     idle.send(5).unwrap();
-    assert_eq!((busy.recv().unwrap(), idle.recv().unwrap()), (1 << 30, 5));
+    assert_eq!((busy.recv().unwrap(), idle.recv().unwrap()), (1 << 28, 5));
     assert!(!rt.is_lost());
     idle.deactivate().unwrap();
+}
+
+#[ring_kernel(crate = crate)]
+fn pass_on(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+    ctx.send(next, x);
+}
+
+#[ring_kernel(crate = crate)]
+fn digits(_ctx: &RingCtx, seen: &mut u32, x: u32) -> u32 {
+    *seen = *seen * 10 + x;
+    *seen
+}
+
+/// Two actors send to a third, all by workers of their own. In which order the messages come there is decided by the interpreter's seed, and by nothing else.
+#[test]
+fn a_seed_decides_which_worker_is_first() {
+    let run = |seed: u32| {
+        let device = Device::open(&format!("interp:{seed}")).unwrap();
+        let rt = RingRuntime::with(&device, RuntimeConfig::default().workers(3)).unwrap();
+        let last = rt.launch(digits, RingConfig::default().state(0)).unwrap();
+        let senders = [(); 2]
+            .map(|()| rt.launch(pass_on, RingConfig::default().state(last.inlet(4).unwrap())).unwrap());
+        last.activate().unwrap();
+        senders.iter().for_each(|sender| sender.activate().unwrap());
+        senders[0].send(1).unwrap();
+        senders[1].send(2).unwrap();
+        [(); 2].map(|()| last.outputs().recv().unwrap())
+    };
+    let all: Vec<[u32; 2]> = (0..16).map(run).collect();
+    assert!(all.contains(&[1, 12]) && all.contains(&[2, 21]), "{all:?}");
+    assert_eq!(all, (0..16).map(run).collect::<Vec<_>>());
 }
 
 /// A device that reaches another one's memory is one of two GPUs, or the same one.
