@@ -35,7 +35,7 @@ impl From<RingError> for Stop {
     fn from(error: RingError) -> Stop {
         match error {
             RingError::Device(error) => Stop::Kiln(error.into()),
-            RingError::Runtime(error) => Stop::Kiln(error),
+            RingError::Runtime(error) => Stop::Kiln(*error),
             other => Stop::Wrong(other.to_string()),
         }
     }
