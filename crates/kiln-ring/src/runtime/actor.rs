@@ -5,6 +5,7 @@ use super::checkpoint::Checkpoint;
 use super::ending::Ending;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
+use super::supervise::Farewell;
 use crate::channel::{
     AskError, AskFuture, Channel, Counts, RecvError, RecvFuture, SendError, SendFuture, SendManyError,
     SendOptions, Sent,
@@ -26,6 +27,8 @@ use std::time::Duration;
 pub struct Actor<H: Handler> {
     pub(super) body: Arc<Body>,
     channel: Channel<H::Message, H::Reply>,
+    /// The last part.
+    _farewell: Farewell,
 }
 
 impl<H: Handler> fmt::Debug for Actor<H> {
@@ -39,7 +42,8 @@ impl<H: Handler> fmt::Debug for Actor<H> {
 
 impl<H: Handler> Actor<H> {
     pub(super) fn new(body: Arc<Body>, channel: Channel<H::Message, H::Reply>) -> Actor<H> {
-        Actor { body, channel }
+        let _farewell = Farewell::of(&body.side.shared);
+        Actor { body, channel, _farewell }
     }
 
     /// Its number, of which every actor of the runtime has another.

@@ -86,14 +86,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use supervise::Supervisor;
+use supervise::{Farewell, Supervisor};
 use telemetry::Census;
 
 /// The ring kernels of a device: one resident grid, and the actors in it.
 ///
 /// Clones are the same runtime. The grid leaves the device when the last clone and the last actor are gone.
 #[derive(Clone)]
-pub struct RingRuntime(Arc<Shared>);
+pub struct RingRuntime(
+    Arc<Shared>,
+    #[expect(dead_code, reason = "it matters when it is dropped, as the last part")] Farewell,
+);
 
 /// What a runtime and its actors share.
 pub(crate) struct Shared {
@@ -187,7 +190,8 @@ impl RingRuntime {
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
         device.backend().add_tenant(tenant);
-        Ok(RingRuntime(shared))
+        let farewell = Farewell::of(&shared);
+        Ok(RingRuntime(shared, farewell))
     }
 
     /// An array of zeros in device memory, to be sent by reference. The memory is taken from [`RuntimeConfig::arena_bytes`].

@@ -6,6 +6,7 @@
 use super::Side;
 use super::error::Result;
 use super::region::Piece;
+use super::supervise::Farewell;
 use crate::channel::{DeviceSide, Memory, RecvError, RingMemory, Wait, WaitPolicy};
 use crate::dead_letter::{DeadLetters, Letter, Reason};
 use crate::device::record::actor;
@@ -302,11 +303,13 @@ impl Output {
 pub struct Outputs<R> {
     side: Arc<Side>,
     replies: PhantomData<fn() -> R>,
+    /// The last part.
+    farewell: Farewell,
 }
 
 impl<R> Clone for Outputs<R> {
     fn clone(&self) -> Self {
-        Outputs { side: Arc::clone(&self.side), replies: PhantomData }
+        Outputs { side: Arc::clone(&self.side), replies: PhantomData, farewell: self.farewell.clone() }
     }
 }
 
@@ -324,7 +327,7 @@ impl<R> Outputs<R> {
 
 impl<R: Layout> Outputs<R> {
     pub(super) fn new(side: &Arc<Side>) -> Outputs<R> {
-        Outputs { side: Arc::clone(side), replies: PhantomData }
+        Outputs { side: Arc::clone(side), replies: PhantomData, farewell: Farewell::of(&side.shared) }
     }
 
     /// The next reply, if it is there.

@@ -33,6 +33,24 @@ struct State {
     ended: bool,
 }
 
+/// The last part of every handle on a runtime or its actors: when it is dropped, it waits until the supervisor's look that is under way is over.
+///
+/// That look may hold what the other parts held. Without this, the supervisor's thread would be the one to end the runtime, at a time of its own: while the process exits, at worst.
+#[derive(Clone)]
+pub(super) struct Farewell(Arc<Supervisor>);
+
+impl Farewell {
+    pub fn of(shared: &Shared) -> Farewell {
+        Farewell(Arc::clone(&shared.supervisor))
+    }
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.look_over();
+    }
+}
+
 impl Supervisor {
     /// Looks after an actor from now on.
     ///
