@@ -92,7 +92,7 @@ fn config() -> RuntimeConfig {
 }
 
 /// Runtimes with two clusters of two workers, of one thread and of a warp; none where a device has no clusters, which it must say.
-fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
+pub(crate) fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let properties = trial.device.properties();
     let has_clusters = match properties.compute_capability {
         Some(capability) => capability >= (9, 0),

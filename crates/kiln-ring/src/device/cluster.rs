@@ -19,7 +19,7 @@ use kiln_lang::{cluster_barrier, explicit};
 const BURST: u32 = 32;
 
 /// Of as many turns in which a worker has something to do, one begins with a look at everything.
-const ALL_EVERY: u32 = 8;
+pub(super) const ALL_EVERY: u32 = 8;
 
 /// The clusters of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +107,8 @@ impl Aim {
     /// Looks at the worker's own memory in bursts, and at everything between them, until a message or a command is there, and for so many bursts at most. So a message of a
     /// neighbour is seen at once, and one of the host after half a burst on average.
     ///
-    /// A worker that has not rested has just handled something, to which its neighbour may answer soon. It begins with a burst, but for one turn in so many, that whatever
-    /// comes from elsewhere has its turn too: a look at everything may cross the bus.
+    /// A worker that has not rested has just handled something, to which its neighbour may answer soon. It begins with a burst unless it is time for a look at everything (`all_first`), that whatever
+    /// comes from elsewhere has its turn too: such a look may cross the bus.
     #[device(crate = kiln_lang)]
     pub(super) fn watch_near(
         self,
@@ -116,15 +116,13 @@ impl Aim {
         place: &Place,
         near: &Near,
         worker: &Worker,
-        most: Val<u32>,
-        rested: Val<bool>,
+        (most, all_first): (Val<u32>, Val<bool>),
     ) -> Poll {
         let mut quad = [val::<u32>(0); QUAD];
         // The last one, until it looks.
         let mut command = [val(0), val(0), val(0), worker.seen];
-        let mut at_all: Val<bool> = rested | (worker.turns % ALL_EVERY).eq(0);
+        let mut at_all: Val<bool> = all_first;
         let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
-        let at = select(self.own, self.quad, 0);
         let mut watching = true.into_val();
         while watching {
             if at_all {
@@ -135,16 +133,27 @@ impl Aim {
             at_all = true.into_val();
             glances += 1;
             let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
-            let mut left: Val<u32> = select(ready.eq(0) & !told, val(BURST), 0);
-            while left > 0 {
-                // SAFETY: the slot lies in the memory, as its record says, as do the first words, at which lanes without such a slot look.
-                quad = unsafe { near.memory.get_quad_unchecked(at) };
-                let good = self.own & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
-                ready = self.whole(plan, good);
-                left = select(ready.eq(0), left - 1, 0);
+            if ready.eq(0) & !told {
+                (quad, ready) = self.burst(plan, near);
             }
             watching = ready.eq(0) & !told & glances.lt(most);
         }
         self.poll(ready, quad, command, glances)
+    }
+
+    /// Looks at the worker's own memory until a message is there, and so often at most.
+    #[device(crate = kiln_lang)]
+    pub(super) fn burst(&self, plan: &Plan, near: &Near) -> ([Val<u32>; QUAD], Val<u32>) {
+        let mut quad = [val::<u32>(0); QUAD];
+        let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), val(BURST));
+        let at = select(self.own, self.quad, 0);
+        while left > 0 {
+            // SAFETY: the slot lies in the memory, as its record says, as do the first words, at which lanes without such a slot look.
+            quad = unsafe { near.memory.get_quad_unchecked(at) };
+            let good = self.own & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
+            ready = self.whole(plan, good);
+            left = select(ready.eq(0), left - 1, 0);
+        }
+        (quad, ready)
     }
 }

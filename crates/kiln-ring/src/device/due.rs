@@ -105,7 +105,7 @@ impl Poll {
         let aim = &self.aim;
         let ticket = of_lane(aim.ticket);
         let record = plan.record(of_lane(aim.record));
-        let mut due = Due {
+        let due = Due {
             todo: ticket & ticket::KIND,
             lane,
             ticket,
@@ -113,11 +113,9 @@ impl Poll {
             low: of_lane(aim.low),
             answer: of_lane(aim.answer),
             lap: of_lane(aim.stamp) & LAP_MASK,
+            spread: self.spread(plan, lane),
             ..Due::none()
         };
-        for (q, quad) in self.spread(plan, lane).into_iter().enumerate() {
-            due.spread[q] = quad;
-        }
         due.with_state(plan, place)
     }
 }

@@ -35,14 +35,14 @@ impl At {
     }
 
     /// The word of the arena at which the actor's gauges begin.
-    fn gauges(&self, place: &Place, kind: &Kind) -> Val<u32> {
-        self.field(place, port::STATE) + behind(kind.handler.signature().state_words) as u32
+    fn gauges(&self, kind: &Kind) -> Val<u32> {
+        self.state_at + behind(kind.handler.signature().state_words) as u32
     }
 
     /// Counts a message that is done. Comes after its answer, which somebody waits for.
     #[device(crate = kiln_lang)]
     pub fn tally(&self, plan: &Plan, place: &Place, kind: &Kind, begun: Val<u64>) {
-        let at = self.gauges(place, kind);
+        let at = self.gauges(kind);
         let next = self.position + 1;
         let quad = [
             next.cast::<u32>(),
@@ -66,7 +66,7 @@ impl At {
     /// Notes why the handler failed.
     #[device(crate = kiln_lang)]
     pub fn note_failure(&self, place: &Place, kind: &Kind, why: [Val<u32>; 2]) {
-        let at = self.gauges(place, kind) + FAILURE as u32;
+        let at = self.gauges(kind) + FAILURE as u32;
         // SAFETY: as above.
         unsafe {
             place.arena.scatter(at, why[0]);

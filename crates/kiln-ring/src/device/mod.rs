@@ -12,6 +12,7 @@
 //! | `due.rs` | a message that was seen, and what handling it begins with |
 //! | `serve.rs` | one message: handler, state, answer |
 //! | `bands.rs` | which message of an actor with several priorities comes next |
+//! | `stay.rs` | an inlet whose messages are passed on, one after the other |
 //! | `route.rs` | where a worker sends again and again |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
 //! | `cluster.rs` | rings in shared memory |
@@ -33,6 +34,7 @@ mod route;
 mod send;
 mod serve;
 mod slots;
+mod stay;
 mod words;
 
 pub(crate) use cluster::Cluster;

@@ -4,6 +4,7 @@
 //! slot, each lane a quad. Where there are more groups than ports, the groups of a port look at the slots that follow one another. A worker of one
 //! thread looks at the first quad of one slot, and at the others once that one is there.
 
+use super::cluster::ALL_EVERY;
 use super::record::{LINE, gate, port};
 use super::resident::{Kind, Place, Plan, Worker};
 use super::words::plain_quads;
@@ -47,7 +48,7 @@ pub(super) struct Aim {
     /// Each lane's: the stamp that it looks for.
     pub stamp: Val<u32>,
     /// Each lane's: where its slot begins.
-    slot: Val<u32>,
+    pub slot: Val<u32>,
     /// Each lane's: where its quad stands, or some other quad of the same memory.
     pub quad: Val<u32>,
     /// Each lane's: where the same quad of its port's next message stands, and the stamp of that.
@@ -259,14 +260,15 @@ impl Aim {
         place: &Place,
         worker: &Worker,
         most: Val<u32>,
-        rested: Val<bool>,
+        (rested, stayed): (Val<bool>, Val<bool>),
     ) -> Poll {
         let most = most.minimum(GLANCES);
         let most_of_all = select(rested, most, 1);
         match place.near.filter(|_| plan.inlets) {
             Some(near) => {
                 if vote_any(self.own) {
-                    self.watch_near(plan, place, &near, worker, most_of_all, rested)
+                    let all_first = rested | stayed | (worker.turns % ALL_EVERY).eq(0);
+                    self.watch_near(plan, place, &near, worker, (most_of_all, all_first))
                 } else {
                     self.watch_far(plan, place, worker, (most, most_of_all))
                 }
@@ -297,7 +299,14 @@ impl Aim {
     }
 
     #[device(crate = kiln_lang)]
-    fn watch_all(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>, mixed: bool) -> Poll {
+    pub(super) fn watch_all(
+        self,
+        plan: &Plan,
+        place: &Place,
+        worker: &Worker,
+        most: Val<u32>,
+        mixed: bool,
+    ) -> Poll {
         let (mut quad, mut command) = ([val::<u32>(0); QUAD], [val::<u32>(0); QUAD]);
         let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
         let mut watching = true.into_val();
@@ -334,9 +343,9 @@ impl Aim {
 }
 
 impl Poll {
-    /// The first quads of the slot of the group whose first lane this is, as far as all lanes can have them without another load.
-    pub fn spread(&self, plan: &Plan, lane: Val<u32>) -> Vec<[Val<u32>; QUAD]> {
-        (0..plan.spread()).map(|q| self.quad_of(plan, lane, q)).collect()
+    /// The first quads of the slot of the group whose first lane this is, as far as all lanes can have them without another load; zeros behind them.
+    pub fn spread(&self, plan: &Plan, lane: Val<u32>) -> [[Val<u32>; QUAD]; SPREAD] {
+        std::array::from_fn(|q| if q < plan.spread() { self.quad_of(plan, lane, q) } else { [val(0); QUAD] })
     }
 
     /// A quad of that slot, in all lanes.

@@ -83,6 +83,8 @@ pub mod actor {
     pub const UNDELIVERED: usize = 7;
     /// How many messages of other actors are done with: the low half, then the high half.
     pub const RECEIVED: usize = 8;
+    /// How many of them were not answered by the handler: modulo 2^32.
+    pub const RECEIVED_UNHANDLED: usize = 10;
     /// How many words there are.
     pub const WORDS: usize = 16;
 }

@@ -197,19 +197,25 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     let mut idle: Val<u32> = 0;
     let mut works: Val<u32> = 0;
     let mut route = Route::none();
+    let mut stayed: Val<bool> = false;
     while worker.running {
         let rested = idle.ne(0);
         let aim = Aim::take(plan, place, &worker, rested);
         if plan.inlets {
             route.renew(plan, place);
         }
-        let poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
-            aim.watch(plan, place, &worker, patience.spins, rested)
+        let mut poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
+            aim.watch(plan, place, &worker, patience.spins, (rested, stayed))
         } else {
             aim.glance(plan, place)
         };
         worker.first = aim.next;
-        let worked = poll.serve(plan, place, &worker, &mut route);
+        let mut served: Val<u32> = 0;
+        if plan.inlets && !plan.ordered {
+            (poll, served) = poll.stay(plan, place, &worker, &mut route);
+        }
+        stayed = served.ne(0);
+        let worked = poll.serve(plan, place, &worker, &mut route) | stayed;
         let told = worker.obey(plan, place, poll.command);
         if told {
             route.forget();

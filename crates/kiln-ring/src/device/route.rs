@@ -9,6 +9,7 @@
 use super::record::link;
 use super::resident::{Place, Plan};
 use super::send::{Checked, Next, field, see_head, write_slot};
+use super::serve::At;
 use super::slots::Slot;
 use super::words::Words;
 use crate::outgoing::Sending;
@@ -34,7 +35,12 @@ pub(super) struct Route {
     next: Next,
     /// The slot of the next message.
     slot: Slot,
+    /// The record of the inlet whose message led to the last one sent there; [`NO_PORT`] if there is none.
+    pub(super) port: Val<u32>,
 }
+
+/// No record's place in a table.
+const NO_PORT: u32 = u32::MAX;
 
 impl Route {
     /// None yet.
@@ -48,6 +54,7 @@ impl Route {
             room: val(0),
             next: Next::none(),
             slot: Slot { at: val(0), stamp: val(0), headers: val(0), header: [val(0), val(0), val(0)] },
+            port: val(NO_PORT),
         }
     }
 
@@ -78,6 +85,7 @@ impl Route {
     pub fn forget(&mut self) {
         self.known = false.into_val();
         self.room = val(0);
+        self.port = val(NO_PORT);
     }
 
     /// Whether all that a handler of actor `actor` sends is one message that goes there.
@@ -87,9 +95,9 @@ impl Route {
         send.sent & same & self.room.ne(0)
     }
 
-    /// Writes that message.
+    /// Writes that message, to which the one at `at` led.
     #[device(crate = kiln_lang)]
-    pub fn send(&mut self, plan: &Plan, place: &Place, sends: &[Sending], memory: &Memory) {
+    pub fn send(&mut self, plan: &Plan, place: &Place, at: &At, sends: &[Sending], memory: &Memory) {
         if let [send] = sends {
             let words = Words { words: &send.words, inlines: &send.inlines, memory };
             write_slot(plan, place, &self.next, self.slot, &words);
@@ -97,6 +105,7 @@ impl Route {
             self.room -= 1;
             self.other = val(0);
             self.slot = self.next.slot();
+            self.port = select(at.inlet, at.record, val(NO_PORT));
         }
     }
 

@@ -9,7 +9,8 @@ use super::route::Route;
 use super::send::Checked;
 use super::slots::{Ground, Slot};
 use super::words::Words;
-use crate::handler::RingCtx;
+use crate::handler::{ErasedOutcome, RingCtx};
+use crate::outgoing::Sending;
 use crate::payload::{ARENA, Memory};
 use crate::slot::Kind;
 use kiln_lang::prelude::*;
@@ -21,20 +22,34 @@ pub(super) struct At {
     pub(super) record: Val<u32>,
     pub(super) position: Val<u64>,
     /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end somebody waits for.
-    answer: Val<u32>,
+    pub(super) answer: Val<u32>,
     /// The stamp of that answer, but for the kind.
-    lap: Val<u32>,
+    pub(super) lap: Val<u32>,
     /// Whether another actor sent the message.
     pub(super) inlet: Val<bool>,
     /// Whether all places were looked at, and nothing was served since.
     pub(super) fresh: Val<bool>,
     /// How many ports the worker has.
-    ports: Val<u32>,
+    pub(super) ports: Val<u32>,
+    /// The actor's number.
+    pub(super) actor: Val<u32>,
     /// Where the actor's state begins, and the first words of it.
-    state_at: Val<u32>,
-    state: [Val<u32>; EARLY],
+    pub(super) state_at: Val<u32>,
+    pub(super) state: [Val<u32>; EARLY],
     /// How many messages of other actors the actor has had.
-    received: Val<u64>,
+    pub(super) received: Val<u64>,
+}
+
+/// What a handler said of a message, before anything is done about it.
+pub(super) struct Ran {
+    /// Whether all that follows is a message by the worker's [`Route`], and what there always is room for.
+    pub swift: Val<bool>,
+    pub outcome: ErasedOutcome,
+    /// Why the actor fails, one of [`cause`], and its number; or 0.
+    failure: Val<u32>,
+    why: Val<u32>,
+    sends: Vec<Sending>,
+    memory: Memory,
 }
 
 impl Poll {
@@ -86,10 +101,7 @@ impl Poll {
         let message = self.take(plan, place, kind, (due.lane, &due.spread));
         let mut done = message.complete;
         if message.complete {
-            // The copy engine has filled the arrays that the message refers to, of which a cache may still have what was there before.
-            if kind.handler.signature().message_holds {
-                fence();
-            }
+            at.receive(kind);
             let begun = at.begun(plan);
             if kind.requests.has_header() {
                 let deadline = join(message.header[0], message.header[1]);
@@ -117,9 +129,17 @@ impl At {
             inlet: if plan.inlets { (due.ticket & ticket::INLET).ne(0) } else { false.into_val() },
             fresh,
             ports: worker.count,
+            actor: place.field(due.record, port::ACTOR),
             state_at: due.state_at,
             state: due.state,
             received: join(due.received[0], due.received[1]),
+        }
+    }
+
+    /// Before what a message refers to is read: the copy engine has filled those arrays, of which a cache may still have what was there before.
+    pub(super) fn receive(&self, kind: &ActorKind) {
+        if kind.handler.signature().message_holds {
+            fence();
         }
     }
 
@@ -157,7 +177,7 @@ impl At {
     ) -> Val<bool> {
         let done = self.has_room(place);
         if done {
-            self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
+            self.count_unhandled(place);
             let memory = Memory { arena: place.arena, message: message.slot };
             let inlines = kind.handler.inlines().message;
             let words = Words { words: &message.words, inlines: &inlines, memory: &memory };
@@ -169,7 +189,7 @@ impl At {
 
     /// What comes after the answer, for which somebody waits.
     #[device(crate = kiln_lang)]
-    fn finish(&self, plan: &Plan, place: &Place, kind: &ActorKind, begun: Val<u64>) {
+    pub(super) fn finish(&self, plan: &Plan, place: &Place, kind: &ActorKind, begun: Val<u64>) {
         let next = self.position.cast::<u32>() + 1;
         let skip = self.field(place, port::SKIP);
         self.set(place, port::POSITION, next);
@@ -195,12 +215,12 @@ impl At {
     /// A word of the actor's line.
     fn line(&self, place: &Place, word: usize) -> Val<u32> {
         // SAFETY: the line lies in the arena, before the state.
-        unsafe { place.word(self.field(place, port::STATE) - actor::WORDS as u32, word) }
+        unsafe { place.word(self.state_at - actor::WORDS as u32, word) }
     }
 
     fn set_line(&self, place: &Place, word: usize, value: Val<u32>) {
         // SAFETY: the line lies in the arena before the state. It is the actor's, which this worker serves, and all lanes store the same.
-        unsafe { place.set_word(self.field(place, port::STATE) - actor::WORDS as u32, word, value) };
+        unsafe { place.set_word(self.state_at - actor::WORDS as u32, word, value) };
     }
 
     /// Whether there is room for an answer. For one to the host there always is.
@@ -232,77 +252,134 @@ impl At {
         message: &Taken,
         route: &mut Route,
     ) -> Val<bool> {
-        let state_at = self.state_at;
-        let inlines = kind.handler.inlines();
-        let before = self.state(place, kind.handler.signature().state_words, &inlines.state);
-        let number = self.field(place, port::ACTOR);
-        let ctx = RingCtx::new(number, self.position, plan.lanes, place.arena).with_message(message.slot);
-        let memory = ctx.memory();
-        let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
-        let sends = ctx.sendings();
-        let faulted = fault.ne(0);
-        let mut failure =
-            select(faulted, val::<u32>(cause::FAULT), select(outcome.failed, val::<u32>(cause::RETURNED), 0));
-        let mut why = select(faulted, fault, outcome.code);
-        let swift = route.takes(number, &sends) & failure.eq(0) & !(self.inlet & outcome.replies);
-        if block_uniform(swift) {
-            // Before the state is stored: somebody waits for the message.
-            route.send(plan, place, &sends, memory);
+        let ran = self.run(plan, place, kind, message, route);
+        let mut done: Val<bool> = true;
+        if block_uniform(ran.swift) {
+            self.pass_on(plan, place, kind, &ran, route);
+        } else {
+            done = self.conclude(plan, place, kind, &ran, route);
         }
-        let checked = Checked::of(plan, place, number, &sends, failure.eq(0) & !swift);
-        if !sends.is_empty() {
+        done
+    }
+
+    /// Runs the handler.
+    pub(super) fn run(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        message: &Taken,
+        route: &Route,
+    ) -> Ran {
+        let before = self.state(place, kind.handler.signature().state_words, &kind.handler.inlines().state);
+        let ctx = RingCtx::new(self.actor, self.position, plan.lanes, place.arena).with_message(message.slot);
+        let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
+        let returned = select(outcome.failed, val::<u32>(cause::RETURNED), 0);
+        let failure = select(fault.ne(0), val::<u32>(cause::FAULT), returned);
+        let why = select(fault.ne(0), fault, outcome.code);
+        let sends = ctx.sendings();
+        let swift = route.takes(self.actor, &sends) & failure.eq(0) & !(self.inlet & outcome.replies);
+        Ran { swift, outcome, failure, why, sends, memory: *ctx.memory() }
+    }
+
+    /// Does what a handler said where that is [swift](Ran::swift).
+    #[device(crate = kiln_lang)]
+    pub(super) fn pass_on(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran, route: &mut Route) {
+        // Before the state is stored: somebody waits for the message.
+        route.send(plan, place, self, &ran.sends, &ran.memory);
+        self.keep_state(place, kind, ran);
+        if !self.inlet {
+            self.answer_host(plan, place, kind, ran);
+        }
+        self.replace_arrays(plan, place, kind, ran);
+    }
+
+    /// Does what a handler said, whatever that is; whether there was room for it.
+    #[device(crate = kiln_lang)]
+    fn conclude(
+        &self,
+        plan: &Plan,
+        place: &Place,
+        kind: &ActorKind,
+        ran: &Ran,
+        route: &mut Route,
+    ) -> Val<bool> {
+        let (mut failure, mut why) = (ran.failure, ran.why);
+        let checked = Checked::of(plan, place, self.actor, &ran.sends, failure.eq(0));
+        if !ran.sends.is_empty() {
             why = select(checked.refused.ne(0), checked.refused, why);
             failure = select(checked.refused.ne(0), cause::SEND, failure);
         }
         let fails = block_uniform(failure.ne(0));
         let mut room: Val<bool> = true;
         if self.inlet {
-            if block_uniform(fails | outcome.replies) {
+            if block_uniform(fails | ran.outcome.replies) {
                 room = self.has_room(place);
             }
         }
-        if !sends.is_empty() {
+        if !ran.sends.is_empty() {
             room = room & (fails | checked.room);
         }
         if room {
             if fails {
-                set_of_actor(place, self.ports, number, port::GATE, val(gate::FAILED));
-                self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
-                let words = Words { words: &[failure, why], inlines: &[], memory };
+                set_of_actor(place, self.ports, self.actor, port::GATE, val(gate::FAILED));
+                self.count_unhandled(place);
+                let words = Words { words: &[failure, why], inlines: &[], memory: &ran.memory };
                 self.answer(plan, place, val(Kind::Failed as u32), &words);
                 self.note_failure(place, kind, [failure, why]);
             } else {
-                let after = Words { words: &outcome.state, inlines: &inlines.state, memory };
-                // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the same.
-                unsafe {
-                    for word in after.plain() {
-                        place.set_word(state_at, word, outcome.state[word]);
-                    }
-                }
-                if !sends.is_empty() {
-                    checked.send(plan, place, memory);
-                    if block_uniform(!swift) {
-                        route.learn(number, &checked);
-                    }
+                self.keep_state(place, kind, ran);
+                if !ran.sends.is_empty() {
+                    checked.send(plan, place, &ran.memory);
+                    route.learn(self.actor, &checked);
                     if block_uniform(checked.gone).ne(0) {
                         let before = self.line(place, actor::UNDELIVERED);
                         self.set_line(place, actor::UNDELIVERED, before + checked.gone);
                     }
                 }
-                if block_uniform(outcome.replies) {
-                    let words = Words { words: &outcome.reply, inlines: &inlines.reply, memory };
-                    self.answer(plan, place, val(Kind::Reply as u32), &words);
-                } else if !self.inlet {
-                    let words = Words { words: &[], inlines: &[], memory };
-                    self.answer(plan, place, val(Kind::None as u32), &words);
+                if block_uniform(ran.outcome.replies | !self.inlet) {
+                    self.answer_host(plan, place, kind, ran);
                 }
-                // What was sent and answered may have been copied from there.
-                for array in &inlines.state {
-                    replace_array(plan, place, &after, array, state_at + array.start as u32);
-                }
+                self.replace_arrays(plan, place, kind, ran);
             }
         }
         room
+    }
+
+    /// Answers a message that was handled: with the reply, if there is one.
+    #[device(crate = kiln_lang)]
+    fn answer_host(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran) {
+        if block_uniform(ran.outcome.replies) {
+            let inlines = kind.handler.inlines().reply;
+            let words = Words { words: &ran.outcome.reply, inlines: &inlines, memory: &ran.memory };
+            self.answer(plan, place, val(Kind::Reply as u32), &words);
+        } else {
+            let words = Words { words: &[], inlines: &[], memory: &ran.memory };
+            self.answer(plan, place, val(Kind::None as u32), &words);
+        }
+    }
+
+    /// Stores the words of the state that belong to no array.
+    #[device(crate = kiln_lang)]
+    fn keep_state(&self, place: &Place, kind: &ActorKind, ran: &Ran) {
+        let inlines = kind.handler.inlines().state;
+        let after = Words { words: &ran.outcome.state, inlines: &inlines, memory: &ran.memory };
+        // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the same.
+        unsafe {
+            for word in after.plain() {
+                place.set_word(self.state_at, word, ran.outcome.state[word]);
+            }
+        }
+    }
+
+    /// Stores the arrays of the state. What was sent and answered may have been copied from there.
+    #[device(crate = kiln_lang)]
+    fn replace_arrays(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran) {
+        let inlines = kind.handler.inlines().state;
+        let after = Words { words: &ran.outcome.state, inlines: &inlines, memory: &ran.memory };
+        for array in &inlines {
+            replace_array(plan, place, &after, array, self.state_at + array.start as u32);
+        }
     }
 
     /// The words of the actor's state.
@@ -354,6 +431,16 @@ impl At {
                 self.position.cast::<u32>(),
                 (self.position >> 32).cast::<u32>(),
             ],
+        }
+    }
+
+    /// Counts a message that the handler did not answer.
+    #[device(crate = kiln_lang)]
+    fn count_unhandled(&self, place: &Place) {
+        self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
+        if self.inlet {
+            let before = self.line(place, actor::RECEIVED_UNHANDLED);
+            self.set_line(place, actor::RECEIVED_UNHANDLED, before + 1);
         }
     }
 

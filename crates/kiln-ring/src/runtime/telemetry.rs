@@ -4,6 +4,7 @@ use super::body::Body;
 use super::error::Result;
 use super::{RingRuntime, Shared};
 use crate::dead_letter::Reason;
+use crate::device::record::actor;
 use crate::slot::count_of;
 use crate::telemetry::{ActorTelemetry, Publisher, RuntimeTelemetry, gauge};
 use std::path::Path;
@@ -45,7 +46,10 @@ impl Body {
         shared.memory.read_arena(self.gauges, &mut words)?;
         let (cause, number) = (words[gauge::FAILURE], words[gauge::FAILURE + 1]);
         let last_failure = (cause != 0).then(|| shared.explain(Reason::Failed { cause, number }));
-        let (mut processed, mut failed, mut depths) = (0, 0u32, Vec::new());
+        let mut line = [0; actor::WORDS];
+        shared.memory.read_arena(self.side.pieces[2].at, &mut line)?;
+        let received = u64::from(line[actor::RECEIVED]) | u64::from(line[actor::RECEIVED + 1]) << 32;
+        let (mut processed, mut failed, mut depths) = (received, line[actor::RECEIVED_UNHANDLED], Vec::new());
         for (band, (lane, passed)) in self.mailbox.bands().zip(&self.passed).enumerate() {
             let [low, high, unhandled] = [0, 1, 2].map(|word| words[gauge::done(band) + word]);
             // Nothing is there until the first message is done.
@@ -62,6 +66,7 @@ impl Body {
             read_at: Instant::now(),
             uptime: self.launched.elapsed(),
             processed,
+            received,
             failed,
             depth: depths.iter().sum(),
             depths,

@@ -39,9 +39,11 @@ pub struct ActorTelemetry {
     pub uptime: Duration,
     /// Messages that the device is done with: handled, or given back with a reason.
     pub processed: u64,
-    /// Of these, the ones that the handler did not answer: it failed, or they were dropped, expired or given back. Modulo 2^32.
+    /// Of these, those that other actors sent.
+    pub received: u64,
+    /// Of the messages done with, the ones that the handler did not answer: it failed, or they were dropped, expired or given back. Modulo 2^32.
     pub failed: u32,
-    /// Messages that were sent, and that the device is not done with.
+    /// Messages that the host sent, and that the device is not done with.
     pub depth: u64,
     /// Of these, those of each band of priority, from the lowest.
     pub depths: Vec<u64>,

@@ -6,8 +6,9 @@ use std::fmt::Write;
 /// A metric of actors: its name, type and meaning, and an actor's value.
 type Metric = (&'static str, &'static str, &'static str, fn(&ActorTelemetry) -> f64);
 
-const METRICS: [Metric; 12] = [
+const METRICS: [Metric; 13] = [
     ("processed_total", "counter", "Messages that the device is done with.", |a| a.processed as f64),
+    ("received_total", "counter", "Of these, messages of other actors.", |a| a.received as f64),
     ("failed_total", "counter", "Messages that their handler did not answer.", |a| f64::from(a.failed)),
     ("sent_total", "counter", "Messages that were sent.", |a| a.counts.sent as f64),
     ("rejected_total", "counter", "Sends refused by a full queue.", |a| a.counts.rejected as f64),
