@@ -5,7 +5,7 @@
 //! is in a process of its own (`isolated:cuda:0`).
 
 use kiln_lang::prelude::*;
-use kiln_ring::{Actor, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel};
+use kiln_ring::{Actor, Ending, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel};
 use kiln_runtime::Device;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -50,6 +50,16 @@ fn main() -> Outcome<()> {
     actor.checkpoint()?;
     idle.checkpoint()?;
 
+    if fault == "hang" {
+        // Whatever the handler does, whoever ends the actor hears of it in time.
+        let held = runtime.launch(dangerous, RingConfig::default().state(0))?;
+        held.activate()?;
+        held.send(14)?;
+        let begun = Instant::now();
+        let ended = held.terminate_with(Ending::Discard, Duration::from_millis(100));
+        println!("termination with 100 ms ended after {:?}: {ended:?}", begun.elapsed());
+        std::mem::forget(held);
+    }
     let poison = if fault == "trap" { 13 } else { 14 };
     let begun = Instant::now();
     let asked = actor.ask(poison);

@@ -2,7 +2,7 @@
 //!
 //! A device cannot tell the host that a handler failed, other than by the answer of the message on which it did. So the supervisor looks at the newest
 //! answers: every millisecond where a policy or a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less often, so
-//! that it never takes more than a twentieth of a core.
+//! that it takes no more than a twentieth of a core, as long as that is often enough to hear of a lost device in time.
 
 use super::Shared;
 use super::body::Body;
@@ -96,7 +96,7 @@ impl Supervisor {
     }
 
     fn run(&self, shared: &Weak<Shared>) {
-        let mut calm = CALM;
+        let (mut calm, mut longest) = (CALM, CALM);
         let mut rest = Rest::default();
         loop {
             let wards = {
@@ -113,6 +113,7 @@ impl Supervisor {
                 shared.inspect();
                 calm = CALM.min(shared.config.lost_within / 2);
                 calm = shared.config.checkpoint_every.map_or(calm, |every| calm.min(every));
+                longest = shared.config.lost_within;
             }
             let mut keen = false;
             for ward in &wards {
@@ -127,7 +128,8 @@ impl Supervisor {
                 shared.consider_parking(&wards, &mut rest);
             }
             drop(looking);
-            let pause = (begun.elapsed() * SHARE).max(if keen { KEEN } else { calm });
+            // A look takes long too where a worker does not answer: that is no reason to look away.
+            let pause = (begun.elapsed() * SHARE).min(longest).max(if keen { KEEN } else { calm });
             let state = self.state();
             if !state.ended {
                 drop(self.changed.wait_timeout(state, pause));

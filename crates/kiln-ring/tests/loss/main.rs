@@ -224,6 +224,38 @@ fn termination_returns_in_time_with_a_handler_that_never_ends() {
     std::mem::forget((bad, beside, rt));
 }
 
+/// Fails on what it is sent.
+#[ring_kernel(crate = kiln_ring)]
+fn failing(_ctx: &RingCtx, _x: u32) -> Result<(), u32> {
+    Err(1)
+}
+
+/// That somebody waited in vain for a worker is no reason not to look at it for long: its stall is reported within the stated time.
+#[test]
+fn a_stall_is_reported_in_time_after_a_command_in_vain() {
+    let (stalled_after, acknowledge_within) = (Duration::from_secs(2), Duration::from_secs(1));
+    let config =
+        RuntimeConfig { step_budget: 0, stalled_after, acknowledge_within, ..RuntimeConfig::default() };
+    let device = Device::open("cpu").unwrap();
+    let rt = RingRuntime::with(&device, config.workers(2).ports_per_worker(2)).unwrap();
+    let events = rt.events();
+    let bad = rt.launch(stubborn, RingConfig::default().state(0)).unwrap();
+    let falls = rt.launch(failing, RingConfig::default()).unwrap();
+    let beside = rt.launch(stubborn, RingConfig::default().state(0)).unwrap();
+    falls.link(&beside);
+    for activated in [bad.activate(), falls.activate(), beside.activate()] {
+        activated.unwrap();
+    }
+    bad.send(3).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    // The supervisor tells the worker that is held up to give back what the linked actor has.
+    falls.send(1).unwrap();
+    let begun = Instant::now();
+    find(&events, |event| matches!(event.what, What::Stalled { worker: 0 }));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    std::mem::forget((bad, beside, rt));
+}
+
 /// The interpreter runs handlers within the host's waits: there a handler always has a budget.
 #[test]
 fn the_interpreter_ends_handlers_without_a_budget() {
