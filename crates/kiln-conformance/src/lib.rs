@@ -14,6 +14,7 @@
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_registers.rs` | factors from registers, packed results |
 //! | `explicit_signals.rs` | programs that wait for each other |
+//! | `explicit_faults.rs` | faults where others wait |
 //! | `explicit_attention.rs` | products from registers, copies of a task, attention |
 //! | `memory.rs` | boxes, gather and scatter, strides, local arrays |
 //! | `flow.rs`, `language.rs` | control flow; structs, closures, generics, constants |
@@ -49,6 +50,7 @@ mod elementwise;
 mod explicit;
 mod explicit_attention;
 mod explicit_extents;
+mod explicit_faults;
 mod explicit_narrow;
 mod explicit_registers;
 mod explicit_signals;
@@ -102,6 +104,7 @@ pub fn suite() -> Vec<Case> {
         explicit_registers::cases,
         explicit_signals::cases,
         explicit_extents::cases,
+        explicit_faults::cases,
         memory::cases,
         flow::cases,
         language::cases,

@@ -11,7 +11,7 @@ use crate::spaces::Spaces;
 use crate::threads;
 use crate::value::{Data, Trap, View};
 use kiln_backend::{FaultKind, Finding};
-use kiln_ir::{Bounds, Op, OpData, OpKind, Scalar, Shape, Space, Value};
+use kiln_ir::{Bounds, Check, Op, OpData, OpKind, Scalar, Shape, Space, Value};
 
 impl Machine<'_> {
     /// Executes an operation in the active threads.
@@ -56,6 +56,13 @@ impl Machine<'_> {
             OpKind::Assert(message) => self.assert(data, *message, mask),
             OpKind::Print(message) => self.print(data, *message, mask),
             OpKind::CheckBounds | OpKind::CheckDivisor => self.check(data, mask),
+            // The launch ends here, so that nothing comes after it.
+            OpKind::Note { check: Check::Assert(message), .. } => self.assert(data, *message, mask),
+            OpKind::Note { .. } => self.check(data, mask),
+            OpKind::Faulted => {
+                self.registers[data.results[0].index()].fill(0);
+                Ok(())
+            }
             OpKind::If | OpKind::For | OpKind::While | OpKind::Guard => {
                 Err(Trap::Bug("a region in a straight line".into()))
             }

@@ -115,6 +115,10 @@ impl OpKind {
             PtrOrderedStore { .. } => "ptr_ordered_store",
             CheckBounds => "check_bounds",
             CheckDivisor => "check_divisor",
+            Note { check: Check::Assert(_), .. } => "note_assert",
+            Note { check: Check::Bounds, .. } => "note_bounds",
+            Note { check: Check::Divisor, .. } => "note_divisor",
+            Faulted => "faulted",
         }
     }
 }

@@ -543,6 +543,27 @@ pub enum OpKind {
     CheckBounds,
     /// `(bool scalar)`: the division-by-zero fault where it is false.
     CheckDivisor,
+    /// The operands of the check: its fault where the first is false, which the launch reports, but *the thread goes on*. For threads that others wait
+    /// for: what would have been reached outside a view, or divided by, must be of no harm after it.
+    Note {
+        /// What is checked.
+        check: Check,
+        /// All threads of the task have the same operands.
+        together: bool,
+    },
+    /// `() -> bool`, uniform: whether a check that was noted before has failed in a thread of this task. Never merged or moved.
+    Faulted,
+}
+
+/// What a noted check is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Check {
+    /// As for [`OpKind::Assert`].
+    Assert(Message),
+    /// As for [`OpKind::CheckBounds`].
+    Bounds,
+    /// As for [`OpKind::CheckDivisor`].
+    Divisor,
 }
 
 /// An index into [`Kernel::messages`](crate::Kernel::messages).
@@ -572,6 +593,8 @@ impl OpKind {
                 | PtrOrderedStore { .. }
                 | CheckBounds
                 | CheckDivisor
+                | Note { .. }
+                | Faulted
         )
     }
 
@@ -652,6 +675,7 @@ impl OpKind {
             | PtrOrderedStore { .. }
             | CheckBounds
             | CheckDivisor
+            | Note { .. }
             | Yield
             | Condition => true,
             Gather { bounds, .. } => *bounds == Bounds::Check,

@@ -166,6 +166,7 @@ impl Printer<'_, '_> {
                 self.flag(*reverse, "reverse")?;
                 self.flag(*exclusive, "exclusive")
             }
+            OpKind::Note { together, .. } => self.flag(*together, "together"),
             OpKind::Dot(precision) => self.flag(*precision != Precision::Full, precision.name()),
             OpKind::Load(reuse) => self.reuse(*reuse),
             OpKind::Store { reuse, disjoint } => {
@@ -228,7 +229,7 @@ impl Printer<'_, '_> {
             }
             OpKind::Alloc { space, elem, shape } => write!(self.out, " {} {elem}{shape}", space.name()),
             OpKind::Scratch { offset } => write!(self.out, " {offset}"),
-            OpKind::Assert(message) => {
+            OpKind::Assert(message) | OpKind::Note { check: Check::Assert(message), .. } => {
                 self.list(" ", operands.get(..1).unwrap_or_default())?;
                 self.message(", ", *message)?;
                 self.list(", ", operands.get(1..).unwrap_or_default())

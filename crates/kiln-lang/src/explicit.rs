@@ -531,6 +531,10 @@ pub struct Tasks {
 /// Divides the program's warps among tasks. Add them with [`Tasks::task`], then [`Tasks::run`]: the program goes on when all are done.
 ///
 /// A task may use scalars and views of the program around it, but no tiles, and changes none of its variables.
+///
+/// A check that fails in a task (an assertion, an index outside its view, an integer divided by zero) is the fault of the launch, but does not end the task while others wait for
+/// it: what lies outside a view is masked, a divisor of zero is one, unchecked accesses take place no more, `while` loops end and `for` loops do not begin, except those that wait or that
+/// what waits depends on. So tasks that wait for each other must count their rounds alike. A check inside a `while` loop that waits is refused on a GPU: count the rounds by a `for`.
 #[track_caller]
 pub fn tasks() -> Tasks {
     let site = Location::caller();

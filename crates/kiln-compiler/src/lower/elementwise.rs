@@ -56,6 +56,7 @@ impl Lowering<'_> {
                 };
                 made.push(value);
             }
+            self.note_found(data.results[0]);
             if self.plan.roles[data.results[0].index()] == Role::Held {
                 self.define(data.results[0], layout, made)?;
             } else {
@@ -70,10 +71,11 @@ impl Lowering<'_> {
         let elem = self.src.ty(data.results[0]).elem();
         match data.kind {
             OpKind::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)) if elem.is_int() => {
+                let mut divisor = inputs[1];
                 if self.facts.of(data.operands[1]).min <= 0 {
-                    self.check_divisor(inputs[1], elem);
+                    divisor = self.check_divisor(divisor, elem);
                 }
-                self.em.binary(op, inputs[0], inputs[1])
+                self.em.binary(op, inputs[0], divisor)
             }
             OpKind::Binary(op) => self.em.binary(op, inputs[0], inputs[1]),
             OpKind::Cast => self.em.cast(inputs[0], elem),
@@ -81,14 +83,18 @@ impl Lowering<'_> {
         }
     }
 
-    /// The fault of a division by zero, unless the divisor is a constant.
-    fn check_divisor(&mut self, divisor: Value, elem: Scalar) {
+    /// The fault of a division by zero, unless the divisor is a constant; gives what to divide by.
+    fn check_divisor(&mut self, divisor: Value, elem: Scalar) -> Value {
         if self.em.as_int(divisor).is_some_and(|d| d != 0) {
-            return;
+            return divisor;
         }
         let zero = self.em.constant(Literal::zero(elem));
         let fine = self.em.compare(CompareOp::Ne, divisor, zero);
+        if let Some(harmless) = self.harmless_divisor(divisor, fine) {
+            return harmless;
+        }
         self.em.op(OpKind::CheckDivisor, &[fine], &[]);
+        divisor
     }
 
     /// Broadcast, reshape and transpose: each result register is the operand register with the same element.
@@ -127,7 +133,7 @@ impl Lowering<'_> {
         }
         let mut operands = self.scalars(&data.operands[1..])?;
         operands.insert(0, all);
-        self.em.op(OpKind::Assert(message), &operands, &[]);
+        self.check_assert(data, OpKind::Assert(message), &operands);
         Ok(())
     }
 

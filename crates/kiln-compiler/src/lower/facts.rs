@@ -215,6 +215,9 @@ fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
             let divisor = if exact { a.divisor / b.min as u64 } else { 1 };
             (divisor, (a.min / b.max, a.max / b.min))
         }
+        BinaryOp::Shr if a.min >= 0 && b.min == b.max && (0..64).contains(&b.min) => {
+            ((a.divisor >> b.min).max(1), (a.min >> b.min, a.max >> b.min))
+        }
         // What one side has no bits for, the result has none for.
         BinaryOp::And if b.min >= 0 => {
             (a.divisor.max(b.divisor), (0, if a.min >= 0 { a.max.min(b.max) } else { b.max }))
@@ -281,6 +284,21 @@ mod tests {
         assert_eq!(facts.of(masked), Known { divisor: 16, min: 0, max: 0x70 });
         assert_eq!(facts.of(rounded), Known::nothing(Scalar::I64), "nothing is known of its sign");
         assert_eq!(facts.of(both), Known { divisor: 16, min: 0, max: 0x70 });
+    }
+
+    #[test]
+    fn a_shift_is_a_division() {
+        let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+        let mut b = Builder::new(&mut kernel);
+        let (programs, by, none) = (b.num_programs(Axis::X), b.index(6), b.index(0));
+        let rounded = b.index(0xfc0);
+        let up = b.binary(BinaryOp::Add, programs, rounded);
+        let (pieces, same) = (b.binary(BinaryOp::Shr, up, by), b.binary(BinaryOp::Shr, up, none));
+        let odd = b.binary(BinaryOp::Shr, pieces, programs);
+        let mut facts = IntFacts::new(&kernel);
+        assert_eq!(facts.of(pieces), Known { divisor: 1, min: 63, max: (i32::MAX as i128 + 0xfc0) >> 6 });
+        assert_eq!(facts.of(same), facts.of(up));
+        assert_eq!(facts.of(odd), Known::nothing(Scalar::I64), "nothing is known of the distance");
     }
 
     #[test]

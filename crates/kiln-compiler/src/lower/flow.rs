@@ -14,11 +14,15 @@ impl Lowering<'_> {
             _ => 0,
         };
         let mut operands: Vec<Value> = self.scalars(&data.operands[..fixed])?.to_vec();
+        if let [from, end, _] = &mut operands[..] {
+            *end = self.last_round(data, *from, *end);
+        }
         for (&init, &result) in data.operands[fixed..].iter().zip(&data.results) {
             operands.extend_from_slice(&self.operand(init, self.plan.home(result))?);
         }
         let regions: Vec<Block> =
             data.regions.iter().map(|&r| self.region(r, &data.results)).collect::<Result<_, _>>()?;
+        self.end_after_fault(data, regions.first().copied().unwrap_or(self.em.block));
         let mut types = Vec::new();
         for &result in &data.results {
             let count = self.plan.layout(self.plan.home(result)).registers();

@@ -19,6 +19,10 @@ pub(super) struct Indexed {
     count: usize,
     /// Where threads hold copies, the one that acts.
     first: Option<Value>,
+    /// Where it takes place at all: see `noted.rs`.
+    allowed: Option<Value>,
+    /// What is accessed: the result, or what is stored.
+    pub tile: Value,
 }
 
 impl Lowering<'_> {
@@ -44,6 +48,7 @@ impl Lowering<'_> {
                 _ => value,
             })
             .collect();
+        self.note_found(access.tile);
         self.define(result, layout, registers)
     }
 
@@ -57,6 +62,7 @@ impl Lowering<'_> {
             let op = self.ptr_store(access.space, Reuse::Normal, address, predicate, &[values[r]]);
             self.note_view(op, data, Does::Write)?;
         }
+        self.note_found(access.tile);
         Ok(())
     }
 
@@ -94,6 +100,7 @@ impl Lowering<'_> {
             self.note_view(op, data, Does::Atomic)?;
             old.push(self.em.kernel.result(op));
         }
+        self.note_found(access.tile);
         if access.first.is_some() && self.is_used(result) {
             old = self.share(layout, old);
         }
@@ -129,8 +136,9 @@ impl Lowering<'_> {
         let tile = data.results.first().or(data.operands.last()).copied().unwrap_or(view);
         let layout = if roles::is_tile(self.src, tile) { layout } else { LayoutId::SCALAR };
         let first = self.first_copy(tile, layout);
+        let allowed = self.still_trusted(bounds);
         let count = self.plan.layout(layout).registers();
-        Ok(Indexed { view, elem, space, rank, indices, mask, bounds, count, first })
+        Ok(Indexed { view, elem, space, rank, indices, mask, bounds, count, first, allowed, tile })
     }
 
     /// The address of an element, and where it is to be accessed.
@@ -160,10 +168,11 @@ impl Lowering<'_> {
                 address = self.em.add(address, distance);
             }
         }
-        Ok((address, self.em.both(predicate, access.first)))
+        let acts = self.em.both(access.first, access.allowed);
+        Ok((address, self.em.both(predicate, acts)))
     }
 
-    /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be checked.
+    /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be checked, which masks it where that is noted.
     fn index_inside(
         &mut self,
         access: &Indexed,
@@ -188,6 +197,9 @@ impl Lowering<'_> {
             }
             None => inside,
         };
+        if self.remember_index(axis, fine, index, extent) {
+            return Ok(Some(inside));
+        }
         self.em.op(OpKind::CheckBounds, &[fine, index, extent], &[]);
         Ok(None)
     }

@@ -24,6 +24,7 @@
 //! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `cluster.rs` | stores to other blocks of a cluster |
 //! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
+//! | `noted.rs` | faults where threads wait for each other |
 //! | `signals.rs` | by which programs wait for each other |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
@@ -49,6 +50,7 @@ mod mask;
 mod memory;
 mod mma;
 mod narrow;
+mod noted;
 mod ordered;
 mod pipeline;
 mod plan;
@@ -75,6 +77,7 @@ use barriers::Accesses;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
+use noted::Noted;
 use plan::{LayoutId, Plan, Room};
 use products::Unit;
 use roles::Role;
@@ -112,6 +115,7 @@ type Registers = Rc<[Value]>;
 /// # Ok::<(), kiln_compiler::CompileError>(())
 /// ```
 pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
+    noted::refuse_guards(kernel)?;
     let unguarded = guard::lowered(kernel);
     let whole = unguarded.as_ref().unwrap_or(kernel);
     let divided = pieces::divide_tiles(whole)?;
@@ -149,8 +153,13 @@ fn attempt(
     let plan = Plan::new(kernel, &mut facts, warps, target, room);
     let stages = !plan.pipelines.by_loop.is_empty();
     let alignment = plan.products.alignment().unwrap_or(scratch::ALIGN);
+    let noted = match Noted::of(kernel, &mut facts, &plan) {
+        Ok(noted) => noted,
+        Err(error) => return (Err(error), false),
+    };
     let mut lowering = Lowering {
         src: kernel,
+        noted,
         facts,
         plan,
         target,
@@ -254,6 +263,8 @@ fn default_warps(elements: usize, product: bool) -> u32 {
 /// A kernel being lowered.
 struct Lowering<'k> {
     src: &'k Kernel,
+    /// How faults are noted, if they are.
+    noted: Option<Noted>,
     facts: IntFacts<'k>,
     plan: Plan,
     target: &'k Target,
@@ -362,6 +373,8 @@ impl<'k> Lowering<'k> {
             | Scratch { .. }
             | CheckBounds
             | CheckDivisor
+            | Note { .. }
+            | Faulted
             | PtrLoad { .. }
             | PtrStore { .. }
             | PtrAtomic { .. }

@@ -20,6 +20,7 @@ impl Lowering<'_> {
             false => Vec::new(),
         };
         self.ptr_ordered(data, access.space, (order, scope), address, predicate, &values);
+        self.note_found(access.tile);
         Ok(())
     }
 
@@ -33,7 +34,7 @@ impl Lowering<'_> {
         let distance = self.em.cast(distance, Scalar::U64);
         let address = self.em.add(base, distance);
         let inside = match bounds {
-            Bounds::Trust => None,
+            Bounds::Trust => self.still_trusted(bounds),
             _ => Some(self.is_quad(view, index, address)?),
         };
         let values = self.scalars(&data.operands[2..])?.to_vec();

@@ -6,7 +6,7 @@ use crate::lower::facts::IntFacts;
 use crate::lower::products;
 use crate::target::Target;
 use kiln_ir::{
-    Block, Bounds, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar, Shape, Value,
+    Block, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar, Shape, Value,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -148,7 +148,7 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, Unfit> {
     let mut wrong = None;
     kernel.walk(|op, data| {
         products |= is_product(&data.kind);
-        if !stays_silent(kernel, op, data) {
+        if !has_its_place(kernel, op, data) {
             wrong.get_or_insert((data.loc, data.kind.mnemonic()));
         }
     });
@@ -162,7 +162,7 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, Unfit> {
         return Unfit::new(Loc::default(), "the target has no bulk tensor copies");
     }
     if let Some((loc, what)) = wrong {
-        return Unfit::new(loc, format!("`{what}` may end the program early or is for whole blocks"));
+        return Unfit::new(loc, format!("`{what}` is for whole blocks or others than memory"));
     }
     let warps = warps.or_else(|| products::warps(kernel, kernel, target)).unwrap_or(0);
     if warps == 0 || !warps.is_multiple_of(WARPGROUP) || warps > 4 * WARPGROUP || kernel.cluster != 1 {
@@ -171,11 +171,11 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, Unfit> {
     Ok(warps)
 }
 
-/// Whether an operation neither faults nor speaks to others than memory.
-fn stays_silent(kernel: &Kernel, op: Op, data: &OpData) -> bool {
+/// Whether an operation may stand in the task that multiplies: it speaks to no others than memory. One that faults is noted there.
+fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
     use OpKind::*;
     match &data.kind {
-        Gather { bounds, .. } | Scatter { bounds, .. } | Atomic { bounds, .. } => *bounds != Bounds::Check,
+        Gather { .. } | Scatter { .. } | Atomic { .. } | Assert(_) | Binary(_) => true,
         Load(_) | Store { .. } | For | If | While | Yield | Condition => true,
         Explicit(ExplicitOp::Exp2Flushed) => true,
         Fragment(_) | Explicit(_) => false,

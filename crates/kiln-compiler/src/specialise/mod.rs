@@ -7,8 +7,8 @@
 //! loads are scalars that either can compute. The values are the same to the bit: the products are the same, in the same order.
 //!
 //! It takes a GPU with bulk copies and products of warpgroups (compute capability 9.0), and views that bulk copies can move, as far as the facts of the
-//! specialisation say so. Everything else about the copies holds by itself: what lies outside a view is zero, as of loads padded with zero. A kernel that can
-//! fault is left alone, since a program that ends early would leave the copying warp waiting.
+//! specialisation say so. Everything else about the copies holds by itself: what lies outside a view is zero, as of loads padded with zero. A fault does not end
+//! a task: the lowering notes it, since the copying warp would wait for ever.
 //!
 //! | file | holds |
 //! |---|---|

@@ -285,7 +285,9 @@ impl<'a> Emitter<'a> {
             | PtrOrderedLoad { .. }
             | PtrOrderedStore { .. }
             | CheckBounds
-            | CheckDivisor => {
+            | CheckDivisor
+            | Note { .. }
+            | Faulted => {
                 return Err(self.internal("an operation below the tile level"));
             }
         }

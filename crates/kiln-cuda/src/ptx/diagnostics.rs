@@ -4,10 +4,14 @@
 //! program. The first thread to fault claims the control block, fills the [`FaultRecord`] in mapped host memory, sets its `ready` word and exits;
 //! every other faulting thread just exits. So nothing traps and the context survives. Prints append records to a mapped ring, whose end is the
 //! control block's cursor.
+//!
+//! A check that is *noted* ([`OpKind::Note`](kiln_ir::OpKind::Note)) reports in the same way, but the thread goes on. Where something depends on whether one has failed, a register says
+//! so, the same in all threads of a task: those of a check whose operands differ from thread to thread agree at a barrier.
 
-use super::writer::{Class, Reg, Writer};
+use super::writer::{Class, Label, Reg, Writer};
 use kiln_backend::Result;
-use kiln_ir::{Message, OpData, Scalar};
+use kiln_ir::{Check, Message, OpData, OpKind, Scalar};
+use std::fmt::Display;
 use std::mem::offset_of;
 
 /// Values a site can report.
@@ -117,7 +121,58 @@ impl Writer<'_> {
         }
         self.put(format_args!("bra $FAULT"));
         self.place(fine);
+        self.faults_end = true;
         Ok(())
+    }
+
+    /// Begins with no fault, if anything depends on whether there was one.
+    pub(super) fn begin_noting(&mut self) {
+        let mut asked = false;
+        self.kernel.walk(|_, data| asked |= data.kind == OpKind::Faulted);
+        if asked {
+            let faulted = self.reg(Class::B32);
+            self.put(format_args!("mov.b32 {faulted}, 0"));
+            self.faulted = Some(faulted);
+        }
+    }
+
+    /// A check that reports its fault and goes on.
+    pub(super) fn note(&mut self, op: &OpData, check: Check, together: bool) -> Result<()> {
+        let kind = match check {
+            Check::Assert(message) => SiteKind::Assert(self.kernel.messages[message.0 as usize].clone()),
+            Check::Bounds => SiteKind::Bounds,
+            Check::Divisor => SiteKind::Divisor,
+        };
+        let ok = self.get(op.operands[0])?;
+        let site = self.site(op, kind, 1)?;
+        let fine = self.label();
+        self.put(format_args!("@{ok} bra {fine}"));
+        if let Some(faulted) = self.faulted {
+            self.put(format_args!("mov.b32 {faulted}, 1"));
+        }
+        let mut values = Vec::new();
+        for &value in &op.operands[1..] {
+            values.push(self.value_bits(self.get(value)?));
+        }
+        let hidden = self.kernel.params.iter().map(|p| p.words()).sum();
+        self.report(hidden, site, &values, Some(fine));
+        self.place(fine);
+        if let (Some(faulted), false) = (self.faulted, together) {
+            let (own, any) = (self.reg(Class::Pred), self.reg(Class::Pred));
+            self.put(format_args!("setp.ne.u32 {own}, {faulted}, 0"));
+            self.team_vote(any, own);
+            self.put(format_args!("selp.b32 {faulted}, 1, 0, {any}"));
+        }
+        Ok(())
+    }
+
+    /// Whether a check of this task has failed.
+    pub(super) fn has_faulted(&mut self, op: &OpData) {
+        let to = self.define(op.results[0]);
+        match self.faulted {
+            Some(faulted) => self.put(format_args!("setp.ne.u32 {to}, {faulted}, 0")),
+            None => self.put(format_args!("setp.ne.u32 {to}, 0, 0")),
+        }
     }
 
     /// A value as 64 bits, zero-extended.
@@ -145,33 +200,48 @@ impl Writer<'_> {
 
     /// The shared tail that every failing check jumps to, after the kernel's own code.
     pub(super) fn fault_tail(&mut self, hidden: usize) {
-        if !self.sites.iter().any(|s| !matches!(s.kind, SiteKind::Print(_))) {
+        if !self.faults_end {
             return;
         }
         let values = self.sites.iter().map(|s| s.values.len()).max().unwrap_or(0);
+        let values: Vec<String> = (0..values).map(|i| format!("%fault_value{i}")).collect();
+        self.text.push_str("$FAULT:\n");
+        self.report(hidden, "%fault_site", &values, None);
+        self.put(format_args!("exit"));
+    }
+
+    /// Fills in the record of the launch, unless another thread has: this one goes on at `otherwise` then, or ends. `hidden` is the number of the first hidden word.
+    fn report(
+        &mut self,
+        hidden: usize,
+        site: impl Display,
+        values: &[impl Display],
+        otherwise: Option<Label>,
+    ) {
         let [control, record, program] = [(); 3].map(|()| self.reg(Class::B64));
         let (old, one) = (self.reg(Class::B32), self.reg(Class::B32));
         let taken = self.reg(Class::Pred);
-        self.text.push_str("$FAULT:\n");
         self.put(format_args!("ld.param.b64 {control}, [w{hidden}]"));
         let claimed = offset_of!(Control, claimed);
         self.put(format_args!("atom.relaxed.gpu.global.cas.b32 {old}, [{control}+{claimed}], 0, 1"));
         self.put(format_args!("setp.ne.u32 {taken}, {old}, 0"));
-        self.put(format_args!("@{taken} exit"));
+        match otherwise {
+            Some(label) => self.put(format_args!("@{taken} bra {label}")),
+            None => self.put(format_args!("@{taken} exit")),
+        }
         self.put(format_args!("ld.global.b64 {record}, [{control}+{}]", offset_of!(Control, fault)));
         self.put(format_args!("ld.param.b64 {program}, [w{}]", hidden + 1));
         self.put(format_args!("st.global.u32 [{record}+{}], {program}", offset_of!(FaultRecord, program)));
-        self.put(format_args!("st.global.u32 [{record}+{}], %fault_site", offset_of!(FaultRecord, site)));
+        self.put(format_args!("st.global.u32 [{record}+{}], {site}", offset_of!(FaultRecord, site)));
         self.coordinates(record, offset_of!(FaultRecord, block));
-        for i in 0..values {
+        for (i, value) in values.iter().enumerate() {
             let at = offset_of!(FaultRecord, values) + 8 * i;
-            self.put(format_args!("st.global.b64 [{record}+{at}], %fault_value{i}"));
+            self.put(format_args!("st.global.b64 [{record}+{at}], {value}"));
         }
         self.put(format_args!("fence.acq_rel.sys"));
         self.put(format_args!("mov.b32 {one}, 1"));
         let ready = offset_of!(FaultRecord, ready);
         self.put(format_args!("st.relaxed.sys.global.b32 [{record}+{ready}], {one}"));
-        self.put(format_args!("exit"));
     }
 
     /// Declarations of the registers that carry a fault to the tail.

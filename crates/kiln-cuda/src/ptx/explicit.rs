@@ -355,6 +355,21 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether a predicate holds in any of the threads that run this code, which meet here.
+    pub(super) fn team_vote(&mut self, any: Reg, own: Reg) {
+        match self.explicit.team {
+            Some(Team { barrier, copy: Some(copy), threads, .. }) => {
+                let number = self.reg(Class::B32);
+                self.put(format_args!("add.u32 {number}, {copy}, {barrier}"));
+                self.put(format_args!("bar.red.or.pred {any}, {number}, {threads}, {own}"));
+            }
+            Some(Team { barrier, threads, .. }) if barrier > 0 => {
+                self.put(format_args!("bar.red.or.pred {any}, {barrier}, {threads}, {own}"));
+            }
+            _ => self.put(format_args!("bar.red.or.pred {any}, 0, {own}")),
+        }
+    }
+
     fn tasks(&mut self, data: &OpData, tasks: &[Task]) -> Result<()> {
         let outer = self.explicit.team;
         let threads: u32 = tasks.iter().map(|t| 32 * t.copies * t.warps).sum();

@@ -120,6 +120,10 @@ pub(super) struct Writer<'k> {
     pub(super) members: String,
     /// Sites of faults and prints, in order of their numbers.
     pub(super) sites: Vec<super::diagnostics::Site>,
+    /// Whether a check ends its thread.
+    pub(super) faults_end: bool,
+    /// Says whether a check that was noted has failed in a thread of the task, in kernels that ask for it.
+    pub(super) faulted: Option<Reg>,
     /// Views with ordered loads: others write there while the kernel runs.
     pub(super) watched: HashSet<Value>,
     /// Byte offset of each `alloc` in shared or local memory, by value index.
@@ -146,6 +150,8 @@ impl<'k> Writer<'k> {
             labels: 0,
             members: "0xffffffff".into(),
             sites: Vec::new(),
+            faults_end: false,
+            faulted: None,
             watched: watched(kernel),
             offsets: vec![None; values],
             shared_window: None,

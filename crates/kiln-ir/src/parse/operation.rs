@@ -173,6 +173,15 @@ impl Parser {
             "condition" => self.values_of(Condition)?,
             "check_bounds" => self.values_of(CheckBounds)?,
             "check_divisor" => self.values_of(CheckDivisor)?,
+            "note_bounds" => {
+                let together = m.flag("together");
+                self.values_of(Note { check: Check::Bounds, together })?
+            }
+            "note_divisor" => {
+                let together = m.flag("together");
+                self.values_of(Note { check: Check::Divisor, together })?
+            }
+            "faulted" => Head::new(Faulted, vec![]),
             "transpose" => {
                 let operand = self.value()?;
                 Head::new(Transpose(Shape::new(&self.extents()?)), vec![operand])
@@ -221,11 +230,15 @@ impl Parser {
                 head.regions.push(Region { word: None, names: Some(vec![]), types: vec![] });
                 head
             }
-            "assert" => {
+            "assert" | "note_assert" => {
                 let mut operands = vec![self.value()?];
                 self.mark(',')?;
                 let message = self.message(&mut operands)?;
-                Head::new(Assert(message), operands)
+                let kind = match mnemonic.as_str() {
+                    "assert" => Assert(message),
+                    _ => Note { check: Check::Assert(message), together: m.flag("together") },
+                };
+                Head::new(kind, operands)
             }
             "print" => {
                 let mut operands = vec![];

@@ -84,8 +84,8 @@ pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Clone + 'static {
 
     /// What becomes of a tile of sums. Every element must depend on those in its place alone.
     ///
-    /// It must not be able to fault (`device_assert!`, checked accesses, divisions of integers by what may be 0): on tensor cores other tasks of the program wait for the one
-    /// that calls it, and would wait for ever.
+    /// A check that fails in it (`device_assert!`, an index outside its view, an integer divided by zero) is the fault of the launch, with its line. The result means
+    /// nothing then; the next launch is as any other.
     fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<Self::Out>;
 
     /// The same for the transposed product, whose rows are the columns of this one.
