@@ -1,8 +1,16 @@
 //! Telemetry as files: what is written, when, and that nothing stays behind.
 
-use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+use kiln_ring::{
+    Actor, Channel, Checkpoint, Events, Outputs, Payload, Pool, Publisher, RingConfig, RingCtx, RingError,
+    RingRuntime, Topic, ring_kernel,
+};
+use std::fmt::Debug;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 #[ring_kernel(crate = kiln_ring)]
 fn increment(_ctx: &RingCtx, m: u32) -> u32 {
@@ -94,4 +102,95 @@ fn a_directory_that_cannot_be_is_an_error() {
     std::fs::write(&file, "").unwrap();
     assert!(runtime.publish(&file.join("below"), Duration::from_secs(1)).is_err());
     std::fs::remove_file(&file).unwrap();
+}
+
+/// What the log gets: level, target, and the fields as `name=value`.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!(" {field}={value:?}");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "kiln_ring"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn refusing(_ctx: &RingCtx, x: u32) -> Result<u32, u32> {
+    if x == 13 { Err(7) } else { Ok(x) }
+}
+
+/// The log gets every change, with the actor as a field of its own; what is troubling as a warning.
+#[test]
+fn changes_are_events_of_the_log() {
+    let log = Log::default();
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let runtime = RingRuntime::new(&kiln_runtime::Device::open("interp").unwrap()).unwrap();
+    let actor = runtime.launch(refusing, RingConfig::default()).unwrap();
+    actor.activate().unwrap();
+    actor.deactivate().unwrap();
+    actor.reactivate().unwrap();
+    assert!(actor.ask(13).is_err());
+    actor.restart().unwrap();
+    actor.terminate().unwrap();
+    let lines = log.0.lock().unwrap();
+    // Other tests' actors are in the log too.
+    let changes: Vec<&String> = lines.iter().filter(|line| line.contains("(refusing)")).collect();
+    let wanted = [
+        "INFO: is active",
+        "INFO: is deactivated",
+        "INFO: is active",
+        "WARN: failed on message 0: the handler returned the error 7",
+        "INFO: was restarted, 1 times in all",
+        "INFO: is draining",
+        "INFO: is terminated",
+    ];
+    assert_eq!(changes.len(), wanted.len(), "{changes:?}");
+    for (line, wanted) in changes.iter().zip(wanted) {
+        let (level, text) = wanted.split_once(": ").unwrap();
+        let message = format!("message=actor 0 (refusing) {text}");
+        assert!(line.starts_with(level) && line.contains(&message) && line.contains(" actor=0"), "{line}");
+    }
+}
+
+/// What programs hold goes to other threads and is shared by them, and is seen where it is printed.
+#[test]
+fn handles_are_shared_and_printed() {
+    fn shared<T: Send + Sync + Debug>() {}
+    shared::<RingRuntime>();
+    shared::<Actor<increment>>();
+    shared::<Channel<u32, u32>>();
+    shared::<Outputs<u32>>();
+    shared::<Pool<increment>>();
+    shared::<Topic<u32>>();
+    shared::<Payload<f32>>();
+    shared::<Checkpoint>();
+    shared::<Events>();
+    shared::<Publisher>();
+    shared::<RingError>();
 }
