@@ -356,9 +356,10 @@ fn bands_are_counted(trial: &mut Trial<'_>) -> Verdict {
         let told = actor.telemetry()?;
         same("before", (told.depth, told.depths, told.processed), (6, vec![3, 1, 2], 0))?;
         let text = rt.telemetry()?.to_prometheus();
-        let line =
-            format!("kiln_ring_band_depth{{device=\"{}\",actor=\"{}\",", trial.device.id(), actor.number());
-        let depths: Vec<&str> = text.lines().filter(|l| l.starts_with(&line)).collect();
+        let device = format!("kiln_ring_band_depth{{device=\"{}\",runtime=\"", trial.device.id());
+        let own = format!("\",actor=\"{}\",", actor.number());
+        let depths: Vec<&str> =
+            text.lines().filter(|line| line.starts_with(&device) && line.contains(&own)).collect();
         ensure(depths.len() == 3 && depths[2].ends_with("band=\"2\"} 2"), || format!("{depths:?}"))?;
         actor.activate()?;
         let begun = Instant::now();
