@@ -25,7 +25,7 @@ mod streams;
 mod tenants;
 
 pub use mappings::mapped_places;
-pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads};
+pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads, threads_to_ptx};
 
 use crate::driver::{
     Context, Cubin, CudaError, Diagnostic, DiagnosticKind, Driver, Event, JitLog, JitOptions, Module,

@@ -29,8 +29,15 @@ use kiln_ir::{Kernel, verify};
 /// # }
 /// ```
 pub fn compile_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
-    let shared = shared_memory_of(target);
-    emit(&lower(kernel, &lowering_target(target, shared), target)?, target, shared)
+    threads_to_ptx(&compile_to_threads(kernel, target)?, target)
+}
+
+/// Writes the PTX of a kernel over threads that [`compile_to_threads`] has made for the target.
+///
+/// # Errors
+/// Those of [`compile_to_ptx`] that only the emitter knows.
+pub fn threads_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Module> {
+    emit(kernel, target, shared_memory_of(target))
 }
 
 /// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions expanded. For looking at.
