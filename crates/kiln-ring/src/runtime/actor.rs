@@ -121,6 +121,31 @@ impl<H: Handler> Actor<H> {
         self.channel.send_async(message)
     }
 
+    /// The device's clock, in nanoseconds: what [deadlines](SendOptions::deadline) are given by. The worker of the actor is asked, and the time is that of its answer.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Reason, RingConfig, RingCtx, RingRuntime, SendOptions, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, m: u32) -> u32 { m + 1 }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(increment, RingConfig::default().deadlines(true))?;
+    /// let soon = actor.device_clock()? + 1_000;
+    /// actor.send_with(1, SendOptions::default().deadline(soon))?;
+    /// actor.send(2)?;
+    /// std::thread::sleep(std::time::Duration::from_millis(1));
+    /// actor.activate()?;
+    /// assert_eq!(actor.recv()?, 3);
+    /// assert_eq!(runtime.dead_letters().pop().map(|letter| letter.reason), Some(Reason::Expired));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The device does not answer.
+    pub fn device_clock(&self) -> Result<u64> {
+        self.body.side.device_clock()
+    }
+
     /// The next reply; where the actor has several bands, the next of the highest in which there is one.
     ///
     /// # Errors
