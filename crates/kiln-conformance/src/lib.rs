@@ -25,7 +25,7 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_inline.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_lend.rs`, `actors_inline.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;
@@ -33,6 +33,7 @@ mod actors_bad_input;
 mod actors_clusters;
 mod actors_conversations;
 mod actors_inline;
+mod actors_lend;
 mod actors_links;
 mod actors_many;
 mod actors_payload;
@@ -131,6 +132,7 @@ pub fn suite() -> Vec<Case> {
         actors_inline::cases,
         transports::cases,
         actors_payload::cases,
+        actors_lend::cases,
         actors_tiles::cases,
         actors_bad_input::cases,
         actors_many::cases,

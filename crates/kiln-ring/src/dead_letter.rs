@@ -59,6 +59,9 @@ fn failed(f: &mut fmt::Formatter<'_>, cause: u32, number: u32) -> fmt::Result {
         (cause::SEND, refusal::TOO_MANY) => {
             "the handler sent more messages at once than the receiver's queue holds: give it a larger capacity"
         }
+        (cause::SEND, refusal::UNHELD) => {
+            "the handler handed on a payload that is not there any more, or one of another runtime, or one of more than the runtime has lines for: a reference that a handler keeps in its state does not keep the array. Keep a clone of it on the host, and give the runtime a larger `arena_bytes` for more payloads"
+        }
         _ => return write!(f, "the handler failed (cause {cause}, number {number})"),
     };
     f.write_str(refused)
@@ -80,7 +83,7 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// The message, if it is of this type and was given back.
+    /// The message, if it is of this type and was given back. A letter keeps no arrays: a [`Payload`](crate::Payload) in it may be gone.
     pub fn decode<M: Layout>(&self) -> Option<M> {
         (self.layout == M::ID && self.words.len() == M::WORDS).then(|| M::decode(&self.words))
     }

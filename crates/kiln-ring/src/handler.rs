@@ -152,6 +152,10 @@ impl RingCtx {
     /// A place in a handler sends one message at most for each message that it handles: a device loop that comes past twice is a fault. A loop on the host (`for k in 0..4`) makes
     /// four places of one.
     ///
+    /// A message may refer to arrays ([`Payload`](crate::Payload)s): those that came with the message before the handler, which it may have changed, or those of its state. The receiver finds in them what
+    /// was written before, and they stay as long as anybody has a reference on its way. What a handler has replaced in an array is no part of the transaction: a handler that changes arrays in place and then finds no room does
+    /// so again. So give its receivers' inlets as many places as there are arrays on their way, or have it write to another array.
+    ///
     /// Sending to [`Address::none`](crate::Address::none) does nothing. What is sent to an actor that has ended is counted
     /// ([`Actor::undelivered`](crate::Actor::undelivered)) and gone. An address belongs to the first actor that sends to it: for another, sending is a failure.
     ///
@@ -179,13 +183,6 @@ impl RingCtx {
     /// ```
     #[track_caller]
     pub fn send<M: Message>(&self, to: &AddressVal<M>, message: impl IntoDevice<M::Device>) {
-        const {
-            assert!(
-                !M::HOLDS,
-                "a message that refers to an array cannot be sent from one actor to another: nobody would keep the array. Keep it in the \
-                 state of both"
-            );
-        }
         self.outgoing.send(to, &message.into_device());
     }
 
@@ -280,6 +277,24 @@ pub struct Inlines {
     pub state: Vec<Range<usize>>,
 }
 
+/// Which words of a handler's values refer to arrays in device memory: of each [`Payload`](crate::Payload), the number of the first of its three words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// Those of the message.
+    pub message: Vec<usize>,
+    /// Those of the reply.
+    pub reply: Vec<usize>,
+    /// Those of the state.
+    pub state: Vec<usize>,
+}
+
+impl References {
+    /// Whether messages or replies have any.
+    pub fn any(&self) -> bool {
+        !(self.message.is_empty() && self.reply.is_empty())
+    }
+}
+
 /// What an [`ErasedHandler`] recorded.
 #[derive(Clone, Debug)]
 pub struct ErasedOutcome {
@@ -302,6 +317,9 @@ pub trait ErasedHandler: Send + Sync {
 
     /// The arrays in its values. Of each, the first word says where it begins and the second one of what; the others say nothing.
     fn inlines(&self) -> Inlines;
+
+    /// The arrays in device memory that its messages, replies and states refer to.
+    fn references(&self) -> References;
 
     /// What tells this handler from every other one of this process.
     fn identity(&self) -> TypeId;
@@ -343,6 +361,14 @@ impl<H: Handler> ErasedHandler for H {
         H::Message::inlines(0, &mut found.message);
         H::Reply::inlines(0, &mut found.reply);
         H::State::inlines(0, &mut found.state);
+        found
+    }
+
+    fn references(&self) -> References {
+        let mut found = References::default();
+        H::Message::references(0, &mut found.message);
+        H::Reply::references(0, &mut found.reply);
+        H::State::references(0, &mut found.state);
         found
     }
 

@@ -76,6 +76,11 @@ pub trait Layout: Sized + Send + 'static {
         let _ = (at, found);
     }
 
+    /// Adds the references to arrays in device memory ([`Payload`](crate::Payload)s) of a value whose words begin at `at`: the number of the first of each one's three words.
+    fn references(at: usize, found: &mut Vec<usize>) {
+        let _ = (at, found);
+    }
+
     /// In a kernel: the value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
     #[track_caller]
     fn load(words: &[Val<u32>]) -> Self::Device;
@@ -220,6 +225,12 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
 
     fn inlines(at: usize, found: &mut Vec<Range<usize>>) {
         (0..N).for_each(|i| T::inlines(at + i * T::WORDS, found));
+    }
+
+    fn references(at: usize, found: &mut Vec<usize>) {
+        if T::HOLDS {
+            (0..N).for_each(|i| T::references(at + i * T::WORDS, found));
+        }
     }
 
     fn hold(&self, held: &mut Vec<Hold>) {

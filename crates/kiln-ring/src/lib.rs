@@ -87,7 +87,7 @@ pub use channel::{
     SendFuture, SendManyError, SendOptions, Sent, WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
-pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, RingCtx, Signature};
+pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, References, RingCtx, Signature};
 pub use kiln_macros::{Message, State, ring_kernel};
 pub use layout::{Hold, Layout, MAX_WORDS};
 pub use message::{Message, State};

@@ -23,6 +23,8 @@ pub(crate) struct Sending {
     pub words: Vec<Val<u32>>,
     /// Its arrays.
     pub inlines: Vec<Range<usize>>,
+    /// The first words of its references to arrays.
+    pub references: Vec<usize>,
 }
 
 /// All places of a handler that send.
@@ -54,12 +56,14 @@ impl Outgoing {
             serial: anchor.variable(&to.serial),
             words: Vec::with_capacity(words.len()),
             inlines: Vec::new(),
+            references: Vec::new(),
         };
         anchor.set(&place.sent, true.into_val());
         anchor.set(&place.link, to.link);
         anchor.set(&place.serial, to.serial);
         let mut place = place;
         M::inlines(0, &mut place.inlines);
+        M::references(0, &mut place.references);
         let said = |w: usize| place.inlines.iter().all(|array| w <= array.start + 1 || w >= array.end);
         for (w, word) in words.into_iter().enumerate() {
             if !said(w) {

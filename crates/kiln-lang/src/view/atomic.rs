@@ -30,12 +30,13 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
         indices: [Raw; R],
         mask: Option<Val<bool>>,
         value: Val<T>,
+        trusted: bool,
         site: Site,
     ) -> Val<T> {
         let id = with(|r| {
             let mut access = self.view.access(r, indices, mask, Some(value.raw()), site)?;
             access.operands.push(r.read_as(value.raw(), &access.shape, site)?);
-            let bounds = bounds_for(&access);
+            let bounds = if trusted { Bounds::Trust } else { bounds_for(&access) };
             let kind = OpKind::Atomic { op, scope: Scope::Device, bounds, masked: mask.is_some() };
             Some(r.op(kind, &access.operands, Type::tile(T::SCALAR, access.shape), site))
         });
@@ -45,7 +46,7 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     /// Atomically replaces the element by `value`; gives the old one.
     #[track_caller]
     pub fn atomic_exchange(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
-        self.atomic(AtomicOp::Exchange, index.indices(), None, value.into_val(), Location::caller())
+        self.atomic(AtomicOp::Exchange, index.indices(), None, value.into_val(), false, Location::caller())
     }
 
     /// Atomically replaces the element by `desired` if it equals `expected`; gives the old one.
@@ -104,7 +105,7 @@ macro_rules! atomics {
             /// Gives the old value. A thread's index outside the view is a fault; of a tile of indices, those outside do nothing and give 0.
             #[track_caller]
             pub fn $name(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
-                self.atomic(AtomicOp::$op, index.indices(), None, value.into_val(), Location::caller())
+                self.atomic(AtomicOp::$op, index.indices(), None, value.into_val(), false, Location::caller())
             }
 
             $(#[$doc])*
@@ -113,10 +114,22 @@ macro_rules! atomics {
             #[track_caller]
             pub fn $masked(&self, index: impl Indices<R>, mask: impl IntoVal<bool>, value: impl IntoVal<T>) -> Val<T> {
                 let mask = Some(mask.into_val());
-                self.atomic(AtomicOp::$op, index.indices(), mask, value.into_val(), Location::caller())
+                self.atomic(AtomicOp::$op, index.indices(), mask, value.into_val(), false, Location::caller())
             }
         )*}
     };
+}
+
+impl<T: Num, const R: usize> ViewMut<T, R> {
+    /// As [`atomic_add`](Self::atomic_add), without looking at the index.
+    ///
+    /// # Safety
+    ///
+    /// The index is inside the view.
+    #[track_caller]
+    pub unsafe fn atomic_add_unchecked(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
+        self.atomic(AtomicOp::Add, index.indices(), None, value.into_val(), true, Location::caller())
+    }
 }
 
 atomics! { Num:

@@ -8,7 +8,7 @@ use super::platform::Native;
 use super::poller;
 use super::wakers::Awaited;
 use super::words::{decoded, for_one, laid};
-use crate::layout::Layout;
+use crate::layout::{Hold, Layout};
 use crate::message::Message;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -123,25 +123,26 @@ pub struct AskFuture<'a, M, R> {
     waiting: Waiting<'a>,
     message: &'a M,
     options: SendOptions,
-    position: Option<u64>,
+    /// Where the request is, and the arrays it refers to: once the answer is taken, others may let go of them before the reply, which may name them, is read.
+    sent: Option<(u64, Vec<Hold>)>,
     reply: PhantomData<fn() -> R>,
 }
 
 impl<'a, M: Message, R: Layout> AskFuture<'a, M, R> {
     pub(super) fn new(channel: &'a Channel<M, R>, message: &'a M, options: SendOptions) -> Self {
         let waiting = Waiting::new(&channel.mailbox);
-        AskFuture { waiting, message, options, position: None, reply: PhantomData }
+        AskFuture { waiting, message, options, sent: None, reply: PhantomData }
     }
 }
 
 impl<M: Message, R> AskFuture<'_, M, R> {
-    fn request(&self) -> Result<u64, AskError> {
+    fn request(&self) -> Result<(u64, Vec<Hold>), AskError> {
         let mailbox = self.waiting.mailbox;
         let (band, header) = mailbox.way(&self.options)?;
         let holds = mailbox.settled(self.message)?;
         let position = laid(self.message, header, |words| mailbox.try_request(band, words))?;
-        mailbox.keep(Sent::Queued(position), holds);
-        Ok(position)
+        mailbox.keep(Sent::Queued(position), holds.clone());
+        Ok((position, holds))
     }
 }
 
@@ -150,10 +151,10 @@ impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mailbox = self.waiting.mailbox;
-        let position = match self.position {
-            Some(position) => position,
+        let position = match &self.sent {
+            Some((position, _)) => *position,
             None => match self.request() {
-                Ok(position) => *self.position.insert(position),
+                Ok(sent) => self.sent.insert(sent).0,
                 Err(AskError::Send(SendError::Full { .. })) if !mailbox.rejects() => {
                     self.waiting.until(Awaited::Room, cx);
                     return Poll::Pending;
@@ -165,7 +166,7 @@ impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
         let reply = decoded::<R>(|words| outcome = mailbox.poll_request(position, words));
         match outcome {
             Some(outcome) => {
-                self.position = None;
+                self.sent = None;
                 mailbox.let_go();
                 Poll::Ready(outcome.map(|replied| replied.then_some(reply)))
             }
@@ -179,7 +180,7 @@ impl<M: Message, R: Layout> Future for AskFuture<'_, M, R> {
 
 impl<M, R> Drop for AskFuture<'_, M, R> {
     fn drop(&mut self) {
-        if let Some(position) = self.position {
+        if let Some((position, _)) = self.sent {
             self.waiting.mailbox.of(position).queue.give_up(position);
         }
     }

@@ -506,9 +506,12 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ) -> Result<Option<R>, AskError> {
         let holds = self.mailbox.settled(message)?;
         let position = laid(message, header, |words| self.mailbox.request(band, words, until))?;
+        // Once the answer is taken, others may let go of the arrays before the reply, which may name them, is read.
+        let held = holds.clone();
         self.mailbox.keep(Sent::Queued(position), holds);
         let mut outcome = Ok(false);
         let reply = decoded::<R>(|words| outcome = self.mailbox.await_request(position, until, words));
+        drop(held);
         self.let_go();
         outcome.map(|replied| replied.then_some(reply))
     }

@@ -15,6 +15,7 @@
 //! | `stay.rs` | an inlet whose messages are passed on, one after the other |
 //! | `route.rs` | where a worker sends again and again |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
+//! | `lend.rs` | arrays that go from actor to actor |
 //! | `cluster.rs` | rings in shared memory |
 //! | `words.rs` | the words of a message, of which those of inline arrays stay in memory |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
@@ -25,6 +26,7 @@ mod bands;
 mod cluster;
 mod command;
 mod due;
+mod lend;
 mod measure;
 mod poll;
 pub(crate) mod probe;

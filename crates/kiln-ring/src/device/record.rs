@@ -85,6 +85,8 @@ pub mod actor {
     pub const RECEIVED: usize = 8;
     /// How many of them were not answered by the handler: modulo 2^32.
     pub const RECEIVED_UNHANDLED: usize = 10;
+    /// Where messages, replies or states refer to arrays: the word of the arena at which the ledger begins (see `runtime/ledger.rs`), and the number of its lines, a power of two, less one.
+    pub const LEDGER: usize = 11;
     /// How many words there are.
     pub const WORDS: usize = 16;
 }
@@ -132,6 +134,8 @@ pub mod refusal {
     pub const TOO_MANY: u32 = 2;
     /// The queue lies in the shared memory of a worker of another cluster.
     pub const NOT_IN_CLUSTER: u32 = 3;
+    /// It hands on an array that is gone, or that has no line in the ledger.
+    pub const UNHELD: u32 = 4;
 }
 
 /// What a port does with its messages.

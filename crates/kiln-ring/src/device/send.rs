@@ -8,6 +8,7 @@
 //! says behind branches on what it loaded from the slot, so that those loads are over.
 
 use super::cluster::Near;
+use super::lend::Lending;
 use super::poll::{join, stamp_and_slot};
 use super::record::{link, refusal};
 use super::resident::{Place, Plan};
@@ -179,17 +180,19 @@ impl<'a> Checked<'a> {
 
     /// Writes all messages. There is room.
     #[device(crate = kiln_lang)]
-    pub fn send(&self, plan: &Plan, place: &Place, memory: &Memory) {
+    pub fn send(&self, plan: &Plan, place: &Place, memory: &Memory, lending: &Lending<'_>) {
         for i in 0..self.sends.len() {
             let (send, to) = (&self.sends[i], &self.places[i]);
             let words = Words { words: &send.words, inlines: &send.inlines, memory };
             if block_uniform(to.plain) {
+                lending.send(plan, place, i);
                 write(plan, place, send.link, to, &words);
             }
             if block_uniform(to.topic) {
                 // A subscriber that came since has an empty queue.
                 let mut at = next(place, send.link);
                 while at != 0 {
+                    lending.send(plan, place, i);
                     write(plan, place, at, &Next::of(plan, place, at), &words);
                     at = next(place, at);
                 }

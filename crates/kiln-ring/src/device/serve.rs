@@ -2,8 +2,9 @@
 
 use super::command::set_of_actor;
 use super::due::{Due, EARLY, todo};
+use super::lend::Lending;
 use super::poll::{Poll, Taken, is_before, join, stamp_and_slot, ticket};
-use super::record::{actor, cause, gate, link, port};
+use super::record::{actor, cause, gate, link, port, refusal};
 use super::resident::{Kind as ActorKind, Place, Plan, Worker};
 use super::route::Route;
 use super::send::Checked;
@@ -50,6 +51,8 @@ pub(super) struct Ran {
     why: Val<u32>,
     sends: Vec<Sending>,
     memory: Memory,
+    /// The words of the message.
+    message: Vec<Val<u32>>,
 }
 
 impl Poll {
@@ -181,6 +184,8 @@ impl At {
             let memory = Memory { arena: place.arena, message: message.slot };
             let inlines = kind.handler.inlines().message;
             let words = Words { words: &message.words, inlines: &inlines, memory: &memory };
+            let references = kind.handler.references();
+            Lending::of(place, self, &references, &[]).let_go(plan, place, self.inlet, &message.words);
             self.answer(plan, place, why, &words);
             self.finish(plan, place, kind, self.begun(plan));
         }
@@ -213,7 +218,7 @@ impl At {
     }
 
     /// A word of the actor's line.
-    fn line(&self, place: &Place, word: usize) -> Val<u32> {
+    pub(super) fn line(&self, place: &Place, word: usize) -> Val<u32> {
         // SAFETY: the line lies in the arena, before the state.
         unsafe { place.word(self.state_at - actor::WORDS as u32, word) }
     }
@@ -278,16 +283,31 @@ impl At {
         let failure = select(fault.ne(0), val::<u32>(cause::FAULT), returned);
         let why = select(fault.ne(0), fault, outcome.code);
         let sends = ctx.sendings();
+        let references = kind.handler.references();
+        let lending = Lending::of(place, self, &references, &sends);
+        let (failure, why) = if lending.is_any() {
+            let replies = self.inlet & outcome.replies;
+            let unheld = lending.is_unheld(place, replies, &outcome.reply) & failure.eq(0);
+            (select(unheld, cause::SEND, failure), select(unheld, refusal::UNHELD, why))
+        } else {
+            (failure, why)
+        };
         let swift = route.takes(self.actor, &sends) & failure.eq(0) & !(self.inlet & outcome.replies);
-        Ran { swift, outcome, failure, why, sends, memory: *ctx.memory() }
+        Ran { swift, outcome, failure, why, sends, memory: *ctx.memory(), message: message.words.clone() }
     }
 
     /// Does what a handler said where that is [swift](Ran::swift).
     #[device(crate = kiln_lang)]
     pub(super) fn pass_on(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran, route: &mut Route) {
+        let references = kind.handler.references();
+        let lending = Lending::of(place, self, &references, &ran.sends);
+        if !ran.sends.is_empty() {
+            lending.send(plan, place, 0);
+        }
         // Before the state is stored: somebody waits for the message.
         route.send(plan, place, self, &ran.sends, &ran.memory);
         self.keep_state(place, kind, ran);
+        self.settle_arrays(plan, place, &lending, ran);
         if !self.inlet {
             self.answer_host(plan, place, kind, ran);
         }
@@ -305,6 +325,8 @@ impl At {
         route: &mut Route,
     ) -> Val<bool> {
         let (mut failure, mut why) = (ran.failure, ran.why);
+        let references = kind.handler.references();
+        let lending = Lending::of(place, self, &references, &ran.sends);
         let checked = Checked::of(plan, place, self.actor, &ran.sends, failure.eq(0));
         if !ran.sends.is_empty() {
             why = select(checked.refused.ne(0), checked.refused, why);
@@ -325,18 +347,20 @@ impl At {
                 set_of_actor(place, self.ports, self.actor, port::GATE, val(gate::FAILED));
                 self.count_unhandled(place);
                 let words = Words { words: &[failure, why], inlines: &[], memory: &ran.memory };
+                lending.let_go(plan, place, self.inlet, &ran.message);
                 self.answer(plan, place, val(Kind::Failed as u32), &words);
                 self.note_failure(place, kind, [failure, why]);
             } else {
                 self.keep_state(place, kind, ran);
                 if !ran.sends.is_empty() {
-                    checked.send(plan, place, &ran.memory);
+                    checked.send(plan, place, &ran.memory, &lending);
                     route.learn(self.actor, &checked);
                     if block_uniform(checked.gone).ne(0) {
                         let before = self.line(place, actor::UNDELIVERED);
                         self.set_line(place, actor::UNDELIVERED, before + checked.gone);
                     }
                 }
+                self.settle_arrays(plan, place, &lending, ran);
                 if block_uniform(ran.outcome.replies | !self.inlet) {
                     self.answer_host(plan, place, kind, ran);
                 }
@@ -344,6 +368,17 @@ impl At {
             }
         }
         room
+    }
+
+    /// Before the answer to a message that was handled: counts the arrays that the reply refers to, and those of the message no more.
+    #[device(crate = kiln_lang)]
+    fn settle_arrays(&self, plan: &Plan, place: &Place, lending: &Lending<'_>, ran: &Ran) {
+        if lending.replies() {
+            if block_uniform(ran.outcome.replies) {
+                lending.reply(plan, place, self.inlet, &ran.outcome.reply);
+            }
+        }
+        lending.let_go(plan, place, self.inlet, &ran.message);
     }
 
     /// Answers a message that was handled: with the reply, if there is one.

@@ -5,7 +5,7 @@
 //! count, the inlet's next slot and the way out ([`Route`]) are in registers, and nothing but the handler stands between a look and the message that it leads to.
 //!
 //! It sees its other ports meanwhile, and leaves when one of them has something too, when nothing comes, when a handler does anything but pass on, or after [`STAY`] messages; what it saw
-//! last is then served like all else.
+//! last is then served like all else. The handlers of such a message run again; so nobody stays for one that may change arrays in place.
 
 use super::due::Due;
 use super::poll::{Aim, Poll, first_lane, join, stamp_and_slot, ticket};
@@ -68,8 +68,11 @@ impl Poll {
             if inlet.alone_waits(&self) {
                 let kind = block_uniform(place.field(plan.record(route.port), port::KIND));
                 for k in 0..plan.kinds.len() {
-                    if kind == k as u32 + 1 {
-                        (poll, count) = self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet), route);
+                    if !changes_arrays(&plan.kinds[k]) {
+                        if kind == k as u32 + 1 {
+                            (poll, count) =
+                                self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet), route);
+                        }
                     }
                 }
             }
@@ -150,6 +153,12 @@ impl Poll {
             None => self.aim.glance(plan, place),
         }
     }
+}
+
+/// Whether a handler may change arrays where they lie. It must not run a second time on a message on which it did anything but pass on.
+fn changes_arrays(kind: &Kind) -> bool {
+    let (inlines, references) = (kind.handler.inlines(), kind.handler.references());
+    !(inlines.state.is_empty() && references.message.is_empty() && references.state.is_empty())
 }
 
 impl Aim {

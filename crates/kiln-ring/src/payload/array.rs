@@ -139,7 +139,8 @@ impl<T: PayloadElem> Array<T> {
         kiln_lang::select(inside, T::load(&[word]), other)
     }
 
-    /// Replaces an element. An index outside fails the actor, and so does an array of a message, which is only read. What a handler that fails has replaced stays so.
+    /// Replaces an element. An index outside fails the actor, and so does an [inline](crate::Inline) array of a message, which is only read. What a handler has replaced stays so when it fails, and when it
+    /// [runs again](crate::RingCtx::send) because there was no room for what it sent.
     ///
     /// The threads of a worker that replace the same element must do so with the same value, and one that reads what another has replaced has no order with it.
     #[track_caller]

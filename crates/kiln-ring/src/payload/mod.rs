@@ -2,20 +2,24 @@
 //!
 //! A message lies in a slot, in which arrays may lie too: [`Inline`]. What is large, or used by many messages, is written to device memory once, and messages carry a reference to it: a
 //! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it: the host, a message that is not answered, the state that
-//! an actor was launched with.
+//! an actor was launched with; and what actors hand on without the host, which is a message in an inlet, or an output that nobody has taken. Those references are counted
+//! on the device: see `runtime/ledger.rs`.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `block.rs` | the memory: a piece of the arena, and host memory from which it is filled |
+//! | `block.rs` | what the host holds of an array |
+//! | `allocation.rs` | the memory: a piece of the arena, and host memory from which it is filled |
 //! | `inline.rs` | arrays that lie in a message or state themselves: [`Inline`], [`InlineVal`] |
 //! | `memory.rs` | where arrays of a handler lie |
 //! | `array.rs` | arrays in handlers: [`PayloadVal`], [`Array`] |
 
+mod allocation;
 mod array;
 mod block;
 mod inline;
 mod memory;
 
+pub(crate) use allocation::{Allocation, forget, next_number, received};
 pub use array::{Array, ArrayRef, PayloadVal};
 pub(crate) use block::Block;
 use block::find;
@@ -38,6 +42,10 @@ impl PayloadElem for i32 {}
 impl PayloadElem for f32 {}
 
 /// An array in device memory, to be sent by reference. Clones are the same array.
+///
+/// An actor that gets one may hand it on to others, of the same runtime, with [`RingCtx::send`](crate::RingCtx::send), or give it back in its reply: nothing is copied, and the host has no part in it. The memory is given back
+/// once nobody has it: no [`Payload`] on the host, no message that is not done with, no output that nobody took, no actor that was launched with it. (A reference that a handler keeps in its state for later does not
+/// keep the array: handing it on when it is gone fails the actor.)
 ///
 /// Made by [`RingRuntime::payload`](crate::RingRuntime::payload) or [`payload_of`](crate::RingRuntime::payload_of). In a handler it is a [`PayloadVal`], which
 /// [`RingCtx::array`](crate::RingCtx::array) opens.
@@ -105,8 +113,14 @@ impl<T: PayloadElem> Payload<T> {
     /// The memory, if nobody else refers to it.
     fn own(&mut self) -> Result<&Block> {
         let block = self.block.as_ref().ok_or(RingError::PayloadGone)?;
-        // A reply that names it may make another reference at any time, which finds that it is not the only one then.
-        if Arc::strong_count(block) == 1 { Ok(block) } else { Err(RingError::PayloadInUse) }
+        if Arc::strong_count(block) > 1 {
+            // Messages may be answered without anybody having looked.
+            block.let_go();
+        }
+        // In this order, as `runtime/ledger.rs` says: what came back from actors, who has it here, who has it there.
+        let taken = block.taken();
+        let shared = Arc::strong_count(block) > 1;
+        if shared || block.is_lent(taken)? { Err(RingError::PayloadInUse) } else { Ok(block) }
     }
 
     /// Replaces all elements.
@@ -118,8 +132,10 @@ impl<T: PayloadElem> Payload<T> {
         if data.len() != len {
             return Err(RingError::PayloadLength { len, given: data.len() });
         }
-        self.staging()?.copy_from_slice(data);
-        self.flush()
+        let block = self.own()?;
+        // SAFETY: the slice is gone before the borrow of this value ends.
+        unsafe { Self::staging_of(block)? }.copy_from_slice(data);
+        block.flush()
     }
 
     /// Host memory of the same length, which the device's copy engine reads directly: what is written there reaches the device by [`flush`](Self::flush). Zeros at
@@ -128,10 +144,17 @@ impl<T: PayloadElem> Payload<T> {
     /// # Errors
     /// As of [`write`](Self::write).
     pub fn staging(&mut self) -> Result<&mut [T]> {
-        let block = self.own()?;
+        // SAFETY: the slice borrows this value.
+        unsafe { Self::staging_of(self.own()?) }
+    }
+
+    /// The staging memory of a block of which [`own`](Self::own) said that there is no other reference.
+    ///
+    /// # Safety
+    /// For as long as the slice is used, the value that refers to the block is borrowed: whoever else gets a reference to the array is refused this memory while there are two.
+    unsafe fn staging_of<'a>(block: &Block) -> Result<&'a mut [T]> {
         let host = block.staging()?;
-        // SAFETY: as many words, initialised; copies from it are over; whoever else gets a reference to the array is refused this memory while there are two, and
-        // this one is borrowed for as long as the slice.
+        // SAFETY: as many words, initialised, which live as long as the block; copies from them are over; nobody else has a slice of them, as the caller promises.
         let words = unsafe { std::slice::from_raw_parts_mut(host.as_ptr(), block.len()) };
         Ok(bytemuck::cast_slice_mut(words))
     }
@@ -180,6 +203,10 @@ impl<T: PayloadElem> Layout for Payload<T> {
 
     fn append(value: &PayloadVal<T>, words: &mut Vec<Val<u32>>) {
         words.extend(value.words());
+    }
+
+    fn references(at: usize, found: &mut Vec<usize>) {
+        found.push(at);
     }
 
     fn hold(&self, held: &mut Vec<Hold>) {

@@ -31,6 +31,8 @@ pub(crate) struct Body {
     pub(super) manner: BodyConfig,
     /// What a restart begins with.
     first_state: Mutex<Vec<u32>>,
+    /// The arrays to which that and the state refer that was set last.
+    held: Mutex<[Vec<Hold>; 2]>,
     life: Mutex<Life>,
     /// Why its worker answers no more.
     stranded: OnceLock<String>,
@@ -47,7 +49,7 @@ pub(crate) struct BodyConfig {
     /// What a restart begins with.
     pub first_state: Vec<u32>,
     /// The arrays that it refers to.
-    pub _held: Vec<Hold>,
+    pub held: Vec<Hold>,
     /// Whether messages or states name places in the device's memory.
     pub refers: bool,
     /// The actor that it is to share a cluster with.
@@ -114,6 +116,7 @@ impl Body {
             seen: (u64::MAX, 0),
         };
         let first_state = Mutex::new(manner.first_state.clone());
+        let held = Mutex::new([manner.held.clone(), Vec::new()]);
         Arc::new(Body {
             side,
             number,
@@ -124,6 +127,7 @@ impl Body {
             mailbox,
             manner,
             first_state,
+            held,
             life: Mutex::new(life),
             stranded: OnceLock::new(),
             last_checkpoint: Mutex::default(),
@@ -279,6 +283,11 @@ impl Body {
     /// Has restarts begin with this state.
     pub fn restart_with(&self, state: Vec<u32>) {
         *self.first_state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    /// Keeps the arrays of a state that was set, with which restarts begin if it is the first.
+    pub fn hold(&self, held: Vec<Hold>, first: bool) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(!first)] = held;
     }
 
     /// How often it was restarted.

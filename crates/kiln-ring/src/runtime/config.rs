@@ -30,7 +30,7 @@ pub struct RuntimeConfig {
     pub inbox_bytes: usize,
     /// Bytes for answer rings.
     pub outbox_bytes: usize,
-    /// Bytes of device memory for states, payloads and inlets.
+    /// Bytes of device memory for states, payloads and inlets. Actors can hand on one payload at a time for each 4 KiB of it: 64 at least, and 16384 at most.
     pub arena_bytes: usize,
     /// The most steps that loops of a handler may take for one message; 0 for no limit. The interpreter runs handlers within the host's waits, which one without an end would hold up
     /// for ever: there 0 is the default.

@@ -134,6 +134,14 @@ pub enum RingError {
         "the state refers to a payload of another runtime: make payloads with the runtime whose actors use them"
     )]
     PayloadForeign,
+    /// Actors of another runtime cannot send what refers to arrays.
+    #[error(
+        "messages of handler `{handler}` refer to payloads, which lie in the memory of one runtime: actors of another cannot send them. Send `Inline` arrays, or have the host copy the elements"
+    )]
+    PayloadAcross {
+        /// The receiver's handler.
+        handler: &'static str,
+    },
     /// The workers stand in no block clusters.
     #[error(
         "the workers of {device} stand in no block clusters: {why}. `Actor::inlet` makes a queue in device memory"
@@ -172,7 +180,7 @@ pub enum RingError {
     },
     /// Others refer to the array.
     #[error(
-        "the payload is in use: a message that refers to it is not answered yet, or there is a clone of it. Receive the answer, or use another payload"
+        "the payload is in use: a message that refers to it is not answered yet, an actor has handed it on, or there is a clone of it. Receive the answer, or use another payload"
     )]
     PayloadInUse,
     /// Another number of elements.

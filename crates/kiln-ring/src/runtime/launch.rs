@@ -38,6 +38,7 @@ impl RingRuntime {
         let (ports, pieces) = shared.reserve(form.bands, beside, sizes).or_else(|_| {
             // What is gone may still be looked at.
             shared.supervisor.look_over();
+            shared.sweep();
             shared.reserve(form.bands, beside, sizes)
         })?;
         let [inbox, outbox, state] = pieces;
@@ -61,6 +62,7 @@ impl RingRuntime {
             message: (H::Message::ID, H::Message::WORDS),
             reply_words: H::Reply::WORDS,
             inlines: kind.handler.inlines(),
+            references: kind.handler.references(),
             letters: Arc::clone(&shared.letters),
         };
         // From here on, whatever fails gives port and pieces back.
@@ -75,7 +77,11 @@ impl RingRuntime {
         let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
         SharedMemory::clear(&requests);
         SharedMemory::clear(&answers);
-        shared.memory.write_arena(state.at, &[0; line::WORDS])?;
+        let mut words = [0; line::WORDS];
+        if H::Message::HOLDS || H::State::HOLDS || H::Reply::HOLDS {
+            words[line::LEDGER..][..2].copy_from_slice(&shared.open_ledger()?);
+        }
+        shared.memory.write_arena(state.at, &words)?;
         side.write_state(&state_words)?;
         shared.memory.write_arena(state.at + gauges, &vec![0; gauge_words])?;
         side.resident.store(true, Ordering::Release);
@@ -123,7 +129,7 @@ impl RingRuntime {
                 channel,
                 restart: config.restart,
                 first_state: Vec::new(),
-                _held: Vec::new(),
+                held: Vec::new(),
                 refers: false,
                 beside: config.beside,
             },

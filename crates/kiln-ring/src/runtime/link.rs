@@ -18,7 +18,7 @@ use crate::channel::{ConfigError, MAX_CAPACITY};
 use crate::device::Operation;
 use crate::device::record::{actor, link, port};
 use crate::handler::Handler;
-use crate::layout::Layout;
+use crate::layout::{Hold, Layout};
 use crate::slot::{RingLayout, SlotLayout};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,6 +100,7 @@ impl Inlets {
             free.give_ring(inlet.near.then_some(inlet.port.worker), inlet.ring);
             free.arena.give(inlet.link);
         }
+        self.outputs.give_up();
         if let Some([outputs, taken]) = self.outputs.pieces() {
             let mut free = shared.free();
             free.outbox.give(outputs);
@@ -120,11 +121,14 @@ impl Side {
         let mut list = inlets.list();
         let nature = inlets.outputs.nature();
         shared.grid().check_output(nature)?;
+        if nature.references.any() {
+            shared.lend()?;
+        }
         inlets.outputs.make(self)?;
         let layout = RingLayout::new(inlets.slot, capacity);
         let port = shared.grid().take_port_of(self.ports.first.worker)?;
         let near = matches!(from, Origin::Cluster);
-        let pieces = shared.take_inlet(near.then_some(port.worker), layout.words());
+        let pieces = shared.with_room(|| shared.take_inlet(near.then_some(port.worker), layout.words()));
         let [ring, link] = pieces.inspect_err(|_| shared.grid().give_port(port))?;
         let serial = next_serial();
         let made = self.load_inlet((port, kind), [ring, link], near, &layout, serial);
@@ -339,11 +343,11 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// The actor is active or has ended; failures of the device.
+    /// The actor is active or has ended; the state refers to a payload of another runtime; failures of the device.
     pub fn set_state(&self, state: H::State) -> Result<()> {
         let mut words = vec![0; H::State::WORDS];
         state.encode(&mut words);
-        self.body.set_state(words)
+        self.body.set_state(words, self.body.side.shared.held_by(&state)?)
     }
 
     /// How many messages its handler has sent to actors that had ended, modulo 2^32. They are gone.
@@ -367,7 +371,7 @@ impl Body {
         self.side.add_inlet(kind, capacity, from)
     }
 
-    fn set_state(&self, words: Vec<u32>) -> Result<()> {
+    fn set_state(&self, words: Vec<u32>, held: Vec<Hold>) -> Result<()> {
         let life = self.life();
         if !matches!(life.stage, Lifecycle::Launched | Lifecycle::Deactivated | Lifecycle::Failed) {
             return Err(self.illegal("set the state", life.stage, "launched, deactivated or failed"));
@@ -375,9 +379,11 @@ impl Body {
         self.side.write_state(&words)?;
         // The worker's caches may hold what was there before.
         self.side.tell(Operation::Settle, 0)?;
-        if life.stage == Lifecycle::Launched {
+        let first = life.stage == Lifecycle::Launched;
+        if first {
             self.restart_with(words);
         }
+        self.hold(held, first);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@
 //! | `ending.rs` | [`Ending`]: how actors end |
 //! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
 //! | `cluster.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
+//! | `ledger.rs` | which arrays there are, and which of them actors have handed on |
 //! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
@@ -33,6 +34,7 @@ mod error;
 mod events;
 mod grid;
 mod launch;
+mod ledger;
 mod lifecycle;
 mod limit;
 mod link;
@@ -77,6 +79,7 @@ use events::Bus;
 use grid::{Grid, Port, Ports};
 use kiln_backend::{Backend, EventId, Mapped, Tenant};
 use kiln_runtime::Device;
+use ledger::Ledger;
 use limit::Limit;
 use link::Inlets;
 use memory::{Free, SharedMemory};
@@ -116,6 +119,7 @@ pub(crate) struct Shared {
     protocol: Protocol,
     memory: SharedMemory,
     free: Mutex<Free>,
+    ledger: Ledger,
     grid: Mutex<Grid>,
     /// What the sites of faults are, by their numbers from 1.
     sites: RwLock<Vec<String>>,
@@ -163,6 +167,7 @@ impl RingRuntime {
         let (memory, free, transport) = transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
         let grid = Grid::new(device, &config, workers, protocol == Protocol::Ordered);
+        let ledger = Ledger::new(config.arena_bytes / 4);
         let shared = Arc::new(Shared {
             device: device.clone(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -175,6 +180,7 @@ impl RingRuntime {
             protocol,
             memory,
             free: Mutex::new(free),
+            ledger,
             grid: Mutex::new(grid),
             sites: RwLock::default(),
             letters: Arc::new(DeadLetters::new(config.dead_letters)),
@@ -252,19 +258,13 @@ impl RingRuntime {
         config.state.encode(&mut first_state);
         let form = config.channel.form::<H::Message, H::Reply>(self.0.protocol)?;
         let kind = Kind::new(Arc::new(handler), &form);
-        let mut held = Vec::new();
-        config.state.hold(&mut held);
-        for hold in &held {
-            if !hold.settle(&self.0)? {
-                return Err(RingError::PayloadForeign);
-            }
-        }
+        let held = self.0.held_by(&config.state)?;
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
         let manner = BodyConfig {
             channel: config.channel,
             restart: config.restart,
             first_state,
-            _held: held,
+            held,
             refers,
             beside: config.beside,
         };
@@ -274,12 +274,24 @@ impl RingRuntime {
 
 /// Pieces of the arena for payloads.
 impl Shared {
+    /// The arrays that a state refers to, once they are filled.
+    fn held_by<S: Layout>(self: &Arc<Self>, state: &S) -> Result<Vec<Hold>> {
+        let mut held = Vec::new();
+        state.hold(&mut held);
+        for hold in &held {
+            if !hold.settle(self)? {
+                return Err(RingError::PayloadForeign);
+            }
+        }
+        Ok(held)
+    }
+
     pub(crate) fn backend(&self) -> &dyn Backend {
         self.device.backend()
     }
 
     pub(crate) fn take_arena(&self, words: usize) -> Result<Piece> {
-        self.free().arena.take(words)
+        self.with_room(|| self.free().arena.take(words))
     }
 
     pub(crate) fn give_arena(&self, piece: Piece) {
@@ -498,6 +510,7 @@ impl Drop for Shared {
         self.supervisor.end();
         // What is lost is not waited for, and nothing that it may still touch is freed. A process of its own takes all that with it.
         if self.loss.get().is_some() || self.stalled.load(Ordering::Acquire) {
+            self.end_ledger(false);
             if !self.device.is_isolated() {
                 std::mem::forget(self.device.clone());
             }
@@ -505,7 +518,9 @@ impl Drop for Shared {
         }
         let grid = self.grid.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Memory that a grid may still use is never freed: it is the device's until the process ends.
-        if grid.leave(&self.memory).is_ok() {
+        let left = grid.leave(&self.memory).is_ok();
+        self.end_ledger(left);
+        if left {
             // SAFETY: the grid has left, and actors, which hold pieces, hold this value.
             unsafe { self.memory.release() };
         }

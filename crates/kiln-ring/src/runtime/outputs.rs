@@ -10,8 +10,9 @@ use super::supervise::Farewell;
 use crate::channel::{DeviceSide, Memory, RecvError, RingMemory, Wait, WaitPolicy};
 use crate::dead_letter::{DeadLetters, Letter, Reason};
 use crate::device::record::actor;
-use crate::handler::Inlines;
+use crate::handler::{Inlines, References};
 use crate::layout::Layout;
+use crate::payload::received;
 use crate::slot::{self, Kind, PAYLOAD, QUAD, RingLayout, SlotLayout};
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,6 +38,8 @@ pub(crate) struct Nature {
     pub reply_words: usize,
     /// The arrays in both.
     pub inlines: Inlines,
+    /// The arrays that they refer to.
+    pub references: References,
     /// Where dead letters go.
     pub letters: Arc<DeadLetters>,
 }
@@ -189,6 +192,7 @@ impl OutputRing {
         while taken < most {
             if let Some(words) = reader.kept.pop_front() {
                 take(&words);
+                self.received(&words);
                 taken += 1;
                 continue;
             }
@@ -196,10 +200,24 @@ impl OutputRing {
             self.pass(made, &mut reader, &output);
             if output.kind == Kind::Reply {
                 take(&output.words);
+                self.received(&output.words);
                 taken += 1;
             }
         }
         taken
+    }
+
+    /// A reply was taken: it refers to its arrays no more. Whoever took it does.
+    fn received(&self, reply: &[u32]) {
+        self.nature.references.reply.iter().for_each(|first| received(&reply[*first..]));
+    }
+
+    /// Nobody will take what is there.
+    pub fn give_up(&self) {
+        if !self.nature.references.reply.is_empty() {
+            self.make_room();
+            self.reader().kept.drain(..).for_each(|words| self.received(&words));
+        }
     }
 
     /// Goes on to the next output; tells the device now and then.

@@ -38,7 +38,7 @@ impl Sender {
         words[link::FAR] = far as u32;
         words[link::FAR + 1] = (far >> 32) as u32;
         words[link::PEER] = at as u32;
-        let record = runtime.free().arena.take(link::WORDS)?;
+        let record = runtime.take_arena(link::WORDS)?;
         let sender = Sender { runtime: Arc::downgrade(runtime), record };
         match runtime.memory.write_arena(record.at, &words) {
             Ok(()) => Ok(sender),
@@ -151,11 +151,15 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// As of [`inlet`](Self::inlet), and [`RingError::OutOfReach`] where the other runtime's device cannot write to this one's memory.
+    /// As of [`inlet`](Self::inlet); [`RingError::PayloadAcross`] for messages that refer to arrays; and [`RingError::OutOfReach`] where the other runtime's device cannot write to this one's memory.
     pub fn inlet_from(&self, sender: &RingRuntime, capacity: usize) -> Result<Address<H::Message>> {
         let receiver = &self.body.side.shared;
         if Arc::ptr_eq(&sender.0, receiver) {
             return self.inlet(capacity);
+        }
+        let kind = self.body.kind();
+        if !kind.handler.references().message.is_empty() {
+            return Err(RingError::PayloadAcross { handler: kind.handler.signature().name });
         }
         sender.0.reach(receiver)?;
         sender.0.open_peers()?;

@@ -124,6 +124,7 @@ impl Supervisor {
                 }
             }
             if let Some(shared) = shared.upgrade() {
+                shared.sweep_abroad();
                 let wards: Vec<Arc<Body>> = wards.iter().filter_map(Weak::upgrade).collect();
                 shared.consider_parking(&wards, &mut rest);
             }

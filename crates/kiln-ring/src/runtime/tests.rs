@@ -2,8 +2,9 @@
 
 use super::{Actor, CheckpointError, RingConfig, RingError, RingRuntime, RuntimeConfig};
 use crate::address::Address;
-use crate::channel::RecvError;
+use crate::channel::{AskError, RecvError};
 use crate::handler::RingCtx;
+use crate::payload::Payload;
 use crate::ring_kernel;
 use kiln_lang::prelude::*;
 use kiln_runtime::Device;
@@ -139,4 +140,43 @@ fn devices_that_do_not_reach_each_other_are_not_linked() {
     assert!(actor.inlet_from(&cpu, 4).is_ok());
     let other = runtime("interp").launch(sum_of, RingConfig::default().state(0)).unwrap();
     assert!(matches!(other.inlet_from(&interp, 4), Err(RingError::OutOfReach { .. })));
+}
+
+#[ring_kernel(crate = crate)]
+fn hand_on(ctx: &RingCtx, next: &mut Address<Payload<u32>>, m: Payload<u32>) {
+    ctx.send(next, m);
+}
+
+#[ring_kernel(crate = crate)]
+fn first_of(ctx: &RingCtx, m: Payload<u32>) -> u32 {
+    ctx.array(&m).get(0)
+}
+
+/// A ledger has so many lines. An array that came when all were taken can be sent by the host, and by nobody else, until others have gone.
+#[test]
+fn arrays_without_a_line_are_not_handed_on() {
+    let config = RuntimeConfig { arena_bytes: 1 << 17, ..RuntimeConfig::default() };
+    let rt = RingRuntime::with(&Device::open("interp").unwrap(), config).unwrap();
+    let last = rt.launch(first_of, RingConfig::default()).unwrap();
+    let first = rt.launch(hand_on, RingConfig::default().state(last.inlet(4).unwrap())).unwrap();
+    last.activate().unwrap();
+    first.activate().unwrap();
+    let lines = rt.0.open_ledger().unwrap()[1] as usize + 1;
+    let mut arrays: Vec<_> = (0..=lines as u32).map(|i| rt.payload_of(&[i]).unwrap()).collect();
+    assert_eq!(rt.0.arrays(), lines);
+    let without = arrays.pop().unwrap();
+    assert_eq!(last.ask(without.clone()).unwrap(), Some(lines as u32));
+    let Err(AskError::Unhandled { reason, .. }) = first.ask(without) else { panic!("it was handed on") };
+    let why = rt.explain(reason);
+    assert!(why.contains("more than the runtime has lines for"), "{why}");
+    first.restart().unwrap();
+    for (i, array) in (0..).zip(arrays.drain(..)) {
+        assert_eq!(first.ask(array).unwrap(), None);
+        assert_eq!(last.outputs().recv(), Ok(i));
+    }
+    // All lines are taken by arrays that only actors had: they make room.
+    let next = rt.payload_of(&[7]).unwrap();
+    assert_eq!((first.ask(next).unwrap(), last.outputs().recv()), (None, Ok(7)));
+    rt.0.sweep();
+    assert_eq!(rt.0.arrays(), 0);
 }

@@ -115,6 +115,9 @@ impl<M: Message> Topic<M> {
     /// No place or memory left; failures of the device.
     pub fn publisher(&self) -> Result<Address<M>> {
         let (shared, mut state) = (&self.0.shared, self.state());
+        if M::HOLDS {
+            shared.lend()?;
+        }
         let at = shared.take_arena(link::WORDS)?.at;
         let serial = next_serial();
         let mut words = [0; link::WORDS];
