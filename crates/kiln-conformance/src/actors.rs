@@ -360,6 +360,11 @@ fn parked_grids_come_back(trial: &mut Trial<'_>) -> Verdict {
         ensure(begun.elapsed() < SOON, || "it did not leave again".to_owned())?;
         std::thread::sleep(Duration::from_millis(1));
     }
+    if resides {
+        // And nothing else does.
+        std::thread::sleep(Duration::from_millis(200));
+        same("times that it left", rt.parkings(), 4)?;
+    }
     sums[0].deactivate()?;
     silent_but_held(&sums[0])
 }

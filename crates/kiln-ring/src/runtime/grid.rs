@@ -33,7 +33,7 @@ pub(crate) struct Grid {
     patience: Duration,
     /// How many ask that the grid stay away from the device.
     away: u32,
-    /// Its workers have been told to leave since it was launched.
+    /// Its workers have been told to leave, and not all of them had when that was no longer waited for.
     told_to_leave: bool,
 }
 
@@ -423,7 +423,7 @@ impl Grid {
     pub fn leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
         if self.device.backend().resident_done(id)? {
-            self.resident = None;
+            self.has_gone();
             return Ok(());
         }
         self.tell_all(memory, Operation::Settle)?;
@@ -442,8 +442,14 @@ impl Grid {
         if !self.device.backend().resident_wait(id, waited)? {
             return Err(RingError::Unresponsive { worker: 0, what: Operation::Leave.name(), waited });
         }
-        self.resident = None;
+        self.has_gone();
         Ok(())
+    }
+
+    /// It left in time: it stays away until somebody needs it.
+    fn has_gone(&mut self) {
+        self.resident = None;
+        self.told_to_leave = false;
     }
 
     /// Tells all workers that are there the same, and waits until it is done.
