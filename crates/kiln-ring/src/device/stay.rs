@@ -4,7 +4,7 @@
 //! passes messages on, as those of a pipeline do, soon gets the next one by the same inlet. So a worker that has sent on what came by an inlet stays there for some messages: the actor's state and
 //! count, the inlet's next slot and the way out ([`Route`]) are in registers, and nothing but the handler stands between a look and the message that it leads to.
 //!
-//! It sees its other ports meanwhile, and leaves when one of them has something too, when nothing comes, when a handler does anything but pass on, or after [`STAY`] messages; what it saw
+//! It sees its other ports meanwhile (in a cluster only those in its own memory: the next turn begins with a look at all), and leaves when one of them has something too, when nothing comes, when a handler does anything but pass on, or after [`STAY`] messages; what it saw
 //! last is then served like all else. The handlers of such a message run again; so nobody stays for one that may change arrays in place.
 
 use super::due::Due;
