@@ -99,7 +99,7 @@ pub use runtime::{
     TransportChoice, What,
 };
 
-pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, telemetry_dir};
+pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]

@@ -63,7 +63,7 @@ pub fn read(directory: &Path) -> std::io::Result<Vec<Runtime>> {
             continue;
         };
         // It may have gone since.
-        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let Ok(text) = kiln_ring::read_telemetry(&path) else { continue };
         let mut runtime = Runtime { file: file.to_owned(), process, ..Runtime::default() };
         text.lines().for_each(|line| runtime.take(line));
         runtimes.push(runtime);
@@ -135,18 +135,26 @@ fn metric(line: &str) -> Option<(&str, Labels, f64)> {
     Some((name, labels, rest[1..].trim().parse().ok()?))
 }
 
+/// The character, or a mark in the place of one that a terminal would obey or that changes how
+/// others are shown: what is in a file is not to be trusted.
+fn printable(c: char) -> char {
+    let invisible =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    if c.is_control() || invisible { '\u{fffd}' } else { c }
+}
+
 /// A label's value up to the quotation mark that ends it, and what comes after that.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let (mut value, mut escaped) = (String::new(), false);
     for (at, c) in text.char_indices() {
         match c {
-            'n' if escaped => value.push('\n'),
+            'n' if escaped => value.push(' '),
             '\\' if !escaped => {
                 escaped = true;
                 continue;
             }
             '"' if !escaped => return Some((value, &text[at + 1..])),
-            c => value.push(c),
+            c => value.push(printable(c)),
         }
         escaped = false;
     }
@@ -162,10 +170,17 @@ mod tests {
         let (name, labels, value) = metric(r#"a_b{x="1",y="q\"}\\,\n",z=""} 2.5"#).unwrap();
         assert_eq!((name, value), ("a_b", 2.5));
         let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        assert_eq!(labels, [("x", "1"), ("y", "q\"}\\,\n"), ("z", "")]);
+        assert_eq!(labels, [("x", "1"), ("y", "q\"}\\, "), ("z", "")]);
         for broken in ["", "# TYPE a{} 1", "a 1", "a{x=\"1\" 1", "a{x=\"1", "a{x=1} 1", "a{x=\"1\"} one"] {
             assert!(metric(broken).is_none(), "{broken}");
         }
+    }
+
+    /// A terminal obeys control characters: a name must not move the cursor or set the title.
+    #[test]
+    fn what_a_terminal_would_obey_is_not_read() {
+        let (_, labels, _) = metric("a{x=\"\u{1b}]0;title\u{7}b\u{9b}2J\r\u{202e}c\"} 1").unwrap();
+        assert_eq!(labels[0].1, "\u{fffd}]0;title\u{fffd}b\u{fffd}2J\u{fffd}\u{fffd}c");
     }
 
     /// What a runtime writes is what is read.

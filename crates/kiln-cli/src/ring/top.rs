@@ -26,7 +26,7 @@ pub struct Args {
     /// Seconds between two looks
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     every: f64,
-    /// Where programs publish [default: kiln in XDG_RUNTIME_DIR, or in the folder for temporary files]
+    /// Where programs publish [default: kiln in XDG_RUNTIME_DIR, or kiln-USER in the folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }

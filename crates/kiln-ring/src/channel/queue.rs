@@ -360,6 +360,17 @@ impl<P: Platform> Queue<P> {
         self.answered(position).is_some() && self.mark(position).load(Acquire) != mark::ASKED
     }
 
+    /// Whether the next answer is one that nobody receives, so that it can go. `keep` says that
+    /// replies are kept for receivers. A look that writes nothing.
+    pub fn has_untidy(&self, keep: bool) -> bool {
+        let head = self.head.load(Acquire);
+        self.answered(head).is_some_and(|kind| match self.mark(head).load(Acquire) {
+            mark::ASKED => false,
+            mark::PLAIN => !(keep && kind == Kind::Reply),
+            _ => true,
+        })
+    }
+
     /// How many messages the device has not answered yet.
     pub fn unanswered(&self) -> u64 {
         let first = self.first_unanswered();

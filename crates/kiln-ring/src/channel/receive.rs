@@ -25,7 +25,10 @@ impl<P: Platform> Mailbox<P> {
     /// Takes answers that nobody receives, as far as they come first.
     pub fn tidy(&self) {
         let mut passed = false;
-        for mut sweep in self.bands().filter_map(|band| band.queue.sweep()) {
+        // A look first: whoever has the flag keeps receivers and senders from finding what is there.
+        let keep = self.manner.replies == Replies::Keep;
+        let tidied = self.bands().filter(|band| band.queue.has_untidy(keep));
+        for mut sweep in tidied.filter_map(|band| band.queue.sweep_soon()) {
             while let Next::Answer(answer) = sweep.next() {
                 if answer.is_reply() && self.manner.replies == Replies::Keep {
                     break;

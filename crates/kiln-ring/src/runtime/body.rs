@@ -324,11 +324,12 @@ impl Body {
     }
 
     /// Looks for a failure, restarts the actor where that is due, and tells its links where it fell. While somebody else is busy with the actor, it is
-    /// looked at another time.
-    pub fn attend(&self) {
-        let Some(mut life) = self.try_life() else { return };
+    /// looked at another time. Gives whether it was restarted, or that was tried.
+    pub fn attend(&self) -> bool {
+        let Some(mut life) = self.try_life() else { return false };
         self.notice(&mut life);
-        if life.due.is_some_and(|due| due <= Instant::now()) {
+        let restarts = life.due.is_some_and(|due| due <= Instant::now());
+        if restarts {
             // A device that does not answer leaves the actor failed; the next look at the device says so.
             life.fell = self.restart_now(&mut life).is_err();
         }
@@ -343,6 +344,7 @@ impl Body {
                 life.told = life.fell;
             }
         }
+        restarts
     }
 
     /// Takes a checkpoint if one is due and something has changed since the last.

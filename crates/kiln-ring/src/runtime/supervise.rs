@@ -2,7 +2,8 @@
 //!
 //! A device cannot tell the host that a handler failed, other than by the answer of the message on which it did. So the supervisor looks at the newest
 //! answers: every millisecond where a policy or a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less often, so
-//! that it takes no more than a twentieth of a core, as long as that is often enough to hear of a lost device in time.
+//! that it takes no more than a twentieth of a core, as long as that is often enough to hear of a lost device in time. A look in which an actor was restarted
+//! waited for its worker: the time of that look says nothing of what looking costs.
 
 use super::Shared;
 use super::body::Body;
@@ -16,6 +17,9 @@ const KEEN: Duration = Duration::from_millis(1);
 const CALM: Duration = Duration::from_millis(20);
 /// A look takes at most one part in so many of the time.
 const SHARE: u32 = 20;
+/// The cost of a look is the smallest time of so many. A longer one was held up by something else:
+/// by a worker that did not answer at once, or by other processes.
+const RECENT: usize = 8;
 
 /// What the supervisor shares with its runtime.
 #[derive(Default)]
@@ -48,6 +52,31 @@ impl Farewell {
 impl Drop for Farewell {
     fn drop(&mut self) {
         self.0.look_over();
+    }
+}
+
+/// How long the supervisor rests between two looks.
+struct Pace {
+    /// The times of the last looks.
+    recent: [Duration; RECENT],
+    looks: usize,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { recent: [Duration::MAX; RECENT], looks: 0 }
+    }
+
+    /// The pause after a look that took `time`: at least `least`, and no more than `longest` where
+    /// that is longer. `restarted` says that the look was spent on a restart.
+    fn pause(&mut self, time: Duration, restarted: bool, least: Duration, longest: Duration) -> Duration {
+        if restarted {
+            return least;
+        }
+        self.recent[self.looks % RECENT] = time;
+        self.looks += 1;
+        let cost = self.recent.iter().min().map_or(time, |cost| *cost);
+        cost.saturating_mul(SHARE).min(longest).max(least)
     }
 }
 
@@ -98,6 +127,7 @@ impl Supervisor {
     fn run(&self, shared: &Weak<Shared>) {
         let (mut calm, mut longest) = (CALM, CALM);
         let mut rest = Rest::default();
+        let mut pace = Pace::new();
         loop {
             let wards = {
                 let mut state = self.state();
@@ -115,11 +145,11 @@ impl Supervisor {
                 calm = shared.config.checkpoint_every.map_or(calm, |every| calm.min(every));
                 longest = shared.config.lost_within;
             }
-            let mut keen = false;
+            let (mut keen, mut restarted) = (false, false);
             for ward in &wards {
                 // Held no longer than for the look: the last one that holds an actor may end its runtime.
                 if let Some(ward) = ward.upgrade() {
-                    ward.attend();
+                    restarted |= ward.attend();
                     keen |= ward.is_supervised();
                 }
             }
@@ -129,12 +159,39 @@ impl Supervisor {
                 shared.consider_parking(&wards, &mut rest);
             }
             drop(looking);
-            // A look takes long too where a worker does not answer: that is no reason to look away.
-            let pause = (begun.elapsed() * SHARE).min(longest).max(if keen { KEEN } else { calm });
+            let pause = pace.pause(begun.elapsed(), restarted, if keen { KEEN } else { calm }, longest);
             let state = self.state();
             if !state.ended {
                 drop(self.changed.wait_timeout(state, pause));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A restart waits some milliseconds for its worker. Twenty times that is no pause: the next failure would not be seen for so long.
+    #[test]
+    fn a_restart_is_followed_by_a_look_at_once() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.pause(3 * MS, true, KEEN, 100 * MS), KEEN);
+        assert_eq!(pace.pause(MS / 100, false, KEEN, 100 * MS), KEEN);
+    }
+
+    /// One look that took long, because other processes had the core, says nothing of the next.
+    #[test]
+    fn what_looks_cost_is_what_the_shortest_of_them_took() {
+        let mut pace = Pace::new();
+        assert_eq!(pace.pause(MS / 100, false, KEEN, 100 * MS), KEEN);
+        assert_eq!(pace.pause(30 * MS, false, KEEN, 100 * MS), KEEN);
+        // Where all of them take long, there are many actors: they are looked at less often.
+        let last = (0..RECENT).map(|_| pace.pause(2 * MS, false, KEEN, 100 * MS)).last();
+        assert_eq!(last, Some(40 * MS));
+        let last = (0..RECENT).map(|_| pace.pause(20 * MS, false, KEEN, 100 * MS)).last();
+        assert_eq!(last, Some(100 * MS));
     }
 }

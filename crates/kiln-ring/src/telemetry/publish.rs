@@ -1,5 +1,6 @@
 //! A file that tells what a runtime's actors do.
 
+use super::folder;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,15 +8,10 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The directory where `kiln ring top` looks for runtimes: `kiln` in `XDG_RUNTIME_DIR`, or in the directory for temporary files where that is not set.
-pub fn telemetry_dir() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    runtime.unwrap_or_else(std::env::temp_dir).join("kiln")
-}
-
 /// Writes a file again and again, until it is dropped: [`RingRuntime::publish`](crate::RingRuntime::publish). Then the file goes.
 ///
-/// Each version is written aside and renamed, so that a reader finds all of one.
+/// Each version is written to a new file, which is then renamed: a reader finds all of one version,
+/// and a symbolic link in the folder is replaced, never followed.
 #[derive(Debug)]
 #[must_use = "the file goes when the publisher is dropped"]
 pub struct Publisher {
@@ -34,10 +30,14 @@ impl Publisher {
     ) -> io::Result<Publisher> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        std::fs::create_dir_all(directory)?;
+        if directory == folder::telemetry_dir() {
+            folder::make_private(directory)?;
+        } else {
+            std::fs::create_dir_all(directory)?;
+        }
         let path = directory.join(format!("ring-{}-{number}.prom", std::process::id()));
         if let Some(Some(text)) = text() {
-            replace(&path, &text)?;
+            folder::replace(&path, &text)?;
         }
         // Never a loop without a pause.
         let every = every.max(Duration::from_millis(1));
@@ -47,7 +47,7 @@ impl Publisher {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 match text() {
                     // A disk that is full for a while is no reason to stop.
-                    Some(Some(text)) => drop(replace(&to, &text)),
+                    Some(Some(text)) => drop(folder::replace(&to, &text)),
                     Some(None) => {}
                     None => break,
                 }
@@ -60,12 +60,6 @@ impl Publisher {
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let aside = path.with_extension("new");
-    std::fs::write(&aside, text)?;
-    std::fs::rename(&aside, path)
 }
 
 impl Drop for Publisher {
