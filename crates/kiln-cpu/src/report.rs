@@ -65,7 +65,7 @@ impl Reporter {
         let Some(site) = self.table.sites.get(incident.site) else { return };
         let kind = match &site.kind {
             SiteKind::Print(message, elems) => {
-                (self.sink)(&self.fill(*message, elems, values));
+                self.fill(*message, elems, values).lines().for_each(|line| (self.sink)(line));
                 return;
             }
             SiteKind::Assert(message, elems) => {

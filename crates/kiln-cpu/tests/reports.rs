@@ -99,6 +99,57 @@ fn a_zero_among_divisors_that_a_loop_carries() {
     assert_eq!((found.kind, found.thread), (FaultKind::DivisionByZero, Some([2, 0, 0])));
 }
 
+/// What stands before the operation that faults has happened, and nothing that stands after it; of
+/// two divisions over more elements than are worked on at a time the first one is reported.
+#[test]
+fn memory_after_a_fault_is_that_of_the_program_up_to_it() {
+    let text = |block: u32| {
+        format!(
+            "kernel @divisions(%a: view<i32, 1, global>, %b: view<i32, 1, global>, %y: mut view<i32, 2, global>) tile {{
+  %zero = const 0 : i64
+  %one = const 1 : i64
+  %two = const 2 : i64
+  %pad = const 1 : i32
+  %hundred = const 100 : i32[{block}]
+  %three = const 3 : i32[{block}]
+  %u = load %a[%zero] pad %pad : i32[{block}]
+  %v = load %b[%zero] pad %pad : i32[{block}]
+  %sum = add %u, %three : i32[{block}]
+  %before = reshape %sum : i32[1, {block}]
+  store %y[%zero, %zero] = %before
+  %first = div %hundred, %u : i32[{block}]
+  %between = reshape %first : i32[1, {block}]
+  store %y[%one, %zero] = %between
+  %second = rem %hundred, %v : i32[{block}]
+  %after = reshape %second : i32[1, {block}]
+  store %y[%two, %zero] = %after
+}}
+"
+        )
+    };
+    for n in [4usize, 1000, 5000] {
+        let kernel = parsed(&text(n as u32));
+        let mut a: Vec<i32> = (0..n as i32).map(|i| i % 7 + 1).collect();
+        // In the first chunk, where the first division faults in the last one.
+        let mut b = a.clone();
+        b[1] = 0;
+        for (zero, rows) in [(None, 2), (Some(n - 1), 1)] {
+            if let Some(zero) = zero {
+                a[zero] = 0;
+            }
+            let mut y = vec![7i32; 3 * n];
+            let e = [n as i64];
+            let args = vec![view(&mut a, &e), view(&mut b, &e), view(&mut y, &[3, n as i64])];
+            let found = fault(run(&kernel, [1, 1, 1], args));
+            assert_eq!(found.kind, FaultKind::DivisionByZero);
+            let before = (0..n).map(|i| a[i] + 3);
+            let between = (0..n).map(|i| if rows > 1 { 100 / a[i] } else { 7 });
+            let expected: Vec<i32> = before.chain(between).chain((0..n).map(|_| 7)).collect();
+            assert!(y == expected, "{n}, zero at {zero:?}");
+        }
+    }
+}
+
 fn lines(kernel: &Kernel, grid: [u32; 3]) -> Vec<String> {
     let cpu = CpuBackend::with_threads(1);
     let printed = Arc::new(Mutex::new(Vec::new()));

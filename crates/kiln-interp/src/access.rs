@@ -136,6 +136,15 @@ pub struct Elements<'a> {
 }
 
 impl Elements<'_> {
+    /// Finds the fault of a checked index before anything is written: an operation that faults
+    /// changes no memory.
+    fn check(&self, len: usize) -> Result<(), Trap> {
+        match self.bounds {
+            Bounds::Check => (0..len).try_for_each(|i| self.place(i).map(drop)),
+            Bounds::Mask | Bounds::Trust => Ok(()),
+        }
+    }
+
     /// Where element `i` lies; `None` if it takes no part.
     fn place(&self, i: usize) -> Result<Option<Place>, Trap> {
         let lane = self.threads.map(|_| i);
@@ -182,6 +191,7 @@ impl Elements<'_> {
 
     /// Stores element by element.
     pub fn scatter(&self, spaces: &mut Spaces, values: &Data) -> Result<(), Trap> {
+        self.check(values.len())?;
         dispatch!(any values.elem(), T => {
             for (i, value) in T::of(values)?.iter().enumerate() {
                 if let Some(place) = self.place(i)? {
@@ -200,6 +210,7 @@ impl Elements<'_> {
         out: &mut Data,
         update: impl Fn(usize, u64) -> Result<u64, Trap>,
     ) -> Result<(), Trap> {
+        self.check(out.len())?;
         dispatch!(any out.elem(), T => {
             for (i, o) in T::of_mut(out)?.iter_mut().enumerate() {
                 *o = match self.place(i)? {

@@ -6,6 +6,19 @@
 //!
 //! *Uniform* values are the same in every thread of a block. Tile operations (rank of any operand or result above 0) need
 //! uniform scalar operands and stand in uniform control flow; scalars that depend on `ThreadId` are *varying*.
+//!
+//! # Faults
+//!
+//! An assert that does not hold, a checked index outside its view and an integer division by zero end the launch with a
+//! *fault*. What is in memory then follows the order of the program. Every store, atomic and print that comes before the
+//! operation that faults has happened. That operation itself, and what comes after it, changes nothing. The threads of a
+//! block execute an operation together before the next one, so that this holds for all of them, and the thread of the
+//! lowest index that faults is reported. Of several programs that fault, the lowest is reported, and all programs below it
+//! have run to their end. Programs above it run to their end, to a fault of their own, or not at all.
+//!
+//! The interpreter and the CPU do exactly this. On a GPU each thread runs by itself. What comes before the operation has
+//! happened for the thread that faults, and what comes after has not; other threads, also of the same program over tiles,
+//! may have got further or less far, and any of several faults may be the one that is reported.
 
 use crate::cluster::ClusterOp;
 use crate::explicit::ExplicitOp;

@@ -36,6 +36,12 @@ impl Group {
         self.ops.iter().any(|op| stores(op) && kernel.op(*op).operands[0] == view)
     }
 
+    /// Whether a fault must wait until this group is done: it stores, or faults itself.
+    fn precedes_faults(&self, kernel: &Kernel) -> bool {
+        let orders = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. }) || may_fault(kernel, *op);
+        self.ops.iter().any(orders)
+    }
+
     /// Whether an operation of the group makes a value.
     fn makes(&self, kernel: &Kernel, value: Value) -> bool {
         self.ops.iter().any(|&op| kernel.op(op).results.contains(&value))
@@ -103,7 +109,8 @@ impl Emitter<'_> {
             Some(&result) => self.kernel.shape(result).len(),
             None => self.group.len,
         };
-        if len != self.group.len {
+        // What comes before a fault has happened, and the first of two faults is reported: chunks would mix them.
+        if len != self.group.len || (may_fault(self.kernel, op) && self.group.precedes_faults(self.kernel)) {
             self.flush()?;
         }
         self.group.len = len;
@@ -124,7 +131,7 @@ impl Emitter<'_> {
             let count = self.asm.int(group.len as i64);
             self.members(&group, Window { start: None, count, most: group.len })?;
         } else {
-            self.outputs(&group);
+            self.outputs(&group, &stores);
             self.chunks(&group)?;
         }
         for streamed in &group.streamed {
@@ -184,9 +191,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Whether making a value in the box that it is stored to changes nothing that is read later.
+    /// Whether making a value in the box that it is stored to changes nothing that is read later, and nothing that a fault leaves behind.
     fn may_store_directly(&self, group: &Group, store: Op, root: Value) -> bool {
         let kernel = self.kernel;
+        if group.ops.iter().any(|&op| may_fault(kernel, op)) {
+            return false;
+        }
         let data = kernel.op(store);
         let maker = group.ops.iter().position(|&op| kernel.op(op).results.contains(&root));
         let (Some(maker), false) = (maker, self.preferred.contains_key(&root)) else { return false };
@@ -212,12 +222,19 @@ impl Emitter<'_> {
         })
     }
 
-    /// Gives every result that outlives the group its memory before the loop over chunks.
-    fn outputs(&mut self, group: &Group) {
+    /// Gives every result that outlives the group its memory before the loop over chunks: so does one that is copied to a view after the loop.
+    fn outputs(&mut self, group: &Group, stores: &[PlannedStore]) {
+        let copied: Vec<Value> = stores
+            .iter()
+            .filter(|store| store.direct.is_none())
+            .filter_map(|store| self.kernel.op(store.op).operands.last())
+            .map(|&stored| self.live.root(stored))
+            .collect();
         for &op in &group.ops {
             for &result in &self.kernel.op(op).results {
                 let root = self.live.root(result) == result && self.repr(result).is_err();
-                let outlives = self.live.last_use(result).is_none_or(|last| !group.contains(last));
+                let last = self.live.last_use(result);
+                let outlives = copied.contains(&result) || last.is_none_or(|last| !group.contains(last));
                 if root && (outlives || self.preferred.contains_key(&result)) {
                     self.output(result);
                 }
@@ -270,6 +287,18 @@ impl Emitter<'_> {
         }
         for (root, tile) in whole {
             self.set(root, Repr::Tile(tile));
+        }
+        self.widen_aliases(group)
+    }
+
+    /// Lets the aliases that were made for a window stand for the same memory as their roots again: what follows the group uses whole tiles.
+    fn widen_aliases(&mut self, group: &Group) -> Result<()> {
+        for &op in &group.ops {
+            let data = self.kernel.op(op);
+            if is_alias(&data.kind) {
+                let repr = self.repr(self.live.root(data.results[0]))?.clone();
+                self.set(data.results[0], without_slot(repr));
+            }
         }
         Ok(())
     }
@@ -445,6 +474,11 @@ impl Emitter<'_> {
         self.set(result, Repr::Tile(Tile { at, slot: Some(slot), windowed }));
         at
     }
+}
+
+/// Whether an element-wise operation may end the program.
+fn may_fault(kernel: &Kernel, op: Op) -> bool {
+    matches!(kernel.op(op).kind, OpKind::Binary(_)) && !kernel.is_pure(op)
 }
 
 fn without_slot(repr: Repr) -> Repr {
