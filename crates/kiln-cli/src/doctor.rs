@@ -101,7 +101,8 @@ impl Findings {
             Ok(driver) => (Some(nvidia(driver)), gpus(&mut missing)),
             Err(error) => {
                 let (why, how) = split_advice(&error.to_string());
-                missing.push(Missing { what: "NVIDIA GPU", why, how });
+                let what = if error.is_absence() { "NVIDIA GPU" } else { "NVIDIA driver" };
+                missing.push(Missing { what, why, how });
                 (None, Vec::new())
             }
         };
@@ -220,9 +221,15 @@ fn split_advice(message: &str) -> (String, Option<String>) {
 }
 
 fn default_device(devices: &[Found], missing: &mut Vec<Missing>) -> (String, &'static str) {
-    let best = devices.first().map_or_else(String::new, |d| d.id.clone());
     let Some(wish) = env::var("KILN_DEVICE").ok().filter(|w| !w.trim().is_empty()) else {
-        return (best, "the best one; KILN_DEVICE chooses another");
+        return match Device::default() {
+            Ok(device) => (device.id().to_owned(), "the best one; KILN_DEVICE chooses another"),
+            Err(error) => {
+                let how = Some("mend it, or set KILN_DEVICE=cpu to use the processor".to_owned());
+                missing.push(Missing { what: "default device", why: error.to_string(), how });
+                ("none".to_owned(), "the NVIDIA driver or GPU fails; KILN_DEVICE chooses another")
+            }
+        };
     };
     let wish = if wish.trim() == "cuda" { "cuda:0" } else { wish.trim() };
     if !devices.iter().any(|d| d.id == wish) {

@@ -59,6 +59,59 @@ fn doctor_says_what_is_missing() {
     assert_eq!(found["cache"]["writable"], false);
 }
 
+/// A driver that is there and fails is not the same as none: nothing falls back to the processor in silence.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_driver_that_fails_is_an_error() {
+    let folder = std::env::temp_dir().join(format!("kiln-command-{}-driver", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("libcuda.so.1"), "no library").unwrap();
+    let run = |args: &[&str], device: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command
+            .env("LD_LIBRARY_PATH", &folder)
+            .env("KILN_CACHE_DIR", "")
+            .env_remove("KILN_DEVICE")
+            .args(args);
+        command.envs(device.map(|device| ("KILN_DEVICE", device))).output().unwrap()
+    };
+    let found: Value = serde_json::from_slice(&run(&["doctor", "--json"], None).stdout).unwrap();
+    let chosen: Value = serde_json::from_slice(&run(&["doctor", "--json"], Some("cpu")).stdout).unwrap();
+    let bench = run(&["bench", "launch"], None);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((&found["default"], &chosen["default"]), (&Value::from("none"), &Value::from("cpu")));
+    let missing = |found: &Value, what: &str| {
+        let all = found["missing"].as_array().unwrap();
+        all.iter().find(|m| m["what"] == what).map(|m| m["why"].as_str().unwrap().to_owned())
+    };
+    assert!(missing(&found, "NVIDIA driver").unwrap().contains("libcuda.so.1"), "{found}");
+    let why = missing(&found, "default device").unwrap();
+    assert!(why.contains("libcuda.so.1") && why.contains("KILN_DEVICE=cpu"), "{why}");
+    assert!(missing(&chosen, "default device").is_none());
+    let error = text(&bench.stderr);
+    assert!(!bench.status.success() && error.contains("KILN_DEVICE=cpu"), "{bench:?}");
+}
+
+/// A variable that was set by accident, or inherited, does not turn a program into a process of a device.
+#[cfg(unix)]
+#[test]
+fn a_variable_set_by_accident_does_nothing() {
+    let values = ["", "1", "cpu", "kiln-1/0123456789abcdef0123456789abcdef/cpu"];
+    for value in values {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        command.env("KILN_ISOLATED", value).env("KILN_CACHE_DIR", "").env_remove("KILN_DEVICE");
+        let output = command.args(["doctor", "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{value:?}: {output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(found["devices"].is_array(), "{value:?}: {found}");
+    }
+    // And such a process can have devices in processes of their own.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.env("KILN_ISOLATED", "cpu").env("KILN_CACHE_DIR", "");
+    let output = command.args(["selftest", "--device", "isolated:cpu", "--filter", "copy"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
 #[test]
 fn compile_prints_stages() {
     let path = file("double.kir", DOUBLE);

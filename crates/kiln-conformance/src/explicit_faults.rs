@@ -87,7 +87,7 @@ impl KernelParam for Checked {
         <&Tensor<f32, 1>>::pack(&&arg.limits, sink);
         <&Tensor<f32, 1>>::pack(&&arg.table, sink);
         <&Tensor<i32, 1>>::pack(&&arg.divisors, sink);
-        sink.word(arg.shift as u64);
+        sink.scalar(arg.shift.literal());
     }
 }
 

@@ -103,7 +103,9 @@ pub mod __private {
     pub use crate::flow::refuse::{CastProbe, MatchProbe};
     pub use crate::flow::variable::{Annotated, PlaceProbe, Probe, depth};
     pub use crate::flow::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};
-    pub use crate::param::{ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey};
+    pub use crate::param::{
+        ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey, ViewArg,
+    };
     pub use crate::trace::Raw;
     pub use std::any::TypeId;
 

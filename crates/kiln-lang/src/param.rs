@@ -34,9 +34,17 @@
 //!    contributes (facts of tensors, values of host constants). It does not allocate for ordinary kernels. The runtime adds the [`Level`]
 //!    and the device and looks the compiled kernel up.
 //! 2. Only if it is not there, [`KernelFn::trace`] records the kernel, with the same arguments.
-//! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of the IR's parameters, in the
-//!    words that [`kiln_ir::Param`] describes: for a view [`ArgSink::storage`] (one word: the address) and then `2 * rank` words,
-//!    extents then strides; for a scalar one word. Host constants pack nothing.
+//! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of the IR's parameters:
+//!    [`ArgSink::view`] for a view, [`ArgSink::scalar`] for a scalar. Host constants pack nothing.
+//! 4. The runtime compares what was packed with what the program was compiled for, argument by argument: their number, the kind,
+//!    element type, rank and mutability of each, and every declared fact. What differs is an error and nothing is launched.
+//!
+//! # What safe code can do
+//!
+//! [`KernelParam`] is safe to implement: a parameter made of others forwards to them, adds scalars and keeps host constants. It
+//! cannot make up a view, because [`ArgSink::view`] is `unsafe` and only a runtime's tensors call it; and it cannot make a program
+//! rely on what is not so, because of step 4. An implementation whose [`key`](KernelParam::key) leaves something out that its body
+//! decides on runs a program that was made for another value, within the memory of its own arguments.
 
 use crate::elem::Elem;
 use crate::trace::{Raw, TraceErrors, trace, with};
@@ -44,13 +52,50 @@ use crate::val::Val;
 use crate::view::core::ViewCore;
 use crate::view::{View, ViewMut};
 pub use kiln_ir::{Facts, IntFact, Level};
-use kiln_ir::{Kernel, Param, Precision, Space, Type};
+use kiln_ir::{Kernel, Literal, Param, Precision, Scalar, Space, Type};
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 /// A parameter type of a kernel, as the user writes it in the signature.
+///
+/// Tensors, numbers and host constants are parameters. A type of your own is made of them: it forwards to their implementations,
+/// in the same order in [`declare`](Self::declare) and [`pack`](Self::pack).
+///
+/// ```
+/// use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
+/// use kiln_lang::prelude::*;
+///
+/// /// A range of numbers that is passed at each launch.
+/// struct Limits(f32, f32);
+///
+/// impl KernelParam for Limits {
+///     type Arg = Limits;
+///     type Traced = (Val<f32>, Val<f32>);
+///
+///     fn key(_: &Limits, _: &mut SpecKey) {}
+///
+///     fn declare(_: &Limits, _: &'static str, decl: &mut ParamDecl) -> (Val<f32>, Val<f32>) {
+///         (decl.scalar("low", Default::default()), decl.scalar("high", Default::default()))
+///     }
+///
+///     fn pack(limits: &Limits, sink: &mut dyn ArgSink) {
+///         sink.scalar(limits.0.literal());
+///         sink.scalar(limits.1.literal());
+///     }
+/// }
+/// ```
+///
+/// A view cannot be packed from safe code, only forwarded to a tensor:
+///
+/// ```compile_fail,E0133
+/// use kiln_lang::param::{ArgSink, ViewArg};
+///
+/// fn forge(sink: &mut dyn ArgSink, view: ViewArg<'_>) {
+///     sink.view(view);
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "not a kernel parameter",
@@ -69,7 +114,9 @@ pub trait KernelParam {
     /// Declares the IR's parameters, if any, and gives what the body sees.
     fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> Self::Traced;
 
-    /// Hands over the words of the declared parameters.
+    /// Hands over the values of the declared parameters, in the order of their declarations.
+    ///
+    /// A launch fails where they differ from the declarations in number, kind, type or facts.
     fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink);
 }
 
@@ -163,14 +210,35 @@ impl SpecKey {
     }
 }
 
+/// A view as a runtime's tensor packs it: where its elements are.
+#[derive(Clone, Copy)]
+pub struct ViewArg<'a> {
+    /// The storage of the elements, of a type that the runtime knows.
+    pub storage: &'a dyn Any,
+    /// Bytes from the start of the storage to the first element.
+    pub byte_offset: u64,
+    /// The elements' type.
+    pub elem: Scalar,
+    /// Whether the kernel may write the elements.
+    pub mutable: bool,
+    /// The extents, outermost first.
+    pub extents: &'a [usize],
+    /// The strides in elements, outermost first; as many as there are extents.
+    pub strides: &'a [usize],
+}
+
 /// Where a runtime collects the packed arguments of a launch.
 pub trait ArgSink {
-    /// One 64-bit word.
-    fn word(&mut self, word: u64);
+    /// The value of a scalar parameter.
+    fn scalar(&mut self, value: Literal);
 
-    /// The storage behind a view, `offset` elements of `element_bytes` from its start. The runtime knows its type, makes the
-    /// contents valid on the device, orders the launch after other uses, and appends the address as one word.
-    fn storage(&mut self, storage: &dyn Any, byte_offset: u64, mutable: bool);
+    /// A view. The runtime makes the contents valid on the device, orders the launch after other uses, and keeps the storage
+    /// alive until the launch is done with it.
+    ///
+    /// # Safety
+    /// All elements that the extents and strides reach lie inside the storage and are of type `elem`. Where the view is mutable,
+    /// the caller holds the tensor as `&mut`: nobody else may read or write these elements through the storage meanwhile.
+    unsafe fn view(&mut self, view: ViewArg<'_>);
 }
 
 /// The declarations of a kernel's parameters.
@@ -228,7 +296,7 @@ impl<T: Elem> KernelParam for Val<T> {
     }
 
     fn pack(arg: &T, sink: &mut dyn ArgSink) {
-        sink.word(arg.literal().bits());
+        sink.scalar(arg.literal());
     }
 }
 

@@ -2,12 +2,11 @@
 
 use kiln_lang::param::{ArgSink, KernelFn, KernelParams, SpecKey};
 use kiln_lang::prelude::*;
-use std::any::Any;
 
 /// The least a runtime provides: see `kiln_lang::param`.
 mod runtime {
     use super::*;
-    use kiln_lang::param::{KernelParam, ParamDecl};
+    use kiln_lang::param::{KernelParam, ParamDecl, ViewArg};
 
     pub mod __private {
         pub use super::Launch;
@@ -45,13 +44,14 @@ mod runtime {
     struct Words(Vec<u64>);
 
     impl ArgSink for Words {
-        fn word(&mut self, word: u64) {
-            self.0.push(word);
+        fn scalar(&mut self, value: kiln_ir::Literal) {
+            self.0.push(value.bits());
         }
 
-        fn storage(&mut self, storage: &dyn Any, byte_offset: u64, mutable: bool) {
-            let address = storage.downcast_ref::<u64>().unwrap();
-            self.0.push(address + byte_offset + u64::from(mutable));
+        unsafe fn view(&mut self, view: ViewArg<'_>) {
+            let address = view.storage.downcast_ref::<u64>().unwrap();
+            self.0.push(address + view.byte_offset + u64::from(view.mutable));
+            self.0.extend(view.extents.iter().chain(view.strides).map(|&n| n as u64));
         }
     }
 
@@ -83,9 +83,10 @@ mod runtime {
                 }
 
                 fn pack(arg: &Self, sink: &mut dyn ArgSink) {
-                    sink.storage(&arg.address, 0, $mutable);
-                    sink.word(arg.len);
-                    sink.word(1);
+                    let (elem, extents, strides) = (T::SCALAR, &[arg.len as usize], &[1]);
+                    let (storage, mutable) = (&arg.address, $mutable);
+                    // SAFETY: nothing is launched.
+                    unsafe { sink.view(ViewArg { storage, byte_offset: 0, elem, mutable, extents, strides }) };
                 }
             }
         )*};

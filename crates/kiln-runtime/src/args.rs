@@ -5,14 +5,14 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::facts;
 use crate::launch::LoadedKernel;
+use crate::params::{Given, ParamInfo};
 use crate::stream::Queue;
 use crate::tensor::Tensor;
-use kiln_ir::Param;
+use kiln_ir::Literal;
 use kiln_lang::Elem;
-use kiln_lang::param::{ArgSink, KernelParam, KernelParams, ParamDecl, SpecKey};
+use kiln_lang::param::{ArgSink, KernelParam, KernelParams, ParamDecl, SpecKey, ViewArg};
 use kiln_lang::{View, ViewMut};
 use smallvec::SmallVec;
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -55,31 +55,11 @@ fn address<T: Elem, const R: usize>(tensor: &Tensor<T, R>) -> u64 {
 }
 
 fn pack<T: Elem, const R: usize>(tensor: &Tensor<T, R>, mutable: bool, sink: &mut dyn ArgSink) {
-    sink.storage(tensor.buffer(), tensor.byte_offset() as u64, mutable);
-    tensor.shape().iter().chain(&tensor.strides()).for_each(|&n| sink.word(n as u64));
-}
-
-/// What a launch needs of a parameter.
-pub(crate) struct ParamInfo {
-    pub(crate) name: String,
-    /// The rank of a view, and its element's size in bytes.
-    view: Option<(usize, usize)>,
-    /// Where its words begin.
-    words: usize,
-}
-
-impl ParamInfo {
-    /// The parameters in order; `words` runs on from one to the next.
-    pub(crate) fn list(params: &[Param]) -> Vec<ParamInfo> {
-        let mut words = 0;
-        let info = |p: &Param| {
-            let view = p.ty.as_view().map(|v| (v.rank as usize, v.elem.bytes() as usize));
-            let info = ParamInfo { name: p.name.clone(), view, words };
-            words += p.words();
-            info
-        };
-        params.iter().map(info).collect()
-    }
+    let (storage, byte_offset) = (tensor.buffer(), tensor.byte_offset() as u64);
+    let (extents, strides) = (&tensor.shape(), &tensor.strides());
+    let view = ViewArg { storage, byte_offset, elem: T::SCALAR, mutable, extents, strides };
+    // SAFETY: a tensor's layout lies inside its buffer, whose elements are of its type; `mutable` comes from a `&mut Tensor` alone.
+    unsafe { sink.view(view) };
 }
 
 /// A tensor argument.
@@ -103,22 +83,18 @@ impl Arguments {
         kernel: &LoadedKernel,
         device: &Device,
     ) -> Result<Arguments> {
-        let mut sink = Sink { words: SmallVec::new(), uses: SmallVec::new() };
+        let mut sink = Sink { kernel, next: 0, words: SmallVec::new(), uses: SmallVec::new(), refused: None };
         P::pack(args, &mut sink);
-        let mut uses: SmallVec<[Use; 8]> = SmallVec::new();
-        let views = kernel.params.iter().enumerate().filter(|(_, p)| p.view.is_some());
-        for ((param, info), (buffer, byte_offset, mutable)) in views.zip(sink.uses) {
-            if buffer.device() != device {
-                return Err(Error::DeviceMismatch {
-                    kernel: kernel.name.to_owned(),
-                    argument: info.name.clone(),
-                    found: buffer.device().id().to_owned(),
-                    expected: device.id().to_owned(),
-                });
-            }
-            uses.push(Use { buffer, param, mutable, byte_offset });
+        let Sink { words, uses, .. } = sink.finish()?;
+        if let Some(foreign) = uses.iter().find(|u| u.buffer.device() != device) {
+            return Err(Error::DeviceMismatch {
+                kernel: kernel.name.to_owned(),
+                argument: kernel.params[foreign.param].name.clone(),
+                found: foreign.buffer.device().id().to_owned(),
+                expected: device.id().to_owned(),
+            });
         }
-        let arguments = Arguments { words: sink.words, uses };
+        let arguments = Arguments { words, uses };
         arguments.check_overlaps(kernel)?;
         Ok(arguments)
     }
@@ -156,7 +132,7 @@ impl Arguments {
     /// The bytes of the buffer that a tensor spans, gaps included.
     fn bytes(&self, tensor: &Use, kernel: &LoadedKernel) -> Range<u64> {
         let info = &kernel.params[tensor.param];
-        let (rank, size) = info.view.unwrap_or((0, 0));
+        let (rank, size) = info.given.view().unwrap_or((0, 0));
         let (extents, strides) = self.words[info.words + 1..info.words + 1 + 2 * rank].split_at(rank);
         let empty = extents.contains(&0);
         let last: u64 = extents.iter().zip(strides).map(|(e, s)| e.saturating_sub(1) * s).sum();
@@ -205,22 +181,78 @@ fn argument<'a>(kernel: &'a LoadedKernel, tensor: &Use) -> Named<'a> {
     Named::Argument { kernel: kernel.name, argument: &kernel.params[tensor.param].name }
 }
 
-/// Collects what the parameters pack.
-struct Sink {
+/// Collects what the parameters pack, and compares it with what the program was compiled for.
+struct Sink<'a> {
+    kernel: &'a LoadedKernel,
+    /// The parameter that comes next.
+    next: usize,
     words: SmallVec<[u64; 32]>,
-    uses: SmallVec<[(Arc<Buffer>, u64, bool); 8]>,
+    uses: SmallVec<[Use; 8]>,
+    /// The first difference.
+    refused: Option<Error>,
 }
 
-impl ArgSink for Sink {
-    fn word(&mut self, word: u64) {
-        self.words.push(word);
+impl<'a> Sink<'a> {
+    /// The parameter that comes next, if this is an argument for it.
+    fn parameter(&mut self, given: Given) -> Option<&'a ParamInfo> {
+        if self.refused.is_some() {
+            return None;
+        }
+        let info = self.kernel.params.get(self.next);
+        if info.is_none_or(|info| info.given != given) {
+            self.refused = Some(mismatch(self.kernel, info, given.to_string()));
+            return None;
+        }
+        self.next += 1;
+        info
     }
 
-    fn storage(&mut self, storage: &dyn Any, byte_offset: u64, mutable: bool) {
-        // Only this crate's tensors implement `KernelParam` with storage, and theirs is an `Arc<Buffer>`.
-        if let Some(buffer) = storage.downcast_ref::<Arc<Buffer>>() {
-            self.words.push(buffer.ptr().0 + byte_offset);
-            self.uses.push((buffer.clone(), byte_offset, mutable));
+    /// Refuses words of which the program's facts are not true.
+    fn check_facts(&mut self, info: &ParamInfo) {
+        if let Some(fact) = info.violated(&self.words[info.words..]) {
+            self.refused =
+                Some(mismatch(self.kernel, Some(info), format!("one of which it is not true that {fact}")));
         }
+    }
+
+    /// Everything, if all parameters got their arguments.
+    fn finish(self) -> Result<Self> {
+        match (&self.refused, self.kernel.params.get(self.next)) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(missing)) => Err(mismatch(self.kernel, Some(missing), "nothing".to_owned())),
+            (None, None) => Ok(self),
+        }
+    }
+}
+
+fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> Error {
+    Error::Parameter {
+        kernel: kernel.name.to_owned(),
+        argument: info.map_or_else(|| "the end".to_owned(), |info| format!("`{}`", info.name)),
+        expected: info.map_or_else(|| "nothing".to_owned(), |info| info.given.to_string()),
+        given,
+    }
+}
+
+impl ArgSink for Sink<'_> {
+    fn scalar(&mut self, value: Literal) {
+        let Some(info) = self.parameter(Given::Scalar(value.elem())) else { return };
+        self.words.push(value.bits());
+        self.check_facts(info);
+    }
+
+    unsafe fn view(&mut self, view: ViewArg<'_>) {
+        let ViewArg { storage, byte_offset, elem, mutable, extents, strides } = view;
+        let Some(info) = self.parameter(Given::View { elem, rank: extents.len(), mutable }) else { return };
+        // Tensors of another runtime have another storage.
+        let buffer = storage.downcast_ref::<Arc<Buffer>>().filter(|_| extents.len() == strides.len());
+        let Some(buffer) = buffer else {
+            self.refused = Some(mismatch(self.kernel, Some(info), "a tensor of another runtime".to_owned()));
+            return;
+        };
+        self.words.push(buffer.ptr().0 + byte_offset);
+        self.words.extend(extents.iter().chain(strides).map(|&n| n as u64));
+        self.uses.push(Use { buffer: buffer.clone(), param: self.next - 1, mutable, byte_offset });
+        self.check_facts(info);
     }
 }

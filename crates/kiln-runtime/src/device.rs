@@ -30,17 +30,17 @@ struct Inner {
 }
 
 impl Device {
-    /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the first NVIDIA GPU, else the CPU.
+    /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the first NVIDIA GPU, else the CPU where
+    /// there is no NVIDIA driver or it sees no GPU.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a device that cannot be had. Without
-    /// the variable there is always a device.
+    /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a device that cannot be had.
+    /// [`Error::DefaultDevice`] if the variable is not set and there is an NVIDIA driver or GPU that fails: a program that would run
+    /// on the CPU instead is slow for no visible reason. `KILN_DEVICE=cpu` asks for that.
     #[allow(clippy::should_implement_trait)] // it can fail, and `Device::default()?` is what a user expects to write
     pub fn default() -> Result<Device> {
-        match std::env::var("KILN_DEVICE") {
-            Ok(name) if !name.trim().is_empty() => Device::open(name.trim()),
-            _ => Device::open("cuda:0").or_else(|_| Device::open("cpu")),
-        }
+        let wish = std::env::var("KILN_DEVICE").ok();
+        default_of(wish.as_deref(), kiln_cuda::device_count, Device::open)
     }
 
     /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`; `isolated:cpu` or `isolated:cuda:N` for one in a [process of its own](crate::isolate); `interp:SEED` for an
@@ -88,7 +88,8 @@ impl Device {
         }))
     }
 
-    /// The names of the devices that can be opened here, best first.
+    /// The names of the devices that can be opened here, best first. GPUs whose driver fails are not among them:
+    /// [`open`](Self::open) says why.
     pub fn available() -> Vec<String> {
         let gpus = kiln_cuda::device_count().unwrap_or(0);
         (0..gpus).map(|i| format!("cuda:{i}")).chain(["cpu".into(), "interp".into()]).collect()
@@ -147,6 +148,22 @@ impl Device {
     }
 }
 
+/// What [`Device::default`] gives, by the value of `KILN_DEVICE`, the number of GPUs, and how devices are opened.
+fn default_of<D>(
+    wish: Option<&str>,
+    gpus: impl FnOnce() -> kiln_backend::Result<usize>,
+    open: impl FnOnce(&str) -> Result<D>,
+) -> Result<D> {
+    if let Some(wish) = wish.map(str::trim).filter(|wish| !wish.is_empty()) {
+        return open(wish);
+    }
+    let refuse = |error: Error| Error::DefaultDevice { reason: error.to_string() };
+    match gpus().map_err(|error| refuse(error.into()))? {
+        0 => open("cpu"),
+        _ => open("cuda:0").map_err(refuse),
+    }
+}
+
 /// The devices that are open, by name.
 fn open_devices() -> MutexGuard<'static, Vec<(String, Weak<Inner>)>> {
     static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
@@ -184,5 +201,42 @@ impl Eq for Device {}
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({}, {})", self.id(), self.properties().name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken() -> kiln_backend::Error {
+        let [device, reason, hint] = ["cuda", "the driver could not start", "Restart the computer."];
+        kiln_backend::Error::Unavailable { device: device.into(), reason: reason.into(), hint: hint.into() }
+    }
+
+    fn named(name: &str) -> Result<String> {
+        Ok(name.to_owned())
+    }
+
+    #[test]
+    fn the_default_is_a_gpu_where_there_is_one() {
+        assert_eq!(default_of(None, || Ok(2), named).unwrap(), "cuda:0");
+        assert_eq!(default_of(None, || Ok(0), named).unwrap(), "cpu");
+        assert_eq!(default_of(Some("  "), || Ok(0), named).unwrap(), "cpu");
+        assert_eq!(default_of(Some(" interp "), || Ok(1), named).unwrap(), "interp");
+    }
+
+    #[test]
+    fn a_gpu_that_fails_is_no_reason_for_the_cpu() {
+        let text = |result: Result<String>| result.unwrap_err().to_string();
+        for error in [
+            text(default_of(None, || Err(broken()), named)),
+            text(default_of(None, || Ok(1), |_| Err(broken().into()))),
+        ] {
+            assert!(
+                error.contains("the driver could not start") && error.contains("KILN_DEVICE=cpu"),
+                "{error}"
+            );
+        }
+        assert_eq!(default_of(Some("cpu"), || Err(broken()), named).unwrap(), "cpu");
     }
 }

@@ -87,6 +87,21 @@ pub enum Error {
         /// Where it must be.
         expected: String,
     },
+    /// An implementation of `KernelParam` packed something else than it declared.
+    #[error(
+        "a parameter of `{kernel}` packs {given} for {argument}, where it declared {expected}: `KernelParam::pack` must hand \
+         over what `declare` declares, in the same order, and `key` must tell apart what is declared differently"
+    )]
+    Parameter {
+        /// The kernel.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// What was declared.
+        expected: String,
+        /// What was packed.
+        given: String,
+    },
     /// A stream or an event is used with another device than its own.
     #[error("{what} is on {found}, not on {expected}")]
     WrongDevice {
@@ -129,6 +144,14 @@ pub enum Error {
         /// The kernel.
         kernel: String,
         /// Why.
+        reason: String,
+    },
+    /// There is an NVIDIA driver or GPU, but it cannot be used, and no device was chosen by name.
+    #[error(
+        "the default device is the first NVIDIA GPU, which fails: {reason} (To use the processor instead, set KILN_DEVICE=cpu.)"
+    )]
+    DefaultDevice {
+        /// What the device or its driver said.
         reason: String,
     },
     /// A device name that no backend knows.

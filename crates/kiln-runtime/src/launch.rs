@@ -1,9 +1,10 @@
 //! Launching a kernel: from arguments to a program on a device.
 
-use crate::args::{Arguments, ParamInfo};
+use crate::args::Arguments;
 use crate::cache::{Build, DiskCache, Specialisation};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::params::ParamInfo;
 use crate::stream::{Queue, Stream, same_device};
 use kiln_backend::{Program, Report, Stages};
 use kiln_compiler::{Partition, partition};
@@ -117,8 +118,11 @@ impl<P: KernelParams> Launch<P> {
         let mut locked = args.lock(&loaded)?;
         locked.prepare(&self.queue)?;
         let launch = kiln_backend::Launch { grid, words: args.words(), stream: self.queue.id() };
-        // SAFETY: the words were packed by the parameters that the program was compiled for: live tensors of this device with
-        // their extents and strides. Their buffers order freeing after this stream's work.
+        // SAFETY: `Arguments::collect` compared each packed argument with the parameter that the program was compiled for, whatever
+        // the `KernelParam` says: its kind, element type, rank and mutability, and every fact that the program relies on. A view's
+        // words come through the unsafe `ArgSink::view` alone, so that they are a live tensor's address, extents and strides; its
+        // device was checked, and its buffer orders freeing after this stream's work. A view that is written is a `&mut Tensor`, and
+        // `check_overlaps` refused any other argument in its memory.
         unsafe { device.backend().launch(&*loaded.program, launch)? };
         locked.launched(&self.queue);
         Ok(())

@@ -110,10 +110,10 @@ fn gives_up_products(log: &JitLog) -> bool {
     log.diagnostics.iter().any(|d| matches!(d.kind, TooFewRegisters | WgmmaSerialized))
 }
 
-/// How many GPUs this process sees.
+/// How many GPUs this process sees: none where there is no driver.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without a driver or without a GPU, with what to do about it. The answer is found once a process.
+/// [`Error::Unavailable`] where a driver is there and fails, with what to do about it. The answer is found once a process.
 ///
 /// ```
 /// match kiln_cuda::device_count() {
@@ -122,7 +122,11 @@ fn gives_up_products(log: &JitLog) -> bool {
 /// }
 /// ```
 pub fn device_count() -> Result<usize> {
-    Driver::get().map(Driver::device_count).map_err(|error| error.into_backend("cuda"))
+    match Driver::get() {
+        Ok(driver) => Ok(driver.device_count()),
+        Err(error) if error.is_absence() => Ok(0),
+        Err(error) => Err(error.into_backend("cuda")),
+    }
 }
 
 /// An NVIDIA GPU as a Kiln device.

@@ -9,9 +9,19 @@ use kiln_backend::{MapObstacle, MappedPlace};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
-    /// The driver's library could not be loaded.
+    /// This system has no library of the driver.
     #[error(
-        "the NVIDIA driver's library could not be loaded ({reason}): install the NVIDIA driver, version {} or newer; \
+        "there is no NVIDIA driver ({reason}): install it, version {} or newer, if there is an NVIDIA GPU; \
+         a container must be started with its GPUs (`--gpus all`)",
+        CudaVersion::OLDEST_DRIVER
+    )]
+    LibraryNotFound {
+        /// The names that were tried.
+        reason: String,
+    },
+    /// A library of the driver is there and could not be loaded.
+    #[error(
+        "the NVIDIA driver's library could not be loaded ({reason}): install the NVIDIA driver anew, version {} or newer; \
          a container must be started with its GPUs (`--gpus all`)",
         CudaVersion::OLDEST_DRIVER
     )]
@@ -221,6 +231,17 @@ impl CudaError {
             }
             _ => CudaError::Call { call, code, name, description },
         }
+    }
+
+    /// Whether this says that there is no GPU here, rather than that a driver is there and fails.
+    ///
+    /// ```
+    /// if let Err(error) = kiln_cuda::driver::Driver::get() {
+    ///     println!("{}: {error}", if error.is_absence() { "no GPU" } else { "the driver fails" });
+    /// }
+    /// ```
+    pub fn is_absence(&self) -> bool {
+        matches!(self, CudaError::LibraryNotFound { .. } | CudaError::NoDevice { .. })
     }
 
     /// The status behind the error, where it is a plain failure of a call.

@@ -33,7 +33,7 @@ impl Driver {
     /// The process's driver. The first call loads it; the outcome, failure included, holds for the life of the process.
     ///
     /// # Errors
-    /// [`CudaError::LibraryNotLoaded`], [`CudaError::StubLibrary`], [`CudaError::DriverTooOld`], [`CudaError::SymbolMissing`],
+    /// [`CudaError::LibraryNotFound`], [`CudaError::LibraryNotLoaded`], [`CudaError::StubLibrary`], [`CudaError::DriverTooOld`], [`CudaError::SymbolMissing`],
     /// [`CudaError::NoDevice`], [`CudaError::PermissionDenied`] or [`CudaError::InitFailed`].
     ///
     /// ```
@@ -93,23 +93,34 @@ impl Driver {
 
 /// Opens the first library of `names` that loads.
 fn open(names: &[&str]) -> Result<Library> {
-    let mut reasons = Vec::with_capacity(names.len());
+    let (mut reasons, mut absent) = (Vec::with_capacity(names.len()), true);
     for name in names {
         // SAFETY: loading the driver runs its initialisers, which are NVIDIA's and expect to be run this way by any program.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
-            Err(error) => reasons.push(refused(name, &error)),
+            Err(error) => {
+                let (reason, missing) = refused(name, &error);
+                absent &= missing;
+                reasons.push(reason);
+            }
         }
     }
-    Err(CudaError::LibraryNotLoaded { reason: reasons.join("; ") })
+    let reason = reasons.join("; ");
+    Err(if absent { CudaError::LibraryNotFound { reason } } else { CudaError::LibraryNotLoaded { reason } })
 }
 
-/// The loader's own words, which are in the source of the error, or less where there is only one thing to say.
-fn refused(name: &str, error: &libloading::Error) -> String {
+/// The loader's own words, which are in the source of the error, or less where there is only one thing to say; and whether there
+/// is no such library at all.
+fn refused(name: &str, error: &libloading::Error) -> (String, bool) {
     let words = error.source().map_or_else(|| format!("{name}: {error}"), ToString::to_string);
     // A library that is there and needs another one which is not fails with the name of the other.
-    let missing = words.starts_with(name) && words.ends_with("No such file or directory");
-    if missing { format!("no {name}") } else { words }
+    let missing = if cfg!(windows) {
+        // ERROR_MOD_NOT_FOUND
+        words.contains("126")
+    } else {
+        words.starts_with(name) && words.ends_with("No such file or directory")
+    };
+    if missing { (format!("no {name}"), true) } else { (words, false) }
 }
 
 /// Asks a library for its version before anything else: an old one lacks entry points, and that it is old says more than which.
@@ -191,17 +202,30 @@ mod tests {
     #[test]
     fn a_missing_library_is_an_error_value() {
         let error = Driver::load(&["libno-such-driver.so.1", "libno-such-driver.so"]).err();
-        let Some(CudaError::LibraryNotLoaded { reason }) = error else { panic!("{error:?}") };
+        let Some(CudaError::LibraryNotFound { reason }) = error else { panic!("{error:?}") };
         for name in ["libno-such-driver.so.1", "libno-such-driver.so"] {
             assert!(reason.split("; ").any(|words| words.contains(name)), "{reason}");
         }
-        let text = CudaError::LibraryNotLoaded { reason }.to_string();
-        assert!(text.contains("install the NVIDIA driver, version 525 or newer"), "{text}");
+        let error = CudaError::LibraryNotFound { reason };
+        assert!(error.is_absence());
+        let text = error.to_string();
+        assert!(text.contains("install it, version 525 or newer"), "{text}");
+    }
+
+    /// A file of the driver's name that is none: there is a driver, and it fails.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_damaged_library_is_not_absent() {
+        let path = std::env::temp_dir().join(format!("kiln-damaged-driver-{}.so", std::process::id()));
+        std::fs::write(&path, "no library").unwrap();
+        let error = Driver::load(&["libno-such-driver.so.1", path.to_str().unwrap()]).err().unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(matches!(error, CudaError::LibraryNotLoaded { .. }) && !error.is_absence(), "{error:?}");
     }
 
     #[test]
     fn no_names_is_an_error_value() {
-        assert!(matches!(Driver::load(&[]), Err(CudaError::LibraryNotLoaded { .. })));
+        assert!(matches!(Driver::load(&[]), Err(CudaError::LibraryNotFound { .. })));
     }
 
     /// A library that is no driver: the C library of this system.
@@ -243,6 +267,7 @@ mod tests {
     fn no_gpu_says_why() {
         let error = no_device(&["/nonexistent/nvidia0"]);
         assert!(matches!(&error, CudaError::NoDevice { advice } if !advice.is_empty()), "{error:?}");
+        assert!(error.is_absence());
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Place {
 ///         decl.scalar("limit", Default::default())
 ///     }
 ///     fn pack(limit: &Limit, sink: &mut dyn ArgSink) {
-///         sink.word(limit.0.to_bits().into());
+///         sink.scalar(limit.0.literal());
 ///     }
 /// }
 ///
@@ -189,7 +189,7 @@ impl KernelParam for Scale {
     }
 
     fn pack(scale: &Scale, sink: &mut dyn ArgSink) {
-        sink.word(scale.0.to_bits().into());
+        sink.scalar(scale.0.literal());
     }
 }
 
@@ -347,7 +347,7 @@ impl<T: Elem> KernelParam for Residual<T> {
 
     fn pack(arg: &Self, sink: &mut dyn ArgSink) {
         <&Tensor<T, 3>>::pack(&&arg.values, sink);
-        sink.word(arg.beta.to_bits().into());
+        sink.scalar(arg.beta.literal());
     }
 }
 

@@ -1,18 +1,19 @@
 //! The programs kept on disk between processes.
 //!
-//! One file a program, named by the SHA-256 of everything it depends on. A file is written under a name of its own and renamed, so that parallel
-//! writers and a crash leave whole files only; its contents carry a digest, so that damage is noticed and the program is compiled again.
+//! One file a program, named by the SHA-256 of everything it depends on. A file is written under a random name and renamed, so that parallel
+//! writers and a crash leave whole files only; its contents carry a digest of them and of the name, so that a damaged file and one that was
+//! renamed are noticed, and the program is compiled again. Only regular files are read, and no symbolic link is followed to or from an entry.
+//! What a crash left behind is removed by a later writer.
 //! A cache that cannot be read or written never fails a launch: it is counted, and `kiln doctor` reports it.
 
+use super::entry::{self, Entry};
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{env, fs, io, process};
+use std::{env, fs, io};
 
-const MAGIC: &[u8; 8] = b"kiln\0\x01\r\n";
-const DIGEST: usize = 32;
 /// What the names of files end with.
 const PROGRAM: &str = "kiln";
 const CHOICE: &str = "choice";
@@ -39,6 +40,8 @@ pub struct DiskCache {
     misses: AtomicU64,
     damaged: AtomicU64,
     failed_writes: AtomicU64,
+    /// Done before the first write.
+    tidied: OnceLock<()>,
 }
 
 /// What happened to a [`DiskCache`] in this process.
@@ -96,19 +99,16 @@ impl DiskCache {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        hex(&hash.finalize())
+        entry::hex(&hash.finalize())
     }
 
     /// What is kept under a key. Damaged files count as absent.
     pub fn load(&self, key: &str) -> Option<Vec<u8>> {
-        match fs::read(self.path(key, PROGRAM)?) {
-            Ok(file) => match payload(&file) {
-                Some(bytes) => {
-                    self.hits.fetch_add(1, Relaxed);
-                    Some(bytes.to_vec())
-                }
-                None => self.missed(&self.damaged),
-            },
+        match self.entry(key, PROGRAM)?.read() {
+            Ok(bytes) => {
+                self.hits.fetch_add(1, Relaxed);
+                Some(bytes)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.missed(&self.misses),
             Err(_) => self.missed(&self.damaged),
         }
@@ -129,21 +129,25 @@ impl DiskCache {
         self.store_as(key, PROGRAM, bytes);
     }
 
-    fn store_as(&self, key: &str, kind: &str, bytes: &[u8]) {
-        let Some(path) = self.path(key, kind) else { return };
-        if write_whole(&path, bytes).is_err() {
+    fn store_as(&self, key: &str, kind: &'static str, bytes: &[u8]) {
+        let Some(entry) = self.entry(key, kind) else { return };
+        self.tidied.get_or_init(|| entry.remove_leftovers());
+        if entry.write(bytes).is_err() {
             self.failed_writes.fetch_add(1, Relaxed);
         }
     }
 
     /// A choice kept under a key. Damaged files count as absent.
     pub(crate) fn load_choice(&self, key: &str) -> Option<String> {
-        let file = fs::read(self.path(key, CHOICE)?).ok()?;
-        let text = payload(&file).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let read = self.entry(key, CHOICE)?.read();
+        if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return None;
+        }
+        let text = read.ok().and_then(|bytes| String::from_utf8(bytes).ok());
         if text.is_none() {
             self.damaged.fetch_add(1, Relaxed);
         }
-        text.map(str::to_owned)
+        text
     }
 
     /// Keeps a choice. Failure is counted, not reported.
@@ -163,13 +167,17 @@ impl DiskCache {
 
     /// How many programs are kept, and their bytes.
     pub fn usage(&self) -> (usize, u64) {
-        let sizes = self.files(PROGRAM).into_iter().filter_map(|p| fs::metadata(p).ok()).map(|m| m.len());
+        let files = self.files(PROGRAM).into_iter().filter_map(|p| fs::symlink_metadata(p).ok());
+        let sizes = files.filter(fs::Metadata::is_file).map(|m| m.len());
         sizes.fold((0, 0), |(n, total), size| (n + 1, total + size))
     }
 
     /// The choices that tuning has kept, as lines of text: Kiln's version, the device, its driver and compiler, the question, the choice. In the order of the text.
     pub fn choices(&self) -> Vec<String> {
-        let text = |path: PathBuf| String::from_utf8(payload(&fs::read(path).ok()?)?.to_vec()).ok();
+        let text = |path: PathBuf| {
+            let entry = self.entry(path.file_stem()?.to_str()?, CHOICE)?;
+            String::from_utf8(entry.read().ok()?).ok()
+        };
         let mut all: Vec<String> = self.files(CHOICE).into_iter().filter_map(text).collect();
         all.sort();
         all
@@ -177,19 +185,19 @@ impl DiskCache {
 
     /// Whether programs can be kept, found out by writing a file; the system's words if not.
     pub fn check_writable(&self) -> std::result::Result<(), String> {
-        let Some(path) = self.path("writable-check", PROGRAM) else {
+        let Some(entry) = self.entry("writable-check", PROGRAM) else {
             return Err("no folder: set KILN_CACHE_DIR or HOME".into());
         };
-        write_whole(&path, b"").map_err(|e| e.to_string())?;
-        fs::remove_file(path).map_err(|e| e.to_string())
+        entry.check_writable().map_err(|e| e.to_string())
     }
 
-    /// Removes every program, and every choice.
+    /// Removes every program, every choice, and what crashes have left.
     ///
     /// # Errors
     /// [`Error::File`] names the first file that could not be removed.
     pub fn clear(&self) -> Result<()> {
-        for path in [PROGRAM, CHOICE].into_iter().flat_map(|kind| self.files(kind)) {
+        let left = self.folder.as_deref().map(entry::leftovers).unwrap_or_default();
+        for path in [PROGRAM, CHOICE].into_iter().flat_map(|kind| self.files(kind)).chain(left) {
             fs::remove_file(&path).map_err(|e| Error::File {
                 what: "cannot remove",
                 message: e.to_string(),
@@ -205,35 +213,10 @@ impl DiskCache {
         paths.filter(|p| p.extension().is_some_and(|e| e == kind)).collect()
     }
 
-    fn path(&self, key: &str, kind: &str) -> Option<PathBuf> {
-        Some(self.folder.as_ref()?.join(format!("{key}.{kind}")))
+    /// The entry of a key; none without a folder, or for a key that would lead out of it.
+    fn entry(&self, key: &str, kind: &'static str) -> Option<Entry> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let fits = !key.is_empty() && key.bytes().all(plain);
+        Some(Entry::new(self.folder.as_deref().filter(|_| fits)?, key, kind))
     }
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static UNIQUE: AtomicU64 = AtomicU64::new(0);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let mut file = Vec::with_capacity(MAGIC.len() + DIGEST + bytes.len());
-    file.extend_from_slice(MAGIC);
-    file.extend_from_slice(&Sha256::digest(bytes));
-    file.extend_from_slice(bytes);
-    let own = path.with_extension(format!("{}-{}", process::id(), UNIQUE.fetch_add(1, Relaxed)));
-    fs::write(&own, file).and_then(|()| fs::rename(&own, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&own);
-    })
-}
-
-/// The bytes of a whole file, if its digest holds.
-fn payload(file: &[u8]) -> Option<&[u8]> {
-    let (digest, bytes) = file.strip_prefix(MAGIC)?.split_at_checked(DIGEST)?;
-    (Sha256::digest(bytes).as_slice() == digest).then_some(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
 }

@@ -7,6 +7,7 @@ use kiln_ir::Level;
 use kiln_lang::param::SpecKey;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -48,6 +49,14 @@ impl Hasher for WordHasher {
 
 type Slot = Arc<OnceLock<std::result::Result<Arc<LoadedKernel>, Error>>>;
 
+/// A program, or one that is being compiled.
+#[derive(Default)]
+struct Kept {
+    slot: Slot,
+    /// How many programs were new when it was last asked for.
+    used: AtomicU64,
+}
+
 /// How a program came to be in this process: host time from the launch that needed it to one that was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Build {
@@ -61,14 +70,54 @@ pub struct Build {
     pub stages: Option<Stages>,
 }
 
-/// The programs compiled so far for one device.
-#[derive(Default)]
+type Programs = HashMap<Specialisation, Kept, BuildHasherDefault<WordHasher>>;
+
+/// The programs of one device in this process.
+///
+/// It keeps [`DEFAULT_LIMIT`](Self::DEFAULT_LIMIT) specialisations unless [`set_limit`](Self::set_limit) says otherwise. A new one
+/// beyond that takes the place of the one that was not launched for longest, which is compiled, or read from disk, again when it is
+/// needed. A program in use is unloaded only after its last launch is over.
 pub struct ProgramCache {
-    slots: RwLock<HashMap<Specialisation, Slot, BuildHasherDefault<WordHasher>>>,
+    slots: RwLock<Programs>,
+    limit: AtomicUsize,
+    /// How many programs were new so far.
+    new: AtomicU64,
+}
+
+impl Default for ProgramCache {
+    fn default() -> ProgramCache {
+        let limit = AtomicUsize::new(ProgramCache::DEFAULT_LIMIT);
+        ProgramCache { slots: RwLock::default(), limit, new: AtomicU64::new(0) }
+    }
 }
 
 impl ProgramCache {
-    /// How many specialisations have been compiled, or refused.
+    /// How many specialisations a device keeps by default: some 30 MB of host memory.
+    pub const DEFAULT_LIMIT: usize = 4096;
+
+    /// Sets how many specialisations are kept, one at least. Those beyond it that were not launched for longest go at once.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, ProgramCache};
+    ///
+    /// let device = Device::open("interp")?;
+    /// assert_eq!(device.programs().limit(), ProgramCache::DEFAULT_LIMIT);
+    /// device.programs().set_limit(100);
+    /// assert_eq!(device.programs().limit(), 100);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit.max(1), Relaxed);
+        let gone = self.evict(&mut self.slots.write().unwrap_or_else(PoisonError::into_inner), None);
+        drop(gone);
+    }
+
+    /// How many specialisations are kept at most.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// How many specialisations are kept, refused ones among them.
     ///
     /// ```
     /// let device = kiln_runtime::Device::open("interp")?;
@@ -105,12 +154,14 @@ impl ProgramCache {
     /// ```
     pub fn builds(&self) -> Vec<Build> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.values().filter_map(|slot| Some(slot.get()?.as_ref().ok()?.build)).collect()
+        slots.values().filter_map(|kept| Some(kept.slot.get()?.as_ref().ok()?.build)).collect()
     }
 
     /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk) again.
     pub fn clear(&self) {
-        self.slots.write().unwrap_or_else(PoisonError::into_inner).clear();
+        let gone = std::mem::take(&mut *self.slots.write().unwrap_or_else(PoisonError::into_inner));
+        // Unloading may wait for the device: not while launches wait for the lock.
+        drop(gone);
     }
 
     /// The program of a specialisation, made by `build` if it is the first request. Others that come meanwhile wait for it.
@@ -121,18 +172,52 @@ impl ProgramCache {
         key: &Specialisation,
         build: impl FnOnce() -> Result<Arc<LoadedKernel>>,
     ) -> Result<Arc<LoadedKernel>> {
-        let found = self.slots.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
-        let slot = found.unwrap_or_else(|| {
-            self.slots.write().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default().clone()
-        });
+        let slot = self.found(key).unwrap_or_else(|| self.begin(key));
         let outcome = slot.get_or_init(build).clone();
         if matches!(&outcome, Err(error) if !matches!(error, Error::Kernel { .. })) {
             let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
             // Not what another thread may have begun meanwhile.
-            if slots.get(key).is_some_and(|now| Arc::ptr_eq(now, &slot)) {
+            if slots.get(key).is_some_and(|now| Arc::ptr_eq(&now.slot, &slot)) {
                 slots.remove(key);
             }
         }
         outcome
+    }
+
+    /// The slot of a specialisation that is there.
+    fn found(&self, key: &Specialisation) -> Option<Slot> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = slots.get(key)?;
+        kept.used.store(self.new.load(Relaxed), Relaxed);
+        Some(kept.slot.clone())
+    }
+
+    /// The slot of a specialisation that is new, or that another thread has begun meanwhile.
+    fn begin(&self, key: &Specialisation) -> Slot {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let kept = slots.entry(key.clone()).or_default();
+        kept.used.store(self.new.fetch_add(1, Relaxed), Relaxed);
+        let slot = kept.slot.clone();
+        let gone = self.evict(&mut slots, Some(key));
+        // Unloading may wait for the device: not while launches wait for the lock.
+        drop(slots);
+        drop(gone);
+        slot
+    }
+
+    /// Takes out what was not launched for longest, as far as there are too many. What is being compiled stays.
+    fn evict(&self, slots: &mut Programs, new: Option<&Specialisation>) -> Vec<Kept> {
+        let excess = slots.len().saturating_sub(self.limit());
+        if excess == 0 {
+            return Vec::new();
+        }
+        let done = slots.iter().filter(|(key, kept)| kept.slot.get().is_some() && Some(*key) != new);
+        let mut ages: Vec<_> = done.map(|(key, kept)| (kept.used.load(Relaxed), key)).collect();
+        let excess = excess.min(ages.len());
+        if excess < ages.len() {
+            ages.select_nth_unstable_by_key(excess, |(used, _)| *used);
+        }
+        let oldest: Vec<_> = ages[..excess].iter().map(|(_, key)| (*key).clone()).collect();
+        oldest.iter().filter_map(|key| slots.remove(key)).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 mod choices;
 mod disk;
+mod entry;
 mod memory;
 
 pub(crate) use choices::Choices;

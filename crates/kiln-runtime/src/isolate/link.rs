@@ -1,6 +1,7 @@
 //! The socket to the other process, and its life.
 
 use super::CHILD;
+use super::invitation::Invitation;
 use super::wire::{DONE, Fields, Frame, error};
 use kiln_backend::{Error, Result};
 use std::io;
@@ -40,8 +41,10 @@ impl Link {
         };
         let program = std::env::current_exe().map_err(failed("finding this program"))?;
         let (here, there) = UnixStream::pair().map_err(failed("making a socket"))?;
+        let invitation = Invitation::new(name);
+        invitation.send(&here).map_err(failed("writing to a socket"))?;
         let child = Command::new(program)
-            .env(CHILD, name)
+            .env(CHILD, invitation.value())
             .stdin(Stdio::from(OwnedFd::from(there)))
             .spawn()
             .map_err(failed("starting a process for the device"))?;

@@ -20,11 +20,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `proxy.rs` | this process's side: a backend |
+//! | `invitation.rs` | what makes a process the child |
 //! | `link.rs` | the socket, and the child's life |
 //! | `server.rs` | the child's side |
 //! | `memory.rs` | memory that both map |
 //! | `wire.rs` | what they say to each other |
 
+#[cfg(unix)]
+mod invitation;
 #[cfg(unix)]
 mod link;
 #[cfg(unix)]
@@ -42,13 +45,14 @@ use kiln_backend::Backend;
 /// What the names of such devices begin with.
 pub(crate) const PREFIX: &str = "isolated:";
 
-/// The variable that makes a process one for a device: its name.
+/// The variable that makes a process one for a device. Its value is an [`Invitation`](invitation::Invitation), which counts only
+/// with the token that the parent has put into the socket: set by accident, it does nothing.
 const CHILD: &str = "KILN_ISOLATED";
 
 /// A device in a new process.
 #[cfg(unix)]
 pub(crate) fn open(name: &str) -> Result<Box<dyn Backend>> {
-    if std::env::var_os(CHILD).is_some() {
+    if invitation::Invitation::of_this_process().is_some() {
         // Without `init` it would start another process of its kind, and so on.
         return Err(unavailable(name, "this process was to become one for a device itself").into());
     }
@@ -72,8 +76,8 @@ fn unavailable(name: &str, reason: &str) -> kiln_backend::Error {
 /// In a process that was started for a device, serves it and ends the process; in every other, returns at once. To be called first in `main`.
 pub fn init() {
     #[cfg(unix)]
-    if let Ok(name) = std::env::var(CHILD) {
-        child::run(&name);
+    if let Some(invitation) = invitation::Invitation::of_this_process().filter(|i| i.accept()) {
+        child::run(&invitation.device);
     }
 }
 

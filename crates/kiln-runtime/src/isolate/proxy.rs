@@ -192,14 +192,10 @@ impl Backend for Isolated {
         if place == MappedPlace::Device {
             return Err(no_device_memory().into_error(&self.properties.id, place));
         }
-        let failed = |error: std::io::Error| Error::Driver {
-            call: "making memory that two processes share".to_owned(),
-            code: error.kind().to_string(),
-            message: error.to_string(),
-        };
-        let shared = Shared::create(bytes.max(1)).map_err(failed)?;
+        let shared = Shared::create(bytes, &self.properties.id)?;
         let frame = request(Op::Map).text(&shared.path().to_string_lossy()).number(bytes.max(1) as u64);
         let device = self.number(frame);
+        // Both sides have it now, or none will.
         shared.forget_path();
         let (device, host) = (device?, shared.pointer().ok_or_else(broken)?);
         self.mapped().insert(device, shared);

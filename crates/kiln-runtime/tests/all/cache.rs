@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, SystemTime};
 
 /// A folder of a test's own, removed in the end.
 struct Folder(PathBuf);
@@ -306,4 +307,197 @@ fn no_cache_and_foreign_files() {
     assert_eq!(cache.load("key"), Some(Vec::new()), "nothing is something");
     cache.clear().unwrap();
     assert!(Path::exists(&foreign), "clearing removes programs only");
+}
+
+#[test]
+fn a_renamed_entry_is_no_other_kernel() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    let [one, other] = [DiskCache::key(&[b"one"]), DiskCache::key(&[b"other"])];
+    cache.store(&one, b"the code of one");
+    let path = |key: &str| folder.0.join(format!("{key}.kiln"));
+    fs::copy(path(&one), path(&other)).unwrap();
+    assert_eq!(cache.load(&one).as_deref(), Some(&b"the code of one"[..]));
+    assert_eq!(cache.load(&other), None);
+    // Nor is a program a choice, or a choice a program.
+    fs::copy(path(&one), path(&one).with_extension("choice")).unwrap();
+    assert!(cache.choices().is_empty());
+    assert_eq!(cache.stats(), DiskStats { hits: 1, damaged: 1, ..DiskStats::default() });
+}
+
+#[test]
+fn a_renamed_choice_answers_no_other_question() {
+    let folder = Folder::new();
+    let device = || Probe::device(true, folder.cache()).0;
+    device().keep_choice("how to add", "by fours");
+    let path = folder.files().remove(0);
+    fs::rename(&path, path.with_file_name(format!("{}.choice", DiskCache::key(&[b"another"])))).unwrap();
+    assert!(folder.cache().choices().is_empty());
+    assert_eq!(device().choice("how to add"), None);
+}
+
+/// Keys that would lead out of the folder.
+#[test]
+fn a_key_is_no_path() {
+    let folder = Folder::new();
+    let cache = DiskCache::at(folder.0.join("inner"));
+    for key in ["", "..", "../out", "/tmp/out", "a/b", "a.b", "a\0b"] {
+        cache.store(key, b"bytes");
+        assert_eq!(cache.load(key), None, "{key}");
+    }
+    assert!(!folder.0.exists());
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn entry(folder: &Folder, key: &str) -> PathBuf {
+        fs::create_dir_all(&folder.0).unwrap();
+        folder.0.join(format!("{key}.kiln"))
+    }
+
+    #[test]
+    fn a_link_in_place_of_an_entry_is_not_followed() {
+        let folder = Folder::new();
+        let key = DiskCache::key(&[b"linked"]);
+        let victim = folder.0.join("victim");
+        let path = entry(&folder, &key);
+        fs::write(&victim, b"precious").unwrap();
+        symlink(&victim, &path).unwrap();
+        let cache = folder.cache();
+        assert_eq!(cache.load(&key), None);
+        cache.store(&key, b"code");
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink(), "the link is gone");
+        assert_eq!(cache.load(&key).as_deref(), Some(&b"code"[..]));
+        assert_eq!(cache.stats(), DiskStats { hits: 1, damaged: 1, ..DiskStats::default() });
+    }
+
+    /// Names that were used for unfinished files before: process and number. Links under them must not be written through.
+    #[test]
+    fn links_under_names_that_can_be_guessed_are_left_alone() {
+        let folder = Folder::new();
+        let key = DiskCache::key(&[b"guessed"]);
+        let victim = folder.0.join("victim");
+        let path = entry(&folder, &key);
+        fs::write(&victim, b"precious").unwrap();
+        for number in 0..2000 {
+            symlink(&victim, path.with_extension(format!("{}-{number}", std::process::id()))).unwrap();
+        }
+        let cache = folder.cache();
+        cache.store(&key, b"code");
+        cache.check_writable().unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert_eq!(cache.load(&key).as_deref(), Some(&b"code"[..]));
+    }
+
+    /// What would wait for a writer, or never end.
+    #[test]
+    fn pipes_and_devices_are_no_entries() {
+        let folder = Folder::new();
+        let key = DiskCache::key(&[b"pipe"]);
+        let path = entry(&folder, &key);
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a string that ends with zero.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let cache = folder.cache();
+        assert_eq!(cache.load(&key), None);
+        assert_eq!(cache.usage(), (0, 0));
+        cache.store(&key, b"code");
+        assert_eq!(cache.load(&key).as_deref(), Some(&b"code"[..]), "it took the pipe's place");
+
+        let question = folder.0.join(format!("{}.choice", DiskCache::key(&[b"question"])));
+        let name = CString::new(question.as_os_str().as_bytes()).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert!(cache.choices().is_empty());
+        let zeros = DiskCache::key(&[b"zeros"]);
+        symlink("/dev/zero", folder.0.join(format!("{zeros}.kiln"))).unwrap();
+        assert_eq!(cache.load(&zeros), None);
+    }
+
+    #[test]
+    fn the_folder_is_its_users_alone() {
+        let folder = Folder::new();
+        folder.cache().store("key", b"code");
+        assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(folder.0.join("key.kiln")).unwrap().nlink(), 1);
+    }
+}
+
+#[test]
+fn what_a_crash_left_is_removed() {
+    let folder = Folder::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let key = DiskCache::key(&[b"crashed"]);
+    let file = |end: &str, hours: u64| {
+        let path = folder.0.join(format!("{key}.{end}"));
+        fs::write(&path, b"half a prog").unwrap();
+        let time = SystemTime::now() - Duration::from_secs(3600 * hours);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        path
+    };
+    let old = [file("tmp-0123456789abcdef", 2), file("4711-3", 48)];
+    let fresh = file("tmp-fedcba9876543210", 0);
+    let foreign = folder.0.join("notes.tmp");
+    fs::write(&foreign, b"mine").unwrap();
+    let cache = folder.cache();
+    cache.store(&key, b"code");
+    assert!(old.iter().all(|path| !path.exists()), "{old:?}");
+    assert!(fresh.exists(), "another process may be writing it");
+    cache.clear().unwrap();
+    assert_eq!(folder.files(), [foreign], "clearing removes what is unfinished too");
+}
+
+/// Each with an extent of its own, as a specialisation to a constant has one.
+fn specialise(device: &Device, constants: impl IntoIterator<Item = usize>) {
+    use kiln_lang::prelude::*;
+    use kiln_runtime::Tensor;
+    #[kernel(crate = kiln_runtime)]
+    fn plus(y: &mut Tensor<f32, 1>, constant: usize) {
+        let tile = y.tile(program_id(0) * 4, 4);
+        tile.store(tile.load(0.0) + constant as f64);
+    }
+    for constant in constants {
+        let mut y = device.zeros([4]).unwrap();
+        plus(&mut y, constant).launch(device).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [constant as f32; 4]);
+    }
+}
+
+#[test]
+fn the_program_that_was_not_launched_for_longest_goes() {
+    let (device, probe) = Probe::device(true, DiskCache::none());
+    device.programs().set_limit(3);
+    specialise(&device, [0, 1, 2]);
+    assert_eq!((compiles(&probe), device.programs().len()), (3, 3));
+    specialise(&device, [0, 3]); // 1 goes
+    assert_eq!((compiles(&probe), device.programs().len()), (4, 3));
+    specialise(&device, [0, 2, 3]);
+    assert_eq!(compiles(&probe), 4, "those are there");
+    specialise(&device, [1]);
+    assert_eq!((compiles(&probe), device.programs().len()), (5, 3));
+    specialise(&device, 10..200);
+    assert_eq!((compiles(&probe), device.programs().len()), (195, 3));
+    device.programs().set_limit(0);
+    assert_eq!((device.programs().limit(), device.programs().len()), (1, 1));
+    specialise(&device, [199]);
+    assert_eq!(compiles(&probe), 195, "the last one stayed");
+}
+
+#[test]
+fn threads_that_launch_while_programs_go() {
+    let (device, _) = Probe::device(true, DiskCache::none());
+    device.programs().set_limit(2);
+    std::thread::scope(|scope| {
+        for first in 0..6 {
+            let device = &device;
+            scope.spawn(move || specialise(device, (0..40).map(|n| (first + n) % 9)));
+        }
+    });
+    assert!(device.programs().len() <= 2);
 }

@@ -5,6 +5,7 @@ mod faults;
 mod kernels;
 mod launch;
 mod order;
+mod params;
 mod probe;
 mod streams;
 mod tensors;

@@ -1,0 +1,183 @@
+//! What a compiled program relies on in its parameters, which every launch is compared with.
+
+use kiln_ir::{Facts, IntFact, Param, Scalar};
+use std::fmt;
+
+/// The kind of a parameter, or of an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Given {
+    Scalar(Scalar),
+    View { elem: Scalar, rank: usize, mutable: bool },
+}
+
+impl Given {
+    /// The rank of a view, and its element's size in bytes.
+    pub(crate) fn view(self) -> Option<(usize, usize)> {
+        match self {
+            Given::Scalar(_) => None,
+            Given::View { elem, rank, .. } => Some((rank, elem.bytes() as usize)),
+        }
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::Scalar(elem) => write!(f, "a number of type {elem}"),
+            Given::View { elem, rank, mutable } => {
+                let kind = if *mutable { "a mutable" } else { "a read-only" };
+                write!(f, "{kind} tensor of {elem} and rank {rank}")
+            }
+        }
+    }
+}
+
+/// What a launch needs of a parameter.
+pub(crate) struct ParamInfo {
+    pub(crate) name: String,
+    pub(crate) given: Given,
+    /// Where its words begin.
+    pub(crate) words: usize,
+    facts: Facts,
+}
+
+impl ParamInfo {
+    /// The parameters in order; `words` runs on from one to the next.
+    pub(crate) fn list(params: &[Param]) -> Vec<ParamInfo> {
+        let mut words = 0;
+        let info = |p: &Param| {
+            let given = match p.ty.as_view() {
+                Some(v) => Given::View { elem: v.elem, rank: v.rank as usize, mutable: p.mutable },
+                None => Given::Scalar(p.ty.elem()),
+            };
+            let info = ParamInfo { name: p.name.clone(), given, words, facts: p.facts.clone() };
+            words += p.words();
+            info
+        };
+        params.iter().map(info).collect()
+    }
+
+    /// A declared fact that is not true of these words, which the parameter would be launched with.
+    pub(crate) fn violated(&self, words: &[u64]) -> Option<String> {
+        let Given::View { elem, rank, .. } = self.given else {
+            return fact(&self.facts.value, words[0], self.given).map(|what| format!("it {what}"));
+        };
+        let size = u64::from(elem.bytes());
+        let (address, extents, strides) = (words[0], &words[1..=rank], &words[1 + rank..]);
+        let align = if self.facts.align == 0 { size } else { self.facts.align.into() };
+        if !divides(align, address) {
+            return Some(format!("its address is a multiple of {align} bytes"));
+        }
+        for (what, facts, numbers) in
+            [("extent", &self.facts.extents, extents), ("stride", &self.facts.strides, strides)]
+        {
+            let broken = facts.iter().zip(numbers).enumerate();
+            for (axis, (known, &n)) in broken {
+                if let Some(why) = fact(known, n, Given::Scalar(Scalar::I64)) {
+                    return Some(format!("its {what} {axis} {why}"));
+                }
+            }
+        }
+        let fits =
+            !self.facts.span_fits_i32 || i32::try_from(span(extents, strides).saturating_mul(size)).is_ok();
+        (!fits).then(|| "it spans less than 2 GiB".to_owned())
+    }
+}
+
+/// The elements from the first to the last, gaps included.
+fn span(extents: &[u64], strides: &[u64]) -> u64 {
+    if extents.contains(&0) {
+        return 0;
+    }
+    let offsets = extents.iter().zip(strides).map(|(extent, stride)| (extent - 1).saturating_mul(*stride));
+    offsets.fold(1, u64::saturating_add)
+}
+
+/// A fact that is not true of a number, in words.
+fn fact(known: &IntFact, bits: u64, given: Given) -> Option<String> {
+    if *known == IntFact::default() {
+        return None;
+    }
+    let n = match given {
+        Given::Scalar(Scalar::I32) => i64::from(bits as i32),
+        Given::Scalar(Scalar::I8) => i64::from(bits as i8),
+        _ => bits as i64,
+    };
+    if !divides(known.divisor.into(), n.unsigned_abs()) {
+        return Some(format!("is a multiple of {}", known.divisor));
+    }
+    match known.equals {
+        Some(expected) if expected != n => Some(format!("is {expected}")),
+        _ if known.fits_i32 && !(0..=i64::from(i32::MAX)).contains(&n) => Some("fits 31 bits".to_owned()),
+        _ => None,
+    }
+}
+
+fn divides(divisor: u64, n: u64) -> bool {
+    match divisor {
+        0 | 1 => true,
+        power if power.is_power_of_two() => n & (power - 1) == 0,
+        other => n.is_multiple_of(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kiln_ir::{Space, Type};
+
+    fn matrix(facts: Facts) -> ParamInfo {
+        let ty = Type::view(Scalar::F32, 2, Space::Global);
+        let param = Param { name: "x".into(), ty, mutable: false, facts };
+        ParamInfo::list(&[param]).remove(0)
+    }
+
+    #[test]
+    fn every_fact_of_a_view_is_checked() {
+        let words = [0x100, 6, 12, 12, 1];
+        let by = |divisor| IntFact { divisor, ..IntFact::default() };
+        let none = IntFact::default;
+        let cases = [
+            (Facts::default(), None),
+            (Facts { align: 256, ..Facts::default() }, None),
+            (Facts { align: 512, ..Facts::default() }, Some("its address is a multiple of 512 bytes")),
+            (Facts { extents: [by(2), by(4)].into_iter().collect(), ..Facts::default() }, None),
+            (
+                Facts { extents: [by(4), none()].into_iter().collect(), ..Facts::default() },
+                Some("its extent 0 is a multiple of 4"),
+            ),
+            (
+                Facts { strides: [by(12), by(3)].into_iter().collect(), ..Facts::default() },
+                Some("its stride 1 is a multiple of 3"),
+            ),
+        ];
+        for (facts, expected) in cases {
+            assert_eq!(matrix(facts.clone()).violated(&words).as_deref(), expected, "{facts:?}");
+        }
+        let small = matrix(Facts { span_fits_i32: true, ..Facts::default() });
+        assert_eq!(small.violated(&words), None);
+        let huge = [0x100, 1 << 20, 1 << 10, 1 << 10, 1];
+        assert_eq!(small.violated(&huge).as_deref(), Some("it spans less than 2 GiB"));
+        let fits = matrix(Facts {
+            extents: [IntFact { fits_i32: true, ..none() }, none()].into_iter().collect(),
+            ..Facts::default()
+        });
+        let long = [0x100, 1 << 40, 1, 1, 1];
+        assert_eq!(fits.violated(&long).as_deref(), Some("its extent 0 fits 31 bits"));
+    }
+
+    #[test]
+    fn facts_of_a_number_are_checked_with_its_sign() {
+        let number = |elem, value| {
+            let facts = Facts { value, ..Facts::default() };
+            let param = Param { name: "n".into(), ty: Type::scalar(elem), mutable: false, facts };
+            ParamInfo::list(&[param]).remove(0)
+        };
+        let minus = IntFact { equals: Some(-1), ..IntFact::default() };
+        assert_eq!(number(Scalar::I32, minus).violated(&[u64::from(u32::MAX)]), None);
+        assert_eq!(number(Scalar::I64, minus).violated(&[7]).as_deref(), Some("it is -1"));
+        let by = IntFact { divisor: 16, ..IntFact::default() };
+        assert_eq!(number(Scalar::I64, by).violated(&[(-32i64) as u64]), None);
+        assert_eq!(number(Scalar::I64, by).violated(&[8]).as_deref(), Some("it is a multiple of 16"));
+    }
+}
