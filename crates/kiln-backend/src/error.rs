@@ -84,6 +84,23 @@ pub enum Error {
         /// What was seen.
         reason: String,
     },
+    /// The print sink of the device panicked. The kernel that printed has gone on.
+    #[error("the print sink of {device} panicked: {message}")]
+    PrintSink {
+        /// The device.
+        device: String,
+        /// The message of the panic.
+        message: String,
+    },
+    /// A device was used from inside a print sink, which is called in the middle of a call of the device.
+    #[error(
+        "{device} cannot be used from inside a print sink; let the sink hand its lines over, to a channel for example, and use \
+         devices after the call that printed"
+    )]
+    InsidePrintSink {
+        /// The device.
+        device: String,
+    },
     /// A bug in Kiln.
     #[error("internal error in {place}: {message}; please report it")]
     Internal {

@@ -8,6 +8,7 @@ mod device;
 mod error;
 mod mapped;
 mod message;
+mod prints;
 mod resident;
 
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
@@ -15,6 +16,7 @@ pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
 pub use message::fill_message;
+pub use prints::{PrintSink, Prints, is_printing};
 pub use resident::{Residency, ResidentId, Tenant};
 
 use kiln_ir::Kernel;
@@ -78,9 +80,6 @@ pub struct Launch<'a> {
     /// The stream.
     pub stream: StreamId,
 }
-
-/// Where the output of device prints goes, a line at a time.
-pub type PrintSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A device.
 ///
@@ -240,6 +239,6 @@ pub trait Backend: Send + Sync {
     /// Waits for all work of a stream; reports its first fault since the last report, which is then forgotten.
     fn synchronize(&self, stream: StreamId) -> Result<()>;
 
-    /// Where device prints go from now on; standard output at first.
+    /// Where device prints go from now on; standard output at first. [`PrintSink`] says what a sink may do.
     fn set_print_sink(&self, sink: PrintSink);
 }

@@ -7,14 +7,14 @@ use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
+    MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_cpu_primitives::Level;
 use kiln_ir::Kernel;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The most blocks on an axis of a grid.
@@ -37,7 +37,7 @@ pub struct CpuBackend {
     memory: Memory,
     pool: Pool,
     residents: Residents,
-    sink: RwLock<PrintSink>,
+    prints: Arc<Prints>,
     /// The first fault of each stream since the last report.
     faults: Mutex<HashMap<StreamId, Fault>>,
     events: Mutex<HashMap<EventId, Instant>>,
@@ -63,7 +63,7 @@ impl CpuBackend {
             memory: Memory::default(),
             pool: Pool::new(threads),
             residents: Residents::default(),
-            sink: RwLock::new(Arc::new(|line| println!("{line}"))),
+            prints: Arc::default(),
             faults: Mutex::default(),
             events: Mutex::default(),
             next_id: AtomicU64::new(1),
@@ -71,11 +71,14 @@ impl CpuBackend {
     }
 
     fn report(&self, stream: StreamId) -> Result<()> {
-        locked(&self.faults).remove(&stream).map_or(Ok(()), |fault| Err(fault.into()))
+        match locked(&self.faults).remove(&stream) {
+            Some(fault) => Err(fault.into()),
+            None => self.prints.outcome(&self.properties.id),
+        }
     }
 
-    fn sink(&self) -> PrintSink {
-        self.sink.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn prints(&self) -> Arc<Prints> {
+        self.prints.clone()
     }
 
     fn event(&self, event: EventId) -> Result<Instant> {
@@ -210,7 +213,7 @@ impl Backend for CpuBackend {
         let program = CpuProgram::of(program)?;
         check_launch(program, &launch)?;
         // SAFETY: the caller vouches for the words.
-        let fault = unsafe { launch::run(program, launch.grid, launch.words, &self.pool, self.sink())? };
+        let fault = unsafe { launch::run(program, launch.grid, launch.words, &self.pool, self.prints())? };
         if let Some(fault) = fault {
             locked(&self.faults).entry(launch.stream).or_insert(fault);
         }
@@ -246,7 +249,7 @@ impl Backend for CpuBackend {
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         check_launch(CpuProgram::of(&**program)?, &launch)?;
         // SAFETY: the caller vouches for the words, and for what they point to until the launch is over.
-        unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.sink()) }
+        unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.prints()) }
     }
 
     fn resident_done(&self, id: ResidentId) -> Result<bool> {
@@ -308,6 +311,6 @@ impl Backend for CpuBackend {
     }
 
     fn set_print_sink(&self, sink: PrintSink) {
-        *self.sink.write().unwrap_or_else(PoisonError::into_inner) = sink;
+        self.prints.set(sink);
     }
 }

@@ -4,10 +4,11 @@ use crate::frame::Frame;
 use crate::pool::Pool;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
-use kiln_backend::{Error, Fault, PrintSink, Result};
+use kiln_backend::{Error, Fault, Prints, Result};
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,10 +28,10 @@ pub(crate) unsafe fn run(
     grid: [u32; 3],
     words: &[u64],
     pool: &Pool,
-    sink: PrintSink,
+    prints: Arc<Prints>,
 ) -> Result<Option<Fault>> {
     let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
-    let reporter = Reporter::new(program.sites.clone(), sink);
+    let reporter = Reporter::new(program.sites.clone(), prints);
     let launch = Launch { program, grid, words, reporter: &reporter };
     let begun = Instant::now();
     let mut first = 0;

@@ -83,7 +83,8 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
     Ok(kernel)
 }
 
-/// The explicit level and operations on fragments name what a GPU's units do side by side, of which a CPU has none.
+/// The explicit level and operations on fragments name what a GPU's units do side by side, of which a CPU has none, and so do the operations of a
+/// kernel that was lowered to a GPU's threads.
 fn refuse_explicit(kernel: &Kernel) -> Result<()> {
     let mut found = None;
     kernel.walk(|_, op| {
@@ -96,6 +97,7 @@ fn refuse_explicit(kernel: &Kernel) -> Result<()> {
             {
                 format!("`{}` of shared memory", op.kind.mnemonic())
             }
+            lowered if lowered.is_below_tiles() => format!("`{}` of the code for GPUs", lowered.mnemonic()),
             _ => return,
         };
         found.get_or_insert((what, op.loc));

@@ -1,7 +1,7 @@
 //! Faults and prints of a launch: the first fault in program order is kept, prints go to the sink.
 
 use crate::frame::{Site, SiteKind};
-use kiln_backend::{Fault, FaultKind, PrintSink, fill_message};
+use kiln_backend::{Fault, FaultKind, Prints, fill_message};
 use kiln_ir::{Literal, Message, Scalar};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,15 +25,15 @@ pub(crate) struct Incident {
 /// The reports of one launch.
 pub(crate) struct Reporter {
     table: Arc<SiteTable>,
-    sink: PrintSink,
+    prints: Arc<Prints>,
     /// The linear index of the first program that is known to have faulted: later ones need not run.
     first: AtomicU64,
     fault: Mutex<Option<(u64, Fault)>>,
 }
 
 impl Reporter {
-    pub(crate) fn new(table: Arc<SiteTable>, sink: PrintSink) -> Reporter {
-        Reporter { table, sink, first: AtomicU64::new(u64::MAX), fault: Mutex::new(None) }
+    pub(crate) fn new(table: Arc<SiteTable>, prints: Arc<Prints>) -> Reporter {
+        Reporter { table, prints, first: AtomicU64::new(u64::MAX), fault: Mutex::new(None) }
     }
 
     /// Whether a program must still run: one that comes before every fault so far. As programs begin in order, the
@@ -65,7 +65,7 @@ impl Reporter {
         let Some(site) = self.table.sites.get(incident.site) else { return };
         let kind = match &site.kind {
             SiteKind::Print(message, elems) => {
-                self.fill(*message, elems, values).lines().for_each(|line| (self.sink)(line));
+                self.fill(*message, elems, values).lines().for_each(|line| self.prints.line(line));
                 return;
             }
             SiteKind::Assert(message, elems) => {

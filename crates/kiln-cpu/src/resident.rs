@@ -3,7 +3,7 @@
 use crate::launch::Launch;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
-use kiln_backend::{Error, PrintSink, Program, ResidentId, Result};
+use kiln_backend::{Error, Prints, Program, ResidentId, Result};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ impl Residents {
         program: Arc<dyn Program>,
         grid: [u32; 3],
         words: Vec<u64>,
-        sink: PrintSink,
+        prints: Arc<Prints>,
     ) -> Result<ResidentId> {
         let compiled = CpuProgram::of(&*program)?;
         let blocks: u64 = grid.iter().map(|&extent| u64::from(extent)).product();
@@ -72,7 +72,7 @@ impl Residents {
                 limit: MAX_BLOCKS,
             });
         }
-        let reporter = Reporter::new(compiled.sites.clone(), sink);
+        let reporter = Reporter::new(compiled.sites.clone(), prints);
         let progress = Mutex::new(Progress { running: blocks, ..Progress::default() });
         let resident =
             Arc::new(Resident { program, grid, words, reporter, progress, changed: Condvar::new() });

@@ -10,7 +10,8 @@ use crate::shadow::Report;
 use crate::streams::Streams;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Residency, ResidentId, Result, Stages, StreamId, Tenant,
+    MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, Stages, StreamId,
+    Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -36,8 +37,7 @@ impl Default for Options {
     }
 }
 
-/// The reference interpreter as a device. Everything is done when a call returns. The print sink is called within a launch and must not use
-/// the device.
+/// The reference interpreter as a device. Everything is done when a call returns. The print sink is called within a launch.
 ///
 /// ```
 /// use kiln_backend::{Backend, Launch, StreamId};
@@ -75,7 +75,16 @@ pub struct Interp {
     sanitize: bool,
     seed: Option<u64>,
     state: Mutex<State>,
-    sink: Mutex<PrintSink>,
+    prints: Prints,
+    /// What was dropped inside the print sink, while a launch had the state.
+    dropped: Mutex<Vec<Dropped>>,
+}
+
+/// Something that nobody uses any more.
+enum Dropped {
+    Memory(u64),
+    Stream(StreamId),
+    Event(EventId),
 }
 
 struct State {
@@ -120,7 +129,8 @@ impl Interp {
                 residents: Residents::default(),
                 launches: 0,
             }),
-            sink: Mutex::new(Arc::new(|line| println!("{line}"))),
+            prints: Prints::default(),
+            dropped: Mutex::default(),
         }
     }
 
@@ -129,9 +139,24 @@ impl Interp {
         self.sanitize
     }
 
-    /// The state is whole between calls, so that a panic elsewhere while it was locked does not spoil it.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state, unless a launch of this thread has it, whose print sink makes this call.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        if is_printing() {
+            return Err(Error::InsidePrintSink { device: self.properties.id.clone() });
+        }
+        // It is whole between calls, so that a panic elsewhere while it was locked does not spoil it.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+        dropped.into_iter().for_each(|gone| state.release(gone));
+        Ok(state)
+    }
+
+    /// Releases something, at once or when the launch is over whose print sink drops it.
+    fn release(&self, gone: Dropped) {
+        match self.state() {
+            Ok(mut state) => state.release(gone),
+            Err(_) => self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(gone),
+        }
     }
 
     /// Runs a launch to its end, and gives the fault it ended with.
@@ -148,7 +173,6 @@ impl Interp {
         let what =
             format!("grid extent x, of which clusters of {} leave a part over,", loaded.kernel.cluster);
         self.limit(&loaded.kernel, &what, blocks.into(), whole.into())?;
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
         state.streams.check(launch.stream, "launch")?;
         if launch.grid.contains(&0) {
             return Ok(None);
@@ -159,7 +183,7 @@ impl Interp {
             None => Order::increasing(blocks),
         };
         state.launches += 1;
-        match machine::run(loaded, launch.grid, order, launch.words, &mut state.memory, &sink) {
+        match machine::run(loaded, launch.grid, order, launch.words, &mut state.memory, &self.prints) {
             Ok(()) => Ok(None),
             Err(Error::Fault(fault)) => Ok(Some(*fault)),
             Err(other) => Err(other),
@@ -174,6 +198,16 @@ impl Interp {
     }
 }
 
+impl State {
+    fn release(&mut self, gone: Dropped) {
+        match gone {
+            Dropped::Memory(address) => self.memory.free(address),
+            Dropped::Stream(stream) => self.streams.destroy(stream),
+            Dropped::Event(event) => self.streams.destroy_event(event),
+        }
+    }
+}
+
 /// A copy or fill outside the device's memory, which the caller promised not to ask for.
 fn bad_range(call: &str, (finding, detail): Report) -> Error {
     Error::Driver { call: format!("{DEVICE}: {call}"), code: finding.to_string(), message: detail }
@@ -185,39 +219,40 @@ impl Backend for Interp {
     }
 
     fn free_memory(&self) -> Result<u64> {
-        Ok(self.state().memory.free_bytes())
+        Ok(self.state()?.memory.free_bytes())
     }
 
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         state.streams.check(stream, "allocate")?;
         state.memory.allocate(bytes.max(1), DEVICE).map(DevicePtr)
     }
 
     unsafe fn free(&self, ptr: DevicePtr, _bytes: usize, _stream: StreamId) {
-        self.state().memory.free(ptr.0);
+        self.release(Dropped::Memory(ptr.0));
     }
 
     unsafe fn upload(&self, dst: DevicePtr, src: &[u8], stream: StreamId) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         state.streams.check(stream, "upload")?;
         state.memory.upload(dst.0, src).map_err(|r| bad_range("upload", r))
     }
 
     unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         state.streams.report(stream, "download")?;
+        self.prints.outcome(DEVICE)?;
         state.memory.download(dst, src.0).map_err(|r| bad_range("download", r))
     }
 
     unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         state.streams.check(stream, "copy")?;
         state.memory.copy(dst.0, src.0, bytes).map_err(|r| bad_range("copy", r))
     }
 
     unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         state.streams.check(stream, "fill")?;
         state.memory.fill(dst.0, byte, bytes).map_err(|r| bad_range("fill", r))
     }
@@ -260,7 +295,7 @@ impl Backend for Interp {
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         if let Some(fault) = self.run(&mut state, program, launch)? {
             state.streams.fail(launch.stream, fault);
         }
@@ -269,13 +304,13 @@ impl Backend for Interp {
 
     fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
         let bytes = bytes.max(1);
-        let host = self.state().memory.allocate_mapped(bytes, DEVICE)?;
+        let host = self.state()?.memory.allocate_mapped(bytes, DEVICE)?;
         let device = DevicePtr(host.as_ptr() as u64);
         Ok(Mapped { host, device, bytes, place, write_combined: false })
     }
 
     unsafe fn unmap(&self, mapped: Mapped) {
-        self.state().memory.free(mapped.device.0);
+        self.release(Dropped::Memory(mapped.device.0));
     }
 
     fn mapped_places(&self) -> MappedPlaces {
@@ -284,13 +319,15 @@ impl Backend for Interp {
     }
 
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        let mut state = self.state();
+        let mut state = self.state()?;
         let fault = self.run(&mut state, &**program, launch)?;
         Ok(state.residents.over(fault))
     }
 
     fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.state().residents.report(id)
+        let over = self.state()?.residents.report(id)?;
+        self.prints.outcome(DEVICE)?;
+        Ok(over)
     }
 
     fn resident_wait(&self, id: ResidentId, _timeout: Duration) -> Result<bool> {
@@ -309,40 +346,41 @@ impl Backend for Interp {
     }
 
     fn create_stream(&self) -> Result<StreamId> {
-        Ok(self.state().streams.create())
+        Ok(self.state()?.streams.create())
     }
 
     fn destroy_stream(&self, stream: StreamId) {
-        self.state().streams.destroy(stream);
+        self.release(Dropped::Stream(stream));
     }
 
     fn record(&self, stream: StreamId, timing: bool) -> Result<EventId> {
-        self.state().streams.record(stream, timing)
+        self.state()?.streams.record(stream, timing)
     }
 
     fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
-        let state = self.state();
+        let state = self.state()?;
         state.streams.check(stream, "wait")?;
         state.streams.check_event(event, "wait")
     }
 
     fn query(&self, event: EventId) -> Result<bool> {
-        self.state().streams.check_event(event, "query").map(|()| true)
+        self.state()?.streams.check_event(event, "query").map(|()| true)
     }
 
     fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
-        self.state().streams.elapsed_ms(start, end)
+        self.state()?.streams.elapsed_ms(start, end)
     }
 
     fn destroy_event(&self, event: EventId) {
-        self.state().streams.destroy_event(event);
+        self.release(Dropped::Event(event));
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
-        self.state().streams.report(stream, "synchronize")
+        self.state()?.streams.report(stream, "synchronize")?;
+        self.prints.outcome(DEVICE)
     }
 
     fn set_print_sink(&self, sink: PrintSink) {
-        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+        self.prints.set(sink);
     }
 }

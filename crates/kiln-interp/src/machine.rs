@@ -12,7 +12,7 @@ use crate::spaces::Spaces;
 use crate::threads::{thread_id, thread_index};
 use crate::value::{Data, Trap, View};
 use crate::warpgroup::Begun;
-use kiln_backend::{Error, Fault, PrintSink};
+use kiln_backend::{Error, Fault, Prints};
 use kiln_ir::{Block, ClusterOp, Kernel, Loc, OpKind, Shape, Value};
 
 /// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in another. All threads of a block execute an operation before
@@ -38,7 +38,7 @@ pub struct Machine<'a> {
     /// The guards around the operation that runs, outer ones first.
     pub guarded: Vec<Guarded>,
     /// Where prints go.
-    pub sink: &'a PrintSink,
+    pub prints: &'a Prints,
     /// The order of the blocks, where they do not run side by side.
     pub order: Order,
     /// Its place among those that run side by side, in a kernel of the explicit level.
@@ -52,7 +52,7 @@ pub fn run(
     order: Order,
     words: &[u64],
     memory: &mut Memory,
-    sink: &PrintSink,
+    prints: &Prints,
 ) -> Result<(), Error> {
     let sanitize = memory.sanitizes();
     let block_memory = |size, parts| {
@@ -88,7 +88,7 @@ pub fn run(
         views: vec![None; loaded.kernel.counts().0],
         spaces,
         guarded: Vec::new(),
-        sink,
+        prints,
         order,
         seat: None,
     };

@@ -33,7 +33,7 @@ impl Machine<'_> {
     pub fn print(&self, data: &OpData, message: Message, mask: &Mask) -> Result<(), Trap> {
         for lane in mask.lanes() {
             for line in self.text(message, &data.operands, lane).lines() {
-                (self.sink)(line);
+                self.prints.line(line);
             }
         }
         Ok(())

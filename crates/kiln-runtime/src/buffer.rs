@@ -3,10 +3,10 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::stream::Queue;
-use kiln_backend::{DevicePtr, StreamId};
+use kiln_backend::{DevicePtr, StreamId, is_printing};
 use smallvec::SmallVec;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Which copy of a buffer's contents is the current one.
 ///
@@ -109,11 +109,17 @@ impl Buffer {
     }
 
     pub(crate) fn residency(&self) -> Residency {
+        if is_printing() && matches!(self.state.try_lock(), Err(TryLockError::WouldBlock)) {
+            // Inside the print sink of the launch that has it locked.
+            return Residency::DeviceOnly;
+        }
         self.lock().residency
     }
 
     /// Locks the buffer for a use, unless it is lent to a closure.
     pub(crate) fn access(&self, what: Named<'_>) -> Result<Access<'_>> {
+        // The launch that prints may have this very buffer locked.
+        self.device.check_not_printing()?;
         let state = self.lock();
         if state.lent {
             return Err(Error::Lent { what: what.to_string() });

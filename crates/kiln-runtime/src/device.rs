@@ -4,7 +4,7 @@ use crate::cache::{Choices, DiskCache, ProgramCache};
 use crate::error::{Error, Result};
 use crate::isolate;
 use crate::stream::Stream;
-use kiln_backend::{Backend, Properties, StreamId};
+use kiln_backend::{Backend, Properties, StreamId, is_printing};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -136,6 +136,15 @@ impl Device {
     /// The programs compiled so far in this process.
     pub fn programs(&self) -> &ProgramCache {
         &self.0.programs
+    }
+
+    /// Refuses a call from inside a print sink, which may wait for the call that prints.
+    pub(crate) fn check_not_printing(&self) -> Result<()> {
+        if is_printing() {
+            let device = self.id().to_owned();
+            return Err(kiln_backend::Error::InsidePrintSink { device }.into());
+        }
+        Ok(())
     }
 
     pub(crate) fn choices(&self) -> &Choices {

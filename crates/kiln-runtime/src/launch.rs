@@ -102,6 +102,7 @@ impl<P: KernelParams> Launch<P> {
     /// follow from the stores or exceed the device's limits, and failures of the device. A kernel's own fault surfaces at the next
     /// synchronisation or read of a tensor. On an error nothing was launched and no argument changed.
     pub fn launch(self, device: &Device) -> Result<()> {
+        device.check_not_printing()?;
         if let Some(home) = self.queue.device() {
             same_device("the stream of the launch", home, device)?;
         }

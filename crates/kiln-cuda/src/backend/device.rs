@@ -8,7 +8,7 @@ use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
 use super::tenants::Tenants;
 use crate::driver::{Context, CudaError, Event, Function};
-use kiln_backend::{BackendKind, DevicePtr, PrintSink, Properties, Residency, Result, StreamId};
+use kiln_backend::{BackendKind, DevicePtr, PrintSink, Prints, Properties, Residency, Result, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A GPU in use.
@@ -22,7 +22,7 @@ pub(super) struct Device {
     pub(super) tenants: Tenants,
     /// Zeros, for maps of views without elements. They live as long as the context.
     pub(super) nothing: DevicePtr,
-    sink: Mutex<PrintSink>,
+    prints: Prints,
     retired: Mutex<Vec<Retired>>,
     pub(super) context: Context,
 }
@@ -62,7 +62,7 @@ impl Device {
             mappings: Mappings::default(),
             tenants: Tenants::default(),
             nothing,
-            sink: Mutex::new(Arc::new(|line| println!("{line}"))),
+            prints: Prints::default(),
             retired: Mutex::default(),
             context,
         })
@@ -75,7 +75,7 @@ impl Device {
     }
 
     pub(super) fn set_print_sink(&self, sink: PrintSink) {
-        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+        self.prints.set(sink);
     }
 
     /// Passes on what the work of a stream, which is done, printed, and returns its first fault as the error.
@@ -90,18 +90,17 @@ impl Device {
             fault = fault.or(record);
         }
         match fault {
-            None => Ok(()),
+            None => self.prints.outcome(&self.properties.id),
             Some(record) => Err(self.tables.fault(&record)?.into()),
         }
     }
 
     fn print(&self, printed: &Printed) {
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for text in self.tables.prints(&printed.records) {
-            text.lines().for_each(|line| sink(line));
+            text.lines().for_each(|line| self.prints.line(line));
         }
         if printed.lost > 0 {
-            sink(&format!(
+            self.prints.line(&format!(
                 "[kiln] {} more prints were lost: their buffer was full; print in fewer threads, or synchronise more often",
                 printed.lost
             ));

@@ -98,10 +98,10 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
     }
-    let Machine { loaded, grid, block, registers, views, spaces, sink, order, .. } = base;
+    let Machine { loaded, grid, block, registers, views, spaces, prints, order, .. } = base;
     let guarded = Vec::new();
     let mut base =
-        Machine { kernel, loaded, grid, block, registers, views, spaces, guarded, sink, order, seat: None };
+        Machine { kernel, loaded, grid, block, registers, views, spaces, guarded, prints, order, seat: None };
     let [x, y, z] = base.grid;
     let mut linear = 0;
     for z in 0..z {
@@ -220,7 +220,7 @@ impl<'m> Machine<'m> {
             views: self.views.clone(),
             spaces,
             guarded: Vec::new(),
-            sink: self.sink,
+            prints: self.prints,
             order: self.order,
             seat: self.seat.clone(),
         }

@@ -175,6 +175,8 @@ pub fn failure(error: &Error) -> Frame {
         Error::Driver { call, code, message } => (5, vec![call, code, message], vec![]),
         Error::Lost { device, reason } => (6, vec![device, reason], vec![]),
         Error::Internal { message, .. } => (7, vec![message], vec![]),
+        Error::PrintSink { device, message } => (8, vec![device, message], vec![]),
+        Error::InsidePrintSink { device } => (9, vec![device], vec![]),
     };
     let frame = texts.into_iter().fold(Frame::new(FAILED).number(code), |frame, text| frame.text(text));
     numbers.into_iter().fold(frame, Frame::number)
@@ -212,6 +214,8 @@ pub fn error(fields: &mut Fields) -> Error {
             4 => Error::Compile { kernel: fields.text()?, location: fields.text()?, message: fields.text()? },
             5 => Error::Driver { call: fields.text()?, code: fields.text()?, message: fields.text()? },
             6 => Error::Lost { device: fields.text()?, reason: fields.text()? },
+            8 => Error::PrintSink { device: fields.text()?, message: fields.text()? },
+            9 => Error::InsidePrintSink { device: fields.text()? },
             7 => Error::Internal { place: "the isolated process", message: fields.text()? },
             _ => broken(),
         })
@@ -351,6 +355,8 @@ mod tests {
             Error::Compile { kernel: text("k"), location: text("l"), message: text("m") },
             Error::Driver { call: text("c"), code: text("d"), message: text("m") },
             Error::Lost { device: text("d"), reason: text("r") },
+            Error::PrintSink { device: text("d"), message: text("m") },
+            Error::InsidePrintSink { device: text("d") },
         ];
         for want in errors {
             let (code, mut fields) = sent(failure(&want));

@@ -6,6 +6,7 @@ mod kernels;
 mod launch;
 mod order;
 mod params;
+mod prints;
 mod probe;
 mod streams;
 mod tensors;
