@@ -1,5 +1,6 @@
 //! The CPU as a device.
 
+use crate::codegen::Blocking;
 use crate::launch;
 use crate::memory::{Memory, last_level_cache, total_memory};
 use crate::pool::Pool;
@@ -34,6 +35,7 @@ const MAX_GRID: u32 = i32::MAX as u32;
 /// ```
 pub struct CpuBackend {
     properties: Properties,
+    blocking: Blocking,
     memory: Memory,
     pool: Pool,
     residents: Residents,
@@ -60,6 +62,7 @@ impl CpuBackend {
     pub fn with_threads(threads: usize) -> CpuBackend {
         CpuBackend {
             properties: properties(threads),
+            blocking: Blocking::default(),
             memory: Memory::default(),
             pool: Pool::new(threads),
             residents: Residents::default(),
@@ -68,6 +71,19 @@ impl CpuBackend {
             events: Mutex::default(),
             next_id: AtomicU64::new(1),
         }
+    }
+
+    /// Sets how tiles pass through the caches: element-wise code works on `chunk` elements of a tile at a time, and a
+    /// streamed store to a view of more than `cached` bytes goes past the caches. Results do not depend on either.
+    /// Without this, both follow from the processor's caches; tests set small numbers, so that small tiles go the way of
+    /// large ones.
+    ///
+    /// ```
+    /// let cpu = kiln_cpu::CpuBackend::with_threads(1).with_blocking(4, 0);
+    /// # let _ = cpu;
+    /// ```
+    pub fn with_blocking(self, chunk: usize, cached: u64) -> CpuBackend {
+        CpuBackend { blocking: Blocking { chunk: chunk.max(1), cached }, ..self }
     }
 
     fn report(&self, stream: StreamId) -> Result<()> {
@@ -195,7 +211,7 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
-        let (program, stages) = CpuProgram::new(kernel)?;
+        let (program, stages) = CpuProgram::new(kernel, self.blocking)?;
         Ok(Compiled { program: Arc::new(program), artifact: None, stages })
     }
 

@@ -1,6 +1,6 @@
 //! A compiled kernel.
 
-use crate::codegen::{self, Code, Source};
+use crate::codegen::{self, Blocking, Code, Source};
 use crate::launch::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
@@ -35,12 +35,12 @@ impl CpuProgram {
     }
 
     /// Compiles a kernel, as a front end made it.
-    pub(crate) fn new(kernel: &Kernel) -> Result<(CpuProgram, Stages)> {
+    pub(crate) fn new(kernel: &Kernel, blocking: Blocking) -> Result<(CpuProgram, Stages)> {
         let begun = Instant::now();
         let kernel = &prepare(kernel)?;
         let lowered = Lowered::of(kernel)?;
         let passes = begun.elapsed();
-        let mut code = codegen::compile(&lowered.source(kernel))?;
+        let mut code = codegen::compile(&lowered.source(kernel, blocking))?;
         let stages = Stages { passes, emission: begun.elapsed() - passes, ..Stages::default() };
         let sites = SiteTable {
             kernel: kernel.name.clone(),
@@ -60,7 +60,7 @@ impl CpuProgram {
 /// As [`compile`](kiln_backend::Backend::compile).
 pub fn clif(kernel: &Kernel) -> Result<String> {
     let kernel = &prepare(kernel)?;
-    codegen::clif(&Lowered::of(kernel)?.source(kernel))
+    codegen::clif(&Lowered::of(kernel)?.source(kernel, Blocking::default()))
 }
 
 /// Checks a kernel and optimises it.
@@ -145,10 +145,10 @@ impl Lowered {
         }
     }
 
-    fn source<'a>(&'a self, kernel: &'a Kernel) -> Source<'a> {
+    fn source<'a>(&'a self, kernel: &'a Kernel, blocking: Blocking) -> Source<'a> {
         match &self.0 {
-            Some(lockstep) => Source { kernel: &lockstep.kernel, lockstep: Some(lockstep) },
-            None => Source { kernel, lockstep: None },
+            Some(lockstep) => Source { kernel: &lockstep.kernel, lockstep: Some(lockstep), blocking },
+            None => Source { kernel, lockstep: None, blocking },
         }
     }
 }

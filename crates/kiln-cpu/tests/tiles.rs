@@ -118,6 +118,31 @@ fn stores_over_what_was_loaded() {
     }
 }
 
+/// A value that is stored and read again before it dies: what is made after that must not take its
+/// memory before it is copied to the view.
+#[test]
+fn stores_of_values_that_are_used_again() {
+    for block in [5u32, 1000, 5000] {
+        let (mut k, p) = kernel("again", TILE, &[(Scalar::F32, 1); 3]);
+        let mut b = Builder::new(&mut k);
+        let (first, pad) = (b.index(0), zero(&mut b));
+        let x = b.load(p[0], &[first], pad, shape(&[block]), Reuse::Normal);
+        let y = b.binary(BinaryOp::Add, x, x);
+        b.store(p[1], &[first], y, Reuse::Normal, true);
+        let twice = b.binary(BinaryOp::Add, y, y);
+        let more = b.binary(BinaryOp::Mul, twice, x);
+        let most = b.binary(BinaryOp::Sub, more, x);
+        b.store(p[2], &[first], most, Reuse::Normal, true);
+        let n = block as usize;
+        let mut x = random(n, 6);
+        let (mut y, mut z) = (vec![f32::NAN; n], vec![f32::NAN; n]);
+        let e = [n as i64];
+        run(&k, [1, 1, 1], vec![view(&mut x, &e), view(&mut y, &e), view(&mut z, &e)]).unwrap();
+        let wrong = (0..n).find(|&i| y[i] != 2.0 * x[i] || z[i] != 4.0 * x[i] * x[i] - x[i]);
+        assert_eq!(wrong, None, "{block}");
+    }
+}
+
 fn chain(block: u32) -> Kernel {
     let (mut k, p) = kernel("chain", TILE, &[(Scalar::F32, 1); 3]);
     let mut b = Builder::new(&mut k);

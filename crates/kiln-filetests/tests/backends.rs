@@ -24,6 +24,24 @@ fn the_cpu_does_what_the_interpreter_does() {
     compare(seeds(0..300), exact, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
 }
 
+/// As if caches were tiny: small tiles go chunk by chunk and past the caches, as tiles of more than
+/// 1024 elements and views larger than the caches do.
+#[test]
+fn the_cpu_does_so_in_chunks_of_any_size() {
+    let interp = Interp::new(Default::default());
+    let reference = |case: &Case| run(case, &interp).map_err(|e| e.to_string());
+    for chunk in [1, 4, 7] {
+        let cpu = CpuBackend::with_threads(1).with_blocking(chunk, 0);
+        let tested = |case: &Case| run(case, &cpu).map_err(|e| e.to_string());
+        let options = |seed: u64| Options {
+            faults: seed.is_multiple_of(3),
+            guards: false,
+            ..exact(if seed.is_multiple_of(5) { seed } else { 2 * seed })
+        };
+        compare(seeds(0..150), options, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
 /// The way a kernel goes to a GPU.
 fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
     let mut source = kernel.clone();

@@ -2,13 +2,11 @@
 
 use super::emitter::{Emitter, Matrix, Repr, Tile, View};
 use super::liveness::inner_len;
-use crate::memory::last_level_cache;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{BoxAxis, PrimitiveKey};
 use kiln_ir::{OpData, OpKind, Reuse, Scalar, Shape, Value};
 use std::mem::{offset_of, size_of};
-use std::sync::LazyLock;
 
 /// Where a box of a view lies.
 #[derive(Clone, Copy)]
@@ -157,7 +155,7 @@ impl Emitter<'_> {
         for extent in view.extents {
             bytes = self.asm.mul(bytes, extent);
         }
-        let kept = self.asm.int(kept_bytes());
+        let kept = self.asm.int(self.blocking.cached.min(1 << 40) as i64);
         Ok(self.asm.compare(IntCC::SignedGreaterThan, bytes, kept))
     }
 
@@ -204,11 +202,4 @@ impl Emitter<'_> {
     pub(super) fn len(&self, value: Value) -> usize {
         self.kernel.shape(value).len()
     }
-}
-
-/// The largest output, in bytes, that is left in the caches: its inputs want room there, too.
-fn kept_bytes() -> i64 {
-    static KEPT: LazyLock<i64> =
-        LazyLock::new(|| last_level_cache().map_or(16 << 20, |bytes| (bytes / 2).min(1 << 40) as i64));
-    *KEPT
 }

@@ -3,11 +3,11 @@
 //! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where a load found them. A tile whose
 //! elements are all the same stays a scalar (a *splat*). Views are their words. Every operation on tiles becomes a call of a primitive.
 
-use super::Source;
 use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
 use super::group::Group;
 use super::liveness::{self, Liveness};
+use super::{Blocking, Source};
 use crate::frame::{Frame, Site, SiteKind};
 use crate::spmd::Lockstep;
 use crate::time;
@@ -74,6 +74,8 @@ pub(super) struct Emitter<'a> {
     pub(super) frame: ir::Value,
     /// What the kernel was made from, if it was written for threads.
     pub(super) lockstep: Option<&'a Lockstep>,
+    /// How tiles pass through the caches.
+    pub(super) blocking: Blocking,
     /// Returns 1: after a fault.
     pub(super) exit: ir::Block,
     scratch: ir::Value,
@@ -86,7 +88,7 @@ pub(super) struct Emitter<'a> {
 impl<'a> Emitter<'a> {
     /// Begins the function: its entry block, the parameters, the exit.
     pub(super) fn new(source: Source<'a>, mut asm: Asm<'a>) -> Emitter<'a> {
-        let Source { kernel, lockstep } = source;
+        let Source { kernel, lockstep, blocking } = source;
         let entry = asm.fb.create_block();
         asm.fb.append_block_params_for_function_params(entry);
         asm.enter(entry);
@@ -108,6 +110,7 @@ impl<'a> Emitter<'a> {
             preferred: HashMap::new(),
             frame,
             lockstep,
+            blocking,
             exit,
             scratch,
             reprs: vec![None; kernel.counts().0],
@@ -449,12 +452,17 @@ impl<'a> Emitter<'a> {
 
     /// Gives back what nothing uses after an operation.
     pub(super) fn release(&mut self, op: Op) {
-        for slot in std::mem::take(&mut self.temporaries) {
-            self.arena.give(slot);
-        }
+        self.release_temporaries();
         for index in 0..self.live.dead_after(op).len() {
             let value = self.live.dead_after(op)[index];
             self.free(value);
+        }
+    }
+
+    /// Gives back the scratch memory of an operation that is done.
+    pub(super) fn release_temporaries(&mut self) {
+        for slot in std::mem::take(&mut self.temporaries) {
+            self.arena.give(slot);
         }
     }
 

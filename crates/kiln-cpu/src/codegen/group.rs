@@ -14,15 +14,14 @@ use kiln_backend::Result;
 use kiln_cpu_primitives::PrimitiveKey;
 use kiln_ir::{Kernel, Op, OpKind, Reuse, Value};
 
-/// Elements of a chunk. A few tiles of 4-byte elements fit L1, and calls cost little beside the work.
-const CHUNK: usize = 1024;
-
 /// Operations that have been collected.
 #[derive(Default)]
 pub(super) struct Group {
     len: usize,
     ops: Vec<Op>,
     streamed: Vec<StreamedStore>,
+    /// Values that are copied to views when all operations are done: they stay until then.
+    copied: Vec<Value>,
 }
 
 impl Group {
@@ -127,11 +126,12 @@ impl Emitter<'_> {
         let at = self.locate(None);
         let stores = self.plan_stores(&group)?;
         self.plan_streams(&mut group, &stores)?;
-        if group.len <= CHUNK {
+        group.copied = self.copied(&stores);
+        if group.len <= self.blocking.chunk {
             let count = self.asm.int(group.len as i64);
             self.members(&group, Window { start: None, count, most: group.len })?;
         } else {
-            self.outputs(&group, &stores);
+            self.outputs(&group);
             self.chunks(&group)?;
         }
         for streamed in &group.streamed {
@@ -184,7 +184,8 @@ impl Emitter<'_> {
             let Repr::Tile(Tile { at, .. }) = *self.repr(root)? else { continue };
             let large = self.outgrows_caches(data)?;
             let streams = self.asm.and(large, place.inside);
-            let bytes = group.len.min(CHUNK) * data_elem(self.kernel, store.op).bytes() as usize;
+            let bytes =
+                group.len.min(self.blocking.chunk) * data_elem(self.kernel, store.op).bytes() as usize;
             let chunk = self.arena.take(bytes);
             group.streamed.push(StreamedStore { op: store.op, root, to: at, streams, chunk });
         }
@@ -222,19 +223,21 @@ impl Emitter<'_> {
         })
     }
 
-    /// Gives every result that outlives the group its memory before the loop over chunks: so does one that is copied to a view after the loop.
-    fn outputs(&mut self, group: &Group, stores: &[PlannedStore]) {
-        let copied: Vec<Value> = stores
-            .iter()
-            .filter(|store| store.direct.is_none())
-            .filter_map(|store| self.kernel.op(store.op).operands.last())
-            .map(|&stored| self.live.root(stored))
-            .collect();
+    /// The values of the stores that are no direct ones.
+    fn copied(&self, stores: &[PlannedStore]) -> Vec<Value> {
+        let copies = stores.iter().filter(|store| store.direct.is_none());
+        let stored = copies.filter_map(|store| self.kernel.op(store.op).operands.last());
+        stored.map(|&value| self.live.root(value)).collect()
+    }
+
+    /// Gives every result that outlives the group its memory before the loop over chunks.
+    fn outputs(&mut self, group: &Group) {
         for &op in &group.ops {
             for &result in &self.kernel.op(op).results {
                 let root = self.live.root(result) == result && self.repr(result).is_err();
                 let last = self.live.last_use(result);
-                let outlives = copied.contains(&result) || last.is_none_or(|last| !group.contains(last));
+                let outlives =
+                    group.copied.contains(&result) || last.is_none_or(|last| !group.contains(last));
                 if root && (outlives || self.preferred.contains_key(&result)) {
                     self.output(result);
                 }
@@ -251,15 +254,16 @@ impl Emitter<'_> {
         self.asm.jump(chunk, &[zero]);
         self.asm.enter(chunk);
         let start = params[0];
-        let full = self.asm.int(CHUNK as i64);
-        let count = if group.len.is_multiple_of(CHUNK) {
+        let most = self.blocking.chunk;
+        let full = self.asm.int(most as i64);
+        let count = if group.len.is_multiple_of(most) {
             full
         } else {
             let left = self.asm.fb.ins().isub(len, start);
             self.asm.fb.ins().umin(left, full)
         };
-        self.members(group, Window { start: Some(start), count, most: CHUNK })?;
-        let next = self.asm.add_const(start, CHUNK as i64);
+        self.members(group, Window { start: Some(start), count, most })?;
+        let next = self.asm.add_const(start, most as i64);
         let more = self.asm.compare(IntCC::UnsignedLessThan, next, len);
         self.asm.fb.ins().brif(more, chunk, &[next.into()], rest, &[]);
         self.asm.enter(rest);
@@ -335,15 +339,19 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Gives back what dies with an operation, unless the next chunk needs it.
+    /// Gives back what dies with an operation, unless the next chunk or a copy to a view needs it.
     fn release_members(&mut self, group: &Group, op: Op, window: Window) {
         if window.start.is_none() {
-            return self.release(op);
+            self.release_temporaries();
         }
         for index in 0..self.live.dead_after(op).len() {
             let value = self.live.dead_after(op)[index];
             let windowed = matches!(self.repr(value), Ok(Repr::Tile(tile)) if tile.windowed);
-            if windowed && group.makes(self.kernel, value) {
+            let stays = match window.start {
+                Some(_) => !(windowed && group.makes(self.kernel, value)),
+                None => group.copied.contains(&value),
+            };
+            if !stays {
                 self.free(value);
             }
         }

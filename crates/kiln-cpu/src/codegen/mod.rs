@@ -32,6 +32,7 @@ mod scalar;
 mod tile;
 
 use crate::frame::{Entry, Site};
+use crate::memory::last_level_cache;
 use crate::spmd::Lockstep;
 use asm::Asm;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, types};
@@ -43,7 +44,7 @@ use cranelift_module::{FuncId, Module, default_libcall_names};
 use emitter::Emitter;
 use kiln_backend::{Error, Result};
 use kiln_ir::Kernel;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// Machine code, and what it refers to.
 pub(crate) struct Code {
@@ -86,6 +87,26 @@ pub(crate) struct Source<'a> {
     pub(crate) kernel: &'a Kernel,
     /// What it was made from, if it was written for threads.
     pub(crate) lockstep: Option<&'a Lockstep>,
+    /// How tiles pass through the caches.
+    pub(crate) blocking: Blocking,
+}
+
+/// How tiles pass through the caches. Results do not depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocking {
+    /// Elements of a tile that a group of element-wise operations works on at a time.
+    pub(crate) chunk: usize,
+    /// The largest view, in bytes, that streamed stores leave in the caches: inputs want room there, too.
+    pub(crate) cached: u64,
+}
+
+impl Default for Blocking {
+    /// A few chunks of 4-byte elements fit an L1 cache, and calls cost little beside the work; half of the last-level cache is an output's.
+    fn default() -> Blocking {
+        static CACHED: LazyLock<u64> =
+            LazyLock::new(|| last_level_cache().map_or(16 << 20, |bytes| bytes / 2));
+        Blocking { chunk: 1024, cached: *CACHED }
+    }
 }
 
 /// Compiles a kernel.
