@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Times Kiln and its peers by turns on this machine, and records the medians under bench/results/.
 
+With `--before` the other side is another build of Kiln, and what is recorded are the ratios of the two.
+
 Every contender is a process that stays alive and answers over the line protocol of bench/README.md. In each pass over a row
 every contender runs a few rounds; the order changes from pass to pass. Drift of clocks and temperature thus falls on all.
 """
@@ -16,6 +18,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+import before as two_builds
+from before import AFTER, BEFORE
 from rows import ROWS, Row, rows_for
 
 HERE = Path(__file__).resolve().parent
@@ -178,8 +182,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--passes", type=int, default=5, help="turns of each contender in a row (default: 5)")
     parser.add_argument("--rounds", type=int, default=20, help="rounds in a turn (default: 20)")
     parser.add_argument("--commit", default=commit_of_this_tree(), help="recorded with the results (default: git's)")
+    builds = parser.add_argument_group("two builds of Kiln, without peers")
+    builds.add_argument("--before", metavar="KILN", help="the binary of another build, which takes turns with --kiln")
+    builds.add_argument("--before-commit", default="unknown", help="the commit of that build, recorded with the results")
+    builds.add_argument("--floor", type=float, default=0.98, help="the least ratio without exit code 1 (default: 0.98)")
+    builds.add_argument(
+        "--again", type=int, default=2, help="how often a row below the floor is measured again, all times counting (default: 2)"
+    )
+    builds.add_argument("--ring", type=int, default=0, metavar="TURNS", help="turns of `kiln bench ring` (default: 0)")
+    builds.add_argument("--ring-only", default="", help="only ring rows whose name contains this")
     parser.add_argument("--out", type=Path, help="results file (default: bench/results/DEVICE.json if Kiln is timed)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.before and not options.kiln:
+        parser.error("--before needs --kiln, the build that it is compared with")
+    return options
 
 
 def start_peers(device: str, wanted: str | None) -> tuple[list[Contender], dict[str, str]]:
@@ -209,8 +225,65 @@ def print_row(name: str, times: dict[str, list[float]]) -> None:
         print(f"{name:30} {label:18} {median:12.2f} us {rate}", flush=True)
 
 
+def pairs_of(options: argparse.Namespace, builds: dict[str, Contender]) -> tuple[list[two_builds.Pair], list[str]]:
+    """Times every row by both builds; rows below the floor are measured again."""
+    pairs, problems = [], []
+    for name, row in rows_for(options.device).items():
+        if options.rows not in name:
+            continue
+        if lacking := [label for label, kiln in builds.items() if name not in kiln.rows]:
+            problems.append(f"{name}: the build {' and the build '.join(lacking)} has no such row")
+            continue
+        field = [Entry(label, kiln, name) for label, kiln in builds.items()]
+        pair = two_builds.Pair(name, [], [])
+        for _ in range(1 + options.again):
+            times, failed = measure(field, options.passes, row.rounds or options.rounds)
+            problems += [f"{name}: {label}: {reason}" for label, reason in failed.items()]
+            if failed:
+                break
+            pair = two_builds.Pair(name, pair.before + times[BEFORE], pair.after + times[AFTER])
+            if pair.ratio >= options.floor:
+                break
+        if pair.before:
+            pairs.append(pair)
+            print(f"{name:44} {pair.ratio:7.3f}", flush=True)
+    return pairs, problems
+
+
+def compare_builds(options: argparse.Namespace) -> int:
+    """Two builds of Kiln by turns; 1 if one is slower than the floor allows, or failed."""
+    binaries = {BEFORE: str(Path(options.before).resolve()), AFTER: str(Path(options.kiln).resolve())}
+    builds: dict[str, Contender] = {}
+    try:
+        for label, binary in binaries.items():
+            builds[label] = Contender([binary, "bench", "--serve", "--device", options.device])
+        device = builds[AFTER].device
+        pairs, problems = pairs_of(options, builds)
+    except Failed as reason:
+        print(f"Kiln: {reason}", file=sys.stderr)
+        return 1
+    finally:
+        for contender in builds.values():
+            contender.stop()
+    if options.ring:
+        rows, failed = two_builds.ring(binaries, options.device, options.ring_only, options.ring)
+        pairs, problems = pairs + rows, problems + failed
+    print(two_builds.table(pairs, options.floor))
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    out = options.out or HERE / "results" / f"before-after-{slug}.json"
+    commits = {BEFORE: options.before_commit, AFTER: options.commit}
+    two_builds.write(out, pairs, device, commits, options.floor)
+    print(f"wrote {out}")
+    for problem in problems:
+        print(f"problem: {problem}", file=sys.stderr)
+    slower = [pair.name for pair in pairs if pair.ratio < options.floor]
+    return 1 if slower or problems or not pairs else 0
+
+
 def main() -> int:
     options = arguments()
+    if options.before:
+        return compare_builds(options)
     kiln, kiln_failed, problems = None, False, []
     peers, absent = start_peers(options.device, options.peers)
     try:

@@ -17,6 +17,7 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import before  # noqa: E402
 import compare  # noqa: E402
 import render  # noqa: E402
 
@@ -172,6 +173,102 @@ class Comparison(FakePeers):
         self.assertEqual(results["rows"][0]["ceiling_fraction"], 1.0)
         self.assertEqual(results["rows"][1]["ceiling_fraction"], 1.5)
         self.assertEqual((results["peers"], results["absent"]), ({"Fake": "7"}, {"other": "not installed"}))
+
+
+# A Kiln whose rounds take as long as its argument says, and whose second row does not work where that is 9.
+FAKE_KILN = textwrap.dedent("""\
+    #!/bin/sh
+    [ "$2" = ring ] && {{ shift 4; echo '{{"rows": [
+      {{"name": "ring.trip", "transport": "bar", "p50_us": {time}, "msgs_per_s": null}},
+      {{"name": "ring.rate", "transport": "bar", "p50_us": null, "msgs_per_s": {time}}},
+      {{"name": "ring.{time}", "transport": "bar", "p50_us": 1.0, "msgs_per_s": null}}]}}' >"$2"; exit 0; }}
+    echo '{{"ready": "Kiln", "version": "1", "device": "a device", "rows": ["copy_f32_2^25", "add_f32_2^25"]}}'
+    while read -r word row rounds; do
+      [ "$word" = bench ] || exit 0
+      case "{time} $row" in
+      "9.0 add"*) echo '{{"name": "'$row'", "error": "broken"}}' ;;
+      *) echo '{{"name": "'$row'", "times_us": [{time}, {time}]}}' ;;
+      esac
+    done
+    """)
+
+
+class TwoBuilds(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.out = self.folder / "out.json"
+
+    def kiln(self, time: float) -> str:
+        path = self.folder / f"kiln-{time}"
+        path.write_text(FAKE_KILN.format(time=time))
+        path.chmod(0o755)
+        return str(path)
+
+    def run_compare(self, old: float, new: float, *more: str) -> tuple[int, str, str]:
+        argv = ["compare.py", "--before", self.kiln(old), "--kiln", self.kiln(new), "--out", str(self.out)]
+        argv += ["--before-commit", "aaa", "--commit", "bbb", "--passes", "1", "--rounds", "2", "--rows", "f32_2^25", *more]
+        said, problems = io.StringIO(), io.StringIO()
+        with mock.patch("sys.argv", argv), contextlib.redirect_stdout(said), contextlib.redirect_stderr(problems):
+            return compare.main(), said.getvalue(), problems.getvalue()
+
+    def results(self) -> dict:
+        return json.loads(self.out.read_text())
+
+    def test_ratios_are_recorded_with_both_commits(self) -> None:
+        with mock.patch.object(compare, "rows_for", return_value={COPY: compare.ROWS[COPY], ADD: compare.ROWS[ADD]}):
+            code, said, problems = self.run_compare(4.0, 2.0)
+        self.assertEqual((code, problems), (0, ""))
+        results = self.results()
+        self.assertEqual([results[key] for key in ("before", "after", "device", "floor")], ["aaa", "bbb", "a device", 0.98])
+        self.assertEqual([(row["name"], row["ratio"]) for row in results["rows"]], [(COPY, 2.0), (ADD, 2.0)])
+        self.assertEqual((results["rows"][0]["before_us"], results["rows"][0]["after_us"]), (4.0, 2.0))
+        self.assertNotIn("below", said)
+
+    def test_a_slower_build_fails_after_it_was_measured_again(self) -> None:
+        with mock.patch.object(compare, "rows_for", return_value={ADD: compare.ROWS[ADD]}):
+            code, said, _ = self.run_compare(2.0, 2.1, "--again", "3")
+            self.assertEqual(code, 1)
+            self.assertIn("0.952  below 0.98", said)
+            self.assertEqual(self.results()["rows"][0]["values"], [8, 8])
+            self.assertEqual(self.run_compare(2.0, 2.1, "--floor", "0.95")[0], 0)
+            self.assertEqual(self.results()["rows"][0]["values"], [2, 2])
+
+    def test_failures_and_missing_rows_are_named(self) -> None:
+        rows = {name: compare.ROWS[name] for name in (COPY, ADD, SUM)}
+        with mock.patch.object(compare, "rows_for", return_value=rows):
+            code, _, problems = self.run_compare(9.0, 9.0)
+        self.assertEqual(code, 1)
+        self.assertIn(f"{ADD}: before: broken", problems)
+        self.assertIn(f"{SUM}: the build before and the build after has no such row", problems)
+        self.assertEqual([row["name"] for row in self.results()["rows"]], [COPY])
+
+    def test_rows_of_rings_take_turns_too(self) -> None:
+        with mock.patch.object(compare, "rows_for", return_value={COPY: compare.ROWS[COPY]}):
+            code, said, problems = self.run_compare(4.0, 2.0, "--ring", "2", "--floor", "0.1")
+        self.assertEqual((code, problems), (0, ""), said)
+        ratios = {row["name"]: row["ratio"] for row in self.results()["rows"]}
+        self.assertEqual(ratios, {"ring.rate (bar)": 0.5, COPY: 2.0, "ring.trip (bar)": 2.0})
+
+    def test_the_worst_row_comes_first(self) -> None:
+        pairs = [before.Pair("a", [2.0], [1.0]), before.Pair("b", [1.0], [2.0]), before.Pair("c", [1.0], [2.0], rate=True)]
+        lines = before.table(pairs, 0.98).splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["row", "b", "a", "c"])
+        self.assertEqual(["below" in line for line in lines], [False, True, False, False])
+
+    def test_rows_of_other_commits_go(self) -> None:
+        commits = {"before": "a", "after": "b"}
+        before.write(self.out, [before.Pair("x", [1.0], [1.0])], "d", commits, 0.98)
+        before.write(self.out, [before.Pair("y", [1.0], [2.0])], "d", commits, 0.98)
+        self.assertEqual([row["name"] for row in self.results()["rows"]], ["y", "x"])
+        before.write(self.out, [before.Pair("z", [1.0], [1.0])], "d", {**commits, "after": "c"}, 0.98)
+        self.assertEqual([row["name"] for row in self.results()["rows"]], ["z"])
+
+    def test_one_build_alone_is_refused(self) -> None:
+        with mock.patch("sys.argv", ["compare.py", "--before", "x"]), contextlib.redirect_stderr(io.StringIO()):
+            with self.assertRaises(SystemExit):
+                compare.main()
 
 
 class Results(FakePeers):
