@@ -9,6 +9,7 @@
 //! | `case.rs` | [`Case`], [`Outcome`], running a case |
 //! | `trial.rs` | a case's random input, its comparisons |
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
+//! | `exact.rs` | arithmetic that has Rust's bits on every device |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs`, `matrix_units_copied.rs`, `matrix_units_narrow.rs` | operations on tiles |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
@@ -48,6 +49,7 @@ mod checkpoints;
 mod clusters;
 mod dot;
 mod elementwise;
+mod exact;
 mod explicit;
 mod explicit_attention;
 mod explicit_extents;
@@ -91,6 +93,7 @@ pub fn suite() -> Vec<Case> {
         arithmetic::cases,
         math::cases,
         casts::cases,
+        exact::cases,
         shapes::cases,
         reduce::cases,
         scan::cases,

@@ -3,6 +3,7 @@
 use super::Form;
 use super::element::{Element, Number};
 use super::elementwise::{Arrays, HalfZip3Loop, OperandForm, ScalarLeft, ScalarRight, Zip3, Zip3Loop};
+use super::float16::ToOddF32;
 use super::level::Level;
 use super::signature::{TernaryFn, TernaryLoop};
 use half::{bf16, f16};
@@ -21,6 +22,24 @@ impl<T: Number> Zip3<T, T> for Fma {
     #[inline(always)]
     fn apply(a: T, b: T, c: T) -> T {
         a.mul_add(b, c)
+    }
+}
+
+/// The multiply-add of 16-bit floats, as f32: rounded to odd, so that rounding it to 16 bits is the only
+/// rounding. Rounding to f32 and to 16 bits would meet the middle of two results too often.
+struct HalfFma;
+impl Zip3<f32, f32> for HalfFma {
+    #[inline(always)]
+    fn apply(a: f32, b: f32, c: f32) -> f32 {
+        // Exact: 48 bits, and no exponent out of range.
+        let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+        let sum = product + c;
+        let part = sum - product;
+        let error = (product - (sum - part)) + (c - part); // Knuth's two-sum
+        let inexact = error != 0.0 && error.is_finite() && sum.to_bits() & 1 == 0;
+        let outward = (error > 0.0) == (sum > 0.0);
+        let step = (inexact as i64) * (2 * (outward as i64) - 1);
+        f64::from_bits(sum.to_bits().wrapping_add_signed(step)).to_odd_f32()
     }
 }
 
@@ -57,8 +76,8 @@ fn fma_form<F: OperandForm>(level: Level, scalar: Scalar) -> Option<TernaryFn> {
         Scalar::Bool | Scalar::E4M3 | Scalar::E5M2 | Scalar::I8 | Scalar::U8 => return None,
         Scalar::I32 | Scalar::U32 => Zip3Loop::<Fma, u32, u32, F>::at(level),
         Scalar::I64 | Scalar::U64 => Zip3Loop::<Fma, u64, u64, F>::at(level),
-        Scalar::F16 => HalfZip3Loop::<Fma, f16, F>::at(level),
-        Scalar::BF16 => HalfZip3Loop::<Fma, bf16, F>::at(level),
+        Scalar::F16 => HalfZip3Loop::<HalfFma, f16, F>::at(level),
+        Scalar::BF16 => HalfZip3Loop::<HalfFma, bf16, F>::at(level),
         Scalar::F32 => Zip3Loop::<Fma, f32, f32, F>::at(level),
         Scalar::F64 => Zip3Loop::<Fma, f64, f64, F>::at(level),
     })

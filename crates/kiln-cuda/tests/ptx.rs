@@ -109,7 +109,7 @@ fn arithmetic_of_every_type() {
         let mut v = load(&mut b, at, elem, 1, None)[0];
         let ops: &[BinaryOp] = match elem {
             Scalar::Bool => &[And, Or, Xor, Min, Max],
-            e if e.is_float() => &[Add, Sub, Mul, Div, Min, Max],
+            e if e.is_float() => &[Add, Sub, Mul, Div, FastDiv, Min, Max],
             _ => &[Add, Sub, Mul, Div, Rem, Min, Max, And, Or, Xor, Shl, Shr],
         };
         for &op in ops {

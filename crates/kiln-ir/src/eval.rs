@@ -95,7 +95,7 @@ fn binary_bits(op: BinaryOp, a: Literal, b: Literal) -> Option<Literal> {
         BinaryOp::Xor => x ^ y,
         BinaryOp::Shl => x << amount,
         BinaryOp::Shr => x >> amount,
-        BinaryOp::Pow | BinaryOp::Atan2 => x, // of floats only
+        BinaryOp::FastDiv | BinaryOp::Pow | BinaryOp::Atan2 => x, // of floats only
     };
     Some(Literal::wrapping(elem, value))
 }
@@ -106,13 +106,20 @@ fn binary_float(op: BinaryOp, a: Literal, b: Literal) -> Literal {
         BinaryOp::Add => x + y,
         BinaryOp::Sub => x - y,
         BinaryOp::Mul => x * y,
-        BinaryOp::Div => x / y,
+        BinaryOp::Div | BinaryOp::FastDiv => x / y,
         BinaryOp::Rem => x % y,
         BinaryOp::Min => return if y.is_nan() || below(a, b) { a } else { b },
         BinaryOp::Max => return if y.is_nan() || below(b, a) { a } else { b },
         BinaryOp::Pow => libm::pow(x, y),
         BinaryOp::Atan2 => libm::atan2(x, y),
         BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => x, // of integers only
+    };
+    let value = match a.elem() {
+        // As devices compute them: in f32, which matters to bf16 numbers that are subnormal there.
+        Scalar::F16 | Scalar::BF16 if !matches!(op, BinaryOp::Pow | BinaryOp::Atan2) => {
+            f64::from(value as f32)
+        }
+        _ => value,
     };
     Literal::from_f64(a.elem(), value)
 }

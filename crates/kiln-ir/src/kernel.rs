@@ -184,6 +184,10 @@ pub struct Kernel {
     pub messages: Vec<String>,
     /// Blocks of a cluster, along x: they run at once, reach each other's shared memory, and end together. 1 is none.
     pub cluster: u32,
+    /// Whether a product and the sum that uses it may be rounded once, as one multiply-add. Off, every
+    /// operation on floats rounds on its own, as Rust's do, and gives the same bits on every device;
+    /// `Fma` is how such a kernel asks for a multiply-add.
+    pub contract: bool,
     /// Bytes of block scratch memory, set by the lowering to threads.
     pub scratch_bytes: u32,
     values: Vec<(Type, Def)>,
@@ -202,6 +206,7 @@ impl Kernel {
             files: Vec::new(),
             messages: Vec::new(),
             cluster: 1,
+            contract: false,
             scratch_bytes: 0,
             values: Vec::new(),
             ops: Vec::new(),

@@ -31,7 +31,7 @@ mnemonics!(UnaryOp, "unary operation", {
     IsNan = "is_nan",
 });
 mnemonics!(BinaryOp, "binary operation", {
-    Add = "add", Sub = "sub", Mul = "mul", Div = "div", Rem = "rem", Min = "min", Max = "max", And = "and", Or = "or",
+    Add = "add", Sub = "sub", Mul = "mul", Div = "div", FastDiv = "fast_div", Rem = "rem", Min = "min", Max = "max", And = "and", Or = "or",
     Xor = "xor", Shl = "shl", Shr = "shr", Pow = "pow", Atan2 = "atan2",
 });
 mnemonics!(CompareOp, "comparison", { Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge" });

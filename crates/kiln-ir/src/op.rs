@@ -52,11 +52,11 @@ pub enum UnaryOp {
     Log,
     /// Base-2 logarithm.
     Log2,
-    /// Square root.
+    /// Square root, correctly rounded.
     Sqrt,
-    /// 1 / sqrt(x).
+    /// 1 / sqrt(x), within a few ulp.
     Rsqrt,
-    /// 1 / x.
+    /// 1 / x, correctly rounded.
     Recip,
     /// Sine, of radians.
     Sin,
@@ -87,15 +87,19 @@ pub enum UnaryOp {
 /// Element-wise operations with two operands of one type, which is also the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BinaryOp {
-    /// Sum; integers wrap.
+    /// Sum; integers wrap, floats are correctly rounded (but see [`Kernel::contract`](crate::Kernel::contract)).
     Add,
-    /// Difference; integers wrap.
+    /// Difference, as `Add`.
     Sub,
-    /// Product; integers wrap.
+    /// Product, as `Add`.
     Mul,
-    /// Quotient. Integers truncate towards zero; a zero divisor is a fault; the least integer by -1 wraps.
+    /// Quotient, correctly rounded for floats. Integers truncate towards zero; a zero divisor is a
+    /// fault; the least integer by -1 wraps.
     Div,
-    /// Remainder, of the dividend's sign; a zero integer divisor is a fault.
+    /// Quotient within 2 ulp where the divisor lies in 2^-126 ..= 2^126, floats only: what a device
+    /// has that is faster than `Div`. Devices differ in the last bits.
+    FastDiv,
+    /// Remainder, of the dividend's sign, exact for floats; a zero integer divisor is a fault.
     Rem,
     /// The smaller; a NaN loses to a number.
     Min,

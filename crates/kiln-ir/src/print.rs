@@ -95,6 +95,9 @@ impl Printer<'_, '_> {
         if kernel.cluster > 1 {
             write!(self.out, " cluster {}", kernel.cluster)?;
         }
+        if kernel.contract {
+            self.out.write_str(" contract")?;
+        }
         if kernel.scratch_bytes > 0 {
             write!(self.out, " scratch {}", kernel.scratch_bytes)?;
         }

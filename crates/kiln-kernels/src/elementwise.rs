@@ -17,7 +17,7 @@ pub mod kernels {
     }
 
     /// z = relu(x y + x) / 2 + tanh(y), `block` elements a program.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn chain(x: &Tensor<f32, 1>, y: &Tensor<f32, 1>, z: &mut Tensor<f32, 1>, block: usize) {
         let at = program_id(0) * block;
         let (a, b) = (x.tile(at, block).streaming().load(0.0), y.tile(at, block).streaming().load(0.0));

@@ -9,17 +9,17 @@ pub mod kernels {
     use super::*;
 
     /// A row a program; `block` covers the row.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) {
         let row = program_id(0);
         let v = x.row(row).tile(0, block).streaming().load(f32::NEG_INFINITY);
         let e = (v - v.max()).exp();
-        y.row(row).tile(0, block).streaming().store(e / e.sum());
+        y.row(row).tile(0, block).streaming().store(e.fast_div(e.sum()));
     }
 
     /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32; `rows` rows a program, which load the weight and
     /// the bias once; `block` covers a row.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn layer_norm<T: Float>(
         x: &Tensor<T, 2>,
         weight: &Tensor<T, 1>,
@@ -33,11 +33,12 @@ pub mod kernels {
         let columns = x.extent(1);
         let count = columns.cast::<f32>();
         let v = x.tile(at, shape).streaming().load(0).cast::<f32>();
-        let mean = (v.sum_axis(1) / count).expand(1);
+        let mean = v.sum_axis(1).fast_div(count).expand(1);
         // Padding must not count towards the variance.
         let inside = iota::<i64>(block).lt(columns).expand(0);
         let centred = select(inside, v - mean, 0.0);
-        let scale = ((centred * centred).sum_axis(1) / count + epsilon).rsqrt().expand(1);
+        let variance = (centred * centred).sum_axis(1).fast_div(count);
+        let scale = (variance + epsilon).rsqrt().expand(1);
         let (w, b) = (weight.load(block, 0).cast::<f32>(), bias.load(block, 0).cast::<f32>());
         let result = centred * scale * w.expand(0) + b.expand(0);
         y.tile(at, shape).streaming().store(result.cast::<T>());

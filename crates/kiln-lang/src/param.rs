@@ -367,6 +367,8 @@ pub struct KernelSite {
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
+    /// Whether products and sums may become multiply-adds: `#[kernel(contract)]`.
+    pub contract: bool,
 }
 
 impl KernelSite {
@@ -378,7 +380,12 @@ impl KernelSite {
         line: u32,
         column: u32,
     ) -> KernelSite {
-        KernelSite { name, params, file, line, column }
+        KernelSite { name, params, file, line, column, contract: false }
+    }
+
+    /// The same kernel, whose products and sums may become multiply-adds.
+    pub const fn contracted(self) -> KernelSite {
+        KernelSite { contract: true, ..self }
     }
 }
 
@@ -422,6 +429,7 @@ impl<P: KernelParams> KernelFn<P> {
     /// Every mistake the kernel makes, with its source location.
     pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
         trace(self.site.name, level, |decl| {
+            crate::trace::with(|r| r.contract = self.site.contract);
             let traced = P::declare(args, self.site.params, decl);
             (self.body)(traced);
         })

@@ -20,6 +20,9 @@ pub fn allowed() -> TokenStream {
 
 /// Expands `#[device]`.
 pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
+    options.refuse_contract(
+        "`contract` is an option of `#[kernel]`: a device function rounds as the kernel that calls it",
+    )?;
     let body = rewritten(options, &mut item)?;
     let (attrs, vis, sig, allowed) = (&item.attrs, &item.vis, &item.sig, allowed());
     Ok(quote!(#(#attrs)* #allowed #vis #sig { #body }))

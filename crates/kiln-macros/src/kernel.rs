@@ -35,6 +35,7 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     let texts = names.iter().map(|n| n.to_string());
     let text = name.to_string();
     let allowed = function::allowed();
+    let contracted = options.contract().then(|| quote!(.contracted()));
     Ok(hygienic(
         quote! {
             #(#attrs)*
@@ -45,7 +46,7 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
                 #allowed
                 fn __kiln_body #generic_params (#(#names: #traced),*) #where_clause { #body }
                 static __KILN_SITE: #p::KernelSite =
-                    #p::KernelSite::new(#text, &[#(#texts),*], ::core::file!(), ::core::line!(), ::core::column!());
+                    #p::KernelSite::new(#text, &[#(#texts),*], ::core::file!(), ::core::line!(), ::core::column!())#contracted;
                 #[allow(dead_code)]
                 struct __KilnTypes<#(#identity),*>(::core::marker::PhantomData<fn() -> (#(#identified,)*)>);
                 let __kiln_kernel = #p::KernelFn::new(

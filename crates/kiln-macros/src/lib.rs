@@ -6,7 +6,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `options.rs` | `crate = path` |
+//! | `options.rs` | `crate = path`, `contract` |
 //! | `kernel.rs` | `#[kernel]`: the function that gathers the arguments of a launch |
 //! | `function.rs` | `#[device]` and function bodies: parameters, `return` |
 //! | `rewrite/` | expressions, statements, control flow |
@@ -28,6 +28,10 @@ use syn::parse_macro_input;
 /// The function's parameters are `&Tensor<T, R>`, `&mut Tensor<T, R>`, `Val<T>` for a number known at the launch, and host
 /// constants (`usize`, `bool`, an enum with `#[derive(KernelConst)]`), which the kernel is specialised to. Calling the function
 /// gathers the arguments of a launch; nothing runs before it is launched.
+///
+/// `#[kernel(contract)]` lets a product and the sum that uses it be rounded once, as one multiply-add,
+/// which is faster on GPUs. Without it every operation on floats rounds as Rust's do, so that sums,
+/// products, quotients and square roots have the same bits on every device.
 ///
 /// `#[kernel(crate = path)]` names the crate that the expansion refers to, `::kiln` by default.
 #[proc_macro_attribute]

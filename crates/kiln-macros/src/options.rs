@@ -3,31 +3,65 @@
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
-use syn::{Path, Token};
+use syn::{Ident, Path, Token};
 
-/// `crate = path`: where the expansion finds the language.
+const EXPECTED: &str = "expected `crate = path` or `contract`";
+
+/// `crate = path`: where the expansion finds the language; `contract`: a kernel's products and sums may
+/// become multiply-adds.
+#[derive(Default)]
 pub struct Options {
     krate: Option<Path>,
+    contract: Option<Ident>,
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream) -> syn::Result<Self> {
-        if input.is_empty() {
-            return Ok(Options { krate: None });
+        let mut options = Options::default();
+        while !input.is_empty() {
+            options.one(input)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
         }
-        input.parse::<Token![crate]>().map_err(|e| syn::Error::new(e.span(), "expected `crate = path`"))?;
-        input.parse::<Token![=]>()?;
-        let krate = Some(input.call(Path::parse_mod_style)?);
-        Ok(Options { krate })
+        Ok(options)
     }
 }
 
 impl Options {
+    fn one(&mut self, input: ParseStream) -> syn::Result<()> {
+        if input.peek(Token![crate]) {
+            input.parse::<Token![crate]>()?;
+            input.parse::<Token![=]>()?;
+            self.krate = Some(input.call(Path::parse_mod_style)?);
+            return Ok(());
+        }
+        match input.parse::<Ident>() {
+            Ok(ident) if ident == "contract" => self.contract = Some(ident),
+            Ok(other) => return Err(syn::Error::new(other.span(), EXPECTED)),
+            Err(e) => return Err(syn::Error::new(e.span(), EXPECTED)),
+        }
+        Ok(())
+    }
+
+    /// Whether products and sums may become multiply-adds.
+    pub fn contract(&self) -> bool {
+        self.contract.is_some()
+    }
+
+    /// Refuses `contract` where an attribute other than `#[kernel]` has it.
+    pub fn refuse_contract(&self, why: &str) -> syn::Result<()> {
+        match &self.contract {
+            Some(ident) => Err(syn::Error::new(ident.span(), why)),
+            None => Ok(()),
+        }
+    }
+
     /// The options of a derive, from `#[kiln(crate = path)]`.
     pub fn of_derive(attrs: &[syn::Attribute]) -> syn::Result<Options> {
         match attrs.iter().find(|a| a.path().is_ident("kiln")) {
             Some(attr) => attr.parse_args(),
-            None => Ok(Options { krate: None }),
+            None => Ok(Options::default()),
         }
     }
 

@@ -129,8 +129,8 @@ impl Math<'_, '_> {
         let minus = self.neg(z);
         let e = self.exp(minus);
         let product = self.mul(e, r);
-        let product = self.mul(product, p);
-        let far = self.sub(one, product);
+        let minus = self.neg(product);
+        let far = self.fma(minus, p, one);
         self.by_range(x, a, near, far, 1.0, 4.0)
     }
 

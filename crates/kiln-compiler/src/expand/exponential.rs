@@ -162,13 +162,12 @@ impl Math<'_, '_> {
             ),
             false => self.poly(z, &[0.242_790_788_41, 0.284_987_866_88, 0.400_009_721_52, 0.666_666_626_93]),
         };
-        let r = self.mul(z, tail);
         let half = self.c(0.5);
         let square = self.mul(f, f);
         let half_square = self.mul(square, half);
-        let inner = self.add(half_square, r);
-        let product = self.mul(s, inner);
-        let low = self.sub(product, half_square);
+        let inner = self.fma(z, tail, half_square);
+        let minus = self.neg(half_square);
+        let low = self.fma(s, inner, minus);
         self.add(low, f)
     }
 
@@ -189,10 +188,7 @@ impl Math<'_, '_> {
         let minus = self.neg(x);
         let (e, one) = (self.exp(minus), self.c(1.0));
         let sum = self.add(e, one);
-        match self.is_double() {
-            true => self.div(one, sum),
-            false => self.b.unary(UnaryOp::Recip, sum),
-        }
+        self.div(one, sum)
     }
 
     pub(super) fn tanh(&mut self, x: Value) -> Value {
@@ -229,7 +225,7 @@ impl Math<'_, '_> {
         let exponent = self.mul(a, scale);
         let (e, one, minus_two) = (self.b.unary(UnaryOp::Exp2, exponent), self.c(1.0), self.c(-2.0));
         let sum = self.add(e, one);
-        let reciprocal = self.b.unary(UnaryOp::Recip, sum);
+        let reciprocal = self.div(one, sum);
         self.fma(reciprocal, minus_two, one)
     }
 

@@ -51,8 +51,9 @@ impl<'b, 'k> Math<'b, 'k> {
         self.b.binary(BinaryOp::Mul, x, y)
     }
 
+    /// A quotient within 2 ulp.
     pub(super) fn div(&mut self, x: Value, y: Value) -> Value {
-        self.b.binary(BinaryOp::Div, x, y)
+        self.b.binary(BinaryOp::FastDiv, x, y)
     }
 
     pub(super) fn fma(&mut self, x: Value, y: Value, z: Value) -> Value {

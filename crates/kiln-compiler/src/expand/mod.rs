@@ -1,22 +1,28 @@
 //! Elementary functions and 16-bit arithmetic in terms of what a GPU has.
 //!
 //! NVIDIA's own code for these lives in a library of the toolkit (libdevice), which Kiln does not use. So `exp`, `log`, `sin`, `tanh`, … are written
-//! here once, as IR, from the operations that hardware gives: `fma`, comparison, selection, bit casts, and the f32 approximations `exp2`, `recip`,
+//! here once, as IR, from the operations that hardware gives: `fma`, comparison, selection, bit casts, and the f32 approximations `exp2`, `fast_div`,
 //! `rsqrt`. The interpreter runs the expansion too, so it is tested without a GPU against f64 references. 16-bit floats compute in f32 and round
-//! after each operation.
+//! after each operation; f32 has more than twice their digits, so that a sum, product, quotient or root comes out as if rounded once. Their
+//! multiply-add would not, and is an instruction of its own.
+//!
+//! The functions have an error of a few ulp, so their inner quotients are fast ones, and where a product meets a sum they say `fma`: the
+//! assembler fuses nothing by itself.
 //!
 //! Polynomials: Cephes (Moshier, single and double), and FreeBSD's msun (`e_log.c`, `k_sin.c`, `k_cos.c`, `s_erf.c`), by coefficient.
 //! Accuracy: f32 within 4 ulp, f64 within 4 ulp except `pow` (relative error to 2^-43, as its logarithm is one double); `sin` and `cos` for
-//! |x| < 1e9; float `rem` where the quotient is below 2^53.
+//! |x| < 1e9. The remainder of floats is exact (`remainder.rs`).
 
 mod erf;
 mod exponential;
 mod math;
 mod power;
+mod remainder;
 mod trigonometric;
 
 use kiln_ir::{BinaryOp, Block, Builder, Kernel, Op, OpData, OpKind, Scalar, UnaryOp, Value};
 use math::Math;
+pub(crate) use remainder::remainders;
 
 /// Rewrites every operation that GPU hardware has not, at either level.
 pub fn expand(kernel: &mut Kernel) {
@@ -30,7 +36,7 @@ fn expand_block(kernel: &mut Kernel, block: Block) {
     let ops = std::mem::take(&mut kernel.block_mut(block).ops);
     for op in ops {
         if needs_expansion(kernel, kernel.op(op)) {
-            expand_op(kernel, block, op);
+            expand_op(kernel, block, op, rebuild);
         }
         kernel.block_mut(block).ops.push(op);
     }
@@ -45,17 +51,21 @@ fn needs_expansion(kernel: &Kernel, data: &OpData) -> bool {
     let Some(&first) = data.operands.first() else { return false };
     let elem = kernel.ty(first).elem();
     match data.kind {
-        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) | OpKind::Fma if is_half(elem) => true,
+        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) if is_half(elem) => true,
         OpKind::Unary(Exp2 | Rsqrt) => elem == Scalar::F64,
         OpKind::Unary(Exp | Log | Log2 | Sin | Cos | Tanh | Erf | Sigmoid) => true,
         OpKind::Binary(BinaryOp::Pow | BinaryOp::Atan2) => true,
-        OpKind::Binary(BinaryOp::Rem) => elem.is_float(),
         _ => false,
     }
 }
 
 /// Builds the expansion before `op`, and turns `op` into its last operation, so that the result keeps its name.
-fn expand_op(kernel: &mut Kernel, block: Block, op: Op) {
+fn expand_op(
+    kernel: &mut Kernel,
+    block: Block,
+    op: Op,
+    rebuild: impl FnOnce(&mut Builder<'_>, &OpData) -> Value,
+) {
     let data = kernel.op(op).clone();
     let mut builder = Builder::new(kernel);
     (builder.block, builder.loc) = (block, data.loc);
@@ -79,7 +89,7 @@ fn rebuild(b: &mut Builder<'_>, data: &OpData) -> Value {
         OpKind::Unary(op) => unary(b, op, wide[0]),
         OpKind::Binary(op) => binary(b, op, wide[0], wide[1]),
         OpKind::Compare(op) => return b.compare(op, wide[0], wide[1]),
-        _ => b.fma(wide[0], wide[1], wide[2]),
+        _ => wide[0],
     };
     match is_half(elem) && b.kernel.ty(result).elem() == Scalar::F32 {
         true => b.cast(result, elem),
@@ -113,7 +123,6 @@ fn binary(b: &mut Builder<'_>, op: BinaryOp, x: Value, y: Value) -> Value {
     match op {
         BinaryOp::Pow => m.pow(x, y),
         BinaryOp::Atan2 => m.atan2(x, y),
-        BinaryOp::Rem => m.rem(x, y),
         other => b.binary(other, x, y),
     }
 }

@@ -1,4 +1,4 @@
-//! `pow` and the remainder of floats.
+//! `pow`.
 
 use super::math::Math;
 use kiln_ir::{BinaryOp, CompareOp, Scalar, UnaryOp, Value};
@@ -47,36 +47,5 @@ impl Math<'_, '_> {
         let zero_power = self.eq(y, 0.0);
         let is_one = self.b.binary(BinaryOp::Or, plus_one, zero_power);
         self.select(is_one, one, result)
-    }
-
-    /// x - trunc(x / y) y: the quotient may round up across a whole number, which shows as a remainder of the other sign.
-    pub(super) fn rem(&mut self, x: Value, y: Value) -> Value {
-        let elem = self.elem;
-        let (wx, wy) = (self.cast(x, Scalar::F64), self.cast(y, Scalar::F64));
-        let result = self.double().rem_double(wx, wy);
-        if elem == Scalar::F64 { result } else { self.cast(result, elem) }
-    }
-
-    fn rem_double(&mut self, x: Value, y: Value) -> Value {
-        let (a, b) = (self.abs(x), self.abs(y));
-        let quotient = self.div(a, b);
-        let whole = self.b.unary(UnaryOp::Trunc, quotient);
-        let minus = self.neg(whole);
-        let r = self.fma(minus, b, a);
-        let below = self.lt(r, 0.0);
-        let raised = self.add(r, b);
-        let r = self.select(below, raised, r);
-        let above = self.b.compare(CompareOp::Ge, r, b);
-        let lowered = self.sub(r, b);
-        let r = self.select(above, lowered, r);
-        // A finite number is its own remainder by infinity.
-        let infinite = self.eq(b, f64::INFINITY);
-        let finite = self.lt(a, f64::INFINITY);
-        let own = self.b.binary(BinaryOp::And, infinite, finite);
-        let r = self.select(own, a, r);
-        let signed = self.copy_sign(r, x);
-        // 0 as a divisor gives NaN by the division already; NaN operands too.
-        let nan = self.b.unary(UnaryOp::IsNan, r);
-        self.select(nan, r, signed)
     }
 }

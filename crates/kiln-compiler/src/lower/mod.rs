@@ -178,6 +178,7 @@ fn attempt(
     }
     let Lowering { em, scratch, accesses, .. } = lowering;
     let mut lowered = em.finish();
+    crate::expand::remainders(&mut lowered);
     if let Err(error) = scratch.finish(&mut lowered, target) {
         return (Err(error), stages);
     }
@@ -290,6 +291,7 @@ impl<'k> Lowering<'k> {
         self.em.kernel.files = self.src.files.clone();
         self.em.kernel.messages = self.src.messages.clone();
         self.em.kernel.cluster = self.src.cluster;
+        self.em.kernel.contract = self.src.contract;
         let body = self.src.body;
         for (param, &arg) in self.src.params.iter().zip(&self.src.block(body).args) {
             let value = self.em.kernel.add_param(param.clone());

@@ -61,7 +61,7 @@ fn is_cheap(kernel: &Kernel, kind: &OpKind, data: &OpData) -> bool {
     match kind {
         OpKind::Unary(op) => matches!(op, UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs | UnaryOp::IsNan),
         OpKind::Binary(op) => {
-            !matches!(op, BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2)
+            !matches!(op, BinaryOp::Div | BinaryOp::FastDiv | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2)
                 || is_constant_division(kernel, *op, data) && !float(data.operands[0])
         }
         OpKind::Compare(_) | OpKind::Select | OpKind::Fma | OpKind::Cast | OpKind::Bitcast => true,

@@ -50,7 +50,9 @@ fn cost(kernel: &Kernel, region: Block) -> Option<u32> {
         }
         sum += match data.kind {
             OpKind::Const(_) => 0,
-            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2) => 4,
+            OpKind::Binary(
+                BinaryOp::Div | BinaryOp::FastDiv | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2,
+            ) => 4,
             OpKind::Unary(op) => match op {
                 UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs | UnaryOp::IsNan => 1,
                 _ => 4,

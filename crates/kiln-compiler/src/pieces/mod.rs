@@ -56,6 +56,7 @@ pub fn divide_tiles(kernel: &Kernel) -> Result<Option<Kernel>, CompileError> {
     let mut out = Kernel::new(kernel.name.clone(), kernel.level);
     (out.files, out.messages) = (kernel.files.clone(), kernel.messages.clone());
     (out.cluster, out.scratch_bytes) = (kernel.cluster, kernel.scratch_bytes);
+    out.contract = kernel.contract;
     let mut values = vec![Pieces::new(); kernel.counts().0];
     for (param, &arg) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
         values[arg.index()] = smallvec![out.add_param(param.clone())];

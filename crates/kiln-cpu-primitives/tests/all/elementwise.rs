@@ -2,7 +2,7 @@
 
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
 use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey, lookup_at};
-use kiln_ir::{BinaryOp, CompareOp, Scalar, UnaryOp};
+use kiln_ir::{BinaryOp, CompareOp, Literal, Scalar, UnaryOp, eval};
 
 const UNARY: [UnaryOp; 22] = {
     use UnaryOp::*;
@@ -12,9 +12,9 @@ const UNARY: [UnaryOp; 22] = {
     ]
 };
 
-const BINARY: [BinaryOp; 14] = {
+const BINARY: [BinaryOp; 15] = {
     use BinaryOp::*;
-    [Add, Sub, Mul, Div, Rem, Min, Max, And, Or, Xor, Shl, Shr, Pow, Atan2]
+    [Add, Sub, Mul, Div, FastDiv, Rem, Min, Max, And, Or, Xor, Shl, Shr, Pow, Atan2]
 };
 
 const COMPARE: [CompareOp; 6] =
@@ -221,10 +221,10 @@ fn fma(scalar: Scalar, a: u64, b: u64, c: u64) -> u64 {
     match scalar {
         Scalar::F64 => float(a).mul_add(float(b), float(c)).to_bits(),
         Scalar::F32 => (float(a) as f32).mul_add(float(b) as f32, float(c) as f32).to_bits() as u64,
-        // In f32, then rounded: what the 16-bit floats promise.
+        // Once too, and not to f32 first.
         Scalar::F16 | Scalar::BF16 => {
-            let wide = (float(a) as f32).mul_add(float(b) as f32, float(c) as f32);
-            reference::from_float(scalar, wide as f64)
+            let [a, b, c] = [a, b, c].map(|bits| Literal::from_bits(scalar, bits));
+            eval::fma(a, b, c).bits()
         }
         _ => reference::truncate(scalar, a.wrapping_mul(b).wrapping_add(c)),
     }

@@ -210,7 +210,7 @@ fn float_binary(op: BinaryOp, scalar: Scalar, x: f64, y: f64) -> Option<(u64, u6
         BinaryOp::Add => (x + y, 0),
         BinaryOp::Sub => (x - y, 0),
         BinaryOp::Mul => (x * y, 0),
-        BinaryOp::Div => (x / y, 0),
+        BinaryOp::Div | BinaryOp::FastDiv => (x / y, 0),
         BinaryOp::Rem => (x % y, 0),
         BinaryOp::Min => (if x.is_nan() || y < x { y } else { x }, 0),
         BinaryOp::Max => (if x.is_nan() || y > x { y } else { x }, 0),

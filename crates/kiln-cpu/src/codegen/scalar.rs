@@ -99,7 +99,7 @@ impl Emitter<'_> {
                 Add => ins.fadd(a, b),
                 Sub => ins.fsub(a, b),
                 Mul => ins.fmul(a, b),
-                Div => ins.fdiv(a, b),
+                Div | FastDiv => ins.fdiv(a, b),
                 _ => return None,
             });
         }

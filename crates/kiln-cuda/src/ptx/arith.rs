@@ -1,11 +1,17 @@
 //! Element-wise operations on registers.
 //!
-//! f32 `div`, `sqrt` of reciprocals and `exp2` use the hardware's approximations, which are within 2 ulp (PTX ISA, "Floating Point Instructions");
-//! everything longer was expanded by the compiler. 16-bit floats were promoted to f32, so only moves and selects of them arrive here.
+//! Sums, products, quotients, square roots and reciprocals are rounded once, as Rust's are: `.rn` also
+//! keeps the assembler from fusing a product with a sum, which it does to instructions without a
+//! rounding modifier (PTX ISA, "Floating Point Instructions: add"). Kernels with `contract` are written
+//! without it. f32 `fast_div`, `rsqrt` and `exp2` are the hardware's approximations, within 2 ulp. No
+//! instruction here flushes subnormal numbers.
+//!
+//! Everything longer was expanded by the compiler. 16-bit floats were promoted to f32, so only moves,
+//! selects and multiply-adds of them arrive here.
 
 use super::writer::{Class, Reg, Writer, suffix};
 use kiln_backend::Result;
-use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar, UnaryOp};
+use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar, UnaryOp, Value};
 
 impl Writer<'_> {
     pub(super) fn constant(&mut self, op: &OpData, literal: Literal) {
@@ -37,10 +43,9 @@ impl Writer<'_> {
             (Popcount, e) if e.is_int() => self.count_bits("popc", to, x),
             (Clz, e) if e.is_int() => self.count_bits("clz", to, x),
             (Exp2, Scalar::F32) => self.put(format_args!("ex2.approx.f32 {to}, {x}")),
-            (Recip, Scalar::F32) => self.put(format_args!("rcp.approx.f32 {to}, {x}")),
             (Rsqrt, Scalar::F32) => self.put(format_args!("rsqrt.approx.f32 {to}, {x}")),
             (Sqrt, Scalar::F32 | Scalar::F64) => self.put(format_args!("sqrt.rn.{t} {to}, {x}")),
-            (Recip, Scalar::F64) => self.put(format_args!("rcp.rn.f64 {to}, {x}")),
+            (Recip, Scalar::F32 | Scalar::F64) => self.put(format_args!("rcp.rn.{t} {to}, {x}")),
             (Floor, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rmi.{t}.{t} {to}, {x}")),
             (Ceil, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rpi.{t}.{t} {to}, {x}")),
             (Round, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rni.{t}.{t} {to}, {x}")),
@@ -76,6 +81,7 @@ impl Writer<'_> {
         let to = self.define(op.results[0]);
         let t = suffix(elem);
         let bits = a.class.bits();
+        let rn = if self.kernel.contract { "" } else { ".rn" };
         match (binary, elem) {
             (And | Or | Xor, e) if !e.is_float() => {
                 let name = match binary {
@@ -89,11 +95,16 @@ impl Writer<'_> {
                 let name = if matches!(binary, Min | Mul) { "and" } else { "or" };
                 self.put(format_args!("{name}.pred {to}, {a}, {b}"));
             }
-            (Add, Scalar::F32 | Scalar::F64) => self.put(format_args!("add.{t} {to}, {a}, {b}")),
-            (Sub, Scalar::F32 | Scalar::F64) => self.put(format_args!("sub.{t} {to}, {a}, {b}")),
-            (Mul, Scalar::F32 | Scalar::F64) => self.put(format_args!("mul.{t} {to}, {a}, {b}")),
-            (Div, Scalar::F32) => self.put(format_args!("div.full.f32 {to}, {a}, {b}")),
-            (Div, Scalar::F64) => self.put(format_args!("div.rn.f64 {to}, {a}, {b}")),
+            (Add, Scalar::F32 | Scalar::F64) => self.put(format_args!("add{rn}.{t} {to}, {a}, {b}")),
+            (Sub, Scalar::F32 | Scalar::F64) => self.put(format_args!("sub{rn}.{t} {to}, {a}, {b}")),
+            (Mul, Scalar::F32 | Scalar::F64) => self.put(format_args!("mul{rn}.{t} {to}, {a}, {b}")),
+            (FastDiv, Scalar::F32) if self.is_one(op.operands[0]) => {
+                self.put(format_args!("rcp.approx.f32 {to}, {b}"))
+            }
+            (FastDiv, Scalar::F32) => self.put(format_args!("div.full.f32 {to}, {a}, {b}")),
+            (Div, Scalar::F32) | (Div | FastDiv, Scalar::F64) => {
+                self.put(format_args!("div.rn.{t} {to}, {a}, {b}"))
+            }
             (Add, e) if e.is_int() => self.put(format_args!("add.{t} {to}, {a}, {b}")),
             (Sub, e) if e.is_int() => self.put(format_args!("sub.{t} {to}, {a}, {b}")),
             (Mul, e) if e.is_int() => self.put(format_args!("mul.lo.{t} {to}, {a}, {b}")),
@@ -115,6 +126,11 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a value is the constant 1.
+    fn is_one(&self, value: Value) -> bool {
+        self.kernel.as_const(value).is_some_and(|literal| literal == Literal::one(literal.elem()))
     }
 
     /// PTX clamps the amount of a shift; here it counts modulo the width.
@@ -183,7 +199,7 @@ impl Writer<'_> {
         let [a, b, c] = [self.get(op.operands[0])?, self.get(op.operands[1])?, self.get(op.operands[2])?];
         let to = self.define(op.results[0]);
         match elem {
-            Scalar::F32 | Scalar::F64 => {
+            Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64 => {
                 self.put(format_args!("fma.rn.{} {to}, {a}, {b}, {c}", suffix(elem)))
             }
             e if e.is_int() => self.put(format_args!("mad.lo.{} {to}, {a}, {b}, {c}", suffix(elem))),
@@ -191,7 +207,7 @@ impl Writer<'_> {
                 return Err(self.unsupported(
                     op,
                     format!("fma of {elem}"),
-                    "This should have been promoted; please report it",
+                    "There is none; please report it",
                 ));
             }
         }

@@ -125,7 +125,7 @@ impl Writer<'_> {
         // The fields in their places in an f32, whose exponent then lacks the difference of the biases.
         self.put(format_args!("shl.b32 {size}, {code}, {}", 23 - format.significand));
         self.put(format_args!("mov.b32 {power}, 0x{:08x}", (127 + 127 - format.bias) << 23));
-        self.put(format_args!("mul.f32 {size}, {size}, {power}"));
+        self.put(format_args!("mul.rn.f32 {size}, {size}, {power}"));
         self.put(format_args!("setp.gt.u32 {special}, {code}, {}", format.greatest));
         self.put(format_args!("@{special} mov.b32 {size}, 0x7fffffff"));
         if from == Scalar::E5M2 {

@@ -55,9 +55,7 @@ impl Writer<'_> {
             }
             (F32 | F64, _) => self.float_to_int(from, into, x, to),
             (_, BF16) => {
-                // An integer of up to 53 bits is exact in f64, and rounding to odd in between keeps the last rounding right.
-                let wide = self.reg(Class::B64);
-                self.put(format_args!("cvt.rn.f64.{} {wide}, {x}", suffix(from)));
+                let wide = self.integer_to_odd(from, x);
                 self.convert(F64, BF16, wide, to);
             }
             _ => self.put(format_args!("cvt.rn.{}.{} {to}, {x}", suffix(into), suffix(from))),
@@ -107,6 +105,22 @@ impl Writer<'_> {
         self.put(format_args!("setp.ne.f64 {inexact}, {back}, {x}"));
         self.put(format_args!("selp.b32 {odd}, 1, 0, {inexact}"));
         self.put(format_args!("or.b32 {odd}, {odd}, {down}"));
+        odd
+    }
+
+    /// An integer as f64, rounding an inexact result to an odd significand: only those of more than 53
+    /// bits are inexact.
+    fn integer_to_odd(&mut self, from: Scalar, x: Reg) -> Reg {
+        let (t, wide) = (suffix(from), self.reg(Class::B64));
+        self.put(format_args!("cvt.rz.f64.{t} {wide}, {x}"));
+        if from.bytes() < 8 {
+            return wide;
+        }
+        let (back, odd, inexact) = (self.reg(Class::B64), self.reg(Class::B64), self.reg(Class::Pred));
+        self.put(format_args!("cvt.rzi.{t}.f64 {back}, {wide}"));
+        self.put(format_args!("setp.ne.{t} {inexact}, {back}, {x}"));
+        self.put(format_args!("selp.b64 {odd}, 1, 0, {inexact}"));
+        self.put(format_args!("or.b64 {odd}, {odd}, {wide}"));
         odd
     }
 

@@ -50,6 +50,7 @@ pub fn binary(op: BinaryOp, out: &mut Data, a: &Data, b: &Data, mask: Option<&Ma
         BinaryOp::Sub => dispatch!(number elem, T => map2(out, a, b, <T as Number>::sub)),
         BinaryOp::Mul => dispatch!(number elem, T => map2(out, a, b, <T as Number>::mul)),
         BinaryOp::Div => dispatch!(number elem, T => divide(out, a, b, mask, <T as Number>::div)),
+        BinaryOp::FastDiv => dispatch!(float elem, T => divide(out, a, b, mask, <T as Number>::div)),
         BinaryOp::Rem => dispatch!(number elem, T => divide(out, a, b, mask, <T as Number>::rem)),
         BinaryOp::Min => dispatch!(any elem, T => map2(out, a, b, <T as Element>::least)),
         BinaryOp::Max => dispatch!(any elem, T => map2(out, a, b, <T as Element>::greatest)),

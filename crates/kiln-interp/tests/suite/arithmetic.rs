@@ -294,7 +294,7 @@ fn every_operation_is_there_for_its_types() {
     let runs =
         |elem, op| map_tile(&[(elem, &[1]), (elem, &[1])], elem, |b, v| b.binary(op, v[0], v[1])).is_ok();
     for &op in BinaryOp::ALL {
-        let of_floats = matches!(op, BinaryOp::Pow | BinaryOp::Atan2);
+        let of_floats = matches!(op, BinaryOp::FastDiv | BinaryOp::Pow | BinaryOp::Atan2);
         let of_bits = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
         let of_ints = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
         for elem in FLOATS {

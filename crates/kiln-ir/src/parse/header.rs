@@ -24,6 +24,7 @@ impl Parser {
         if self.take_word("cluster") {
             self.kernel.cluster = self.integer("a number of blocks")?;
         }
+        self.kernel.contract = self.take_word("contract");
         if self.take_word("scratch") {
             self.kernel.scratch_bytes = self.integer("a number of bytes")?;
         }

@@ -462,7 +462,7 @@ fn binary_class(op: BinaryOp) -> Class {
         Add | Sub | Mul | Div | Rem | Min | Max => Class::Number,
         And | Or | Xor => Class::Bits,
         Shl | Shr => Class::Integer,
-        Pow | Atan2 => Class::Float,
+        FastDiv | Pow | Atan2 => Class::Float,
     }
 }
 

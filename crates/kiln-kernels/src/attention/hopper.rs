@@ -180,7 +180,7 @@ struct Seen {
 ///
 /// `order` says which tiles of queries a program takes, in its column: how many, then each as a number of its batch (or sequence), of its head and in the head. See
 /// [`order`](super::schedule::order); launch it with as many programs on axis 0 as it has columns.
-#[kernel(crate = kiln_runtime)]
+#[kernel(crate = kiln_runtime, contract)]
 pub fn attention<T: Float>(
     q: &Tensor<T, 4>,
     k: &Tensor<T, 4>,
@@ -244,7 +244,7 @@ pub fn attention<T: Float>(
                     }
                     let sum = seen.sum.sum_axis(1);
                     let some = sum.gt(0.0);
-                    let factor = select(some, sum.recip(), 0.0);
+                    let factor = select(some, sum.fast_recip(), 0.0);
                     let result = (seen.result * factor.expand(1)).cast::<T>();
                     let total = seen.reference + sum.log2();
                     let total = if plan.capped { total + cap * LOG2_E } else { total };
@@ -399,7 +399,7 @@ fn nearest_reference(reference: Val<f32>, own: Val<f32>, below: Val<f32>) -> Val
 /// With c the cap, the score s becomes c tanh(s / c) = c - 2c / (1 + e^(2s / c)), of which a softmax needs no c: -1 / (1 + e^(2s / c)), in units of 2c.
 #[device(crate = kiln_runtime)]
 fn capped(scores: Val<f32>, numbers: Numbers, plan: Plan) -> Val<f32> {
-    if plan.capped { (-1.0 - exp2_flushed(scores * numbers.inner)).recip() } else { scores }
+    if plan.capped { (-1.0 - exp2_flushed(scores * numbers.inner)).fast_recip() } else { scores }
 }
 
 /// Lets the keys and values of a tile pass: none of the task's queries exists.

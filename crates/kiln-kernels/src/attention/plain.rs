@@ -75,7 +75,7 @@ pub mod kernels {
     /// zeros. Capped scores are `cap` · tanh(score / `cap`).
     ///
     /// `sequences`, used where the form says so, has a row for each sequence, which axis 2 then counts: its first query, how many, its first key, how many.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn attention<T: Float + Accumulate<Acc = f32>>(
         q: &Tensor<T, 4>,
         k: &Tensor<T, 4>,
@@ -105,7 +105,7 @@ pub mod kernels {
 
         let some = sum.gt(0.0);
         let logarithm = select(some, greatest * LN_2 + sum.log(), f32::NEG_INFINITY);
-        let result = select(some.expand(1), out / sum.expand(1), 0.0).cast::<T>();
+        let result = select(some.expand(1), out.fast_div(sum.expand(1)), 0.0).cast::<T>();
         let (o, sums) = (o.row(batch).row(head), sums.row(batch).row(head));
         if form.packed {
             let row = iota::<i64>(rows) + first;
@@ -172,7 +172,7 @@ pub mod kernels {
         let products = dot(queries, keys.tile((place.keys + first, 0), shape).load(0).transpose());
         // Powers of two are one instruction on a GPU, those of e are many: scores are kept as their logarithms to base 2.
         let mut scores = if form.capped {
-            (products * (numbers.scale / numbers.cap)).tanh() * (numbers.cap * LOG2_E)
+            (products * numbers.scale.fast_div(numbers.cap)).tanh() * (numbers.cap * LOG2_E)
         } else {
             products * (numbers.scale * LOG2_E)
         };

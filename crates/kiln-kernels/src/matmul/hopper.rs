@@ -143,7 +143,7 @@ struct Job {
 /// rows and matrices in multiples of 16 bytes; so is c if it is stored in bulk. Elements that are not of 16 bits lie along the inner extent: a is not
 /// transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis 0, as many as run at once; or, with a `group` of 0, with one for each row of
 /// tiles on axis 0, each column on axis 1, the other way round for clusters side by side, and each matrix of c on axis 2.
-#[kernel(crate = kiln_runtime)]
+#[kernel(crate = kiln_runtime, contract)]
 pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
@@ -157,7 +157,7 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
 /// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has [room](Plan::parts) for sums that programs leave for each other; `signals` have a
 /// number for each task of each program that multiplies: 0 before and after. Launch it with at most as many programs on axis 0 as run at once, alone. A tile's sums may be added
 /// up in another order than by `matmul`, but always in the same.
-#[kernel(crate = kiln_runtime)]
+#[kernel(crate = kiln_runtime, contract)]
 pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,

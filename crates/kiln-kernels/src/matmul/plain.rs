@@ -14,7 +14,7 @@ pub mod kernels {
 
     /// c = a b through the epilogue: a tile of `rows` × `columns` a program, `depth` columns of a and rows of b at a time. A factor that is `shared` is the same
     /// for all products of the stack.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
         a: &Tensor<T, 3>,
         b: &Tensor<U, 3>,

@@ -9,7 +9,7 @@ pub mod kernels {
     use super::*;
 
     /// y\[i\] = the sum of x\[0, i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at a time.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn dot_rows<T: Factor, U: Factor, O: Numeric>(
         x: &Tensor<T, 3>,
         v: &Tensor<U, 1>,

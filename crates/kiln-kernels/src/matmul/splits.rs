@@ -9,7 +9,7 @@ pub mod kernels {
     use super::*;
 
     /// c = the sums of `splits` matrices of `parts` each, in their order, through the epilogue: a tile a program.
-    #[kernel(crate = kiln_runtime)]
+    #[kernel(crate = kiln_runtime, contract)]
     pub fn add_up<S: Num, O: Numeric, E: Epilogue<S>>(
         parts: &Tensor<S, 3>,
         c: &mut Tensor<O, 3>,

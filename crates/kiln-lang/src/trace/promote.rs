@@ -16,6 +16,7 @@ pub(super) fn promote(mut recorder: Recorder) -> Kernel {
     let mut kernel = Kernel::new(std::mem::take(&mut recorder.name), recorder.level);
     kernel.messages = std::mem::take(&mut recorder.messages);
     kernel.cluster = recorder.cluster;
+    kernel.contract = recorder.contract;
     let mut values = HashMap::new();
     for (param, id) in std::mem::take(&mut recorder.params) {
         values.insert(id, kernel.add_param(param));

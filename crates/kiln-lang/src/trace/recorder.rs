@@ -72,6 +72,8 @@ pub(crate) struct Recorder {
     pub messages: Vec<String>,
     /// Blocks of a cluster.
     pub cluster: u32,
+    /// Whether products and sums may become multiply-adds.
+    pub contract: bool,
     pub regions: Vec<OpenRegion>,
     pub(super) scopes: Vec<Scope>,
     pub errors: Vec<TraceError>,
@@ -93,6 +95,7 @@ impl Recorder {
             params: Vec::new(),
             messages: Vec::new(),
             cluster: 1,
+            contract: false,
             regions: Vec::new(),
             scopes: Vec::new(),
             errors: Vec::new(),

@@ -12,6 +12,9 @@ use syn::{FnArg, ItemFn, Type, parse_quote};
 
 /// Expands `#[ring_kernel]`: a type and value of the function's name that implement `Handler`.
 pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
+    options.refuse_contract(
+        "`contract` is an option of `#[kernel]`: a handler rounds as Rust does, on every device",
+    )?;
     let signature = Signature::of(&item)?;
     let private = |span: Span| options.private(span);
     let p = private(Span::call_site());

@@ -40,6 +40,11 @@ fn implicit(f: impl Fn(Val<f32>) -> Val<f32>) {}
 #[kernel(path = kiln_lang)]
 fn option() {}
 
+#[device(crate = kiln_lang, contract)]
+fn contracted(x: Val<f32>) -> Val<f32> {
+    x * x + 1.0
+}
+
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 enum NotAStruct {

@@ -130,11 +130,11 @@ fn float_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c:
     let (one, zero) = (Literal::one(elem), Literal::zero(elem));
     let minus_zero = eval::unary(UnaryOp::Neg, zero);
     match kind {
-        Mul | Div if c == one => Change::Value(a),
+        Mul | Div | FastDiv if c == one => Change::Value(a),
         // `x + 0` is not `x` for a negative zero; these two are.
         Add if c == minus_zero => Change::Value(a),
         Sub if c == zero => Change::Value(a),
-        Div => match exact_reciprocal(c) {
+        Div | FastDiv => match exact_reciprocal(c) {
             Some(reciprocal) => {
                 let reciprocal = cx.constant_like(b, reciprocal);
                 Change::Become(OpKind::Binary(Mul), vec![a, reciprocal])
