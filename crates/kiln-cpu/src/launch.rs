@@ -9,7 +9,7 @@ use std::alloc::Layout;
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a launch may run on its own thread before others are woken: about the cost of waking one.
@@ -40,11 +40,11 @@ pub(crate) unsafe fn run(
     let alone = program.cost.expected(total) < ALONE;
     while alone && first < total && begun.elapsed() < ALONE {
         // SAFETY: the caller's promise.
-        unsafe { launch.programs(first, total.min(first + step)) };
+        unsafe { launch.programs(first, total.min(first + step)) }?;
         first = total.min(first + step);
         step *= 2;
     }
-    let mut fine = true;
+    let (mut fine, starved) = (true, AtomicBool::new(false));
     let shared = first < total;
     if shared {
         let batch = ((total - first) / (pool.threads() as u64 * BATCHES)).clamp(1, LONGEST_BATCH);
@@ -52,17 +52,21 @@ pub(crate) unsafe fn run(
         fine = pool.run(&|| {
             loop {
                 let from = next.fetch_add(batch, Ordering::Relaxed);
-                if from >= total || !launch.reporter.wants(from) {
+                if from >= total || !launch.reporter.wants(from) || starved.load(Ordering::Relaxed) {
                     break;
                 }
                 // SAFETY: the caller's promise.
-                unsafe { launch.programs(from, total.min(from + batch)) };
+                let outcome = unsafe { launch.programs(from, total.min(from + batch)) };
+                starved.fetch_or(outcome.is_err(), Ordering::Relaxed);
             }
         });
     }
     program.cost.record(total, begun.elapsed() * if shared { pool.threads() as u32 } else { 1 });
     if !fine {
         return Err(Error::Internal { place: "kiln-cpu", message: "a worker panicked".into() });
+    }
+    if starved.into_inner() {
+        return Err(out_of_memory(program.code.scratch_bytes));
     }
     Ok(reporter.into_fault())
 }
@@ -95,9 +99,12 @@ pub(crate) struct Launch<'a> {
 impl Launch<'_> {
     /// Runs programs `from..to`, in order, on this thread, as far as the reporter wants them.
     ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where there is no scratch memory for them; none has run then.
+    ///
     /// # Safety
     /// As for [`run`].
-    pub(crate) unsafe fn programs(&self, from: u64, to: u64) {
+    pub(crate) unsafe fn programs(&self, from: u64, to: u64) -> Result<()> {
         let entry = self.program.code.entry();
         let [nx, ny, _] = self.grid.map(u64::from);
         with_scratch(self.program.code.scratch_bytes, |scratch| {
@@ -116,7 +123,8 @@ impl Launch<'_> {
                 // SAFETY: the frame is complete, the scratch memory large enough, and the caller vouches for the words.
                 unsafe { entry(&frame) };
             }
-        });
+        })
+        .ok_or_else(|| out_of_memory(self.program.code.scratch_bytes))
     }
 }
 
@@ -127,15 +135,13 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// `bytes`, rounded up to whole pages so that it seldom grows.
-    fn new(bytes: usize) -> Scratch {
-        let bytes = bytes.max(1).next_multiple_of(4096);
-        let layout =
-            Layout::from_size_align(bytes, crate::frame::SCRATCH_ALIGN).unwrap_or(Layout::new::<u64>());
+    /// `bytes`, rounded up to whole pages so that it seldom grows; nothing where the system has no more.
+    fn new(bytes: usize) -> Option<Scratch> {
+        let bytes = bytes.max(1).checked_next_multiple_of(4096)?;
+        let layout = Layout::from_size_align(bytes, crate::frame::SCRATCH_ALIGN).ok()?;
         // SAFETY: the layout has a size.
-        let at = unsafe { std::alloc::alloc(layout) };
-        let at = NonNull::new(at).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        Scratch { at, layout }
+        let at = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
+        Some(Scratch { at, layout })
     }
 }
 
@@ -146,18 +152,26 @@ impl Drop for Scratch {
     }
 }
 
-/// Calls `body` with at least `bytes` of this thread's scratch memory, which stays for the next call.
-fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) {
+/// What a thread needs that there is not.
+fn out_of_memory(bytes: usize) -> Error {
+    let (free, total) = (crate::memory::available_memory().unwrap_or(0), crate::memory::total_memory());
+    let device = "cpu, for the tiles and local arrays of a kernel,".to_owned();
+    Error::OutOfMemory { device, requested: bytes as u64, free, total }
+}
+
+/// Calls `body` with at least `bytes` of this thread's scratch memory, which stays for the next call. Nothing where there is not so much.
+fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) -> Option<()> {
     thread_local! {
         static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };
     }
     // Taken out for the call: a launch from inside a print gets memory of its own.
     let kept = SCRATCH.with(|cell| cell.try_borrow_mut().ok().and_then(|mut s| s.take()));
-    let scratch = kept.filter(|s| s.layout.size() >= bytes).unwrap_or_else(|| Scratch::new(bytes));
+    let scratch = kept.filter(|s| s.layout.size() >= bytes).or_else(|| Scratch::new(bytes))?;
     body(scratch.at.as_ptr());
     SCRATCH.with(|cell| {
         if let Ok(mut kept) = cell.try_borrow_mut() {
             *kept = Some(scratch);
         }
     });
+    Some(())
 }

@@ -86,7 +86,7 @@ fn meminfo(field: &str) -> Option<u64> {
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
-fn available_memory() -> Option<u64> {
+pub(crate) fn available_memory() -> Option<u64> {
     meminfo("MemAvailable")
 }
 

@@ -86,7 +86,7 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
 /// The explicit level and operations on fragments name what a GPU's units do side by side, of which a CPU has none, and so do the operations of a
 /// kernel that was lowered to a GPU's threads.
 fn refuse_explicit(kernel: &Kernel) -> Result<()> {
-    let mut found = None;
+    let (mut found, mut lowered) = (None, None);
     kernel.walk(|_, op| {
         let what = match &op.kind {
             OpKind::Explicit(explicit) => format!("`{}` of the explicit level", explicit.name()),
@@ -97,12 +97,15 @@ fn refuse_explicit(kernel: &Kernel) -> Result<()> {
             {
                 format!("`{}` of shared memory", op.kind.mnemonic())
             }
-            lowered if lowered.is_below_tiles() => format!("`{}` of the code for GPUs", lowered.mnemonic()),
+            lower if lower.is_below_tiles() => {
+                lowered.get_or_insert((format!("`{}` of the code for GPUs", lower.mnemonic()), op.loc));
+                return;
+            }
             _ => return,
         };
         found.get_or_insert((what, op.loc));
     });
-    let Some((what, loc)) = found else { return Ok(()) };
+    let Some((what, loc)) = found.or(lowered) else { return Ok(()) };
     Err(Error::Unsupported {
         kernel: kernel.name.clone(),
         what,

@@ -40,6 +40,8 @@ struct Progress {
     /// Threads that have not left.
     running: u64,
     panicked: bool,
+    /// Why a thread did not begin.
+    failed: Option<Error>,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -118,6 +120,9 @@ impl Residents {
         if self.table().live.remove(&id).is_none() {
             return Ok(true);
         }
+        if let Some(error) = resident.progress().failed.take() {
+            return Err(error);
+        }
         if resident.progress().panicked {
             let message = "a thread of a resident launch panicked".into();
             return Err(Error::Internal { place: "kiln-cpu", message });
@@ -149,18 +154,22 @@ impl Resident {
         let waits = |progress: &mut Progress| progress.start == Start::Wait;
         let begun = self.changed.wait_while(self.progress(), waits);
         let go = begun.unwrap_or_else(PoisonError::into_inner).start == Start::Go;
-        let fine = !go
-            || catch_unwind(AssertUnwindSafe(|| {
-                if let Ok(program) = CpuProgram::of(&*self.program) {
-                    let (grid, words, reporter) = (self.grid, &self.words[..], &self.reporter);
-                    // SAFETY: the caller's promise.
-                    unsafe { Launch { program, grid, words, reporter }.programs(block, block + 1) };
-                }
-            }))
-            .is_ok();
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            if !go {
+                return Ok(());
+            }
+            let program = CpuProgram::of(&*self.program)?;
+            let (grid, words, reporter) = (self.grid, &self.words[..], &self.reporter);
+            // SAFETY: the caller's promise.
+            unsafe { Launch { program, grid, words, reporter }.programs(block, block + 1) }
+        }));
         let mut progress = self.progress();
         progress.running -= 1;
-        progress.panicked |= !fine;
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => progress.failed = Some(error),
+            Err(_) => progress.panicked = true,
+        }
         drop(progress);
         self.changed.notify_all();
     }

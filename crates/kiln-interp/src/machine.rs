@@ -54,13 +54,15 @@ pub fn run(
     memory: &mut Memory,
     prints: &Prints,
 ) -> Result<(), Error> {
-    let sanitize = memory.sanitizes();
-    let block_memory = |size, parts| {
-        BlockMemory::new(size, parts, sanitize).ok_or(Error::OutOfMemory {
+    let (sanitize, room) = (memory.sanitizes(), (memory.free_bytes(), memory.limit()));
+    let block_memory = |size: usize, parts: usize| {
+        let requested = (size as u64).saturating_mul(parts as u64);
+        let fits = requested <= room.1;
+        fits.then(|| BlockMemory::new(size, parts, sanitize)).flatten().ok_or(Error::OutOfMemory {
             device: "interp".into(),
-            requested: (size * parts) as u64,
-            free: 0,
-            total: 0,
+            requested,
+            free: room.0,
+            total: room.1,
         })
     };
     memory.begin_launch();

@@ -150,6 +150,11 @@ impl Memory {
         self.limit - self.used
     }
 
+    /// Bytes of the device.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Allocates `len` bytes.
     pub fn allocate(&mut self, len: usize, device: &str) -> Result<u64, Error> {
         self.add(len, device, |sanitize| Arena::new(len, true, sanitize)).map(|bytes| bytes.as_ptr() as u64)

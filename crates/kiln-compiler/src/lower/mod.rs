@@ -46,6 +46,7 @@ pub(crate) mod facts;
 mod flow;
 mod in_flight;
 mod indexed;
+mod lowered;
 mod mask;
 mod memory;
 mod mma;
@@ -94,7 +95,7 @@ type Registers = Rc<[Value]>;
 ///
 /// # Errors
 /// A tile whose extents are sums of too many powers of two, blocks or scratch memory over the target's limits, and operations that have no
-/// lowering. Each names the place in the user's source.
+/// lowering. Each names the place in the user's source. A kernel that was lowered already is given back as it is.
 ///
 /// ```
 /// use kiln_compiler::{Target, lower_to_threads};
@@ -115,6 +116,9 @@ type Registers = Rc<[Value]>;
 /// # Ok::<(), kiln_compiler::CompileError>(())
 /// ```
 pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
+    if lowered::is_lowered(kernel)? {
+        return Ok(kernel.clone());
+    }
     noted::refuse_guards(kernel)?;
     let unguarded = guard::lowered(kernel);
     let whole = unguarded.as_ref().unwrap_or(kernel);

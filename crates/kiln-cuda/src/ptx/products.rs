@@ -114,8 +114,10 @@ impl Writer<'_> {
         let team = self.team_of_all()?;
         let always = self.explicit.always.ok_or_else(|| broken("a product before the beginning"))?;
         let ([m, n, k], results) = (product.extents, data.results.len());
-        let blocks =
-            product.blocks(team.threads).ok_or_else(|| broken("a product that warpgroups do not share"))?;
+        let blocks = product.blocks(team.threads).ok_or_else(|| {
+            let what = format!("a product of {m} rows by {} threads", team.threads);
+            self.unsupported(data, &what, "Give each warpgroup of 128 threads a multiple of 64 rows")
+        })?;
         if results != blocks as usize * product.sums() {
             return Err(broken(format!("{results} accumulators for a product [{m}, {n}]")));
         }

@@ -56,15 +56,20 @@ fn whole(count: u32) -> Outcome {
     require(matches!(count, 1 | 2 | 4), || format!("{count} fragments, expected 1, 2 or 4"))
 }
 
+/// The most rows of a product, and the most of its depth: more than shared memory has room for.
+const MOST: u32 = 1 << 14;
+
 /// All threads have as many blocks of 64 rows.
 fn warpgroup_mma(s: &Subject, product: &GroupProduct) -> Outcome {
     let [word, sum, address] = [Scalar::U32, product.factors.sum(), Scalar::U64].map(Type::scalar);
     let ([m, n, k], depth) = (product.extents, product.factors.depth());
-    let fits =
-        [m, n, k].iter().all(|e| e.is_power_of_two()) && m >= 64 && (16..=256).contains(&n) && k >= depth;
+    let fits = [m, n, k].iter().all(|e| e.is_power_of_two())
+        && (64..=MOST).contains(&m)
+        && (16..=256).contains(&n)
+        && (depth..=MOST).contains(&k);
     require(fits, || {
         format!(
-            "a product of {m} x {n} x {k}, expected powers of two from 64 x 16 x {depth}, with up to 256 columns"
+            "a product of {m} x {n} x {k}, expected powers of two from 64 x 16 x {depth} to {MOST} x 256 x {MOST}"
         )
     })?;
     let turned = product.right == Lines::Across || product.left == Some(Lines::Across);

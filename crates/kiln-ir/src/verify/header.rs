@@ -14,6 +14,10 @@ pub(super) fn check(kernel: &Kernel) -> Vec<String> {
         }
     }
     errors.extend(super::explicit::cluster(kernel).err());
+    if u64::from(kernel.scratch_bytes) > super::MAX_SHARED {
+        let (given, most) = (kernel.scratch_bytes, super::MAX_SHARED);
+        errors.push(format!("scratch memory of {given} bytes, expected at most {most}"));
+    }
     let values = kernel.counts().0;
     let args = &kernel.block(kernel.body).args;
     let matches = args.len() == kernel.params.len()

@@ -21,13 +21,21 @@ mod memory;
 mod ordered;
 mod rules;
 
+use crate::explicit::ExplicitOp;
 use crate::kernel::{Block, Def, Kernel, Level, Loc, Op, Value};
 use crate::op::OpKind;
 use crate::print::Names;
+use crate::types::Space;
 use crate::uniformity::Uniformity;
 
 /// How deep regions may nest, so that recursive passes do not run out of stack.
 pub const MAX_DEPTH: usize = 512;
+
+/// The most bytes of local memory of a thread: what GPUs have (CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability").
+const MAX_LOCAL: u64 = 512 << 10;
+/// The most bytes of shared memory of a block. Every device has less, and says so itself.
+const MAX_SHARED: u64 = 16 << 20;
 
 /// A rule that a kernel breaks.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -86,6 +94,8 @@ struct Verifier<'k> {
     lowered: bool,
     /// A guard, if there is one.
     guard: Option<Op>,
+    /// Bytes of shared memory of a block, and of local memory of a thread, that were allocated so far.
+    memory: [u64; 2],
     errors: Vec<VerifyError>,
     /// Computed at the first error.
     names: Option<Names>,
@@ -101,6 +111,7 @@ impl<'k> Verifier<'k> {
             met_blocks: vec![false; blocks],
             lowered: false,
             guard: None,
+            memory: [kernel.scratch_bytes.into(), 0],
             errors: Vec::new(),
             names: None,
         }
@@ -150,8 +161,9 @@ impl<'k> Verifier<'k> {
         if let Some(at) = data.operands.iter().position(|v| !self.defined[v.index()]) {
             self.error(op, format!("operand {at} is not defined here"));
         }
-        if let Err(message) = rules::check(kernel, op) {
-            self.error(op, message);
+        match rules::check(kernel, op) {
+            Err(message) => self.error(op, message),
+            Ok(()) => self.count_memory(op),
         }
         if depth >= MAX_DEPTH && !data.regions.is_empty() {
             self.error(op, format!("regions nest deeper than {MAX_DEPTH}"));
@@ -164,6 +176,30 @@ impl<'k> Verifier<'k> {
         }
         data.results.iter().for_each(|v| self.defined[v.index()] = true);
         true
+    }
+
+    /// Refuses memory beyond what any device has, so that no later stage adds up numbers that overflow. A device's own limit is lower.
+    fn count_memory(&mut self, op: Op) {
+        let (at, bytes) = match &self.kernel.op(op).kind {
+            OpKind::Alloc { space: Space::Local, elem, shape } => {
+                (1, shape.len() as u64 * u64::from(elem.bytes()))
+            }
+            OpKind::Alloc { elem, shape, .. } => (0, shape.len() as u64 * u64::from(elem.bytes())),
+            OpKind::Explicit(ExplicitOp::SharedTile { stages, rows, columns }) => {
+                let elem = self.kernel.ty(self.kernel.op(op).results[0]).elem();
+                let elements =
+                    u64::from(*rows).saturating_mul((*columns).into()).saturating_mul((*stages).into());
+                (0, elements.saturating_mul(elem.bytes().into()))
+            }
+            OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) => (0, 8 * u64::from(*count)),
+            _ => return,
+        };
+        self.memory[at] = self.memory[at].saturating_add(bytes);
+        let (what, most) =
+            [("shared memory of a block", MAX_SHARED), ("local memory of a thread", MAX_LOCAL)][at];
+        if self.memory[at] > most {
+            self.error(op, format!("{what} comes to {} bytes, expected at most {most}", self.memory[at]));
+        }
     }
 
     /// Whether everything the operation names exists and belongs to it alone.

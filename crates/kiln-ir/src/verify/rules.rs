@@ -59,6 +59,13 @@ impl<'k> Subject<'k> {
         if threads && matches!(self.kernel.level, Level::Tile { .. }) {
             return Err("only kernels over threads have this operation".into());
         }
+        if let (OpKind::Explicit(_), Level::Thread { block }) = (kind, self.kernel.level) {
+            // Each is one of whole warps.
+            let threads: u32 = block.iter().product();
+            require(threads.is_multiple_of(32), || {
+                format!("a block of {threads} threads has this operation, expected a multiple of 32")
+            })?;
+        }
         Ok(())
     }
 

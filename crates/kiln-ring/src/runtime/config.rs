@@ -1,6 +1,7 @@
 //! How runtimes and actors are configured.
 
 use super::cluster::Place;
+use super::error::{Result, RingError};
 use super::restart::Restart;
 use super::transport::Transport;
 use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
@@ -83,7 +84,30 @@ impl Default for RuntimeConfig {
     }
 }
 
+/// The most workers of a runtime: more than any device runs side by side.
+const MOST_WORKERS: u64 = 1 << 16;
+/// The most actors of a worker.
+const MOST_PORTS: u64 = 1 << 16;
+/// The most bytes of shared memory of a worker: more than any device has.
+const MOST_CLUSTER_BYTES: u64 = 1 << 20;
+/// One measured message in so many: the largest power of two of 32 bits.
+const MOST_MEASURE_EVERY: u64 = 1 << 31;
+
 impl RuntimeConfig {
+    /// Refuses numbers that later ones would overflow by. What is too much for a device the device refuses itself.
+    pub(super) fn check(&self) -> Result<()> {
+        let numbers = [
+            ("workers", self.workers.unwrap_or(1) as u64, MOST_WORKERS),
+            ("ports_per_worker", self.ports_per_worker as u64, MOST_PORTS),
+            ("cluster_bytes", self.cluster_bytes as u64, MOST_CLUSTER_BYTES),
+            ("measure_every", self.measure_every.into(), MOST_MEASURE_EVERY),
+        ];
+        match numbers.into_iter().find(|(_, given, most)| given > most) {
+            Some((what, given, most)) => Err(RingError::ConfigTooLarge { what, given, most }),
+            None => Ok(()),
+        }
+    }
+
     /// As many workers.
     pub fn workers(self, workers: usize) -> Self {
         RuntimeConfig { workers: Some(workers), ..self }

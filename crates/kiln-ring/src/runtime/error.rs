@@ -100,6 +100,16 @@ pub enum RingError {
         /// The most there may be.
         most: usize,
     },
+    /// A number of the configuration is larger than any device has use for.
+    #[error("`RuntimeConfig::{what}` is {given}, the most is {most}")]
+    ConfigTooLarge {
+        /// The field.
+        what: &'static str,
+        /// Its value.
+        given: u64,
+        /// The most it may be.
+        most: u64,
+    },
     /// The actor is not in a state from which this can be done.
     #[error("actor {actor} is {is}: {what} needs one that is {needs}")]
     Illegal {

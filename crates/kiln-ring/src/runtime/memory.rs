@@ -221,8 +221,8 @@ impl SharedMemory {
 
 /// Words of a region of `bytes`, behind `used` words: as many as a worker can number.
 fn words(region: &'static str, bytes: usize, used: usize) -> Result<usize> {
-    let words = (used + bytes / 4).next_multiple_of(64);
-    let most = MOST_WORDS - used.next_multiple_of(64);
+    let words = used.saturating_add(bytes / 4).checked_next_multiple_of(64).unwrap_or(usize::MAX);
+    let most = MOST_WORDS.saturating_sub(used.checked_next_multiple_of(64).unwrap_or(usize::MAX));
     if words > MOST_WORDS {
         Err(RingError::RegionTooLarge { region, bytes, most: 4 * most })
     } else {

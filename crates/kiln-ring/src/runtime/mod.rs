@@ -163,6 +163,7 @@ impl RingRuntime {
     /// As [`new`](Self::new).
     pub fn with(device: &Device, config: RuntimeConfig) -> Result<RingRuntime> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
+        config.check()?;
         let workers = config.workers_on(device)?;
         let (memory, free, transport) = transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();

@@ -180,3 +180,67 @@ fn arrays_without_a_line_are_not_handed_on() {
     rt.0.sweep();
     assert_eq!(rt.0.arrays(), 0);
 }
+
+/// Numbers that no device has use for are refused by name, before anything is allocated.
+#[test]
+fn absurd_configurations_are_refused() {
+    let base = RuntimeConfig::default;
+    let fields = [
+        ("workers", RuntimeConfig { workers: Some(usize::MAX), ..base() }),
+        ("workers", RuntimeConfig { workers: Some(1 << 40), ..base() }),
+        ("ports_per_worker", RuntimeConfig { ports_per_worker: usize::MAX, ..base() }),
+        ("cluster_bytes", RuntimeConfig { cluster: 2, cluster_bytes: usize::MAX, ..base() }),
+        ("measure_every", RuntimeConfig { measure_every: u32::MAX, ..base() }),
+    ];
+    for name in ["interp", "cpu"] {
+        let device = Device::open(name).unwrap();
+        for (field, config) in fields {
+            let error = RingRuntime::with(&device, config).err().unwrap();
+            let named = matches!(&error, RingError::ConfigTooLarge { what, .. } if *what == field);
+            assert!(named && error.to_string().contains(field), "{error}");
+        }
+        let regions = [
+            RuntimeConfig { inbox_bytes: usize::MAX, ..base() },
+            RuntimeConfig { outbox_bytes: usize::MAX, ..base() },
+            RuntimeConfig { arena_bytes: usize::MAX, ..base() },
+            RuntimeConfig { workers: Some(1 << 16), ports_per_worker: 1 << 16, ..base() },
+        ];
+        for config in regions {
+            let error = RingRuntime::with(&device, config).err().unwrap();
+            assert!(matches!(error, RingError::RegionTooLarge { .. }), "{error}");
+        }
+        let cluster = RuntimeConfig { cluster: usize::MAX, ..base() };
+        let error = RingRuntime::with(&device, cluster).err().unwrap();
+        assert!(matches!(error, RingError::ClusterSize { .. }), "{error}");
+    }
+}
+
+/// Times without an end are waited for without an end.
+#[test]
+fn endless_times_are_no_overflow() {
+    let forever = Duration::MAX;
+    let config = RuntimeConfig {
+        workers: Some(1),
+        sleep: forever,
+        park_after: Some(forever),
+        acknowledge_within: forever,
+        lost_within: forever,
+        stalled_after: forever,
+        checkpoint_every: Some(forever),
+        dead_letters: usize::MAX,
+        spins: u32::MAX,
+        step_budget: u32::MAX,
+        measure_every: 1 << 31,
+        ..RuntimeConfig::default()
+    };
+    for name in ["interp", "cpu"] {
+        let rt = RingRuntime::with(&Device::open(name).unwrap(), config).unwrap();
+        let actor = rt.launch(sum_of, RingConfig::default().state(0)).unwrap();
+        actor.activate().unwrap();
+        assert_eq!(actor.ask([1; 7]).unwrap(), Some(2));
+        for capacity in [usize::MAX, 1 << 40] {
+            let refused = rt.launch(sum_of, RingConfig::default().state(0).capacity(capacity)).err().unwrap();
+            assert!(matches!(refused, RingError::Config(_)), "{refused}");
+        }
+    }
+}

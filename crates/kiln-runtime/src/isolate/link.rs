@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const GREETING: Duration = Duration::from_secs(30);
 /// How long it has to end by itself.
 const FAREWELL: Duration = Duration::from_millis(500);
+/// How long one that has closed its socket may take to end: it writes a memory image, or its driver tidies up.
+const ENDING: Duration = Duration::from_secs(20);
 
 /// The way to another process.
 pub struct Link {
@@ -75,8 +77,8 @@ impl Link {
             match sent.and_then(|()| Fields::receive(&mut talk.socket)) {
                 Ok(Some((DONE, fields))) => return Ok(fields),
                 Ok(Some((_, mut fields))) => return Err(error(&mut fields)),
-                Ok(None) => talk.lost = Some(talk.end()),
-                Err(error) => talk.lost = Some(format!("{}: {error}", talk.end())),
+                Ok(None) => talk.lost = Some(talk.end(ENDING)),
+                Err(error) => talk.lost = Some(format!("{}: {error}", talk.end(ENDING))),
             }
         }
         let reason = talk.lost.clone().unwrap_or_default();
@@ -85,12 +87,12 @@ impl Link {
 }
 
 impl Talk {
-    /// Ends the process, if it has not ended; how it did.
-    fn end(&mut self) -> String {
+    /// Ends the process, if it does not end within `patience`; how it did.
+    fn end(&mut self, patience: Duration) -> String {
         // Closed for its own side too: that is how it knows.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let begun = Instant::now();
-        while begun.elapsed() < FAREWELL {
+        while begun.elapsed() < patience {
             match self.child.try_wait() {
                 Ok(Some(status)) => return format!("its process ended with {status}"),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
@@ -107,7 +109,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
         if talk.lost.is_none() {
-            talk.end();
+            talk.end(FAREWELL);
         }
     }
 }
