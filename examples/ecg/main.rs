@@ -15,7 +15,7 @@ mod reference;
 use actors::{Report, Sample};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::ring::{Actor, RecvError, RingConfig, RingRuntime, WaitPolicy};
+use kiln::ring::{Actor, RingConfig, RingRuntime, WaitPolicy};
 use kiln::{BackendKind, Device};
 use std::error::Error;
 use std::process::ExitCode;
@@ -137,9 +137,9 @@ impl Pipeline {
             // As from a sensor, the next sample comes when this one has long been filtered.
             while self.filter.channel().unanswered() > 0 {
                 // There is no reply; but a device that does not run by itself goes on while somebody looks.
-                match self.filter.try_recv() {
-                    Err(RecvError::Empty { .. }) if start.elapsed() < SOON => {}
-                    other => return Err(format!("sample {number} was not filtered: {other:?}").into()),
+                self.filter.channel().tidy();
+                if start.elapsed() > SOON {
+                    return Err(format!("sample {number} was not filtered in {SOON:?}").into());
                 }
             }
             bar.inc(1);

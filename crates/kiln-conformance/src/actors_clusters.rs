@@ -1,6 +1,6 @@
 //! Ring kernels: queues in the shared memory of a cluster.
 
-use crate::actors::{SOON, active, same};
+use crate::actors::{SOON, active, pause, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
@@ -8,7 +8,7 @@ use kiln_ring::{
     Actor, Address, Handler, Inline, Lifecycle, Message, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, State, ring_kernel,
 };
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub fn cases() -> Vec<Case> {
     cases!["actors_in_clusters":
@@ -131,9 +131,9 @@ fn settles<H: Handler>(actor: &Actor<H>, left: u64) -> Verdict {
     let begun = Instant::now();
     while actor.channel().unanswered() != left && begun.elapsed() < SOON {
         // Lets a device go on that does not run by itself.
-        let _ = actor.try_recv();
+        actor.channel().tidy();
     }
-    let _ = actor.recv_timeout(Duration::from_millis(5));
+    pause(actor);
     same("left", actor.channel().unanswered(), left)
 }
 
@@ -241,7 +241,7 @@ fn failures_stay_where_they_are(trial: &mut Trial<'_>) -> Verdict {
         let begun = Instant::now();
         while middle.lifecycle() != Lifecycle::Failed {
             ensure(begun.elapsed() < SOON, || format!("the actor is {}", middle.lifecycle()))?;
-            let _ = middle.try_recv();
+            middle.channel().tidy();
         }
         same("source", source.lifecycle(), Lifecycle::Active)?;
         middle.restart()?;
@@ -260,7 +260,7 @@ fn what_a_cluster_does_not_reach(trial: &mut Trial<'_>) -> Verdict {
             actor.send(1)?;
             let begun = Instant::now();
             let letter = loop {
-                let _ = actor.try_recv();
+                actor.channel().tidy();
                 if let Some(letter) = rt.dead_letters().pop() {
                     break letter;
                 }

@@ -259,7 +259,7 @@ fn crowds_are_heard_in_order(trial: &mut Trial<'_>) -> Verdict {
                 {
                     sent[n] += 1;
                 }
-                let _ = source.try_recv();
+                source.channel().tidy();
             }
             while let Ok([n, number, count]) = sink.outputs().try_recv() {
                 same("a sender's order", number, arrived[n as usize])?;

@@ -1,6 +1,6 @@
 //! Ring kernels: arrays that actors hand on to each other.
 
-use crate::actors::{A_WHILE, SOON, active, same, silent};
+use crate::actors::{A_WHILE, SOON, active, pause, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
@@ -440,7 +440,7 @@ fn full_queues_count_once(trial: &mut Trial<'_>) -> Verdict {
     for (number, data) in (0..).zip(&sent) {
         first.send(Block { number, values: rt.payload_of(data)? })?;
     }
-    silent("a held-up sender", &first)?;
+    pause(&first);
     same("held up", first.channel().unanswered(), 7)?;
     let others = poison(&rt)?;
     last.activate()?;
@@ -535,7 +535,7 @@ fn arrays_in_use_are_not_written(trial: &mut Trial<'_>) -> Verdict {
         same("found", last.outputs().recv_timeout(SOON)?, found(round, &[round; 3]))?;
         // It may answer after the last one.
         while first.channel().unanswered() > 0 {
-            let _ = first.try_recv();
+            first.channel().tidy();
         }
     }
     Ok(())

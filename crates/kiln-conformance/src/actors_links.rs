@@ -1,6 +1,6 @@
 //! Ring kernels: actors that send to each other.
 
-use crate::actors::{SOON, active, runtimes, same, silent};
+use crate::actors::{SOON, active, pause, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
@@ -110,7 +110,7 @@ fn becomes<H: Handler>(actor: &Actor<H>, stage: Lifecycle) -> Verdict {
     while actor.lifecycle() != stage {
         ensure(begun.elapsed() < SOON, || format!("the actor is {}, not {stage}", actor.lifecycle()))?;
         // Lets a device go on that does not run by itself.
-        let _ = actor.try_recv();
+        actor.channel().tidy();
     }
     Ok(())
 }
@@ -119,9 +119,9 @@ fn becomes<H: Handler>(actor: &Actor<H>, stage: Lifecycle) -> Verdict {
 fn settles<H: Handler>(actor: &Actor<H>, left: u64) -> Verdict {
     let begun = Instant::now();
     while actor.channel().unanswered() != left && begun.elapsed() < SOON {
-        let _ = actor.try_recv();
+        actor.channel().tidy();
     }
-    silent("a held-up sender", actor)?;
+    pause(actor);
     same("left", actor.channel().unanswered(), left)
 }
 

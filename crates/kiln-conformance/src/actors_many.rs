@@ -133,7 +133,7 @@ fn tasks_wait_for_room_and_replies(trial: &mut Trial<'_>) -> Verdict {
             });
             let received = run(async {
                 for n in 1..=30u64 {
-                    same("sum", actor.recv_async().await?, n * (n + 1) / 2)?;
+                    same("sum", actor.recv_async().sent_later().await?, n * (n + 1) / 2)?;
                 }
                 Ok(())
             });

@@ -24,7 +24,7 @@ fn after<H: Handler>(actor: &Actor<H>, processed: u64) -> Result<ActorTelemetry,
             return Ok(seen);
         }
         // A device that runs within the host's waits goes on in them.
-        let _ = actor.channel().try_recv();
+        actor.channel().tidy();
     }
 }
 

@@ -68,6 +68,26 @@ fn failed(f: &mut fmt::Formatter<'_>, cause: u32, number: u32) -> fmt::Result {
 }
 
 /// A message that no handler finished.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+///
+/// #[ring_kernel(crate = kiln_ring)]
+/// fn share(_ctx: &RingCtx, parts: u32) -> u32 {
+///     1000 / parts
+/// }
+///
+/// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+/// let actor = runtime.launch(share, RingConfig::default())?;
+/// actor.activate()?;
+/// actor.send(0)?;
+/// assert!(actor.recv().is_err()); // it failed
+/// let letter = runtime.dead_letters().pop().expect("a letter");
+/// assert_eq!(letter.decode::<u32>(), Some(0)); // the message that the handler cannot take
+/// assert!(letter.why.contains("division by zero"), "{letter}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     /// Why.
@@ -78,12 +98,22 @@ pub struct Letter {
     pub position: u64,
     /// The [`Layout::ID`] of the type that `words` hold.
     pub layout: u64,
-    /// The message in words; empty where the device does not give it back.
+    /// The message in words. Empty where it is gone: where a handler failed on a message of another
+    /// actor whose place in the inlet was used again since, or that lay in the shared memory of a
+    /// cluster; and of a device that was lost.
     pub words: Vec<u32>,
+    /// The reason in words, with the place in the handler's source where a check failed.
+    pub why: String,
+}
+
+impl fmt::Display for Letter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "message {} to actor {}: {}", self.position, self.actor, self.why)
+    }
 }
 
 impl Letter {
-    /// The message, if it is of this type and was given back. A letter keeps no arrays: a [`Payload`](crate::Payload) in it may be gone.
+    /// The message, if it is of this type and is known. A letter keeps no arrays: a [`Payload`](crate::Payload) in it may be gone.
     pub fn decode<M: Layout>(&self) -> Option<M> {
         (self.layout == M::ID && self.words.len() == M::WORDS).then(|| M::decode(&self.words))
     }
@@ -101,7 +131,8 @@ impl Letter {
 ///
 /// let letters = DeadLetters::new(1);
 /// for position in 0..3 {
-///     letters.push(Letter { reason: Reason::Expired, actor: 0, position, layout: u32::ID, words: vec![7] });
+///     let why = Reason::Expired.to_string();
+///     letters.push(Letter { reason: Reason::Expired, actor: 0, position, layout: u32::ID, words: vec![7], why });
 /// }
 /// let letter = letters.pop().expect("one is kept");
 /// assert_eq!((letter.position, letter.decode::<u32>(), letters.discarded()), (2, Some(7), 2));
@@ -177,7 +208,8 @@ mod tests {
     use super::*;
 
     fn letter(position: u64) -> Letter {
-        Letter { reason: Reason::Dropped, actor: 3, position, layout: u64::ID, words: vec![1, 2] }
+        let why = Reason::Dropped.to_string();
+        Letter { reason: Reason::Dropped, actor: 3, position, layout: u64::ID, words: vec![1, 2], why }
     }
 
     #[test]

@@ -82,9 +82,10 @@ mod telemetry;
 
 pub use address::{Address, AddressVal};
 pub use channel::{
-    AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Form, MAX_BANDS,
-    MAX_CAPACITY, Overflow, Parts, Protocol, RecvError, RecvFuture, Replies, RingMemory, SendError,
-    SendFuture, SendManyError, SendOptions, Sent, WaitPolicy,
+    AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Failed, Form, MAX_BANDS,
+    MAX_CAPACITY, Overflow, Parts, Protocol, RecvError, RecvFuture, RecvManyFuture, Replies, Reply,
+    RingMemory, SendError, SendFuture, SendManyError, SendManyFuture, SendOptions, Sent, Standing,
+    WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
 pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, References, RingCtx, Signature};
@@ -94,9 +95,9 @@ pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
-    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER, Outputs,
-    Pool, Restart, Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Topic, Transport,
-    TransportChoice, What,
+    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER, OutputFuture,
+    Outputs, Pool, PoolFuture, Restart, Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig,
+    Topic, Transport, TransportChoice, What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};

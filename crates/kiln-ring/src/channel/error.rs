@@ -1,6 +1,9 @@
 //! What can go wrong with a channel.
 
+use super::standing::{Failed, advice};
 use crate::dead_letter::Reason;
+use crate::runtime::Lifecycle;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a channel cannot be made.
@@ -54,6 +57,20 @@ pub enum SendError {
         actor: u32,
         /// How long the sender waited.
         waited: Duration,
+    },
+    /// The queue is full, and the actor handles no message until it is told to: a send without a
+    /// limit would wait for ever.
+    #[error(
+        "the queue of actor {actor} is full ({capacity} messages), and it is {is}, so that no room comes: {}",
+        advice(*is)
+    )]
+    NotActive {
+        /// The actor.
+        actor: u32,
+        /// The capacity of its queue.
+        capacity: usize,
+        /// What it is: launched, deactivated or failed.
+        is: Lifecycle,
     },
     /// The actor takes no more messages.
     #[error("actor {actor} takes no more messages: it was terminated, or it failed")]
@@ -109,7 +126,7 @@ pub struct SendManyError {
 }
 
 /// Why there is no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
     /// None is there yet.
@@ -125,6 +142,33 @@ pub enum RecvError {
         actor: u32,
         /// How long the receiver waited.
         waited: Duration,
+    },
+    /// None will come by itself: the actor holds its messages until it is activated. Calls with a
+    /// limit wait for another thread to do that.
+    #[error("actor {actor} is {is}, and answers nothing: {}", advice(*is))]
+    NotActive {
+        /// The actor.
+        actor: u32,
+        /// What it is: launched or deactivated.
+        is: Lifecycle,
+    },
+    /// None will come by itself: the handler failed, and its policy does not restart it.
+    #[error("actor {actor} answers nothing until it is restarted: {failed}")]
+    Failed {
+        /// The actor.
+        actor: u32,
+        /// On which message, why, and where in the source.
+        failed: Arc<Failed>,
+    },
+    /// None will come by itself: every message that was sent is answered, and all replies are taken.
+    /// A message that is handled without a reply has none. Calls with a limit wait for messages that
+    /// other threads are yet to send.
+    #[error(
+        "actor {actor} has no message to answer: all replies were taken, and a handler that returns `None` gives none.          To wait for messages that others are yet to send, use `recv_timeout`"
+    )]
+    NothingSent {
+        /// The actor.
+        actor: u32,
     },
     /// None will come: the actor takes no more messages, and all it had are answered.
     #[error("actor {actor} has ended, and all its replies were taken")]
@@ -143,7 +187,7 @@ pub enum RecvError {
 }
 
 /// Why a request has no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
     /// It was not sent.
@@ -156,12 +200,34 @@ pub enum AskError {
         actor: u32,
     },
     /// It was sent, and no handler finished it.
-    #[error("actor {actor} did not handle the request: {reason}")]
+    #[error("actor {actor} did not handle the request: {why}")]
     Unhandled {
         /// The actor.
         actor: u32,
         /// Why.
         reason: Reason,
+        /// The same in words, with the place in the handler's source where a check failed.
+        why: Arc<str>,
+    },
+    /// No reply will come by itself: the actor holds its messages until it is activated. The request
+    /// was not sent; or it was, before the actor was deactivated: then its reply will be a dead
+    /// letter.
+    #[error("actor {actor} is {is}, and answers nothing: {}", advice(*is))]
+    NotActive {
+        /// The actor.
+        actor: u32,
+        /// What it is: launched or deactivated.
+        is: Lifecycle,
+    },
+    /// No reply will come by itself: the handler failed on another message, and its policy does not
+    /// restart it. The request was not sent; or it was, before that: then its reply will be a dead
+    /// letter.
+    #[error("actor {actor} answers nothing until it is restarted: {failed}")]
+    Failed {
+        /// The actor.
+        actor: u32,
+        /// On which message, why, and where in the source.
+        failed: Arc<Failed>,
     },
     /// No reply came in time. The request may still be handled; its reply will be a dead letter.
     #[error("actor {actor} gave no reply for {waited:?}")]

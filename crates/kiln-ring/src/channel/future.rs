@@ -1,20 +1,20 @@
 //! Futures of a channel. They run on any executor.
 
 use super::Channel;
-use super::error::{AskError, RecvError, SendError};
+use super::error::{AskError, RecvError, SendError, SendManyError};
 use super::mailbox::{Mailbox, Sent};
 use super::options::SendOptions;
 use super::platform::Native;
 use super::poller;
 use super::wakers::Awaited;
-use super::words::{decoded, for_one, laid};
+use super::words::{decoded, for_many, for_one, laid};
 use crate::layout::{Hold, Layout};
 use crate::message::Message;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// A future's place in the list of wakers.
 #[derive(Debug)]
@@ -36,6 +36,18 @@ impl<'a> Waiting<'a> {
             cx.waker().wake_by_ref();
         }
     }
+}
+
+/// Has a task that waits for any of several channels woken by a reply of this one, or when none is
+/// to come from it any more; whether one of both is so already. A channel that has nothing to answer
+/// now wakes it by a reply alone, and one of which none will come does not.
+pub(crate) fn wake_by_reply(mailbox: &Arc<Mailbox<Native>>, ticket: &mut Option<u64>, waker: &Waker) -> bool {
+    if mailbox.none_to_come(false).is_some() {
+        return false;
+    }
+    let awaited = Awaited::Reply { sent_later: mailbox.none_to_come(true).is_some() };
+    *ticket = Some(mailbox.wakers.add(*ticket, awaited, waker));
+    mailbox.is_ready(awaited) || poller::see_to(mailbox).is_err()
 }
 
 impl Drop for Waiting<'_> {
@@ -71,6 +83,9 @@ impl<M: Message> Future for SendFuture<'_, M> {
         let sent = laid(self.message, header, |words| mailbox.try_send(band, words));
         match sent.map(|sent| mailbox.keep(sent, holds)) {
             Err(SendError::Full { .. }) if !mailbox.rejects() => {
+                if let Some(error) = mailbox.no_room_comes().filter(|_| mailbox.blocks()) {
+                    return Poll::Ready(Err(error));
+                }
                 self.waiting.until(Awaited::Room, cx);
                 Poll::Pending
             }
@@ -84,12 +99,36 @@ impl<M: Message> Future for SendFuture<'_, M> {
 #[must_use = "futures do nothing unless awaited"]
 pub struct RecvFuture<'a, R> {
     waiting: Waiting<'a>,
+    sent_later: bool,
     reply: PhantomData<fn() -> R>,
 }
 
 impl<'a, R: Layout> RecvFuture<'a, R> {
     pub(super) fn new<M>(channel: &'a Channel<M, R>) -> Self {
-        RecvFuture { waiting: Waiting::new(&channel.mailbox), reply: PhantomData }
+        RecvFuture { waiting: Waiting::new(&channel.mailbox), sent_later: false, reply: PhantomData }
+    }
+
+    /// Has the future also wait for replies to messages that other tasks are yet to send, and for an
+    /// actor that is not active yet. Without this, it ends with an error where no reply comes by
+    /// itself, as [`recv`](Channel::recv) does.
+    ///
+    /// ```
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn increment(_ctx: &RingCtx, m: u32) -> u32 { m + 1 }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(increment, RingConfig::default())?;
+    /// actor.activate()?;
+    /// assert!(pollster::block_on(actor.recv_async()).is_err()); // nothing was sent
+    /// std::thread::scope(|scope| {
+    ///     let receiver = scope.spawn(|| pollster::block_on(actor.recv_async().sent_later()));
+    ///     actor.send(1).expect("there is room");
+    ///     assert_eq!(receiver.join().expect("no panic"), Ok(2));
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sent_later(self) -> Self {
+        RecvFuture { sent_later: true, ..self }
     }
 }
 
@@ -99,7 +138,8 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut reply = None;
         let received = for_one::<R, _>(|buffer| {
-            self.waiting.mailbox.receive(1, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
+            let take = |words: &[u32]| reply = Some(R::decode(&words[..R::WORDS]));
+            self.waiting.mailbox.receive(1, !self.sent_later, buffer, take)
         });
         match (received, reply) {
             (_, Some(reply)) => {
@@ -108,10 +148,93 @@ impl<R: Layout> Future for RecvFuture<'_, R> {
             }
             (Err(error), None) => Poll::Ready(Err(error)),
             (Ok(_), None) => {
-                self.waiting.until(Awaited::Reply, cx);
+                let sent_later = self.sent_later;
+                self.waiting.until(Awaited::Reply { sent_later }, cx);
                 Poll::Pending
             }
         }
+    }
+}
+
+/// Replies to come: [`Channel::recv_many_async`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct RecvManyFuture<'a, R> {
+    waiting: Waiting<'a>,
+    most: usize,
+    replies: &'a mut Vec<R>,
+}
+
+impl<'a, R: Layout> RecvManyFuture<'a, R> {
+    pub(super) fn new<M>(channel: &'a Channel<M, R>, most: usize, replies: &'a mut Vec<R>) -> Self {
+        RecvManyFuture { waiting: Waiting::new(&channel.mailbox), most, replies }
+    }
+}
+
+impl<R: Layout> Future for RecvManyFuture<'_, R> {
+    type Output = Result<usize, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let RecvManyFuture { waiting, most, replies } = &mut *self;
+        let received = for_many::<R, _>(|buffer| {
+            let take = |words: &[u32]| replies.push(R::decode(&words[..R::WORDS]));
+            waiting.mailbox.receive(*most, true, buffer, take)
+        });
+        if received == Ok(0) && *most > 0 {
+            waiting.until(Awaited::Reply { sent_later: false }, cx);
+            return Poll::Pending;
+        }
+        waiting.mailbox.let_go();
+        Poll::Ready(received)
+    }
+}
+
+/// Sends under way: [`Channel::send_many_async`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct SendManyFuture<'a, M> {
+    waiting: Waiting<'a>,
+    messages: &'a [M],
+    sent: usize,
+}
+
+impl<'a, M: Message> SendManyFuture<'a, M> {
+    pub(super) fn new<R>(channel: &'a Channel<M, R>, messages: &'a [M]) -> Self {
+        SendManyFuture { waiting: Waiting::new(&channel.mailbox), messages, sent: 0 }
+    }
+}
+
+impl<M: Message> Future for SendManyFuture<'_, M> {
+    type Output = Result<usize, SendManyError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mailbox = self.waiting.mailbox;
+        while let Some(message) = self.messages.get(self.sent) {
+            let sent = mailbox.settled(message).and_then(|holds| {
+                let (band, header) = mailbox.way(&SendOptions::default())?;
+                let sent = laid(message, header, |words| mailbox.try_send(band, words))?;
+                Ok(mailbox.keep(sent, holds))
+            });
+            let error = match sent {
+                Ok(Sent::Queued(_)) => {
+                    self.sent += 1;
+                    continue;
+                }
+                Ok(Sent::Dropped) => break,
+                Err(error) => error,
+            };
+            let error = match error {
+                SendError::Full { .. } if mailbox.blocks() => mailbox.no_room_comes(),
+                SendError::Full { .. } if !mailbox.rejects() => None,
+                error => Some(error),
+            };
+            let Some(error) = error else {
+                self.waiting.until(Awaited::Room, cx);
+                return Poll::Pending;
+            };
+            return Poll::Ready(Err(SendManyError { sent: self.sent, error }));
+        }
+        Poll::Ready(Ok(self.sent))
     }
 }
 
@@ -139,6 +262,9 @@ impl<M: Message, R> AskFuture<'_, M, R> {
     fn request(&self) -> Result<(u64, Vec<Hold>), AskError> {
         let mailbox = self.waiting.mailbox;
         let (band, header) = mailbox.way(&self.options)?;
+        if !mailbox.is_closed() {
+            mailbox.check_answers()?;
+        }
         let holds = mailbox.settled(self.message)?;
         let position = laid(self.message, header, |words| mailbox.try_request(band, words))?;
         mailbox.keep(Sent::Queued(position), holds.clone());

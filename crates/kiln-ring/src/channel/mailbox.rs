@@ -7,10 +7,12 @@ use super::error::{AskError, SendError};
 use super::overflow::{Counters, Counts, Overflow, Replies};
 use super::platform::Platform;
 use super::queue::{Form, Next, Queue, Refused};
+use super::standing::Standing;
 use super::wait::{Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
 use crate::dead_letter::{DeadLetters, Reason};
 use crate::layout::Hold;
+use crate::runtime::Lifecycle;
 use crate::slot::{PAYLOAD, band_of, count_of};
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +40,26 @@ pub trait DeviceSide: Send + Sync {
     fn settle(&self, hold: &Hold) -> Result<bool, String> {
         let _ = hold;
         Ok(false)
+    }
+
+    /// Whether the actor answers by itself what it is sent.
+    fn standing(&self) -> Standing {
+        Standing::Answers
+    }
+
+    /// Sees now whether the handler has failed, which is otherwise seen a little later.
+    fn notice(&self) {}
+
+    /// Why a message was not handled, in words.
+    fn explain(&self, reason: Reason) -> String {
+        reason.to_string()
+    }
+
+    /// Reads words of the request rings, as the device has them, from the word `at`; whether it
+    /// could.
+    fn read_requests(&self, at: usize, words: &mut [u32]) -> bool {
+        let _ = (at, words);
+        false
     }
 }
 
@@ -81,7 +103,7 @@ pub struct Mailbox<P: Platform> {
     pub(super) higher: Box<[Band<P>]>,
     pub(super) manner: Manner,
     pub(super) counters: Counters,
-    pub(super) wakers: Wakers,
+    pub(crate) wakers: Wakers,
     parked: AtomicBool,
     lost: AtomicBool,
 }
@@ -164,6 +186,11 @@ impl<P: Platform> Mailbox<P> {
             let (more, this) = band.queue.under_way();
             (under_way + more, closed && this)
         })
+    }
+
+    /// Whether senders are refused.
+    pub fn is_closed(&self) -> bool {
+        self.under_way().1
     }
 
     /// How many messages were sent, and how many of them the device has answered: since the actor's beginning.
@@ -361,7 +388,13 @@ impl<P: Platform> Mailbox<P> {
                         return Ok(None);
                     }
                 },
-                Overflow::Block => {}
+                Overflow::Block => {
+                    if until == Some(None)
+                        && let Some(error) = self.no_room_comes()
+                    {
+                        return Err(error);
+                    }
+                }
             }
             if until.is_none() {
                 return to.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
@@ -375,6 +408,29 @@ impl<P: Platform> Mailbox<P> {
                 self.warn_of_replies();
             }
         }
+    }
+
+    /// The error of a sender that would wait for ever: the queue is full of messages which nobody
+    /// handles until the actor is told to. While there are replies, receivers may make room.
+    pub(super) fn no_room_comes(&self) -> Option<SendError> {
+        let is = match self.manner.device.standing() {
+            Standing::Answers => return None,
+            Standing::Holds(is) => is,
+            Standing::Failed(_) => Lifecycle::Failed,
+        };
+        let replies = self.bands().any(|band| band.queue.has_next());
+        let (actor, capacity) = (self.actor(), self.form().capacity);
+        (!replies).then_some(SendError::NotActive { actor, capacity, is })
+    }
+
+    /// Whether a full queue waits for the device to make room.
+    pub(super) fn blocks(&self) -> bool {
+        self.manner.overflow == Overflow::Block
+    }
+
+    /// How threads wait.
+    pub fn wait_policy(&self) -> WaitPolicy {
+        self.manner.wait
     }
 
     /// The band whose oldest message makes room for one of the band `to`, by the policy: the lowest that holds any, as long as it is not above `to`. Where the newest is dropped, that
@@ -443,12 +499,16 @@ impl<P: Platform> Mailbox<P> {
         match awaited {
             Awaited::Room => {
                 let (under_way, closed) = self.under_way();
-                closed || under_way < self.form().capacity as u64
+                closed
+                    || under_way < self.form().capacity as u64
+                    || (self.blocks() && self.no_room_comes().is_some())
             }
-            Awaited::Reply => receivable() || self.under_way() == (0, true),
+            Awaited::Reply { sent_later } => receivable() || self.none_to_come(!sent_later).is_some(),
             Awaited::Answer(position) => {
                 let queue = &self.of(position).queue;
-                position < queue.head() || queue.answered(position).is_some()
+                position < queue.head()
+                    || queue.answered(position).is_some()
+                    || self.manner.device.standing() != Standing::Answers
             }
         }
     }

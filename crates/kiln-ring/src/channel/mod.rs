@@ -9,6 +9,8 @@
 //! | `band.rs` | the queues of one actor, one for each priority |
 //! | `mailbox.rs`, `batch.rs` | their policies: full queues, waiting, dead letters; many messages at once |
 //! | `receive.rs` | replies, and what became of messages that have none |
+//! | `receiving.rs` | the same for those who know the types: one reply or many, with and without waiting |
+//! | `standing.rs` | [`Standing`]: whether an actor answers by itself |
 //! | `options.rs` | [`SendOptions`]: priorities and deadlines |
 //! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
 //! | `lines.rs` | cache lines of a ring by the widest vectors there are |
@@ -33,6 +35,8 @@ mod platform;
 mod poller;
 mod queue;
 mod receive;
+mod receiving;
+mod standing;
 mod wait;
 mod wakers;
 mod words;
@@ -43,16 +47,23 @@ mod tests;
 pub use band::MAX_BANDS;
 pub use error::{AskError, ConfigError, RecvError, SendError, SendManyError};
 pub(crate) use failure::Settled;
-pub use future::{AskFuture, RecvFuture, SendFuture};
+pub(crate) use future::wake_by_reply;
+pub use future::{AskFuture, RecvFuture, RecvManyFuture, SendFuture, SendManyFuture};
 pub(crate) use lines::{SLACK, Slots};
 pub(crate) use mailbox::Mailbox;
 pub use mailbox::{DeviceSide, Sent};
 pub use memory::RingMemory;
 pub use options::SendOptions;
 pub use overflow::{Counts, Overflow, Replies};
+pub(crate) use poller::{Watched, watch};
 pub use queue::{Form, Protocol};
+pub use receiving::Reply;
+pub(crate) use receiving::until;
+pub(crate) use standing::StandingCell;
+pub use standing::{Failed, Standing};
 pub(crate) use wait::Wait;
 pub use wait::WaitPolicy;
+pub(crate) use wakers::{Awaited, Wakers};
 
 use crate::dead_letter::DeadLetters;
 use crate::layout::Layout;
@@ -67,7 +78,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use words::{decoded, for_many, for_one, laid, laid_many};
+use words::{decoded, laid, laid_many};
 
 /// The most messages that can be under way in a channel.
 pub const MAX_CAPACITY: usize = 1 << 24;
@@ -379,102 +390,24 @@ impl<M: Message, R: Layout> Channel<M, R> {
         }
     }
 
+    /// As [`send_many`](Self::send_many), waiting no longer than `timeout` in all.
+    ///
+    /// # Errors
+    ///
+    /// As of [`send_timeout`](Self::send_timeout), with the number of messages that were sent before.
+    pub fn send_many_timeout(&self, messages: &[M], timeout: Duration) -> Result<usize, SendManyError> {
+        self.send_many_with(messages, SendOptions::default().timeout(timeout))
+    }
+
     /// As [`send`](Self::send), without holding a thread while it waits.
     pub fn send_async<'a>(&'a self, message: &'a M) -> SendFuture<'a, M> {
         SendFuture::new(self, message, SendOptions::default())
     }
 
-    // ---- receiving
-
-    /// The next reply, if it is there. Where another thread is receiving, waits some microseconds for it to end.
-    ///
-    /// # Errors
-    ///
-    /// There is none yet, or there will be none.
-    #[inline]
-    pub fn try_recv(&self) -> Result<R, RecvError> {
-        let mut reply = None;
-        for_one::<R, _>(|buffer| {
-            self.mailbox.receive(1, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
-        })?;
-        self.let_go();
-        reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
-    }
-
-    /// The next reply.
-    ///
-    /// # Errors
-    ///
-    /// There will be none.
-    #[inline]
-    pub fn recv(&self) -> Result<R, RecvError> {
-        self.recv_until(None)
-    }
-
-    /// The next reply, waiting no longer than `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// There was none in time, or there will be none.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<R, RecvError> {
-        self.recv_until(after(timeout))
-    }
-
-    #[inline]
-    fn recv_until(&self, until: Option<Instant>) -> Result<R, RecvError> {
-        let mut reply = None;
-        for_one::<R, _>(|buffer| {
-            self.mailbox.receive_until(1, until, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
-        })?;
-        self.let_go();
-        reply.ok_or(RecvError::Empty { actor: self.mailbox.actor() })
-    }
-
-    /// Appends up to `most` replies that are there to `replies`; gives how many. Where another thread is receiving, waits some microseconds for it to end.
-    ///
-    /// # Errors
-    ///
-    /// There will be none.
-    pub fn recv_many(&self, most: usize, replies: &mut Vec<R>) -> Result<usize, RecvError> {
-        self.recv_each(most, |reply| replies.push(reply))
-    }
-
-    /// Hands up to `most` replies that are there to `take`, one after the other; gives how many. Where another thread is receiving, waits some microseconds for it to end. Cheaper
-    /// than one by one: many are looked at together, and their slots become free at once, when all were taken.
-    ///
-    /// ```
-    /// # use kiln_lang::prelude::*;
-    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
-    /// # #[ring_kernel(crate = kiln_ring)]
-    /// # fn increment(ctx: &RingCtx, m: u32) -> u32 { m + 1 }
-    /// # let device = kiln_runtime::Device::open("interp")?;
-    /// # let actor = RingRuntime::new(&device)?.launch(increment, RingConfig::default())?;
-    /// # actor.activate()?;
-    /// let channel = actor.channel();
-    /// channel.send_many(&[1, 2, 3])?;
-    /// let (mut received, mut sum) = (0, 0);
-    /// while received < 3 {
-    ///     received += channel.recv_each(16, |reply| sum += reply)?;
-    /// }
-    /// assert_eq!(sum, 9);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// There will be none.
-    #[inline]
-    pub fn recv_each(&self, most: usize, mut take: impl FnMut(R)) -> Result<usize, RecvError> {
-        let received = for_many::<R, _>(|buffer| {
-            self.mailbox.receive(most, buffer, |words| take(R::decode(&words[..R::WORDS])))
-        });
-        self.let_go();
-        received
-    }
-
-    /// As [`recv`](Self::recv), without holding a thread while it waits.
-    pub fn recv_async(&self) -> RecvFuture<'_, R> {
-        RecvFuture::new(self)
+    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before its
+    /// end, the future leaves the messages that it has sent with the actor.
+    pub fn send_many_async<'a>(&'a self, messages: &'a [M]) -> SendManyFuture<'a, M> {
+        SendManyFuture::new(self, messages)
     }
 
     // ---- asking
@@ -504,6 +437,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
         (band, header): Way<'_>,
         until: Option<Instant>,
     ) -> Result<Option<R>, AskError> {
+        if !self.mailbox.is_closed() {
+            self.mailbox.check_answers()?;
+        }
         let holds = self.mailbox.settled(message)?;
         let position = laid(message, header, |words| self.mailbox.request(band, words, until))?;
         // Once the answer is taken, others may let go of the arrays before the reply, which may name them, is read.
@@ -559,8 +495,10 @@ impl<M: Message, R: Layout> Channel<M, R> {
     }
 
     /// Takes answers that nobody receives (of messages handled without a reply, and dead letters), as far as they come first. Sends that find
-    /// the queue full, and receivers, do so too.
+    /// the queue full, and receivers, do so too. A device that runs while the host waits, the
+    /// interpreter, first goes on until it has nothing to do.
     pub fn tidy(&self) {
+        self.mailbox.pump();
         self.mailbox.tidy();
     }
 

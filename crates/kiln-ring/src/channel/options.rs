@@ -5,7 +5,7 @@ use super::error::{AskError, SendError, SendManyError};
 use super::future::{AskFuture, SendFuture};
 use super::mailbox::Sent;
 use super::platform::Native;
-use super::{Channel, after, header};
+use super::{Channel, header, until};
 use crate::layout::Layout;
 use crate::message::Message;
 use crate::slot::PAYLOAD;
@@ -62,7 +62,7 @@ impl SendOptions {
 
     /// The moment until which a thread waits.
     fn until(&self) -> Option<Instant> {
-        self.timeout.and_then(after)
+        self.timeout.map(until)
     }
 }
 

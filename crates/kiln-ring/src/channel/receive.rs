@@ -6,9 +6,11 @@ use super::mailbox::Mailbox;
 use super::overflow::{Counter, Replies};
 use super::platform::Platform;
 use super::queue::{Answer, Next};
+use super::standing::Standing;
 use super::wait::Wait;
 use crate::dead_letter::{Letter, Reason};
-use crate::slot::Kind;
+use crate::slot::{Kind, band_of};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
@@ -70,38 +72,67 @@ impl<P: Platform> Mailbox<P> {
     }
 
     pub(super) fn letter(&self, reason: Reason, answer: &Answer<'_, P>, layout: u64) {
-        let mut words = vec![0; if answer.kind == Kind::Failed { 0 } else { answer.words() }];
-        answer.read(&mut words);
-        let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words };
+        let words = if answer.kind == Kind::Failed {
+            self.request_at(answer.position).unwrap_or_default()
+        } else {
+            let mut words = vec![0; answer.words()];
+            answer.read(&mut words);
+            words
+        };
+        let why = self.manner.device.explain(reason);
+        let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words, why };
         self.manner.letters.push(letter);
+    }
+
+    /// The message in a position whose answer was not taken: its slot is not used again before that.
+    /// `None` where the request ring cannot be read back.
+    fn request_at(&self, position: u64) -> Option<Vec<u32>> {
+        let (form, ring) = (self.form(), self.form().requests);
+        let mut slot = vec![0; ring.slot().stride()];
+        let at = band_of(position) * form.request_words() + ring.at(position);
+        if !self.manner.device.read_requests(at, &mut slot) {
+            return None;
+        }
+        let mut words = vec![0; ring.slot().payload_words()];
+        ring.slot().decode(ring.lap(position), &slot, &mut words)?;
+        Some(words)
     }
 
     /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each; the buffer holds those of one at least, and
     /// [`SLACK`](super::lines::SLACK) words more.
+    ///
+    /// `for_ever` says that the caller would wait without a limit: then it is an error too where no
+    /// reply comes unless somebody sends, or has the actor go on.
     #[inline]
     pub fn receive(
         &self,
         most: usize,
+        for_ever: bool,
         buffer: &mut [u32],
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
-        let taken = self.receive_once(most, buffer, &mut take);
-        if taken != Ok(0) {
-            return taken;
+        let (mut taken, mut pending) = self.receive_once(most, buffer, &mut take);
+        if taken == 0 && self.manner.device.pump() {
+            (taken, pending) = self.receive_once(most, buffer, &mut take);
         }
-        if self.manner.device.pump() {
-            return self.receive_once(most, buffer, &mut take);
+        if taken > 0 || most == 0 || !pending {
+            return Ok(taken);
         }
-        Ok(0)
+        let mut none = self.none_to_come(for_ever);
+        if matches!(none, Some(RecvError::NothingSent { .. })) {
+            // The last message may be one on which the handler failed.
+            self.manner.device.notice();
+            none = self.none_to_come(for_ever);
+        }
+        let Some(error) = none else { return Ok(0) };
+        // What came before that was known is found now.
+        let (taken, pending) = self.receive_once(most, buffer, &mut take);
+        if taken == 0 && pending { Err(error) } else { Ok(taken) }
     }
 
+    /// Gives how many were taken, and whether all bands came to an answer that is not there yet.
     #[inline]
-    fn receive_once(
-        &self,
-        most: usize,
-        buffer: &mut [u32],
-        take: &mut impl FnMut(&[u32]),
-    ) -> Result<usize, RecvError> {
+    fn receive_once(&self, most: usize, buffer: &mut [u32], take: &mut impl FnMut(&[u32])) -> (usize, bool) {
         let (mut taken, mut settled, mut pending) = (0, false, true);
         // The replies of a higher band first.
         for band in self.higher.iter().rev() {
@@ -113,10 +144,7 @@ impl<P: Platform> Mailbox<P> {
         if taken > 0 || settled {
             self.wake_ready();
         }
-        if taken == 0 && pending {
-            self.ended()?;
-        }
-        Ok(taken)
+        (taken, pending)
     }
 
     /// Takes up to `most` replies of a band.
@@ -157,17 +185,31 @@ impl<P: Platform> Mailbox<P> {
         seen
     }
 
-    /// Whether no answer will come, where none is there.
-    fn ended(&self) -> Result<(), RecvError> {
+    /// Why no reply will come, where none is there. See [`receive`](Self::receive) for `for_ever`.
+    pub(super) fn none_to_come(&self, for_ever: bool) -> Option<RecvError> {
         let actor = self.actor();
         let (under_way, closed) = self.under_way();
         if under_way == 0 && closed {
-            return Err(RecvError::Closed { actor });
+            return Some(RecvError::Closed { actor });
         }
         if self.is_lost() {
-            return Err(RecvError::Lost { actor, unanswered: under_way });
+            return Some(RecvError::Lost { actor, unanswered: under_way });
         }
-        Ok(())
+        match self.manner.device.standing() {
+            Standing::Failed(failed) => Some(RecvError::Failed { actor, failed }),
+            Standing::Holds(is) => for_ever.then_some(RecvError::NotActive { actor, is }),
+            Standing::Answers => (for_ever && under_way == 0).then_some(RecvError::NothingSent { actor }),
+        }
+    }
+
+    /// The error of waiting for the answer to a request, where none comes by itself.
+    pub fn check_answers(&self) -> Result<(), AskError> {
+        let actor = self.actor();
+        match self.manner.device.standing() {
+            Standing::Answers => Ok(()),
+            Standing::Holds(is) => Err(AskError::NotActive { actor, is }),
+            Standing::Failed(failed) => Err(AskError::Failed { actor, failed }),
+        }
     }
 
     /// Waits until there are replies, at most until `until`, and takes up to `most`.
@@ -181,7 +223,7 @@ impl<P: Platform> Mailbox<P> {
     ) -> Result<usize, RecvError> {
         let mut wait: Option<(Wait, Instant)> = None;
         loop {
-            let taken = self.receive(most, buffer, &mut take)?;
+            let taken = self.receive(most, until.is_none(), buffer, &mut take)?;
             if taken > 0 || most == 0 {
                 return Ok(taken);
             }
@@ -203,6 +245,22 @@ impl<P: Platform> Mailbox<P> {
     pub fn poll_request(&self, position: u64, reply: &mut [u32]) -> Option<Result<bool, AskError>> {
         // Read first: an answer that came before the loss is found.
         let lost = self.is_lost();
+        let answer = self.take_answer(position, reply);
+        if answer.is_some() {
+            return answer;
+        }
+        let none = if lost { Err(AskError::Lost { actor: self.actor() }) } else { self.check_answers() };
+        let Err(error) = none else { return None };
+        // What came before that was known is found now.
+        let answer = self.take_answer(position, reply);
+        if answer.is_none() {
+            self.of(position).queue.give_up(position);
+            return Some(Err(error));
+        }
+        answer
+    }
+
+    fn take_answer(&self, position: u64, reply: &mut [u32]) -> Option<Result<bool, AskError>> {
         let actor = self.actor();
         let queue = &self.of(position).queue;
         let answer = queue.take_asked(position, |answer| match answer.kind {
@@ -210,20 +268,15 @@ impl<P: Platform> Mailbox<P> {
                 answer.read(reply);
                 Ok(true)
             }
-            _ => {
-                self.unhandled(answer).map_or(Ok(false), |reason| Err(AskError::Unhandled { actor, reason }))
-            }
+            _ => self.unhandled(answer).map_or(Ok(false), |reason| {
+                let why: Arc<str> = self.manner.device.explain(reason).into();
+                Err(AskError::Unhandled { actor, reason, why })
+            }),
         });
-        if answer.is_some() {
-            if queue.head() == position {
-                self.tidy();
-            }
-            return answer;
+        if answer.is_some() && queue.head() == position {
+            self.tidy();
         }
-        lost.then(|| {
-            queue.give_up(position);
-            Err(AskError::Lost { actor })
-        })
+        answer
     }
 
     /// Counts a request that was not handled, and gives why; `None` if it was.

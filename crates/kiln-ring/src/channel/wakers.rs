@@ -10,7 +10,10 @@ pub enum Awaited {
     /// Room for a message.
     Room,
     /// A reply to receive.
-    Reply,
+    Reply {
+        /// Also one to a message that is yet to be sent, or that the actor holds.
+        sent_later: bool,
+    },
     /// The answer to the request in this position.
     Answer(u64),
 }

@@ -6,10 +6,7 @@ use super::ending::Ending;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
 use super::supervise::Farewell;
-use crate::channel::{
-    AskError, AskFuture, Channel, Counts, RecvError, RecvFuture, SendError, SendFuture, SendManyError,
-    SendOptions, Sent,
-};
+use crate::channel::{Channel, Counts};
 use crate::device::Kind;
 use crate::device::record::gate;
 use crate::handler::Handler;
@@ -61,67 +58,7 @@ impl<H: Handler> Actor<H> {
         self.channel.counts()
     }
 
-    // ---- messages
-
-    /// Sends a message. A full queue does as its overflow policy says.
-    ///
-    /// # Errors
-    /// The actor takes no more messages, or its queue is full and rejects.
-    #[inline]
-    pub fn send(&self, message: H::Message) -> Result<Sent, SendError> {
-        self.channel.send(&message)
-    }
-
-    /// As [`send`](Self::send), without waiting.
-    ///
-    /// # Errors
-    /// As of [`send`](Self::send), and where it would wait.
-    #[inline]
-    pub fn try_send(&self, message: H::Message) -> Result<Sent, SendError> {
-        self.channel.try_send(&message)
-    }
-
-    /// Sends a message [with a priority, a deadline or a limit to waiting](SendOptions).
-    ///
-    /// # Errors
-    /// As of [`send`](Self::send); no room in time; the actor has no such band, or no deadlines.
-    pub fn send_with(&self, message: H::Message, options: SendOptions) -> Result<Sent, SendError> {
-        self.channel.send_with(&message, options)
-    }
-
-    /// Sends messages in order, cheaper than one by one, and gives how many: fewer only if the queue drops the newest.
-    ///
-    /// # Errors
-    /// As of [`send`](Self::send), with the number of messages that were sent before.
-    #[inline]
-    pub fn send_many(&self, messages: &[H::Message]) -> Result<usize, SendManyError> {
-        self.channel.send_many(messages)
-    }
-
-    /// As [`send`](Self::send), without holding a thread while it waits: a future for any executor.
-    ///
-    /// ```
-    /// # use kiln_lang::prelude::*;
-    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
-    /// # #[ring_kernel(crate = kiln_ring)]
-    /// # fn increment(_ctx: &RingCtx, m: u32) -> u32 { m + 1 }
-    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("interp")?)?;
-    /// let actor = runtime.launch(increment, RingConfig::default())?;
-    /// actor.activate()?;
-    /// let replies = async {
-    ///     actor.send_async(&1).await?;
-    ///     let sent = actor.recv_async().await?;
-    ///     let asked = actor.ask_async(&10).await?;
-    ///     Ok::<_, Box<dyn std::error::Error>>((sent, asked))
-    /// };
-    /// assert_eq!(pollster::block_on(replies)?, (2, Some(11)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn send_async<'a>(&'a self, message: &'a H::Message) -> SendFuture<'a, H::Message> {
-        self.channel.send_async(message)
-    }
-
-    /// The device's clock, in nanoseconds: what [deadlines](SendOptions::deadline) are given by. The worker of the actor is asked, and the time is that of its answer.
+    /// The device's clock, in nanoseconds: what [deadlines](crate::SendOptions::deadline) are given by. The worker of the actor is asked, and the time is that of its answer.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -144,67 +81,6 @@ impl<H: Handler> Actor<H> {
     /// The device does not answer.
     pub fn device_clock(&self) -> Result<u64> {
         self.body.side.device_clock()
-    }
-
-    /// The next reply; where the actor has several bands, the next of the highest in which there is one.
-    ///
-    /// # Errors
-    /// There will be none.
-    #[inline]
-    pub fn recv(&self) -> Result<H::Reply, RecvError> {
-        self.channel.recv()
-    }
-
-    /// The next reply, if it is there.
-    ///
-    /// # Errors
-    /// There is none yet, or there will be none.
-    #[inline]
-    pub fn try_recv(&self) -> Result<H::Reply, RecvError> {
-        self.channel.try_recv()
-    }
-
-    /// The next reply, waiting no longer than `timeout`.
-    ///
-    /// # Errors
-    /// There was none in time, or there will be none.
-    #[inline]
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<H::Reply, RecvError> {
-        self.channel.recv_timeout(timeout)
-    }
-
-    /// Appends up to `most` replies that are there to `replies`, without waiting; gives how many.
-    ///
-    /// # Errors
-    /// There will be none.
-    pub fn recv_many(&self, most: usize, replies: &mut Vec<H::Reply>) -> Result<usize, RecvError> {
-        self.channel.recv_many(most, replies)
-    }
-
-    /// As [`recv`](Self::recv), without holding a thread while it waits.
-    pub fn recv_async(&self) -> RecvFuture<'_, H::Reply> {
-        self.channel.recv_async()
-    }
-
-    /// Sends a request and waits for its reply; `None` if it is handled without one.
-    ///
-    /// # Errors
-    /// It was not sent or not handled, or there will be no reply.
-    pub fn ask(&self, message: H::Message) -> Result<Option<H::Reply>, AskError> {
-        self.channel.ask(&message)
-    }
-
-    /// As [`ask`](Self::ask), [with a priority, a deadline or a limit to waiting](SendOptions).
-    ///
-    /// # Errors
-    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in time.
-    pub fn ask_with(&self, message: H::Message, options: SendOptions) -> Result<Option<H::Reply>, AskError> {
-        self.channel.ask_with(&message, options)
-    }
-
-    /// As [`ask`](Self::ask), without holding a thread while it waits.
-    pub fn ask_async<'a>(&'a self, message: &'a H::Message) -> AskFuture<'a, H::Message, H::Reply> {
-        self.channel.ask_async(message)
     }
 
     /// What the actor has done, read from the device while it goes on.
@@ -429,7 +305,10 @@ impl<H: Handler> Drop for Actor<H> {
     fn drop(&mut self) {
         if self.lifecycle() != Lifecycle::Terminated {
             // An actor that does not end keeps its place and its memory, which the device may still use.
-            let _ = self.terminate_with(Ending::Discard, self.body.side.patience());
+            if self.terminate_with(Ending::Discard, self.body.side.patience()).is_err() {
+                // Nobody looks after it any more: those who wait for it must not do so for ever.
+                self.body.strand("it was dropped, and its worker did not answer");
+            }
         }
     }
 }

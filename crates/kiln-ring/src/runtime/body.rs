@@ -8,7 +8,7 @@ use super::events::What;
 use super::lifecycle::Lifecycle;
 use super::limit::Limit;
 use super::restart::{Decision, History, Restart};
-use crate::channel::{ChannelConfig, Mailbox, Native, Settled};
+use crate::channel::{ChannelConfig, Failed, Mailbox, Native, Settled, Standing};
 use crate::device::record::gate;
 use crate::device::{Kind, Operation};
 use crate::layout::Hold;
@@ -68,6 +68,8 @@ pub(crate) struct Life {
     pub(super) returning: bool,
     /// It failed, and nobody but its owner brings it back.
     fell: bool,
+    /// The failure that it was not restarted from; none of one that fell with another.
+    failed: Option<Arc<Failed>>,
     /// The actors that it is linked to know that it fell.
     told: bool,
     /// Its device or worker is lost, and it knows.
@@ -110,6 +112,7 @@ impl Body {
             due: None,
             returning: false,
             fell: false,
+            failed: None,
             told: false,
             lost: false,
             checkpointed: Instant::now(),
@@ -117,7 +120,8 @@ impl Body {
         };
         let first_state = Mutex::new(manner.first_state.clone());
         let held = Mutex::new([manner.held.clone(), Vec::new()]);
-        Arc::new(Body {
+        side.standing.set(Standing::Holds(Lifecycle::Launched));
+        let body = Arc::new(Body {
             side,
             number,
             gauges,
@@ -132,7 +136,10 @@ impl Body {
             stranded: OnceLock::new(),
             last_checkpoint: Mutex::default(),
             links: Mutex::default(),
-        })
+        });
+        // A side has one actor.
+        let _ = body.side.body.set(Arc::downgrade(&body));
+        body
     }
 
     /// Its handler, and the slots of its messages and answers.
@@ -217,7 +224,9 @@ impl Body {
         let failure = self.mailbox.failure_since(&life.settled);
         let Some((position, reason)) = failure.or_else(|| self.side.inlets.outputs.failure()) else { return };
         life.stage = Lifecycle::Failed;
-        self.publish(What::Failed { position, why: self.side.shared.explain(reason) });
+        let why = self.side.shared.explain(reason);
+        life.failed = Some(Arc::new(Failed { position, why: why.clone() }));
+        self.publish(What::Failed { position, why });
         match life.history.decide(&self.manner.restart, Instant::now()) {
             Decision::Leave => life.fell = true,
             Decision::At(due) => life.due = Some(due),
@@ -226,6 +235,20 @@ impl Body {
                 self.publish(What::GivenUp { times: life.history.total });
             }
         }
+        self.stand(life);
+    }
+
+    /// Tells those who wait whether the actor answers by itself from now on.
+    pub(super) fn stand(&self, life: &Life) {
+        let standing = match (life.stage, &life.failed) {
+            (is @ (Lifecycle::Launched | Lifecycle::Deactivated), _) => Standing::Holds(is),
+            // One that takes no more messages gives back those that it has.
+            (Lifecycle::Failed, Some(failed)) if life.fell && !self.mailbox.is_closed() => {
+                Standing::Failed(Arc::clone(failed))
+            }
+            _ => Standing::Answers,
+        };
+        self.side.standing.set(standing);
     }
 
     /// Refuses senders, and has the device give back what the failed actor holds.
@@ -233,6 +256,8 @@ impl Body {
         life.fell = true;
         life.due = None;
         self.mailbox.close();
+        self.side.inlets.outputs.close();
+        self.stand(life);
         // Without an acknowledgement the messages stay where they are, as in any actor of a worker that does not answer.
         let _ = self.side.tell(Operation::Gate, gate::RETURNING);
         self.mailbox.tidy();
@@ -247,6 +272,7 @@ impl Body {
         self.lost()?;
         self.side.tell(Operation::Gate, turn.gate)?;
         life.stage = turn.to;
+        self.stand(&life);
         self.publish(What::Turned(turn.to));
         Ok(())
     }
@@ -269,8 +295,10 @@ impl Body {
         self.side.inlets.outputs.forgive();
         self.side.tell(Operation::Gate, gate::OPEN)?;
         self.mailbox.reopen();
+        self.side.inlets.outputs.reopen();
         life.history.restarted(&self.manner.restart, Instant::now());
-        (life.stage, life.fell, life.told) = (Lifecycle::Active, false, false);
+        (life.stage, life.fell, life.told, life.failed) = (Lifecycle::Active, false, false, None);
+        self.stand(life);
         self.publish(What::Restarted { times: life.history.total });
         Ok(())
     }
@@ -332,6 +360,7 @@ impl Body {
         if restarts {
             // A device that does not answer leaves the actor failed; the next look at the device says so.
             life.fell = self.restart_now(&mut life).is_err();
+            self.stand(&life);
         }
         self.checkpoint_by_the_clock(&mut life);
         let tells = life.fell && !life.told;
@@ -392,7 +421,7 @@ impl Body {
         true
     }
 
-    fn try_life(&self) -> Option<MutexGuard<'_, Life>> {
+    pub(super) fn try_life(&self) -> Option<MutexGuard<'_, Life>> {
         match self.life.try_lock() {
             Ok(life) => Some(life),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -63,6 +63,7 @@ impl Body {
         life.due = None;
         if life.stage != Lifecycle::Draining {
             life.stage = Lifecycle::Draining;
+            self.stand(&life);
             self.publish(What::Turned(Lifecycle::Draining));
         }
         self.side.close_inlets(limit)?;

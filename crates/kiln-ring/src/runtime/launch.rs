@@ -8,15 +8,15 @@ use super::link::Inlets;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
 use super::{Actor, RingConfig, RingRuntime, Side};
-use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, header};
+use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, StandingCell, header};
 use crate::device::Kind;
 use crate::device::record::{actor as line, gate, port};
 use crate::handler::{ErasedHandler, Handler};
 use crate::layout::Layout;
 use crate::slot::{PAYLOAD, SlotLayout, in_band};
 use crate::telemetry::gauge;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 impl RingRuntime {
     /// Makes an actor of a handler that has the layouts of `H`: with this state, and with so many messages before its first in each band.
@@ -64,6 +64,7 @@ impl RingRuntime {
             inlines: kind.handler.inlines(),
             references: kind.handler.references(),
             letters: Arc::clone(&shared.letters),
+            wait: manner.channel.wait,
         };
         // From here on, whatever fails gives port and pieces back.
         let side = Arc::new(Side {
@@ -73,7 +74,10 @@ impl RingRuntime {
             pieces,
             resident: AtomicBool::new(false),
             inlets: Inlets::new(form.requests.slot(), record, nature),
+            standing: StandingCell::default(),
+            body: OnceLock::new(),
         });
+        side.inlets.outputs.belongs_to(&side);
         let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
         SharedMemory::clear(&requests);
         SharedMemory::clear(&answers);

@@ -37,6 +37,8 @@ pub(crate) struct Inlets {
 struct Inlet {
     port: Port,
     ring: Piece,
+    /// The places of the ring.
+    layout: RingLayout,
     /// Whether the ring lies in the worker's own memory.
     near: bool,
     link: Piece,
@@ -134,7 +136,7 @@ impl Side {
         let made = self.load_inlet((port, kind), [ring, link], near, &layout, serial);
         // The worker may know it even where it did not say so.
         let closed = made.is_err();
-        list.push(Inlet { port, ring, near, link, closed, chain: None, sender: None });
+        list.push(Inlet { port, ring, layout, near, link, closed, chain: None, sender: None });
         let record = made?;
         let at = match from {
             Origin::Actor | Origin::Cluster => link.at,
@@ -210,6 +212,37 @@ impl Side {
             inlet.closed = true;
         }
         Ok(())
+    }
+
+    /// How far the senders and the actor are in each inlet; `None` where that cannot be told, as
+    /// somebody of another runtime sends.
+    pub fn inlet_counters(&self) -> Option<Vec<[u32; 2]>> {
+        let list = self.inlets.list();
+        let read = |inlet: &Inlet| {
+            let (mut tail, mut head) = ([0], [0]);
+            let memory = &self.shared.memory;
+            if inlet.sender.is_some() {
+                return None;
+            }
+            memory.read_arena(inlet.link.at + link::HEAD, &mut head).ok()?;
+            memory.read_arena(inlet.link.at + link::TAIL, &mut tail).ok()?;
+            Some([tail[0], head[0]])
+        };
+        list.iter().map(read).collect()
+    }
+
+    /// The message in a position of an inlet, as long as its place was not used again.
+    pub fn message_of_inlet(&self, at: u32, position: u64) -> Option<Vec<u32>> {
+        let (place, layout) = {
+            let list = self.inlets.list();
+            let inlet = list.iter().find(|inlet| inlet.link.at as u32 == at && !inlet.near)?;
+            (inlet.ring.at + inlet.layout.at(position), inlet.layout)
+        };
+        let mut slot = vec![0; layout.slot().stride()];
+        self.shared.memory.read_arena(place, &mut slot).ok()?;
+        let mut words = vec![0; layout.slot().payload_words()];
+        layout.slot().decode(layout.lap(position), &slot, &mut words)?;
+        Some(words)
     }
 
     /// Whether other actors may send to it.

@@ -7,7 +7,8 @@
 //! | `transport.rs`, `probe.rs` | [`Transport`]: how messages get to the device, and the test by which that is chosen |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
 //! | `launch.rs` | bringing actors into being |
-//! | `actor.rs` | [`Actor`]: sending, receiving, life and death |
+//! | `actor.rs`, `messages.rs` | [`Actor`]: life and death; sending, receiving, asking |
+//! | `heard.rs` | waiting for outputs and for pools, with a thread and without |
 //! | `body.rs` | what an actor is whatever its types |
 //! | `ending.rs` | [`Ending`]: how actors end |
 //! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
@@ -33,6 +34,7 @@ mod ending;
 mod error;
 mod events;
 mod grid;
+mod heard;
 mod launch;
 mod ledger;
 mod lifecycle;
@@ -40,6 +42,7 @@ mod limit;
 mod link;
 mod loss;
 mod memory;
+mod messages;
 mod outputs;
 mod park;
 mod peer;
@@ -59,6 +62,7 @@ pub use config::{RingConfig, RuntimeConfig};
 pub use ending::Ending;
 pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
+pub use heard::{OutputFuture, PoolFuture};
 pub use lifecycle::Lifecycle;
 pub use outputs::Outputs;
 pub use pool::{Pool, Routing};
@@ -66,7 +70,7 @@ pub use restart::{Backoff, Restart};
 pub use topic::Topic;
 pub use transport::{Transport, TransportChoice};
 
-use crate::channel::{DeviceSide, Protocol};
+use crate::channel::{DeviceSide, Protocol, Standing, StandingCell};
 use crate::dead_letter::{DeadLetters, Reason};
 use crate::device::record::{actor as line, cause, port};
 use crate::device::{Kind, Operation, Plan};
@@ -539,6 +543,10 @@ pub(crate) struct Side {
     /// Whether a worker may use the place and the memory.
     resident: AtomicBool,
     inlets: Inlets,
+    /// What those who wait for the actor are told.
+    standing: StandingCell,
+    /// The actor, once it is made.
+    body: OnceLock<Weak<body::Body>>,
 }
 
 impl Side {
@@ -606,6 +614,26 @@ impl DeviceSide for Side {
 
     fn wake(&self) {
         self.shared.wake();
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing.get()
+    }
+
+    fn notice(&self) {
+        if let Some(body) = self.body.get().and_then(Weak::upgrade) {
+            // Whoever looks at an actor's life sees its failure.
+            drop(body.life());
+        }
+    }
+
+    fn explain(&self, reason: Reason) -> String {
+        self.shared.explain(reason)
+    }
+
+    fn read_requests(&self, at: usize, words: &mut [u32]) -> bool {
+        // What was lost with its device cannot be read.
+        self.shared.loss.get().is_none() && Side::read_requests(self, at, words).is_ok()
     }
 
     fn pump(&self) -> bool {

@@ -5,9 +5,12 @@
 
 use super::Side;
 use super::error::Result;
+use super::heard::{OutputFuture, Quiet};
 use super::region::Piece;
 use super::supervise::Farewell;
-use crate::channel::{DeviceSide, Memory, RecvError, RingMemory, Wait, WaitPolicy};
+use crate::channel::{
+    DeviceSide, Memory, RecvError, Reply, RingMemory, Standing, Wait, WaitPolicy, Wakers, until,
+};
 use crate::dead_letter::{DeadLetters, Letter, Reason};
 use crate::device::record::actor;
 use crate::handler::{Inlines, References};
@@ -18,7 +21,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// What the ring of an actor's outputs is made for.
@@ -42,6 +45,8 @@ pub(crate) struct Nature {
     pub references: References,
     /// Where dead letters go.
     pub letters: Arc<DeadLetters>,
+    /// How threads wait.
+    pub wait: WaitPolicy,
 }
 
 /// The host's end of an actor's outputs, which has memory from the first inlet on.
@@ -51,6 +56,9 @@ pub(crate) struct OutputRing {
     reader: Mutex<Reader>,
     /// No more will come.
     closed: AtomicBool,
+    /// Whose outputs they are.
+    side: OnceLock<Weak<Side>>,
+    pub wakers: Wakers,
 }
 
 struct Made {
@@ -78,6 +86,8 @@ struct Reader {
 /// An output that is there.
 struct Output {
     kind: Kind,
+    /// The word of the arena at which the inlet's link stands.
+    link: u32,
     /// The position of the message in its inlet.
     position: u64,
     words: Vec<u32>,
@@ -85,7 +95,20 @@ struct Output {
 
 impl OutputRing {
     pub fn new(nature: Nature) -> OutputRing {
-        OutputRing { nature, made: OnceLock::new(), reader: Mutex::default(), closed: AtomicBool::new(false) }
+        OutputRing {
+            nature,
+            made: OnceLock::new(),
+            reader: Mutex::default(),
+            closed: AtomicBool::new(false),
+            side: OnceLock::new(),
+            wakers: Wakers::default(),
+        }
+    }
+
+    /// Says whose outputs they are.
+    pub fn belongs_to(&self, side: &Arc<Side>) {
+        // It is said once, where the actor is made.
+        let _ = self.side.set(Arc::downgrade(side));
     }
 
     pub fn nature(&self) -> &Nature {
@@ -151,6 +174,21 @@ impl OutputRing {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Others will come again: the actor was restarted.
+    pub fn reopen(&self) {
+        self.closed.store(false, Ordering::Release);
+    }
+
+    /// Whether a reply is there, or will never be.
+    pub fn is_ready(&self, standing: &Standing) -> bool {
+        if self.closed.load(Ordering::Acquire) || matches!(standing, Standing::Failed(_)) {
+            return true;
+        }
+        let Some(made) = self.made.get() else { return false };
+        let reader = self.reader();
+        !reader.kept.is_empty() || self.output(made, reader.next).is_some()
+    }
+
     fn words_of(&self, kind: Kind) -> usize {
         match kind {
             Kind::Reply => self.nature.reply_words,
@@ -181,7 +219,7 @@ impl OutputRing {
         // What the device did before is seen.
         fence(Ordering::Acquire);
         let position = u64::from(header[1]) | u64::from(header[2]) << 32;
-        Some(Output { kind, position, words })
+        Some(Output { kind, link: header[0], position, words })
     }
 
     /// Takes up to `most` outputs that are replies; others become dead letters.
@@ -237,13 +275,21 @@ impl OutputRing {
     /// Makes a dead letter of an output that is not a reply.
     fn settle(&self, output: &Output) {
         let Some(reason) = output.reason() else { return };
-        let words = if output.kind == Kind::Failed { Vec::new() } else { output.words.clone() };
+        let side = self.side.get().and_then(Weak::upgrade);
+        let words = if output.kind == Kind::Failed {
+            let message = side.as_ref().and_then(|side| side.message_of_inlet(output.link, output.position));
+            message.unwrap_or_default()
+        } else {
+            output.words.clone()
+        };
+        let why = side.map_or_else(|| reason.to_string(), |side| side.explain(reason));
         self.nature.letters.push(Letter {
             reason,
             actor: self.nature.actor,
             position: output.position,
             layout: self.nature.message.0,
             words,
+            why,
         });
     }
 
@@ -338,6 +384,11 @@ impl<R> fmt::Debug for Outputs<R> {
 }
 
 impl<R> Outputs<R> {
+    /// The side of the actor whose outputs they are.
+    pub(super) fn side(&self) -> &Arc<Side> {
+        &self.side
+    }
+
     fn ring(&self) -> &OutputRing {
         &self.side.inlets.outputs
     }
@@ -347,59 +398,197 @@ impl<R: Layout> Outputs<R> {
     pub(super) fn new(side: &Arc<Side>) -> Outputs<R> {
         Outputs { side: Arc::clone(side), replies: PhantomData, farewell: Farewell::of(&side.shared) }
     }
+}
 
+impl<R: Layout> Outputs<R> {
     /// The next reply, if it is there.
     ///
     /// # Errors
-    /// There is none yet, or there will be none.
-    pub fn try_recv(&self) -> Result<R, RecvError> {
+    /// There is none yet, or there will be none: the actor has ended, or failed and is not restarted
+    /// by its policy.
+    pub fn try_recv(&self) -> Result<R, RecvError>
+    where
+        R: Reply,
+    {
         let mut reply = None;
         self.some(1, |words| reply = Some(R::decode(words)))?;
         reply.ok_or(RecvError::Empty { actor: self.ring().nature.actor })
     }
 
-    /// The next reply.
+    /// The next reply. Waits as long as one may come by itself: as long as an actor of the runtime has
+    /// a message to handle.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Address, RecvError, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn share(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+    ///     ctx.send(next, 100 / x);
+    /// }
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn echo(_ctx: &RingCtx, x: u32) -> u32 {
+    ///     x
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let last = runtime.launch(echo, RingConfig::default())?;
+    /// let first = runtime.launch(share, RingConfig::default().state(last.inlet(8)?))?;
+    /// last.activate()?;
+    /// first.activate()?;
+    /// first.send_many(&[20, 0])?;
+    /// let outputs = last.outputs();
+    /// assert_eq!(outputs.recv(), Ok(5));
+    /// // The first actor failed on 0, so that nothing more comes to the last.
+    /// assert!(matches!(outputs.recv(), Err(RecvError::NothingSent { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// There will be none.
-    pub fn recv(&self) -> Result<R, RecvError> {
+    /// As of [`try_recv`](Self::try_recv); or the actor is not active; or no active actor of the
+    /// runtime has a message to handle. Where actors of another runtime send to this one, their
+    /// messages are waited for. To wait for what other threads are yet to send, use
+    /// [`recv_timeout`](Self::recv_timeout).
+    pub fn recv(&self) -> Result<R, RecvError>
+    where
+        R: Reply,
+    {
         self.recv_until(None)
     }
 
-    /// The next reply, waiting no longer than `timeout`.
+    /// The next reply, waiting no longer than `timeout`, also for what other threads are yet to send;
+    /// `Duration::MAX` has no limit.
     ///
     /// # Errors
-    /// There was none in time, or there will be none.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<R, RecvError> {
-        self.recv_until(Instant::now().checked_add(timeout))
+    /// There was none in time; or there will be none, as of [`try_recv`](Self::try_recv).
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<R, RecvError>
+    where
+        R: Reply,
+    {
+        self.recv_until(Some(until(timeout)))
     }
 
     fn recv_until(&self, until: Option<Instant>) -> Result<R, RecvError> {
-        let begun = Instant::now();
-        let mut wait = Wait::new(WaitPolicy::default(), until);
-        loop {
-            match self.try_recv() {
-                Err(RecvError::Empty { .. }) => {}
-                other => return other,
-            }
-            if !wait.step() {
-                return Err(RecvError::TimedOut { actor: self.ring().nature.actor, waited: begun.elapsed() });
-            }
-        }
+        let mut reply = None;
+        self.some_until(1, until, |words| reply = Some(R::decode(words)))?;
+        reply.ok_or(RecvError::Empty { actor: self.ring().nature.actor })
+    }
+
+    /// As [`recv_timeout`](Self::recv_timeout) without a limit, and without holding a thread while it
+    /// waits.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{Address, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn twice(ctx: &RingCtx, next: &mut Address<u32>, x: u32) { ctx.send(next, x * 2); }
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn echo(_ctx: &RingCtx, x: u32) -> u32 { x }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// # let last = runtime.launch(echo, RingConfig::default())?;
+    /// # let first = runtime.launch(twice, RingConfig::default().state(last.inlet(8)?))?;
+    /// # last.activate()?;
+    /// # first.activate()?;
+    /// let outputs = last.outputs();
+    /// let reply = pollster::block_on(async {
+    ///     first.send_async(&21).await?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(outputs.recv_async().await?)
+    /// })?;
+    /// assert_eq!(reply, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recv_async(&self) -> OutputFuture<'_, R>
+    where
+        R: Reply,
+    {
+        OutputFuture::new(self)
+    }
+
+    /// Waits until there are replies and appends up to `most` to `replies`; gives how many.
+    ///
+    /// # Errors
+    /// As of [`recv`](Self::recv).
+    pub fn recv_many(&self, most: usize, replies: &mut Vec<R>) -> Result<usize, RecvError>
+    where
+        R: Reply,
+    {
+        self.some_until(most, None, |words| replies.push(R::decode(words)))
+    }
+
+    /// As [`recv_many`](Self::recv_many), waiting no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As of [`recv_timeout`](Self::recv_timeout).
+    pub fn recv_many_timeout(
+        &self,
+        most: usize,
+        replies: &mut Vec<R>,
+        timeout: Duration,
+    ) -> Result<usize, RecvError>
+    where
+        R: Reply,
+    {
+        self.some_until(most, Some(until(timeout)), |words| replies.push(R::decode(words)))
     }
 
     /// Appends up to `most` replies that are there to `replies`; gives how many.
     ///
     /// # Errors
-    /// There will be none.
-    pub fn recv_many(&self, most: usize, replies: &mut Vec<R>) -> Result<usize, RecvError> {
+    /// As of [`try_recv`](Self::try_recv); but that there is none yet is no error.
+    pub fn try_recv_many(&self, most: usize, replies: &mut Vec<R>) -> Result<usize, RecvError>
+    where
+        R: Reply,
+    {
         self.some(most, |words| replies.push(R::decode(words)))
     }
 
-    fn some(&self, most: usize, mut take: impl FnMut(&[u32])) -> Result<usize, RecvError> {
+    fn some_until(
+        &self,
+        most: usize,
+        until: Option<Instant>,
+        mut take: impl FnMut(&[u32]),
+    ) -> Result<usize, RecvError> {
+        let (begun, actor) = (Instant::now(), self.ring().nature.actor);
+        let mut wait = Wait::new(self.ring().nature.wait, until);
+        let mut quiet = Quiet::new(&self.side);
+        loop {
+            let taken = self.some(most, &mut take)?;
+            if taken > 0 || most == 0 {
+                return Ok(taken);
+            }
+            let none = if until.is_some() { None } else { self.none_to_come(&mut quiet) };
+            if let Some(error) = none {
+                // What came before that was known is found now.
+                let taken = self.some(most, &mut take)?;
+                return if taken > 0 { Ok(taken) } else { Err(error) };
+            }
+            if !wait.step() {
+                return Err(RecvError::TimedOut { actor, waited: begun.elapsed() });
+            }
+        }
+    }
+
+    /// Why no reply comes by itself, where none is there and the actor has not ended.
+    fn none_to_come(&self, quiet: &mut Quiet<'_>) -> Option<RecvError> {
+        let actor = self.ring().nature.actor;
+        match self.side.standing() {
+            Standing::Holds(is) => Some(RecvError::NotActive { actor, is }),
+            Standing::Answers if quiet.is_quiet() => {
+                // The last message may be one on which the handler failed.
+                self.side.notice();
+                let done = self.side.standing() == Standing::Answers;
+                done.then_some(RecvError::NothingSent { actor })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes up to `most` replies that are there.
+    pub(super) fn some(&self, most: usize, mut take: impl FnMut(&[u32])) -> Result<usize, RecvError> {
         let ring = self.ring();
+        let actor = ring.nature.actor;
         // Read first: what came before the end is found.
-        let closed = ring.closed.load(Ordering::Acquire);
+        let (closed, standing) = (ring.closed.load(Ordering::Acquire), self.side.standing());
         let mut taken = ring.take(most, &mut take);
         if taken == 0 && !closed && self.side.pump() {
             taken = ring.take(most, &mut take);
@@ -407,7 +596,9 @@ impl<R: Layout> Outputs<R> {
         if taken > 0 {
             self.side.shared.room_made();
         } else if closed {
-            return Err(RecvError::Closed { actor: ring.nature.actor });
+            return Err(RecvError::Closed { actor });
+        } else if let Standing::Failed(failed) = standing {
+            return Err(RecvError::Failed { actor, failed });
         }
         Ok(taken)
     }

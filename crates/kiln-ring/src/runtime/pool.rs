@@ -3,8 +3,12 @@
 use super::actor::Actor;
 use super::config::RingConfig;
 use super::error::Result;
+use super::heard::PoolFuture;
 use super::{Ending, RingRuntime};
-use crate::channel::{AskError, RecvError, SendError, SendOptions, Sent, Wait, WaitPolicy};
+use crate::channel::{
+    AskError, AskFuture, RecvError, Reply, SendError, SendFuture, SendManyError, SendOptions, Sent, Wait,
+    until,
+};
 use crate::handler::Handler;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -123,6 +127,43 @@ impl<H: Handler> Pool<H> {
         self.route().send_with(message, options)
     }
 
+    /// As [`send`](Self::send), without waiting.
+    ///
+    /// # Errors
+    /// As of [`Actor::try_send`].
+    pub fn try_send(&self, message: H::Message) -> Result<Sent, SendError> {
+        self.route().try_send(message)
+    }
+
+    /// As [`send`](Self::send), waiting no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As of [`Actor::send_timeout`].
+    pub fn send_timeout(&self, message: H::Message, timeout: Duration) -> Result<Sent, SendError> {
+        self.route().send_timeout(message, timeout)
+    }
+
+    /// As [`send`](Self::send), without holding a thread while it waits.
+    pub fn send_async<'a>(&'a self, message: &'a H::Message) -> SendFuture<'a, H::Message> {
+        self.route().send_async(message)
+    }
+
+    /// Sends messages, each to one of the actors as [`send`](Self::send) does; gives how many: fewer
+    /// only if the queue of one drops the newest.
+    ///
+    /// # Errors
+    /// As of [`Actor::send_many`].
+    pub fn send_many(&self, messages: &[H::Message]) -> Result<usize, SendManyError> {
+        for (sent, message) in messages.iter().enumerate() {
+            match self.route().channel().send(message) {
+                Ok(Sent::Queued(_)) => {}
+                Ok(Sent::Dropped) => return Ok(sent),
+                Err(error) => return Err(SendManyError { sent, error }),
+            }
+        }
+        Ok(messages.len())
+    }
+
     /// Sends a request to one of the actors, [with a priority, a deadline or a limit to waiting](SendOptions), and waits for its reply.
     ///
     /// # Errors
@@ -139,6 +180,19 @@ impl<H: Handler> Pool<H> {
         self.route().ask(message)
     }
 
+    /// As [`ask`](Self::ask), waiting no longer than `timeout` in all.
+    ///
+    /// # Errors
+    /// As of [`Actor::ask_timeout`].
+    pub fn ask_timeout(&self, message: H::Message, timeout: Duration) -> Result<Option<H::Reply>, AskError> {
+        self.route().ask_timeout(message, timeout)
+    }
+
+    /// As [`ask`](Self::ask), without holding a thread while it waits.
+    pub fn ask_async<'a>(&'a self, message: &'a H::Message) -> AskFuture<'a, H::Message, H::Reply> {
+        self.route().ask_async(message)
+    }
+
     /// Sends a message to every actor.
     ///
     /// # Errors
@@ -148,54 +202,6 @@ impl<H: Handler> Pool<H> {
         H::Message: Clone,
     {
         self.actors.iter().try_for_each(|actor| actor.send(message.clone()).map(drop))
-    }
-
-    /// A reply of any actor, if there is one.
-    ///
-    /// # Errors
-    /// There is none yet; or there will be none, of no actor.
-    pub fn try_recv(&self) -> Result<H::Reply, RecvError> {
-        let first = self.look.fetch_add(1, Ordering::Relaxed) % self.actors.len();
-        let (before, from) = self.actors.split_at(first);
-        let mut none = None;
-        for actor in from.iter().chain(before) {
-            match actor.try_recv() {
-                Ok(reply) => return Ok(reply),
-                Err(empty @ RecvError::Empty { .. }) => none = Some(empty),
-                Err(ended) => none = none.or(Some(ended)),
-            }
-        }
-        Err(none.unwrap_or(RecvError::Empty { actor: self.actors[first].number() }))
-    }
-
-    /// A reply of any actor.
-    ///
-    /// # Errors
-    /// There will be none, of no actor.
-    pub fn recv(&self) -> Result<H::Reply, RecvError> {
-        self.recv_until(None)
-    }
-
-    /// A reply of any actor, waiting no longer than `timeout`.
-    ///
-    /// # Errors
-    /// There was none in time; or there will be none, of no actor.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<H::Reply, RecvError> {
-        self.recv_until(Instant::now().checked_add(timeout))
-    }
-
-    fn recv_until(&self, until: Option<Instant>) -> Result<H::Reply, RecvError> {
-        let begun = Instant::now();
-        let mut wait = Wait::new(WaitPolicy::default(), until);
-        loop {
-            match self.try_recv() {
-                Err(RecvError::Empty { .. }) if wait.step() => {}
-                Err(RecvError::Empty { actor }) => {
-                    return Err(RecvError::TimedOut { actor, waited: begun.elapsed() });
-                }
-                other => return other,
-            }
-        }
     }
 
     /// Activates all actors.
@@ -217,5 +223,140 @@ impl<H: Handler> Pool<H> {
             outcome = outcome.and(ended);
         }
         outcome
+    }
+}
+
+/// Receiving, from a handler that replies.
+impl<H: Handler<Reply: Reply>> Pool<H> {
+    /// A reply of any actor, if there is one.
+    ///
+    /// # Errors
+    /// There is none yet; or there will be none, of no actor.
+    pub fn try_recv(&self) -> Result<H::Reply, RecvError> {
+        let mut reply = None;
+        self.some(1, false, &mut |one| reply = Some(one))?;
+        reply.ok_or(RecvError::Empty { actor: self.actors[0].number() })
+    }
+
+    /// A reply of any actor. Waits as long as one may come by itself.
+    ///
+    /// # Errors
+    /// There will be none, of no actor, as of [`Actor::recv`].
+    pub fn recv(&self) -> Result<H::Reply, RecvError> {
+        self.recv_until(None)
+    }
+
+    /// A reply of any actor, waiting no longer than `timeout`, also for what other threads are yet to
+    /// send.
+    ///
+    /// # Errors
+    /// There was none in time; or there will be none, of no actor.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<H::Reply, RecvError> {
+        self.recv_until(Some(until(timeout)))
+    }
+
+    /// As [`recv`](Self::recv), without holding a thread while it waits.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn twice(_ctx: &RingCtx, x: u32) -> u32 { x * 2 }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let pool = runtime.pool(twice, 2, Routing::RoundRobin, |_| RingConfig::default())?;
+    /// pool.activate()?;
+    /// let reply = pollster::block_on(async {
+    ///     pool.send_async(&4).await?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(pool.recv_async().await?)
+    /// })?;
+    /// assert_eq!(reply, 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recv_async(&self) -> PoolFuture<'_, H> {
+        PoolFuture::new(self)
+    }
+
+    /// Waits until there are replies of any actors and appends up to `most` to `replies`; gives how
+    /// many.
+    ///
+    /// # Errors
+    /// As of [`recv`](Self::recv).
+    pub fn recv_many(&self, most: usize, replies: &mut Vec<H::Reply>) -> Result<usize, RecvError> {
+        self.some_until(most, None, &mut |reply| replies.push(reply))
+    }
+
+    /// As [`recv_many`](Self::recv_many), waiting no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As of [`recv_timeout`](Self::recv_timeout).
+    pub fn recv_many_timeout(
+        &self,
+        most: usize,
+        replies: &mut Vec<H::Reply>,
+        timeout: Duration,
+    ) -> Result<usize, RecvError> {
+        self.some_until(most, Some(until(timeout)), &mut |reply| replies.push(reply))
+    }
+
+    /// Appends up to `most` replies that are there to `replies`; gives how many.
+    ///
+    /// # Errors
+    /// There will be none, of no actor.
+    pub fn try_recv_many(&self, most: usize, replies: &mut Vec<H::Reply>) -> Result<usize, RecvError> {
+        self.some(most, false, &mut |reply| replies.push(reply))
+    }
+
+    fn recv_until(&self, until: Option<Instant>) -> Result<H::Reply, RecvError> {
+        let mut reply = None;
+        self.some_until(1, until, &mut |one| reply = Some(one))?;
+        reply.ok_or(RecvError::Empty { actor: self.actors[0].number() })
+    }
+
+    fn some_until(
+        &self,
+        most: usize,
+        until: Option<Instant>,
+        take: &mut dyn FnMut(H::Reply),
+    ) -> Result<usize, RecvError> {
+        let begun = Instant::now();
+        let mut wait = Wait::new(self.actors[0].channel().mailbox().wait_policy(), until);
+        loop {
+            let taken = self.some(most, until.is_none(), take)?;
+            if taken > 0 || most == 0 {
+                return Ok(taken);
+            }
+            if !wait.step() {
+                let actor = self.actors[0].number();
+                return Err(RecvError::TimedOut { actor, waited: begun.elapsed() });
+            }
+        }
+    }
+
+    /// Takes up to `most` replies that are there. An error if none will come, of no actor; see
+    /// `Mailbox::receive` for `for_ever`.
+    pub(super) fn some(
+        &self,
+        most: usize,
+        for_ever: bool,
+        take: &mut dyn FnMut(H::Reply),
+    ) -> Result<usize, RecvError> {
+        let first = self.look.fetch_add(1, Ordering::Relaxed) % self.actors.len();
+        let (before, from) = self.actors.split_at(first);
+        let (mut taken, mut may_come, mut error) = (0, false, None);
+        for actor in from.iter().chain(before) {
+            match actor.channel().take_each(most - taken, for_ever, &mut *take) {
+                Ok(some) => {
+                    taken += some;
+                    may_come = true;
+                }
+                // A failure says more than that an actor has nothing to do.
+                Err(failed @ RecvError::Failed { .. }) => error = Some(failed),
+                Err(none) => error = error.or(Some(none)),
+            }
+        }
+        match error.filter(|_| taken == 0 && !may_come) {
+            Some(error) => Err(error),
+            None => Ok(taken),
+        }
     }
 }

@@ -78,6 +78,11 @@ impl Body {
 }
 
 impl Shared {
+    /// The actors that have not gone.
+    pub(super) fn living(&self) -> Vec<Arc<Body>> {
+        self.census.living()
+    }
+
     fn telemetry(&self) -> Result<RuntimeTelemetry> {
         let actors = self.census.living();
         Ok(RuntimeTelemetry {

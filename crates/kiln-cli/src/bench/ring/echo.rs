@@ -114,7 +114,7 @@ impl Flow {
     /// Takes the replies that are there, and compares every word; gives how many.
     fn receive(&mut self, window: u32) -> Result<u64, Failure> {
         let (mut seen, mut bad) = (self.seen, None);
-        let taken = self.actor.channel().recv_each(window as usize, |reply| {
+        let taken = self.actor.channel().try_recv_each(window as usize, |reply| {
             let sent = Ping::numbered(seen);
             if !reply.is(&sent.raised(1)) {
                 bad.get_or_insert((sent, reply));

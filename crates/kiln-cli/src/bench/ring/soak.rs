@@ -116,7 +116,7 @@ impl Soak {
         for (k, actor) in self.actors.iter().enumerate() {
             let (mut seen, first) = (self.seen[k], self.seen[k]);
             let wrong = &mut self.wrong;
-            actor.channel().recv_each(WINDOW, |reply| {
+            actor.channel().try_recv_each(WINDOW, |reply| {
                 let number = seen * actors + k as u64;
                 let want = Ping::numbered(number as u32).raised(seen as u32);
                 if !reply.is(&want) {

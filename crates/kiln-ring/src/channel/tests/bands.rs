@@ -73,7 +73,7 @@ fn each_band_has_its_own_order_and_replies_of_higher_ones_come_first() {
     }
     assert_eq!(positions, [(0, 0, 1), (0, 1, 3), (1, 5, 4), (2, 10, 2), (2, 11, 5)]);
     let mut replies = Vec::new();
-    assert_eq!(rig.channel.recv_many(10, &mut replies), Ok(5));
+    assert_eq!(rig.channel.try_recv_many(10, &mut replies), Ok(5));
     assert_eq!(replies, [20, 50, 40, 10, 30]);
     rig.channel.close();
     assert_eq!(rig.channel.recv(), Err(RecvError::Closed { actor: 3 }));

@@ -102,7 +102,8 @@ fn a_task_is_woken_by_its_answer_alone() {
     rig.device.answer(a, crate::slot::Kind::Failed, &[4, 5]);
     counts[0].wait_for(1);
     let reason = Reason::Failed { cause: 4, number: 5 };
-    assert_eq!(poll(&mut first, &counts[0]), Poll::Ready(Err(AskError::Unhandled { actor: 3, reason })));
+    let why = reason.to_string().into();
+    assert_eq!(ready(&mut first, &counts[0]), Err(AskError::Unhandled { actor: 3, reason, why }));
 }
 
 #[test]
@@ -228,7 +229,7 @@ fn many_tasks() {
         };
         block_on(async {
             for i in 0..each {
-                assert_eq!(channel.recv_async().await, Ok([9, i, 0, 0]));
+                assert_eq!(channel.recv_async().sent_later().await, Ok([9, i, 0, 0]));
             }
         });
         sender.join().unwrap();

@@ -196,7 +196,8 @@ fn serve(device: &mut Device<Arc<Quads>>) -> bool {
 /// Receives the next reply, if it is there.
 fn receive(mailbox: &Mailbox<Modelled>) -> Option<u32> {
     let mut got = None;
-    let received = mailbox.receive(1, &mut [0; 2 * PAYLOAD + SLACK], |words| got = Some(number(words)));
+    let received =
+        mailbox.receive(1, false, &mut [0; 2 * PAYLOAD + SLACK], |words| got = Some(number(words)));
     assert!(received.is_ok());
     got
 }

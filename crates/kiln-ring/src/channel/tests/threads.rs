@@ -5,6 +5,7 @@ use crate::channel::{ChannelConfig, Protocol, RecvError, SendError};
 use crate::slot::Kind;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 const SENDERS: u32 = 3;
 
@@ -58,7 +59,7 @@ fn many_senders_and_two_receivers() {
                     s.spawn(move || {
                         let mut received = Vec::new();
                         loop {
-                            match channel.recv() {
+                            match channel.recv_timeout(Duration::MAX) {
                                 Ok(reply) => received.push(reply),
                                 Err(RecvError::Closed { .. }) => return received,
                                 Err(e) => panic!("{e}"),

@@ -1,0 +1,70 @@
+//! Whether an actor answers by itself, as far as its host knows.
+//!
+//! A device cannot wake a thread of the host. So whoever waits for an answer, and would wait for
+//! ever, asks whether the actor handles messages at all.
+
+use crate::runtime::Lifecycle;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Whether an actor answers what it is sent without another command of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It handles its messages, gives them back, or will be restarted by its policy.
+    #[default]
+    Answers,
+    /// It holds its messages until it is activated: it is launched or deactivated.
+    Holds(Lifecycle),
+    /// Its handler failed, and it holds its messages until it is restarted by hand.
+    Failed(Arc<Failed>),
+}
+
+/// The failure that an actor has not been restarted from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The position of the message in the actor's queue, or in its inlet.
+    pub position: u64,
+    /// Why the handler failed: in words, with the place in its source.
+    pub why: String,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it failed on message {}: {}", self.position, self.why)
+    }
+}
+
+/// The standing of an actor, which its runtime sets and those who wait read.
+#[derive(Debug, Default)]
+pub(crate) struct StandingCell {
+    /// Read at every look that finds nothing. So the lock is taken only where there is news.
+    holds: AtomicBool,
+    standing: Mutex<Standing>,
+}
+
+impl StandingCell {
+    pub fn set(&self, standing: Standing) {
+        let holds = standing != Standing::Answers;
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+        self.holds.store(holds, Ordering::Release);
+    }
+
+    pub fn get(&self) -> Standing {
+        if !self.holds.load(Ordering::Acquire) {
+            return Standing::Answers;
+        }
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What to do about an actor that holds its messages.
+pub(super) fn advice(is: Lifecycle) -> &'static str {
+    match is {
+        Lifecycle::Launched => "call `activate` first",
+        Lifecycle::Deactivated => "call `reactivate` first",
+        Lifecycle::Failed => "call `restart`, or launch it with a `Restart` policy",
+        Lifecycle::Active | Lifecycle::Draining | Lifecycle::Terminated => "launch another one",
+    }
+}
