@@ -36,8 +36,10 @@ impl Entry {
 
     /// The bytes of a whole file that was written under this key.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
-        let file = open_regular(&self.path())?;
-        let mut bytes = Vec::new();
+        let (file, length) = open_regular(&self.path())?;
+        // Room for all of it and one byte more, so that one call reads it and the next finds the end:
+        // a reader with a limit does not know how much is coming.
+        let mut bytes = Vec::with_capacity(length + 1);
         file.take(LARGEST).read_to_end(&mut bytes)?;
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a damaged or renamed file");
         let body = bytes.strip_prefix(MAGIC).and_then(|rest| rest.split_at_checked(DIGEST));
@@ -117,8 +119,8 @@ fn is_unfinished(path: &Path) -> bool {
     end.starts_with(UNFINISHED) || key && end.split_once('-').is_some_and(|(a, b)| numbered(a) && numbered(b))
 }
 
-/// Opens a regular file for reading: no symbolic link, folder or device, and no pipe, which would wait for a writer.
-fn open_regular(path: &Path) -> io::Result<File> {
+/// Opens a regular file for reading, and gives its length: no symbolic link, folder or device, and no pipe, which would wait for a writer.
+fn open_regular(path: &Path) -> io::Result<(File, usize)> {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
@@ -132,7 +134,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     if !metadata.is_file() || metadata.len() > LARGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of a program's size"));
     }
-    Ok(file)
+    Ok((file, metadata.len() as usize))
 }
 
 /// Makes a folder and those above it, for this user alone: programs in it are run.
