@@ -39,4 +39,7 @@ fn text_error(ctx: &RingCtx, m: Ping) -> Result<u32, String> {
 #[ring_kernel(crate = kiln_ring)]
 unsafe fn not_safe(ctx: &RingCtx, m: Ping) {}
 
+#[ring_kernel(crate = kiln_ring, contract)]
+fn contracted(ctx: &RingCtx, m: Ping) {}
+
 fn main() {}
