@@ -115,7 +115,8 @@ fn old_values<T: Sample + Int>(trial: &mut Trial<'_>) -> Verdict {
 #[kernel(crate = kiln_runtime)]
 fn product<T: Int>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>) {
     let v = x.get(thread_index());
-    let mut seen = y.get(0);
+    // Read atomically too: a plain read would race with the exchanges of other threads.
+    let mut seen = y.atomic_add(0, 0);
     loop {
         let old = y.atomic_cas(0, seen, seen * v);
         if old == seen {

@@ -185,6 +185,10 @@ fn shuffled<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 2>) {
         shuffle_down(v, 5),
         shuffle_idx(v, 7),
         shuffle_idx(v, (lane_id() * 5 + 1) % 32),
+        // Amounts count modulo 32.
+        shuffle_up(v, 35),
+        shuffle_idx(v, lane_id() + 9),
+        shuffle_xor(v, 33),
     ];
     for (k, r) in results.into_iter().enumerate() {
         // SAFETY: each thread writes its own column.
@@ -193,22 +197,36 @@ fn shuffled<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 2>) {
 }
 
 fn shuffles<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
-    let n = 128;
-    let (x, data) = trial.input::<T, 1>([n])?;
-    let mut y = trial.output::<T, 2>([6, n])?;
-    shuffled(&x, &mut y).grid([2, 1, 1]).block([64, 1, 1]).launch(trial.device)?;
-    let got = y.to_vec()?;
+    shuffles_of::<T>(trial, 64)?;
+    // The last warp has 5 lanes: who would read another one keeps its own value.
+    shuffles_of::<T>(trial, 37)
+}
+
+fn shuffles_of<T: Sample>(trial: &mut Trial<'_>, block: usize) -> Verdict {
     type Source = fn(usize) -> usize;
-    let sources: [(&str, Source); 6] = [
+    let sources: [(&str, Source); 9] = [
         ("xor 1", |l| l ^ 1),
         ("xor 16", |l| l ^ 16),
         ("up 3", |l| if l < 3 { l } else { l - 3 }),
         ("down 5", |l| if l + 5 > 31 { l } else { l + 5 }),
         ("lane 7", |_| 7),
         ("a lane of its own choice", |l| (l * 5 + 1) % 32),
+        ("up 35", |l| if l < 3 { l } else { l - 3 }),
+        ("nine lanes on", |l| (l + 9) % 32),
+        ("xor 33", |l| l ^ 1),
     ];
+    let n = 2 * block;
+    let (x, data) = trial.input::<T, 1>([n])?;
+    let mut y = trial.output::<T, 2>([sources.len(), n])?;
+    shuffled(&x, &mut y).grid([2, 1, 1]).block([block as u32, 1, 1]).launch(trial.device)?;
+    let got = y.to_vec()?;
     for (k, (name, source)) in sources.into_iter().enumerate() {
-        let expected: Vec<T> = (0..n).map(|i| data[i / 32 * 32 + source(i % 32)]).collect();
+        let read = |i: usize| {
+            let thread = i % block;
+            let there = thread / 32 * 32 + source(thread % 32);
+            i - thread + if there < block { there } else { thread }
+        };
+        let expected: Vec<T> = (0..n).map(|i| data[read(i)]).collect();
         same(name, &got[k * n..][..n], &expected)?;
     }
     Ok(())

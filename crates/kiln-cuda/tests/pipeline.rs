@@ -90,7 +90,7 @@ fn every_case_for_sm_100_by_ptxas() {
 /// Without a GPU: what the passes make of every case computes the same on the interpreter, and does something.
 #[test]
 fn every_case_over_threads_on_the_interpreter() {
-    let interp = Interp::new(Options { sanitize: true, ..Options::default() });
+    let interp = Interp::new(Options::default());
     let check = |case: &Case| {
         let source = case.kernel(true)?;
         let expected = rig::compile_and_run(&interp, &source, case)?;

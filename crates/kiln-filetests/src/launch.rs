@@ -39,7 +39,7 @@ pub(crate) fn run(kernel: &Kernel, test: &TestCase) -> Result<String, String> {
     if let Err(message) = fits(&case) {
         return Err(format!("line {}: {message}", test.line));
     }
-    let device = Interp::new(kiln_interp::Options { sanitize: true, ..Default::default() });
+    let device = Interp::new(kiln_interp::Options::default());
     let outcome = run::run(&case, &device).map_err(|e| e.to_string())?;
     let mut optimized = case.clone();
     kiln_compiler::optimize(&mut optimized.kernel).map_err(|e| e.to_string())?;

@@ -16,7 +16,7 @@ fn options(seed: u64) -> Options {
 
 /// Compares kernels with what a change makes of them.
 fn unchanged_by(seeds: std::ops::Range<u64>, change: impl Fn(&mut Kernel) -> Result<(), String>) {
-    let device = Interp::new(kiln_interp::Options { sanitize: true, ..Default::default() });
+    let device = Interp::new(kiln_interp::Options::default());
     let plain = |case: &Case| run(case, &device).map_err(|e| e.to_string());
     let changed = |case: &Case| -> Result<Outcome, String> {
         let mut case = case.clone();

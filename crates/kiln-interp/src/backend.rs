@@ -20,9 +20,9 @@ use std::time::Duration;
 /// How an [`Interp`] is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Look for reads of memory that nothing has written, and for races between threads and between blocks. Slower, and it takes some 65 bytes
-    /// for each byte that a launch touches. Device memory is then no longer [`unified`](Properties::unified), because writes by the host
-    /// would go unseen.
+    /// Whether the sanitizer is on: it looks for reads of memory that nothing has written and for
+    /// races between threads and between blocks. Device memory is then not
+    /// [`unified`](Properties::unified), because writes by the host would go unseen.
     pub sanitize: bool,
     /// How many bytes of device memory there are.
     pub memory: u64,
@@ -32,8 +32,45 @@ pub struct Options {
 }
 
 impl Default for Options {
+    /// With the sanitizer, in the increasing order.
     fn default() -> Options {
-        Options { sanitize: false, memory: 8 << 30, seed: None }
+        Options { sanitize: true, memory: 8 << 30, seed: None }
+    }
+}
+
+impl Options {
+    /// Without the sanitizer, in the increasing order.
+    pub fn fast() -> Options {
+        Options { sanitize: false, ..Options::default() }
+    }
+
+    /// The options that a device name stands for: `interp`, `interp:SEED`, `interp:fast`,
+    /// `interp:fast:SEED`. `None` for any other name.
+    ///
+    /// ```
+    /// use kiln_interp::Options;
+    /// let seeded = Options::named("interp:fast:7").unwrap();
+    /// assert_eq!((seeded.sanitize, seeded.seed), (false, Some(7)));
+    /// assert!(Options::named("interp").unwrap().sanitize);
+    /// assert!(Options::named("interp:slow").is_none());
+    /// ```
+    pub fn named(name: &str) -> Option<Options> {
+        let rest = name.strip_prefix(DEVICE)?;
+        let (options, rest) = match rest.strip_prefix(FAST) {
+            Some(rest) => (Options::fast(), rest),
+            None => (Options::default(), rest),
+        };
+        match rest.strip_prefix(':') {
+            Some(seed) => Some(Options { seed: Some(seed.parse().ok()?), ..options }),
+            None => rest.is_empty().then_some(options),
+        }
+    }
+
+    /// The name that [`named`](Self::named) understands.
+    fn name(&self) -> String {
+        let fast = if self.sanitize { "" } else { FAST };
+        let seed = self.seed.map_or_else(String::new, |seed| format!(":{seed}"));
+        format!("{DEVICE}{fast}{seed}")
     }
 }
 
@@ -94,15 +131,17 @@ struct State {
     launches: u64,
 }
 
-/// The name that errors give the device.
+/// The name of the device.
 const DEVICE: &str = "interp";
+/// What the name has after it without the sanitizer.
+const FAST: &str = ":fast";
 
 impl Interp {
     /// A device.
     pub fn new(options: Options) -> Interp {
         let properties = Properties {
             kind: BackendKind::Interp,
-            id: options.seed.map_or_else(|| DEVICE.into(), |seed| format!("{DEVICE}:{seed}")),
+            id: options.name(),
             name: "Kiln reference interpreter".into(),
             units: 1,
             warp: 32,

@@ -56,7 +56,9 @@ impl Arena {
     fn reset(&mut self) {
         // SAFETY: the arena owns `len` bytes at `bytes`.
         unsafe { self.bytes.as_ptr().write_bytes(POISON, self.len) };
-        self.forget(0, self.len);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.reset();
+        }
     }
 
     fn forget(&mut self, start: usize, len: usize) {

@@ -96,28 +96,43 @@ impl Touches {
     }
 }
 
-/// How many bytes share one piece of the table of touches, which is made when the first of them is touched.
-const PAGE: usize = 1024;
+/// How many bytes share one page of the table of touches, which is made when the first of them is
+/// touched. A kernel that touches a few words of a large buffer pays for little more than those.
+const PAGE: usize = 64;
+
+/// The touches of adjacent bytes.
+#[derive(Debug)]
+struct Page {
+    /// The launch that they are of: those of an earlier one do not count.
+    launch: u64,
+    touches: [Touches; PAGE],
+}
 
 /// The shadow of a range of memory.
 #[derive(Debug)]
 pub struct Shadow {
     written: Vec<bool>,
-    pages: Vec<Option<Box<[Touches; PAGE]>>>,
+    pages: Vec<Option<Box<Page>>>,
+    launch: u64,
 }
 
 impl Shadow {
     /// The shadow of memory that nothing has written.
     pub fn new(len: usize) -> Shadow {
-        let mut shadow = Shadow { written: vec![false; len], pages: Vec::new() };
-        shadow.begin_launch();
-        shadow
+        let mut pages = Vec::new();
+        pages.resize_with(len.div_ceil(PAGE), || None);
+        Shadow { written: vec![false; len], pages, launch: 0 }
     }
 
     /// Forgets who touched what.
     pub fn begin_launch(&mut self) {
-        self.pages.clear();
-        self.pages.resize(self.written.len().div_ceil(PAGE), None);
+        self.launch += 1;
+    }
+
+    /// Makes everything untouched and not written.
+    pub fn reset(&mut self) {
+        self.written.fill(false);
+        self.begin_launch();
     }
 
     /// Makes a range untouched and not written.
@@ -125,14 +140,20 @@ impl Shadow {
         self.written[start..start + len].fill(false);
         for at in start..start + len {
             if let Some(page) = &mut self.pages[at / PAGE] {
-                page[at % PAGE] = Touches::default();
+                page.touches[at % PAGE] = Touches::default();
             }
         }
     }
 
     fn touches(&mut self, at: usize) -> &mut Touches {
-        let page = self.pages[at / PAGE].get_or_insert_with(|| Box::new([Touches::default(); PAGE]));
-        &mut page[at % PAGE]
+        let launch = self.launch;
+        let page = self.pages[at / PAGE]
+            .get_or_insert_with(|| Box::new(Page { launch, touches: [Touches::default(); PAGE] }));
+        if page.launch != launch {
+            page.launch = launch;
+            page.touches = [Touches::default(); PAGE];
+        }
+        &mut page.touches[at % PAGE]
     }
 
     /// Notes a read by a kernel.

@@ -3,6 +3,7 @@
 use crate::mask::Mask;
 use crate::numeric::Element;
 use crate::value::{Data, Trap, dispatch};
+use kiln_backend::Finding;
 use kiln_ir::{Axis, ShuffleMode, VoteMode};
 
 /// Threads of a warp.
@@ -22,8 +23,9 @@ pub fn thread_id(out: &mut Data, axis: Axis, block: [u32; 3]) -> Result<(), Trap
     Ok(())
 }
 
-/// What the active threads of each warp say.
+/// What the threads of each warp say.
 pub fn vote(mode: VoteMode, out: &mut Data, predicate: &Data, mask: &Mask) -> Result<(), Trap> {
+    need_warps("a vote", mask)?;
     let predicate = bool::of(predicate)?;
     let ballots: Vec<(u32, u32)> = (0..predicate.len())
         .step_by(WARP)
@@ -50,20 +52,42 @@ fn each<T: Element>(out: &mut Data, f: impl Fn(usize) -> T) -> Result<(), Trap> 
     Ok(())
 }
 
-/// Each thread reads the value of another of its warp. A thread that would read one that is not there or not active gets its own value.
+/// An error unless each warp has all of its threads here, or none.
+pub fn need_warps(what: &str, mask: &Mask) -> Result<(), Trap> {
+    for first in (0..mask.width()).step_by(WARP) {
+        let there = first..mask.width().min(first + WARP);
+        let active = there.clone().filter(|&lane| mask.has(lane)).count();
+        if active == 0 || active == there.len() {
+            continue;
+        }
+        let missing = there.clone().find(|&lane| !mask.has(lane)).unwrap_or(first);
+        let present = there.clone().find(|&lane| mask.has(lane)).unwrap_or(first);
+        let detail = format!(
+            "{what} reached by {active} of the {} threads of warp {}, and thread {missing} is not among them; \
+             let all threads of the warp reach it, and choose with `select` what each does with the result",
+            there.len(),
+            first / WARP
+        );
+        return Err(Trap::finding(Finding::Divergence, detail).in_lane(present));
+    }
+    Ok(())
+}
+
+/// Each thread reads the value of another of its warp. A thread that would read one that is not there gets its own value.
 pub fn shuffle(mode: ShuffleMode, out: &mut Data, value: &Data, b: &Data, mask: &Mask) -> Result<(), Trap> {
+    need_warps("a shuffle", mask)?;
     let b = i64::of(b)?;
     let source = |lane: usize| {
-        let here = (lane % WARP) as i64;
+        let (here, by) = ((lane % WARP) as i64, b[lane].rem_euclid(WARP as i64));
         let there = match mode {
-            ShuffleMode::Index => b[lane],
-            ShuffleMode::Up => here.saturating_sub(b[lane]),
-            ShuffleMode::Down => here.saturating_add(b[lane]),
-            ShuffleMode::Xor => here ^ b[lane],
+            ShuffleMode::Index => by,
+            ShuffleMode::Up => here - by,
+            ShuffleMode::Down => here + by,
+            ShuffleMode::Xor => here ^ by,
         };
         let there = usize::try_from(there).ok().filter(|&t| t < WARP)?;
         let there = lane - lane % WARP + there;
-        (there < mask.width() && mask.has(there)).then_some(there)
+        (there < mask.width()).then_some(there)
     };
     dispatch!(any value.elem(), T => {
         let value = T::of(value)?;

@@ -10,63 +10,103 @@ use crate::op::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 use crate::types::Scalar;
 use std::cmp::Ordering;
 
-/// A unary operation.
+/// A unary operation; `None` if the element type has no such operation.
 ///
 /// ```
 /// use kiln_ir::{Literal, UnaryOp, eval};
-/// assert_eq!(eval::unary(UnaryOp::Round, Literal::f32(2.5)), Literal::f32(2.0));
-/// assert_eq!(eval::unary(UnaryOp::Clz, Literal::index(1)), Literal::index(63));
+/// assert_eq!(eval::unary(UnaryOp::Round, Literal::f32(2.5)), Some(Literal::f32(2.0)));
+/// assert_eq!(eval::unary(UnaryOp::Clz, Literal::index(1)), Some(Literal::index(63)));
+/// assert_eq!(eval::unary(UnaryOp::Sqrt, Literal::index(4)), None);
 /// ```
-pub fn unary(op: UnaryOp, x: Literal) -> Literal {
+pub fn unary(op: UnaryOp, x: Literal) -> Option<Literal> {
     let elem = x.elem();
     if elem.is_float() { unary_float(op, x) } else { unary_bits(op, x) }
 }
 
-fn unary_bits(op: UnaryOp, x: Literal) -> Literal {
+fn unary_bits(op: UnaryOp, x: Literal) -> Option<Literal> {
     let elem = x.elem();
     let width = 8 * elem.bytes();
-    match op {
+    Some(match op {
         UnaryOp::Neg => Literal::wrapping(elem, -x.as_i128()),
         UnaryOp::Abs => Literal::wrapping(elem, x.as_i128().abs()),
         UnaryOp::Not if elem == Scalar::Bool => Literal::bool(x.bits() == 0),
         UnaryOp::Not => Literal::from_bits(elem, !x.bits()),
         UnaryOp::Popcount => Literal::from_bits(elem, u64::from(x.bits().count_ones())),
         UnaryOp::Clz => Literal::from_bits(elem, u64::from(x.bits().leading_zeros() - (64 - width))),
-        _ => x, // of floats only
-    }
+        UnaryOp::IsNan
+        | UnaryOp::Exp
+        | UnaryOp::Exp2
+        | UnaryOp::Log
+        | UnaryOp::Log2
+        | UnaryOp::Sqrt
+        | UnaryOp::Rsqrt
+        | UnaryOp::Recip
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tanh
+        | UnaryOp::Erf
+        | UnaryOp::Sigmoid
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Trunc => return None,
+    })
 }
 
-fn unary_float(op: UnaryOp, x: Literal) -> Literal {
+fn unary_float(op: UnaryOp, x: Literal) -> Option<Literal> {
     let elem = x.elem();
     let sign = 1u64 << (8 * elem.bytes() - 1);
-    let v = x.as_f64();
-    let value = match op {
+    Some(match op {
         // On bits, so that they reach the sign of NaN.
-        UnaryOp::Neg => return Literal::from_bits(elem, x.bits() ^ sign),
-        UnaryOp::Abs => return Literal::from_bits(elem, x.bits() & !sign),
-        UnaryOp::IsNan => return Literal::bool(v.is_nan()),
-        UnaryOp::Exp => libm::exp(v),
-        UnaryOp::Exp2 => libm::exp2(v),
-        UnaryOp::Log => libm::log(v),
-        UnaryOp::Log2 => libm::log2(v),
-        UnaryOp::Sqrt => v.sqrt(),
-        UnaryOp::Rsqrt => 1.0 / v.sqrt(),
-        UnaryOp::Recip => 1.0 / v,
-        UnaryOp::Sin => libm::sin(v),
-        UnaryOp::Cos => libm::cos(v),
-        UnaryOp::Tanh => libm::tanh(v),
-        UnaryOp::Erf => libm::erf(v),
-        UnaryOp::Sigmoid => 1.0 / (1.0 + libm::exp(-v)),
-        UnaryOp::Floor => v.floor(),
-        UnaryOp::Ceil => v.ceil(),
-        UnaryOp::Round => v.round_ties_even(),
-        UnaryOp::Trunc => v.trunc(),
-        UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz => v, // of integers only
-    };
-    Literal::from_f64(elem, value)
+        UnaryOp::Neg => Literal::from_bits(elem, x.bits() ^ sign),
+        UnaryOp::Abs => Literal::from_bits(elem, x.bits() & !sign),
+        UnaryOp::IsNan => Literal::bool(x.as_f64().is_nan()),
+        _ => Literal::from_f64(elem, float_function(op)?(x.as_f64())),
+    })
 }
 
-/// A binary operation on operands of one type; `None` is the fault of an integer division by zero.
+/// The function of one f64 that a float operation rounds to its element type; `None` for operations
+/// that are not functions of that kind.
+///
+/// ```
+/// use kiln_ir::{UnaryOp, eval};
+/// let sigmoid = eval::float_function(UnaryOp::Sigmoid).unwrap();
+/// assert!(sigmoid(-740.0) > 0.0);
+/// assert!(eval::float_function(UnaryOp::Popcount).is_none());
+/// ```
+pub fn float_function(op: UnaryOp) -> Option<fn(f64) -> f64> {
+    Some(match op {
+        UnaryOp::Exp => libm::exp,
+        UnaryOp::Exp2 => libm::exp2,
+        UnaryOp::Log => libm::log,
+        UnaryOp::Log2 => libm::log2,
+        UnaryOp::Sqrt => f64::sqrt,
+        UnaryOp::Rsqrt => |x| 1.0 / x.sqrt(),
+        UnaryOp::Recip => |x| 1.0 / x,
+        UnaryOp::Sin => libm::sin,
+        UnaryOp::Cos => libm::cos,
+        UnaryOp::Tanh => libm::tanh,
+        UnaryOp::Erf => libm::erf,
+        UnaryOp::Sigmoid => sigmoid,
+        UnaryOp::Floor => f64::floor,
+        UnaryOp::Ceil => f64::ceil,
+        UnaryOp::Round => f64::round_ties_even,
+        UnaryOp::Trunc => f64::trunc,
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::IsNan | UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz => {
+            return None;
+        }
+    })
+}
+
+/// `1 / (1 + e^-x)`. The exponential is of a negative number, so that it cannot overflow: below -709
+/// the result is as small as the exponential, and not zero.
+fn sigmoid(x: f64) -> f64 {
+    let e = libm::exp(-x.abs());
+    (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
+}
+
+/// A binary operation on operands of one type; `None` is the fault of an integer division by zero, or
+/// that the element type has no such operation.
 ///
 /// ```
 /// use kiln_ir::{BinaryOp, Literal, eval};
@@ -75,7 +115,7 @@ fn unary_float(op: UnaryOp, x: Literal) -> Literal {
 /// assert_eq!(eval::binary(BinaryOp::Div, Literal::index(1), Literal::index(0)), None);
 /// ```
 pub fn binary(op: BinaryOp, a: Literal, b: Literal) -> Option<Literal> {
-    if a.elem().is_float() { Some(binary_float(op, a, b)) } else { binary_bits(op, a, b) }
+    if a.elem().is_float() { binary_float(op, a, b) } else { binary_bits(op, a, b) }
 }
 
 fn binary_bits(op: BinaryOp, a: Literal, b: Literal) -> Option<Literal> {
@@ -95,12 +135,12 @@ fn binary_bits(op: BinaryOp, a: Literal, b: Literal) -> Option<Literal> {
         BinaryOp::Xor => x ^ y,
         BinaryOp::Shl => x << amount,
         BinaryOp::Shr => x >> amount,
-        BinaryOp::FastDiv | BinaryOp::Pow | BinaryOp::Atan2 => x, // of floats only
+        BinaryOp::FastDiv | BinaryOp::Pow | BinaryOp::Atan2 => return None,
     };
     Some(Literal::wrapping(elem, value))
 }
 
-fn binary_float(op: BinaryOp, a: Literal, b: Literal) -> Literal {
+fn binary_float(op: BinaryOp, a: Literal, b: Literal) -> Option<Literal> {
     let (x, y) = (a.as_f64(), b.as_f64());
     let value = match op {
         BinaryOp::Add => x + y,
@@ -108,11 +148,11 @@ fn binary_float(op: BinaryOp, a: Literal, b: Literal) -> Literal {
         BinaryOp::Mul => x * y,
         BinaryOp::Div | BinaryOp::FastDiv => x / y,
         BinaryOp::Rem => x % y,
-        BinaryOp::Min => return if y.is_nan() || below(a, b) { a } else { b },
-        BinaryOp::Max => return if y.is_nan() || below(b, a) { a } else { b },
+        BinaryOp::Min => return Some(if y.is_nan() || below(a, b) { a } else { b }),
+        BinaryOp::Max => return Some(if y.is_nan() || below(b, a) { a } else { b }),
         BinaryOp::Pow => libm::pow(x, y),
         BinaryOp::Atan2 => libm::atan2(x, y),
-        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => x, // of integers only
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => return None,
     };
     let value = match a.elem() {
         // As devices compute them: in f32, which matters to bf16 numbers that are subnormal there.
@@ -121,7 +161,7 @@ fn binary_float(op: BinaryOp, a: Literal, b: Literal) -> Literal {
         }
         _ => value,
     };
-    Literal::from_f64(a.elem(), value)
+    Some(Literal::from_f64(a.elem(), value))
 }
 
 /// A comparison of operands of one type.
@@ -161,7 +201,17 @@ pub fn fma(a: Literal, b: Literal, c: Literal) -> Literal {
         Scalar::F16 | Scalar::BF16 => {
             Literal::from_f64(elem, sum_to_odd(a.as_f64() * b.as_f64(), c.as_f64()))
         }
-        _ => Literal::wrapping(elem, a.as_i128().wrapping_mul(b.as_i128()).wrapping_add(c.as_i128())),
+        Scalar::Bool
+        | Scalar::I8
+        | Scalar::U8
+        | Scalar::I32
+        | Scalar::U32
+        | Scalar::I64
+        | Scalar::U64
+        | Scalar::E4M3
+        | Scalar::E5M2 => {
+            Literal::wrapping(elem, a.as_i128().wrapping_mul(b.as_i128()).wrapping_add(c.as_i128()))
+        }
     }
 }
 
@@ -268,11 +318,11 @@ mod tests {
         let lit = |v: i32| Literal::wrapping(Scalar::I32, v as i128);
         let ulit = |v: u32| Literal::wrapping(Scalar::U32, v as i128);
         for a in values {
-            assert_eq!(unary(UnaryOp::Neg, lit(a)), lit(a.wrapping_neg()));
-            assert_eq!(unary(UnaryOp::Abs, lit(a)), lit(a.wrapping_abs()));
-            assert_eq!(unary(UnaryOp::Not, lit(a)), lit(!a));
-            assert_eq!(unary(UnaryOp::Clz, lit(a)), lit(a.leading_zeros() as i32));
-            assert_eq!(unary(UnaryOp::Popcount, lit(a)), lit(a.count_ones() as i32));
+            assert_eq!(unary(UnaryOp::Neg, lit(a)), Some(lit(a.wrapping_neg())));
+            assert_eq!(unary(UnaryOp::Abs, lit(a)), Some(lit(a.wrapping_abs())));
+            assert_eq!(unary(UnaryOp::Not, lit(a)), Some(lit(!a)));
+            assert_eq!(unary(UnaryOp::Clz, lit(a)), Some(lit(a.leading_zeros() as i32)));
+            assert_eq!(unary(UnaryOp::Popcount, lit(a)), Some(lit(a.count_ones() as i32)));
             for b in values {
                 let (ua, ub) = (a as u32, b as u32);
                 let check = |op, signed: Option<i32>, unsigned: Option<u32>| {
@@ -296,7 +346,8 @@ mod tests {
     fn f32_agrees_with_the_processor() {
         let values = [0.0f32, -0.0, 1.0, -1.5, 1e-45, 3.4e38, 1e-38, f32::INFINITY, 0.1, 7.25, 1.0e10];
         for a in values {
-            assert_eq!(unary(UnaryOp::Sqrt, Literal::f32(a.abs())), Literal::f32(a.abs().sqrt()));
+            let root = Literal::f32(a.abs().sqrt());
+            assert_eq!(unary(UnaryOp::Sqrt, Literal::f32(a.abs())), Some(root));
             for b in values {
                 let check = |op, expected: f32| {
                     let got =
@@ -366,6 +417,60 @@ mod tests {
         }
         assert_eq!(cast(Literal::f32(1e20), Scalar::I32).as_i128(), i32::MAX as i128);
         assert_eq!(cast(Literal::f32(f32::NAN), Scalar::I64).as_i128(), 0);
+    }
+
+    /// Values from tables and series of high precision, not from this machine's functions.
+    #[test]
+    fn extremes_of_functions_are_those_of_the_tables() {
+        let smallest = f64::from_bits(1);
+        // (operation, argument, value, the relative error that is allowed; of subnormals, in units of the smallest one)
+        let table = [
+            // sigmoid(-x) = e^-x / (1 + e^-x), and e^-x to 17 digits
+            (UnaryOp::Sigmoid, -700.0, 9.859_676_543_759_77e-305),
+            (UnaryOp::Sigmoid, -709.0, 1.216_780_750_623_423e-308),
+            (UnaryOp::Sigmoid, -710.0, 4.476_286_225_675_13e-309),
+            (UnaryOp::Sigmoid, -720.0, 2.032_230_802_424_29e-313),
+            (UnaryOp::Sigmoid, -745.0, smallest),
+            (UnaryOp::Sigmoid, -746.0, 0.0),
+            (UnaryOp::Sigmoid, -37.0, 8.533_047_625_744_065e-17),
+            (UnaryOp::Sigmoid, -1.0, 0.268_941_421_369_995_1),
+            (UnaryOp::Sigmoid, 1.0, 0.731_058_578_630_004_9),
+            (UnaryOp::Sigmoid, 800.0, 1.0),
+            (UnaryOp::Exp, -745.0, smallest),
+            (UnaryOp::Exp, 709.0, 8.218_407_461_554_972e307),
+            (UnaryOp::Exp2, -1074.0, smallest),
+            (UnaryOp::Log, 5e-324, -744.440_071_921_381_2),
+            (UnaryOp::Log2, 5e-324, -1074.0),
+            (UnaryOp::Tanh, 1e-300, 1e-300),
+            (UnaryOp::Tanh, 0.5, 0.462_117_157_260_009_76),
+            (UnaryOp::Tanh, -30.0, -1.0),
+            // Abramowitz and Stegun, table 7.1, and the series to 16 digits
+            (UnaryOp::Erf, 0.1, 0.112_462_916_018_284_9),
+            (UnaryOp::Erf, 0.5, 0.520_499_877_813_046_5),
+            (UnaryOp::Erf, 1.0, 0.842_700_792_949_714_9),
+            (UnaryOp::Erf, 2.0, 0.995_322_265_018_952_7),
+            (UnaryOp::Erf, -3.0, -0.999_977_909_503_001_4),
+            (UnaryOp::Erf, 1e-300, 1.128_379_167_095_512_6e-300),
+            (UnaryOp::Erf, 6.0, 1.0),
+            (UnaryOp::Rsqrt, smallest, 4.498_913_794_543_196_4e161),
+        ];
+        for (op, x, want) in table {
+            let got = unary(op, Literal::from_f64(Scalar::F64, x)).map(Literal::as_f64).unwrap_or(f64::NAN);
+            let close = (got - want).abs() <= want.abs() * 1e-15 + smallest;
+            assert!(close, "{op:?}({x}) = {got:e}, not {want:e}");
+        }
+    }
+
+    #[test]
+    fn operations_of_other_types_are_not_folded() {
+        for op in [UnaryOp::Exp, UnaryOp::Floor, UnaryOp::IsNan, UnaryOp::Sigmoid] {
+            assert_eq!(unary(op, Literal::index(3)), None, "{op:?}");
+        }
+        for op in [UnaryOp::Not, UnaryOp::Popcount, UnaryOp::Clz] {
+            assert_eq!(unary(op, Literal::f32(3.0)), None, "{op:?}");
+        }
+        assert_eq!(binary(BinaryOp::Pow, Literal::index(3), Literal::index(3)), None);
+        assert_eq!(binary(BinaryOp::Xor, Literal::f32(3.0), Literal::f32(1.0)), None);
     }
 
     #[test]

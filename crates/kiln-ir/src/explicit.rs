@@ -287,9 +287,26 @@ impl ExplicitOp {
     /// Whether it must stay although its results are unused.
     pub fn has_effect(&self) -> bool {
         use ExplicitOp::*;
-        !matches!(
-            self,
-            SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank | PackPairs { .. } | Exp2Flushed
-        )
+        match self {
+            SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank | PackPairs { .. } | Exp2Flushed => {
+                false
+            }
+            MbarrierExpect { .. }
+            | MbarrierArrive
+            | MbarrierWait
+            | TmaLoad { .. }
+            | TmaStore
+            | TmaStoreWait { .. }
+            | ProxyFence
+            | TaskBarrier
+            | Signal
+            | SignalWait
+            | SharedStore { .. }
+            | SharedLoad
+            | Wgmma { .. }
+            | WgmmaRegisters { .. }
+            | WgmmaWait { .. }
+            | Tasks(_) => true,
+        }
     }
 }

@@ -266,20 +266,31 @@ impl FragmentOp {
     /// Whether it must stay although its results are unused.
     pub fn has_effect(&self) -> bool {
         use FragmentOp::*;
-        matches!(
-            self,
+        match self {
             StMatrix { .. }
-                | CpAsync
-                | CpAsyncCommit
-                | CpAsyncWait { .. }
-                | WarpgroupMma(_)
-                | WarpgroupWait { .. }
-                | AsyncProxyFence
-        )
+            | CpAsync
+            | CpAsyncCommit
+            | CpAsyncWait { .. }
+            | WarpgroupMma(_)
+            | WarpgroupWait { .. }
+            | AsyncProxyFence => true,
+            Mma(_) | LdMatrix { .. } | Pack(_) => false,
+        }
     }
 
     /// Whether it depends on its operands alone, in control flow that the threads of a warp share.
     pub fn is_pure(&self) -> bool {
-        matches!(self, FragmentOp::Mma(_) | FragmentOp::Pack(_))
+        use FragmentOp::*;
+        match self {
+            Mma(_) | Pack(_) => true,
+            LdMatrix { .. }
+            | StMatrix { .. }
+            | CpAsync
+            | CpAsyncCommit
+            | CpAsyncWait { .. }
+            | WarpgroupMma(_)
+            | WarpgroupWait { .. }
+            | AsyncProxyFence => false,
+        }
     }
 }

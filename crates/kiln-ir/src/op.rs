@@ -200,7 +200,7 @@ pub enum ShuffleMode {
     Index,
     /// This lane - `b`; below lane 0, this lane.
     Up,
-    /// This lane + `b`; above the last lane, this lane.
+    /// This lane + `b`; above lane 31, this lane.
     Down,
     /// This lane xor `b`.
     Xor,
@@ -422,9 +422,17 @@ pub enum OpKind {
     // ---- threads of a block (thread level)
     /// `()`: all threads of the block arrive before any leaves; shared memory written before is visible after. Uniform control flow.
     Barrier,
-    /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32 consecutive threads).
+    /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32 consecutive
+    /// threads). `b` counts modulo 32. A lane that the block does not have, in a last warp that is
+    /// not full, gives nothing: who would read it gets its own value.
+    ///
+    /// All threads of a warp reach it together. Where only some do, the interpreter faults, a CPU
+    /// gives a thread its own value in place of that of one that is missing, and a GPU waits for
+    /// those that are missing, so that the launch may not end.
     Shuffle(ShuffleMode),
     /// `(bool scalar) -> scalar`. In a block of one warp the result is uniform where control flow is.
+    ///
+    /// All threads of a warp reach it together, as for `Shuffle`. Where only some do, a CPU asks those.
     Vote(VoteMode),
     /// `(scalar) -> scalar`, uniform: the value that the first thread of the block has, in every thread. Uniform control flow.
     BlockUniform,
@@ -637,7 +645,19 @@ impl OpKind {
     /// removed, merged and moved. Loads are not pure (memory may change); regions are judged by what they hold.
     /// Integer `Div` and `Rem` may fault and are pure only if the divisor is known; see [`Kernel::is_pure`](crate::Kernel::is_pure).
     pub fn is_pure(&self) -> bool {
+        self.effect() == Effect::Pure
+    }
+
+    /// Whether the operation may change memory, fault, print, or order threads, so that it must stay although its results are unused.
+    /// Integer `Div` and `Rem` count as operations without such an effect here: only the kernel knows their divisors.
+    pub fn has_effect(&self) -> bool {
+        self.effect() == Effect::Stays
+    }
+
+    /// The class of the operation. There is no arm for the rest: a new operation does not compile until it is listed.
+    fn effect(&self) -> Effect {
         use OpKind::*;
+        let stays = |stays: bool| if stays { Effect::Stays } else { Effect::Observes };
         match self {
             Const(_)
             | Iota
@@ -660,17 +680,37 @@ impl OpKind {
             | Extent(_)
             | Stride(_)
             | Address
-            | Scratch { .. } => true,
-            Binary(op) => !matches!(op, BinaryOp::Div | BinaryOp::Rem),
-            Fragment(op) => op.is_pure(),
-            _ => false,
-        }
-    }
-
-    /// Whether the operation may change memory, fault, print, or order threads, so that it must stay although its results are unused.
-    pub fn has_effect(&self) -> bool {
-        use OpKind::*;
-        match self {
+            | Scratch { .. } => Effect::Pure,
+            Binary(op) => match op {
+                BinaryOp::Div | BinaryOp::Rem => Effect::Observes,
+                BinaryOp::Add
+                | BinaryOp::Sub
+                | BinaryOp::Mul
+                | BinaryOp::Min
+                | BinaryOp::Max
+                | BinaryOp::And
+                | BinaryOp::Or
+                | BinaryOp::Xor
+                | BinaryOp::Shl
+                | BinaryOp::Shr
+                | BinaryOp::FastDiv
+                | BinaryOp::Pow
+                | BinaryOp::Atan2 => Effect::Pure,
+            },
+            // What memory, other threads or the clock say at this place; or a region, which is judged by what it holds.
+            Alloc { .. }
+            | Load(_)
+            | PtrLoad { .. }
+            | Shuffle(_)
+            | Vote(_)
+            | BlockUniform
+            | Clock(_)
+            | Faulted
+            | If
+            | For
+            | While
+            | Guard => Effect::Observes,
+            Gather { bounds, .. } => stays(*bounds == Bounds::Check),
             Store { .. }
             | Scatter { .. }
             | Atomic { .. }
@@ -694,11 +734,21 @@ impl OpKind {
             | CheckDivisor
             | Note { .. }
             | Yield
-            | Condition => true,
-            Gather { bounds, .. } => *bounds == Bounds::Check,
-            Explicit(op) => op.has_effect(),
-            Fragment(op) => op.has_effect(),
-            _ => false,
+            | Condition => Effect::Stays,
+            Explicit(op) => stays(op.has_effect()),
+            Fragment(op) if op.is_pure() => Effect::Pure,
+            Fragment(op) => stays(op.has_effect()),
         }
     }
+}
+
+/// What passes may do with an operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It depends on its operands alone: it can be removed, merged and moved.
+    Pure,
+    /// It depends on its place: it can be removed where its results are unused, but not be merged or moved.
+    Observes,
+    /// It must stay.
+    Stays,
 }

@@ -132,25 +132,48 @@ fn shuffle<T: Elem>(mode: ShuffleMode, value: Val<T>, by: Idx, site: Site) -> Va
     Val::from_id(id.flatten())
 }
 
-/// The value that lane `lane` of the warp has.
+/// The value that lane `lane` of the warp has; `lane` counts modulo 32.
+///
+/// All threads of a warp must reach a shuffle or a vote together: the interpreter faults where only some do, and a GPU waits for the others, so that the launch may not end. A lane that the
+/// block does not have, in a last warp that is not full, gives nothing: who would read it keeps its own value.
+///
+/// ```
+/// # use kiln_lang::{param::Facts, prelude::*};
+/// # #[device(crate = kiln_lang)]
+/// # fn step(x: View<f32, 1>, y: ViewMut<f32, 1>) {
+/// let t = thread_index();
+/// let first = shuffle_idx(x.get(t), 0); // not inside the `if`
+/// if lane_id().ne(0) {
+///     y.set(t, first);
+/// }
+/// # }
+/// # trace("k", Level::Thread { block: [64, 1, 1] }, |p| {
+/// #     let x = p.view("x", Facts::default());
+/// #     step(x, p.view_mut("y", Facts::default()))
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
 #[track_caller]
 pub fn shuffle_idx<T: Elem>(value: Val<T>, lane: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Index, value, lane.into_index(), Location::caller())
 }
 
-/// The value that the lane `by` below has; the lowest lanes keep their own.
+/// The value that the lane `by` below has, modulo 32; the lowest lanes keep their own. As for
+/// [`shuffle_idx`], all threads of a warp reach it together.
 #[track_caller]
 pub fn shuffle_up<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Up, value, by.into_index(), Location::caller())
 }
 
-/// The value that the lane `by` above has; the highest lanes keep their own.
+/// The value that the lane `by` above has, modulo 32; the highest lanes keep their own. As for
+/// [`shuffle_idx`], all threads of a warp reach it together.
 #[track_caller]
 pub fn shuffle_down<T: Elem>(value: Val<T>, by: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Down, value, by.into_index(), Location::caller())
 }
 
-/// The value that the lane whose number differs by exclusive or with `mask` has.
+/// The value that the lane whose number differs by exclusive or with `mask` has, modulo 32. As for
+/// [`shuffle_idx`], all threads of a warp reach it together.
 #[track_caller]
 pub fn shuffle_xor<T: Elem>(value: Val<T>, mask: impl IntoIndex) -> Val<T> {
     shuffle(ShuffleMode::Xor, value, mask.into_index(), Location::caller())
@@ -167,19 +190,22 @@ fn vote<U: Elem>(mode: VoteMode, predicate: Val<bool>, site: Site) -> Val<U> {
     Val::from_id(id.flatten())
 }
 
-/// Whether the predicate holds in every thread of the warp.
+/// Whether the predicate holds in every thread of the warp. As for [`shuffle_idx`], all of them reach
+/// it together.
 #[track_caller]
 pub fn vote_all(predicate: impl IntoVal<bool>) -> Val<bool> {
     vote(VoteMode::All, predicate.into_val(), Location::caller())
 }
 
-/// Whether the predicate holds in some thread of the warp.
+/// Whether the predicate holds in some thread of the warp. As for [`shuffle_idx`], all of them reach it
+/// together.
 #[track_caller]
 pub fn vote_any(predicate: impl IntoVal<bool>) -> Val<bool> {
     vote(VoteMode::Any, predicate.into_val(), Location::caller())
 }
 
-/// A bit for each lane of the warp in which the predicate holds.
+/// A bit for each lane of the warp in which the predicate holds. As for [`shuffle_idx`], all threads of
+/// a warp reach it together.
 #[track_caller]
 pub fn ballot(predicate: impl IntoVal<bool>) -> Val<u32> {
     vote(VoteMode::Ballot, predicate.into_val(), Location::caller())

@@ -43,8 +43,16 @@ impl Device {
         default_of(wish.as_deref(), kiln_cuda::device_count, Device::open)
     }
 
-    /// Opens a device by name: `cpu`, `interp`, `cuda` or `cuda:N`; `isolated:cpu` or `isolated:cuda:N` for one in a [process of its own](crate::isolate); `interp:SEED` for an
-    /// interpreter where the order in which programs run follows from a number: what depends on that order shows, and shows again.
+    /// Opens a device by name.
+    ///
+    /// | Name | Device |
+    /// |---|---|
+    /// | `cuda`, `cuda:N` | an NVIDIA GPU |
+    /// | `cpu` | the host's processor |
+    /// | `interp` | the interpreter with its sanitizer: races, missing barriers and reads of memory that nothing has written are faults with their source lines |
+    /// | `interp:SEED` | the same, where the order in which programs run follows from a number: what depends on that order shows, and shows again |
+    /// | `interp:fast`, `interp:fast:SEED` | the interpreter without the sanitizer |
+    /// | `isolated:cpu`, `isolated:cuda:N` | a device in a [process of its own](crate::isolate) |
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for another name, [`kiln_backend::Error::Unavailable`] if there is no such device or driver.
@@ -187,13 +195,11 @@ pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
     if let Some(inner) = name.strip_prefix(isolate::PREFIX) {
         return isolate::open(inner);
     }
-    if let Some(seed) = name.strip_prefix("interp:").and_then(|n| n.parse().ok()) {
-        let options = kiln_interp::Options { seed: Some(seed), ..kiln_interp::Options::default() };
+    if let Some(options) = kiln_interp::Options::named(name) {
         return Ok(Box::new(kiln_interp::Interp::new(options)));
     }
     match name {
         "cpu" => Ok(Box::new(kiln_cpu::CpuBackend::new())),
-        "interp" => Ok(Box::new(kiln_interp::Interp::new(kiln_interp::Options::default()))),
         _ => Err(Error::UnknownDevice { name: name.into(), available: Device::available().join(", ") }),
     }
 }

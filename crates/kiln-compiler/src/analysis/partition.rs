@@ -4,7 +4,7 @@
 //! covers around `r` is no longer than `B`: then different programs touch different places. A `disjoint` store is proved if it pins every grid axis that the
 //! kernel uses, and all accesses to a view it stores to do so alike. The extents of what is pinned give the grid: `ceil(extent / B)` programs.
 
-use kiln_ir::{Axis, BinaryOp, Block, Def, Kernel, Level, OpData, OpKind, Scalar, Value};
+use kiln_ir::{Axis, BinaryOp, Block, Def, ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Value};
 
 /// A grid extent that follows from a tensor: `ceil(extent(param, axis) / by)` programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,27 +155,107 @@ fn used_axes(kernel: &Kernel) -> [bool; 3] {
 fn accesses(kernel: &Kernel) -> Vec<Access> {
     let mut found = Vec::new();
     kernel.walk(|_, data| {
-        let (writes, disjoint) = match data.kind {
-            // Atomics may meet each other, but not a plain store.
-            OpKind::Load(_)
-            | OpKind::Gather { .. }
-            | OpKind::Atomic { .. }
-            | OpKind::AtomicCas { .. }
-            | OpKind::OrderedLoad { .. }
-            | OpKind::LoadQuad(_) => (false, false),
-            OpKind::Store { disjoint, .. } => (true, disjoint),
-            OpKind::Scatter { .. } | OpKind::OrderedStore { .. } | OpKind::StoreQuad(_) => (true, false),
-            _ => return,
-        };
-        if let Def::Arg(block, position) = kernel.def(data.operands[0])
+        let Some((view, writes, disjoint)) = access(&data.kind) else { return };
+        if let Def::Arg(block, position) = kernel.def(data.operands[view])
             && block == kernel.body
         {
             let param = position as usize;
-            let pins = pins(kernel, data);
+            // Where copies and signals go is not looked into.
+            let pins = if matches!(data.kind, OpKind::Explicit(_)) { [None; 3] } else { pins(kernel, data) };
             found.push(Access { param, writes, disjoint, location: kernel.describe(data.loc), pins });
         }
     });
     found
+}
+
+/// Which operand of an access of memory is the view, whether it writes, and whether it must be proved
+/// to be disjoint; `None` for what reaches no parameter's elements.
+fn access(kind: &OpKind) -> Option<(usize, bool, bool)> {
+    use OpKind::*;
+    Some(match kind {
+        // Atomics may meet each other, but not a plain store.
+        Load(_) | Gather { .. } | Atomic { .. } | AtomicCas { .. } | OrderedLoad { .. } | LoadQuad(_) => {
+            (0, false, false)
+        }
+        Store { disjoint, .. } => (0, true, *disjoint),
+        Scatter { .. } | OrderedStore { .. } | StoreQuad(_) => (0, true, false),
+        Explicit(ExplicitOp::TmaLoad { .. } | ExplicitOp::SignalWait) => (0, false, false),
+        Explicit(ExplicitOp::Signal) => (0, true, false),
+        Explicit(ExplicitOp::TmaStore) => (2, true, false),
+        Explicit(
+            ExplicitOp::SharedTile { .. }
+            | ExplicitOp::Mbarrier { .. }
+            | ExplicitOp::MbarrierExpect { .. }
+            | ExplicitOp::MbarrierArrive
+            | ExplicitOp::MbarrierWait
+            | ExplicitOp::TmaStoreWait { .. }
+            | ExplicitOp::ProxyFence
+            | ExplicitOp::TaskBarrier
+            | ExplicitOp::SharedStore { .. }
+            | ExplicitOp::SharedLoad
+            | ExplicitOp::Wgmma { .. }
+            | ExplicitOp::WgmmaRegisters { .. }
+            | ExplicitOp::PackPairs { .. }
+            | ExplicitOp::Exp2Flushed
+            | ExplicitOp::WgmmaWait { .. }
+            | ExplicitOp::Tasks(_)
+            | ExplicitOp::TaskRank
+            | ExplicitOp::ClusterRank,
+        ) => return None,
+        // On registers, on memory of the block (`Cluster`), or on no memory at all.
+        Const(_)
+        | Iota
+        | ProgramId(_)
+        | NumPrograms(_)
+        | ThreadId(_)
+        | BlockDim(_)
+        | Unary(_)
+        | Binary(_)
+        | Compare(_)
+        | Select
+        | Fma
+        | Cast
+        | Bitcast
+        | Broadcast
+        | Reshape
+        | Transpose(_)
+        | Reduce { .. }
+        | Scan { .. }
+        | Dot(_)
+        | Extent(_)
+        | Stride(_)
+        | Alloc { .. }
+        | Fence(_)
+        | Barrier
+        | Shuffle(_)
+        | Vote(_)
+        | BlockUniform
+        | Cluster(_)
+        | Clock(_)
+        | Sleep
+        | If
+        | For
+        | While
+        | Yield
+        | Condition
+        | Guard
+        | Assert(_)
+        | Print(_)
+        | CheckBounds
+        | CheckDivisor
+        | Note { .. }
+        | Faulted => return None,
+        // By address: the lowering makes them after the proof.
+        Fragment(_)
+        | Address
+        | Scratch { .. }
+        | PtrLoad { .. }
+        | PtrStore { .. }
+        | PtrAtomic { .. }
+        | PtrAtomicCas { .. }
+        | PtrOrderedLoad { .. }
+        | PtrOrderedStore { .. } => return None,
+    })
 }
 
 fn pins(kernel: &Kernel, data: &OpData) -> [Option<Pin>; 3] {

@@ -185,10 +185,24 @@ impl Math<'_, '_> {
     }
 
     pub(super) fn sigmoid(&mut self, x: Value) -> Value {
+        if self.is_double() {
+            return self.sigmoid_double(x);
+        }
         let minus = self.neg(x);
         let (e, one) = (self.exp(minus), self.c(1.0));
         let sum = self.add(e, one);
         self.div(one, sum)
+    }
+
+    /// The exponential is of a negative number, so that it does not overflow where the result is small but not zero.
+    fn sigmoid_double(&mut self, x: Value) -> Value {
+        let a = self.abs(x);
+        let minus = self.neg(a);
+        let (e, one) = (self.exp(minus), self.c(1.0));
+        let negative = self.lt(x, 0.0);
+        let numerator = self.select(negative, e, one);
+        let sum = self.add(e, one);
+        self.div(numerator, sum)
     }
 
     pub(super) fn tanh(&mut self, x: Value) -> Value {

@@ -345,8 +345,10 @@ fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
             let shape = kernel.shape(data.operands[data.operands.len() - 1]);
             Contiguity::of(facts, kernel, data.operands[0], &data.operands[1..=shape.rank()], &shape)
         }
-        // Where the indices point is not known: neighbouring lanes take neighbouring elements.
+        // Where indices point is not known: neighbouring lanes take neighbouring elements. Nothing
+        // else than these four asks.
         _ => {
+            debug_assert!(data.kind.bounds().is_some(), "{:?} is no access of elements", data.kind);
             let rank = kernel.shape(data.operands[data.operands.len() - 1]).rank();
             Contiguity::none(rank.saturating_sub(1))
         }
@@ -569,12 +571,81 @@ impl Demand<'_, '_> {
             OpKind::For => self.want_like(&data.operands[3..], &data.results),
             OpKind::While => self.want_like(&data.operands, &data.results),
             OpKind::Yield => self.want_like(&data.operands, results),
-            _ => {
+            // Element by element: an element of the result needs those of the operands at its own place.
+            OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+            | OpKind::Gather { .. }
+            | OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::Explicit(ExplicitOp::Exp2Flushed) => {
                 let Some(&result) = data.results.first() else { return };
                 for layout in self.made(result) {
                     self.want_all(&data.operands, layout);
                 }
             }
+            // No operand is a tile. Guards have become branches, and addresses are not there yet.
+            OpKind::Const(_)
+            | OpKind::Iota
+            | OpKind::ProgramId(_)
+            | OpKind::NumPrograms(_)
+            | OpKind::ThreadId(_)
+            | OpKind::BlockDim(_)
+            | OpKind::Extent(_)
+            | OpKind::Stride(_)
+            | OpKind::Alloc { .. }
+            | OpKind::Load(_)
+            | OpKind::Fence(_)
+            | OpKind::OrderedLoad { .. }
+            | OpKind::OrderedStore { .. }
+            | OpKind::LoadQuad(_)
+            | OpKind::StoreQuad(_)
+            | OpKind::Barrier
+            | OpKind::Shuffle(_)
+            | OpKind::Vote(_)
+            | OpKind::BlockUniform
+            | OpKind::Cluster(_)
+            | OpKind::Clock(_)
+            | OpKind::Sleep
+            | OpKind::If
+            | OpKind::Condition
+            | OpKind::Guard
+            | OpKind::Print(_)
+            | OpKind::Fragment(_)
+            | OpKind::Address
+            | OpKind::Scratch { .. }
+            | OpKind::PtrLoad { .. }
+            | OpKind::PtrStore { .. }
+            | OpKind::PtrAtomic { .. }
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::PtrOrderedLoad { .. }
+            | OpKind::PtrOrderedStore { .. }
+            | OpKind::CheckBounds
+            | OpKind::CheckDivisor
+            | OpKind::Note { .. }
+            | OpKind::Faulted
+            | OpKind::Explicit(
+                ExplicitOp::SharedTile { .. }
+                | ExplicitOp::Mbarrier { .. }
+                | ExplicitOp::MbarrierExpect { .. }
+                | ExplicitOp::MbarrierArrive
+                | ExplicitOp::MbarrierWait
+                | ExplicitOp::TmaLoad { .. }
+                | ExplicitOp::TmaStore
+                | ExplicitOp::TmaStoreWait { .. }
+                | ExplicitOp::ProxyFence
+                | ExplicitOp::TaskBarrier
+                | ExplicitOp::Signal
+                | ExplicitOp::SignalWait
+                | ExplicitOp::SharedLoad
+                | ExplicitOp::Tasks(_)
+                | ExplicitOp::TaskRank
+                | ExplicitOp::ClusterRank,
+            ) => {}
         }
     }
 

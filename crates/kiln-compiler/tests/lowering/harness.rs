@@ -155,7 +155,7 @@ impl<'a> Case<'a> {
 
     /// Runs a kernel and gives the buffers it leaves.
     pub fn run(&self, kernel: &Kernel) -> Result<Vec<Vec<u8>>, String> {
-        self.run_on(&Interp::new(Options { sanitize: true, ..Options::default() }), kernel)
+        self.run_on(&Interp::new(Options::default()), kernel)
     }
 
     /// What a kernel prints.

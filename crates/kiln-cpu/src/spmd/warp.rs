@@ -52,6 +52,7 @@ impl Rewrite<'_> {
         let (value, by) = (self.lanes_of(value)?, self.lanes_of(by)?);
         let (lane, last) = (self.lane(), self.index_lanes(i64::from(WARP) - 1));
         let here = self.b.binary(BinaryOp::And, lane, last);
+        let by = self.b.binary(BinaryOp::And, by, last);
         let there = match mode {
             ShuffleMode::Index => by,
             ShuffleMode::Up => self.b.binary(BinaryOp::Sub, here, by),

@@ -4,6 +4,9 @@ use super::writer::{Class, Reg, Writer};
 use kiln_backend::Result;
 use kiln_ir::{Axis, ClockUnit, OpData, Scope, ShuffleMode, VoteMode};
 
+/// The mask of warp operations of a full warp.
+pub(super) const ALL_LANES: &str = "0xffffffff";
+
 pub(super) fn axis(axis: Axis) -> &'static str {
     match axis {
         Axis::X => "x",
@@ -53,6 +56,11 @@ impl Writer<'_> {
             }
             _ => by,
         };
+        // A warp that is not full may name lanes that the block does not have: those are looked for first.
+        let (mode, by) = match self.members == ALL_LANES {
+            true => (mode, by),
+            false => (ShuffleMode::Index, self.lane_that_exists(mode, by)),
+        };
         let (name, clamp) = match mode {
             ShuffleMode::Index => ("idx", "0x1f"),
             ShuffleMode::Up => ("up", "0"),
@@ -82,6 +90,27 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The lane that a shuffle by `by` reads, or this one where the block does not have that.
+    fn lane_that_exists(&mut self, mode: ShuffleMode, by: Reg) -> Reg {
+        let [lane, amount, source, bit, found] = [(); 5].map(|()| self.reg(Class::B32));
+        let exists = self.reg(Class::Pred);
+        let members = self.members.clone();
+        self.put(format_args!("mov.u32 {lane}, %laneid"));
+        self.put(format_args!("and.b32 {amount}, {by}, 31"));
+        match mode {
+            ShuffleMode::Index => self.put(format_args!("mov.u32 {source}, {amount}")),
+            ShuffleMode::Up => self.put(format_args!("sub.u32 {source}, {lane}, {amount}")),
+            ShuffleMode::Down => self.put(format_args!("add.u32 {source}, {lane}, {amount}")),
+            ShuffleMode::Xor => self.put(format_args!("xor.b32 {source}, {lane}, {amount}")),
+        }
+        // A shift by more than 31 gives 0: lanes below 0 and above 31 are no members.
+        self.put(format_args!("shr.u32 {bit}, {members}, {source}"));
+        self.put(format_args!("and.b32 {bit}, {bit}, 1"));
+        self.put(format_args!("setp.ne.u32 {exists}, {bit}, 0"));
+        self.put(format_args!("selp.b32 {found}, {source}, {lane}, {exists}"));
+        found
     }
 
     fn shuffle_word(&mut self, name: &str, clamp: &str, to: Reg, x: Reg, by: Reg) {

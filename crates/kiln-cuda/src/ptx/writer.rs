@@ -148,7 +148,7 @@ impl<'k> Writer<'k> {
             registers: vec![None; values],
             counts: [0; 4],
             labels: 0,
-            members: "0xffffffff".into(),
+            members: super::threads::ALL_LANES.into(),
             sites: Vec::new(),
             faults_end: false,
             faulted: None,

@@ -1,10 +1,10 @@
 //! Element-wise operations. A loop over slices for each operation and type; no choice is made inside a loop.
 
 use crate::mask::Mask;
-use crate::numeric::{Bits, Element, Float, Int, Number, function};
+use crate::numeric::{Bits, Element, Float, Int, Number};
 use crate::value::{Data, Trap, dispatch};
 use kiln_backend::FaultKind;
-use kiln_ir::{AtomicOp, BinaryOp, CompareOp, UnaryOp};
+use kiln_ir::{AtomicOp, BinaryOp, CompareOp, UnaryOp, eval};
 
 fn map<A: Element, R: Element>(out: &mut Data, a: &Data, f: impl Fn(A) -> R) -> Result<(), Trap> {
     for (o, &a) in R::of_mut(out)?.iter_mut().zip(A::of(a)?) {
@@ -28,7 +28,7 @@ fn map2<A: Element, R: Element>(
 /// `out = op a`.
 pub fn unary(op: UnaryOp, out: &mut Data, a: &Data) -> Result<(), Trap> {
     let elem = a.elem();
-    if let Some(f) = function(op) {
+    if let Some(f) = eval::float_function(op) {
         return dispatch!(float elem, T => map(out, a, |x: T| x.via(f)));
     }
     match op {

@@ -1,11 +1,10 @@
 //! Elementary functions, written once in f64 and rounded once to the element type: for f32 and the 16-bit floats the result is correctly
-//! rounded in all but a few cases in 2^29. They are those of the `libm` crate, so that every host computes the same bits, and
+//! rounded in all but a few cases in 2^29. They are those of `kiln_ir::eval`, so that every host computes the same bits, and
 //! constant folding too.
 
 use super::element::Element;
 use super::number::Number;
 use half::{bf16, f16};
-use kiln_ir::UnaryOp;
 
 /// Floating-point types.
 pub trait Float: Number {
@@ -48,26 +47,3 @@ macro_rules! half_float {
 
 half_float!(f16);
 half_float!(bf16);
-
-/// The function of one f64 that a float operation rounds; `None` for operations that are not functions of that kind.
-pub fn function(op: UnaryOp) -> Option<fn(f64) -> f64> {
-    Some(match op {
-        UnaryOp::Exp => libm::exp,
-        UnaryOp::Exp2 => libm::exp2,
-        UnaryOp::Log => libm::log,
-        UnaryOp::Log2 => libm::log2,
-        UnaryOp::Sqrt => f64::sqrt,
-        UnaryOp::Rsqrt => |x| 1.0 / x.sqrt(),
-        UnaryOp::Recip => |x| 1.0 / x,
-        UnaryOp::Sin => libm::sin,
-        UnaryOp::Cos => libm::cos,
-        UnaryOp::Tanh => libm::tanh,
-        UnaryOp::Erf => libm::erf,
-        UnaryOp::Sigmoid => |x| 1.0 / (1.0 + libm::exp(-x)),
-        UnaryOp::Floor => f64::floor,
-        UnaryOp::Ceil => f64::ceil,
-        UnaryOp::Round => f64::round_ties_even,
-        UnaryOp::Trunc => f64::trunc,
-        _ => return None,
-    })
-}

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `element.rs` | memory and register form, casts, order: all types |
 //! | `number.rs` | arithmetic (integers and floats), bits (bool and integers), integer division |
-//! | `float.rs` | elementary functions |
+//! | `float.rs` | functions of f64, rounded to the float types |
 //! | `rounding.rs` | single rounding to the 16-bit floats |
 
 mod element;
@@ -13,5 +13,5 @@ mod number;
 mod rounding;
 
 pub use element::Element;
-pub use float::{Float, function};
+pub use float::Float;
 pub use number::{Bits, Int, Number};

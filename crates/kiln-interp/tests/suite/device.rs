@@ -53,10 +53,18 @@ fn fresh_memory_is_poisoned() {
 fn properties_tell_the_truth() {
     let host = Host::new();
     let p = host.device.properties();
-    assert_eq!((p.kind, p.id.as_str(), p.warp, p.max_threads), (BackendKind::Interp, "interp", 32, 1024));
+    assert_eq!(
+        (p.kind, p.id.as_str(), p.warp, p.max_threads),
+        (BackendKind::Interp, "interp:fast", 32, 1024)
+    );
     assert!(p.unified && !host.device.sanitizes());
     let host = Host::sanitizing();
     assert!(!host.device.properties().unified && host.device.sanitizes());
+    assert_eq!(host.device.properties().id, "interp");
+    for name in ["interp", "interp:7", "interp:fast", "interp:fast:7"] {
+        assert_eq!(Interp::new(Options::named(name).unwrap()).properties().id, name);
+    }
+    assert!(["interp:", "interp:fast:", "interp:slow", "cpu"].iter().all(|n| Options::named(n).is_none()));
 }
 
 #[test]

@@ -67,11 +67,11 @@ pub const STREAM: StreamId = StreamId(0);
 
 impl Host {
     pub fn new() -> Host {
-        Host::with(Options::default())
+        Host::with(Options::fast())
     }
 
     pub fn sanitizing() -> Host {
-        Host::with(Options { sanitize: true, ..Options::default() })
+        Host::with(Options::default())
     }
 
     fn with(options: Options) -> Host {

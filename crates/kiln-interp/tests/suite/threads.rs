@@ -80,14 +80,65 @@ fn shuffles_stay_in_the_warp() {
 }
 
 #[test]
-fn a_shuffle_from_an_inactive_thread_keeps_the_own_value() {
-    let got = run_threads(6, |b, tid| {
-        let (three, one) = (b.index(3), b.index(1));
-        let low = b.compare(CompareOp::Lt, tid, three);
-        let ty = Type::scalar(Scalar::I64);
-        b.if_(low, &[ty], |b| vec![shuffle(b, ShuffleMode::Down, tid, one)], |b| vec![b.index(-1)])[0]
-    });
-    assert_eq!(got, [1, 2, 2, -1, -1, -1]);
+fn amounts_count_modulo_32() {
+    let by = |mode, amount: i64| {
+        run_threads(32, move |b, tid| {
+            let amount = b.index(amount);
+            shuffle(b, mode, tid, amount)
+        })
+    };
+    for mode in [ShuffleMode::Index, ShuffleMode::Up, ShuffleMode::Down, ShuffleMode::Xor] {
+        assert_eq!(by(mode, 35), by(mode, 3), "{mode:?}");
+        assert_eq!(by(mode, -29), by(mode, 3), "{mode:?}");
+    }
+}
+
+/// Threads from `first` on do `op`, the others nothing.
+fn from(first: i64, op: OpKind, result: Scalar) -> Kernel {
+    threads(70, &[P::View(Scalar::I32, 1)], |b, p| {
+        let tid = b.thread_id(Axis::X);
+        let first = b.index(first);
+        let there = b.compare(CompareOp::Ge, tid, first);
+        let one = b.index(1);
+        let operands = if matches!(op, OpKind::Shuffle(_)) { vec![tid, one] } else { vec![there] };
+        let got = b.if_(
+            there,
+            &[Type::scalar(Scalar::I32)],
+            |b| {
+                let op = b.at(40).op(op, &operands, &[Type::scalar(result)]);
+                let got = b.kernel.result(op);
+                vec![b.cast(got, Scalar::I32)]
+            },
+            |b| vec![b.i32(-1)],
+        )[0];
+        b.store_at(p[0], tid, got);
+    })
+}
+
+#[test]
+fn shuffles_and_votes_need_whole_warps() {
+    let host = Host::new();
+    let out = host.uninit(70 * 4, &[70]);
+    let ops = [
+        (OpKind::Shuffle(ShuffleMode::Down), Scalar::I64, "a shuffle"),
+        (OpKind::Vote(VoteMode::All), Scalar::Bool, "a vote"),
+        (OpKind::Vote(VoteMode::Ballot), Scalar::U32, "a vote"),
+    ];
+    for (op, result, what) in ops {
+        // The second warp and the six threads of the third one, whole.
+        host.run(&from(32, op.clone(), result), [1; 3], &args(&[&out])).unwrap();
+        assert_eq!(host.read::<i32>(&out)[..32], [-1; 32]);
+        for (first, present, threads, warp, missing) in [(40, 24, 32, 1, 32), (66, 4, 6, 2, 64)] {
+            let fault = host.fault(&from(first, op.clone(), result), [1; 3], &args(&[&out]));
+            assert_eq!(fault.location, "test.rs:40:1");
+            let want = format!(
+                "divergent threads in `under_test`: {what} reached by {present} of the {threads} threads of warp \
+                 {warp}, and thread {missing} is not among them"
+            );
+            assert!(fault.to_string().starts_with(&want), "{fault}");
+            assert_eq!(fault.thread, Some([first as u32, 0, 0]));
+        }
+    }
 }
 
 #[test]
@@ -109,8 +160,8 @@ fn allocations_of_mixed_types_are_aligned_and_apart() {
 }
 
 #[test]
-fn votes_ask_the_active_threads_of_a_warp() {
-    let vote = |mode, elem: Scalar, everyone: bool| {
+fn votes_ask_the_threads_of_a_warp() {
+    let vote = |mode, elem: Scalar| {
         run_threads(40, move |b, tid| {
             let tid = b.cast(tid, Scalar::I32);
             // The predicate: tid >= 32, or tid is in {0, 1, 2}.
@@ -118,27 +169,15 @@ fn votes_ask_the_active_threads_of_a_warp() {
             let low = b.compare(CompareOp::Lt, tid, low);
             let high = b.compare(CompareOp::Ge, tid, high);
             let predicate = b.binary(BinaryOp::Or, low, high);
-            let op = |b: &mut Builder| {
-                let op = b.op(OpKind::Vote(mode), &[predicate], &[Type::scalar(elem)]);
-                let vote = b.kernel.result(op);
-                vec![b.cast(vote, Scalar::I32)]
-            };
-            if everyone {
-                return op(b)[0];
-            }
-            // Divergent: only the threads of `low` vote.
-            b.if_(low, &[Type::scalar(Scalar::I32)], op, |b| vec![b.i32(-1)])[0]
+            let op = b.op(OpKind::Vote(mode), &[predicate], &[Type::scalar(elem)]);
+            let vote = b.kernel.result(op);
+            b.cast(vote, Scalar::I32)
         })
     };
     let warps = |first: i32, second: i32| [vec![first; 32], vec![second; 8]].concat();
-    assert_eq!(vote(VoteMode::All, Scalar::Bool, true), warps(0, 1));
-    assert_eq!(vote(VoteMode::Any, Scalar::Bool, true), warps(1, 1));
-    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, true), warps(7, 255));
-    let mut all = vec![-1; 40];
-    all[..3].fill(1);
-    assert_eq!(vote(VoteMode::All, Scalar::Bool, false), all);
-    all[..3].fill(7);
-    assert_eq!(vote(VoteMode::Ballot, Scalar::U32, false), all);
+    assert_eq!(vote(VoteMode::All, Scalar::Bool), warps(0, 1));
+    assert_eq!(vote(VoteMode::Any, Scalar::Bool), warps(1, 1));
+    assert_eq!(vote(VoteMode::Ballot, Scalar::U32), warps(7, 255));
 }
 
 #[test]

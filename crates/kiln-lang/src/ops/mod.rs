@@ -62,7 +62,7 @@ pub(crate) fn elementwise<U: Elem>(kind: OpKind, operands: &[Raw], site: Site) -
 /// The result, where it takes no operation: of constants, and of integers plus 0 or times 1.
 fn folded(kind: &OpKind, operands: &[Raw], elem: Scalar) -> Option<Raw> {
     let literal = match (kind, operands) {
-        (OpKind::Unary(op), [Raw::Const(x)]) => eval::unary(*op, *x),
+        (OpKind::Unary(op), [Raw::Const(x)]) => eval::unary(*op, *x)?,
         (OpKind::Binary(op), [Raw::Const(a), Raw::Const(b)]) => eval::binary(*op, *a, *b)?,
         (OpKind::Compare(op), [Raw::Const(a), Raw::Const(b)]) => eval::compare(*op, *a, *b),
         (OpKind::Cast, [Raw::Const(x)]) => eval::cast(*x, elem),

