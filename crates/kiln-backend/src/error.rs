@@ -1,6 +1,8 @@
 //! What can go wrong on a device, as values.
 
+use crate::limit::LAUNCH_LIMIT_VARIABLE;
 use std::fmt;
+use std::time::Duration;
 
 /// Why a device operation failed. Nothing here leaves the device unusable, except `Lost`.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -143,6 +145,11 @@ pub enum FaultKind {
     },
     /// An integer division by zero.
     DivisionByZero,
+    /// The launch ran longer than it may; the location is that of a loop that had not ended.
+    LaunchLimit {
+        /// How long it may run.
+        limit: Duration,
+    },
     /// What only a backend that checks every access sees (the interpreter); on the others it is undefined behaviour.
     Sanitizer {
         /// The rule that was broken.
@@ -198,6 +205,12 @@ impl fmt::Display for Fault {
                 write!(f, "index {index} out of bounds for extent {extent} in `{}`", self.kernel)?
             }
             FaultKind::DivisionByZero => write!(f, "integer division by zero in `{}`", self.kernel)?,
+            FaultKind::LaunchLimit { limit } => write!(
+                f,
+                "`{}` ran longer than its limit of {limit:?}, in a loop that had not ended; if it needs more time, \
+                 set {LAUNCH_LIMIT_VARIABLE} or call `Device::set_launch_limit`",
+                self.kernel
+            )?,
             FaultKind::Sanitizer { finding, detail } => {
                 write!(f, "{finding} in `{}`: {detail}", self.kernel)?
             }

@@ -6,6 +6,7 @@
 
 mod device;
 mod error;
+mod limit;
 mod mapped;
 mod message;
 mod prints;
@@ -14,6 +15,7 @@ mod resident;
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
+pub use limit::{LAUNCH_LIMIT, LAUNCH_LIMIT_VARIABLE, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
 pub use message::fill_message;
 pub use prints::{PrintSink, Prints, is_printing};
@@ -241,4 +243,21 @@ pub trait Backend: Send + Sync {
 
     /// Where device prints go from now on; standard output at first. [`PrintSink`] says what a sink may do.
     fn set_print_sink(&self, sink: PrintSink);
+
+    /// Sets how long each launch from now on may run; `None` for as long as it takes. A launch that
+    /// runs longer ends with [`FaultKind::LaunchLimit`] in the loop that it is in. Resident launches
+    /// have no limit.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on a device that cannot end a kernel.
+    fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+        let _ = limit;
+        Err(Error::Unsupported {
+            kernel: "every launch".into(),
+            what: "a limit of its time".into(),
+            device: self.properties().id.clone(),
+            location: "unknown location".into(),
+            hint: "Look for loops that do not end on the device `cpu` or `interp`.".into(),
+        })
+    }
 }

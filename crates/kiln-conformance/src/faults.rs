@@ -5,7 +5,8 @@ use crate::trial::{Stop, Trial, Verdict, ensure, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
-use kiln_runtime::{Fault, FaultKind, Result, Tensor};
+use kiln_runtime::{Device, Fault, FaultKind, Result, Tensor};
+use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
     cases!["faults":
@@ -20,7 +21,50 @@ pub fn cases() -> Vec<Case> {
         what_does_not_run_does_not_fault;
         reported_by_a_read;
         reported_once;
+        loops_that_do_not_end;
     ]
+}
+
+const ENDLESS: u32 = line!();
+#[kernel(crate = kiln_runtime)]
+fn goes_round(y: &mut Tensor<i32, 1>) {
+    let mut n: Val<i32> = 1;
+    while n.gt(0) {
+        n = n % 7 + 1;
+    }
+    y.set(thread_index(), n);
+}
+
+#[kernel(crate = kiln_runtime)]
+fn goes_far(y: &mut Tensor<i32, 1>) {
+    let mut sum = y.tile(0, 16).load(0);
+    for i in range(0, y.extent(0) * (i64::MAX / 1024)) {
+        sum = sum + i.cast::<i32>();
+    }
+    y.tile(0, 16).store(sum);
+}
+const ENDLESS_END: u32 = line!();
+
+fn loops_that_do_not_end(trial: &mut Trial<'_>) -> Verdict {
+    // With a limit of its own, which other cases do not see.
+    let device = Device::open_apart(trial.device.id())?;
+    let limit = Duration::from_millis(30);
+    device.set_launch_limit(Some(limit))?;
+    let mut y = device.zeros::<i32, 1>([64])?;
+    for threads in [true, false] {
+        match threads {
+            true => goes_round(&mut y).grid([2]).block([32]).launch(&device)?,
+            false => goes_far(&mut y).launch(&device)?,
+        }
+        let error = device.synchronize().err();
+        let fault = error.as_ref().and_then(|e| e.fault());
+        let fault = fault.ok_or_else(|| Stop::Wrong(format!("expected a fault, found {error:?}")))?;
+        check(fault, FaultKind::LaunchLimit { limit }, fault.block, None, [ENDLESS, ENDLESS_END])?;
+    }
+    device.set_launch_limit(None)?;
+    let mut y = device.zeros::<i32, 1>([40])?;
+    increment(&device.zeros([40])?, &mut y).grid([2]).block([32]).launch(&device)?;
+    same("a launch after the fault", &y.to_vec()?, &[1; 40])
 }
 
 #[kernel(crate = kiln_runtime)]

@@ -2,6 +2,7 @@
 
 use crate::codegen::Blocking;
 use crate::launch;
+use crate::limit::Watch;
 use crate::memory::{Memory, last_level_cache, total_memory};
 use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
@@ -39,6 +40,7 @@ pub struct CpuBackend {
     memory: Memory,
     pool: Pool,
     residents: Residents,
+    watch: Watch,
     prints: Arc<Prints>,
     /// The first fault of each stream since the last report.
     faults: Mutex<HashMap<StreamId, Fault>>,
@@ -66,6 +68,7 @@ impl CpuBackend {
             memory: Memory::default(),
             pool: Pool::new(threads),
             residents: Residents::default(),
+            watch: Watch::default(),
             prints: Arc::default(),
             faults: Mutex::default(),
             events: Mutex::default(),
@@ -228,8 +231,9 @@ impl Backend for CpuBackend {
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         let program = CpuProgram::of(program)?;
         check_launch(program, &launch)?;
+        let (words, watch) = (launch.words, &self.watch);
         // SAFETY: the caller vouches for the words.
-        let fault = unsafe { launch::run(program, launch.grid, launch.words, &self.pool, self.prints())? };
+        let fault = unsafe { launch::run(program, launch.grid, words, &self.pool, self.prints(), watch)? };
         if let Some(fault) = fault {
             locked(&self.faults).entry(launch.stream).or_insert(fault);
         }
@@ -328,5 +332,10 @@ impl Backend for CpuBackend {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.prints.set(sink);
+    }
+
+    fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+        self.watch.set_limit(limit);
+        Ok(())
     }
 }

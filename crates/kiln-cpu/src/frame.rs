@@ -16,6 +16,8 @@ pub(crate) struct Frame {
     pub(crate) scratch: *mut u8,
     /// Where faults and prints go.
     pub(crate) reporter: *const Reporter,
+    /// A byte that is not 0 once the launch is to stop.
+    pub(crate) stop: *const u8,
 }
 
 /// The alignment of the scratch memory in bytes: a cache line.
@@ -47,6 +49,8 @@ pub(crate) enum SiteKind {
     Bounds,
     /// A zero divisor.
     Divisor,
+    /// A loop that had not ended when the launch was asked to stop.
+    Stopped,
     /// A print; the values fill the message.
     Print(Message, Vec<Scalar>),
 }

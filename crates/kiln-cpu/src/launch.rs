@@ -1,6 +1,7 @@
 //! Running a launch: programs are claimed in increasing order, in batches, by the threads of the pool.
 
 use crate::frame::Frame;
+use crate::limit::Watch;
 use crate::pool::Pool;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
@@ -29,9 +30,11 @@ pub(crate) unsafe fn run(
     words: &[u64],
     pool: &Pool,
     prints: Arc<Prints>,
+    watch: &Watch,
 ) -> Result<Option<Fault>> {
     let total: u64 = grid.iter().map(|&g| u64::from(g)).product();
-    let reporter = Reporter::new(program.sites.clone(), prints);
+    let watched = if program.code.checks_time { watch.begin()? } else { None };
+    let reporter = Reporter::new(program.sites.clone(), prints, watched);
     let launch = Launch { program, grid, words, reporter: &reporter };
     let begun = Instant::now();
     let mut first = 0;
@@ -114,6 +117,7 @@ impl Launch<'_> {
                 words: self.words.as_ptr(),
                 scratch,
                 reporter: self.reporter,
+                stop: self.reporter.stop(),
             };
             for linear in from..to {
                 if !self.reporter.wants(linear) {

@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `backend.rs`, `memory.rs`, `launch.rs`, `pool.rs`, `resident.rs` | the device: memory, launches, threads |
+//! | `backend.rs`, `memory.rs`, `launch.rs`, `limit.rs`, `pool.rs`, `resident.rs` | the device: memory, launches and their time, threads |
 //! | `program.rs` | a compiled kernel |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
@@ -17,6 +17,7 @@ mod codegen;
 mod frame;
 mod indexing;
 mod launch;
+mod limit;
 mod memory;
 mod ordered;
 mod pool;

@@ -1,10 +1,12 @@
 //! Faults and prints of a launch: the first fault in program order is kept, prints go to the sink.
 
 use crate::frame::{Site, SiteKind};
+use crate::limit::{Stop, Watched};
 use kiln_backend::{Fault, FaultKind, Prints, fill_message};
 use kiln_ir::{Literal, Message, Scalar};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What the reports of a kernel need to be readable.
 #[derive(Debug)]
@@ -29,11 +31,25 @@ pub(crate) struct Reporter {
     /// The linear index of the first program that is known to have faulted: later ones need not run.
     first: AtomicU64,
     fault: Mutex<Option<(u64, Fault)>>,
+    /// The limit of the launch, if it has one, and loops that look whether it is over.
+    watched: Option<Watched>,
+    /// What loops look at where there is no limit: it is never set.
+    unlimited: Stop,
 }
 
 impl Reporter {
-    pub(crate) fn new(table: Arc<SiteTable>, prints: Arc<Prints>) -> Reporter {
-        Reporter { table, prints, first: AtomicU64::new(u64::MAX), fault: Mutex::new(None) }
+    pub(crate) fn new(table: Arc<SiteTable>, prints: Arc<Prints>, watched: Option<Watched>) -> Reporter {
+        let (first, fault) = (AtomicU64::new(u64::MAX), Mutex::new(None));
+        Reporter { table, prints, first, fault, watched, unlimited: Stop::default() }
+    }
+
+    /// The byte that says whether the launch is to stop, for as long as this lives.
+    pub(crate) fn stop(&self) -> *const u8 {
+        self.watched.as_ref().map_or(&self.unlimited, |watched| &watched.stop).address()
+    }
+
+    fn limit(&self) -> Duration {
+        self.watched.as_ref().map_or(Duration::MAX, |watched| watched.limit)
     }
 
     /// Whether a program must still run: one that comes before every fault so far. As programs begin in order, the
@@ -57,7 +73,7 @@ impl Reporter {
         match self.table.sites.get(site).map(|s| &s.kind) {
             Some(SiteKind::Assert(_, elems) | SiteKind::Print(_, elems)) => elems.len(),
             Some(SiteKind::Bounds) => 2,
-            Some(SiteKind::Divisor) | None => 0,
+            Some(SiteKind::Divisor | SiteKind::Stopped) | None => 0,
         }
     }
 
@@ -73,6 +89,7 @@ impl Reporter {
             }
             SiteKind::Bounds => FaultKind::OutOfBounds { index: values[0] as i64, extent: values[1] as i64 },
             SiteKind::Divisor => FaultKind::DivisionByZero,
+            SiteKind::Stopped => FaultKind::LaunchLimit { limit: self.limit() },
         };
         let [x, y, z] = incident.program;
         let linear = ((z * incident.grid[1] + y) * incident.grid[0] + x) as u64;
@@ -81,7 +98,11 @@ impl Reporter {
             kind,
             location: site.location.clone(),
             block: incident.program.map(|p| p as u32),
-            thread: site.block.map(|block| thread_index(incident.lane, block)),
+            thread: match site.kind {
+                // The threads of a block go round a loop together.
+                SiteKind::Stopped => None,
+                _ => site.block.map(|block| thread_index(incident.lane, block)),
+            },
         };
         self.first.fetch_min(linear, Ordering::Relaxed);
         let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,7 +74,7 @@ impl Residents {
                 limit: MAX_BLOCKS,
             });
         }
-        let reporter = Reporter::new(compiled.sites.clone(), prints);
+        let reporter = Reporter::new(compiled.sites.clone(), prints, None);
         let progress = Mutex::new(Progress { running: blocks, ..Progress::default() });
         let resident =
             Arc::new(Resident { program, grid, words, reporter, progress, changed: Condvar::new() });

@@ -8,10 +8,11 @@ use crate::program::Loaded;
 use crate::residents::Residents;
 use crate::shadow::Report;
 use crate::streams::Streams;
+use crate::time::Time;
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, Stages, StreamId,
-    Tenant, is_printing,
+    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, LAUNCH_LIMIT, Launch, Mapped,
+    MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result,
+    Stages, StreamId, Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -111,6 +112,7 @@ pub struct Interp {
     properties: Properties,
     sanitize: bool,
     seed: Option<u64>,
+    limit: Mutex<Option<Duration>>,
     state: Mutex<State>,
     prints: Prints,
     /// What was dropped inside the print sink, while a launch had the state.
@@ -162,6 +164,7 @@ impl Interp {
             properties,
             sanitize: options.sanitize,
             seed: options.seed,
+            limit: Mutex::new(Some(LAUNCH_LIMIT)),
             state: Mutex::new(State {
                 memory,
                 streams: Streams::new(),
@@ -198,8 +201,14 @@ impl Interp {
         }
     }
 
-    /// Runs a launch to its end, and gives the fault it ended with.
-    fn run(&self, state: &mut State, program: &dyn Program, launch: Launch<'_>) -> Result<Option<Fault>> {
+    /// Runs a launch to its end, or for as long as it may, and gives the fault it ended with.
+    fn run(
+        &self,
+        state: &mut State,
+        program: &dyn Program,
+        launch: Launch<'_>,
+        limit: Option<Duration>,
+    ) -> Result<Option<Fault>> {
         let loaded = program.as_any().downcast_ref::<Loaded>().ok_or(Error::Internal {
             place: "kiln-interp",
             message: "the program was compiled for another device".into(),
@@ -222,7 +231,8 @@ impl Interp {
             None => Order::increasing(blocks),
         };
         state.launches += 1;
-        match machine::run(loaded, launch.grid, order, launch.words, &mut state.memory, &self.prints) {
+        let (memory, time) = (&mut state.memory, Time::new(limit));
+        match machine::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {
             Ok(()) => Ok(None),
             Err(Error::Fault(fault)) => Ok(Some(*fault)),
             Err(other) => Err(other),
@@ -248,8 +258,13 @@ impl State {
 }
 
 /// A copy or fill outside the device's memory, which the caller promised not to ask for.
-fn bad_range(call: &str, (finding, detail): Report) -> Error {
-    Error::Driver { call: format!("{DEVICE}: {call}"), code: finding.to_string(), message: detail }
+fn bad_range(call: &str, report: Report) -> Error {
+    let (code, message) = match report {
+        Report::Access(finding, detail) => (finding.to_string(), detail),
+        // The host neither reads through the sanitizer nor races.
+        report => ("internal".into(), format!("{report:?}")),
+    };
+    Error::Driver { call: format!("{DEVICE}: {call}"), code, message }
 }
 
 impl Backend for Interp {
@@ -334,8 +349,9 @@ impl Backend for Interp {
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
+        let limit = *self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state()?;
-        if let Some(fault) = self.run(&mut state, program, launch)? {
+        if let Some(fault) = self.run(&mut state, program, launch, limit)? {
             state.streams.fail(launch.stream, fault);
         }
         Ok(())
@@ -359,7 +375,7 @@ impl Backend for Interp {
 
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         let mut state = self.state()?;
-        let fault = self.run(&mut state, &**program, launch)?;
+        let fault = self.run(&mut state, &**program, launch, None)?;
         Ok(state.residents.over(fault))
     }
 
@@ -421,5 +437,10 @@ impl Backend for Interp {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.prints.set(sink);
+    }
+
+    fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+        Ok(())
     }
 }

@@ -38,6 +38,7 @@ impl Machine<'_> {
             self.run_block(body, &active)?;
             self.assign(carried, self.yields(body), &active, data)?;
             self.take_step(op, &active);
+            self.check_time(data)?;
         }
         self.assign(&data.results, carried, mask, data)
     }
@@ -62,6 +63,7 @@ impl Machine<'_> {
             self.run_block(body, &active)?;
             self.assign(carried, self.yields(body), &active, data)?;
             self.take_step(op, &active);
+            self.check_time(data)?;
             active = self.unfaulted(&active).into_owned();
             if active.is_empty() {
                 break;

@@ -17,10 +17,12 @@
 //! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
 //! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
+//! | `explain.rs` | what the sanitizer found, in the user's words |
 //! | `fragment.rs` | products of fragments, copies in flight |
 //! | `warpgroup.rs` | products of warpgroups |
 //! | `order.rs` | in which order blocks run |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
+//! | `time.rs` | how long a launch may run |
 //! | `eval/` | operations on registers |
 //! | `numeric/` | what operations mean for one element |
 //! | `value.rs` | registers |
@@ -29,6 +31,7 @@ mod access;
 mod backend;
 mod control;
 mod eval;
+mod explain;
 mod explicit;
 mod fragment;
 mod guard;
@@ -48,6 +51,7 @@ mod spaces;
 mod step;
 mod streams;
 mod threads;
+mod time;
 mod value;
 mod warpgroup;
 

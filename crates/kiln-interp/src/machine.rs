@@ -10,9 +10,10 @@ use crate::order::Order;
 use crate::program::Loaded;
 use crate::spaces::Spaces;
 use crate::threads::{thread_id, thread_index};
+use crate::time::Time;
 use crate::value::{Data, Trap, View};
 use crate::warpgroup::Begun;
-use kiln_backend::{Error, Fault, Prints};
+use kiln_backend::{Error, Fault, FaultKind, Prints};
 use kiln_ir::{Block, ClusterOp, Kernel, Loc, OpKind, Shape, Value};
 
 /// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in another. All threads of a block execute an operation before
@@ -43,6 +44,8 @@ pub struct Machine<'a> {
     pub order: Order,
     /// Its place among those that run side by side, in a kernel of the explicit level.
     pub seat: Option<Seat<'a>>,
+    /// How long it may run.
+    pub time: Time,
 }
 
 /// Runs a launch to its end or its first fault.
@@ -53,6 +56,7 @@ pub fn run(
     words: &[u64],
     memory: &mut Memory,
     prints: &Prints,
+    time: Time,
 ) -> Result<(), Error> {
     let (sanitize, room) = (memory.sanitizes(), (memory.free_bytes(), memory.limit()));
     let block_memory = |size: usize, parts: usize| {
@@ -80,6 +84,7 @@ pub fn run(
         threaded: loaded.threaded,
         fenced: loaded.fenced,
         acquires: loaded.acquires,
+        op: None,
     };
     let mut machine = Machine {
         kernel: &loaded.kernel,
@@ -93,6 +98,7 @@ pub fn run(
         prints,
         order,
         seat: None,
+        time,
     };
     machine.bind(words)?;
     machine.set_constants()?;
@@ -181,6 +187,7 @@ impl Machine<'_> {
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
             self.spaces.global.steps += 1;
+            self.spaces.op = Some(op);
             if !self.guarded.is_empty() {
                 self.run_in_guard(op, data, mask)?;
                 continue;
@@ -202,6 +209,12 @@ impl Machine<'_> {
     pub fn error(&self, trap: Trap, loc: Loc) -> Error {
         let location = self.kernel.describe(loc);
         match trap {
+            Trap::Memory(found) => {
+                let (report, place) = *found;
+                let (finding, detail) = self.explain(&report, place);
+                let kind = FaultKind::Sanitizer { finding, detail };
+                self.error(Trap::Fault { kind, lane: place.lane }, loc)
+            }
             Trap::Fault { kind, lane } => Error::Fault(Box::new(Fault {
                 kernel: self.kernel.name.clone(),
                 kind,

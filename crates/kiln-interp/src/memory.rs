@@ -212,7 +212,7 @@ impl Memory {
                     let into = address - arena.base;
                     detail += &format!(", which is {into} bytes into an allocation of {} bytes", arena.len);
                 }
-                Err((Finding::Address, detail))
+                Err(Report::Access(Finding::Address, detail))
             }
         }
     }
@@ -309,7 +309,8 @@ impl BlockMemory {
         match end.and_then(|_| self.arena.offset((part * self.size) as u64 + address, len)) {
             Some(start) => Ok(start),
             None => {
-                Err((Finding::Address, format!("{len} bytes at address {address:#x} of {} bytes", self.size)))
+                let detail = format!("{len} bytes at address {address:#x} of {} bytes", self.size);
+                Err(Report::Access(Finding::Address, detail))
             }
         }
     }

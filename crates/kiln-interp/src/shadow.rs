@@ -4,6 +4,7 @@
 //! them writes, and not both are atomic. A write of what the byte already holds is no race.
 
 use kiln_backend::Finding;
+use kiln_ir::Op;
 
 /// Who makes an access, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,10 +21,39 @@ pub struct Actor {
     pub fenced: bool,
     /// Whether it orders threads of a block so, by loads that acquire.
     pub acquires: bool,
+    /// The operation that makes it.
+    pub op: Option<Op>,
 }
 
-/// A broken rule, in words.
-pub type Report = (Finding, String);
+/// A broken rule of memory.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// One that concerns the access by itself, in words.
+    Access(Finding, String),
+    /// A read of what nothing has written, so many bytes behind the beginning of the access.
+    Uninitialised(usize),
+    /// Two accesses that nothing orders.
+    Race(Race),
+}
+
+/// Two accesses of one byte that nothing orders.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Race {
+    /// How far behind the beginning of the later access the byte lies.
+    pub skip: usize,
+    /// What the later one did: `read` or `written`.
+    pub now: &'static str,
+    /// Who made it.
+    pub by: String,
+    /// What the earlier one did.
+    pub before: &'static str,
+    /// Who made it.
+    pub by_before: String,
+    /// The earlier operation.
+    pub earlier: Option<Op>,
+    /// Whether both are of one block.
+    pub within_block: bool,
+}
 
 /// One access of a byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,12 +63,13 @@ struct Touch {
     /// The thread's index; a tile operation is no thread's.
     thread: Option<u16>,
     atomic: bool,
+    op: Option<Op>,
 }
 
 impl Touch {
     fn by(actor: Actor) -> Touch {
-        let Actor { block, lane, epoch, atomic, .. } = actor;
-        Touch { block, epoch, thread: lane.map(|l| l as u16), atomic }
+        let Actor { block, lane, epoch, atomic, op, .. } = actor;
+        Touch { block, epoch, thread: lane.map(|l| l as u16), atomic, op }
     }
 
     fn same_thread(self, other: Touch) -> bool {
@@ -158,14 +189,14 @@ impl Shadow {
 
     /// Notes a read by a kernel.
     pub fn read(&mut self, start: usize, len: usize, actor: Actor) -> Result<(), Report> {
-        if self.written[start..start + len].contains(&false) {
-            return Err((Finding::Uninitialised, "nothing has been written there".into()));
+        if let Some(skip) = self.written[start..start + len].iter().position(|&written| !written) {
+            return Err(Report::Uninitialised(skip));
         }
         let touch = Touch::by(actor);
         for at in start..start + len {
             let touches = self.touches(at);
             match touches.write.filter(|write| write.conflicts(touch, actor)) {
-                Some(write) => return Err(race("read", touch, "written", write)),
+                Some(write) => return Err(race(at - start, ("read", touch), ("written", write))),
                 None => touches.read(touch),
             }
         }
@@ -180,10 +211,10 @@ impl Shadow {
             let touches = self.touches(at);
             if !same {
                 if let Some(write) = touches.write.filter(|w| w.conflicts(touch, actor)) {
-                    return Err(race("written", touch, "written", write));
+                    return Err(race(at - start, ("written", touch), ("written", write)));
                 }
                 if let Some(read) = touches.readers().find(|r| r.conflicts(touch, actor)) {
-                    return Err(race("written", touch, "read", read));
+                    return Err(race(at - start, ("written", touch), ("read", read)));
                 }
             }
             touches.write = Some(touch);
@@ -208,7 +239,14 @@ impl Shadow {
     }
 }
 
-fn race(now: &str, touch: Touch, before: &str, other: Touch) -> Report {
-    let (touch, other) = (touch.describe(), other.describe());
-    (Finding::Race, format!("{now} by {touch} and {before} by {other}, which nothing orders"))
+fn race(skip: usize, (now, touch): (&'static str, Touch), (before, other): (&'static str, Touch)) -> Report {
+    Report::Race(Race {
+        skip,
+        now,
+        by: touch.describe(),
+        before,
+        by_before: other.describe(),
+        earlier: other.op,
+        within_block: touch.block == other.block,
+    })
 }

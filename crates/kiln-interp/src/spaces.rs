@@ -7,10 +7,10 @@ use crate::shadow::{Actor, Report};
 use crate::value::Trap;
 use crate::warpgroup::Begun;
 use kiln_backend::Finding;
-use kiln_ir::Space;
+use kiln_ir::{Op, Space};
 
 /// Where an access goes, and whose it is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     /// The space of the address.
     pub space: Space,
@@ -59,6 +59,8 @@ pub struct Spaces<'a> {
     pub fenced: bool,
     /// Whether it has loads that acquire, by which the threads of a block may order themselves.
     pub acquires: bool,
+    /// The operation that runs.
+    pub op: Option<Op>,
 }
 
 impl Spaces<'_> {
@@ -99,7 +101,7 @@ impl Spaces<'_> {
             Space::Shared => self.shared.read(self.rank, place.address, out, actor),
             Space::Local => self.local.read(part, place.address, out, actor),
         };
-        result.map_err(|report| trap(report, place, "read"))
+        result.map_err(|report| trap(report, place))
     }
 
     /// Writes adjacent elements.
@@ -112,14 +114,14 @@ impl Spaces<'_> {
             Space::Shared => self.shared.write(self.rank, place.address, from, actor),
             Space::Local => self.local.write(part, place.address, from, actor),
         };
-        result.map_err(|report| trap(report, place, "write"))
+        result.map_err(|report| trap(report, place))
     }
 
     /// Writes words to the shared memory of a block of the cluster.
     pub fn write_to(&mut self, rank: usize, place: Place, words: &[u32]) -> Result<(), Trap> {
         let actor = self.actor(place);
         let result = self.shared.write(rank, place.address, words, actor);
-        result.map_err(|report| trap(report, place, "write"))
+        result.map_err(|report| trap(report, place))
     }
 
     fn actor(&self, place: Place) -> Actor {
@@ -130,6 +132,7 @@ impl Spaces<'_> {
             atomic: place.atomic,
             fenced: self.fenced,
             acquires: self.acquires,
+            op: self.op,
         }
     }
 }
@@ -144,14 +147,9 @@ pub fn check_aligned(place: Place, size: u64) -> Result<(), Trap> {
         return Ok(());
     }
     let detail = format!("address {:#x} is not a multiple of {size}", place.address);
-    Err(trap((Finding::Misaligned, detail), place, "access"))
+    Err(trap(Report::Access(Finding::Misaligned, detail), place))
 }
 
-fn trap((finding, detail): Report, place: Place, what: &str) -> Trap {
-    let detail = format!("{what} of {} memory: {detail}", place.space.name());
-    let trap = Trap::finding(finding, detail);
-    match place.lane {
-        Some(lane) => trap.in_lane(lane),
-        None => trap,
-    }
+fn trap(report: Report, place: Place) -> Trap {
+    Trap::Memory(Box::new((report, place)))
 }

@@ -2,6 +2,8 @@
 
 use crate::mask::Mask;
 use crate::numeric::{Element, Int};
+use crate::shadow::Report;
+use crate::spaces::Place;
 use half::{bf16, f16};
 use kiln_backend::{FaultKind, Finding};
 use kiln_ir::{E4M3, E5M2, Scalar, Space};
@@ -17,6 +19,8 @@ pub enum Trap {
         /// The linear index of the thread in its block.
         lane: Option<usize>,
     },
+    /// An access of memory breaks a rule, of which the machine knows the user's words.
+    Memory(Box<(Report, Place)>),
     /// The kernel is not well formed, which the verifier should have seen, or the interpreter is wrong.
     Bug(String),
 }
@@ -41,7 +45,11 @@ impl Trap {
     pub fn in_lane(self, at: usize) -> Trap {
         match self {
             Trap::Fault { kind, lane } => Trap::Fault { kind, lane: lane.or(Some(at)) },
-            bug => bug,
+            Trap::Memory(mut found) => {
+                found.1.lane = found.1.lane.or(Some(at));
+                Trap::Memory(found)
+            }
+            Trap::Bug(what) => Trap::Bug(what),
         }
     }
 }

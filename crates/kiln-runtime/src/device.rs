@@ -7,6 +7,7 @@ use crate::stream::Stream;
 use kiln_backend::{Backend, Properties, StreamId, is_printing};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// A device: an NVIDIA GPU, the host's processor, or the interpreter. Cloning gives another handle to the same device.
 ///
@@ -66,6 +67,22 @@ impl Device {
         open.retain(|(n, _)| n != name);
         open.push((name.to_owned(), Arc::downgrade(&device.0)));
         Ok(device)
+    }
+
+    /// Opens a device that no other handle shares: with caches and settings of its own. That of
+    /// [`open`](Self::open) stays what it is.
+    ///
+    /// ```
+    /// use kiln_runtime::Device;
+    /// assert_ne!(Device::open_apart("interp")?, Device::open("interp")?);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn open_apart(name: &str) -> Result<Device> {
+        let name = if name == "cuda" { "cuda:0" } else { name };
+        Ok(Device::with_backend(open_backend(name)?, DiskCache::from_env()))
     }
 
     /// The same device, opened anew beside this handle: for one that is [lost](kiln_backend::Error::Lost), or on which a kernel does not end. It shares nothing with this one, whose
@@ -129,6 +146,43 @@ impl Device {
     /// The first [`kiln_backend::Fault`] of a kernel since the last report.
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.backend().synchronize(StreamId::default())?)
+    }
+
+    /// Sets how long each launch on this device may run, from the next one on; `None` for as long as
+    /// it takes. One that runs longer ends with [`kiln_backend::FaultKind::LaunchLimit`], which names
+    /// a loop that had not ended. Resident launches (ring kernels) have no limit.
+    ///
+    /// At first it is 10 minutes, or what the environment variable `KILN_LAUNCH_LIMIT` says: `30s`,
+    /// `500ms`, `2h`, `off`. The limit of `cpu` and `interp` alone can be set: nothing ends a kernel
+    /// on a GPU but the end of its process (see [`crate::isolate`]).
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    /// use std::time::Duration;
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn wait_for(x: &mut Tensor<i32, 1>) {
+    ///     let mut n: Val<i32> = 0;
+    ///     while n.ge(0) { // a sum of ones modulo 2 is never negative
+    ///         n = (n + 1) % 2;
+    ///     }
+    ///     x.set(0, n);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// device.set_launch_limit(Some(Duration::from_millis(50)))?;
+    /// let mut x = device.zeros::<i32, 1>([1])?;
+    /// wait_for(&mut x).grid([1]).block([1]).launch(&device)?;
+    /// let fault = device.synchronize().unwrap_err().to_string();
+    /// assert!(fault.starts_with("`wait_for` ran longer than its limit of 50ms, in a loop"), "{fault}");
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`kiln_backend::Error::Unsupported`] on a device that cannot end a kernel.
+    pub fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+        Ok(self.backend().set_launch_limit(limit)?)
     }
 
     /// A new stream on this device.
@@ -195,13 +249,18 @@ pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
     if let Some(inner) = name.strip_prefix(isolate::PREFIX) {
         return isolate::open(inner);
     }
-    if let Some(options) = kiln_interp::Options::named(name) {
-        return Ok(Box::new(kiln_interp::Interp::new(options)));
+    let backend: Box<dyn Backend> = match kiln_interp::Options::named(name) {
+        Some(options) => Box::new(kiln_interp::Interp::new(options)),
+        None if name == "cpu" => Box::new(kiln_cpu::CpuBackend::new()),
+        None => {
+            let available = Device::available().join(", ");
+            return Err(Error::UnknownDevice { name: name.into(), available });
+        }
+    };
+    if let Some(limit) = kiln_backend::launch_limit_of_environment()? {
+        backend.set_launch_limit(limit)?;
     }
-    match name {
-        "cpu" => Ok(Box::new(kiln_cpu::CpuBackend::new())),
-        _ => Err(Error::UnknownDevice { name: name.into(), available: Device::available().join(", ") }),
-    }
+    Ok(backend)
 }
 
 impl PartialEq for Device {

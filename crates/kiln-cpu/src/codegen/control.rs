@@ -7,6 +7,9 @@ use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC};
 use kiln_backend::Result;
 use kiln_ir::{BinaryOp, Block, Op, OpData, OpKind, Value};
 
+/// Rounds of a loop that does not look whether the launch is to stop.
+const SHORT: i128 = 1 << 16;
+
 /// What a loop or a branch hands over: for each value, nothing for a scalar (it is a block parameter) or the tile it stands in.
 struct Carried {
     tiles: Vec<Option<Tile>>,
@@ -66,6 +69,9 @@ impl Emitter<'_> {
         let end = self.body(region)?;
         let scalars = self.hand_over(end.map_or(&[][..], |end| &end.operands[..]), &carried)?;
         self.end_region(region, end);
+        if !self.is_short(data) {
+            self.check_time();
+        }
         let more = self.asm.compare(IntCC::UnsignedGreaterThan, at_turn[1], step);
         let left = self.asm.fb.ins().isub(at_turn[1], step);
         let next = self.asm.add(at_turn[0], step);
@@ -106,11 +112,19 @@ impl Emitter<'_> {
         let end = self.body(body)?;
         let scalars = self.hand_over(end.map_or(&[][..], |end| &end.operands[..]), &carried)?;
         self.end_region(body, end);
+        self.check_time();
         self.asm.jump(test, &scalars);
 
         self.asm.enter(rest);
         self.arrive(&data.results, &carried, &at_test, true);
         Ok(())
+    }
+
+    /// Whether a loop is known to have few rounds, so that it need not look at the time.
+    fn is_short(&self, data: &OpData) -> bool {
+        let bounds = [0, 1, 2].map(|i| self.kernel.as_const(data.operands[i]).map(|l| l.as_i128()));
+        let [Some(lo), Some(hi), Some(step)] = bounds else { return false };
+        step <= 0 || (hi - lo) / step <= SHORT
     }
 
     /// Gives back what dies with the terminator of a region.

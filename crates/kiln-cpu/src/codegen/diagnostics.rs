@@ -2,12 +2,13 @@
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr};
-use crate::frame::{self, ReportFn, SiteKind};
+use crate::frame::{self, Frame, ReportFn, SiteKind};
 use crate::indexing;
-use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
+use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{Form, PrimitiveKey};
 use kiln_ir::{BinaryOp, Message, OpData, ReduceOp, Scalar, Value};
+use std::mem::offset_of;
 
 impl Emitter<'_> {
     /// Where the condition is not 0: reports the site, lane and values that `report` gives, and ends the program.
@@ -25,6 +26,18 @@ impl Emitter<'_> {
         self.report(site, lane, values);
         self.asm.jump(self.exit, &[]);
         self.asm.enter(rest);
+    }
+
+    /// At the end of a loop's round: ends the program if the launch is to stop.
+    pub(super) fn check_time(&mut self) {
+        let at = self.asm.load(types::I64, self.frame, offset_of!(Frame, stop) as i32);
+        // An atomic load: a plain one might be taken for one that was made before.
+        let stop = self.asm.fb.ins().atomic_load(types::I8, MemFlagsData::trusted(), at);
+        let site = self.site(SiteKind::Stopped);
+        self.fault_if(stop, |e| {
+            let none = e.asm.int(0);
+            (site, none, none)
+        });
     }
 
     fn report(&mut self, site: ir::Value, lane: ir::Value, values: ir::Value) {

@@ -31,7 +31,7 @@ mod ordered;
 mod scalar;
 mod tile;
 
-use crate::frame::{Entry, Site};
+use crate::frame::{Entry, Site, SiteKind};
 use crate::memory::last_level_cache;
 use crate::spmd::Lockstep;
 use asm::Asm;
@@ -53,6 +53,8 @@ pub(crate) struct Code {
     pub(crate) scratch_bytes: usize,
     /// The places that fault or print.
     pub(crate) sites: Vec<Site>,
+    /// Whether it has loops that look whether the launch is to stop.
+    pub(crate) checks_time: bool,
     /// Owns the executable memory; taken when this is dropped.
     module: Option<JITModule>,
     /// Read by the code through their addresses.
@@ -126,6 +128,7 @@ pub(crate) fn compile(source: &Source<'_>) -> Result<Code> {
     let mut emitter = Emitter::new(*source, Asm::new(builder, isa.default_call_conv()));
     emitter.function()?;
     let Emitter { asm, arena, sites, constants, .. } = emitter;
+    let checks_time = sites.iter().any(|site| matches!(site.kind, SiteKind::Stopped));
     asm.finish(isa.frontend_config());
 
     let function =
@@ -133,7 +136,8 @@ pub(crate) fn compile(source: &Source<'_>) -> Result<Code> {
     module.define_function(function, &mut context).map_err(|e| cannot(kernel, format!("{e:?}")))?;
     module.finalize_definitions().map_err(|e| cannot(kernel, format!("{e}")))?;
     let entry = entry_point(&module, function);
-    Ok(Code { entry, scratch_bytes: arena.bytes(), sites, module: Some(module), _constants: constants })
+    let (scratch_bytes, module) = (arena.bytes(), Some(module));
+    Ok(Code { entry, scratch_bytes, sites, checks_time, module, _constants: constants })
 }
 
 /// What Cranelift makes of a kernel, before it selects instructions.

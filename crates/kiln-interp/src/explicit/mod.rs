@@ -98,10 +98,22 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
     }
-    let Machine { loaded, grid, block, registers, views, spaces, prints, order, .. } = base;
+    let Machine { loaded, grid, block, registers, views, spaces, prints, order, time, .. } = base;
     let guarded = Vec::new();
-    let mut base =
-        Machine { kernel, loaded, grid, block, registers, views, spaces, guarded, prints, order, seat: None };
+    let mut base = Machine {
+        kernel,
+        loaded,
+        grid,
+        block,
+        registers,
+        views,
+        spaces,
+        guarded,
+        prints,
+        order,
+        seat: None,
+        time,
+    };
     let [x, y, z] = base.grid;
     let mut linear = 0;
     for z in 0..z {
@@ -148,6 +160,7 @@ fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
         threaded: false,
         fenced: false,
         acquires: false,
+        op: None,
     })
 }
 
@@ -223,6 +236,7 @@ impl<'m> Machine<'m> {
             prints: self.prints,
             order: self.order,
             seat: self.seat.clone(),
+            time: self.time.clone(),
         }
     }
 

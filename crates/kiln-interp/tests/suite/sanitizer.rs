@@ -36,12 +36,12 @@ fn a_missing_barrier_is_a_race() {
     host.run(&exchange(false, 0), [2, 1, 1], &args(&[&out])).unwrap();
     let fault = host.fault(&exchange(false, 1), [1; 3], &args(&[&out]));
     assert_eq!(fault.location, "test.rs:11:1");
-    assert!(
-        fault
-            .to_string()
-            .starts_with("data race in `under_test`: read of shared memory: read by thread 0 of")
+    assert_eq!(
+        fault.to_string(),
+        "data race in `under_test`: element [1] of the shared memory of unknown location is read by thread 0 of block 0 \
+         and was written by thread 1 of block 0 at test.rs:10:1, and nothing orders the two; \
+         put a `barrier()` between the two, at test.rs:11:1, block [0, 0, 0], thread [0, 0, 0]"
     );
-    assert!(fault.to_string().contains("written by thread 1"), "{fault}");
     // Without the sanitizer the lockstep order decides.
     let host = Host::new();
     let out = host.uninit(64, &[8]);
@@ -83,7 +83,7 @@ fn a_write_after_a_read_needs_a_barrier() {
     assert_eq!(host.read::<i64>(&out), [7; 8]);
     let (finding, detail) = host.finding(&kernel(false), [1; 3], &args(&[&out]));
     assert_eq!(finding, Finding::Race);
-    assert!(detail.contains("written by thread 7 of block 0 and read by thread"), "{detail}");
+    assert!(detail.contains("is written by thread 7 of block 0 and was read by thread"), "{detail}");
 }
 
 #[test]
@@ -138,8 +138,12 @@ fn programs_must_not_share_what_they_write() {
     host.run(&store, [2, 1, 1], &with(0, 3)).unwrap();
     let fault = host.fault(&store, [2, 1, 1], &with(1, 3));
     assert_eq!((fault.block, fault.location.as_str()), ([1, 0, 0], "test.rs:30:1"));
-    let text = fault.to_string();
-    assert!(text.contains("written by block 1 and written by block 0, which nothing orders"), "{text}");
+    assert_eq!(
+        fault.to_string(),
+        "data race in `under_test`: `p0[3]` is written by block 1 and was written by block 0 at test.rs:30:1, \
+         and nothing orders the two; let one program alone write it, or use atomic operations, \
+         at test.rs:30:1, block [1, 0, 0]"
+    );
     // Launches are ordered.
     host.run(&store, [1; 3], &with(7, 0)).unwrap();
     host.run(&store, [2, 1, 1], &with(1, 4)).unwrap();
@@ -167,9 +171,9 @@ fn programs_must_not_read_what_others_write() {
     let host = Host::sanitizing();
     let detail = |k: &Kernel| host.finding(k, [2, 1, 1], &args(&[&host.vector(&[9i64; 2])])).1;
     let text = detail(&kernel(false, false));
-    assert!(text.contains("written by block 1 and read by block 0,"), "{text}");
+    assert!(text.contains("is written by block 1 and was read by block 0"), "{text}");
     let text = detail(&kernel(true, false));
-    assert!(text.contains("read by block 1 and written by block 0,"), "{text}");
+    assert!(text.contains("is read by block 1 and was written by block 0"), "{text}");
     host.run(&kernel(true, true), [2, 1, 1], &args(&[&host.vector(&[9i64; 2])])).unwrap();
     // Many readers in two blocks, then a writer in the second.
     let readers = threads(3, &[P::View(Scalar::I64, 1)], |b, p| {
@@ -191,7 +195,7 @@ fn programs_must_not_read_what_others_write() {
         );
     });
     let text = detail(&readers);
-    assert!(text.contains("written by thread 2 of block 1 and read by thread 2 of block 0"), "{text}");
+    assert!(text.contains("is written by thread 2 of block 1 and was read by thread 2 of block 0"), "{text}");
 }
 
 #[test]
@@ -204,7 +208,9 @@ fn uninitialised_reads_are_found_in_every_space() {
     let fresh = host.uninit(16, &[4]);
     let fault = host.fault(&global, [1; 3], &args(&[&fresh]));
     assert_eq!(fault.location, "test.rs:3:1");
-    assert!(fault.to_string().starts_with("read of uninitialised memory in `under_test`"), "{fault}");
+    let want = "read of uninitialised memory in `under_test`: `p0[0]` is read, but nothing has written it; \
+                write it before, or make the tensor by `zeros`, at test.rs:3:1";
+    assert!(fault.to_string().starts_with(want), "{fault}");
     // A filled buffer, and a copy of one, are written; a copy of a fresh one is not.
     let (other, filled) = (host.uninit(16, &[4]), host.uninit(16, &[4]));
     // SAFETY: the allocations have 16 bytes.

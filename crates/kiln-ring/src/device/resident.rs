@@ -187,10 +187,10 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         turns: val(0),
         running: true.into_val(),
     };
-    // A lane that has no port looks at the first record, which is there before any port is.
-    for word in 0..port::WORDS {
-        // SAFETY: the table has a record; every lane stores the same word to the worker's own table.
-        unsafe { place.table.scatter(word as u32, val::<u32>(0)) };
+    // Ports are taken up in any order: a record whose port has not been must say that nobody is served there.
+    for word in 0..val::<u32>(plan.table_words() as u32) {
+        // SAFETY: every lane stores the same word to the worker's own table.
+        unsafe { place.table.scatter(word, val::<u32>(0)) };
     }
     for p in 0..worker.count {
         load_port(place, p * (port::WORDS as u32));
