@@ -23,6 +23,7 @@ pub use resident::{Residency, ResidentId, Tenant};
 
 use kiln_ir::Kernel;
 use std::any::Any;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -243,6 +244,14 @@ pub trait Backend: Send + Sync {
 
     /// Where device prints go from now on; standard output at first. [`PrintSink`] says what a sink may do.
     fn set_print_sink(&self, sink: PrintSink);
+
+    /// The ranges of these bytes that neither a kernel nor the host has written since they were
+    /// allocated, in order; with `filled`, those too that [`fill`](Self::fill) alone has. `None` on a
+    /// device that does not keep track: the interpreter with its sanitizer does.
+    fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
+        let _ = (ptr, bytes, filled);
+        None
+    }
 
     /// Sets how long each launch from now on may run; `None` for as long as it takes. A launch that
     /// runs longer ends with [`FaultKind::LaunchLimit`] in the loop that it is in. Resident launches

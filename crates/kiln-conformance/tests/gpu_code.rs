@@ -21,7 +21,7 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     let open = || {
-        let backend = GpuCode { interp: Interp::new(Options::default()), tiles: Mutex::default() };
+        let backend = GpuCode { interp: Interp::new(Options::fast()), tiles: Mutex::default() };
         Ok(Device::with_backend(Box::new(backend), DiskCache::none()))
     };
     suite::run(open, suite::Threads::Cores, |_| true)

@@ -55,7 +55,8 @@ fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
 
 /// With all passes and with none, so that what the passes simplify is lowered too.
 fn lowered_as_before(lower: impl Fn(&Kernel) -> Result<Kernel, CompileError>) {
-    let interp = Interp::new(Default::default());
+    // Threads that hold one element read it together, and one of them writes it.
+    let interp = Interp::new(kiln_interp::Options::fast());
     let reference = |case: &Case| run(case, &interp).map_err(|e| e.to_string());
     let tested = |case: &Case| {
         let mut case = case.clone();

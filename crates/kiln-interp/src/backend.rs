@@ -11,10 +11,11 @@ use crate::streams::Streams;
 use crate::time::Time;
 use kiln_backend::{
     Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, LAUNCH_LIMIT, Launch, Mapped,
-    MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result,
-    Stages, StreamId, Tenant, is_printing,
+    MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, Stages,
+    StreamId, Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -437,6 +438,10 @@ impl Backend for Interp {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.prints.set(sink);
+    }
+
+    fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
+        self.state().ok()?.memory.unwritten(ptr.0, bytes, filled)
     }
 
     fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {

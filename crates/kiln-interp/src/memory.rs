@@ -252,11 +252,17 @@ impl Memory {
         Ok(())
     }
 
+    /// What of a range nothing has written, if the sanitizer is on.
+    pub fn unwritten(&mut self, address: u64, len: usize, filled: bool) -> Option<Vec<Range<usize>>> {
+        let (arena, start) = self.find(address, len).ok()?;
+        Some(arena.shadow.as_ref()?.unwritten(start, len, filled))
+    }
+
     /// Fills with a byte.
     pub fn fill(&mut self, to: u64, byte: u8, len: usize) -> Result<(), Report> {
         let (arena, start) = self.find(to, len)?;
         if let Some(shadow) = &mut arena.shadow {
-            shadow.set_written(start, len);
+            shadow.set_filled(start, len);
         }
         // SAFETY: the range lies in the arena.
         unsafe { arena.bytes.as_ptr().wrapping_add(start).write_bytes(byte, len) };

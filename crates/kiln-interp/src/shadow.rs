@@ -5,6 +5,7 @@
 
 use kiln_backend::Finding;
 use kiln_ir::Op;
+use std::ops::Range;
 
 /// Who makes an access, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -143,6 +144,8 @@ struct Page {
 #[derive(Debug)]
 pub struct Shadow {
     written: Vec<bool>,
+    /// Which of the written bytes were filled by the host, and not written since.
+    filled: Vec<bool>,
     pages: Vec<Option<Box<Page>>>,
     launch: u64,
 }
@@ -152,7 +155,7 @@ impl Shadow {
     pub fn new(len: usize) -> Shadow {
         let mut pages = Vec::new();
         pages.resize_with(len.div_ceil(PAGE), || None);
-        Shadow { written: vec![false; len], pages, launch: 0 }
+        Shadow { written: vec![false; len], filled: vec![false; len], pages, launch: 0 }
     }
 
     /// Forgets who touched what.
@@ -226,6 +229,29 @@ impl Shadow {
     /// Notes a write by the host.
     pub fn set_written(&mut self, start: usize, len: usize) {
         self.written[start..start + len].fill(true);
+        self.filled[start..start + len].fill(false);
+    }
+
+    /// Notes that the host fills a range.
+    pub fn set_filled(&mut self, start: usize, len: usize) {
+        self.written[start..start + len].fill(true);
+        self.filled[start..start + len].fill(true);
+    }
+
+    /// The parts of a range that nothing has written, or with `filled` nothing but a fill, counted from
+    /// its start.
+    pub fn unwritten(&self, start: usize, len: usize, filled: bool) -> Vec<Range<usize>> {
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        for at in 0..len {
+            if self.written[start + at] && !(filled && self.filled[start + at]) {
+                continue;
+            }
+            match parts.last_mut() {
+                Some(part) if part.end == at => part.end = at + 1,
+                _ => parts.push(at..at + 1),
+            }
+        }
+        parts
     }
 
     /// Which bytes of a range were written.

@@ -6,6 +6,7 @@ use crate::stream::Queue;
 use kiln_backend::{DevicePtr, StreamId, is_printing};
 use smallvec::SmallVec;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Which copy of a buffer's contents is the current one.
@@ -295,6 +296,22 @@ impl<'a> Access<'a> {
                 let backend = self.buffer.device.backend();
                 Ok(backend.download(data, self.buffer.at(offset), self.state.writer.id())?)
             },
+        }
+    }
+
+    /// Waits for the work that writes the contents.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        Ok(self.buffer.device.backend().synchronize(self.state.writer.id())?)
+    }
+
+    /// The ranges of these bytes that nothing has written, or with `filled` nothing but a fill. `None` if
+    /// the device does not keep track.
+    pub(crate) fn unwritten(&self, offset: usize, len: usize, filled: bool) -> Option<Vec<Range<usize>>> {
+        match self.state.residency {
+            // What the host has changed it has whole.
+            Residency::HostOnly | Residency::HostDirty => Some(Vec::new()),
+            _ if len == 0 => Some(Vec::new()),
+            _ => self.buffer.device.backend().unwritten(self.buffer.at(offset), len, filled),
         }
     }
 

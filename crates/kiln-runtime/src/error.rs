@@ -37,6 +37,21 @@ pub enum Error {
         /// The shape.
         shape: Vec<usize>,
     },
+    /// Kernels have not written every element of a tensor.
+    #[error(
+        "{missing} of {of} elements were never written, the first at {first:?} of shape {shape:?}: a block may be narrower \
+         than its row, or the grid too small"
+    )]
+    Unwritten {
+        /// How many were not written.
+        missing: usize,
+        /// How many there are.
+        of: usize,
+        /// The index of the first that was not.
+        first: Vec<usize>,
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
     /// A shape is too large to address.
     #[error("shape {shape:?} of {elem} has more bytes than can be addressed")]
     TooLarge {

@@ -100,10 +100,16 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// The elements in row-major order, after all work that writes them.
     ///
     /// # Errors
-    /// [`Error::Uninitialised`]; the first fault of a kernel on the stream that wrote the tensor.
+    /// [`Error::Uninitialised`]; the first fault of a kernel on the stream that wrote the tensor;
+    /// [`Error::Unwritten`] on the interpreter, if kernels have left some elements of a tensor from
+    /// [`Device::uninit`] as they were.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let mut all = vec![T::from_bits(0); self.layout.span()];
-        self.buffer.access(Named::Tensor)?.read(self.byte_offset(), bytes_of(&mut all))?;
+        let access = self.buffer.access(Named::Tensor)?;
+        access.read(self.byte_offset(), bytes_of(&mut all))?;
+        let unwritten = access.unwritten(self.byte_offset(), size_of_val(&all[..]), false);
+        drop(access);
+        self.none_of(&unwritten.unwrap_or_default())?;
         if T::SCALAR == kiln_ir::Scalar::Bool {
             normalise_bools(bytes_of(&mut all));
         }
@@ -113,6 +119,86 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         let mut picked = Vec::with_capacity(self.len());
         self.layout.for_each(|i| picked.push(all[i]));
         Ok(picked)
+    }
+
+    /// Checks that every element has been written, by kernels or by the host, since the tensor was made
+    /// by [`Device::zeros`] or [`Device::uninit`]: whether the stores of a launch cover it. The
+    /// interpreter with its sanitizer knows.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_runtime::{Device, Tensor};
+    ///
+    /// #[kernel(crate = kiln_runtime)]
+    /// fn twice(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) {
+    ///     let row = program_id(0);
+    ///     y.row(row).tile(0, block).store(x.row(row).tile(0, block).load(0.0) * 2.0);
+    /// }
+    ///
+    /// let device = Device::open("interp")?;
+    /// let x = device.tensor(&[1.0; 300], [3, 100])?;
+    /// let mut y = device.zeros([3, 100])?;
+    /// twice(&x, &mut y, 64).launch(&device)?; // the block is narrower than a row
+    /// assert_eq!(
+    ///     y.check_written().unwrap_err().to_string(),
+    ///     "108 of 300 elements were never written, the first at [0, 64] of shape [3, 100]: a block may be narrower than \
+    ///      its row, or the grid too small"
+    /// );
+    /// twice(&x, &mut y, 128).launch(&device)?;
+    /// y.check_written()?;
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unwritten`] says how many were not; [`kiln_backend::Error::Unsupported`] on a device that
+    /// does not keep track of what is written; the first fault of a kernel that wrote the tensor.
+    pub fn check_written(&self) -> Result<()> {
+        let access = self.buffer.access(Named::Tensor)?;
+        access.check_written(Named::Tensor)?;
+        access.synchronize()?;
+        let bytes = self.layout.span() * T::SCALAR.bytes() as usize;
+        let unwritten = access.unwritten(self.byte_offset(), bytes, true);
+        drop(access);
+        match unwritten {
+            Some(unwritten) => self.none_of(&unwritten),
+            None => Err(Error::Device(kiln_backend::Error::Unsupported {
+                kernel: "Tensor::check_written".into(),
+                what: "a device that keeps track of what is written".into(),
+                device: self.device().id().to_owned(),
+                location: "unknown location".into(),
+                hint: "Open the device `interp`.".into(),
+            })),
+        }
+    }
+
+    /// An error if an element of the tensor lies in one of these ranges of its bytes.
+    fn none_of(&self, unwritten: &[Range<usize>]) -> Result<()> {
+        if unwritten.is_empty() {
+            return Ok(());
+        }
+        let size = T::SCALAR.bytes() as usize;
+        let is_unwritten = |element: usize| {
+            let at = element * size;
+            unwritten[unwritten.partition_point(|range| range.end <= at)..]
+                .first()
+                .is_some_and(|range| range.start < at + size)
+        };
+        let (mut number, mut missing, mut first) = (0, 0, None);
+        self.layout.for_each(|element| {
+            if is_unwritten(element) {
+                missing += 1;
+                first.get_or_insert(number);
+            }
+            number += 1;
+        });
+        let Some(mut left) = first else { return Ok(()) };
+        let shape = self.shape().to_vec();
+        let mut index = vec![0; R];
+        for axis in (0..R).rev() {
+            index[axis] = left % shape[axis];
+            left /= shape[axis];
+        }
+        Err(Error::Unwritten { missing, of: number, first: index, shape })
     }
 
     /// Overwrites all elements, in row-major order.

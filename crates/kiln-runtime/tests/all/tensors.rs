@@ -287,3 +287,57 @@ fn devices_are_opened_once_and_unknown_ones_named() {
     assert!(matches!(Device::open("cuda:x"), Err(Error::UnknownDevice { .. })));
     assert_eq!(Device::available().last().map(String::as_str), Some("interp"));
 }
+
+/// Each program writes `block` elements of its row.
+#[kernel(crate = kiln_runtime)]
+fn rows(y: &mut Tensor<i32, 2>, block: usize) {
+    let row = program_id(0);
+    let ones = y.row(row).tile(0, block).load(0) * 0 + 1;
+    y.row(row).tile(0, block).store(ones);
+}
+
+/// Each thread writes an element of the column.
+#[kernel(crate = kiln_runtime)]
+fn column(y: &mut Tensor<i32, 2>, at: Val<i32>) {
+    let row = thread_index();
+    // SAFETY: each thread writes an element of its own.
+    unsafe { y.write((row.get(), at), 7) };
+}
+
+#[test]
+fn elements_that_no_store_reaches_are_found() {
+    let device = Device::open("interp").unwrap();
+    let found = |error: Error| match error {
+        Error::Unwritten { missing, of, first, .. } => (missing, of, first),
+        other => panic!("{other}"),
+    };
+    let mut y = device.zeros::<i32, 2>([5, 100]).unwrap();
+    assert_eq!(found(y.check_written().unwrap_err()), (500, 500, vec![0, 0]));
+    rows(&mut y, 64).launch(&device).unwrap();
+    // Zeros are values: a tensor that is read may hold some.
+    assert_eq!(y.to_vec().unwrap().iter().sum::<i32>(), 5 * 64);
+    assert_eq!(found(y.check_written().unwrap_err()), (5 * 36, 500, vec![0, 64]));
+    y.slice(1, 0..64).unwrap().check_written().unwrap();
+    let rest = y.slice(1, 60..100).unwrap();
+    assert_eq!(found(rest.check_written().unwrap_err()), (5 * 36, 200, vec![0, 4]));
+    assert_eq!(found(y.transpose().check_written().unwrap_err()), (5 * 36, 500, vec![64, 0]));
+    rows(&mut y, 100).launch(&device).unwrap();
+    y.check_written().unwrap();
+
+    let mut y = device.uninit::<i32, 2>([5, 4]).unwrap();
+    column(&mut y, 2).grid([1]).block([5]).launch(&device).unwrap();
+    assert_eq!(y.slice(1, 2..3).unwrap().to_vec().unwrap(), [7; 5]);
+    assert_eq!(found(y.to_vec().unwrap_err()), (15, 20, vec![0, 0]));
+    y.write(&[3; 20]).unwrap();
+    y.check_written().unwrap();
+
+    // What the host changes it has whole.
+    let mut y = device.zeros::<i32, 2>([2, 2]).unwrap();
+    y.with_host_mut(|all| all.fill(1)).unwrap();
+    y.check_written().unwrap();
+
+    let fast = Device::open("interp:fast").unwrap();
+    let y = fast.zeros::<i32, 2>([2, 2]).unwrap();
+    let error = y.check_written().unwrap_err();
+    assert!(matches!(error, Error::Device(DeviceError::Unsupported { .. })), "{error}");
+}
