@@ -69,7 +69,7 @@ pub fn cross_entropy(
     let row = program_id(0);
     let label = labels.tile(row, 1).load(0);
     let z = logits.row(row).tile(0, classes).load(f32::NEG_INFINITY);
-    let shifted = z - z.max();
+    let shifted = z - z.reduce_max();
     let e = shifted.exp();
     let total = e.sum();
     let is_label = iota::<i32>(classes) == label;

@@ -25,7 +25,7 @@ fn weigh(ctx: &RingCtx, seen: &mut u32, m: Inline<f32, SCORES>) -> [f32; 4] {
     }
     ctx.sync();
     let scores = row.tile(0, SCORES).load(0.0);
-    let most = scores.max();
+    let most = scores.reduce_max();
     let weights = (scores - most).exp();
     let sum = weights.sum();
     let place = iota::<i32>(SCORES).cast::<f32>();

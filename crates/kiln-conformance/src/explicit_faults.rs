@@ -374,7 +374,7 @@ fn chase_by_rows(names: &Tensor<i64, 2>, next: &Tensor<i64, 1>, last: &mut Tenso
         .task(2, 0, || {
             let mut at = val::<i64>(0);
             while at.ge(0) {
-                at = next.get(names.row(at).load(64, 0)).max();
+                at = next.get(names.row(at).load(64, 0)).reduce_max();
             }
             done.at(0).arrive();
             // SAFETY: there is one program.

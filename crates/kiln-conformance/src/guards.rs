@@ -352,7 +352,7 @@ fn scaled_rows(x: &Tensor<i32, 2>, y: &mut Tensor<i32, 2>, sites: &mut Tensor<u3
     let (site, row) = guarded(0, -1, || {
         let row = x.row(p).load(16, 0);
         device_assert!(row.le(90), "row {} is too large", p);
-        let least = row.min();
+        let least = row.reduce_min();
         row / least
     });
     y.row(p).store(row);

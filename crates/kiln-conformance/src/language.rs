@@ -281,7 +281,7 @@ fn halve_until_small(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, rounds: &mut Te
     let p = program_id(0);
     let mut v = x.tile(p * block, block).load(0.0);
     let mut n: Val<i32> = 0;
-    while v.abs().max() > 0.5 {
+    while v.abs().reduce_max() > 0.5 {
         v = select(v.abs().gt(0.25), v * 0.5, v);
         n += 1;
         if n >= 20 {

@@ -88,8 +88,8 @@ fn totals<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) {
     let v = x.row(p).load(64, 0);
     let low = x.row(p).load(64, x.get((p, 0)));
     y.row(p).store(v.sum().reshape(1));
-    y.row(p).tile(1, 1).store(low.min());
-    y.row(p).tile(2, 1).store(low.max());
+    y.row(p).tile(1, 1).store(low.reduce_min());
+    y.row(p).tile(2, 1).store(low.reduce_max());
 }
 
 fn everything<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {

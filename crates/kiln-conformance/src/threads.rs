@@ -288,7 +288,7 @@ fn mixed<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>) {
     let (p, t) = (program_id(0), thread_id(0));
     // A tile belongs to the whole block; every thread sees its scalar results.
     let row = x.row(p).load(64, 0);
-    let (total, most) = (row.sum(), row.max());
+    let (total, most) = (row.sum(), row.reduce_max());
     let s = shared::<T, 1>([64]);
     s.tile(0, 64).store(row.cumsum(0));
     barrier();

@@ -51,7 +51,7 @@ pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, 
 pub use literal::Literal;
 pub use op::*;
 pub use parse::{ParseError, parse};
-pub use types::{Scalar, Shape, Space, TileType, Type, ViewType};
+pub use types::{MAX_VIEW_RANK, Scalar, Shape, Space, TileType, Type, ViewType};
 pub use uniformity::Uniformity;
 pub use verify::{MAX_DEPTH, VerifyError, verify};
 pub use warpgroup::{GroupProduct, Lines, Panels};

@@ -266,12 +266,19 @@ pub struct TileType {
     pub shape: Shape,
 }
 
+/// The largest rank of a view: the most axes that bulk copies of a GPU and the packed facts of a launch have room for.
+///
+/// ```
+/// assert_eq!(kiln_ir::MAX_VIEW_RANK, 5);
+/// ```
+pub const MAX_VIEW_RANK: usize = 5;
+
 /// A view of memory: a base address, and an extent and a stride (in elements) for each axis, all 64-bit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ViewType {
     /// The element type.
     pub elem: Scalar,
-    /// The number of axes.
+    /// The number of axes, at most [`MAX_VIEW_RANK`].
     pub rank: u32,
     /// Where the memory lives.
     pub space: Space,

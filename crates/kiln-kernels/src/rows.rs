@@ -13,7 +13,7 @@ pub mod kernels {
     pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) {
         let row = program_id(0);
         let v = x.row(row).tile(0, block).streaming().load(f32::NEG_INFINITY);
-        let e = (v - v.max()).exp();
+        let e = (v - v.reduce_max()).exp();
         y.row(row).tile(0, block).streaming().store(e.fast_div(e.sum()));
     }
 

@@ -68,7 +68,7 @@ pub use ops::{
 };
 pub use thread::*;
 pub use time::{clock_cycles, clock_ns, sleep_ns};
-pub use trace::{TraceError, TraceErrors, trace};
+pub use trace::{TraceError, TraceErrors, trace, traced_now};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
     Indices, Offsets, ThreadIndex, TileView, TileViewMut, View, ViewMut, thread_index, thread_index_2d,
@@ -102,6 +102,7 @@ pub mod __private {
     pub use crate::flow::range::RangeProbe;
     pub use crate::flow::refuse::{CastProbe, MatchProbe};
     pub use crate::flow::variable::{Annotated, PlaceProbe, Probe, depth};
+    pub use crate::flow::watch::{CellProbe, Lent, ReferenceProbe, WatchProbe, open, settle, unchanged};
     pub use crate::flow::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};
     pub use crate::param::{
         ArgSink, KernelFn, KernelParam, KernelParams, KernelSite, ParamDecl, SpecKey, ViewArg,
@@ -121,5 +122,10 @@ pub mod __private {
         pub use crate::flow::range::{RangeHost as _, RangeTo as _};
         pub use crate::flow::refuse::{CastHost as _, MatchHost as _};
         pub use crate::flow::variable::{HostAnnotated as _, HostPlace as _, HostProbe as _};
+        pub use crate::flow::watch::{
+            CellNone as _, ReferenceDevice as _, ReferenceHost as _, ReferenceMarked as _,
+            ReferenceNone as _, WatchDevice as _, WatchDeviceRef as _, WatchHost as _, WatchHostRef as _,
+            WatchMarked as _, WatchUnseen as _,
+        };
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::elem::Elem;
 use crate::ops::checked_shape;
-use crate::trace::{Site, with};
+use crate::trace::{Site, error, with};
 use crate::val::{IntoIndex, IntoVal, Val};
 use crate::view::core::ViewCore;
 use crate::view::{Indices, ViewMut};
@@ -139,6 +139,10 @@ impl<T: Elem> Local<T> {
 
 fn alloc<T: Elem, const R: usize>(space: Space, extents: &[usize], site: Site) -> ViewMut<T, R> {
     let Some(shape) = checked_shape(extents, site) else { return ViewMut::from_core(ViewCore::poison()) };
+    if let Some((message, help)) = ViewCore::refusal(R) {
+        error(site, format!("this memory is {message}"), help);
+        return ViewMut::from_core(ViewCore::poison());
+    }
     let elem = T::SCALAR;
     let ty = Type::view(elem, R as u32, space);
     let core = with(|r| ViewCore::new(r.op(OpKind::Alloc { space, elem, shape }, &[], ty, site), R));

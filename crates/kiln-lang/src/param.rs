@@ -47,7 +47,7 @@
 //! decides on runs a program that was made for another value, within the memory of its own arguments.
 
 use crate::elem::Elem;
-use crate::trace::{Raw, TraceErrors, trace, with};
+use crate::trace::{Place, Raw, TraceErrors, trace_at, with};
 use crate::val::Val;
 use crate::view::core::ViewCore;
 use crate::view::{View, ViewMut};
@@ -272,6 +272,10 @@ impl ParamDecl {
     }
 
     fn view_core<T: Elem, const R: usize>(&mut self, name: &str, mutable: bool, facts: Facts) -> ViewCore {
+        if let Some((message, help)) = ViewCore::refusal(R) {
+            with(|r| r.error_at(r.place, format!("parameter `{name}` is {message}"), help));
+            return ViewCore::poison();
+        }
         let ty = Type::view(T::SCALAR, R as u32, Space::Global);
         self.declare(name, ty, mutable, facts).map_or_else(ViewCore::poison, |id| ViewCore::new(id, R))
     }
@@ -428,7 +432,8 @@ impl<P: KernelParams> KernelFn<P> {
     ///
     /// Every mistake the kernel makes, with its source location.
     pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
-        trace(self.site.name, level, |decl| {
+        let KernelSite { name, file, line, column, .. } = *self.site;
+        trace_at(name, Place { file, line, column }, level, |decl| {
             crate::trace::with(|r| r.contract = self.site.contract);
             let traced = P::declare(args, self.site.params, decl);
             (self.body)(traced);

@@ -220,7 +220,7 @@ fn host_values_change_on_the_host_alone() {
 fn escapes(n: Val<i32>) {
     let mut list = Vec::new();
     if n > 3 {
-        list.push(n * 2);
+        list.push(n * 2); // <- pushed
     }
     let again = list[0] + 1; // <- escape
     device_print!("{}", again);
@@ -251,7 +251,8 @@ fn does_not_escape(n: Val<i32>) {
 #[test]
 fn values_stay_in_their_control_flow() {
     let e = errors(|_, _, n| escapes(n));
-    assert_error(&e, at("escape"), "computed in device control flow that has ended", "declared outside");
+    assert_error(&e[..1], at("pushed"), "a host value is changed under device control flow", "val(0)");
+    assert_error(&e[1..], at("escape"), "computed in device control flow that has ended", "declared outside");
     let level = Level::Tile { warps: None };
     let traced = trace("k", level, |p| does_not_escape(p.scalar("n", Default::default())));
     assert!(traced.is_ok(), "{traced:?}");
@@ -287,7 +288,7 @@ fn shape_of_a_variable(n: Val<i32>) {
     for _ in 0..n {
         acc = zeros(8); // <- variable
     }
-    device_print!("{}", acc.sum());
+    device_print!("{}", acc);
 }
 
 #[test]
@@ -357,8 +358,13 @@ fn a_question_mark_stays_on_the_host() {
 #[test]
 fn a_panic_is_an_error_of_the_trace() {
     let e = errors(|_, _, _| panic!("block {} is odd", 3));
-    assert_eq!(e.len(), 1);
-    assert!(e[0].message.contains("block 3 is odd"), "{e:?}");
+    assert_error(&e, line!() - 1, "the kernel panicked while it was traced: block 3 is odd", "");
+    let table = [1, 2, 3];
+    let e = errors(|_, _, _| _ = table[std::hint::black_box(7)]);
+    assert_error(&e, line!() - 1, "index out of bounds: the len is 3 but the index is 7", "");
+    let none: Option<usize> = None;
+    let e = errors(|_, _, _| _ = none.unwrap());
+    assert_error(&e, line!() - 1, "called `Option::unwrap()` on a `None` value", "");
     // The thread can trace again.
     assert!(trace("k", Level::Tile { warps: None }, |_| {}).is_ok());
 }
@@ -476,4 +482,42 @@ fn what_only_threads_have() {
     assert_error(&e, line!() - 1, "`sleep_ns` needs a launch with threads", ".block([256])");
     let e = errors(|_, _, n| _ = block_uniform(n));
     assert_error(&e, line!() - 1, "`block_uniform` needs a launch with threads", ".block([256])");
+}
+
+#[test]
+fn reductions_are_of_tiles() {
+    let e = errors(|_, _, n| _ = n.sum());
+    assert_error(&e, line!() - 1, "`sum` reduces the elements of a tile, and this is a scalar", "a + b");
+    let e = errors(|_, _, n| _ = n.reduce_max());
+    assert_error(&e, line!() - 1, "`reduce_max` reduces the elements of a tile", "a.max(b)");
+    let e = errors(|_, _, n| _ = n.argmin());
+    assert_error(&e, line!() - 1, "`argmin` reduces the elements of a tile", "a.min(b)");
+    let e = errors(|_, _, n| _ = n.gt(1).any());
+    assert_error(&e, line!() - 1, "`any` reduces the elements of a tile", "vote_any");
+}
+
+#[test]
+fn views_have_a_largest_rank() {
+    let level = Level::Thread { block: [32, 1, 1] };
+    let at_the_bound = trace("k", level, |p| {
+        let x = p.view::<f32, 5>("x", Default::default());
+        let y = p.view_mut::<f32, 5>("y", Default::default());
+        let at = [0, 1, 2, 3, 4];
+        let value =
+            x.get(at) + x.get_or(at, 0.0) + x.row(0).row(1).get((2, 3, 4)) + x.at_axis(4, 1).get([0; 4]);
+        // SAFETY: nothing runs.
+        unsafe { y.write(at, value) };
+        let s = shared::<f32, 5>([1, 2, 3, 4, 5]);
+        device_print!("{} {} {}", s.get(at), x.extent(4), x.stride(4));
+    });
+    kiln_ir::verify(&at_the_bound.unwrap()).unwrap();
+
+    let traced = trace("k", level, |p| {
+        let x = p.view::<f32, 6>("x", Default::default());
+        device_print!("{} {}", x.get([0; 6]), x.extent(5));
+    });
+    let e = traced.expect_err("rank 6 is refused").errors().to_vec();
+    assert!(e[0].message.contains("parameter `x` is a view of rank 6: a view has at most 5 axes"), "{e:?}");
+    let e = errors(|_, _, _| _ = shared::<f32, 7>([1; 7]));
+    assert_error(&e, line!() - 1, "this memory is a view of rank 7: a view has at most 5 axes", "combine");
 }

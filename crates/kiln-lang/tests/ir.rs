@@ -22,7 +22,7 @@ const TILE: Level = Level::Tile { warps: None };
 fn softmax(x: View<f32, 2>, y: ViewMut<f32, 2>) {
     let row = program_id(0);
     let v = x.row(row).load(64, f32::NEG_INFINITY);
-    let e = (v - v.max()).exp();
+    let e = (v - v.reduce_max()).exp();
     y.row(row).store(e / e.sum());
 }
 

@@ -23,13 +23,14 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     options.refuse_contract(
         "`contract` is an option of `#[kernel]`: a device function rounds as the kernel that calls it",
     )?;
-    let body = rewritten(options, &mut item)?;
+    let body = rewritten(options, &mut item, true)?;
     let (attrs, vis, sig, allowed) = (&item.attrs, &item.vis, &item.sig, allowed());
     Ok(quote!(#(#attrs)* #allowed #vis #sig { #body }))
 }
 
-/// Rewrites a function's body; takes `mut` from its parameters.
-pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStream> {
+/// Rewrites a function's body; takes `mut` from its parameters. `references` says that those written `&mut` are what they say:
+/// a kernel's are views.
+pub fn rewritten(options: &Options, item: &mut ItemFn, references: bool) -> syn::Result<TokenStream> {
     let sig = &item.sig;
     if let Some(token) = &sig.asyncness {
         return Err(syn::Error::new(token.span, "device code is not asynchronous"));
@@ -37,6 +38,7 @@ pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStrea
     let span = sig.ident.span();
     let mut rewriter = Rewriter::new(options);
     rewriter.assigned = names::assigned(&item.block);
+    rewriter.lent = names::lent(&item.block);
     let (result, is_unit) = match &sig.output {
         ReturnType::Default => (None, true),
         ReturnType::Type(_, ty) => (Some((**ty).clone()), is_unit(ty)),
@@ -47,8 +49,10 @@ pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStrea
         match input {
             FnArg::Typed(arg) => {
                 let bound = names::bound(&arg.pat);
+                let kind =
+                    if references { names::kind_of_type(&arg.ty, &arg.pat) } else { names::Kind::Plain };
                 rebind.extend(rewriter.rebind(&mut arg.pat, span));
-                rebind.extend(rewriter.declare(bound, span));
+                rebind.extend(rewriter.declare(bound, kind, span));
             }
             FnArg::Receiver(receiver) => {
                 if let (Some(token), None) = (&receiver.mutability, &receiver.reference) {
@@ -56,6 +60,15 @@ pub fn rewritten(options: &Options, item: &mut ItemFn) -> syn::Result<TokenStrea
                         token.span,
                         "`mut self` cannot become a variable of the device: take `self` and write `let mut this = self;`",
                     ));
+                }
+                if receiver.reference.is_some() && receiver.mutability.is_some() {
+                    rewriter.names.push(names::Name {
+                        ident: "self".to_owned(),
+                        mutable: false,
+                        has_depth: false,
+                        level: 0,
+                        kind: names::Kind::Reference,
+                    });
                 }
             }
         }

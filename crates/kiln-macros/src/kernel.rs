@@ -13,7 +13,7 @@ use syn::{FnArg, GenericParam, Ident, ItemFn, Lifetime, Pat, ReturnType, Type, p
 pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     check(&item)?;
     let params = parameters(&item)?;
-    let body = function::rewritten(options, &mut item)?;
+    let body = function::rewritten(options, &mut item, false)?;
     let p = options.private(Span::call_site());
     let (attrs, vis, name) = (&item.attrs, &item.vis, &item.sig.ident);
     let (names, types): (Vec<&Ident>, Vec<&Type>) = params.iter().map(|(n, t)| (n, t)).unzip();

@@ -27,6 +27,19 @@ pub enum Error {
         /// The problems, each with its place in the source and what to do.
         problems: Vec<String>,
     },
+    /// A kernel was launched, or compiled, by the function of a kernel while that was traced. What a
+    /// kernel's function does runs once, when the kernel is specialized, so that a launch in it is never
+    /// what was meant, and one of the same kernel would wait for itself.
+    #[error(
+        "kernel `{kernel}` is launched while kernel `{traced}` is traced; launch it from the host, before or after \
+         `{traced}`, or call its code as a `#[device]` function"
+    )]
+    LaunchInTrace {
+        /// The kernel that was to be launched.
+        kernel: String,
+        /// The kernel that is being traced.
+        traced: String,
+    },
     /// The number of elements does not match a shape.
     #[error("{given} elements do not fill shape {shape:?}, which has {expected}")]
     Length {

@@ -1,10 +1,17 @@
 //! What a launch knows of a tensor, and specialises the kernel to.
 
 use crate::layout::Layout;
+use kiln_ir::MAX_VIEW_RANK;
 use kiln_lang::param::{Facts, IntFact};
 
 /// The largest divisor that is worth knowing: 16 elements, or 16 bytes of an address, make the widest access.
 const MOST: u64 = 16;
+
+/// The bits of [`bits`] for the whole tensor, and for each axis.
+const OF_TENSOR: usize = 4;
+const OF_AXIS: usize = 9;
+const _: () =
+    assert!(OF_TENSOR + OF_AXIS * MAX_VIEW_RANK <= u64::BITS as usize, "the facts of a view fit a word");
 
 /// The facts of a tensor at an address. Tensors with equal [`bits`] have equal facts.
 pub(crate) fn facts<const R: usize>(layout: &Layout<R>, address: u64, elem_bytes: usize) -> Facts {
@@ -60,6 +67,27 @@ mod tests {
             for address in addresses {
                 let layout = Layout::row_major(shape, Scalar::F32).unwrap();
                 seen.push((bits(&layout, address, 4), facts(&layout, address, 4)));
+            }
+        }
+        for (b, f) in &seen {
+            assert!(seen.iter().all(|(b2, f2)| (b == b2) == (f == f2)), "{b:#x} {f:?}");
+        }
+    }
+
+    #[test]
+    fn facts_of_the_largest_rank_fit_a_word() {
+        const R: usize = MAX_VIEW_RANK;
+        let mut seen = Vec::new();
+        // Each axis in turn has each divisor, and is or is not too large for 32 bits.
+        for axis in 0..R {
+            for n in [1, 2, 4, 8, 16, 3, 1 << 33] {
+                let mut layout = Layout::row_major([1; R], Scalar::F32).unwrap();
+                layout.shape[axis] = n;
+                seen.push((bits(&layout, 0, 4), facts(&layout, 0, 4)));
+                layout.shape[axis] = 1;
+                layout.strides[axis] = n;
+                seen.push((bits(&layout, 0, 4), facts(&layout, 0, 4)));
+                seen.push((bits(&layout, 4, 4), facts(&layout, 4, 4)));
             }
         }
         for (b, f) in &seen {

@@ -177,6 +177,10 @@ impl<P: KernelParams> Launch<P> {
 
     fn load(&self, device: &Device) -> Result<Arc<LoadedKernel>> {
         self.check_block(device)?;
+        if let Some(traced) = kiln_lang::traced_now() {
+            let kernel = self.kernel.site().name.to_owned();
+            return Err(Error::LaunchInTrace { kernel, traced });
+        }
         let key = Specialisation { spec: self.kernel.key(&self.args), level: self.level };
         device.programs().get(&key, || self.compile_new(device))
     }

@@ -10,7 +10,7 @@
 //! fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>, block: usize) {
 //!     let row = program_id(0);
 //!     let v = x.row(row).load(block, f32::NEG_INFINITY); // masked by the view's extent
-//!     let e = (v - v.max()).exp();
+//!     let e = (v - v.reduce_max()).exp();
 //!     y.row(row).store(e / e.sum());
 //! }
 //!

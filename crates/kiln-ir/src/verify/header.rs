@@ -1,7 +1,7 @@
 //! Rules of the level, the parameters and what is known of them.
 
 use crate::kernel::{IntFact, Kernel, Level, Param};
-use crate::types::{Space, Type};
+use crate::types::{MAX_VIEW_RANK, Space, Type};
 
 pub(super) fn check(kernel: &Kernel) -> Vec<String> {
     let mut errors: Vec<String> = level(kernel.level).err().into_iter().collect();
@@ -48,6 +48,7 @@ fn param(param: &Param) -> Result<(), String> {
             if view.space != Space::Global {
                 return Err(format!("is a view of {} memory, expected global", view.space.name()));
             }
+            view_rank(view.rank)?;
             for (what, list) in [("extents", &facts.extents), ("strides", &facts.strides)] {
                 if !list.is_empty() && list.len() != view.rank as usize {
                     return Err(format!("has facts on {} {what}, its rank is {}", list.len(), view.rank));
@@ -82,6 +83,14 @@ fn param(param: &Param) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Refuses a view with more axes than any stage has room for.
+pub(super) fn view_rank(rank: u32) -> Result<(), String> {
+    if rank as usize <= MAX_VIEW_RANK {
+        return Ok(());
+    }
+    Err(format!("is a view of rank {rank}, but a view has at most {MAX_VIEW_RANK} axes (MAX_VIEW_RANK)"))
 }
 
 fn fact(what: &str, fact: &IntFact) -> Result<(), String> {

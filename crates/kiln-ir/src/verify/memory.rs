@@ -14,6 +14,7 @@ pub(super) fn check(s: &Subject) -> Outcome {
         }
         OpKind::Alloc { space, elem, shape } => {
             s.counts(0, 1)?.size(shape)?;
+            super::header::view_rank(shape.rank() as u32)?;
             require(*space != Space::Global, || "allocates global memory".into())?;
             s.result(0, &Type::view(*elem, shape.rank() as u32, *space))
         }

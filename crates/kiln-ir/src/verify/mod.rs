@@ -294,6 +294,24 @@ mod tests {
     }
 
     #[test]
+    fn views_have_a_largest_rank() {
+        for rank in [crate::MAX_VIEW_RANK as u32, crate::MAX_VIEW_RANK as u32 + 1, u32::MAX] {
+            let mut kernel = kernel();
+            let ty = Type::view(Scalar::F32, rank, crate::Space::Global);
+            kernel.add_param(crate::Param { name: "x".into(), ty, mutable: false, facts: Facts::default() });
+            let expected = format!(
+                "parameter `x` is a view of rank {rank}, but a view has at most 5 axes (MAX_VIEW_RANK)"
+            );
+            let fits = rank as usize <= crate::MAX_VIEW_RANK;
+            assert_eq!(first_message(&kernel), if fits { "ok".into() } else { expected });
+        }
+        let mut kernel = kernel();
+        let mut b = Builder::new(&mut kernel);
+        b.alloc(crate::Space::Shared, Scalar::F32, crate::Shape::new(&[1; 6]));
+        assert!(first_message(&kernel).contains("is a view of rank 6"), "{}", first_message(&kernel));
+    }
+
+    #[test]
     fn parameters_have_names_of_their_own() {
         let mut kernel = kernel();
         for _ in 0..2 {

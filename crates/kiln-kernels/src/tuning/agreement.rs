@@ -65,7 +65,8 @@ mod kernels {
         let apart =
             select(x.eq(y) | (unlike(x) & unlike(y)), 0.0, select(unlike(apart), f64::INFINITY, apart));
         let size_of_x = select(x.abs().lt(f64::INFINITY), x.abs(), 0.0);
-        let pair = select(iota::<i32>(2).eq(0), apart.max().reshape(1), size_of_x.max().reshape(1));
+        let pair =
+            select(iota::<i32>(2).eq(0), apart.reduce_max().reshape(1), size_of_x.reduce_max().reshape(1));
         parts.row(matrix).tile((row, column * 2), (1, 2)).store(pair.reshape((1, 2)));
     }
 }

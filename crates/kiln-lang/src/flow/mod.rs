@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `value.rs` | [`DeviceValue`]: values, tuples, arrays and structs of them |
 //! | `variable.rs` | `let mut`, reads, assignment |
+//! | `watch.rs` | changes by plain Rust: `mem::swap`, methods, functions without the attribute |
 //! | `condition.rs` | [`Condition`]: what `if` and `while` decide on |
 //! | `branch.rs` | `if` and the guards behind exits |
 //! | `guarded.rs` | faults as values |
@@ -23,8 +24,9 @@
 //!
 //! - both arms of an `if` are compiled one after the other, so a host value that is not `Copy` cannot be moved in both;
 //! - a type parameter without the bound [`DeviceValue`] counts as a host type: variables of it are not seen by the device;
-//! - `list.push(x)` and other methods that change a host value under device control flow go unnoticed, for the macro does not know that they
-//!   change it; assignments and `&mut list` are noticed;
+//! - a change by plain Rust is found where a place is lent to a call (`&mut x`, a method's receiver, a name
+//!   of a mutable reference). What changes through a shared reference is found for the cells and locks of
+//!   the standard library alone, and only where the method is called by its own name;
 //! - a function without the attribute that returns an element of a borrowed array of variables returns the variable: bind it in
 //!   code with the attribute, where reads take snapshots.
 
@@ -40,6 +42,7 @@ pub mod range;
 pub mod refuse;
 mod value;
 pub mod variable;
+pub mod watch;
 
 pub use anchor::Anchor;
 pub use condition::Condition;

@@ -5,7 +5,7 @@ use crate::trace::{Depth, Raw, Site, abort, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::Type;
 
-/// A device value, or a tuple, array or struct of device values.
+/// A device value, or a tuple, array, box or struct of device values.
 ///
 /// `#[derive(DeviceValue)]` implements it for a struct, so that `let mut`, assignment and `if` work on the struct as a whole.
 /// Fields that are not device values are host values: constants that may not change under device control flow.
@@ -60,6 +60,16 @@ impl<D: DeviceValue, const N: usize> DeviceValue for [D; N] {
 
     fn zip(&self, other: &Self, f: &mut dyn Zip) -> Self {
         std::array::from_fn(|i| self[i].zip(&other[i], f))
+    }
+}
+
+impl<D: DeviceValue> DeviceValue for Box<D> {
+    fn map(&self, f: &mut dyn FnMut(Raw) -> Raw) -> Self {
+        Box::new((**self).map(f))
+    }
+
+    fn zip(&self, other: &Self, f: &mut dyn Zip) -> Self {
+        Box::new((**self).zip(other, f))
     }
 }
 
@@ -123,6 +133,12 @@ impl<D, V: IntoDevice<D>, const N: usize> IntoDevice<[D; N]> for [V; N] {
             *place = Some(value.into_device());
         }
         converted.map(|value| value.unwrap_or_else(|| abort()))
+    }
+}
+
+impl<D: DeviceValue> IntoDevice<Box<D>> for Box<D> {
+    fn into_device(self) -> Box<D> {
+        self
     }
 }
 

@@ -79,9 +79,25 @@ macro_rules! binary {
 }
 
 binary! { Num:
-    /// The smaller of two values, element by element; a number wins over NaN. [`min`](Val::min) is the least element of a tile.
+    /// The smaller of two values, element by element; a number wins over NaN, as in [`f32::min`].
+    /// [`reduce_min`](Val::reduce_min) is the least element of a tile.
+    min Min;
+    /// The larger of two values, element by element; a number wins over NaN, as in [`f32::max`].
+    /// [`reduce_max`](Val::reduce_max) is the greatest element of a tile.
+    ///
+    /// ```
+    /// # use kiln_lang::{iota, trace, Level};
+    /// # trace("k", Level::Tile { warps: None }, |_| {
+    /// let x = iota::<f32>(8) - 4.0;
+    /// let positive = x.max(0.0);
+    /// assert_eq!((positive.shape(), positive.reduce_max().rank()), (vec![8], 0));
+    /// # })?;
+    /// # Ok::<(), kiln_lang::TraceErrors>(())
+    /// ```
+    max Max;
+    /// [`min`](Val::min), by the name that arrays have elsewhere.
     minimum Min;
-    /// The larger of two values, element by element; a number wins over NaN. [`max`](Val::max) is the greatest element of a tile.
+    /// [`max`](Val::max), by the name that arrays have elsewhere.
     maximum Max;
 }
 

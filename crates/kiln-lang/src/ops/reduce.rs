@@ -51,6 +51,19 @@ fn has_axis(shape: &Shape, axis: usize, site: Site) -> bool {
     false
 }
 
+/// Reports a reduction of a scalar: it would be the scalar itself, which nobody means.
+fn refuse_scalar<T: Elem>(name: &str, site: Site) -> Val<T> {
+    let help = match name {
+        "reduce_max" | "argmax" => "`a.max(b)` is the larger of two values",
+        "reduce_min" | "argmin" => "`a.min(b)` is the smaller of two values",
+        "any" => "`a || b` combines two values; `vote_any` asks the threads of a warp",
+        "all" => "`a && b` combines two values; `vote_all` asks the threads of a warp",
+        _ => "combine two values with an operator, such as `a + b`",
+    };
+    error(site, format!("`{name}` reduces the elements of a tile, and this is a scalar"), help);
+    Val::poison()
+}
+
 impl<T: Elem> Val<T> {
     fn reduce_axis<U: Elem>(self, op: ReduceOp, axis: usize, site: Site) -> Val<U> {
         let Some(shape) = self.ir_shape() else { return Val::poison() };
@@ -66,16 +79,17 @@ impl<T: Elem> Val<T> {
     }
 
     /// All elements, as one axis.
-    fn flat(self, site: Site) -> Val<T> {
+    fn flat(self, name: &str, site: Site) -> Val<T> {
         match self.ir_shape() {
+            Some(shape) if shape.rank() == 0 => refuse_scalar(name, site),
             Some(shape) if shape.rank() != 1 => self.reshaped(Shape::new(&[shape.len() as u32]), site),
             _ => self,
         }
     }
 
-    fn reduce_all(self, op: ReduceOp, site: Site) -> Val<T> {
+    fn reduce_all(self, name: &str, op: ReduceOp, site: Site) -> Val<T> {
         match self.ir_shape() {
-            Some(shape) if shape.rank() == 0 => Val::from_raw(self.now(site)),
+            Some(shape) if shape.rank() == 0 => refuse_scalar(name, site),
             Some(shape) => (0..shape.rank()).rev().fold(self, |v, axis| v.reduce_axis(op, axis, site)),
             None => self,
         }
@@ -100,10 +114,10 @@ macro_rules! reductions {
         impl<T: $bound> Val<T> {$(
             $(#[$doc])*
             ///
-            /// Over all axes: the result is a scalar.
+            /// Over all axes: the result is a scalar. A scalar has none, and is refused.
             #[track_caller]
             pub fn $name(self) -> Val<T> {
-                self.reduce_all(ReduceOp::$op, Location::caller())
+                self.reduce_all(stringify!($name), ReduceOp::$op, Location::caller())
             }
 
             $(#[$doc])*
@@ -122,10 +136,10 @@ reductions! { Num:
     sum sum_axis Sum;
     /// The product. Its order is unspecified; f16 and bf16 accumulate in f32.
     prod prod_axis Prod;
-    /// The least element; NaN loses to numbers. [`minimum`](Val::minimum) compares two values.
-    min min_axis Min;
-    /// The greatest element; NaN loses to numbers. [`maximum`](Val::maximum) compares two values.
-    max max_axis Max;
+    /// The least element; NaN loses to numbers. [`min`](Val::min) compares two values.
+    reduce_min min_axis Min;
+    /// The greatest element; NaN loses to numbers. [`max`](Val::max) compares two values.
+    reduce_max max_axis Max;
 }
 
 reductions! { Bits:
@@ -142,14 +156,14 @@ impl<T: Num> Val<T> {
     #[track_caller]
     pub fn argmax(self) -> Idx {
         let site = Location::caller();
-        self.flat(site).reduce_axis(ReduceOp::ArgMax, 0, site)
+        self.flat("argmax", site).reduce_axis(ReduceOp::ArgMax, 0, site)
     }
 
     /// The position of the first least element, in row-major order.
     #[track_caller]
     pub fn argmin(self) -> Idx {
         let site = Location::caller();
-        self.flat(site).reduce_axis(ReduceOp::ArgMin, 0, site)
+        self.flat("argmin", site).reduce_axis(ReduceOp::ArgMin, 0, site)
     }
 
     /// The index of the first greatest element along an axis, which goes.
@@ -205,13 +219,13 @@ impl Val<bool> {
     /// Whether any element is true.
     #[track_caller]
     pub fn any(self) -> Val<bool> {
-        self.reduce_all(ReduceOp::Or, Location::caller())
+        self.reduce_all("any", ReduceOp::Or, Location::caller())
     }
 
     /// Whether all elements are true.
     #[track_caller]
     pub fn all(self) -> Val<bool> {
-        self.reduce_all(ReduceOp::And, Location::caller())
+        self.reduce_all("all", ReduceOp::And, Location::caller())
     }
 
     /// Whether any element along an axis is true.

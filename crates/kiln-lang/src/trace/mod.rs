@@ -12,6 +12,7 @@
 //! | `loops.rs` | closing loops that may be left |
 //! | `liveness.rs` | which variables are still read after an `if` or a loop |
 //! | `promote.rs` | variables to SSA |
+//! | `panics.rs` | where a panic of the kernel's happened |
 //! | `error.rs` | what a kernel can do wrong while it is traced |
 
 mod error;
@@ -19,6 +20,7 @@ mod exits;
 mod item;
 mod liveness;
 mod loops;
+mod panics;
 mod promote;
 mod recorder;
 mod run;
@@ -29,6 +31,6 @@ pub use item::Raw;
 pub(crate) use item::{Id, Item, Region, Var};
 pub(crate) use liveness::writes_outer;
 pub(crate) use loops::Bounds;
-pub(crate) use recorder::{Depth, Recorder, RegionKind, Site, error, with};
-pub use run::trace;
-pub(crate) use run::{NEVER_RETURNS, abort, unless_aborted};
+pub(crate) use recorder::{Depth, Place, Recorder, RegionKind, Site, error, with};
+pub(crate) use run::{NEVER_RETURNS, abort, trace_at, unless_aborted};
+pub use run::{trace, traced_now};

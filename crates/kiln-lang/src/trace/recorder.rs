@@ -6,11 +6,25 @@ use super::item::{Id, Item, Raw, Region, Var};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 
 /// A place in the user's source.
 pub(crate) type Site = &'static Location<'static>;
+
+/// A line of the source, as a kernel's function knows its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub file: &'static str,
+    pub line: u32,
+    pub column: u32,
+}
+
+impl From<Site> for Place {
+    fn from(site: Site) -> Place {
+        Place { file: site.file(), line: site.line(), column: site.column() }
+    }
+}
 
 /// Errors beyond this many are not kept: the first ones matter.
 const MAX_ERRORS: usize = 20;
@@ -67,6 +81,8 @@ pub struct Depth {
 /// A trace under way.
 pub(crate) struct Recorder {
     pub name: String,
+    /// Where the kernel's function stands: for mistakes that have no line of their own.
+    pub place: Place,
     pub level: Level,
     pub params: Vec<(Param, Id)>,
     pub messages: Vec<String>,
@@ -83,14 +99,17 @@ pub(crate) struct Recorder {
     /// Regions that became part of another one.
     merged: HashMap<u32, u32>,
     pub(super) vars: Vec<Type>,
+    /// The variables that were assigned after their declaration.
+    written: HashSet<Var>,
     recorded: usize,
     uids: u32,
 }
 
 impl Recorder {
-    pub fn new(name: &str, level: Level) -> Recorder {
+    pub fn new(name: &str, place: Place, level: Level) -> Recorder {
         let mut recorder = Recorder {
             name: name.to_owned(),
+            place,
             level,
             params: Vec::new(),
             messages: Vec::new(),
@@ -103,6 +122,7 @@ impl Recorder {
             homes: Vec::new(),
             merged: HashMap::new(),
             vars: Vec::new(),
+            written: HashSet::new(),
             recorded: 0,
             uids: 0,
         };
@@ -113,6 +133,21 @@ impl Recorder {
     /// Reports a mistake.
     pub fn error(&mut self, site: Site, message: impl Into<String>, help: impl Into<String>) {
         self.push_error(located(site, message.into(), help.into()));
+    }
+
+    /// Reports a mistake at a place that is no location of the compiler's.
+    pub fn error_at(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+        let Place { file, line, column } = place;
+        let (message, help) = (message.into(), help.into());
+        self.push_error(TraceError { file: file.to_owned(), line, column, message, help });
+    }
+
+    /// Reports a panic of the kernel's, at the line it names; where that is not known, at the kernel's function.
+    pub fn panicked(&mut self, line: Option<(String, u32, u32)>, text: &str) {
+        let here = self.place;
+        let (file, line, column) = line.unwrap_or_else(|| (here.file.to_owned(), here.line, here.column));
+        let message = format!("the kernel panicked while it was traced: {text}");
+        self.push_error(TraceError { file, line, column, message, help: String::new() });
     }
 
     fn push_error(&mut self, error: TraceError) {
@@ -207,15 +242,33 @@ impl Recorder {
 
     /// Reports a host variable that changes deeper in device control flow than `declared`.
     pub fn check_host_assignment(&mut self, declared: Depth, site: Site) {
+        self.check_change(
+            declared,
+            site,
+            "a host value is changed under device control flow",
+            "make it a device value (`let mut n = val(0)`), or declare it inside the branch or loop",
+        );
+    }
+
+    /// Whether the trace is deeper in device control flow than `declared`.
+    pub fn is_deeper(&self, declared: Depth) -> bool {
         let now = self.depth();
-        if now.device <= declared.device && now.undecided <= declared.undecided {
+        now.device > declared.device || now.undecided > declared.undecided
+    }
+
+    /// Reports a change of something that was declared less deep in device control flow.
+    pub fn check_change(
+        &mut self,
+        declared: Depth,
+        site: Site,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let now = self.depth();
+        if !self.is_deeper(declared) {
             return;
         }
-        let error = located(
-            site,
-            "a host value is changed under device control flow".into(),
-            "make it a device value (`let mut n = val(0)`), or declare it inside the branch or loop".into(),
-        );
+        let error = located(site, message.into(), help.into());
         if now.device > declared.device {
             return self.push_error(error);
         }
@@ -415,8 +468,14 @@ impl Recorder {
         }
         let shape = target.shape.clone();
         if let Some(value) = self.read_as(raw, &shape, site) {
+            self.written.insert(var);
             self.push(Item::Set { var, value });
         }
+    }
+
+    /// Whether a handle is that of a variable which was assigned after its declaration.
+    pub fn is_written(&self, raw: Raw) -> bool {
+        matches!(raw, Raw::Var(var) if self.written.contains(&var))
     }
 }
 

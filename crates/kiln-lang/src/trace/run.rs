@@ -1,8 +1,9 @@
 //! Running a kernel once, to record it.
 
 use super::error::{TraceError, TraceErrors};
+use super::panics;
 use super::promote::promote;
-use super::recorder::{Recorder, install};
+use super::recorder::{Place, Recorder, install, with};
 use crate::param::ParamDecl;
 use kiln_ir::{Kernel, Level};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
@@ -48,8 +49,30 @@ pub(crate) const NEVER_RETURNS: (&str, &str) = (
 /// ```
 #[track_caller]
 pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Result<Kernel, TraceErrors> {
-    let caller = Location::caller();
-    let outer = install(Some(Recorder::new(name, level)));
+    trace_at(name, Location::caller().into(), level, body)
+}
+
+/// The name of the kernel that this thread traces at the moment.
+///
+/// ```
+/// use kiln_lang::{Level, trace, traced_now};
+/// assert_eq!(traced_now(), None);
+/// trace("k", Level::Tile { warps: None }, |_| assert_eq!(traced_now().as_deref(), Some("k")))?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+pub fn traced_now() -> Option<String> {
+    with(|r| r.name.clone())
+}
+
+/// As [`trace`], of a function that stands at `caller`.
+pub(crate) fn trace_at(
+    name: &str,
+    caller: Place,
+    level: Level,
+    body: impl FnOnce(&mut ParamDecl),
+) -> Result<Kernel, TraceErrors> {
+    panics::watch();
+    let outer = install(Some(Recorder::new(name, caller, level)));
     let ended = catch_unwind(AssertUnwindSafe(|| body(&mut ParamDecl::new())));
     let recorder = install(outer);
     let Some(mut recorder) = recorder else {
@@ -61,10 +84,10 @@ pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Res
     {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown cause");
-        recorder.error(caller, format!("the kernel panicked while it was traced: {text}"), "");
+        recorder.panicked(panics::take(), text);
     }
     if recorder.errors.is_empty() && aborted && !recorder.is_dead() {
-        recorder.error(caller, NEVER_RETURNS.0, NEVER_RETURNS.1);
+        recorder.error_at(caller, NEVER_RETURNS.0, NEVER_RETURNS.1);
     }
     if recorder.errors.is_empty() && recorder.regions.len() != 1 {
         recorder.errors.push(internal(caller, "a region was left open"));
@@ -75,11 +98,11 @@ pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Res
     Err(TraceErrors::new(recorder.name, recorder.errors))
 }
 
-fn internal(caller: &Location<'_>, what: &str) -> TraceError {
+fn internal(caller: Place, what: &str) -> TraceError {
     TraceError {
-        file: caller.file().to_owned(),
-        line: caller.line(),
-        column: caller.column(),
+        file: caller.file.to_owned(),
+        line: caller.line,
+        column: caller.column,
         message: format!("internal error: {what}"),
         help: "please report it".to_owned(),
     }

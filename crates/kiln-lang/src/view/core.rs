@@ -4,28 +4,38 @@
 
 use crate::trace::{Id, Raw, Recorder, Site, with};
 use crate::val::{Idx, Val};
-use kiln_ir::{OpKind, Scalar, Shape, Type};
+use kiln_ir::{MAX_VIEW_RANK, OpKind, Scalar, Shape, Type};
 use smallvec::SmallVec;
-
-/// The largest rank of a view.
-pub(crate) const MAX_RANK: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ViewCore {
     view: Raw,
     rank: usize,
-    fixed: [Option<Raw>; MAX_RANK],
+    fixed: [Option<Raw>; MAX_VIEW_RANK],
 }
 
 impl ViewCore {
     /// The view a value is.
     pub fn new(view: Id, rank: usize) -> ViewCore {
-        ViewCore { view: Raw::Value(view), rank, fixed: [None; MAX_RANK] }
+        ViewCore { view: Raw::Value(view), rank, fixed: [None; MAX_VIEW_RANK] }
+    }
+
+    /// What is wrong with a view of this rank, and what to write instead; `None` if there is room for its axes.
+    pub fn refusal(rank: usize) -> Option<(String, &'static str)> {
+        (rank > MAX_VIEW_RANK).then(|| {
+            let message = format!("a view of rank {rank}: a view has at most {MAX_VIEW_RANK} axes");
+            (message, "combine axes that are contiguous, or fix some of them before the launch")
+        })
     }
 
     /// A view after an error.
     pub fn poison() -> ViewCore {
-        ViewCore { view: Raw::Poison, rank: 0, fixed: [None; MAX_RANK] }
+        ViewCore { view: Raw::Poison, rank: 0, fixed: [None; MAX_VIEW_RANK] }
+    }
+
+    /// Calls `visit` on every handle.
+    pub fn handles(&self, visit: impl FnMut(Raw)) {
+        std::iter::once(self.view).chain(self.fixed.into_iter().flatten()).for_each(visit);
     }
 
     /// The axes that are not fixed.

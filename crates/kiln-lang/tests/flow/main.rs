@@ -8,4 +8,5 @@ mod exits;
 mod guards;
 mod harness;
 mod loops;
+mod mutation;
 mod values;

@@ -1,6 +1,6 @@
 //! Assignments and `&mut`.
 
-use super::block::depth_name;
+use super::lend::is_lendable;
 use super::{Rewriter, is_literal, names};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -90,34 +90,24 @@ impl Rewriter<'_> {
     pub(super) fn reference(&mut self, e: &mut Expr) {
         let Expr::Reference(r) = e else { return };
         let span = r.and_token.span;
-        let simple = is_simple_place(&r.expr);
+        let known = names::root(&r.expr)
+            .is_some_and(|root| *root == "self" || self.names.iter().any(|n| *root == n.ident));
+        let simple = is_lendable(&r.expr);
         let depth = self.depth_of(&r.expr, span);
         self.place(&mut r.expr);
-        if r.mutability.is_some() && simple {
-            let place = &r.expr;
-            let p = self.private(span);
-            *e = Expr::Verbatim(quote_spanned! {span=>
-                ({ #p::PlaceProbe(&mut #place, #depth).check(); &mut #place })
-            });
+        if r.mutability.is_none() || !(simple || known) {
+            return;
         }
-    }
-
-    /// The depth of device control flow at which the name behind a place was declared; of a parameter, that of the body.
-    fn depth_of(&self, place: &Expr, span: Span) -> Ident {
-        let known = names::root(place).filter(|root| {
-            let name = self.names.iter().rfind(|n| **root == n.ident);
-            name.is_some_and(|n| n.has_depth)
+        let place = &r.expr;
+        let p = self.private(span);
+        *e = Expr::Verbatim(if simple {
+            quote_spanned!(span=> ({ #p::PlaceProbe(&mut #place, #depth).check(); &mut #place }))
+        } else {
+            quote_spanned! {span=> ({
+                let __kiln_place = &mut #place;
+                #p::PlaceProbe(&mut *__kiln_place, #depth).check();
+                __kiln_place
+            })}
         });
-        known.map_or_else(|| Ident::new("__kiln_depth", span), depth_name)
-    }
-}
-
-/// Whether a place can be written twice without doing anything twice.
-fn is_simple_place(place: &Expr) -> bool {
-    match place {
-        Expr::Path(p) => p.path.get_ident().is_some_and(|i| i.to_string().starts_with(char::is_lowercase)),
-        Expr::Field(f) => is_simple_place(&f.base),
-        Expr::Index(i) => is_simple_place(&i.expr) && matches!(&*i.index, Expr::Lit(_) | Expr::Path(_)),
-        _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! Blocks: statements, `let`, and the guards around what follows an exit.
 
-use super::names::{self, Name};
+use super::names::{self, Kind, Name};
 use super::{Rewriter, exits, none, some};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -56,7 +56,7 @@ impl Rewriter<'_> {
         let exits = rest.iter().any(|s| !exits::of_stmt(s).is_empty());
         let has_value =
             tail == Tail::Value && matches!(rest.back(), Some(Stmt::Expr(e, None)) if !exits::diverges(e));
-        let (label, rest) = self.framed("rest", true, span, |r| r.statements(rest, tail, end));
+        let (label, rest) = self.framed("rest", true, span, |r| r.deeper(|r| r.statements(rest, tail, end)));
         let exits = exits || label.is_some();
         let some = if has_value {
             some(rest, span)
@@ -98,6 +98,10 @@ impl Rewriter<'_> {
                     let mac = &m.mac;
                     return self.put(slot, quote!(#mac), false, mac.span());
                 }
+                if m.semi_token.is_some() {
+                    let (before, after) = self.around_macro(&m.mac);
+                    return quote!(#before #m #after);
+                }
                 quote!(#m)
             }
             Stmt::Expr(mut e, semi) => {
@@ -105,7 +109,11 @@ impl Rewriter<'_> {
                 let ends = is_last && semi.is_none();
                 let is_value = !exits::diverges(&e);
                 let literal = super::is_literal(&e);
-                if ends && is_value {
+                if let (Expr::MethodCall(call), Some(_)) = (&mut e, &semi)
+                    && call.args.iter().chain([&*call.receiver]).all(|e| exits::misplaced(e).is_none())
+                {
+                    e = self.method_call(call, true);
+                } else if ends && is_value {
                     if let Some(ty) = self.result_of(tail) {
                         self.convert_literals(&mut e, &ty);
                     }
@@ -199,6 +207,7 @@ impl Rewriter<'_> {
             return TokenStream::new();
         };
         let bound = names::bound(&pat);
+        let kind = self.kind(&init.expr, ty.as_ref(), &pat);
         let (mut value, needs_probe) = (*init.expr, !obviously_host(&pat));
         let diverges = exits::diverges(&value);
         let host_init = diverges || matches!(value, Expr::Closure(_) | Expr::Lit(_) | Expr::Reference(_));
@@ -223,7 +232,7 @@ impl Rewriter<'_> {
             quote_spanned!(token.span=> else { #diverge })
         });
         let ty = ty.map(|ty| quote!(: #ty));
-        let depths = self.declare(bound, span);
+        let depths = self.declare(bound, kind, span);
         let attrs = &local.attrs;
         quote_spanned!(span=> #(#attrs)* let #pat #ty = #value #diverge; #rebind #depths)
     }
@@ -237,18 +246,37 @@ impl Rewriter<'_> {
     }
 
     /// Brings names into scope; gives the statements that record how deep they are declared.
-    pub fn declare(&mut self, bound: Vec<(Ident, bool)>, span: Span) -> TokenStream {
+    pub fn declare(&mut self, bound: Vec<(Ident, bool)>, kind: Kind, span: Span) -> TokenStream {
         let p = self.private(span);
         let mut out = TokenStream::new();
         for (ident, mutable) in bound {
-            let has_depth = self.assigned.iter().any(|n| ident == n);
+            let changes = mutable || kind != Kind::Plain;
+            let has_depth =
+                self.assigned.iter().any(|n| ident == n) || changes && self.lent.iter().any(|n| ident == n);
             if has_depth {
                 let depth = depth_name(&ident);
                 out.extend(quote_spanned!(span=> let #depth = #p::depth();));
             }
-            self.names.push(Name { ident: ident.to_string(), mutable, has_depth });
+            let (ident, level) = (ident.to_string(), self.level);
+            self.names.push(Name { ident, mutable, has_depth, level, kind });
         }
         out
+    }
+
+    /// What syntax tells of the type of what is bound to a pattern.
+    fn kind(&self, value: &Expr, ty: Option<&Type>, pat: &Pat) -> Kind {
+        let named = matches!(pat, Pat::Ident(_));
+        let reference = |e: &Expr| matches!(e, Expr::Reference(r) if r.mutability.is_some());
+        match ty {
+            Some(Type::Reference(r)) if named && r.mutability.is_some() => Kind::Reference,
+            None if named && reference(value) => Kind::Reference,
+            _ => self.suspected(value),
+        }
+    }
+
+    /// What syntax tells of the type of what is taken from a value.
+    pub fn suspected(&self, value: &Expr) -> Kind {
+        if names::lends(quote!(#value), &self.names) { Kind::Suspect } else { Kind::Plain }
     }
 }
 

@@ -35,15 +35,16 @@ impl Rewriter<'_> {
         let cond_span = cond.span();
         let then_diverges = exits::block_diverges(&i.then_branch);
         let then_literal = ends_in_literal(&i.then_branch);
-        let then =
-            self.arm(span, then_diverges && i.else_branch.is_none(), |r| r.block(i.then_branch, Tail::Value));
+        let then = self.arm(span, then_diverges && i.else_branch.is_none(), |r| {
+            r.deeper(|r| r.block(i.then_branch, Tail::Value))
+        });
         let none = none();
         let (otherwise, else_diverges, else_literal) = match i.else_branch {
             None => (quote_spanned!(span=> ::core::option::Option::Some(())), false, false),
             Some((_, e)) => {
                 let (diverges, literal) =
                     (exits::diverges(&e), matches!(&*e, Expr::Block(b) if ends_in_literal(&b.block)));
-                (self.arm(span, false, |r| r.else_arm(*e)), diverges, literal)
+                (self.arm(span, false, |r| r.deeper(|r| r.else_arm(*e))), diverges, literal)
             }
         };
         let p = self.private(span);
@@ -120,11 +121,12 @@ impl Rewriter<'_> {
                 self.let_chain(&mut b.right, rebind);
             }
             Expr::Let(l) => {
+                let kind = self.suspected(&l.expr);
                 self.scrutinee(&mut l.expr, has_literal(&l.pat));
                 let bound = super::names::bound(&l.pat);
                 let span = l.let_token.span;
                 rebind.extend(self.rebind(&mut l.pat, span));
-                rebind.extend(self.declare(bound, span));
+                rebind.extend(self.declare(bound, kind, span));
             }
             other => self.condition(other),
         }
@@ -149,6 +151,7 @@ impl Rewriter<'_> {
     fn matching(&mut self, m: syn::ExprMatch) -> TokenStream {
         let span = m.match_token.span;
         let mut subject = *m.expr;
+        let kind = self.suspected(&subject);
         if let Some(span) = exits::misplaced(&subject) {
             self.error(span, "an exit inside a `match` subject: bind the subject with `let` first");
         }
@@ -158,7 +161,7 @@ impl Rewriter<'_> {
             let depth = self.names.len();
             let bound = super::names::bound(&arm.pat);
             let rebind = self.rebind(&mut arm.pat, span);
-            let depths = self.declare(bound, span);
+            let depths = self.declare(bound, kind, span);
             let guard = arm.guard.map(|(token, mut guard)| {
                 self.condition(&mut guard);
                 quote!(#token #guard)
@@ -176,7 +179,7 @@ impl Rewriter<'_> {
         let span = b.op.span();
         let begin = syn::Ident::new(if matches!(b.op, BinOp::And(_)) { "and" } else { "or" }, span);
         self.value(&mut b.left);
-        self.value(&mut b.right);
+        self.deeper(|r| r.value(&mut b.right));
         let (left, right) = (&b.left, &b.right);
         let (p, none) = (self.private(span), none());
         let right = some(quote!(#right), span);

@@ -25,11 +25,14 @@ impl Rewriter<'_> {
         };
         let outer_result = std::mem::replace(&mut self.result, result.filter(super::block::nameable));
 
+        // It may be called deeper in control flow than where it stands.
+        self.level += 1;
         let mut rebind = TokenStream::new();
         for pat in &mut c.inputs {
             let bound = names::bound(pat);
             rebind.extend(self.rebind(pat, span));
-            rebind.extend(self.declare(bound, span));
+            let kind = names::kind_of_parameter(pat);
+            rebind.extend(self.declare(bound, kind, span));
         }
         let has_type = !matches!(c.output, ReturnType::Default);
         let body_span = c.body.span();
@@ -45,6 +48,7 @@ impl Rewriter<'_> {
         };
         let tokens = function::body(self, block, is_unit, body_span);
 
+        self.level -= 1;
         self.names.truncate(depth);
         self.scopes = scopes;
         self.frames = frames;

@@ -74,14 +74,17 @@ impl Rewriter<'_> {
             self.error(span, "an exit inside the head of a loop: bind the range with `let` first");
         }
         let source_span = source.span();
+        let kind = self.suspected(&source);
         let source = self.source(&mut source);
         let depth = self.names.len();
         let mut pat = *l.pat;
         let looping = self.enter(&l.label, &l.body, span, false);
         let bound = names::bound(&pat);
         let rebind = self.rebind(&mut pat, span);
-        let depths = self.declare(bound, span);
+        self.level += 1;
+        let depths = self.declare(bound, kind, span);
         let body = self.body(&looping, l.body);
+        self.level -= 1;
         self.names.truncate(depth);
         let broken = break_label(looping.id, span);
         let after = self.leave(&looping);
@@ -137,6 +140,7 @@ impl Rewriter<'_> {
         let depth = self.names.len();
         let broken = break_label(looping.id, span);
         let p = self.private(span);
+        self.level += 1;
         let test = match &mut cond {
             Expr::Let(binding) => self.while_let(binding, &broken, span),
             cond => {
@@ -145,6 +149,7 @@ impl Rewriter<'_> {
             }
         };
         let body = self.body(&looping, l.body);
+        self.level -= 1;
         self.names.truncate(depth);
         let after = self.leave(&looping);
         quote_spanned! {span=> {
@@ -160,10 +165,11 @@ impl Rewriter<'_> {
 
     /// `while let`: it takes host values apart, so it runs on the host.
     fn while_let(&mut self, binding: &mut syn::ExprLet, broken: &Lifetime, span: Span) -> TokenStream {
+        let kind = self.suspected(&binding.expr);
         self.place(&mut binding.expr);
         let bound = names::bound(&binding.pat);
         let rebind = self.rebind(&mut binding.pat, span);
-        let depths = self.declare(bound, span);
+        let depths = self.declare(bound, kind, span);
         let (pat, value) = (&binding.pat, &binding.expr);
         quote_spanned! {span=>
             let #pat = #value else {
@@ -180,7 +186,7 @@ impl Rewriter<'_> {
         let span = l.loop_token.span;
         let looping = self.enter(&l.label, &l.body, span, true);
         let has_slot = self.scopes.last().is_some_and(|s| s.slot);
-        let body = self.body(&looping, l.body);
+        let body = self.deeper(|r| r.body(&looping, l.body));
         let broken = break_label(looping.id, span);
         let after = self.leave(&looping);
         let (p, none, can_exit) = (self.private(span), none(), looping.exits);

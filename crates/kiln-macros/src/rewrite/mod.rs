@@ -10,6 +10,7 @@
 //! | `loops.rs` | `for`, `while`, `loop` |
 //! | `jump.rs` | `break`, `continue`, `return`, labelled blocks |
 //! | `assign.rs` | assignments, `&mut` |
+//! | `lend.rs` | what is lent to calls |
 //! | `closure.rs` | closures and macros |
 //! | `exits.rs`, `names.rs` | what the syntax says: exits, names |
 
@@ -19,6 +20,7 @@ mod branch;
 mod closure;
 pub mod exits;
 mod jump;
+mod lend;
 mod loops;
 pub mod names;
 
@@ -67,6 +69,10 @@ pub struct Rewriter<'a> {
     frames: Vec<Frame>,
     /// The names whose depth of declaration matters.
     pub assigned: Vec<String>,
+    /// The names that are passed on, or whose methods are called.
+    pub lent: Vec<String>,
+    /// How many pieces of control flow, which the device may decide on, are around.
+    pub level: usize,
     /// The result type of the function, if it can be named.
     pub result: Option<syn::Type>,
     ids: usize,
@@ -81,6 +87,8 @@ impl<'a> Rewriter<'a> {
             scopes: Vec::new(),
             frames: Vec::new(),
             assigned: Vec::new(),
+            lent: Vec::new(),
+            level: 0,
             result: None,
             ids: 0,
         }
@@ -97,6 +105,14 @@ impl<'a> Rewriter<'a> {
     fn id(&mut self) -> usize {
         self.ids += 1;
         self.ids
+    }
+
+    /// Rewrites something that runs where the device may decide.
+    fn deeper<T>(&mut self, rewrite: impl FnOnce(&mut Self) -> T) -> T {
+        self.level += 1;
+        let rewritten = rewrite(self);
+        self.level -= 1;
+        rewritten
     }
 
     // ---- frames
@@ -189,13 +205,12 @@ impl<'a> Rewriter<'a> {
                 self.value(&mut i.index);
             }
             Expr::Unary(u) if matches!(u.op, UnOp::Deref(_)) => self.place(&mut u.expr),
-            Expr::MethodCall(m) => {
-                self.place(&mut m.receiver);
-                m.args.iter_mut().for_each(|a| self.value(a));
-            }
+            Expr::MethodCall(m) => *e = self.method_call(m, false),
             Expr::Call(c) => {
+                let (span, sure) = (c.func.span(), lend::replaces(&c.func));
                 self.place(&mut c.func);
-                c.args.iter_mut().for_each(|a| self.value(a));
+                let lent = self.arguments(c.args.iter_mut(), sure);
+                *e = self.settled(quote!(#c), lent, span);
             }
             Expr::Struct(s) => self.struct_literal(s),
             Expr::Repeat(r) => self.value(&mut r.expr),

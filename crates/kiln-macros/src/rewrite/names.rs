@@ -4,6 +4,17 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Expr, Ident, Pat};
 
+/// What syntax tells of a name's type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Nothing.
+    Plain,
+    /// It is a mutable reference.
+    Reference,
+    /// It may be or hold a mutable reference.
+    Suspect,
+}
+
 /// A local name.
 pub struct Name {
     pub ident: String,
@@ -11,6 +22,9 @@ pub struct Name {
     pub mutable: bool,
     /// Whether the depth of its declaration was recorded.
     pub has_depth: bool,
+    /// How many pieces of control flow, which the device may decide on, are around its declaration.
+    pub level: usize,
+    pub kind: Kind,
 }
 
 /// The names a pattern binds, and whether with `mut`.
@@ -80,6 +94,12 @@ pub fn assigned(block: &syn::Block) -> Vec<String> {
             }
             visit::visit_expr_binary(self, b);
         }
+        fn visit_expr_method_call(&mut self, m: &'a syn::ExprMethodCall) {
+            if changes_cells(&m.method.to_string()) {
+                self.add(&m.receiver);
+            }
+            visit::visit_expr_method_call(self, m);
+        }
         fn visit_expr_reference(&mut self, r: &'a syn::ExprReference) {
             if r.mutability.is_some() {
                 self.add(&r.expr);
@@ -99,4 +119,95 @@ pub fn mentions(tokens: proc_macro2::TokenStream, name: &str) -> bool {
         proc_macro2::TokenTree::Group(g) => mentions(g.stream(), name),
         _ => false,
     })
+}
+
+/// The names that a function passes on or calls methods of, somewhere: those of variables and references may change there.
+pub fn lent(block: &syn::Block) -> Vec<String> {
+    struct Roots(Vec<String>);
+    impl<'a> Visit<'a> for Roots {
+        fn visit_expr_method_call(&mut self, m: &'a syn::ExprMethodCall) {
+            self.0.extend(root(&m.receiver).map(ToString::to_string));
+            self.0.extend(m.args.iter().filter_map(root).map(ToString::to_string));
+            visit::visit_expr_method_call(self, m);
+        }
+        fn visit_expr_call(&mut self, c: &'a syn::ExprCall) {
+            self.0.extend(c.args.iter().filter_map(root).map(ToString::to_string));
+            visit::visit_expr_call(self, c);
+        }
+        fn visit_macro(&mut self, mac: &'a syn::Macro) {
+            if !is_known_macro(&mac.path) {
+                self.0.extend(idents(mac.tokens.clone()));
+            }
+        }
+    }
+    let mut roots = Roots(Vec::new());
+    roots.visit_block(block);
+    roots.0
+}
+
+/// Whether a method by its name changes a cell or a lock through a shared reference.
+pub fn changes_cells(method: &str) -> bool {
+    matches!(
+        method,
+        "set" | "replace" | "take" | "swap" | "update" | "borrow_mut" | "lock" | "write" | "try_borrow_mut"
+    )
+}
+
+/// Whether a value may be or hold a mutable reference, as far as its tokens tell: `&mut` stands in it, a name that ends in `_mut`,
+/// or one that may be such a reference itself.
+pub fn lends(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
+    let mut after_and = false;
+    tokens.into_iter().any(|t| {
+        let and = std::mem::replace(
+            &mut after_and,
+            matches!(&t, proc_macro2::TokenTree::Punct(p) if p.as_char() == '&'),
+        );
+        match t {
+            proc_macro2::TokenTree::Ident(i) => {
+                let text = i.to_string();
+                (and && text == "mut")
+                    || text.ends_with("_mut")
+                    || names.iter().rfind(|n| n.ident == text).is_some_and(|n| n.kind == Kind::Suspect)
+            }
+            proc_macro2::TokenTree::Group(g) => lends(g.stream(), names),
+            _ => false,
+        }
+    })
+}
+
+/// What syntax tells of the type of a function's or closure's parameter.
+pub fn kind_of_parameter(pat: &Pat) -> Kind {
+    match pat {
+        Pat::Type(typed) => kind_of_type(&typed.ty, &typed.pat),
+        _ => Kind::Suspect,
+    }
+}
+
+/// What syntax tells of a parameter of this type.
+pub fn kind_of_type(ty: &syn::Type, pat: &Pat) -> Kind {
+    match ty {
+        syn::Type::Reference(r) if r.mutability.is_some() && matches!(pat, Pat::Ident(_)) => Kind::Reference,
+        ty if lends(quote::quote!(#ty), &[]) => Kind::Suspect,
+        _ => Kind::Plain,
+    }
+}
+
+/// Whether a macro is one of those that Kiln rewrites, or that read their arguments alone.
+pub fn is_known_macro(path: &syn::Path) -> bool {
+    const KNOWN: [&str; 27] = [
+        "vec", "device_assert", "device_print", "assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq",
+        "debug_assert_ne", "print", "println", "eprint", "eprintln", "format", "panic", "unreachable", "write", "writeln",
+        "matches", "concat", "stringify", "line", "file", "column", "todo", "unimplemented", "dbg",
+    ];
+    path.segments.last().is_some_and(|s| KNOWN.iter().any(|name| s.ident == name))
+}
+
+/// The names in some tokens.
+fn idents(tokens: proc_macro2::TokenStream) -> Vec<String> {
+    let of = |t| match t {
+        proc_macro2::TokenTree::Ident(i) => vec![i.to_string()],
+        proc_macro2::TokenTree::Group(g) => idents(g.stream()),
+        _ => Vec::new(),
+    };
+    tokens.into_iter().flat_map(of).collect()
 }

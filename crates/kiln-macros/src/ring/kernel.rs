@@ -23,7 +23,7 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     Returns::new(&signature, &private).body(&mut item.block);
 
     on_device(options, &mut item, &signature);
-    let body = function::rewritten(options, &mut item)?;
+    let body = function::rewritten(options, &mut item, true)?;
     let (attrs, vis, name, inputs, output) =
         (&item.attrs, &item.vis, &item.sig.ident, &item.sig.inputs, &item.sig.output);
     let (text, allowed, declarations) = (name.to_string(), function::allowed(), names.declarations(&p));
@@ -38,8 +38,21 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
         quote! {
             #(#attrs)*
             #[allow(non_camel_case_types)]
-            #[derive(Clone, Copy, Debug)]
-            #vis struct #name;
+            #[derive(Clone, Copy)]
+            #vis struct #name {
+                #[doc(hidden)]
+                __kiln_handler: (),
+            }
+
+            #[doc(hidden)]
+            #[allow(non_upper_case_globals)]
+            #vis static #name: #name = #name { __kiln_handler: () };
+
+            impl ::core::fmt::Debug for #name {
+                fn fmt(&self, __kiln_f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    __kiln_f.write_str(#text)
+                }
+            }
 
             impl #p::Handler for #name {
                 type State = #state;

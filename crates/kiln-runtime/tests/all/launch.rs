@@ -457,3 +457,53 @@ fn kernels_can_be_looked_at_without_launching() {
     assert!(report.threads == 64 || report.threads == 0, "{report:?}");
     assert_eq!(y.residency(), Residency::Uninitialised);
 }
+
+/// Launches itself while it is traced, and adds up what comes of it.
+#[kernel(crate = kiln_runtime)]
+fn launches_itself(y: &mut Tensor<f32, 1>) {
+    let device = Device::open("interp").unwrap();
+    let mut other = device.tensor(&[0.0f32; 8], [8]).unwrap();
+    let error = launches_itself(&mut other).launch(&device).unwrap_err();
+    assert!(matches!(&error, Error::LaunchInTrace { kernel, traced } if kernel == traced), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.starts_with("kernel `launches_itself` is launched while kernel `launches_itself` is traced; ")
+    );
+    let error = launches_another(&mut other).compile(&device).unwrap_err();
+    assert!(matches!(error, Error::LaunchInTrace { .. }), "{error}");
+    y.tile(program_id(0) * 8, 8).store(1.0);
+}
+
+#[kernel(crate = kiln_runtime)]
+fn launches_another(y: &mut Tensor<f32, 1>) {
+    let device = Device::open("interp").unwrap();
+    let mut other = device.tensor(&[0.0f32; 8], [8]).unwrap();
+    launches_itself(&mut other).launch(&device).unwrap();
+    y.tile(program_id(0) * 8, 8).store(1.0);
+}
+
+#[test]
+fn a_launch_while_a_kernel_is_traced_is_refused() {
+    let device = Device::open("interp").unwrap();
+    let mut y = device.tensor(&[0.0f32; 8], [8]).unwrap();
+    launches_itself(&mut y).launch(&device).unwrap();
+    assert_eq!(y.to_vec().unwrap(), [1.0; 8]);
+    // The panic of the kernel's `unwrap` is an error with its line.
+    let error = launches_another(&mut y).launch(&device).unwrap_err().to_string();
+    let line = line!() - 12;
+    assert!(error.contains(&format!("launch.rs:{line}:")) && error.contains("LaunchInTrace"), "{error}");
+}
+
+#[test]
+fn a_tensor_of_more_axes_than_a_view_has() {
+    #[kernel(crate = kiln_runtime)]
+    fn reads(x: &Tensor<f32, 7>, y: &mut Tensor<f32, 1>) {
+        y.tile(program_id(0) * 8, 8).store(x.get([0; 7]));
+    }
+    let device = Device::open("interp").unwrap();
+    let x = device.tensor(&[0.0f32; 2], [1, 1, 1, 1, 1, 1, 2]).unwrap();
+    let mut y = device.tensor(&[0.0f32; 8], [8]).unwrap();
+    let error = reads(&x, &mut y).launch(&device).unwrap_err().to_string();
+    assert!(error.contains("parameter `x` is a view of rank 7: a view has at most 5 axes"), "{error}");
+    assert!(error.contains("launch.rs:"), "{error}");
+}
