@@ -195,9 +195,33 @@ pub fn kind_of_type(ty: &syn::Type, pat: &Pat) -> Kind {
 /// Whether a macro is one of those that Kiln rewrites, or that read their arguments alone.
 pub fn is_known_macro(path: &syn::Path) -> bool {
     const KNOWN: [&str; 27] = [
-        "vec", "device_assert", "device_print", "assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq",
-        "debug_assert_ne", "print", "println", "eprint", "eprintln", "format", "panic", "unreachable", "write", "writeln",
-        "matches", "concat", "stringify", "line", "file", "column", "todo", "unimplemented", "dbg",
+        "vec",
+        "device_assert",
+        "device_print",
+        "assert",
+        "assert_eq",
+        "assert_ne",
+        "debug_assert",
+        "debug_assert_eq",
+        "debug_assert_ne",
+        "print",
+        "println",
+        "eprint",
+        "eprintln",
+        "format",
+        "panic",
+        "unreachable",
+        "write",
+        "writeln",
+        "matches",
+        "concat",
+        "stringify",
+        "line",
+        "file",
+        "column",
+        "todo",
+        "unimplemented",
+        "dbg",
     ];
     path.segments.last().is_some_and(|s| KNOWN.iter().any(|name| s.ident == name))
 }

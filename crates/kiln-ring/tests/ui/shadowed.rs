@@ -10,8 +10,7 @@ fn fir(ctx: &RingCtx, x: u32) -> u32 {
 fn start(runtime: &RingRuntime) -> kiln_ring::Result<()> {
     let fir = runtime.launch(fir, Default::default())?;
     fir.activate()?;
-    let answer = fir.ask(7)?;
-    println!("{answer}");
+    println!("{:?}", fir.ask(7));
     Ok(())
 }
 
