@@ -362,7 +362,7 @@ fn a_panic_is_an_error_of_the_trace() {
     let table = [1, 2, 3];
     let e = errors(|_, _, _| _ = table[std::hint::black_box(7)]);
     assert_error(&e, line!() - 1, "index out of bounds: the len is 3 but the index is 7", "");
-    let none: Option<usize> = None;
+    let none = std::hint::black_box(None::<usize>);
     let e = errors(|_, _, _| _ = none.unwrap());
     assert_error(&e, line!() - 1, "called `Option::unwrap()` on a `None` value", "");
     // The thread can trace again.
