@@ -1,12 +1,13 @@
 //! Attention of the library, with all options, against f64.
 
 use crate::case::{Case, cases};
+use crate::library_rows::EXTENTS;
 use crate::trial::{Trial, Verdict, close, ensure, same};
 use half::{bf16, f16};
 use kiln_kernels::{Attention, Tuning};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample, add_scaled, dot};
-use kiln_runtime::{Error, Tensor};
+use kiln_runtime::{BackendKind, Error, Tensor};
 use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
@@ -26,7 +27,10 @@ pub fn cases() -> Vec<Case> {
 
 /// Large ones, for [`sweep`](crate::sweep).
 pub fn large_cases() -> Vec<Case> {
-    cases!["attention": any_lengths for f16 bf16;]
+    cases!["attention":
+        any_lengths for f16 bf16 f32;
+        odd_lengths for f16 bf16 f32;
+    ]
 }
 
 /// What is computed.
@@ -323,12 +327,47 @@ fn any_options<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
     Ok(())
 }
 
+/// How many products of elements of a query and a key one attention of the sweep may take.
+fn many(trial: &Trial<'_>) -> usize {
+    match trial.device.properties().kind {
+        BackendKind::Interp => 1 << 20,
+        BackendKind::Cpu => 1 << 26,
+        BackendKind::Cuda => usize::MAX,
+    }
+}
+
+/// Odd, prime, tiny and huge lengths and widths with any options, of which all queries are looked at.
+fn odd_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    // The reference takes all products too, and looks at every query.
+    let (most, elements) = (many(trial).min(1 << 23), 1 << 18);
+    for _ in 0..10 {
+        let rng = &mut trial.rng;
+        let any = |rng: &mut Rng| EXTENTS[rng.below(EXTENTS.len() as u64) as usize];
+        let width = [1, 3, 8, 33, 64, 100, 128, 256][rng.below(8) as usize];
+        let shared = 1 + rng.below(3) as usize;
+        let [queries, keys] = loop {
+            let lengths = [any(rng), any(rng)];
+            let rows = shared * width * lengths[0].max(lengths[1]);
+            if rows <= elements && rows * lengths[0].min(lengths[1]).max(1) <= most {
+                break lengths;
+            }
+        };
+        let options = Options::random(rng, keys);
+        attend::<T>(trial, Sizes { heads: shared, shared, queries, keys, width }, options)?;
+    }
+    Ok(())
+}
+
 /// Lengths from 1 to 4099 with any options, of which some queries are looked at.
 fn any_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
+    let most = many(trial);
     for _ in 0..6 {
         let rng = &mut trial.rng;
-        let [queries, keys] = [(); 2].map(|()| 1 + rng.below(4099) as usize);
+        let [mut queries, mut keys] = [(); 2].map(|()| 1 + rng.below(4099) as usize);
         let (shared, width) = (1 + rng.below(3) as usize, 8 * (1 + rng.below(32) as usize));
+        while shared.saturating_mul(queries * keys * width) > most {
+            (queries, keys) = if queries > keys { (queries / 2, keys) } else { (queries, keys / 2) };
+        }
         let options = Options::random(rng, keys);
         let sizes = Sizes { heads: shared, shared, queries, keys, width };
         let (q, qs) = trial.input::<T, 3>([shared, queries, width])?;
@@ -351,7 +390,7 @@ fn any_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
             let (row, sum) = of_query(sizes, [&qs, &ks, &vs], options, at / queries, at % queries);
             let expected: Vec<Host> = row.into_iter().map(Host::Float).collect();
             let what = format!("query {at}, {sizes:?}, {options:?}");
-            close(&what, &o[at * width..][..width], &expected, 8.0, 4.0)?;
+            close(&what, &o[at * width..][..width], &expected, ulps::<T>(), 4.0)?;
             close(&what, &sums[at..=at], &[Host::Float(sum)], 64.0, 4.0)?;
         }
     }

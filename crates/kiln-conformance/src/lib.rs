@@ -11,6 +11,7 @@
 //! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
 //! | `exact.rs` | arithmetic that has Rust's bits on every device |
 //! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs`, `matrix_units_copied.rs`, `matrix_units_narrow.rs` | operations on tiles |
+//! | `extents.rs`, `odd_shapes.rs` | tiles, blocks and tensors of any extents |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
 //! | `explicit_registers.rs` | factors from registers, packed results |
@@ -22,7 +23,7 @@
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
-//! | `library.rs`, `products.rs`, `products_large.rs`, `attention.rs` | kernels of `kiln-kernels` |
+//! | `library.rs`, `library_rows.rs`, `products.rs`, `products_large.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
@@ -64,11 +65,13 @@ mod guards;
 mod language;
 mod launch;
 mod library;
+mod library_rows;
 mod math;
 mod matrix_units;
 mod matrix_units_copied;
 mod matrix_units_narrow;
 mod memory;
+mod odd_shapes;
 mod ordered;
 mod prints;
 mod products;
@@ -100,6 +103,7 @@ pub fn suite() -> Vec<Case> {
         dot::cases,
         matrix_units::cases,
         extents::cases,
+        odd_shapes::cases,
         matrix_units_narrow::cases,
         matrix_units_copied::cases,
         explicit::cases,
@@ -121,6 +125,7 @@ pub fn suite() -> Vec<Case> {
         guards::cases,
         prints::cases,
         library::cases,
+        library_rows::cases,
         products::cases,
         products_large::cases,
         attention::cases,
@@ -148,5 +153,11 @@ pub fn suite() -> Vec<Case> {
 
 /// Cases of any sizes, large ones too: a check of a device that takes minutes without a GPU, apart from the [`suite`].
 pub fn sweep() -> Vec<Case> {
-    [products_large::large_cases(), attention::large_cases()].concat()
+    [
+        odd_shapes::large_cases(),
+        library_rows::large_cases(),
+        products_large::large_cases(),
+        attention::large_cases(),
+    ]
+    .concat()
 }

@@ -4,12 +4,13 @@
 //! time", 1977). Corners and random elements are computed one by one.
 
 use crate::case::{Case, cases};
+use crate::library_rows::EXTENTS;
 use crate::trial::{Stop, Trial, Verdict, close, ensure};
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Epilogue, Identity, Then, Vector};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
-use kiln_reference::{Host, Rng, Sample};
+use kiln_reference::{Host, Rng, Sample, product};
 use kiln_runtime::{BackendKind, Tensor};
 
 pub fn cases() -> Vec<Case> {
@@ -24,6 +25,7 @@ pub fn large_cases() -> Vec<Case> {
     cases!["products":
         large_extents for f16 bf16 E4M3 E5M2 i8 u8 f32;
         large_epilogues for f16 bf16 E4M3 i8 f32;
+        odd_extents for i32 u32 i64 u64 i8 u8 E4M3 E5M2 f16 bf16 f32 f64;
     ]
 }
 
@@ -50,6 +52,31 @@ fn any_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdic
 
 fn large_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     (0..8).try_for_each(|_| any_product::<T>(trial, many(trial)))
+}
+
+/// Odd, prime, tiny and huge extents, of which every element is compared.
+fn odd_extents<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
+    // The reference takes all multiplications too.
+    let most = many(trial).min(1e7);
+    for _ in 0..12 {
+        let rng = &mut trial.rng;
+        let shape @ [m, n, k] = loop {
+            let all = [(); 3].map(|()| EXTENTS[rng.below(EXTENTS.len() as u64) as usize]);
+            if all.iter().map(|&e| e.max(1) as f64).product::<f64>() <= most {
+                break all;
+            }
+        };
+        let (a, b) = (Side::<T>::random(trial, [m, k])?, Side::<T>::random(trial, [k, n])?);
+        let mut c = trial.output::<T::Sum, 2>([m, n])?;
+        kiln_kernels::matmul(&a.part, &b.part, &mut c)?;
+        let [xs, ys] = [(&a, m, k), (&b, k, n)].map(|(side, rows, columns)| {
+            (0..rows * columns).map(|e| side.at(e / columns, e % columns)).collect::<Vec<Host>>()
+        });
+        let expected = product(&xs, &ys, shape, T::Sum::small(0).host());
+        let what = format!("{m} × {n} × {k}, turned {:?}", [a.turned, b.turned]);
+        close(&what, &c.to_vec()?, &expected, allowed::<T>(k), 64.0)?;
+    }
+    Ok(())
 }
 
 fn any_epilogues<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict

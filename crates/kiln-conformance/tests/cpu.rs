@@ -3,5 +3,5 @@
 mod suite;
 
 fn main() -> std::process::ExitCode {
-    suite::run(|| kiln_runtime::Device::open("cpu"), suite::Threads::One, |_| true)
+    suite::run(|| kiln_runtime::Device::open("cpu"), suite::Threads::One, |_| true, vec![])
 }

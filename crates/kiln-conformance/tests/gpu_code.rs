@@ -24,7 +24,21 @@ fn main() -> ExitCode {
         let backend = GpuCode { interp: Interp::new(Options::fast()), tiles: Mutex::default() };
         Ok(Device::with_backend(Box::new(backend), DiskCache::none()))
     };
-    suite::run(open, suite::Threads::Cores, |_| true)
+    suite::run(open, suite::Threads::Cores, |_| true, vec![assembled()])
+}
+
+/// Stands for the assembling of all cases: ignored where no assembler is named, and nothing is assembled.
+fn assembled() -> libtest_mimic::Trial {
+    let ptxas = std::env::var_os("KILN_PTXAS");
+    let missing = ptxas.is_none();
+    let starts = move || {
+        let ptxas = ptxas.ok_or("no KILN_PTXAS to assemble with")?;
+        match Command::new(ptxas).arg("--version").output() {
+            Ok(output) if output.status.success() => Ok(()),
+            other => Err(format!("the assembler does not start: {other:?}").into()),
+        }
+    };
+    libtest_mimic::Trial::test("every_case_is_assembled_by_ptxas", starts).with_ignored_flag(missing)
 }
 
 /// Compute capabilities besides that of an H100.

@@ -6,5 +6,5 @@ fn main() -> std::process::ExitCode {
     kiln_runtime::isolate::init();
     let groups = ["actors", "supervision", "checkpoints", "telemetry"];
     let ring = |name: &str| groups.iter().any(|group| name.starts_with(group));
-    suite::run(|| kiln_runtime::Device::open("isolated:cpu"), suite::Threads::One, ring)
+    suite::run(|| kiln_runtime::Device::open("isolated:cpu"), suite::Threads::One, ring, vec![])
 }

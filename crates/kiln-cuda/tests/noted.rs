@@ -1,25 +1,32 @@
 //! Checks where threads wait for each other: the PTX reports a fault and goes on, so that nobody is left waiting. `KILN_PTXAS` names the assembler (`tools/ptxas.sh
 //! --path`); without it the text alone is looked at.
 
+mod assembler;
+
 use kiln_backend::Error;
 use kiln_cuda::{compile_to_ptx, compile_to_tasks, ptx};
 use kiln_ir::parse;
 use std::io::Write as _;
 use std::process::Command;
 
+assembler::tests! {
+    text: true;
+    a_check_in_a_task_does_not_end_it
+    threads_agree_on_a_fault_that_a_loop_ends_with
+    a_check_among_products_of_warpgroups_does_not_end_a_warp
+    a_kernel_that_may_fault_gets_a_task_that_copies;
+    plain: a_wait_that_only_a_check_might_end_is_refused
+}
+
 const HOPPER: ptx::Target = ptx::Target { compute: (9, 0), ptx: (9, 0) };
 
 /// The PTX of a kernel, which the assembler takes if there is one.
 fn compiled(text: &str) -> String {
     let module = compile_to_ptx(&parse(text).unwrap(), HOPPER).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let Ok(assembler) = std::env::var("KILN_PTXAS") else {
-        eprintln!("skipped: no KILN_PTXAS to assemble with");
-        return module.text;
-    };
+    let Some(ptxas) = assembler::path() else { return module.text };
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(module.text.as_bytes()).unwrap();
-    let run =
-        Command::new(assembler).args(["-v", "-arch=sm_90a", "-o", "/dev/null"]).arg(file.path()).output();
+    let run = Command::new(ptxas).args(["-v", "-arch=sm_90a", "-o", "/dev/null"]).arg(file.path()).output();
     let log = String::from_utf8_lossy(&run.unwrap().stderr).into_owned();
     let clean = !["error", "warning", "serialized"].iter().any(|word| log.contains(word))
         && log.contains(" 0 bytes spill stores, 0 bytes spill loads");
@@ -54,7 +61,6 @@ fn task(inside: &str) -> String {
     )
 }
 
-#[test]
 fn a_check_in_a_task_does_not_end_it() {
     let text = compiled(&task(
         "%v = gather.check %x[%i] pad %pad : i32[64]
@@ -71,7 +77,6 @@ fn a_check_in_a_task_does_not_end_it() {
     assert!(text.contains(" st.global.b32 [") && !text.contains("\tst.global.b32 ["), "{text}");
 }
 
-#[test]
 fn threads_agree_on_a_fault_that_a_loop_ends_with() {
     let text = compiled(&task(
         "%v = gather.check %x[%i] pad %pad : i32[64]
@@ -90,7 +95,6 @@ fn threads_agree_on_a_fault_that_a_loop_ends_with() {
     assert_eq!((count(&text, "exit"), count(&text, "$FAULT")), (0, 0), "{text}");
 }
 
-#[test]
 fn a_check_among_products_of_warpgroups_does_not_end_a_warp() {
     let text = "kernel @k(%a: view<f16, 2, global> {align=16, extents=[i32, 8|i32], strides=[8|i32, i32|=1]}, %b: view<f16, 2, global> {align=16, extents=[i32, 8|i32], strides=[8|i32, i32|=1]}, %c: mut view<f32, 2, global>) tile {
   %0 = const 0 : i64
@@ -137,7 +141,6 @@ const CHECKED: &str = "kernel @rows(%a: view<bf16, 2, global> {align=16, extents
   store.disjoint %c[%2, %3] = %14
 }";
 
-#[test]
 fn a_kernel_that_may_fault_gets_a_task_that_copies() {
     assert!(compile_to_tasks(&parse(CHECKED).unwrap(), HOPPER).unwrap().is_some());
     let text = compiled(CHECKED);
@@ -146,7 +149,6 @@ fn a_kernel_that_may_fault_gets_a_task_that_copies() {
     assert_eq!(count(&text, "atom.relaxed.gpu.global.cas.b32"), 1, "{text}");
 }
 
-#[test]
 fn a_wait_that_only_a_check_might_end_is_refused() {
     let text = task(
         "while () {

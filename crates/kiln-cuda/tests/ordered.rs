@@ -1,18 +1,25 @@
 //! What kernels that stay compile to: ordered accesses of every kind, and a polling loop with nothing in it that need not be.
 //! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the assembling part is skipped, and says so.
 
+mod assembler;
+
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::*;
 use std::io::Write as _;
 use std::process::Command;
 
+assembler::tests! {
+    text: true;
+    every_order_scope_and_type
+    clocks_rest_and_the_first_thread
+    a_polling_loop_is_tight;
+    plain:
+}
+
 /// Compiles for a generation and, where there is an assembler, assembles without warnings and spills.
 fn compile(kernel: &Kernel, compute: (u32, u32), arch: &str) -> String {
     let text = compile_to_ptx(kernel, ptx::Target { compute, ptx: (8, 0) }).expect("compiles").text;
-    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
-        eprintln!("skipped: no KILN_PTXAS to assemble with");
-        return text;
-    };
+    let Some(ptxas) = assembler::path() else { return text };
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     let mut command = Command::new(ptxas);
@@ -32,7 +39,6 @@ fn both(text: &str) -> String {
     compile(&kernel, (9, 0), "sm_90a")
 }
 
-#[test]
 fn every_order_scope_and_type() {
     let mut body = String::new();
     for (i, scope) in ["block", "device", "system"].into_iter().enumerate() {
@@ -69,7 +75,6 @@ fn every_order_scope_and_type() {
     assert!(text.contains("ld.volatile.global.v4.b32 {") && text.contains("st.relaxed.sys.global.v4.b32 ["));
 }
 
-#[test]
 fn clocks_rest_and_the_first_thread() {
     for block in ["[1, 1, 1]", "[32, 1, 1]", "[96, 1, 1]"] {
         let text = both(&format!(
@@ -109,7 +114,6 @@ fn innermost_loop(text: &str) -> Vec<&str> {
 }
 
 /// A warp polls the quads of a message until every one bears the stamp: the addresses are computed before, and nothing is checked.
-#[test]
 fn a_polling_loop_is_tight() {
     let text = both(
         "kernel @poll(%x: view<u32, 1, global> {align=16, strides=[=1]}, %y: mut view<u32, 1, global> {align=16, strides=[=1]}, %slot: i64, %stamp: u32) thread [32, 1, 1] {

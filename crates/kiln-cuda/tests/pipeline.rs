@@ -1,5 +1,7 @@
 //! From kernels to PTX that NVIDIA's assembler takes, for every target, without warnings and without spills. `KILN_PTXAS` names the assembler
-//! (`tools/ptxas.sh --path`); without it the tests with `ptxas` in their names pass at once and say so.
+//! (`tools/ptxas.sh --path`); without it the tests with `ptxas` in their names are ignored.
+
+mod assembler;
 
 #[path = "../examples/backend_check/cases.rs"]
 mod cases;
@@ -11,8 +13,17 @@ use kiln_backend::Error;
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_interp::{Interp, Options};
 use kiln_ir::parse;
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::Command;
+
+assembler::tests! {
+    text: true;
+    every_case_for_sm_80_by_ptxas
+    every_case_for_sm_90_by_ptxas
+    every_case_for_sm_100_by_ptxas;
+    plain: every_case_over_threads_on_the_interpreter what_a_gpu_has_not_is_refused_with_its_name a_kernel_that_is_not_well_formed_is_refused_with_its_place names_are_made_fit_for_ptx the_number_of_gpus_is_an_answer
+}
 
 fn target(compute: (u32, u32)) -> ptx::Target {
     ptx::Target { compute, ptx: (9, 0) }
@@ -22,7 +33,7 @@ fn target(compute: (u32, u32)) -> ptx::Target {
 const BATCH: usize = 100;
 
 /// Assembles a batch. Every entry gets a name of its own.
-fn assemble(assembler: &str, target: ptx::Target, modules: &[ptx::Module]) -> Result<(), String> {
+fn assemble(assembler: &OsStr, target: ptx::Target, modules: &[ptx::Module]) -> Result<(), String> {
     let mut text = String::new();
     for (index, module) in modules.iter().enumerate() {
         let body = module.text.find(".visible").ok_or("a module without an entry")?;
@@ -63,32 +74,25 @@ fn check_target(target: ptx::Target) {
             Err(error) => failed.push(error),
         }
     }
-    match std::env::var("KILN_PTXAS") {
-        Ok(assembler) => {
-            failed.extend(modules.chunks(BATCH).filter_map(|batch| assemble(&assembler, target, batch).err()))
-        }
-        Err(_) => eprintln!("skipped: no KILN_PTXAS to assemble with"),
+    if let Some(ptxas) = assembler::path() {
+        failed.extend(modules.chunks(BATCH).filter_map(|batch| assemble(&ptxas, target, batch).err()));
     }
     assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
 }
 
-#[test]
 fn every_case_for_sm_80_by_ptxas() {
     check_target(target((8, 0)));
 }
 
-#[test]
 fn every_case_for_sm_90_by_ptxas() {
     check_target(target((9, 0)));
 }
 
-#[test]
 fn every_case_for_sm_100_by_ptxas() {
     check_target(target((10, 0)));
 }
 
 /// Without a GPU: what the passes make of every case computes the same on the interpreter, and does something.
-#[test]
 fn every_case_over_threads_on_the_interpreter() {
     let interp = Interp::new(Options::default());
     let check = |case: &Case| {
@@ -109,7 +113,6 @@ fn refusal(text: &str) -> Error {
     compile_to_ptx(&kernel, target((8, 0))).expect_err("it cannot be compiled")
 }
 
-#[test]
 fn what_a_gpu_has_not_is_refused_with_its_name() {
     let shared = refusal(
         "kernel @big(%y: mut view<f64, 1, global>) thread [32, 1, 1] {
@@ -144,7 +147,6 @@ kernel @bits(%y: mut view<f32, 1, global>) thread [32, 1, 1] {
     assert!(atomic.to_string().contains("k.rs:3:7"), "{atomic}");
 }
 
-#[test]
 fn a_kernel_that_is_not_well_formed_is_refused_with_its_place() {
     let mut kernel = parse("file \"k.rs\"\nkernel @bad() tile {\n  %v = const 0 : i32 @0:4:2\n}").unwrap();
     let op = kernel.block(kernel.body).ops[0];
@@ -154,7 +156,6 @@ fn a_kernel_that_is_not_well_formed_is_refused_with_its_place() {
     assert_eq!((kernel.as_str(), location.as_str()), ("bad", "k.rs:4:2"));
 }
 
-#[test]
 fn names_are_made_fit_for_ptx() {
     let kernel = parse("kernel @\"grüße<f32, 4>\"() tile {\n  %v = const 0 : i32\n}").unwrap();
     let module = compile_to_ptx(&kernel, target((9, 0))).unwrap();
@@ -163,7 +164,6 @@ fn names_are_made_fit_for_ptx() {
 }
 
 /// Without a driver, and with one: an answer, never a panic, and the same one twice.
-#[test]
 fn the_number_of_gpus_is_an_answer() {
     match kiln_cuda::device_count() {
         Ok(count) => {

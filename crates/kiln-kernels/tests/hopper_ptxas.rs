@@ -1,6 +1,9 @@
 //! The plans that products get on a Hopper GPU, which need not be there: without spilled registers and serialised products. `KILN_PTXAS` names the assembler
 //! (`tools/ptxas.sh --path`); without it only the text is made.
 
+#[path = "../../kiln-cuda/tests/assembler/mod.rs"]
+mod assembler;
+
 use half::bf16;
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::Kernel;
@@ -10,6 +13,16 @@ use kiln_kernels::matmul::{Epilogue, Factor, hopper};
 use kiln_lang::{E4M3, Numeric, Val};
 use kiln_runtime::{Device, Result, Tensor};
 use std::process::Command;
+
+assembler::tests! {
+    text: true;
+    results_that_wait_spill_nothing_by_ptxas
+    pieces_of_three_tasks_spill_nothing_by_ptxas
+    few_rows_spill_nothing_by_ptxas
+    shared_tiles_spill_nothing_by_ptxas
+    ways_of_attention_spill_nothing_by_ptxas;
+    plain:
+}
 
 const H200: Gpu = Gpu { units: 132, shared_memory: 227 << 10 };
 
@@ -51,10 +64,7 @@ fn by_step<T: Factor, E: Epilogue<T::Sum>>(shape: [usize; 3], pieces: bool, epil
 fn check(what: &str, kernel: &Kernel) {
     let module = compile_to_ptx(kernel, ptx::Target { compute: (9, 0), ptx: (9, 0) })
         .unwrap_or_else(|e| panic!("{what}: {e}"));
-    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
-        eprintln!("not assembled: no KILN_PTXAS");
-        return;
-    };
+    let Some(ptxas) = assembler::path() else { return };
     let name: String = what.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
     let path = std::env::temp_dir().join(format!("kiln-{name}-{}.ptx", std::process::id()));
     std::fs::write(&path, &module.text).unwrap();
@@ -66,7 +76,6 @@ fn check(what: &str, kernel: &Kernel) {
     assert!(log.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{what}: {log}");
 }
 
-#[test]
 fn results_that_wait_spill_nothing_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     let large = chosen::<bf16>([4096; 3], false, false);
@@ -94,7 +103,6 @@ fn results_that_wait_spill_nothing_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn pieces_of_three_tasks_spill_nothing_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     let plan = chosen::<E4M3>([8192; 3], true, true);
@@ -106,7 +114,6 @@ fn pieces_of_three_tasks_spill_nothing_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn few_rows_spill_nothing_by_ptxas() -> Result<()> {
     for m in [8, 16, 64] {
         let plan = chosen::<bf16>([m, 8192, 8192], false, false);
@@ -116,7 +123,6 @@ fn few_rows_spill_nothing_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn shared_tiles_spill_nothing_by_ptxas() -> Result<()> {
     check("by step", &by_step::<bf16, _>([4096; 3], false, Identity)?);
     let scale = Vector {
@@ -131,7 +137,6 @@ fn shared_tiles_spill_nothing_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn ways_of_attention_spill_nothing_by_ptxas() -> Result<()> {
     use kiln_kernels::attention::hopper::{Plan, attention};
     let device = Device::open("interp")?;

@@ -1,6 +1,9 @@
 //! Products of tiles of 8-bit floats, of 8-bit integers and of f32 as tf32 for GPUs that need not be there: by the instructions that these have, and without spilled registers.
 //! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it only the text is looked at.
 
+#[path = "../../kiln-cuda/tests/assembler/mod.rs"]
+mod assembler;
+
 use half::bf16;
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::Kernel;
@@ -10,6 +13,14 @@ use kiln_kernels::matmul::{Factor, Precision};
 use kiln_lang::{E4M3, E5M2, Numeric};
 use kiln_runtime::{Device, Result, Tensor};
 use std::process::Command;
+
+assembler::tests! {
+    text: true;
+    products_of_8_bit_floats_assemble_by_ptxas
+    products_of_8_bit_integers_assemble_by_ptxas
+    products_of_tf32_assemble_by_ptxas;
+    plain:
+}
 
 /// A product of tiles into the type of its sums, or of 8-bit floats into bf16: a by rows and b by columns or, if it is `turned`, by rows.
 fn kernel<T, U>(precision: Precision, tile: (usize, usize, usize), turned: bool) -> Result<Kernel>
@@ -55,10 +66,7 @@ fn check(what: &str, kernel: &Kernel, compute: (u32, u32), instruction: &str) {
     let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })
         .unwrap_or_else(|e| panic!("{what} for {compute:?}: {e}"));
     assert!(module.text.contains(instruction), "{what} for {compute:?}, {instruction}:\n{}", module.text);
-    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
-        eprintln!("not assembled: no KILN_PTXAS");
-        return;
-    };
+    let Some(ptxas) = assembler::path() else { return };
     let family = if instruction.starts_with("wgmma") { "a" } else { "" };
     let arch = format!("-arch=sm_{}{}{family}", compute.0, compute.1);
     let name: String = what.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
@@ -75,7 +83,6 @@ fn check(what: &str, kernel: &Kernel, compute: (u32, u32), instruction: &str) {
 const OLDER: [(u32, u32); 2] = [(8, 0), (8, 6)];
 const NEWER: [(u32, u32); 3] = [(8, 9), (10, 0), (12, 0)];
 
-#[test]
 fn products_of_8_bit_floats_assemble_by_ptxas() -> Result<()> {
     let (full, fast) = (Precision::Full, Precision::FastSums);
     let pieces = kernel::<E4M3, E4M3>(full, (128, 128, 64), false)?;
@@ -96,7 +103,6 @@ fn products_of_8_bit_floats_assemble_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn products_of_8_bit_integers_assemble_by_ptxas() -> Result<()> {
     let tiles = kernel::<i8, i8>(Precision::Full, (128, 128, 64), false)?;
     for compute in OLDER.into_iter().chain(NEWER) {
@@ -112,7 +118,6 @@ fn products_of_8_bit_integers_assemble_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn products_of_tf32_assemble_by_ptxas() -> Result<()> {
     let tiles = kernel::<f32, f32>(Precision::Tf32, (128, 128, 16), false)?;
     for compute in OLDER.into_iter().chain(NEWER) {

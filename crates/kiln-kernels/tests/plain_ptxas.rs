@@ -1,6 +1,9 @@
 //! The kernels at the tile level for GPUs that need not be there: on tensor cores, and without spilled registers. `KILN_PTXAS` names the assembler
 //! (`tools/ptxas.sh --path`); without it only the text is looked at.
 
+#[path = "../../kiln-cuda/tests/assembler/mod.rs"]
+mod assembler;
+
 use half::bf16;
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::Kernel;
@@ -11,9 +14,17 @@ use kiln_lang::Precision;
 use kiln_runtime::{Device, Result, Tensor};
 use std::process::Command;
 
+assembler::tests! {
+    text: true;
+    products_assemble_without_spills_by_ptxas
+    attention_assembles_without_spills_by_ptxas
+    copies_of_a_warp_of_its_own_assemble_without_spills_by_ptxas;
+    plain:
+}
+
 const TARGETS: [(u32, u32); 5] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0)];
 
-/// Assembles a kernel for a target; what the assembler says of spills, if it spills.
+/// Assembles a kernel for a target, which spills no registers.
 fn check(what: &str, kernel: &Kernel, compute: (u32, u32), rows: usize) {
     let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })
         .unwrap_or_else(|e| panic!("{what} for {compute:?}: {e}"));
@@ -23,10 +34,7 @@ fn check(what: &str, kernel: &Kernel, compute: (u32, u32), rows: usize) {
     for word in words.iter().chain(&["cp.async"]) {
         assert!(module.text.contains(word), "{what} for {compute:?} has no {word}:\n{}", module.text);
     }
-    let Ok(ptxas) = std::env::var("KILN_PTXAS") else {
-        eprintln!("not assembled: no KILN_PTXAS");
-        return;
-    };
+    let Some(ptxas) = assembler::path() else { return };
     let name: String = what.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
     let path = std::env::temp_dir().join(format!("kiln-{name}-{}.ptx", std::process::id()));
     std::fs::write(&path, &module.text).unwrap();
@@ -39,7 +47,6 @@ fn check(what: &str, kernel: &Kernel, compute: (u32, u32), rows: usize) {
     assert!(!log.contains("serialized"), "{what} for {arch}: {log}");
 }
 
-#[test]
 fn products_assemble_without_spills_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     let a: Tensor<bf16, 3> = device.zeros([1, 64, 64])?;
@@ -67,7 +74,6 @@ fn products_assemble_without_spills_by_ptxas() -> Result<()> {
     Ok(())
 }
 
-#[test]
 fn attention_assembles_without_spills_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     for (width, rows, columns) in [(64, 128, 64), (128, 64, 64), (256, 64, 16), (64, 64, 80)] {
@@ -91,7 +97,6 @@ fn attention_assembles_without_spills_by_ptxas() -> Result<()> {
 }
 
 /// On compute capability 9.0 large products, and attention, have a warp that copies.
-#[test]
 fn copies_of_a_warp_of_its_own_assemble_without_spills_by_ptxas() -> Result<()> {
     let device = Device::open("interp")?;
     let copies = |what: &str, kernel: &Kernel| {

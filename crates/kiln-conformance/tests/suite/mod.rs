@@ -44,11 +44,12 @@ fn device(open: impl Fn() -> Result<Device>) -> Result<Device> {
 }
 
 /// Runs the cases of the suite whose names are wanted on a device that must have every capability: here a skip is a failure, except that a CPU must skip the explicit level and clusters, by name.
-/// `KILN_SEED` repeats a run.
+/// Tests of the program's `own` come first. `KILN_SEED` repeats a run.
 pub fn run(
     open: impl Fn() -> Result<Device> + Copy + Send + 'static,
     threads: Threads,
     wanted: impl Fn(&str) -> bool,
+    own: Vec<Trial>,
 ) -> ExitCode {
     let mut args = Arguments::from_args();
     if matches!(threads, Threads::One) {
@@ -69,6 +70,6 @@ pub fn run(
             }
         })
     };
-    libtest_mimic::run(&args, suite().into_iter().filter(|case| wanted(case.name)).map(test).collect())
-        .exit_code()
+    let cases = suite().into_iter().filter(|case| wanted(case.name)).map(test);
+    libtest_mimic::run(&args, own.into_iter().chain(cases).collect()).exit_code()
 }
