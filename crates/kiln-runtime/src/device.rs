@@ -164,10 +164,10 @@ impl Device {
     /// #[kernel(crate = kiln_runtime)]
     /// fn wait_for(x: &mut Tensor<i32, 1>) {
     ///     let mut n: Val<i32> = 0;
-    ///     while n.ge(0) { // a sum of ones modulo 2 is never negative
+    ///     while n.ge(0) { // 0, 1, 0, 1, … is never negative
     ///         n = (n + 1) % 2;
     ///     }
-    ///     x.set(0, n);
+    ///     x.set(thread_index(), n);
     /// }
     ///
     /// let device = Device::open("interp")?;
