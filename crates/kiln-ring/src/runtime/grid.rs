@@ -10,6 +10,7 @@ use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
 use crate::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{Launch, Program, Residency, ResidentId};
+use kiln_ir::GuardSite;
 use kiln_runtime::Device;
 use std::ops::Range;
 use std::sync::Arc;
@@ -482,7 +483,8 @@ pub(crate) fn compile(device: &Device, plan: &Plan) -> Result<Compiled> {
     kiln_ir::verify(&kernel).map_err(|errors| {
         refuse(errors.iter().map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op)).collect())
     })?;
-    let sites =
-        kernel.guard_sites().iter().map(|site| format!("{}: {}", site.location, site.message)).collect();
+    // A guard gives the site of a fault, and not the values of its text: `?` stands for each.
+    let said = |site: &GuardSite| format!("{}: {}", site.location, site.message.replace("{}", "?"));
+    let sites = kernel.guard_sites().iter().map(said).collect();
     Ok(Compiled { program: device.program(&kernel)?, sites })
 }
