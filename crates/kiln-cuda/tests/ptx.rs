@@ -203,3 +203,34 @@ fn a_tile_kernel_is_refused() {
     let k = Kernel::new("tile", Level::Tile { warps: None });
     assert!(emit(&k, Target { compute: (9, 0), ptx: (9, 0) }).is_err());
 }
+
+/// A report that checks share would be where their branches meet again: behind a loop with a check
+/// the assembler then left warps divided, and shuffles there gave random values on a GPU.
+#[test]
+fn each_check_has_a_report_that_nothing_else_reaches() {
+    let mut k = kernel([64, 1, 1]);
+    let (n, y) = (scalar(&mut k, Scalar::I64), view(&mut k, "y", Scalar::I64, 1, true));
+    let mut b = Builder::new(&mut k);
+    let (t, zero) = (b.thread_id(Axis::X), b.index(0));
+    let fine = [n, t].map(|v| b.compare(CompareOp::Ne, v, zero));
+    for (fine, by) in fine.into_iter().zip([n, t]) {
+        b.op(OpKind::CheckDivisor, &[fine], &[]);
+        let quotient = b.binary(BinaryOp::Div, n, by);
+        let at = address(&mut b, y);
+        store(&mut b, at, None, &[quotient]);
+    }
+    let module = assemble(&k);
+    let (own, reports) = module.text.split_once("\tret;\n").expect("the kernel's own code ends");
+    let labels = |text: &str| -> Vec<String> {
+        let names = text.lines().filter_map(|line| line.strip_suffix(':'));
+        names.filter(|name| name.starts_with('$')).map(str::to_owned).collect()
+    };
+    assert!(labels(own).is_empty() && !reports.contains("\tbra"), "{}", module.text);
+    assert_eq!(labels(reports).len(), 2, "{}", module.text);
+    for label in labels(reports) {
+        assert_eq!(own.matches(&format!("bra {label};")).count(), 1, "{}", module.text);
+    }
+    for report in reports.split("$L").skip(1) {
+        assert!(report.trim_end_matches(['}', '\n']).ends_with("\texit;"), "{}", module.text);
+    }
+}

@@ -3,9 +3,10 @@
 use kiln_compiler::expand::expand;
 use kiln_compiler::{CompileError, Target, lower_to_threads, optimize};
 use kiln_cpu::CpuBackend;
-use kiln_filetests::fuzz::{compare, seeds};
-use kiln_filetests::generate::{Case, Options};
-use kiln_filetests::run::run;
+use kiln_fuzz::Case;
+use kiln_fuzz::compare::{compare, seeds};
+use kiln_fuzz::generate::Options;
+use kiln_fuzz::run::{difference, run};
 use kiln_interp::Interp;
 use kiln_ir::Kernel;
 
@@ -55,13 +56,12 @@ fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
 
 /// With all passes and with none, so that what the passes simplify is lowered too.
 fn lowered_as_before(lower: impl Fn(&Kernel) -> Result<Kernel, CompileError>) {
-    // Threads that hold one element read it together, and one of them writes it.
-    let interp = Interp::new(kiln_interp::Options::fast());
+    // Races of the threads are looked for too: here they run in lockstep, on a GPU they do not.
+    let interp = Interp::new(kiln_interp::Options::default());
     let reference = |case: &Case| run(case, &interp).map_err(|e| e.to_string());
     let tested = |case: &Case| {
-        let mut case = case.clone();
-        case.kernel = lower(&case.kernel).map_err(|e| e.to_string())?;
-        reference(&case)
+        let lowered = lower(&case.kernel).map_err(|e| e.to_string())?;
+        reference(&case.with(lowered))
     };
     let options = |seed| Options { powers_of_two: seed % 3 == 0, whole_warps: true, ..exact(seed) };
     compare(seeds(0..500), options, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
@@ -70,6 +70,23 @@ fn lowered_as_before(lower: impl Fn(&Kernel) -> Result<Kernel, CompileError>) {
 #[test]
 fn lowered_kernels_do_what_they_did() {
     lowered_as_before(|kernel| lower_to_threads(kernel, &Target::cuda((9, 0), 227 << 10)));
+}
+
+/// Kernels with which a GPU gave something else than the interpreter.
+#[test]
+fn what_was_found_on_a_gpu_does_what_it_did() {
+    let interp = Interp::new(kiln_interp::Options::default());
+    for text in [
+        include_str!("../../kiln-fuzz/found/1000872.kir"),
+        include_str!("../../kiln-fuzz/found/302318.kir"),
+        include_str!("../../kiln-fuzz/found/1303114.kir"),
+        include_str!("../../kiln-fuzz/found/201286.kir"),
+    ] {
+        let case = Case::read(text).unwrap();
+        let expected = run(&case, &interp).unwrap();
+        let lowered = run(&case.with(for_gpu(&case.kernel).unwrap()), &interp).unwrap();
+        assert_eq!(difference(&expected, &lowered, 0.0), None, "{}", case.kernel.name);
+    }
 }
 
 #[test]

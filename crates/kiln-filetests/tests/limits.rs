@@ -1,8 +1,8 @@
 //! Kernels of unusual size.
 
 use kiln_compiler::optimize;
-use kiln_filetests::generate::{Argument, Case};
-use kiln_filetests::run::run;
+use kiln_fuzz::run::run;
+use kiln_fuzz::{Argument, Case};
 use kiln_ir::{Literal, MAX_DEPTH, parse, verify};
 
 /// A kernel whose `if`s nest, around a store in the innermost.

@@ -1,8 +1,9 @@
 //! The optimiser against the interpreter: a random kernel and what becomes of it do the same, to the bit.
 
-use kiln_filetests::fuzz::{compare, seeds};
-use kiln_filetests::generate::{Case, Options, generate};
-use kiln_filetests::run::{Outcome, run};
+use kiln_fuzz::Case;
+use kiln_fuzz::compare::{compare, seeds};
+use kiln_fuzz::generate::{Options, generate};
+use kiln_fuzz::run::{Outcome, run};
 use kiln_interp::Interp;
 use kiln_ir::Kernel;
 

@@ -1,6 +1,6 @@
 //! Properties of random kernels.
 
-use kiln_filetests::generate::{Options, generate};
+use kiln_fuzz::generate::{Options, generate};
 use kiln_ir::{parse, verify};
 
 /// Every kernel is well-formed, and reads back as it was written.

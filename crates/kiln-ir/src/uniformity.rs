@@ -161,11 +161,47 @@ impl Uniformity {
             let data = kernel.op(op);
             let here = match data.kind {
                 OpKind::For | OpKind::While => self.diverges(op) || self.loop_diverges(kernel, data),
-                OpKind::Guard => self.varies(data.operands[0]),
+                // Threads that have a fault in an inner guard leave its loops and go on behind it.
+                OpKind::Guard => {
+                    self.varies(data.operands[0]) || self.leaves_loops(kernel, data.regions[0], false)
+                }
                 _ => false,
             };
             here || data.regions.iter().any(|&r| self.steps_vary(kernel, r))
         })
+    }
+
+    /// Whether a fault that only some threads have may end loops of a guard's region before their
+    /// end: the fault is in a loop, or a loop comes after it. `within` says that the region is in a
+    /// loop of the guard.
+    fn leaves_loops(&self, kernel: &Kernel, region: Block, within: bool) -> bool {
+        let mut missing = false;
+        kernel.block(region).ops.iter().any(|&op| {
+            let data = kernel.op(op);
+            let ends_loop = match data.kind {
+                // What faults in there ends that guard alone.
+                OpKind::Guard => false,
+                OpKind::For | OpKind::While => {
+                    data.regions.iter().any(|&r| self.leaves_loops(kernel, r, true))
+                }
+                _ => data.regions.iter().any(|&r| self.leaves_loops(kernel, r, within)),
+            };
+            let early = ends_loop || (missing && guard::takes_steps(kernel, op));
+            missing |= self.may_part(kernel, op);
+            early || (within && missing)
+        })
+    }
+
+    /// Whether an operation is or holds one that may fault in some threads and not in others.
+    fn may_part(&self, kernel: &Kernel, op: Op) -> bool {
+        let data = kernel.op(op);
+        if data.kind == OpKind::Guard {
+            return false;
+        }
+        let own = guard::fault_of(kernel, op).is_some()
+            && (self.diverges(op) || data.operands.iter().any(|&v| self.varies(v)));
+        let inside = |&r: &Block| kernel.block(r).ops.iter().any(|&op| self.may_part(kernel, op));
+        own || data.regions.iter().any(inside)
     }
 
     /// Notes that an operation in a guard may have been the end of it for some threads.

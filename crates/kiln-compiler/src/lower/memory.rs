@@ -23,6 +23,8 @@ pub(super) struct BoxAccess<'a> {
     pub first: Option<Value>,
     /// For the barrier pass.
     place: Option<Place>,
+    /// Several threads of the layout hold the same elements.
+    copies: bool,
     /// Register bits that step through an aligned vector, and how many of them stay in a vector that no edge of the view cuts.
     vector_bits: Vec<usize>,
     uncut_bits: usize,
@@ -45,7 +47,11 @@ impl Lowering<'_> {
         let home = self.plan.home(result);
         let padding = self.scalar(data.operands[data.operands.len() - 1])?;
         // A load does no harm where copies repeat it.
-        let access = BoxAccess { first: None, ..self.box_access(data, result, home, reuse)? };
+        let mut access = BoxAccess { first: None, ..self.box_access(data, result, home, reuse)? };
+        if access.copies {
+            // Only one of those that load stores there.
+            access.place = access.place.map(|place| Place { same: None, ..place });
+        }
         let mask = self.mask(&access)?;
         let registers = match self.whole_box(&access, &mask) {
             None => self.load_vectors(&access, Some(&mask), padding)?,
@@ -145,7 +151,9 @@ impl Lowering<'_> {
         let ty = self.src.ty(view);
         let layout = self.layout(id);
         let contiguity = Contiguity::of(&mut self.facts, self.src, view, offsets, &shape);
+        let copies = layout.copies() != 0;
         Ok(BoxAccess {
+            copies,
             view,
             offsets,
             elem: ty.elem(),

@@ -109,19 +109,26 @@ impl Writer<'_> {
         self.fault_unless(op, SiteKind::Divisor)
     }
 
+    /// A branch to the report of a fault, which stands behind the kernel's own code and ends there.
+    ///
+    /// Each check has a report of its own. If checks shared one, the assembler would take its
+    /// beginning for the place where the branches of the kernel meet again: it then leaves warps
+    /// divided behind `if`s and loops that hold a check, and what follows (shuffles, registers of
+    /// the whole warp) goes wrong without a word.
     fn fault_unless(&mut self, op: &OpData, kind: SiteKind) -> Result<()> {
         let ok = self.get(op.operands[0])?;
         let site = self.site(op, kind, 1)?;
-        let fine = self.label();
-        self.put(format_args!("@{ok} bra {fine}"));
-        self.put(format_args!("mov.b32 %fault_site, {site}"));
-        for (i, &value) in op.operands[1..].iter().enumerate() {
-            let bits = self.value_bits(self.get(value)?);
-            self.put(format_args!("mov.b64 %fault_value{i}, {bits}"));
-        }
-        self.put(format_args!("bra $FAULT"));
-        self.place(fine);
-        self.faults_end = true;
+        let values = op.operands[1..].iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
+        let failed = self.label();
+        self.put(format_args!("@!{ok} bra {failed}"));
+        let own = std::mem::take(&mut self.text);
+        self.place(failed);
+        let values: Vec<Reg> = values.into_iter().map(|value| self.value_bits(value)).collect();
+        let hidden = self.kernel.params.iter().map(|p| p.words()).sum();
+        self.report(hidden, site, &values, None);
+        self.put(format_args!("exit"));
+        let report = std::mem::replace(&mut self.text, own);
+        self.reports.push_str(&report);
         Ok(())
     }
 
@@ -198,18 +205,6 @@ impl Writer<'_> {
         }
     }
 
-    /// The shared tail that every failing check jumps to, after the kernel's own code.
-    pub(super) fn fault_tail(&mut self, hidden: usize) {
-        if !self.faults_end {
-            return;
-        }
-        let values = self.sites.iter().map(|s| s.values.len()).max().unwrap_or(0);
-        let values: Vec<String> = (0..values).map(|i| format!("%fault_value{i}")).collect();
-        self.text.push_str("$FAULT:\n");
-        self.report(hidden, "%fault_site", &values, None);
-        self.put(format_args!("exit"));
-    }
-
     /// Fills in the record of the launch, unless another thread has: this one goes on at `otherwise` then, or ends. `hidden` is the number of the first hidden word.
     fn report(
         &mut self,
@@ -242,11 +237,6 @@ impl Writer<'_> {
         self.put(format_args!("mov.b32 {one}, 1"));
         let ready = offset_of!(FaultRecord, ready);
         self.put(format_args!("st.relaxed.sys.global.b32 [{record}+{ready}], {one}"));
-    }
-
-    /// Declarations of the registers that carry a fault to the tail.
-    pub(super) fn fault_registers(&self) -> String {
-        format!("\t.reg .b32 %fault_site;\n\t.reg .b64 %fault_value<{MAX_VALUES}>;\n")
     }
 
     pub(super) fn print(&mut self, op: &OpData, message: Message) -> Result<()> {

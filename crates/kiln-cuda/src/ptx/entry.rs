@@ -104,14 +104,12 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     }
     w.end_explicit();
     w.put(format_args!("ret"));
-    w.fault_tail(words);
 
     let align = if w.explicit.used { 1024 } else { 128 };
     let entry = entry_name(&kernel.name);
     let hidden = if w.sites.is_empty() { 0 } else { 2 };
     let mut text = head(&w, &entry, block, words + hidden, threads == 32 && waits(kernel));
     text.push_str(&w.declarations());
-    text.push_str(&w.fault_registers());
     if local > 0 {
         let _ = writeln!(text, "\t.local .align 16 .b8 local_memory[{local}];");
     }
@@ -122,6 +120,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         text.insert_str(at, &format!(".extern .shared .align {align} .b8 shared_memory[];\n"));
     }
     text.push_str(&w.text);
+    text.push_str(&w.reports);
     text.push_str("}\n");
     Ok(Module {
         text,

@@ -120,8 +120,8 @@ pub(super) struct Writer<'k> {
     pub(super) members: String,
     /// Sites of faults and prints, in order of their numbers.
     pub(super) sites: Vec<super::diagnostics::Site>,
-    /// Whether a check ends its thread.
-    pub(super) faults_end: bool,
+    /// The reports of checks that end their thread, which stand behind the kernel's own code.
+    pub(super) reports: String,
     /// Says whether a check that was noted has failed in a thread of the task, in kernels that ask for it.
     pub(super) faulted: Option<Reg>,
     /// Views with ordered loads: others write there while the kernel runs.
@@ -150,7 +150,7 @@ impl<'k> Writer<'k> {
             labels: 0,
             members: super::threads::ALL_LANES.into(),
             sites: Vec::new(),
-            faults_end: false,
+            reports: String::new(),
             faulted: None,
             watched: watched(kernel),
             offsets: vec![None; values],

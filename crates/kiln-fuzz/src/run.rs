@@ -1,6 +1,6 @@
 //! Launching a kernel on a device, and what comes of it.
 
-use crate::generate::{Argument, Case};
+use crate::case::{Argument, Case, strides};
 use kiln_backend::{Backend, DevicePtr, Error, FaultKind, Launch, Result, StreamId};
 use kiln_ir::Literal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,8 +61,7 @@ fn decode(bytes: &[u8], like: Literal) -> Literal {
 
 /// The words of a dense row-major view, behind its address.
 fn dense(extents: &[u32]) -> Vec<u64> {
-    let strides = (0..extents.len()).map(|i| extents[i + 1..].iter().map(|&e| u64::from(e)).product());
-    extents.iter().map(|&e| u64::from(e)).chain(strides).collect()
+    extents.iter().map(|&e| u64::from(e)).chain(strides(extents)).collect()
 }
 
 /// Compiles and launches a kernel, and reads all memory back.

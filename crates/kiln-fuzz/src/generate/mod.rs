@@ -22,6 +22,7 @@ mod rng;
 
 pub use rng::Rng;
 
+use crate::case::{Argument, Case};
 use kiln_ir::*;
 use memory::{Atomics, Output};
 use pool::Entry;
@@ -69,35 +70,10 @@ impl Options {
     }
 }
 
-/// An argument of a launch.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Argument {
-    /// A dense row-major view.
-    View {
-        /// The extents, outermost first.
-        extents: Vec<u32>,
-        /// The elements, all of one type.
-        data: Vec<Literal>,
-    },
-    /// A scalar.
-    Scalar(Literal),
-}
-
-/// A kernel with everything a launch needs.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// The kernel.
-    pub kernel: Kernel,
-    /// Programs on x, y and z.
-    pub grid: [u32; 3],
-    /// The arguments, in the order of the parameters.
-    pub arguments: Vec<Argument>,
-}
-
 /// The kernel of a seed.
 ///
 /// ```
-/// use kiln_filetests::generate::{Options, generate};
+/// use kiln_fuzz::generate::{Options, generate};
 /// let case = generate(1, &Options::new(false));
 /// assert!(kiln_ir::verify(&case.kernel).is_ok());
 /// assert_eq!(case.kernel.to_string(), generate(1, &Options::new(false)).kernel.to_string());

@@ -1,6 +1,7 @@
 //! Comparing what two ways of running a random kernel leave behind.
 
-use crate::generate::{Case, Options, generate};
+use crate::case::Case;
+use crate::generate::{Options, generate};
 use crate::reduce::reduce;
 use crate::run::{Outcome, difference};
 use kiln_backend::FaultKind;

@@ -1,0 +1,20 @@
+//! Random kernels, and what devices do with them.
+//!
+//! `kiln fuzz` makes random kernels, runs each on the interpreter and on another device, and
+//! compares what they leave behind. A kernel that differs is made smaller until a person can read it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `case.rs` | a kernel with its grid and arguments, as text too |
+//! | `generate/` | random well-formed cases |
+//! | `run.rs` | launching a case on a device, and comparing two outcomes |
+//! | `compare.rs` | comparing two ways of running random kernels |
+//! | `reduce.rs` | making a kernel that differs smaller |
+
+mod case;
+pub mod compare;
+pub mod generate;
+pub mod reduce;
+pub mod run;
+
+pub use case::{Argument, Case};
