@@ -6,6 +6,7 @@
 //! | `bench/` | measurements |
 //! | `compile.rs` | the stages of a kernel, from IR text |
 //! | `cache.rs` | the programs kept on disk |
+//! | `fuzz.rs`, `fuzz/` | random kernels, compared with the interpreter |
 //! | `selftest.rs` | the conformance suite on a device |
 //! | `ring.rs`, `ring/` | the actors of running programs |
 //! | `device.rs` | the device that a command works on |
@@ -18,6 +19,7 @@ mod compile;
 mod device;
 mod doctor;
 mod failure;
+mod fuzz;
 mod ring;
 mod selftest;
 mod units;
@@ -39,6 +41,7 @@ enum Command {
     Doctor(doctor::Args),
     Bench(bench::Args),
     Selftest(selftest::Args),
+    Fuzz(fuzz::Args),
     Compile(compile::Args),
     Cache(cache::Args),
     Ring(ring::Args),
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Selftest(args) => selftest::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Ring(args) => ring::run(&args),

@@ -230,3 +230,27 @@ fn a_soak_verifies_and_counts() {
     assert_eq!((&row["lost"], &row["processed_by_device"]), (&0.into(), &sent.into()));
     assert!(row["wrong"].is_null() && row["p99_us"].as_f64() > Some(0.0), "{row}");
 }
+
+#[test]
+fn fuzz_runs_the_kernels_of_seeds_and_of_files() {
+    for device in ["cpu", "interp", "interp:gpu-code"] {
+        let output = kiln(&["fuzz", "--device", device, "--kernels", "16", "--jobs", "2"]);
+        assert_eq!(text(&output.stdout), "16 kernels, 0 differ\n", "{device}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0));
+    }
+    // The second program reads where the first one writes: no device may be asked what comes of it.
+    let races = file(
+        "races.kir",
+        "; @grid 2 1 1\n; @arg i64[2]: 5 7\nkernel @races(%x: mut view<i64, 1, global>) tile {\n  \
+         %0 = program_id x : i64\n  %1 = const 0 : i64\n  %2 = load %x[%1] pad %1 : i64[2]\n  \
+         store %x[%1] = %2\n  %3 = broadcast %0 : i64[2]\n  store %x[%1] = %3\n}\n",
+    );
+    let output = kiln(&["fuzz", "--device", "cpu", "--replay", races.to_str().unwrap()]);
+    std::fs::remove_file(races).unwrap();
+    let said = text(&output.stdout);
+    assert!(said.contains("breaks a rule") && said.ends_with("1 kernels, 1 differ\n"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    let output = kiln(&["fuzz", "--mode", "fast"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("a mode is one of tile, thread, guards"));
+}

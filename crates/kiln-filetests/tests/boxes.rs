@@ -6,9 +6,10 @@
 //! shape. Two wrong stores of the CPU needed neither.
 
 use kiln_cpu::CpuBackend;
-use kiln_filetests::fuzz::seeds;
-use kiln_filetests::generate::{Argument, Case, Rng};
-use kiln_filetests::run::{difference, run};
+use kiln_fuzz::compare::seeds;
+use kiln_fuzz::generate::Rng;
+use kiln_fuzz::run::{difference, run};
+use kiln_fuzz::{Argument, Case};
 use kiln_interp::Interp;
 use kiln_ir::*;
 

@@ -111,7 +111,8 @@ impl Case {
             let wrong = |what: String| Err(format!("%{}: {what}", param.name));
             match argument {
                 Argument::Scalar(literal) if literal.elem().is_int() => {
-                    let value = literal.as_i128();
+                    // Facts are about the bits as a signed number.
+                    let value = i128::from(literal.as_i128() as i64);
                     if !holds(&param.facts.value, value) {
                         return wrong(format!("the facts of the value do not hold of {value}"));
                     }

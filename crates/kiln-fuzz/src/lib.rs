@@ -9,12 +9,18 @@
 //! | `generate/` | random well-formed cases |
 //! | `run.rs` | launching a case on a device, and comparing two outcomes |
 //! | `compare.rs` | comparing two ways of running random kernels |
+//! | `mode.rs` | kinds of kernels |
+//! | `trial.rs` | one kernel on the interpreter and on the device under test |
 //! | `reduce.rs` | making a kernel that differs smaller |
 
 mod case;
 pub mod compare;
 pub mod generate;
+mod mode;
 pub mod reduce;
 pub mod run;
+mod trial;
 
 pub use case::{Argument, Case};
+pub use mode::Mode;
+pub use trial::{Finding, Tested, Trial};

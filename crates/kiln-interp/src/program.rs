@@ -2,7 +2,7 @@
 
 use crate::value::Data;
 use kiln_backend::{Program, Report};
-use kiln_ir::{ExplicitOp, Guards, Kernel, Level, Op, OpKind, Order, Shape};
+use kiln_ir::{ExplicitOp, Guards, Kernel, Level, Op, OpKind, Order, Scope, Shape};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -47,8 +47,10 @@ impl Loaded {
             allocations: HashMap::new(),
         };
         kernel.walk(|op, data| {
-            loaded.fenced |= matches!(data.kind, OpKind::Fence(_) | OpKind::Explicit(ExplicitOp::SignalWait))
-                || acquires(&data.kind);
+            // A fence of the block orders nothing between blocks.
+            let fence = matches!(data.kind, OpKind::Fence(Scope::Device | Scope::System));
+            let waits = matches!(data.kind, OpKind::Explicit(ExplicitOp::SignalWait));
+            loaded.fenced |= fence || waits || acquires_of_others(&data.kind);
             loaded.acquires |= acquires(&data.kind);
             if let OpKind::Alloc { space, elem, shape } = &data.kind {
                 let end = match space {
@@ -92,6 +94,16 @@ impl Loaded {
 fn acquires(kind: &OpKind) -> bool {
     match kind {
         OpKind::OrderedLoad { order, .. } | OpKind::PtrOrderedLoad { order, .. } => *order == Order::Acquire,
+        _ => false,
+    }
+}
+
+/// Whether it orders what other blocks have stored.
+fn acquires_of_others(kind: &OpKind) -> bool {
+    match kind {
+        OpKind::OrderedLoad { scope, .. } | OpKind::PtrOrderedLoad { scope, .. } => {
+            acquires(kind) && *scope != Scope::Block
+        }
         _ => false,
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Two accesses of one byte race if they are by different threads of a block with no barrier between, or by different blocks, and one of
 //! them writes, and not both are atomic. A write of what the byte already holds is no race.
+//!
+//! The operations on tiles of a program follow each other. Beside threads, in a kernel over threads, an operation on tiles is one more
+//! party: its threads share the work in a way that no thread can know, so that only a barrier orders it and what a thread does alone.
 
 use kiln_backend::Finding;
 use kiln_ir::Op;
@@ -85,11 +88,7 @@ impl Touch {
         if self.block != other.block {
             return !actor.fenced;
         }
-        !actor.acquires
-            && self.epoch == other.epoch
-            && self.thread != other.thread
-            && self.thread.is_some()
-            && other.thread.is_some()
+        !actor.acquires && self.epoch == other.epoch && self.thread != other.thread
     }
 
     fn describe(self) -> String {

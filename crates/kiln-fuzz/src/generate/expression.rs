@@ -301,7 +301,8 @@ impl Generator<'_> {
 
     /// A shuffle or a vote, where all lanes of whole warps are present.
     fn talk_in_warp(&mut self) {
-        if self.threads.iter().product::<u32>() % 32 != 0 {
+        // Inside a guard some threads of a warp may have had a fault.
+        if self.threads.iter().product::<u32>() % 32 != 0 || self.guarded {
             return;
         }
         let scalar = |ty: &Type, _: &Entry| ty.is_scalar();

@@ -23,7 +23,7 @@ pub(super) struct Atomics {
 
 impl Generator<'_> {
     pub(super) fn output(&mut self, number: usize, of_threads: bool) -> Output {
-        let elem = self.elem();
+        let elem = self.memory_elem();
         if of_threads {
             let threads = self.grid[0] * self.threads.iter().product::<u32>();
             let extent = (threads - self.rng.below(2) as u32).max(1);
@@ -67,10 +67,10 @@ impl Generator<'_> {
                 self.small_index(Entry { value, varying: false }, 12).value
             })
             .collect();
-        let padding = self.uniform(ty.elem());
+        let padding = self.padding(ty.elem());
         let reuse = *self.rng.pick(&[Reuse::Normal, Reuse::Streaming]);
         let value = self.builder().load(view, &offsets, padding, Shape::new(&extents), reuse);
-        self.keep(value, false);
+        self.keep_loaded(value, false);
     }
 
     /// Loads element by element: from anywhere under a mask, or from an index that is made to fit.
@@ -94,9 +94,9 @@ impl Generator<'_> {
         }
         let mask = self.rng.one_in(2).then(|| self.of_type(&Type::tile(Scalar::Bool, shape.clone())));
         varying |= mask.is_some_and(|m| m.varying);
-        let padding = self.uniform(ty.elem());
+        let padding = self.padding(ty.elem());
         let value = self.builder().gather(view, &indices, mask.map(|m| m.value), padding, bounds);
-        self.keep(value, varying);
+        self.keep_loaded(value, varying);
     }
 
     /// The index, brought near the view, or into it.
@@ -136,14 +136,15 @@ impl Generator<'_> {
     }
 
     /// Loads what this program or thread has in an output.
-    fn read_back(&mut self) {
+    pub(super) fn read_back(&mut self) {
         let output = self.rng.pick(&self.outputs).clone();
-        let padding = self.uniform(output.elem);
+        let padding = self.padding(output.elem);
         match (output.tile, self.thread) {
             (Some(shape), _) if !self.divergent => {
                 let offsets = self.place(&shape);
+                let (offsets, shape) = self.part(offsets, shape);
                 let value = self.builder().load(output.view, &offsets, padding, shape, Reuse::Normal);
-                self.keep(value, false);
+                self.keep_loaded(value, false);
             }
             (None, Some((_, at))) if output.elem.bytes() >= 4 && self.rng.one_in(3) => {
                 let order = *self.rng.pick(&[Order::Relaxed, Order::Acquire]);
@@ -155,10 +156,69 @@ impl Generator<'_> {
             }
             (None, Some((_, at))) => {
                 let value = self.builder().gather(output.view, &[at], None, padding, Bounds::Mask);
-                self.keep(value, true);
+                self.keep_loaded(value, true);
             }
             _ => {}
         }
+    }
+
+    /// What stands for elements that are not loaded.
+    fn padding(&mut self, elem: Scalar) -> Value {
+        if elem.is_storage() { self.constant(elem).value } else { self.uniform(elem) }
+    }
+
+    /// Keeps what was loaded: of a type for storage, what it is converted to.
+    fn keep_loaded(&mut self, value: Value, varying: bool) {
+        let from = self.ty(value).elem();
+        if !from.is_storage() {
+            self.keep(value, varying);
+            return;
+        }
+        let elem = if from.is_int() { Scalar::I32 } else { Scalar::F32 };
+        let value = self.builder().cast(value, elem);
+        self.keep(value, varying);
+    }
+
+    /// A value for a view of this element type.
+    fn to_store(&mut self, elem: Scalar, shape: &Shape) -> Value {
+        if !elem.is_storage() {
+            return self.of_type(&Type::tile(elem, shape.clone())).value;
+        }
+        let from = if elem.is_int() { Scalar::I32 } else { Scalar::F32 };
+        let value = self.of_type(&Type::tile(from, shape.clone())).value;
+        self.builder().cast(value, elem)
+    }
+
+    /// The box of a program, or where places are to be written several times a part of it, which
+    /// begins anywhere inside.
+    fn part(&mut self, offsets: Vec<Value>, shape: Shape) -> (Vec<Value>, Shape) {
+        if !self.options.overlapping || self.rng.one_in(3) {
+            return (offsets, shape);
+        }
+        let mut extents = Vec::new();
+        let mut begin = Vec::new();
+        for (offset, &extent) in offsets.into_iter().zip(shape.extents()) {
+            let mut len = 1 + self.rng.below(extent as usize) as u32;
+            if self.options.powers_of_two {
+                len = 1 << len.ilog2();
+            }
+            let room = i64::from(extent - len) + 1;
+            // Known when the kernel is made, or only when it runs.
+            let known = Literal::index(self.rng.below(room as usize) as i64);
+            let by = match self.rng.one_in(2) {
+                true => self.builder().constant(known),
+                false => {
+                    let value = self.uniform(Scalar::I64);
+                    let by = self.small_index(Entry { value, varying: false }, room).value;
+                    let mut b = self.builder();
+                    let zero = b.index(0);
+                    b.binary(BinaryOp::Max, by, zero)
+                }
+            };
+            begin.push(self.builder().binary(BinaryOp::Add, offset, by));
+            extents.push(len);
+        }
+        (begin, Shape::new(&extents))
     }
 
     pub(super) fn write(&mut self) {
@@ -170,8 +230,9 @@ impl Generator<'_> {
         let Output { view, elem, tile } = self.outputs[at].clone();
         match (tile, self.thread) {
             (Some(shape), _) if !self.divergent => {
-                let value = self.of_type(&Type::tile(elem, shape.clone())).value;
                 let offsets = self.place(&shape);
+                let (offsets, shape) = self.part(offsets, shape);
+                let value = self.to_store(elem, &shape);
                 if shape.rank() == 1 && self.rng.one_in(3) {
                     self.scatter_box(view, offsets[0], shape, value);
                 } else {
@@ -196,7 +257,7 @@ impl Generator<'_> {
 
     /// A thread's element, by a plain, an ordered or an atomic write.
     fn write_own(&mut self, view: Value, elem: Scalar, place: Value) {
-        let value = self.of_type(&Type::scalar(elem)).value;
+        let value = self.to_store(elem, &Shape::scalar());
         let mask = self.rng.one_in(3).then(|| self.of_type(&Type::scalar(Scalar::Bool)).value);
         let four_bytes = matches!(elem, Scalar::I32 | Scalar::U32);
         match self.rng.below(5) {

@@ -50,6 +50,10 @@ pub struct Options {
     pub powers_of_two: bool,
     /// Blocks are whole warps, of a power of two of them.
     pub whole_warps: bool,
+    /// Programs store and load parts of their boxes in any order: places are written several times.
+    pub overlapping: bool,
+    /// Element types of memory alone, that views may have besides `elems`.
+    pub storage: Vec<Scalar>,
 }
 
 impl Options {
@@ -66,6 +70,8 @@ impl Options {
             prints: false,
             powers_of_two: false,
             whole_warps: false,
+            overlapping: false,
+            storage: Vec::new(),
         }
     }
 }
@@ -151,7 +157,7 @@ impl Generator<'_> {
 
     fn parameters(&mut self) {
         for i in 0..1 + self.rng.below(3) {
-            let elem = self.elem();
+            let elem = self.memory_elem();
             let rank = *self.rng.pick(&[0, 1, 1, 2, 2, 3]);
             let extents: Vec<u32> = (0..rank).map(|_| 1 + self.rng.below(9) as u32).collect();
             let view = self.view(format!("in{i}"), elem, &extents, false);
@@ -217,6 +223,15 @@ impl Generator<'_> {
         if elems.is_empty() || self.rng.one_in(4) { *self.rng.pick(&common) } else { *self.rng.pick(elems) }
     }
 
+    /// The element type of a view.
+    fn memory_elem(&mut self) -> Scalar {
+        let options = self.options;
+        match options.storage.is_empty() || self.rng.one_in(3) {
+            true => self.elem(),
+            false => *self.rng.pick(&options.storage),
+        }
+    }
+
     /// Mostly small numbers, which meet each other in comparisons, and sometimes the ends of the type.
     fn literal(&mut self, elem: Scalar) -> Literal {
         let small = self.rng.below(24) as i128 - 8;
@@ -275,6 +290,8 @@ impl Generator<'_> {
                 2 => self.while_loop(),
                 3 => self.diagnose(),
                 4 | 5 => self.write(),
+                10..=13 if self.options.overlapping => self.write(),
+                14 | 15 if self.options.overlapping => self.read_back(),
                 6 => self.atomic(),
                 7 if self.thread.is_some() => self.exchange_through_memory(),
                 8 | 9 if self.options.guards => self.guard(),
@@ -286,7 +303,10 @@ impl Generator<'_> {
     /// Stores something everywhere, so that what was computed can be seen.
     fn epilogue(&mut self) {
         for at in 0..self.outputs.len() {
-            self.write_to(at);
+            // What stands there after a fault, or after stores of parts, is to be seen too.
+            if !(self.options.faults || self.options.overlapping) || self.rng.one_in(2) {
+                self.write_to(at);
+            }
         }
     }
 }

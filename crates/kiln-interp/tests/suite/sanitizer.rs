@@ -199,6 +199,43 @@ fn programs_must_not_read_what_others_write() {
 }
 
 #[test]
+fn a_fence_of_the_block_orders_nothing_between_blocks() {
+    let kernel = |scope: Scope| {
+        threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
+            let (tid, pid) = (b.thread_id(Axis::X), b.program_id(Axis::X));
+            let value = b.binary(BinaryOp::Add, tid, pid);
+            b.store_at(p[0], tid, value);
+            b.op(OpKind::Fence(scope), &[], &[]);
+        })
+    };
+    let host = Host::sanitizing();
+    let (finding, detail) =
+        host.finding(&kernel(Scope::Block), [2, 1, 1], &args(&[&host.vector(&[0i64; 8])]));
+    assert_eq!(finding, Finding::Race);
+    assert!(detail.contains("of block 1 and written by thread"), "{detail}");
+    host.run(&kernel(Scope::Device), [2, 1, 1], &args(&[&host.vector(&[0i64; 8])])).unwrap();
+}
+
+/// Which thread holds which element of a tile is not the kernel's to know.
+#[test]
+fn a_thread_and_an_operation_on_tiles_need_a_barrier_between() {
+    let kernel = |with_barrier: bool| {
+        threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
+            let (tid, zero) = (b.thread_id(Axis::X), b.index(0));
+            b.store_at(p[0], tid, tid);
+            if with_barrier {
+                barrier(b);
+            }
+            b.load(p[0], &[zero], zero, Shape::new(&[8]), Reuse::Normal);
+        })
+    };
+    let host = Host::sanitizing();
+    let out = || host.vector(&[9i64; 8]);
+    host.run(&kernel(true), [1; 3], &args(&[&out()])).unwrap();
+    assert_eq!(host.finding(&kernel(false), [1; 3], &args(&[&out()])).0, Finding::Race);
+}
+
+#[test]
 fn uninitialised_reads_are_found_in_every_space() {
     let host = Host::sanitizing();
     let global = tiles(&[P::View(Scalar::F32, 1)], |b, p| {

@@ -1,0 +1,115 @@
+//! The process that runs kernels and says on standard output what it is at.
+
+use super::Args;
+use crate::device;
+use crate::failure::Failure;
+use kiln_backend::Backend;
+use kiln_cpu::CpuBackend;
+use kiln_fuzz::{Case, Tested, Trial};
+use serde_json::json;
+use std::fmt;
+use std::io::{Write as _, stdout};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// The device name of the code for GPUs, run by the interpreter.
+const GPU_CODE: &str = "interp:gpu-code";
+
+/// Which kernels a process runs: from one on, every so many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) next: u64,
+    pub(super) step: u64,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.next, self.step)
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Part, String> {
+    let numbers = text.split_once('/').map(|(next, step)| (next.parse(), step.parse()));
+    match numbers {
+        Some((Ok(next), Ok(step))) if step > 0 => Ok(Part { next, step }),
+        _ => Err("a part is NEXT/STEP".into()),
+    }
+}
+
+/// An error unless there is a device of this name.
+pub(super) fn check(name: &str) -> Result<(), Failure> {
+    // What has used NVIDIA's driver must not wait while others do, so the handle goes at once.
+    if name == GPU_CODE { Ok(()) } else { device::open(Some(name)).map(drop) }
+}
+
+pub(super) fn run(args: &Args, part: Part) -> Result<(), Failure> {
+    // A kernel's panic is reported with the kernel.
+    std::panic::set_hook(Box::new(|_| ()));
+    with_trial(args.device.as_deref().unwrap_or_default(), |trial| kernels(args, part, trial))
+}
+
+/// Runs the kernels of files.
+pub(super) fn replay(device: &str, files: &[PathBuf]) -> Result<(), Failure> {
+    with_trial(device, |trial| {
+        let mut differ = 0;
+        for path in files {
+            let named = |source| Failure::File { path: path.clone(), source };
+            let text = std::fs::read_to_string(path).map_err(named)?;
+            let wrong = |message| Failure::Source(format!("{}: {message}", path.display()));
+            let case = Case::read(&text).map_err(wrong)?;
+            if let (Some(difference), _) = trial.compare(&case) {
+                differ += 1;
+                writeln!(stdout(), "; {}: {difference}", path.display())?;
+            }
+        }
+        writeln!(stdout(), "{} kernels, {differ} differ", files.len())?;
+        if differ > 0 { Err(Failure::Reported) } else { Ok(()) }
+    })
+}
+
+fn with_trial(name: &str, work: impl FnOnce(&Trial<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
+    if name == GPU_CODE {
+        return work(&Trial::new(Tested::GpuCode));
+    }
+    if name == "cpu" {
+        // Each process keeps to its own core.
+        let cpu = CpuBackend::with_threads(1);
+        return work(&Trial::new(Tested::Device(&cpu)));
+    }
+    let device = device::open(Some(name))?;
+    let backend: &dyn Backend = device.backend();
+    work(&Trial::new(Tested::Device(backend)))
+}
+
+fn kernels(args: &Args, part: Part, trial: &Trial<'_>) -> Result<(), Failure> {
+    let started = Instant::now();
+    let limit = args.seconds.map(Duration::from_secs);
+    let mut number = part.next;
+    while args.kernels.is_none_or(|all| number < all) && limit.is_none_or(|l| started.elapsed() < l) {
+        let mut out = stdout().lock();
+        writeln!(out, "at {number}")?;
+        out.flush()?;
+        drop(out);
+        let (mode, seed) = args.kernel(number);
+        let case = trial.case(mode, seed);
+        let (difference, lost) = trial.compare(&case);
+        if let Some(difference) = difference {
+            found(&difference, &case)?;
+            if lost {
+                // Another process goes on.
+                return Ok(());
+            }
+            let smaller = trial.reduce(&case, &difference);
+            found(&smaller.difference, &smaller.case)?;
+        }
+        number = number.saturating_add(part.step);
+    }
+    writeln!(stdout(), "end")?;
+    Ok(())
+}
+
+fn found(difference: &str, case: &Case) -> std::io::Result<()> {
+    let value = json!({ "difference": difference, "kernel": case.to_string() });
+    writeln!(stdout(), "found {value}")?;
+    stdout().flush()
+}
