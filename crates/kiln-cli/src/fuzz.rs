@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use kiln_fuzz::Mode;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -138,7 +139,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "seconds": seconds, "found": found });
         writeln!(stdout(), "{all:#}")?;
     } else {
-        campaign.found.values().try_for_each(|found| print(found, &device))?;
         writeln!(stdout(), "{} kernels, {differ} differ", campaign.kernels)?;
     }
     if differ > 0 { Err(Failure::Reported) } else { Ok(()) }
@@ -164,7 +164,7 @@ fn supervise(
         }
         let part = worker::Part { next, step: jobs };
         let mut child = spawn(args, device, part, left)?;
-        let (at, ended) = listen(args, &mut child, campaign)?;
+        let (at, ended) = listen(args, device, &mut child, campaign)?;
         let status = child.wait()?;
         if ended {
             return Ok(());
@@ -174,12 +174,14 @@ fn supervise(
         };
         // A kernel that is being made smaller has been told of already.
         let (mode, seed) = args.kernel(at);
-        lock(campaign).found.entry(at).or_insert_with(|| Found {
-            mode,
-            seed,
-            difference: format!("the process that ran it ended: {status}"),
-            kernel: None,
-        });
+        let mut campaign = lock(campaign);
+        if let Entry::Vacant(entry) = campaign.found.entry(at) {
+            let difference = format!("the process that ran it ended: {status}");
+            let found = entry.insert(Found { mode, seed, difference, kernel: None });
+            if !args.json {
+                print(found, device)?;
+            }
+        }
         next = at + jobs;
     }
 }
@@ -205,6 +207,7 @@ fn spawn(args: &Args, device: &str, part: worker::Part, left: Option<Duration>) 
 /// Takes what a process says; gives the kernel it was at, and whether it came to its end.
 fn listen(
     args: &Args,
+    device: &str,
     child: &mut Child,
     campaign: &Mutex<Campaign>,
 ) -> Result<(Option<u64>, bool), Failure> {
@@ -229,7 +232,13 @@ fn listen(
                     difference: value["difference"].as_str().unwrap_or_default().to_owned(),
                     kernel: value["kernel"].as_str().map(str::to_owned),
                 };
-                lock(campaign).found.insert(number, found);
+                let mut campaign = lock(campaign);
+                // At once: who waits for a long campaign, or stops it, has seen what there was.
+                if !args.json {
+                    clear_progress();
+                    print(&found, device)?;
+                }
+                campaign.found.insert(number, found);
             }
             _ if line == "end" => return Ok((at, true)),
             _ => {}

@@ -2,7 +2,8 @@
 
 use kiln_backend::{Backend, DevicePtr, Error, Fault, Launch, Result, StreamId};
 use kiln_cpu::CpuBackend;
-use kiln_filetests::generate::{Argument, Case, Options, generate};
+use kiln_fuzz::generate::{Options, generate};
+use kiln_fuzz::{Argument, Case};
 use kiln_interp::Interp;
 use kiln_ir::{Literal, Scalar, Shape};
 

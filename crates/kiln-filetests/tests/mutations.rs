@@ -6,7 +6,7 @@
 use kiln_backend::{Backend, Error};
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};
 use kiln_filetests::file::TestFile;
-use kiln_filetests::generate::Rng;
+use kiln_fuzz::generate::Rng;
 use kiln_ir::{parse, verify};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
