@@ -3,7 +3,7 @@
 //! Needs: a kernel that the verifier accepts. After: such a kernel is left as it is, or refused by the name of what has no place in it.
 
 use crate::error::CompileError;
-use kiln_ir::{Kernel, Level, OpData, OpKind};
+use kiln_ir::{ExplicitOp, Kernel, Level, OpData, OpKind};
 
 /// Whether a kernel has operations that only the lowering makes. One that has is a lowered kernel, or an error.
 ///
@@ -16,7 +16,11 @@ pub(super) fn is_lowered(kernel: &Kernel) -> Result<bool, CompileError> {
         // The explicit level is one of kernels over tiles; over threads it is what became of it.
         lowered |= data.kind.is_below_tiles() || threads && matches!(data.kind, OpKind::Explicit(_));
         if above.is_none() && is_above(kernel, data) {
-            above = Some((data.kind.mnemonic(), data.loc));
+            let name = match &data.kind {
+                OpKind::Explicit(op) => op.name(),
+                kind => kind.mnemonic(),
+            };
+            above = Some((name, data.loc));
         }
     });
     match above.filter(|_| lowered) {
@@ -38,7 +42,16 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
     if tiles(&data.operands) || tiles(&data.results) {
         return true;
     }
-    match data.kind {
+    match &data.kind {
+        // Those of the explicit level that become others.
+        Explicit(op) => matches!(
+            op,
+            ExplicitOp::TaskBarrier
+                | ExplicitOp::Signal
+                | ExplicitOp::SignalWait
+                | ExplicitOp::SharedStore { .. }
+                | ExplicitOp::SharedLoad
+        ),
         Iota
         | Broadcast
         | Reshape
@@ -87,7 +100,6 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | Condition
         | Assert(_)
         | Print(_)
-        | Explicit(_)
         | Fragment(_)
         | Address
         | Scratch { .. }

@@ -78,6 +78,13 @@ impl Device {
         self.prints.set(sink);
     }
 
+    /// As [`report`](Self::report), and whether the print sink panicked: for synchronizations. The end of a resident launch, whose owner has nothing to do
+    /// with the sink, is no place to say so.
+    pub(super) fn report_all(&self, queue: &Arc<Queue>) -> Result<()> {
+        self.report(queue)?;
+        self.prints.outcome(&self.properties.id)
+    }
+
     /// Passes on what the work of a stream, which is done, printed, and returns its first fault as the error.
     pub(super) fn report(&self, queue: &Arc<Queue>) -> Result<()> {
         let mut fault = None;
@@ -90,7 +97,7 @@ impl Device {
             fault = fault.or(record);
         }
         match fault {
-            None => self.prints.outcome(&self.properties.id),
+            None => Ok(()),
             Some(record) => Err(self.tables.fault(&record)?.into()),
         }
     }

@@ -292,7 +292,7 @@ impl Backend for Cuda {
         let queue = self.device.streams.get(stream);
         // SAFETY: as the caller promises.
         self.check(unsafe { queue.stream.download(dst, src) })?;
-        self.device.report(&queue)
+        self.device.report_all(&queue)
     }
 
     unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: usize, stream: StreamId) -> Result<()> {
@@ -419,7 +419,7 @@ impl Backend for Cuda {
     fn synchronize(&self, stream: StreamId) -> Result<()> {
         let queue = self.device.streams.get(stream);
         self.check(queue.stream.synchronize())?;
-        self.device.report(&queue)
+        self.device.report_all(&queue)
     }
 
     fn set_print_sink(&self, sink: PrintSink) {

@@ -1,6 +1,7 @@
 //! Rules of each operation: how many operands, results and regions it has, and their types.
 
 use super::{cluster, explicit, fragment, memory};
+use crate::fragment::FragmentOp;
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::*;
 use crate::types::{Scalar, Shape, TileType, Type};
@@ -59,8 +60,8 @@ impl<'k> Subject<'k> {
         if threads && matches!(self.kernel.level, Level::Tile { .. }) {
             return Err("only kernels over threads have this operation".into());
         }
-        if let (OpKind::Explicit(_), Level::Thread { block }) = (kind, self.kernel.level) {
-            // Each is one of whole warps.
+        let of_warps = matches!(kind, OpKind::Explicit(_) | OpKind::Fragment(FragmentOp::WarpgroupMma(_)));
+        if let (true, Level::Thread { block }) = (of_warps, self.kernel.level) {
             let threads: u32 = block.iter().product();
             require(threads.is_multiple_of(32), || {
                 format!("a block of {threads} threads has this operation, expected a multiple of 32")

@@ -12,6 +12,7 @@ use std::time::Duration;
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct RuntimeConfig {
     /// Workers: blocks of the resident grid, or threads of a CPU. By default one on a CPU and in the interpreter, and on a GPU one for each multiprocessor.
+    /// At most 65,536.
     pub workers: Option<usize>,
     /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a warp on a GPU alone.
     pub warps: Option<bool>,
@@ -21,9 +22,9 @@ pub struct RuntimeConfig {
     ///
     /// The workers of a cluster leave the device together: where a handler does not end, none of them acknowledges that it was told to.
     pub cluster: usize,
-    /// Bytes of shared memory that each worker has for such queues, where workers form clusters.
+    /// Bytes of shared memory that each worker has for such queues, where workers form clusters: up to 1 MiB, and to what the device has.
     pub cluster_bytes: usize,
-    /// The most actors of a worker.
+    /// The most actors of a worker, up to 65,536.
     pub ports_per_worker: usize,
     /// How messages get to the device and answers come back: by default the first way that the device has, and that passes its test.
     pub transport: Transport,

@@ -244,3 +244,31 @@ fn endless_times_are_no_overflow() {
         }
     }
 }
+
+#[ring_kernel(crate = crate)]
+fn talking(_ctx: &RingCtx, x: u32) -> u32 {
+    device_print!("got {}", x);
+    x + 1
+}
+
+/// A handler whose print sink panics has handled its message all the same, and its actors are not lost.
+#[test]
+fn a_print_sink_that_panics_costs_no_actor() {
+    let backends: [Box<dyn kiln_backend::Backend>; 2] = [
+        Box::new(kiln_cpu::CpuBackend::with_threads(1)),
+        Box::new(kiln_interp::Interp::new(Default::default())),
+    ];
+    for backend in backends {
+        let device = Device::with_backend(backend, kiln_runtime::DiskCache::none());
+        device.backend().set_print_sink(std::sync::Arc::new(|line| panic!("no room for `{line}`")));
+        let rt = RingRuntime::with(&device, RuntimeConfig::default().workers(1)).unwrap();
+        let actor = rt.launch(talking, RingConfig::default()).unwrap();
+        actor.activate().unwrap();
+        for x in 0..3 {
+            assert_eq!(actor.ask(x).unwrap(), Some(x + 1));
+        }
+        let error = device.synchronize().unwrap_err().to_string();
+        assert!(error.contains("no room for `got "), "{error}");
+        actor.terminate().unwrap();
+    }
+}
