@@ -180,7 +180,7 @@ impl Generator<'_> {
     }
 
     /// A value for a view of this element type.
-    fn to_store(&mut self, elem: Scalar, shape: &Shape) -> Value {
+    fn value_to_store(&mut self, elem: Scalar, shape: &Shape) -> Value {
         if !elem.is_storage() {
             return self.of_type(&Type::tile(elem, shape.clone())).value;
         }
@@ -232,7 +232,7 @@ impl Generator<'_> {
             (Some(shape), _) if !self.divergent => {
                 let offsets = self.place(&shape);
                 let (offsets, shape) = self.part(offsets, shape);
-                let value = self.to_store(elem, &shape);
+                let value = self.value_to_store(elem, &shape);
                 if shape.rank() == 1 && self.rng.one_in(3) {
                     self.scatter_box(view, offsets[0], shape, value);
                 } else {
@@ -257,7 +257,7 @@ impl Generator<'_> {
 
     /// A thread's element, by a plain, an ordered or an atomic write.
     fn write_own(&mut self, view: Value, elem: Scalar, place: Value) {
-        let value = self.to_store(elem, &Shape::scalar());
+        let value = self.value_to_store(elem, &Shape::scalar());
         let mask = self.rng.one_in(3).then(|| self.of_type(&Type::scalar(Scalar::Bool)).value);
         let four_bytes = matches!(elem, Scalar::I32 | Scalar::U32);
         match self.rng.below(5) {
