@@ -24,8 +24,18 @@ assembler::tests! {
 
 const TARGETS: [(u32, u32); 5] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0)];
 
+/// What causal attention spills, by the columns of its tiles, its width and the target, in bytes; why was not looked into.
+/// Where the assembler does better, or worse, the test fails.
+const SPILLS: [(usize, usize, (u32, u32), u32); 3] =
+    [(64, 64, (10, 0), 12), (64, 128, (8, 6), 4), (64, 128, (8, 9), 4)];
+
 /// Assembles a kernel for a target, which spills no registers.
 fn check(what: &str, kernel: &Kernel, compute: (u32, u32), rows: usize) {
+    check_spills(what, kernel, compute, rows, 0);
+}
+
+/// Assembles a kernel for a target, which spills so many bytes, no more and no fewer.
+fn check_spills(what: &str, kernel: &Kernel, compute: (u32, u32), rows: usize, bytes: u32) {
     let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })
         .unwrap_or_else(|e| panic!("{what} for {compute:?}: {e}"));
     let warpgroups = compute == (9, 0) && rows >= 64;
@@ -43,7 +53,8 @@ fn check(what: &str, kernel: &Kernel, compute: (u32, u32), rows: usize) {
     std::fs::remove_file(&path).unwrap();
     let log = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{what} for {arch}: {log}");
-    assert!(log.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{what} for {arch}: {log}");
+    let spills = format!(" {bytes} bytes spill stores, ");
+    assert!(log.contains(&spills), "{what} for {arch}, which spills {bytes} bytes: {log}");
     assert!(!log.contains("serialized"), "{what} for {arch}: {log}");
 }
 
@@ -85,11 +96,11 @@ fn attention_assembles_without_spills_by_ptxas() -> Result<()> {
             let bounded = [false, causal];
             let form = Form { rows, columns, width, shared: 1, bounded, capped: false, packed: false };
             let kernel = attention(&q, &q, &q, &mut o, &mut sums, &none, 0.125, 1.0, 0, 0, form).ir()?;
-            // Causal attention spills 12 bytes on sm_100 where it is 64 wide, and 4 on sm_86 and sm_89 where it is 128 wide, which was not looked into.
-            let spills =
-                |compute| causal && [(64, (10, 0)), (128, (8, 6)), (128, (8, 9))].contains(&(width, compute));
-            for compute in TARGETS.into_iter().filter(|&compute| !spills(compute)) {
-                check(&format!("attention of width {width}, causal {causal}"), &kernel, compute, rows);
+            for compute in TARGETS {
+                let known = SPILLS.iter().find(|s| causal && (s.0, s.1, s.2) == (columns, width, compute));
+                let bytes = known.map_or(0, |spill| spill.3);
+                let what = format!("attention of width {width}, causal {causal}");
+                check_spills(&what, &kernel, compute, rows, bytes);
             }
         }
     }
