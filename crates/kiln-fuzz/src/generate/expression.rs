@@ -101,7 +101,7 @@ impl Generator<'_> {
         } else if self.options.exact {
             *self.rng.pick(&[Add, Sub, Mul, Div, Min, Max])
         } else {
-            *self.rng.pick(&[Add, Sub, Mul, Div, Rem, Min, Max, Pow, Atan2])
+            *self.rng.pick(&[Add, Sub, Mul, Div, FastDiv, Rem, Min, Max, Pow, Atan2])
         };
         if elem.is_int() && matches!(op, Div | Rem) && !(self.may_fault() && self.rng.one_in(4)) {
             b.value = self.odd(b.value);

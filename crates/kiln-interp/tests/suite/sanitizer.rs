@@ -212,7 +212,7 @@ fn a_fence_of_the_block_orders_nothing_between_blocks() {
     let (finding, detail) =
         host.finding(&kernel(Scope::Block), [2, 1, 1], &args(&[&host.vector(&[0i64; 8])]));
     assert_eq!(finding, Finding::Race);
-    assert!(detail.contains("of block 1 and written by thread"), "{detail}");
+    assert!(detail.contains("of block 1 and was written by thread"), "{detail}");
     host.run(&kernel(Scope::Device), [2, 1, 1], &args(&[&host.vector(&[0i64; 8])])).unwrap();
 }
 
