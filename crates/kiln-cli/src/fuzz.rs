@@ -17,8 +17,13 @@ use std::collections::btree_map::Entry;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How long a process may be at one kernel, which is small: longer than the compiler takes on a
+/// loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs random kernels on a device and compares what they leave behind with the interpreter.
 ///
@@ -176,7 +181,7 @@ fn supervise(
         let (mode, seed) = args.kernel(at);
         let mut campaign = lock(campaign);
         if let Entry::Vacant(entry) = campaign.found.entry(at) {
-            let difference = format!("the process that ran it ended: {status}");
+            let difference = format!("the process that ran it ended, or hung: {status}");
             let found = entry.insert(Found { mode, seed, difference, kernel: None });
             if !args.json {
                 print(found, device)?;
@@ -211,10 +216,33 @@ fn listen(
     child: &mut Child,
     campaign: &Mutex<Campaign>,
 ) -> Result<(Option<u64>, bool), Failure> {
-    let mut at = None;
     let Some(output) = child.stdout.take() else { return Ok((None, false)) };
-    for line in BufReader::new(output).lines() {
-        let Ok(line) = line else { break };
+    let (said, hear) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { break };
+                if said.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let heard = take_lines(args, device, &hear, campaign);
+        // It has ended, or it hangs, in a kernel or in the driver on its way out: the lines end
+        // with it.
+        let _ = child.kill();
+        heard
+    })
+}
+
+fn take_lines(
+    args: &Args,
+    device: &str,
+    lines: &Receiver<String>,
+    campaign: &Mutex<Campaign>,
+) -> Result<(Option<u64>, bool), Failure> {
+    let mut at = None;
+    while let Ok(line) = lines.recv_timeout(PATIENCE) {
         match line.split_once(' ') {
             Some(("at", number)) => {
                 at = number.parse().ok();
@@ -262,7 +290,7 @@ fn to_json(found: &Found) -> Value {
 
 /// Shows how far it is, where someone may be watching.
 fn progress(campaign: &Campaign, args: &Args) {
-    if campaign.kernels % 64 == 0 && stderr().is_terminal() {
+    if campaign.kernels.is_multiple_of(64) && stderr().is_terminal() {
         let all = args.kernels.map_or_else(String::new, |all| format!(" of {all}"));
         let differ = campaign.found.len();
         let _ = write!(stderr(), "\r\x1b[K{}{all} kernels, {differ} differ", campaign.kernels);
