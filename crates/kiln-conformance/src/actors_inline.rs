@@ -19,6 +19,7 @@ pub fn cases() -> Vec<Case> {
         arrays_are_sent_on;
         what_is_not_handled_comes_back;
         what_fails_the_actor;
+        arrays_change_once_under_back_pressure;
     ]
 }
 
@@ -338,4 +339,63 @@ fn what_fails_the_actor(trial: &mut Trial<'_>) -> Verdict {
         }
     }
     Ok(())
+}
+
+#[derive(State)]
+#[kiln(crate = kiln_ring)]
+struct Counting {
+    next: Address<u32>,
+    seen: Inline<u32, 4>,
+}
+
+/// Counts in an array of its state, where it lies, and sends on.
+#[ring_kernel(crate = kiln_ring)]
+fn count_and_pass(ctx: &RingCtx, s: &mut Counting, x: u32) {
+    let seen = ctx.array(&s.seen);
+    seen.set(0, seen.get(0) + 1);
+    seen.set(1, seen.get(1) + x);
+    ctx.send(&s.next, x);
+}
+
+/// Takes its time.
+#[ring_kernel(crate = kiln_ring)]
+fn slow_total(_ctx: &RingCtx, sum: &mut u32, x: u32) -> Option<u32> {
+    let mut steps: Val<u32> = 0;
+    while steps < 200 {
+        steps += 1;
+    }
+    *sum += x + steps - 200;
+    if x == 499 { Some(*sum) } else { None }
+}
+
+/// The receiver is slower than the sender, whose messages wait for room again and again; each is
+/// handled once, on a worker of its own and beside the receiver.
+fn arrays_change_once_under_back_pressure(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        for shared in [false, true] {
+            let sink = active(&rt, slow_total, RingConfig::default().state(0))?;
+            let other = active(&rt, digest_of_two, RingConfig::default())?;
+            let state = Counting { next: sink.inlet(4)?, seen: Inline::default() };
+            let config = RingConfig::default().state(state).capacity(512);
+            let config = if shared { config.beside(&sink) } else { config };
+            let source = active(&rt, count_and_pass, config)?;
+            for x in 0..500 {
+                source.send(x)?;
+            }
+            // A neighbor answers meanwhile.
+            same("a neighbor", other.ask([3, 4])?, Some(7))?;
+            let sum = (0..500).sum::<u32>();
+            same("sum", sink.outputs().recv_timeout(SOON)?, sum)?;
+            while source.channel().unanswered() > 0 {
+                let _ = source.try_recv();
+            }
+            same("seen", source.state()?.seen[..2].to_vec(), vec![500, sum])?;
+        }
+    }
+    Ok(())
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn digest_of_two(_ctx: &RingCtx, m: [u32; 2]) -> u32 {
+    m[0] + m[1]
 }

@@ -20,6 +20,7 @@ pub fn cases() -> Vec<Case> {
         failed_actors_are_captured;
         unfit_checkpoints_are_refused;
         what_names_places_is_no_part_of_a_checkpoint;
+        pipelines_go_on_elsewhere;
         handlers_take_over;
         handlers_take_over_while_messages_come;
     ]
@@ -289,6 +290,71 @@ fn handlers_take_over_while_messages_come(trial: &mut Trial<'_>) -> Verdict {
             replaced.map_err(Stop::from)
         })?;
         same("afterwards", actor.ask(0)?, Some([0, most + 1, 2]))?;
+    }
+    Ok(())
+}
+
+#[derive(State, Clone, Copy)]
+#[kiln(crate = kiln_ring)]
+struct Numbering {
+    count: u32,
+    next: Address<[u32; 2]>,
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn number(ctx: &RingCtx, s: &mut Numbering, x: u32) {
+    ctx.send(&s.next, [s.count, x]);
+    s.count += 1;
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn pass(ctx: &RingCtx, s: &mut Numbering, m: [u32; 2]) {
+    s.count += 1;
+    ctx.send(&s.next, m);
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn collect(_ctx: &RingCtx, count: &mut u32, m: [u32; 2]) -> [u32; 3] {
+    *count += 1;
+    [m[0], m[1], *count]
+}
+
+/// Three actors at work, taken apart at one moment: to this device and to others, each message once.
+fn pipelines_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let mut hosts = elsewhere(&["interp", "cpu"])?;
+        hosts.push(rt.clone());
+        for host in hosts {
+            let sink = active(&rt, collect, RingConfig::default().state(0).capacity(64))?;
+            let stage = |next| RingConfig::default().state(Numbering { count: 0, next }).capacity(256);
+            let middle = active(&rt, pass, stage(sink.inlet(4)?))?;
+            let source = active(&rt, number, stage(middle.inlet(2)?))?;
+            let check = |output, n: u32| same("output", output, [n, n * 7, n + 1]);
+            for x in 0..200 {
+                source.send(x * 7)?;
+            }
+            for n in 0..20 {
+                check(sink.outputs().recv_timeout(SOON)?, n)?;
+            }
+            let snapshot = rt.snapshot(&[&source, &middle, &sink])?;
+            let cut = snapshot.actors()[2].state::<u32>().unwrap_or_default();
+            let waiting: usize = snapshot.actors().iter().map(Checkpoint::messages).sum();
+            same("messages in all", waiting as u32 + cut, 200)?;
+            let config = RingConfig::default().capacity(256);
+            let stages = ((number, config), (pass, config), (collect, config));
+            let (new_source, new_middle, new_sink) = host.restore_all(&snapshot, stages)?;
+            new_sink.activate()?;
+            new_middle.activate()?;
+            new_source.activate()?;
+            for n in cut..200 {
+                check(new_sink.outputs().recv_timeout(SOON)?, n)?;
+            }
+            // Those from which it was taken go on, too.
+            for n in 20..200 {
+                check(sink.outputs().recv_timeout(SOON)?, n)?;
+            }
+            same("the middle", new_middle.state()?.count, 200)?;
+        }
     }
     Ok(())
 }

@@ -138,6 +138,10 @@ impl<M: Message> Layout for Address<M> {
         Address::new(words[0], words[1])
     }
 
+    fn addresses(at: usize, found: &mut Vec<(usize, u64)>) {
+        found.push((at, M::ID));
+    }
+
     fn load(words: &[Val<u32>]) -> AddressVal<M> {
         AddressVal::new(words[0], words[1])
     }

@@ -128,6 +128,12 @@ impl RingCtx {
 
     /// Waits until all threads are here; what they wrote to arrays before, all see after.
     ///
+    /// It is needed where a thread reads an element that another thread has replaced *for the same
+    /// message*: after a loop over [`share`](Self::share) that replaces elements of an array, before
+    /// one that reads others than its own. Code without `share` and [`lane`](Self::lane) needs none,
+    /// since each thread replaces each element itself; nor does the next message: what all threads
+    /// wrote for the last one is there.
+    ///
     /// Conditions around it must be the same for all: results of [`sum`](Self::sum), [`max`](Self::max), [`min`](Self::min) or [`uniform`](Self::uniform), or numbers of the
     /// host.
     #[track_caller]
@@ -144,17 +150,23 @@ impl RingCtx {
 
     /// Sends a message to another actor, or to all that subscribe to a topic, without the host.
     ///
-    /// A handler is a transaction: what it sends goes out once it has ended without a failure, together with its new state and its reply. If
-    /// there is no room for one of its messages, none of that happens: the message that it handles stays at the head of its queue, and the
-    /// handler runs again when there is room. So a full queue holds up its senders, and nobody else; actors that send to each other in a
-    /// circle, all of whose queues are full, wait for ever.
+    /// A handler begins when there is room for all that it may send, and runs exactly once for a
+    /// message, whatever else it does: change arrays in place, count, print. Until then the message
+    /// stays at the head of its queue. All that it may send is, for each address in its state and in
+    /// the message, one message for each place in the handler that sends messages of that type; a
+    /// queue with fewer places must be empty. A message of another actor needs room for one
+    /// [output](crate::Actor::outputs) too.
+    ///
+    /// A handler is a transaction: what it sends goes out once it has ended without a failure,
+    /// together with its new state and its reply. So a full queue holds up its senders, and nobody
+    /// else; actors that send to each other in a circle, all of whose queues are full, wait for ever.
     ///
     /// A place in a handler sends one message at most for each message that it handles: a device loop that comes past twice is a fault. A loop on the host (`for k in 0..4`) makes
     /// four places of one.
     ///
     /// A message may refer to arrays ([`Payload`](crate::Payload)s): those that came with the message before the handler, which it may have changed, or those of its state. The receiver finds in them what
-    /// was written before, and they stay as long as anybody has a reference on its way. What a handler has replaced in an array is no part of the transaction: a handler that changes arrays in place and then finds no room does
-    /// so again. So give its receivers' inlets as many places as there are arrays on their way, or have it write to another array.
+    /// was written before, and they stay as long as anybody has a reference on its way.
+    /// What a handler that fails has replaced in an array stays replaced.
     ///
     /// Sending to [`Address::none`](crate::Address::none) does nothing. What is sent to an actor that has ended is counted
     /// ([`Actor::undelivered`](crate::Actor::undelivered)) and gone. An address belongs to the first actor that sends to it: for another, sending is a failure.
@@ -295,6 +307,16 @@ impl References {
     }
 }
 
+/// Where a handler's values hold [addresses](crate::Address): of each, the number of the first of
+/// its two words, and the [`Layout::ID`] of the messages that it takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Those of the message.
+    pub message: Vec<(usize, u64)>,
+    /// Those of the state.
+    pub state: Vec<(usize, u64)>,
+}
+
 /// What an [`ErasedHandler`] recorded.
 #[derive(Clone, Debug)]
 pub struct ErasedOutcome {
@@ -320,6 +342,9 @@ pub trait ErasedHandler: Send + Sync {
 
     /// The arrays in device memory that its messages, replies and states refer to.
     fn references(&self) -> References;
+
+    /// The addresses in its messages and states: all that it can send to.
+    fn addresses(&self) -> Addresses;
 
     /// What tells this handler from every other one of this process.
     fn identity(&self) -> TypeId;
@@ -369,6 +394,13 @@ impl<H: Handler> ErasedHandler for H {
         H::Message::references(0, &mut found.message);
         H::Reply::references(0, &mut found.reply);
         H::State::references(0, &mut found.state);
+        found
+    }
+
+    fn addresses(&self) -> Addresses {
+        let mut found = Addresses::default();
+        H::Message::addresses(0, &mut found.message);
+        H::State::addresses(0, &mut found.state);
         found
     }
 

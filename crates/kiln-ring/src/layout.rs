@@ -81,6 +81,12 @@ pub trait Layout: Sized + Send + 'static {
         let _ = (at, found);
     }
 
+    /// Adds the [addresses](crate::Address) in a value whose words begin at `at`: the number of the
+    /// first of each one's two words, and the [`ID`](Self::ID) of the messages that it takes.
+    fn addresses(at: usize, found: &mut Vec<(usize, u64)>) {
+        let _ = (at, found);
+    }
+
     /// In a kernel: the value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
     #[track_caller]
     fn load(words: &[Val<u32>]) -> Self::Device;
@@ -231,6 +237,10 @@ impl<T: Layout, const N: usize> Layout for [T; N] {
         if T::HOLDS {
             (0..N).for_each(|i| T::references(at + i * T::WORDS, found));
         }
+    }
+
+    fn addresses(at: usize, found: &mut Vec<(usize, u64)>) {
+        (0..N).for_each(|i| T::addresses(at + i * T::WORDS, found));
     }
 
     fn hold(&self, held: &mut Vec<Hold>) {

@@ -88,16 +88,18 @@ pub use channel::{
     WaitPolicy,
 };
 pub use dead_letter::{DeadLetters, Letter, Reason};
-pub use handler::{ErasedHandler, ErasedOutcome, Handler, Inlines, References, RingCtx, Signature};
+pub use handler::{
+    Addresses, ErasedHandler, ErasedOutcome, Handler, Inlines, References, RingCtx, Signature,
+};
 pub use kiln_macros::{Message, State, ring_kernel};
 pub use layout::{Hold, Layout, MAX_WORDS};
 pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
-    Actor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER, OutputFuture,
-    Outputs, Pool, PoolFuture, Restart, Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig,
-    Topic, Transport, TransportChoice, What,
+    Actor, AnyActor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER,
+    OutputFuture, Outputs, Pool, PoolFuture, Restart, Result, RingConfig, RingError, RingRuntime, Routing,
+    RuntimeConfig, Snapshot, Stages, Topic, Transport, TransportChoice, What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};

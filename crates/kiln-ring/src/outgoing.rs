@@ -25,6 +25,8 @@ pub(crate) struct Sending {
     pub inlines: Vec<Range<usize>>,
     /// The first words of its references to arrays.
     pub references: Vec<usize>,
+    /// The layout of the message.
+    pub message: u64,
 }
 
 /// All places of a handler that send.
@@ -57,6 +59,7 @@ impl Outgoing {
             words: Vec::with_capacity(words.len()),
             inlines: Vec::new(),
             references: Vec::new(),
+            message: M::ID,
         };
         anchor.set(&place.sent, true.into_val());
         anchor.set(&place.link, to.link);

@@ -215,6 +215,13 @@ fn layout(p: &TokenStream, name: &Ident, fields: &Fields) -> TokenStream {
                 )*
             }
 
+            fn addresses(__kiln_at: usize, __kiln_found: &mut ::std::vec::Vec<(usize, u64)>) {
+                #(
+                    <#types as #p::Layout>::addresses(__kiln_at, __kiln_found);
+                    let __kiln_at = __kiln_at + <#types as #p::Layout>::WORDS;
+                )*
+            }
+
             #[track_caller]
             fn load(__kiln_words: &[#p::Val<u32>]) -> #device {
                 let mut __kiln_at = 0;

@@ -80,7 +80,7 @@ impl Poll {
         if self.ready != 0 {
             due = self.known(plan, place, self.lane);
             if (due.ticket & ticket::PLAIN).eq(0) {
-                due = due.looked_up(place);
+                due = due.looked_up(plan, place);
             }
         }
         due
@@ -91,7 +91,7 @@ impl Poll {
     pub fn later(&self, plan: &Plan, place: &Place, ready: Val<u32>) -> Due {
         let mut due = Due::none();
         if ready != 0 {
-            due = self.known(plan, place, first_lane(ready)).looked_up(place);
+            due = self.known(plan, place, first_lane(ready)).looked_up(plan, place);
         }
         due
     }
@@ -139,9 +139,16 @@ impl Due {
         Due { state_at, state, received, ..self }
     }
 
-    /// What becomes of it by the table.
-    fn looked_up(self, place: &Place) -> Due {
+    /// What becomes of it by the table. A message that waited for room is tried again: it says so
+    /// anew if it still finds none.
+    #[device(crate = kiln_lang)]
+    fn looked_up(self, plan: &Plan, place: &Place) -> Due {
         let field = |word: usize| place.field(self.record, word);
+        if plan.may_wait() {
+            if block_uniform(field(port::GATE) & gate::HELD_UP).ne(0) {
+                place.set_field(self.record, port::GATE, field(port::GATE) & !gate::HELD_UP);
+            }
+        }
         let (state, skipped) = (field(port::GATE), is_before(self.low, field(port::SKIP)));
         let due = field(port::POSITION).eq(self.low) & (state.ne(gate::FAILED) | skipped);
         let given_up = select(skipped, val(SlotKind::Dropped as u32), val(0));

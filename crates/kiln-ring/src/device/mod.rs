@@ -11,6 +11,7 @@
 //! | `poll.rs` | looking for complete messages |
 //! | `due.rs` | a message that was seen, and what handling it begins with |
 //! | `serve.rs` | one message: handler, state, answer |
+//! | `room.rs` | whether there is room for what a handler may send, before it runs |
 //! | `bands.rs` | which message of an actor with several priorities comes next |
 //! | `stay.rs` | an inlet whose messages are passed on, one after the other |
 //! | `route.rs` | where a worker sends again and again |
@@ -32,6 +33,7 @@ mod poll;
 pub(crate) mod probe;
 pub(crate) mod record;
 mod resident;
+mod room;
 mod route;
 mod send;
 mod serve;

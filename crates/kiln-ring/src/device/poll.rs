@@ -16,6 +16,9 @@ use std::ops::Range;
 /// Looks in a row at one place, at most, between two that see to everything else.
 const GLANCES: u32 = 1024;
 
+/// Of as many turns in which a worker has something to do, one looks at messages that wait for room.
+const ROOM_EVERY: u32 = 8;
+
 /// Quads of a slot that all lanes get before it is known which handler takes them.
 pub(super) const SPREAD: usize = 4;
 
@@ -63,9 +66,11 @@ pub(super) struct Aim {
     /// Each lane's: whether it has a quad to look at.
     pub looks: Val<bool>,
     /// Each lane's: whether its port is an inlet, whose slots lie in the arena or in the worker's own memory.
-    inlet: Val<bool>,
+    pub inlet: Val<bool>,
     /// Each lane's: whether they lie in the worker's own memory.
     pub own: Val<bool>,
+    /// Whether the next message of any of these ports found no room for what it may lead to.
+    pub held_up: Val<bool>,
 }
 
 /// What a worker saw.
@@ -137,11 +142,17 @@ impl Aim {
         let (near_stamp, next_slot) = stamp_and_slot(next, log2_slots, SlotKind::Request as u32);
         let (ring, stride) = (field(port::REQUESTS), field(port::REQUEST_STRIDE));
         let at = ring + slot * stride;
-        let (kind, state) = (field(port::KIND), field(port::GATE));
+        let (kind, bits) = (field(port::KIND), field(port::GATE));
+        let state = if plan.may_wait() { bits & !gate::HELD_UP } else { bits };
         // Messages that are to be dropped are looked at behind every gate: a full queue that drops the oldest waits for their slots.
         let skip = field(port::SKIP);
         let given_up = is_before(position.cast::<u32>(), skip);
         let serves = exists & kind.ne(0);
+        let sees_all = worker.first.eq(0) & worker.count.le(groups);
+        let waits = if plan.may_wait() { serves & bits.ne(state) } else { false.into_val() };
+        // While there is other work, the worker looks for room now and then alone.
+        let rests = waits & sees_all & !rested & (worker.turns % ROOM_EVERY).ne(0);
+        let serves = if plan.may_wait() { serves & !rests } else { serves };
         let handed = state.eq(gate::OPEN) | state.eq(gate::RETURNING);
         let open = serves & (nearest | !rested) & (handed | given_up);
         let open_near = serves & (handed | is_before(next.cast::<u32>(), skip));
@@ -156,12 +167,12 @@ impl Aim {
         let line = place.number.cast::<u32>() * LINE as u32;
         let rest = if may_own { select(in_own, val(0), line) } else { line };
         let near = select(serves & has_quad, ring + next_slot * stride + in_slot, rest);
-        let plain = serves & nearest & state.eq(gate::OPEN) & !given_up;
+        let plain = serves & nearest & state.eq(gate::OPEN) & !given_up & !waits;
         let inlet = if plan.inlets { serves & field(port::LINK).ne(0) } else { false.into_val() };
         let after = worker.first + (val::<u32>(groups) >> deep);
         Aim {
             next: select(after.lt(worker.count), after, 0),
-            sees_all: worker.first.eq(0) & worker.count.le(groups),
+            sees_all,
             record,
             low: position.cast::<u32>(),
             answer: field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE),
@@ -177,6 +188,11 @@ impl Aim {
             looks,
             inlet,
             own: in_own,
+            held_up: match plan.lanes {
+                1 => waits,
+                _ if plan.may_wait() => vote_any(waits),
+                _ => waits,
+            },
         }
     }
 
@@ -264,16 +280,16 @@ impl Aim {
     ) -> Poll {
         let most = most.minimum(GLANCES);
         let most_of_all = select(rested, most, 1);
+        let all_first = rested | stayed | (worker.turns % ALL_EVERY).eq(0);
         match place.near.filter(|_| plan.inlets) {
             Some(near) => {
                 if vote_any(self.own) {
-                    let all_first = rested | stayed | (worker.turns % ALL_EVERY).eq(0);
-                    self.watch_near(plan, place, &near, worker, (most_of_all, all_first))
+                    self.watch_in_bursts(plan, place, Some(&near), worker, (most_of_all, all_first))
                 } else {
-                    self.watch_far(plan, place, worker, (most, most_of_all))
+                    self.watch_far(plan, place, worker, (most, most_of_all, all_first))
                 }
             }
-            None => self.watch_far(plan, place, worker, (most, most_of_all)),
+            None => self.watch_far(plan, place, worker, (most, most_of_all, all_first)),
         }
     }
 
@@ -284,11 +300,15 @@ impl Aim {
         plan: &Plan,
         place: &Place,
         worker: &Worker,
-        (most, most_of_all): (Val<u32>, Val<u32>),
+        (most, most_of_all, all_first): (Val<u32>, Val<u32>, Val<bool>),
     ) -> Poll {
         // A worker without messages of other actors need not ask each time where to look.
         if plan.inlets && vote_any(self.inlet) {
-            self.watch_all(plan, place, worker, most_of_all, true)
+            if plan.far_inbox {
+                self.watch_in_bursts(plan, place, None, worker, (most_of_all, all_first))
+            } else {
+                self.watch_all(plan, place, worker, most_of_all, true)
+            }
         } else {
             if worker.count == 1 {
                 self.watch_one(plan, place, worker, most)

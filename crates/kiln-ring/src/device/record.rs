@@ -148,6 +148,9 @@ pub mod gate {
     pub const RETURNING: u32 = 2;
     /// It holds them, for the handler failed.
     pub const FAILED: u32 = 3;
+    /// A bit beside these: the next message found no room for what it may lead to. The worker sets
+    /// and clears it, and looks at such a port less often while it has other work.
+    pub const HELD_UP: u32 = 1 << 8;
 }
 
 /// The first two words of a failure's answer.

@@ -21,12 +21,24 @@ pub(crate) struct Kind {
     pub answers: SlotLayout,
     /// How many bands of priority its actors have.
     pub bands: usize,
+    /// The layout of the message that each place in the handler sends: set when a plan is traced.
+    pub sends: Vec<u64>,
 }
 
 impl Kind {
     /// The kind of actors of a handler whose queues have this form.
     pub fn new(handler: Arc<dyn ErasedHandler>, form: &Form) -> Kind {
-        Kind { handler, requests: form.requests.slot(), answers: form.answers.slot(), bands: form.bands }
+        Kind::of_slots(handler, form.requests.slot(), form.answers.slot(), form.bands)
+    }
+
+    /// The kind of actors of a handler with these slots for messages and for answers.
+    pub fn of_slots(
+        handler: Arc<dyn ErasedHandler>,
+        requests: SlotLayout,
+        answers: SlotLayout,
+        bands: usize,
+    ) -> Kind {
+        Kind { handler, requests, answers, bands, sends: Vec::new() }
     }
 }
 
@@ -49,6 +61,9 @@ pub(crate) struct Plan {
     pub cluster: Option<Cluster>,
     /// Whether the host's slots and the device's answers are ordered by release and acquire, where quads may not arrive whole.
     pub ordered: bool,
+    /// Whether the inbox lies across a bus. A look at it then takes several times as long as one at
+    /// the arena, so that workers with inlets look at those more often.
+    pub far_inbox: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
     pub measure_every: u32,
 }
@@ -155,6 +170,7 @@ const HEARTBEAT_TURNS: u32 = 64;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of [`Patience`].
 pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
+    let plan = &plan.with_sends();
     trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
         let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
         let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };
@@ -210,7 +226,9 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
             route.renew(plan, place);
         }
         let mut poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
-            aim.watch(plan, place, &worker, patience.spins, (rested, stayed))
+            // A message that waits for room may have it soon.
+            let most = if plan.may_wait() { select(aim.held_up, 1, patience.spins) } else { patience.spins };
+            aim.watch(plan, place, &worker, most, (rested, stayed))
         } else {
             aim.glance(plan, place)
         };

@@ -88,6 +88,12 @@ impl Route {
         self.port = val(NO_PORT);
     }
 
+    /// Whether it leads to an address of actor `actor`, with room for so many messages.
+    pub fn leads(&self, actor: Val<u32>, (link, serial): (Val<u32>, Val<u32>), most: u32) -> Val<bool> {
+        let same = link.eq(self.link) & serial.eq(self.serial) & self.owner.eq(actor + 1);
+        same & self.room.ge(most)
+    }
+
     /// Whether all that a handler of actor `actor` sends is one message that goes there.
     pub fn takes(&self, actor: Val<u32>, sends: &[Sending]) -> Val<bool> {
         let [send] = sends else { return false.into_val() };

@@ -25,8 +25,6 @@ pub(super) struct Checked<'a> {
     sends: &'a [Sending],
     /// Where each goes.
     places: Vec<Next>,
-    /// Whether there is room for all messages.
-    pub room: Val<bool>,
     /// Why the handler may not send what it sends: one of [`refusal`], or 0.
     pub refused: Val<u32>,
     /// How many messages are for actors that have ended.
@@ -125,7 +123,6 @@ impl<'a> Checked<'a> {
         sends: &'a [Sending],
         wanted: Val<bool>,
     ) -> Checked<'a> {
-        let mut room: Val<bool> = true;
         let (mut refused, mut gone): (Val<u32>, Val<u32>) = (val(0), val(0));
         let sender = actor + 1;
         // An address of another runtime may name a word that this one does not have.
@@ -153,8 +150,7 @@ impl<'a> Checked<'a> {
                     next = Next::none();
                     if standing == standing::FINE {
                         let topic = is_topic(place, send.link);
-                        let (now, ever) = room_of(plan, place, send.link, topic, needed);
-                        room = room & now;
+                        let ever = ever_fit(place, send.link, topic, needed);
                         refused = select(ever, refused, refusal::TOO_MANY);
                         next = Next::of(plan, place, send.link);
                         next.topic = topic;
@@ -169,7 +165,7 @@ impl<'a> Checked<'a> {
             }
             places.push(next.into_device());
         }
-        Checked { sends, places, room: room.into_val(), refused: refused.into_val(), gone: gone.into_val() }
+        Checked { sends, places, refused: refused.into_val(), gone: gone.into_val() }
     }
 
     /// Of a handler that sends from one place: whether it sent to an actor, and what.
@@ -201,28 +197,63 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// Whether messages fit into all queues of an address: now, and once those are empty.
+/// Whether so many messages fit into all queues of an address once those are empty.
 #[device(crate = kiln_lang)]
-fn room_of(
-    plan: &Plan,
-    place: &Place,
-    link: Val<u32>,
-    topic: Val<bool>,
-    needed: Val<u32>,
-) -> (Val<bool>, Val<bool>) {
-    let (mut now, mut ever): (Val<bool>, Val<bool>) = (true.into_val(), true.into_val());
+fn ever_fit(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -> Val<bool> {
+    let mut ever: Val<bool> = true.into_val();
     if topic {
         let mut at = next(place, link);
         while at != 0 {
-            now = now & look(plan, place, at, needed);
             ever = ever & needed.le(slots(place, at));
             at = next(place, at);
         }
     } else {
-        now = look(plan, place, link, needed);
         ever = needed.le(slots(place, link));
     }
-    (now, ever)
+    block_uniform(ever)
+}
+
+/// Whether up to `most` messages, or as many as a queue ever holds, fit into all queues of an
+/// address now, as far as that is for `sender` to fill. An address that nobody has sent to stays
+/// nobody's: whoever only hands it on must not become its owner.
+#[device(crate = kiln_lang)]
+pub(super) fn has_room_for(
+    plan: &Plan,
+    place: &Place,
+    (at, serial): (Val<u32>, Val<u32>),
+    sender: Val<u32>,
+    most: u32,
+) -> Val<bool> {
+    let mut room: Val<bool> = true.into_val();
+    // An address of another runtime may name a word that this one does not have.
+    let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+    if block_uniform(at.ne(0) & at.le(end)) {
+        let mut own = field(place, at, link::SERIAL).eq(serial) & field(place, at, link::OWNER).eq(sender);
+        if block_uniform(!own) {
+            // The first cache of this core may still hold what lay there before.
+            // SAFETY: the word lies in the arena.
+            let [there, owner] = unsafe {
+                [link::SERIAL, link::OWNER].map(|word| {
+                    let word = at + word as u32;
+                    place.arena.get_ordered_unchecked(word, Order::Acquire, Scope::System)
+                })
+            };
+            fence();
+            own = there.eq(serial) & (owner.eq(0) | owner.eq(sender));
+        }
+        if block_uniform(own) {
+            if is_topic(place, at) {
+                let mut one = next(place, at);
+                while one != 0 {
+                    room = room & look(plan, place, one, slots(place, one).minimum(most));
+                    one = next(place, one);
+                }
+            } else {
+                room = look(plan, place, at, slots(place, at).minimum(most));
+            }
+        }
+    }
+    block_uniform(room)
 }
 
 /// Whether messages fit into a queue, by what the sender last saw of its receiver.

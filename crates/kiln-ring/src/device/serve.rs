@@ -63,7 +63,7 @@ impl Poll {
         let mut ready: Val<u32> = self.ready;
         let mut due = self.first(plan, place);
         while due.todo != todo::NOTHING {
-            let fresh = self.aim.sees_all & !worked;
+            let fresh = self.aim.sees_all & !worked & !self.aim.held_up;
             let at = At::of(plan, place, worker, &due, fresh);
             for k in 0..plan.kinds.len() {
                 if due.todo == k as u32 + 1 {
@@ -230,7 +230,7 @@ impl At {
 
     /// Whether there is room for an answer. For one to the host there always is.
     #[device(crate = kiln_lang)]
-    fn has_room(&self, place: &Place) -> Val<bool> {
+    pub(super) fn has_room(&self, place: &Place) -> Val<bool> {
         let mut room: Val<bool> = true;
         if self.inlet {
             let slots = val::<u32>(1) << self.line(place, actor::LOG2_SLOTS);
@@ -247,7 +247,8 @@ impl At {
         block_uniform(room)
     }
 
-    /// Runs the handler, and does what it says; whether there was room for that.
+    /// Runs the handler, and does what it says, if there is room for all that it may lead to; whether
+    /// there was. So a handler runs once for a message, whatever it does besides sending.
     #[device(crate = kiln_lang)]
     pub(super) fn handle(
         &self,
@@ -257,14 +258,30 @@ impl At {
         message: &Taken,
         route: &mut Route,
     ) -> Val<bool> {
+        let mut begins: Val<bool> = true.into_val();
+        if kind.may_wait(plan) {
+            begins = self.may_begin(plan, place, kind, message, route);
+            if begins {
+                self.work(plan, place, kind, message, route);
+            } else {
+                let bits = self.field(place, port::GATE) | gate::HELD_UP;
+                self.set(place, port::GATE, bits);
+            }
+        } else {
+            self.work(plan, place, kind, message, route);
+        }
+        begins
+    }
+
+    /// Runs the handler, and does what it says. There is room.
+    #[device(crate = kiln_lang)]
+    fn work(&self, plan: &Plan, place: &Place, kind: &ActorKind, message: &Taken, route: &mut Route) {
         let ran = self.run(plan, place, kind, message, route);
-        let mut done: Val<bool> = true;
         if block_uniform(ran.swift) {
             self.pass_on(plan, place, kind, &ran, route);
         } else {
-            done = self.conclude(plan, place, kind, &ran, route);
+            self.conclude(plan, place, kind, &ran, route);
         }
-        done
     }
 
     /// Runs the handler.
@@ -284,6 +301,10 @@ impl At {
         let why = select(fault.ne(0), fault, outcome.code);
         let sends = ctx.sendings();
         let references = kind.handler.references();
+        if plan.lanes > 1 && kind.has_arrays() {
+            // What a thread wrote to an array, every thread finds there in the next message.
+            barrier();
+        }
         let lending = Lending::of(place, self, &references, &sends);
         let (failure, why) = if lending.is_any() {
             let replies = self.inlet & outcome.replies;
@@ -314,16 +335,16 @@ impl At {
         self.replace_arrays(plan, place, kind, ran);
     }
 
-    /// Does what a handler said, whatever that is; whether there was room for it.
+    /// Does what a handler said, whatever that is. There is room for it.
     #[device(crate = kiln_lang)]
-    fn conclude(
+    pub(super) fn conclude(
         &self,
         plan: &Plan,
         place: &Place,
         kind: &ActorKind,
         ran: &Ran,
         route: &mut Route,
-    ) -> Val<bool> {
+    ) {
         let (mut failure, mut why) = (ran.failure, ran.why);
         let references = kind.handler.references();
         let lending = Lending::of(place, self, &references, &ran.sends);
@@ -332,42 +353,29 @@ impl At {
             why = select(checked.refused.ne(0), checked.refused, why);
             failure = select(checked.refused.ne(0), cause::SEND, failure);
         }
-        let fails = block_uniform(failure.ne(0));
-        let mut room: Val<bool> = true;
-        if self.inlet {
-            if block_uniform(fails | ran.outcome.replies) {
-                room = self.has_room(place);
-            }
-        }
-        if !ran.sends.is_empty() {
-            room = room & (fails | checked.room);
-        }
-        if room {
-            if fails {
-                set_of_actor(place, self.ports, self.actor, port::GATE, val(gate::FAILED));
-                self.count_unhandled(place);
-                let words = Words { words: &[failure, why], inlines: &[], memory: &ran.memory };
-                lending.let_go(plan, place, self.inlet, &ran.message);
-                self.answer(plan, place, val(Kind::Failed as u32), &words);
-                self.note_failure(place, kind, [failure, why]);
-            } else {
-                self.keep_state(place, kind, ran);
-                if !ran.sends.is_empty() {
-                    checked.send(plan, place, &ran.memory, &lending);
-                    route.learn(self.actor, &checked);
-                    if block_uniform(checked.gone).ne(0) {
-                        let before = self.line(place, actor::UNDELIVERED);
-                        self.set_line(place, actor::UNDELIVERED, before + checked.gone);
-                    }
+        if block_uniform(failure.ne(0)) {
+            set_of_actor(place, self.ports, self.actor, port::GATE, val(gate::FAILED));
+            self.count_unhandled(place);
+            let words = Words { words: &[failure, why], inlines: &[], memory: &ran.memory };
+            lending.let_go(plan, place, self.inlet, &ran.message);
+            self.answer(plan, place, val(Kind::Failed as u32), &words);
+            self.note_failure(place, kind, [failure, why]);
+        } else {
+            self.keep_state(place, kind, ran);
+            if !ran.sends.is_empty() {
+                checked.send(plan, place, &ran.memory, &lending);
+                route.learn(self.actor, &checked);
+                if block_uniform(checked.gone).ne(0) {
+                    let before = self.line(place, actor::UNDELIVERED);
+                    self.set_line(place, actor::UNDELIVERED, before + checked.gone);
                 }
-                self.settle_arrays(plan, place, &lending, ran);
-                if block_uniform(ran.outcome.replies | !self.inlet) {
-                    self.answer_host(plan, place, kind, ran);
-                }
-                self.replace_arrays(plan, place, kind, ran);
             }
+            self.settle_arrays(plan, place, &lending, ran);
+            if block_uniform(ran.outcome.replies | !self.inlet) {
+                self.answer_host(plan, place, kind, ran);
+            }
+            self.replace_arrays(plan, place, kind, ran);
         }
-        room
     }
 
     /// Before the answer to a message that was handled: counts the arrays that the reply refers to, and those of the message no more.
@@ -417,12 +425,20 @@ impl At {
         }
     }
 
+    /// A word of the actor's state that belongs to no array.
+    pub(super) fn state_word(&self, place: &Place, word: usize) -> Val<u32> {
+        if word < EARLY {
+            self.state[word]
+        } else {
+            // SAFETY: the state lies in the arena, as the record says.
+            unsafe { place.word(self.state_at, word) }
+        }
+    }
+
     /// The words of the actor's state.
     fn state(&self, place: &Place, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
         let word = |word: usize| match inlines.iter().find(|array| array.contains(&word)) {
-            None if word < EARLY => self.state[word],
-            // SAFETY: the state lies in the arena, as the record says.
-            None => unsafe { place.word(self.state_at, word) },
+            None => self.state_word(place, word),
             Some(array) if array.start == word => self.state_at + word as u32,
             Some(_) => val(ARENA),
         };

@@ -4,8 +4,11 @@
 //! passes messages on, as those of a pipeline do, soon gets the next one by the same inlet. So a worker that has sent on what came by an inlet stays there for some messages: the actor's state and
 //! count, the inlet's next slot and the way out ([`Route`]) are in registers, and nothing but the handler stands between a look and the message that it leads to.
 //!
-//! It sees its other ports meanwhile (in a cluster only those in its own memory: the next turn begins with a look at all), and leaves when one of them has something too, when nothing comes, when a handler does anything but pass on, or after [`STAY`] messages; what it saw
-//! last is then served like all else. The handlers of such a message run again; so nobody stays for one that may change arrays in place.
+//! It sees its other ports meanwhile (in a cluster only those in its own memory, and where the inbox
+//! lies across a bus only its inlets: the next turn begins with a look at all). It leaves when one of
+//! them has something too, when nothing comes, when there is no room for what comes next, when a
+//! handler does anything but pass on, or after [`STAY`] messages. So it has room for what a handler
+//! sends before that runs: every handler runs once.
 
 use super::due::Due;
 use super::poll::{Aim, Poll, first_lane, join, stamp_and_slot, ticket};
@@ -19,8 +22,15 @@ use kiln_lang::prelude::*;
 /// The most messages for which a worker stays.
 const STAY: u32 = 16;
 
+/// The same where the turn after them looks across a bus, which takes as long as some messages do.
+const STAY_FAR: u32 = 32;
+
 /// How often it looks at all its ports for the next one.
 const LOOKS: u32 = 8;
+
+/// The same where it looks at its inlets alone: for longer than the other end takes for a look across
+/// the bus. Else each such look would make the other end take one too.
+pub(super) const LOOKS_FAR: u32 = 16;
 
 /// The inlet with which a worker stays, by the bits of the lanes that look at it.
 struct Inlet {
@@ -68,10 +78,10 @@ impl Poll {
             if inlet.alone_waits(&self) {
                 let kind = block_uniform(place.field(plan.record(route.port), port::KIND));
                 for k in 0..plan.kinds.len() {
-                    if !changes_arrays(&plan.kinds[k]) {
+                    if let Some(way) = plan.kinds[k].only_way() {
                         if kind == k as u32 + 1 {
                             (poll, count) =
-                                self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet), route);
+                                self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet, way), route);
                         }
                     }
                 }
@@ -86,7 +96,7 @@ impl Poll {
         plan: &Plan,
         place: &Place,
         worker: &Worker,
-        (kind, inlet): (&Kind, &Inlet),
+        (kind, inlet, way): (&Kind, &Inlet, usize),
         route: &mut Route,
     ) -> (Poll, Val<u32>) {
         let record = plan.record(route.port);
@@ -98,21 +108,26 @@ impl Poll {
             join(place.field(record, port::POSITION), place.field(record, port::POSITION + 1));
         let mut poll = self;
         let mut count: Val<u32> = 0;
-        let mut staying = true.into_val();
+        let at_of = |position, state, received| At {
+            record,
+            position,
+            answer: val(0),
+            lap: val(0),
+            inlet: true.into_val(),
+            fresh: true.into_val(),
+            ports: worker.count,
+            actor,
+            state_at: due.state_at,
+            state,
+            received,
+        };
+        let first = at_of(position, state, received);
+        // A message that is passed on takes no output; whatever else comes of one is the last here.
+        let leads = route.leads(actor, first.way(place, way), 1);
+        let mut staying = block_uniform(first.has_room(place) & leads);
+        let most = if plan.far_inbox { STAY_FAR } else { STAY };
         while staying {
-            let at = At {
-                record,
-                position,
-                answer: val(0),
-                lap: val(0),
-                inlet: true.into_val(),
-                fresh: true.into_val(),
-                ports: worker.count,
-                actor,
-                state_at: due.state_at,
-                state,
-                received,
-            };
+            let at = at_of(position, state, received);
             let early = poll.spread(plan, inlet.lane);
             let message = poll.take(plan, place, kind, (inlet.lane, &early));
             staying = false.into_val();
@@ -122,20 +137,26 @@ impl Poll {
                 let ran = at.run(plan, place, kind, &message, route);
                 if block_uniform(ran.swift) {
                     at.pass_on(plan, place, kind, &ran, route);
-                    state = std::array::from_fn(|w| ran.outcome.state.get(w).copied().unwrap_or(val(0)));
-                    at.finish(plan, place, kind, begun);
-                    poll.aim.advance(place, record, position);
-                    poll.ready = 0;
-                    position += 1;
-                    received += 1;
-                    count += 1;
-                    staying = count.lt(STAY);
+                    staying = (count + 1).lt(most);
+                } else {
+                    at.conclude(plan, place, kind, &ran, route);
                 }
+                state = std::array::from_fn(|w| ran.outcome.state.get(w).copied().unwrap_or(val(0)));
+                at.finish(plan, place, kind, begun);
+                poll.aim.advance(place, record, position);
+                poll.ready = 0;
+                position += 1;
+                received += 1;
+                count += 1;
             }
             if staying {
                 route.renew(plan, place);
-                poll = poll.look_again(plan, place, worker);
-                staying = inlet.alone_waits(&poll);
+                let next = at_of(position, state, received);
+                let leads = block_uniform(route.leads(actor, next.way(place, way), 1));
+                if leads {
+                    poll = poll.look_again(plan, place, worker);
+                }
+                staying = leads & inlet.alone_waits(&poll);
             }
         }
         (poll, count)
@@ -149,16 +170,14 @@ impl Poll {
                 let (quad, ready) = self.aim.burst(plan, &near);
                 self.aim.poll(ready, quad, self.command, self.glances)
             }
+            None if plan.far_inbox => {
+                let (quad, ready) = self.aim.burst_of_inlets(plan, place, val(LOOKS_FAR));
+                self.aim.poll(ready, quad, self.command, self.glances)
+            }
             None if plan.lanes > 1 => self.aim.watch_all(plan, place, worker, val(LOOKS), true),
             None => self.aim.glance(plan, place),
         }
     }
-}
-
-/// Whether a handler may change arrays where they lie. It must not run a second time on a message on which it did anything but pass on.
-fn changes_arrays(kind: &Kind) -> bool {
-    let (inlines, references) = (kind.handler.inlines(), kind.handler.references());
-    !(inlines.state.is_empty() && references.message.is_empty() && references.state.is_empty())
 }
 
 impl Aim {

@@ -53,10 +53,10 @@ fn split(ctx: &RingCtx, s: &mut Split, x: u32) {
 fn plan(inlets: bool, ordered: bool) -> Plan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
-        Kind { handler: Arc::new(echo), requests: slots(12), answers: slots(12), bands: 1 },
-        Kind { handler: Arc::new(divide), requests: SlotLayout::new(1, true), answers: slots(2), bands: 3 },
-        Kind { handler: Arc::new(total), requests: slots(3), answers: slots(3), bands: 1 },
-        Kind { handler: Arc::new(split), requests: slots(1), answers: slots(2), bands: 8 },
+        Kind::of_slots(Arc::new(echo), slots(12), slots(12), 1),
+        Kind::of_slots(Arc::new(divide), SlotLayout::new(1, true), slots(2), 3),
+        Kind::of_slots(Arc::new(total), slots(3), slots(3), 1),
+        Kind::of_slots(Arc::new(split), slots(1), slots(2), 8),
     ];
     Plan {
         kinds,
@@ -65,6 +65,7 @@ fn plan(inlets: bool, ordered: bool) -> Plan {
         budget: 1000,
         inlets,
         ordered,
+        far_inbox: false,
         peers: false,
         cluster: None,
         measure_every: 16,
@@ -78,6 +79,8 @@ fn resident_kernels_assemble_by_ptxas() {
     for (inlets, ordered) in [(false, false), (true, false), (true, true)] {
         assembles(&trace_resident(&plan(inlets, ordered)).unwrap(), 3 * 3 + 3);
     }
+    let far = Plan { far_inbox: true, ..plan(true, false) };
+    assembles(&trace_resident(&far).unwrap(), 3 * 3 + 3);
     // There are no clusters before sm_90.
     let clusters = Plan { cluster: Some(Cluster { workers: 4, words: 2048 }), ..plan(true, false) };
     assembles_since((9, 0), &trace_resident(&clusters).unwrap(), 3 * 3 + 3);

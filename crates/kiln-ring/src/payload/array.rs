@@ -139,10 +139,11 @@ impl<T: PayloadElem> Array<T> {
         kiln_lang::select(inside, T::load(&[word]), other)
     }
 
-    /// Replaces an element. An index outside fails the actor, and so does an [inline](crate::Inline) array of a message, which is only read. What a handler has replaced stays so when it fails, and when it
-    /// [runs again](crate::RingCtx::send) because there was no room for what it sent.
+    /// Replaces an element. An index outside fails the actor, and so does an [inline](crate::Inline) array of a message, which is only read.What a handler has replaced stays so when it fails.
     ///
-    /// The threads of a worker that replace the same element must do so with the same value, and one that reads what another has replaced has no order with it.
+    /// The threads of a worker that replace the same element must do so with the same value. One that
+    /// reads what another has replaced for the same message needs a
+    /// [`sync`](crate::RingCtx::sync) between; in the next message everything is there.
     #[track_caller]
     pub fn set(&self, index: impl IntoVal<u32>, value: impl IntoVal<T>) {
         let index = index.into_val();

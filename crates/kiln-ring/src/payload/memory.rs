@@ -1,5 +1,6 @@
 //! Where arrays of a handler lie: in the arena, or in the slot of the message before it.
 
+use crate::layout::MAX_WORDS;
 use crate::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
@@ -38,24 +39,40 @@ impl Memory {
         }
         if let Some(slot) = &self.message {
             if source.eq(MESSAGE) {
-                let quad = self.quad(slot, slot.at + at / PAYLOAD as u32 * QUAD as u32);
-                let place = at % PAYLOAD as u32;
-                word = select(place.eq(0), quad[0], select(place.eq(1), quad[1], quad[2]));
+                word = self.word_of_slot(slot, at);
             }
         }
         word
     }
 
+    /// A word of a message's payload: a quad of the slot holds three of them, so that each third one
+    /// is followed by a stamp.
     #[device(crate = kiln_lang)]
-    fn quad(&self, slot: &MessageSlot, at: Val<u32>) -> [Val<u32>; QUAD] {
-        // By quads, as the message was seen to be complete: another kind of load might find an older line in a cache.
-        // SAFETY: the quad belongs to the message's slot, which lies there.
+    fn word_of_slot(&self, slot: &MessageSlot, at: Val<u32>) -> Val<u32> {
+        // A third by a product, for numbers below 2^16: a division costs as much as the rest of a
+        // handler's loop. Messages have `MAX_WORDS` words at most.
+        let stamps = at * 0xaaab >> 17;
+        let at = slot.at + at + stamps;
+        // In order, as the message was seen to be complete: another kind of load might find an older
+        // line in a cache.
+        // SAFETY: the word belongs to the message's slot, which lies there.
         unsafe {
             if slot.inlets && slot.inlet {
-                self.arena.get_quad_unchecked(at)
+                self.arena.get_ordered_unchecked(at, Order::Relaxed, Scope::System)
             } else {
-                slot.inbox.get_quad_unchecked(at)
+                slot.inbox.get_ordered_unchecked(at, Order::Relaxed, Scope::System)
             }
         }
+    }
+}
+
+const _: () = assert!(PAYLOAD == 3 && QUAD == 4 && MAX_WORDS <= 1 << 15);
+
+#[cfg(test)]
+mod tests {
+    /// The slot's words behind the last that a handler may ask for are read too, when it is sent on.
+    #[test]
+    fn thirds_are_whole() {
+        assert!((0u32..1 << 16).all(|at| at * 0xaaab >> 17 == at / 3));
     }
 }

@@ -160,7 +160,35 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// It has not failed; the device does not answer.
     pub fn restart(&self) -> Result<()> {
-        self.body.restart()
+        self.body.restart(false)
+    }
+
+    /// As [`restart`](Self::restart), with the state that the actor had before the message on which
+    /// it failed. Elements of arrays that the failed handler had replaced in place stay replaced.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn quotients(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+    ///     *sum += 100 / x;
+    ///     *sum
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let actor = runtime.launch(quotients, RingConfig::default().state(0))?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.ask(10)?, Some(10));
+    /// assert!(actor.ask(0).is_err());
+    /// actor.resume()?;
+    /// assert_eq!(actor.ask(20)?, Some(15));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`restart`](Self::restart).
+    pub fn resume(&self) -> Result<()> {
+        self.body.restart(true)
     }
 
     /// The actor as it is now: its state, and the messages that it was sent and has not handled, in their order and with what is left until their deadlines. An

@@ -46,12 +46,16 @@ pub(crate) struct Body {
 pub(crate) struct BodyConfig {
     pub channel: ChannelConfig,
     pub restart: Restart,
+    /// Whether restarts by that policy keep the state.
+    pub resume: bool,
     /// What a restart begins with.
     pub first_state: Vec<u32>,
     /// The arrays that it refers to.
     pub held: Vec<Hold>,
     /// Whether messages or states name places in the device's memory.
     pub refers: bool,
+    /// Whether they refer to arrays.
+    pub holds: bool,
     /// The actor that it is to share a cluster with.
     pub beside: Option<Place>,
 }
@@ -277,19 +281,23 @@ impl Body {
         Ok(())
     }
 
-    /// Restarts the actor, if it has failed.
-    pub fn restart(&self) -> Result<()> {
+    /// Restarts the actor, if it has failed; `resume` has it keep its state.
+    pub fn restart(&self, resume: bool) -> Result<()> {
         let mut life = self.life();
         if life.stage != Lifecycle::Failed {
-            return Err(self.illegal("restart", life.stage, "failed"));
+            let what = if resume { "resume" } else { "restart" };
+            return Err(self.illegal(what, life.stage, "failed"));
         }
-        self.restart_now(&mut life)
+        self.restart_now(&mut life, resume)
     }
 
-    fn restart_now(&self, life: &mut Life) -> Result<()> {
+    fn restart_now(&self, life: &mut Life, resume: bool) -> Result<()> {
         life.due = None;
         self.lost()?;
-        self.side.write_state(&self.first_state())?;
+        if !resume {
+            // A handler that fails leaves the state as it was before its message.
+            self.side.write_state(&self.first_state())?;
+        }
         // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
         life.settled = self.mailbox.settled_so_far();
         self.side.inlets.outputs.forgive();
@@ -359,7 +367,7 @@ impl Body {
         let restarts = life.due.is_some_and(|due| due <= Instant::now());
         if restarts {
             // A device that does not answer leaves the actor failed; the next look at the device says so.
-            life.fell = self.restart_now(&mut life).is_err();
+            life.fell = self.restart_now(&mut life, self.manner.resume).is_err();
             self.stand(&life);
         }
         self.checkpoint_by_the_clock(&mut life);

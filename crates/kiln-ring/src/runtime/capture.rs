@@ -28,17 +28,25 @@ impl Body {
 
     pub(super) fn capture(&self, life: &mut Life) -> Result<Checkpoint> {
         self.check_portable()?;
-        if life.stage != Lifecycle::Active {
-            return self.read();
-        }
-        self.side.tell(Operation::Gate, gate::HELD)?;
-        // It may have failed before it was held: then its gate stays closed.
-        self.notice(life);
+        self.hold_messages(life)?;
         let checkpoint = self.read();
-        if life.stage == Lifecycle::Active {
-            self.side.tell(Operation::Gate, gate::OPEN)?;
-        }
+        self.let_go_on(life)?;
         checkpoint
+    }
+
+    /// Has an active actor handle nothing until [`let_go_on`](Self::let_go_on).
+    pub(super) fn hold_messages(&self, life: &mut Life) -> Result<()> {
+        if life.stage == Lifecycle::Active {
+            self.side.tell(Operation::Gate, gate::HELD)?;
+            // It may have failed before it was held: then its gate stays closed.
+            self.notice(life);
+        }
+        Ok(())
+    }
+
+    /// Ends what [`hold_messages`](Self::hold_messages) began.
+    pub(super) fn let_go_on(&self, life: &Life) -> Result<()> {
+        if life.stage == Lifecycle::Active { self.side.tell(Operation::Gate, gate::OPEN) } else { Ok(()) }
     }
 
     /// Whether all there is to the actor are its words.
@@ -53,8 +61,8 @@ impl Body {
         Ok(())
     }
 
-    /// Reads state and messages of an actor that is held.
-    fn read(&self) -> Result<Checkpoint> {
+    /// Reads state and messages of the host of an actor that is held.
+    pub(super) fn read(&self) -> Result<Checkpoint> {
         let handler = self.kind().handler.signature();
         let mut state = vec![0; handler.state_words];
         self.side.read_state(&mut state)?;
@@ -69,6 +77,7 @@ impl Body {
             first_state: self.first_state(),
             state,
             bands,
+            inlets: Vec::new(),
         })
     }
 

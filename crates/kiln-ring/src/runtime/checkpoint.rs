@@ -1,13 +1,14 @@
 //! Checkpoints: an actor's state and the messages that it has not handled, apart from any device.
 //!
 //! ```text
-//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ bands 8 │ position 8, messages of each │ SHA-256 32
+//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ bands 8 │ position 8, messages of each
+//!   │ inlets 8 │ address 8, capacity 8, position 8, messages of each │ SHA-256 32
 //! ```
 //!
-//! Format 1, which is read too, had one band and not their number. Numbers are little-endian; names and lists of words have their length before them as 8 bytes. A message is what is left until its deadline, in nanoseconds
-//! (2^64 - 1 for none), and its words. The length counts everything; the digest is of everything before it.
+//! Format 2, which is read too, had no inlets, and format 1 one band and not their number. Numbers are little-endian; names and lists of words have their length before them as 8 bytes. A message is what is left until its deadline, in nanoseconds
+//! (2^64 - 1 for none), and its words; one of an inlet is its words alone. The length counts everything; the digest is of everything before it.
 
-use crate::channel::MAX_BANDS;
+use crate::channel::{MAX_BANDS, MAX_CAPACITY};
 use crate::handler::Signature;
 use crate::layout::Layout;
 use crate::slot::count_of;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const MAGIC: &[u8; 8] = b"KILNRING";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Before the fields: magic, version, a zero, the length.
 const HEAD: usize = 24;
 const DIGEST: usize = 32;
@@ -59,6 +60,21 @@ pub struct Checkpoint {
     pub(super) state: Vec<u32>,
     /// From the lowest.
     pub(super) bands: Vec<HeldBand>,
+    /// Of an actor of a [`Snapshot`](crate::Snapshot).
+    pub(super) inlets: Vec<HeldInlet>,
+}
+
+/// An inlet of a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldInlet {
+    /// The address to which others sent, where the checkpoint was taken.
+    pub address: [u32; 2],
+    /// How many places its queue had.
+    pub capacity: usize,
+    /// How many messages it had before.
+    pub passed: u64,
+    /// The messages' words.
+    pub messages: Vec<Vec<u32>>,
 }
 
 /// A band of a checkpoint.
@@ -127,10 +143,46 @@ pub enum CheckpointError {
         handler: &'static str,
     },
     /// Other actors may send to the actor.
-    #[error("actor {actor} has inlets: the messages that other actors sent are no part of a checkpoint")]
+    #[error(
+        "actor {actor} has inlets: a checkpoint of it alone would part it from those that send to it. Take a `RingRuntime::snapshot` of all of them"
+    )]
     Inlets {
         /// The actor.
         actor: u32,
+    },
+    /// An actor of a snapshot has an inlet whose sender cannot be part of one.
+    #[error(
+        "actor {actor} has an inlet for {from}: a snapshot has the inlets of actors of its own runtime alone"
+    )]
+    ForeignInlet {
+        /// The actor.
+        actor: u32,
+        /// Who sends there.
+        from: &'static str,
+    },
+    /// An actor of a snapshot can send to one that is not part of it.
+    #[error(
+        "the state or a message of actor {actor} (`{handler}`) has the address of an actor that is not part of the snapshot, or has ended: name all actors that send to each other"
+    )]
+    Outside {
+        /// The actor.
+        actor: u32,
+        /// Its handler.
+        handler: &'static str,
+    },
+    /// A snapshot names an actor twice.
+    #[error("the snapshot names actor {actor} twice")]
+    Twice {
+        /// The actor.
+        actor: u32,
+    },
+    /// A snapshot is restored with another number of handlers.
+    #[error("the snapshot has {actors} actors, and handlers were given for {given}")]
+    Stages {
+        /// How many actors it has.
+        actors: usize,
+        /// For how many there were handlers; one more than the actors stands for any number above.
+        given: usize,
     },
     /// The queue is too small.
     #[error(
@@ -172,6 +224,11 @@ impl Checkpoint {
 
     /// How many messages were not handled.
     pub fn messages(&self) -> usize {
+        self.of_host() + self.inlets.iter().map(|inlet| inlet.messages.len()).sum::<usize>()
+    }
+
+    /// How many of them the host sent.
+    fn of_host(&self) -> usize {
         self.bands.iter().map(|band| band.messages.len()).sum()
     }
 
@@ -180,7 +237,7 @@ impl Checkpoint {
         self.bands.iter().map(|band| band.passed).sum()
     }
 
-    /// All messages.
+    /// All messages of the host.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
         self.bands.iter().flat_map(|band| &band.messages)
     }
@@ -205,11 +262,14 @@ impl Checkpoint {
         }
         let sizes =
             [self.state.len(), self.first_state.len()].iter().all(|words| *words == handler.state_words);
-        if !sizes || self.held().any(|held| held.words.len() != handler.message_words) {
+        let of_inlets = self.inlets.iter().flat_map(|inlet| &inlet.messages);
+        let mut messages = self.held().map(|held| &held.words).chain(of_inlets);
+        let fit = self.inlets.iter().all(|inlet| inlet.messages.len() <= inlet.capacity);
+        if !sizes || !fit || messages.any(|words| words.len() != handler.message_words) {
             return Err(CheckpointError::Damaged { what: "its words are not as many as its layouts have" });
         }
-        if self.messages() > capacity {
-            return Err(CheckpointError::TooManyMessages { messages: self.messages(), capacity });
+        if self.of_host() > capacity {
+            return Err(CheckpointError::TooManyMessages { messages: self.of_host(), capacity });
         }
         Ok(())
     }
@@ -236,11 +296,16 @@ impl Checkpoint {
                 put_words(&mut out, &held.words);
             }
         }
-        let length = (out.len() + DIGEST) as u64;
-        out[HEAD - 8..HEAD].copy_from_slice(&length.to_le_bytes());
-        let digest = Sha256::digest(&out);
-        out.extend(digest);
-        out
+        put(&mut out, self.inlets.len() as u64);
+        for inlet in &self.inlets {
+            let [link, serial] = inlet.address.map(u64::from);
+            put(&mut out, link | serial << 32);
+            put(&mut out, inlet.capacity as u64);
+            put(&mut out, inlet.passed);
+            put(&mut out, inlet.messages.len() as u64);
+            inlet.messages.iter().for_each(|words| put_words(&mut out, words));
+        }
+        sealed(out)
     }
 
     /// The checkpoint that these bytes are.
@@ -248,33 +313,8 @@ impl Checkpoint {
     /// # Errors
     /// They are truncated, damaged, of another format, or something else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Checkpoint> {
-        let begin = &bytes[..bytes.len().min(MAGIC.len())];
-        if begin != &MAGIC[..begin.len()] {
-            return Err(CheckpointError::NotACheckpoint);
-        }
-        let has = bytes.len() as u64;
-        if bytes.len() < HEAD {
-            return Err(CheckpointError::Truncated { has, needs: (HEAD + DIGEST) as u64 });
-        }
-        let mut reader = Reader(&bytes[MAGIC.len()..]);
-        let found = u32::from_le_bytes(reader.array()?);
-        if !(1..=VERSION).contains(&found) {
-            return Err(CheckpointError::Version { found, reads: VERSION });
-        }
-        let _: [u8; 4] = reader.array()?;
-        let needs = reader.number()?;
-        if has < needs {
-            return Err(CheckpointError::Truncated { has, needs });
-        }
-        let damaged = |what| CheckpointError::Damaged { what };
-        if has > needs || bytes.len() < HEAD + DIGEST {
-            return Err(damaged("its length is not the one that it names"));
-        }
-        let (content, digest) = bytes.split_at(bytes.len() - DIGEST);
-        if Sha256::digest(content)[..] != *digest {
-            return Err(damaged("its digest does not fit its content"));
-        }
-        Reader(&content[HEAD..]).checkpoint(found)
+        let (found, content) = opened(bytes, MAGIC, VERSION)?;
+        content.checkpoint(found)
     }
 
     // ---- files
@@ -284,23 +324,7 @@ impl Checkpoint {
     /// # Errors
     /// Those of the file system.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let path = path.as_ref();
-        let mut aside = path.file_name().map_or_else(OsString::new, OsString::from);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        aside.push(format!(".{}-{number}.part", std::process::id()));
-        let aside = path.with_file_name(aside);
-        let write = || {
-            let mut file = File::create(&aside)?;
-            file.write_all(&self.to_bytes())?;
-            file.sync_all()?;
-            fs::rename(&aside, path)
-        };
-        write().map_err(|error| {
-            // What is left of it is of no use; that it cannot be removed says less than the error itself.
-            let _ = fs::remove_file(&aside);
-            CheckpointError::File { path: path.to_owned(), error }
-        })
+        write_file(path.as_ref(), &self.to_bytes())
     }
 
     /// Reads a checkpoint from a file.
@@ -308,13 +332,76 @@ impl Checkpoint {
     /// # Errors
     /// As of [`from_bytes`](Self::from_bytes), and those of the file system.
     pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint> {
-        let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|error| CheckpointError::File { path: path.to_owned(), error })?;
-        Checkpoint::from_bytes(&bytes)
+        Checkpoint::from_bytes(&read_file(path.as_ref())?)
     }
 }
 
-fn put(out: &mut Vec<u8>, number: u64) {
+/// Bytes with their length in their head and their digest behind them.
+pub(super) fn sealed(mut out: Vec<u8>) -> Vec<u8> {
+    let length = (out.len() + DIGEST) as u64;
+    out[HEAD - 8..HEAD].copy_from_slice(&length.to_le_bytes());
+    let digest = Sha256::digest(&out);
+    out.extend(digest);
+    out
+}
+
+/// The format of sealed bytes, and what is behind their head.
+pub(super) fn opened<'a>(bytes: &'a [u8], magic: &[u8; 8], reads: u32) -> Result<(u32, Reader<'a>)> {
+    let begin = &bytes[..bytes.len().min(magic.len())];
+    if begin != &magic[..begin.len()] {
+        return Err(CheckpointError::NotACheckpoint);
+    }
+    let has = bytes.len() as u64;
+    if bytes.len() < HEAD {
+        return Err(CheckpointError::Truncated { has, needs: (HEAD + DIGEST) as u64 });
+    }
+    let mut reader = Reader(&bytes[magic.len()..]);
+    let found = u32::from_le_bytes(reader.array()?);
+    if !(1..=reads).contains(&found) {
+        return Err(CheckpointError::Version { found, reads });
+    }
+    let _: [u8; 4] = reader.array()?;
+    let needs = reader.number()?;
+    if has < needs {
+        return Err(CheckpointError::Truncated { has, needs });
+    }
+    let damaged = |what| CheckpointError::Damaged { what };
+    if has > needs || bytes.len() < HEAD + DIGEST {
+        return Err(damaged("its length is not the one that it names"));
+    }
+    let (content, digest) = bytes.split_at(bytes.len() - DIGEST);
+    if Sha256::digest(content)[..] != *digest {
+        return Err(damaged("its digest does not fit its content"));
+    }
+    Ok((found, Reader(&content[HEAD..])))
+}
+
+/// Writes a file aside and renames it then.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let mut aside = path.file_name().map_or_else(OsString::new, OsString::from);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    aside.push(format!(".{}-{number}.part", std::process::id()));
+    let aside = path.with_file_name(aside);
+    let write = || {
+        let mut file = File::create(&aside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&aside, path)
+    };
+    write().map_err(|error| {
+        // What is left of it is of no use; that it cannot be removed says less than the error itself.
+        let _ = fs::remove_file(&aside);
+        CheckpointError::File { path: path.to_owned(), error }
+    })
+}
+
+/// All bytes of a file.
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| CheckpointError::File { path: path.to_owned(), error })
+}
+
+pub(super) fn put(out: &mut Vec<u8>, number: u64) {
     out.extend(number.to_le_bytes());
 }
 
@@ -324,10 +411,10 @@ fn put_words(out: &mut Vec<u8>, words: &[u32]) {
 }
 
 /// What is left to read.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: u64) -> Result<&'a [u8]> {
+    pub(super) fn bytes(&mut self, count: u64) -> Result<&'a [u8]> {
         let there = usize::try_from(count).ok().and_then(|count| self.0.split_at_checked(count));
         let (bytes, rest) = there.ok_or(CheckpointError::Damaged { what: "a field runs beyond its end" })?;
         self.0 = rest;
@@ -340,7 +427,7 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    fn number(&mut self) -> Result<u64> {
+    pub(super) fn number(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -361,10 +448,31 @@ impl<'a> Reader<'a> {
             return Err(CheckpointError::Damaged { what: "it has a number of bands that no actor has" });
         }
         let bands = (0..count).map(|_| self.band()).collect::<Result<_>>()?;
-        if !self.0.is_empty() {
-            return Err(CheckpointError::Damaged { what: "there is more behind its last field" });
+        let inlets = if version < 3 { 0 } else { self.number()? };
+        let inlets = (0..inlets).map(|_| self.inlet()).collect::<Result<_>>()?;
+        self.end()?;
+        Ok(Checkpoint { handler, layouts, first_state, state, bands, inlets })
+    }
+
+    /// Nothing is left to read.
+    pub(super) fn end(&self) -> Result<()> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(CheckpointError::Damaged { what: "there is more behind its last field" })
         }
-        Ok(Checkpoint { handler, layouts, first_state, state, bands })
+    }
+
+    fn inlet(&mut self) -> Result<HeldInlet> {
+        let address = self.number()?;
+        let (capacity, passed, count) = (self.number()?, self.number()?, self.number()?);
+        let capacity =
+            usize::try_from(capacity).ok().filter(|capacity| (1..=MAX_CAPACITY).contains(capacity));
+        let Some(capacity) = capacity else {
+            return Err(CheckpointError::Damaged { what: "it has an inlet of a size that none has" });
+        };
+        let messages = (0..count).map(|_| self.words()).collect::<Result<_>>()?;
+        Ok(HeldInlet { address: [address as u32, (address >> 32) as u32], capacity, passed, messages })
     }
 
     fn band(&mut self) -> Result<HeldBand> {
@@ -401,6 +509,10 @@ mod tests {
                 HeldBand::default(),
                 HeldBand { passed: 2, messages: vec![held(None, 10)] },
             ],
+            inlets: vec![
+                HeldInlet { address: [64, 7], capacity: 4, passed: 9, messages: vec![vec![1, 2, 3]; 2] },
+                HeldInlet { address: [128, 8], capacity: 1, ..HeldInlet::default() },
+            ],
         }
     }
 
@@ -413,18 +525,24 @@ mod tests {
         content
     }
 
-    /// The first format had no number of bands: it is what the second says of one band, without that word.
+    /// The first format had no number of bands: it is what the second says of one band, without that
+    /// word. The second had no inlets.
     #[test]
     fn the_first_format_is_read() {
-        let mut one = example();
+        let mut one = Checkpoint { inlets: Vec::new(), ..example() };
         one.bands.truncate(1);
         let mut bytes = one.to_bytes();
-        bytes.truncate(bytes.len() - DIGEST);
+        // Nor had it inlets, of which the last word is the number.
+        bytes.truncate(bytes.len() - DIGEST - 8);
         let place = bytes
             .windows(16)
             .position(|w| w[..8] == 1u64.to_le_bytes() && w[8..] == (1u64 << 40).to_le_bytes());
         bytes.drain(place.unwrap()..place.unwrap() + 8);
         bytes[8] = 1;
+        assert_eq!(Checkpoint::from_bytes(&signed(bytes)).unwrap(), one);
+        let mut bytes = one.to_bytes();
+        bytes.truncate(bytes.len() - DIGEST - 8);
+        bytes[8] = 2;
         assert_eq!(Checkpoint::from_bytes(&signed(bytes)).unwrap(), one);
     }
 
@@ -471,9 +589,9 @@ mod tests {
     fn other_files_and_formats_are_errors_by_name() {
         assert!(matches!(Checkpoint::from_bytes(b"PK\x03\x04"), Err(CheckpointError::NotACheckpoint)));
         let mut later = example().to_bytes();
-        later[8] = 3;
+        later[8] = 4;
         let error = Checkpoint::from_bytes(&later).unwrap_err();
-        assert!(matches!(error, CheckpointError::Version { found: 3, reads: 2 }), "{error}");
+        assert!(matches!(error, CheckpointError::Version { found: 4, reads: 3 }), "{error}");
         let missing = Checkpoint::load("/nowhere/at/all").unwrap_err();
         assert!(missing.to_string().starts_with("/nowhere/at/all: "), "{missing}");
     }

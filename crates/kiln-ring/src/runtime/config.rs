@@ -154,19 +154,27 @@ pub struct RingConfig<S = ()> {
     pub(crate) state: S,
     pub(crate) channel: ChannelConfig,
     pub(crate) restart: Restart,
+    pub(crate) resume: bool,
     pub(crate) beside: Option<Place>,
 }
 
 impl Default for RingConfig {
     fn default() -> Self {
-        RingConfig { state: (), channel: ChannelConfig::default(), restart: Restart::Never, beside: None }
+        RingConfig {
+            state: (),
+            channel: ChannelConfig::default(),
+            restart: Restart::Never,
+            resume: false,
+            beside: None,
+        }
     }
 }
 
 impl<S> RingConfig<S> {
     /// The state that the actor begins with.
     pub fn state<T>(self, state: T) -> RingConfig<T> {
-        RingConfig { state, channel: self.channel, restart: self.restart, beside: self.beside }
+        let RingConfig { state: _, channel, restart, resume, beside } = self;
+        RingConfig { state, channel, restart, resume, beside }
     }
 
     /// As many bands of priority, from 1, the default, to [`MAX_BANDS`](crate::MAX_BANDS): messages are sent to the lowest, 0, unless
@@ -210,5 +218,37 @@ impl<S> RingConfig<S> {
     /// What happens when the handler fails.
     pub fn restart(self, restart: Restart) -> Self {
         RingConfig { restart, ..self }
+    }
+
+    /// Whether restarts by the [policy](Self::restart) keep the actor's state: it goes on with the
+    /// state that it had before the message on which it failed. By default a restart begins with the
+    /// state that the actor was launched with.
+    ///
+    /// Elements of arrays that the failed handler had replaced in place stay replaced.
+    ///
+    /// ```
+    /// use kiln_lang::prelude::*;
+    /// use kiln_ring::{Backoff, Restart, RingConfig, RingCtx, RingRuntime, ring_kernel};
+    ///
+    /// #[ring_kernel(crate = kiln_ring)]
+    /// fn quotients(_ctx: &RingCtx, sum: &mut u32, x: u32) -> u32 {
+    ///     *sum += 100 / x;
+    ///     *sum
+    /// }
+    ///
+    /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let config = RingConfig::default().state(0).restart(Restart::Always(Backoff::NONE)).resume(true);
+    /// let actor = runtime.launch(quotients, config)?;
+    /// actor.activate()?;
+    /// assert_eq!(actor.ask(10)?, Some(10));
+    /// assert!(actor.ask(0).is_err());
+    /// while actor.restarts() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(actor.ask(20)?, Some(15));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume(self, resume: bool) -> Self {
+        RingConfig { resume, ..self }
     }
 }

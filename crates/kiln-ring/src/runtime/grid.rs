@@ -5,7 +5,8 @@ use super::error::{Result, RingError};
 use super::limit::Limit;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
-use crate::channel::Memory;
+use super::transport::Transport;
+use crate::channel::{Memory, Protocol};
 use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
 use crate::slot::{PAYLOAD, SlotLayout};
@@ -47,6 +48,8 @@ struct WorkerSide {
     leaves: bool,
     /// Which ports are taken.
     taken: Vec<bool>,
+    /// Ports up to the last that the worker was told of.
+    ports: usize,
     /// Its last sign of life: what it was, and when it was first seen.
     sign: Option<(u32, Instant)>,
 }
@@ -79,7 +82,7 @@ impl Ports {
 
 impl Grid {
     /// A grid that is not launched yet.
-    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, ordered: bool) -> Grid {
+    pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, transport: Transport) -> Grid {
         let gpu = device.properties().compute_capability.is_some();
         let lanes = if config.warps.unwrap_or(gpu) { WARP } else { 1 };
         // Nobody could end a handler that the host itself runs.
@@ -94,7 +97,8 @@ impl Grid {
                 inlets: false,
                 peers: false,
                 cluster: config.clusters(),
-                ordered,
+                ordered: transport.protocol() == Protocol::Ordered,
+                far_inbox: lanes > 1 && transport != Transport::Bar,
                 ports: config.ports_per_worker,
                 lanes,
                 budget,
@@ -226,6 +230,8 @@ impl Grid {
         limit: Limit,
     ) -> Result<()> {
         let section = at.worker * section_words(self.plan.ports);
+        let side = &mut self.workers[at.worker];
+        side.ports = side.ports.max(at.port + 1);
         memory.write_arena(section + worker::WORDS + at.port * port::WORDS, record)?;
         self.tell(memory, at, (Operation::Load, 0), limit)
     }
@@ -408,8 +414,9 @@ impl Grid {
     pub fn pump(&mut self, memory: &SharedMemory) -> Result<bool> {
         let may = self.is_within() && self.away == 0;
         let Some(program) = self.program.clone().filter(|_| may) else { return Ok(false) };
-        // A worker of one thread looks at one port a poll.
-        let ports = self.workers.iter().map(|side| side.taken.iter().filter(|taken| **taken).count()).max();
+        // A worker of one thread looks at one port a poll, and at all up to the last that it was
+        // ever told of: those of actors that have ended lie between.
+        let ports = self.workers.iter().map(|side| side.ports).max();
         let id = self.launch(memory, &program, ports.unwrap_or(0) as u32 + 2)?;
         self.device.backend().resident_wait(id, Duration::MAX)?;
         Ok(true)

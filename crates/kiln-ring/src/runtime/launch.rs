@@ -1,7 +1,7 @@
 //! Bringing actors into being: new ones, and those that go on from a checkpoint.
 
 use super::body::{Body, BodyConfig};
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{Checkpoint, CheckpointError, HeldBand};
 use super::error::{Result, RingError};
 use super::limit::Limit;
 use super::link::Inlets;
@@ -126,22 +126,25 @@ impl RingRuntime {
         config: RingConfig,
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
-        let channel = config.channel;
-        self.restore_as(
-            Arc::new(handler),
-            BodyConfig {
-                channel,
-                restart: config.restart,
-                first_state: Vec::new(),
-                held: Vec::new(),
-                refers: false,
-                beside: config.beside,
-            },
-            checkpoint,
-        )
+        if !(H::State::PORTABLE && H::Message::PORTABLE) || !checkpoint.inlets.is_empty() {
+            return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
+        }
+        self.restore_as(Arc::new(handler), manner_of::<H>(&config), checkpoint)
     }
 
     pub(super) fn restore_as<H: Handler>(
+        &self,
+        handler: Arc<dyn ErasedHandler>,
+        manner: BodyConfig,
+        checkpoint: &Checkpoint,
+    ) -> Result<Actor<H>> {
+        let actor: Actor<H> = self.begin_from(handler, manner, checkpoint)?;
+        actor.body.refill(&checkpoint.bands)?;
+        Ok(actor)
+    }
+
+    /// An actor that goes on from a checkpoint, but for its messages.
+    pub(super) fn begin_from<H: Handler>(
         &self,
         handler: Arc<dyn ErasedHandler>,
         manner: BodyConfig,
@@ -158,21 +161,41 @@ impl RingRuntime {
         let kind = Kind::new(handler, &form);
         let manner = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..manner };
         let passed = checkpoint.bands.iter().map(|band| band.passed).collect();
-        let actor: Actor<H> = self.begin(kind, checkpoint.state.clone(), passed, manner)?;
-        let now = if timed { actor.body.side.device_clock()? } else { 0 };
-        let slot = form.requests.slot();
+        self.begin(kind, checkpoint.state.clone(), passed, manner)
+    }
+}
+
+/// How an actor is launched that goes on from a checkpoint.
+pub(super) fn manner_of<H: Handler>(config: &RingConfig) -> BodyConfig {
+    BodyConfig {
+        channel: config.channel,
+        restart: config.restart,
+        resume: config.resume,
+        first_state: Vec::new(),
+        held: Vec::new(),
+        refers: !(H::State::PORTABLE && H::Message::PORTABLE),
+        holds: H::State::HOLDS || H::Message::HOLDS,
+        beside: config.beside,
+    }
+}
+
+impl Body {
+    /// Gives an actor that was just made the host's messages of a checkpoint.
+    pub(super) fn refill(&self, bands: &[HeldBand]) -> Result<()> {
+        let timed = bands.iter().flat_map(|band| &band.messages).any(|held| held.left_ns.is_some());
+        let now = if timed { self.side.device_clock()? } else { 0 };
+        let mailbox = &self.mailbox;
+        let slot = mailbox.form().requests.slot();
         let mut words = vec![0; slot.pitch()];
         let from = if slot.has_header() { PAYLOAD } else { 0 };
-        let mailbox = &actor.body.mailbox;
-        let bands = mailbox.bands().zip(&checkpoint.bands);
-        for (band, held) in bands.flat_map(|(band, held)| held.messages.iter().map(move |held| (band, held)))
-        {
+        let held = mailbox.bands().zip(bands);
+        for (band, held) in held.flat_map(|(band, held)| held.messages.iter().map(move |held| (band, held))) {
             let deadline = held.left_ns.map_or(u64::MAX, |left| now.saturating_add(left));
             words[..from].copy_from_slice(&header(deadline)[..from]);
             words[from..][..held.words.len()].copy_from_slice(&held.words);
             // The queue holds them all, and nobody else has it yet.
             mailbox.send(band, &words, None).map_err(RingError::Restore)?;
         }
-        Ok(actor)
+        Ok(())
     }
 }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The inlets of an actor.
 pub(crate) struct Inlets {
     /// The layout of their slots.
-    slot: SlotLayout,
+    pub slot: SlotLayout,
     /// The record of the actor's port for the host's messages: what those of its inlets are made of.
     record: [u32; port::WORDS],
     list: Mutex<Vec<Inlet>>,
@@ -34,20 +34,20 @@ pub(crate) struct Inlets {
 }
 
 /// One inlet.
-struct Inlet {
-    port: Port,
-    ring: Piece,
+pub(super) struct Inlet {
+    pub port: Port,
+    pub ring: Piece,
     /// The places of the ring.
     layout: RingLayout,
     /// Whether the ring lies in the worker's own memory.
-    near: bool,
-    link: Piece,
+    pub near: bool,
+    pub link: Piece,
     /// Whether nobody can send any more.
     closed: bool,
     /// The links of the topic's publisher that it is one of.
-    chain: Option<Arc<Chain>>,
+    pub chain: Option<Arc<Chain>>,
     /// The sender's end, where that belongs to another runtime.
-    sender: Option<Sender>,
+    pub sender: Option<Sender>,
 }
 
 /// Whose messages come through an inlet.
@@ -88,7 +88,7 @@ impl Inlets {
         Inlets { slot, record, list: Mutex::default(), outputs: OutputRing::new(nature) }
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Inlet>> {
+    pub(super) fn list(&self) -> MutexGuard<'_, Vec<Inlet>> {
         // Every change is complete before anything can panic.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +113,14 @@ impl Inlets {
 
 impl Side {
     /// Makes an inlet; gives the place of its sender's record, and its serial number. It is appended to a publisher's links, if any.
-    pub(super) fn add_inlet(&self, kind: u32, capacity: usize, from: Origin<'_>) -> Result<(u32, u32)> {
+    ///
+    /// It had `passed` messages before.
+    pub(super) fn add_inlet(
+        &self,
+        kind: u32,
+        (capacity, passed): (usize, u64),
+        from: Origin<'_>,
+    ) -> Result<(u32, u32)> {
         match capacity {
             0 => return Err(ConfigError::ZeroCapacity.into()),
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }.into()),
@@ -133,7 +140,7 @@ impl Side {
         let pieces = shared.with_room(|| shared.take_inlet(near.then_some(port.worker), layout.words()));
         let [ring, link] = pieces.inspect_err(|_| shared.grid().give_port(port))?;
         let serial = next_serial();
-        let made = self.load_inlet((port, kind), [ring, link], near, &layout, serial);
+        let made = self.load_inlet((port, kind), [ring, link], near, &layout, (serial, passed));
         // The worker may know it even where it did not say so.
         let closed = made.is_err();
         list.push(Inlet { port, ring, layout, near, link, closed, chain: None, sender: None });
@@ -165,7 +172,7 @@ impl Side {
         pieces: [Piece; 2],
         near: bool,
         layout: &RingLayout,
-        serial: u32,
+        (serial, passed): (u32, u64),
     ) -> Result<[u32; link::WORDS]> {
         let (shared, [ring, at]) = (&self.shared, pieces);
         let mut words = [0; link::WORDS];
@@ -181,12 +188,15 @@ impl Side {
         words[link::STRIDE] = layout.slot().stride() as u32;
         words[link::HEADERS] = u32::from(layout.slot().has_header());
         words[link::PEER] = at.at as u32;
+        let [low, high] = [passed as u32, (passed >> 32) as u32];
+        words[link::TAIL..][..2].copy_from_slice(&[low, high]);
+        (words[link::HEAD], words[link::HEAD_SEEN]) = (low, low);
         shared.memory.write_arena(at.at, &words)?;
         let mut record = self.inlets.record;
         record[port::KIND] = kind;
         record[port::REQUESTS] = ring.at as u32;
         record[port::ANSWERS] = 0;
-        (record[port::POSITION], record[port::POSITION + 1], record[port::SKIP]) = (0, 0, 0);
+        (record[port::POSITION], record[port::POSITION + 1], record[port::SKIP]) = (low, high, low);
         record[port::LOG2_SLOTS] = layout.log2_slots();
         record[port::LINK] = at.at as u32;
         if near {
@@ -394,6 +404,15 @@ impl<H: Handler> Actor<H> {
 
 impl Body {
     pub(super) fn add_inlet(&self, capacity: usize, from: Origin<'_>) -> Result<(u32, u32)> {
+        self.add_inlet_at((capacity, 0), from)
+    }
+
+    /// The same, of an inlet that had so many messages before.
+    pub(super) fn add_inlet_at(
+        &self,
+        (capacity, passed): (usize, u64),
+        from: Origin<'_>,
+    ) -> Result<(u32, u32)> {
         let life = self.life();
         if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
             return Err(self.illegal("make an inlet", life.stage, "not terminated"));
@@ -401,7 +420,7 @@ impl Body {
         self.lost()?;
         self.side.shared.open_inlets()?;
         let kind = self.side.shared.kind(self.kind())?;
-        self.side.add_inlet(kind, capacity, from)
+        self.side.add_inlet(kind, (capacity, passed), from)
     }
 
     fn set_state(&self, words: Vec<u32>, held: Vec<Hold>) -> Result<()> {

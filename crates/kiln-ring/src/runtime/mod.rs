@@ -16,6 +16,7 @@
 //! | `ledger.rs` | which arrays there are, and which of them actors have handed on |
 //! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
+//! | `snapshot.rs` | [`Snapshot`]: actors that send to each other, all at one moment |
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
 //! | `loss.rs` | lost devices, and how actors come back |
 //! | `events.rs` | [`Events`]: what happened to actors |
@@ -50,6 +51,7 @@ mod pool;
 mod probe;
 mod region;
 mod restart;
+mod snapshot;
 mod supervise;
 mod telemetry;
 mod topic;
@@ -67,6 +69,7 @@ pub use lifecycle::Lifecycle;
 pub use outputs::Outputs;
 pub use pool::{Pool, Routing};
 pub use restart::{Backoff, Restart};
+pub use snapshot::{AnyActor, Snapshot, Stages};
 pub use topic::Topic;
 pub use transport::{Transport, TransportChoice};
 
@@ -171,7 +174,7 @@ impl RingRuntime {
         let workers = config.workers_on(device)?;
         let (memory, free, transport) = transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
-        let grid = Grid::new(device, &config, workers, protocol == Protocol::Ordered);
+        let grid = Grid::new(device, &config, workers, transport.transport);
         let ledger = Ledger::new(config.arena_bytes / 4);
         let shared = Arc::new(Shared {
             device: device.clone(),
@@ -265,12 +268,15 @@ impl RingRuntime {
         let kind = Kind::new(Arc::new(handler), &form);
         let held = self.0.held_by(&config.state)?;
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
+        let holds = H::State::HOLDS || H::Message::HOLDS;
         let manner = BodyConfig {
             channel: config.channel,
             restart: config.restart,
+            resume: config.resume,
             first_state,
             held,
             refers,
+            holds,
             beside: config.beside,
         };
         self.begin(kind, manner.first_state.clone(), Vec::new(), manner)

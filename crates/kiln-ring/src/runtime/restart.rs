@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 /// What happens when an actor's handler fails.
 ///
-/// A restart begins with the state that the actor was launched with. The message on which the handler failed is a dead letter; those behind it are
-/// handled after the restart.
+/// A restart begins with the state that the actor was launched with, unless
+/// [`RingConfig::resume`](crate::RingConfig::resume) has it keep the one that it has. The message on
+/// which the handler failed is a dead letter; those behind it are handled after the restart.
 ///
 /// ```
 /// use kiln_ring::{Backoff, Restart, RingConfig};
