@@ -206,8 +206,9 @@ fn queues_with_fewer_places_than_a_handler_may_send_are_no_obstacle() {
         for x in 1..=20 {
             source.send(x).unwrap();
         }
-        let last =
-            |sink: &Actor<total>, n: usize| (0..n).map(|_| sink.outputs().recv_timeout(SOON).unwrap()).last();
+        let last = |sink: &Actor<total>, n: usize| {
+            (0..n).map(|_| sink.outputs().recv_timeout(SOON).unwrap()).fold(None, |_, sum| Some(sum))
+        };
         assert_eq!(last(&sinks[0], 20), Some((1..=20).sum()));
         assert_eq!(last(&sinks[1], 10), Some((1..=20).filter(|x| x % 2 == 0).sum()));
         assert_eq!(source.state().unwrap().seen, 20);

@@ -118,10 +118,9 @@ fn goes_round(first: RingRuntime, near: bool, places: &[(&str, bool)]) {
             check(at.2.outputs().recv_timeout(SOON).unwrap(), seen);
             seen += 1;
         }
-        let next = runtime(device, warps, 1);
+        rt = runtime(device, warps, 1);
         let config = RingConfig::default().capacity(256);
-        at =
-            next.restore_all(&snapshot, ((number, config), (accumulate, config), (collect, config))).unwrap();
+        at = rt.restore_all(&snapshot, ((number, config), (accumulate, config), (collect, config))).unwrap();
         assert_eq!(at.2.state().unwrap(), cut);
         activate(&at);
     }

@@ -10,11 +10,14 @@
 use super::poll::Taken;
 use super::resident::{Kind, Place, Plan};
 use super::route::Route;
-use super::send::has_room_for;
+use super::send::{fits_now, has_room_for};
 use super::serve::At;
 use crate::handler::RingCtx;
 use kiln_ir::Facts;
 use kiln_lang::prelude::*;
+
+/// An address: its link and its serial number.
+type Way = (Val<u32>, Val<u32>);
 
 impl Plan {
     /// The plan with what its handlers may send, for which each is traced once by itself. A handler
@@ -79,8 +82,19 @@ impl Kind {
 
 impl At {
     /// The address whose first word has this number in the state.
-    pub(super) fn way(&self, place: &Place, first: usize) -> (Val<u32>, Val<u32>) {
+    pub(super) fn way(&self, place: &Place, first: usize) -> Way {
         (self.state_word(place, first), self.state_word(place, first + 1))
+    }
+
+    /// The addresses to which the handler may send, and how many messages to each.
+    fn ways(&self, place: &Place, kind: &Kind, message: &Taken) -> Vec<(Way, u32)> {
+        let addresses = kind.handler.addresses();
+        let of_state = addresses.state.iter().map(|(first, id)| (self.way(place, *first), kind.most(*id)));
+        let of_message = addresses.message.iter().map(|(first, id)| {
+            let way = (message.words[*first], message.words[first + 1]);
+            (way, kind.most(*id))
+        });
+        of_state.chain(of_message).filter(|(_, most)| *most > 0).collect()
     }
 
     /// Whether there is room for all that the handler may lead to.
@@ -93,23 +107,31 @@ impl At {
         message: &Taken,
         route: &Route,
     ) -> Val<bool> {
-        let mut room: Val<bool> = true.into_val();
-        if plan.inlets {
-            if self.inlet {
-                room = self.has_room(place);
-            }
+        let ways: Vec<_> = self.ways(place, kind, message);
+        // Most messages find room by what is in registers, and most others by one look at the records,
+        // with all loads under way at once.
+        let mut fits: Val<bool> =
+            if plan.inlets { !self.inlet | self.output_fits(place) } else { true.into_val() };
+        let mut led: Val<bool> = fits;
+        for (way, most) in &ways {
+            led = led & route.leads(self.actor, *way, *most);
         }
-        let addresses = kind.handler.addresses();
-        let of_state = addresses.state.iter().map(|(first, id)| (self.way(place, *first), *id));
-        let of_message = addresses
-            .message
-            .iter()
-            .map(|(first, id)| ((message.words[*first], message.words[first + 1]), *id));
-        for (way, id) in of_state.chain(of_message) {
-            let most = kind.most(id);
-            if most > 0 {
-                if block_uniform(room & !route.leads(self.actor, way, most)) {
-                    room = has_room_for(plan, place, way, self.actor + 1, most);
+        let mut room: Val<bool> = true.into_val();
+        if block_uniform(!led) {
+            for (way, most) in &ways {
+                fits = fits
+                    & (route.leads(self.actor, *way, *most) | fits_now(place, *way, self.actor + 1, *most));
+            }
+            if block_uniform(!fits) {
+                if plan.inlets {
+                    if self.inlet {
+                        room = self.has_room(place);
+                    }
+                }
+                for (way, most) in &ways {
+                    if block_uniform(room) {
+                        room = has_room_for(plan, place, *way, self.actor + 1, *most);
+                    }
                 }
             }
         }

@@ -213,6 +213,24 @@ fn ever_fit(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -
     block_uniform(ever)
 }
 
+/// Whether `most` messages, or as many as its queue ever holds, fit into the queue of `sender`'s own
+/// address of one actor, by what is in its record.
+pub(super) fn fits_now(
+    place: &Place,
+    (at, serial): (Val<u32>, Val<u32>),
+    sender: Val<u32>,
+    most: u32,
+) -> Val<bool> {
+    let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+    let known = at.le(end);
+    // One that is not known is looked at where every arena has words.
+    let record = select(known, at, 0);
+    let own = field(place, record, link::SERIAL).eq(serial) & field(place, record, link::OWNER).eq(sender);
+    let plain = field(place, record, link::IS_TOPIC).eq(0);
+    let fits = fits(place, record, slots(place, record).minimum(most));
+    at.eq(0) | (known & own & plain & fits)
+}
+
 /// Whether up to `most` messages, or as many as a queue ever holds, fit into all queues of an
 /// address now, as far as that is for `sender` to fill. An address that nobody has sent to stays
 /// nobody's: whoever only hands it on must not become its owner.

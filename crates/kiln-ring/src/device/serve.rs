@@ -228,6 +228,12 @@ impl At {
         unsafe { place.set_word(self.state_at - actor::WORDS as u32, word, value) };
     }
 
+    /// Whether there is room for an output by what the worker last saw of the host.
+    pub(super) fn output_fits(&self, place: &Place) -> Val<bool> {
+        let slots = val::<u32>(1) << self.line(place, actor::LOG2_SLOTS);
+        (self.line(place, actor::TAIL) - self.line(place, actor::TAKEN_SEEN)).lt(slots)
+    }
+
     /// Whether there is room for an answer. For one to the host there always is.
     #[device(crate = kiln_lang)]
     pub(super) fn has_room(&self, place: &Place) -> Val<bool> {

@@ -8,7 +8,8 @@
 //! lies across a bus only its inlets: the next turn begins with a look at all). It leaves when one of
 //! them has something too, when nothing comes, when there is no room for what comes next, when a
 //! handler does anything but pass on, or after [`STAY`] messages. So it has room for what a handler
-//! sends before that runs: every handler runs once.
+//! sends before that runs: every handler runs once. Nobody stays for one with arrays, whose barriers and
+//! fences cost more than a turn.
 
 use super::due::Due;
 use super::poll::{Aim, Poll, first_lane, join, stamp_and_slot, ticket};
@@ -78,7 +79,7 @@ impl Poll {
             if inlet.alone_waits(&self) {
                 let kind = block_uniform(place.field(plan.record(route.port), port::KIND));
                 for k in 0..plan.kinds.len() {
-                    if let Some(way) = plan.kinds[k].only_way() {
+                    if let Some(way) = plan.kinds[k].only_way().filter(|_| !plan.kinds[k].has_arrays()) {
                         if kind == k as u32 + 1 {
                             (poll, count) =
                                 self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet, way), route);
@@ -152,10 +153,9 @@ impl Poll {
             if staying {
                 route.renew(plan, place);
                 let next = at_of(position, state, received);
+                // Known before the message is there, for which somebody waits.
                 let leads = block_uniform(route.leads(actor, next.way(place, way), 1));
-                if leads {
-                    poll = poll.look_again(plan, place, worker);
-                }
+                poll = poll.look_again(plan, place, worker);
                 staying = leads & inlet.alone_waits(&poll);
             }
         }

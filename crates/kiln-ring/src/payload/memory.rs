@@ -51,7 +51,7 @@ impl Memory {
     fn word_of_slot(&self, slot: &MessageSlot, at: Val<u32>) -> Val<u32> {
         // A third by a product, for numbers below 2^16: a division costs as much as the rest of a
         // handler's loop. Messages have `MAX_WORDS` words at most.
-        let stamps = at * 0xaaab >> 17;
+        let stamps = (at * 0xaaab) >> 17;
         let at = slot.at + at + stamps;
         // In order, as the message was seen to be complete: another kind of load might find an older
         // line in a cache.
@@ -73,6 +73,6 @@ mod tests {
     /// The slot's words behind the last that a handler may ask for are read too, when it is sent on.
     #[test]
     fn thirds_are_whole() {
-        assert!((0u32..1 << 16).all(|at| at * 0xaaab >> 17 == at / 3));
+        assert!((0u32..1 << 16).all(|at| (at * 0xaaab) >> 17 == at / 3));
     }
 }

@@ -195,7 +195,7 @@ impl<H: Handler> Actor<H> {
     /// active actor is held meanwhile: for two commands and a copy. Replies that were not received are not part of it.
     ///
     /// # Errors
-    /// It is being terminated; its messages or its state refer to payloads or addresses, which mean nothing elsewhere; it has inlets; a sender stopped half-way; the device does not answer.
+    /// It is being terminated; its messages or its state refer to payloads or addresses, which mean nothing elsewhere, or it has inlets ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot) takes actors that send to each other); a sender stopped half-way; the device does not answer.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.body.checkpoint().map(|checkpoint| Checkpoint::clone(&self.body.keep(checkpoint)))
     }

@@ -126,7 +126,7 @@ impl RingRuntime {
         config: RingConfig,
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
-        if !(H::State::PORTABLE && H::Message::PORTABLE) || !checkpoint.inlets.is_empty() {
+        if !(H::State::PORTABLE && H::Message::PORTABLE && checkpoint.inlets.is_empty()) {
             return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
         }
         self.restore_as(Arc::new(handler), manner_of::<H>(&config), checkpoint)
