@@ -174,12 +174,8 @@ fn what_is_refused(trial: &mut Trial<'_>) -> Verdict {
         let foreign = Scaling { by: 1, values: other.payload_of(&[1, 2])? };
         let refused = actor.send(foreign.clone());
         ensure(matches!(refused, Err(SendError::PayloadForeign { .. })), || format!("{refused:?}"))?;
-        let refused = actor.ask(foreign);
-        ensure(matches!(refused, Err(AskError::Send(SendError::PayloadForeign { .. }))), || {
-            format!("{refused:?}")
-        })?;
-        let foreign = Weights { weights: other.payload_of(&[1])?, seen: 0 };
-        let refused = rt.launch(weigh, RingConfig::default().state(foreign)).map(drop);
+        let weights = Weights { weights: other.payload_of(&[1])?, seen: 0 };
+        let refused = rt.launch(weigh, RingConfig::default().state(weights)).map(drop);
         ensure(matches!(refused, Err(RingError::PayloadForeign)), || format!("{refused:?}"))?;
 
         let mut values = rt.payload_of(&[5, 6, 7])?;
@@ -191,6 +187,10 @@ fn what_is_refused(trial: &mut Trial<'_>) -> Verdict {
         let refused = values.write(&[1, 2, 3]);
         ensure(matches!(refused, Err(RingError::PayloadInUse)), || format!("{refused:?}"))?;
         actor.activate()?;
+        let refused = actor.ask(foreign);
+        ensure(matches!(refused, Err(AskError::Send(SendError::PayloadForeign { .. }))), || {
+            format!("{refused:?}")
+        })?;
         same("elements", actor.recv_timeout(SOON)?.to_vec()?, vec![5, 7, 9])?;
         // Once the answer is taken, nobody else refers to it.
         for round in 1..4 {
