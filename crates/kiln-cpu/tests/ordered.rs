@@ -168,7 +168,8 @@ fn a_block_of_one_thread_polls_without_calls() {
 }
 ";
     let code = clif(&parsed(text)).unwrap();
-    assert!(!code.contains("call"), "{code}");
+    // The one call is made where the launch has run over its limit: it ends the program.
+    assert_eq!(code.matches("call").count(), 1, "{code}");
     assert!(
         code.contains("atomic_load") && code.contains("atomic_rmw") && code.contains("atomic_cas"),
         "{code}"

@@ -20,11 +20,11 @@ use std::panic::Location;
 ///     let mut kept = Vec::new();
 ///     for i in 0..4 {
 ///         let value = x.get(i);
+///         let variable = here.variable(&value);
 ///         if value % 2 == 0 {
-///             let variable = here.variable(&value); // outlives the `if`
-///             here.set(&variable, value);
-///             kept.push(variable);
+///             here.set(&variable, value); // zero where the `if` is not taken
 ///         }
+///         kept.push(variable);
 ///     }
 ///     kept.into_iter().fold(val(0), |a, b| a.maximum(b))
 /// }
