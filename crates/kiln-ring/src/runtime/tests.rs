@@ -58,7 +58,10 @@ fn twice(_ctx: &RingCtx, x: u32) -> u32 {
 /// Two workers of a CPU: one with a message that takes longer than the host waits for an acknowledgement, and one that waits for messages.
 fn busy_and_idle(steps: u32) -> (RingRuntime, [Actor<laborious>; 2]) {
     let acknowledge_within = Duration::from_millis(50);
-    let config = RuntimeConfig { step_budget: 0, acknowledge_within, ..RuntimeConfig::default() };
+    // On a loaded machine the long message takes minutes, which is no stall.
+    let stalled_after = Duration::from_secs(3600);
+    let config =
+        RuntimeConfig { step_budget: 0, acknowledge_within, stalled_after, ..RuntimeConfig::default() };
     let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config.workers(2)).unwrap();
     let actors = [(); 2].map(|()| rt.launch(laborious, RingConfig::default().state(0)).unwrap());
     actors.iter().for_each(|actor| actor.activate().unwrap());

@@ -283,7 +283,9 @@ fn laborious(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
 /// One that had too little time to drain goes on with it, and is seen doing so.
 #[test]
 fn a_draining_actor_is_seen_and_given_more_time() {
-    let config = RuntimeConfig { step_budget: 0, ..RuntimeConfig::default() };
+    // On a loaded machine the long message takes minutes, which is no stall.
+    let stalled_after = Duration::from_secs(3600);
+    let config = RuntimeConfig { step_budget: 0, stalled_after, ..RuntimeConfig::default() };
     let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config).unwrap();
     let events = rt.events();
     let actor = rt.launch(laborious, RingConfig::default().state(0)).unwrap();
@@ -296,7 +298,7 @@ fn a_draining_actor_is_seen_and_given_more_time() {
     assert_eq!(actor.lifecycle(), Lifecycle::Draining);
     find(&events, |event| event.what == What::Turned(Lifecycle::Draining));
     std::thread::scope(|scope| {
-        let more = scope.spawn(|| actor.terminate_with(Ending::Drain, SOON).unwrap());
+        let more = scope.spawn(|| actor.terminate_with(Ending::Drain, stalled_after).unwrap());
         // Whoever looks does not wait for whoever waits.
         let told = rt.telemetry().unwrap();
         assert!(!more.is_finished(), "it was done too soon for this test");
