@@ -4,7 +4,7 @@ use super::band::Band;
 use super::error::SendError;
 use super::mailbox::Mailbox;
 use super::platform::Platform;
-use std::time::Instant;
+use super::wait::Deadline;
 
 /// Many messages in a row. When it is dropped, what was sent is pushed out.
 pub struct Batch<'a, P: Platform> {
@@ -27,7 +27,7 @@ impl<'a, P: Platform> Batch<'a, P> {
 
     /// Sends messages, given as what their slots hold, one after the other. Where the queue is full, does as its policy says.
     #[inline]
-    pub fn send(&mut self, words: &[u32], until: Option<Instant>) -> Result<(), SendError> {
+    pub fn send(&mut self, words: &[u32], until: Option<Deadline>) -> Result<(), SendError> {
         let queue = &self.to.queue;
         let pitch = queue.form().requests.slot().pitch();
         let mut words = words;

@@ -8,7 +8,7 @@ use super::overflow::{Counters, Counts, Overflow, Replies};
 use super::platform::Platform;
 use super::queue::{Form, Next, Queue, Refused};
 use super::standing::Standing;
-use super::wait::{Wait, WaitPolicy};
+use super::wait::{Deadline, Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
 use crate::dead_letter::{DeadLetters, Reason};
 use crate::layout::Hold;
@@ -282,7 +282,7 @@ impl<P: Platform> Mailbox<P> {
 
     /// Sends a message of some band, given as what its slot holds (see [`Queue::write`]); where the actor is full, does as its policy says, and waits at most until `until`.
     #[inline]
-    pub fn send(&self, to: &Band<P>, words: &[u32], until: Option<Instant>) -> Result<Sent, SendError> {
+    pub fn send(&self, to: &Band<P>, words: &[u32], until: Option<Deadline>) -> Result<Sent, SendError> {
         let Some(position) = self.reserve(to, until)? else { return Ok(Sent::Dropped) };
         to.queue.write(position, words);
         self.sent(to);
@@ -299,7 +299,7 @@ impl<P: Platform> Mailbox<P> {
     }
 
     /// Sends a request for whose answer the caller will look itself; gives its position.
-    pub fn request(&self, to: &Band<P>, words: &[u32], until: Option<Instant>) -> Result<u64, AskError> {
+    pub fn request(&self, to: &Band<P>, words: &[u32], until: Option<Deadline>) -> Result<u64, AskError> {
         let position = self.reserve(to, until)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
         self.write_request(to, position, words);
         Ok(position)
@@ -333,7 +333,7 @@ impl<P: Platform> Mailbox<P> {
     }
 
     #[inline]
-    fn reserve(&self, to: &Band<P>, until: Option<Instant>) -> Result<Option<u64>, SendError> {
+    fn reserve(&self, to: &Band<P>, until: Option<Deadline>) -> Result<Option<u64>, SendError> {
         match to.queue.reserve(1) {
             Ok(positions) => Ok(Some(positions.start)),
             Err(refused) => self.overflow(to, refused, Some(until)),
@@ -354,11 +354,11 @@ impl<P: Platform> Mailbox<P> {
         &self,
         to: &Band<P>,
         refused: Refused,
-        until: Option<Option<Instant>>,
+        until: Option<Option<Deadline>>,
     ) -> Result<Option<u64>, SendError> {
         let actor = self.actor();
         let begun = Instant::now();
-        let mut wait = Wait::new(self.manner.wait, until.flatten());
+        let mut wait = Wait::new(self.manner.wait, until.flatten().map(Deadline::end));
         let (mut refused, mut warned) = (refused, false);
         let full = || SendError::Full { actor, capacity: self.form().capacity };
         loop {
@@ -389,7 +389,7 @@ impl<P: Platform> Mailbox<P> {
                     }
                 },
                 Overflow::Block => {
-                    if until == Some(None)
+                    if matches!(until, Some(None))
                         && let Some(error) = self.no_room_comes()
                     {
                         return Err(error);
@@ -401,7 +401,7 @@ impl<P: Platform> Mailbox<P> {
             }
             let over = if self.manner.device.pump() { wait.is_over() } else { !P::step(&mut wait) };
             if over {
-                return Err(SendError::TimedOut { actor, waited: begun.elapsed() });
+                return Err(SendError::TimedOut { actor, waited: Deadline::waited(until.flatten()) });
             }
             if !warned && begun.elapsed() > UNREAD {
                 warned = true;

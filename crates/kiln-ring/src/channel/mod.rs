@@ -58,11 +58,10 @@ pub use overflow::{Counts, Overflow, Replies};
 pub(crate) use poller::{Watched, watch};
 pub use queue::{Form, Protocol};
 pub use receiving::Reply;
-pub(crate) use receiving::until;
 pub(crate) use standing::StandingCell;
 pub use standing::{Failed, Standing};
-pub(crate) use wait::Wait;
 pub use wait::WaitPolicy;
+pub(crate) use wait::{Deadline, Wait};
 pub(crate) use wakers::{Awaited, Wakers};
 
 use crate::dead_letter::DeadLetters;
@@ -77,7 +76,7 @@ pub(crate) use queue::Queue;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use words::{decoded, laid, laid_many};
 
 /// The most messages that can be under way in a channel.
@@ -369,7 +368,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         &self,
         messages: &[M],
         (band, header): Way<'_>,
-        until: Option<Instant>,
+        until: Option<Deadline>,
     ) -> Result<usize, SendManyError> {
         if M::HOLDS {
             // Which position each one gets is known only one by one.
@@ -435,7 +434,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         &self,
         message: &M,
         (band, header): Way<'_>,
-        until: Option<Instant>,
+        until: Option<Deadline>,
     ) -> Result<Option<R>, AskError> {
         if !self.mailbox.is_closed() {
             self.mailbox.check_answers()?;
@@ -531,9 +530,4 @@ fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result
 #[inline]
 pub(crate) fn header(deadline: u64) -> [u32; PAYLOAD] {
     [deadline as u32, (deadline >> 32) as u32, 0]
-}
-
-/// The moment that lies `timeout` ahead; `None` for one beyond all clocks.
-fn after(timeout: Duration) -> Option<Instant> {
-    Instant::now().checked_add(timeout)
 }

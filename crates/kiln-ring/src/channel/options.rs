@@ -5,11 +5,11 @@ use super::error::{AskError, SendError, SendManyError};
 use super::future::{AskFuture, SendFuture};
 use super::mailbox::Sent;
 use super::platform::Native;
-use super::{Channel, header, until};
+use super::{Channel, Deadline, header};
 use crate::layout::Layout;
 use crate::message::Message;
 use crate::slot::PAYLOAD;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a message is sent: by default in the lowest band, without a deadline, and by a thread that waits as long as it takes.
 ///
@@ -61,8 +61,8 @@ impl SendOptions {
     }
 
     /// The moment until which a thread waits.
-    fn until(&self) -> Option<Instant> {
-        self.timeout.map(until)
+    fn until(&self) -> Option<Deadline> {
+        self.timeout.map(Deadline::after)
     }
 }
 

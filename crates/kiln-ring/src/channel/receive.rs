@@ -7,11 +7,10 @@ use super::overflow::{Counter, Replies};
 use super::platform::Platform;
 use super::queue::{Answer, Next};
 use super::standing::Standing;
-use super::wait::Wait;
+use super::wait::{Deadline, Wait};
 use crate::dead_letter::{Letter, Reason};
 use crate::slot::{Kind, band_of};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
 const LOOKS: usize = 32;
@@ -217,22 +216,21 @@ impl<P: Platform> Mailbox<P> {
     pub fn receive_until(
         &self,
         most: usize,
-        until: Option<Instant>,
+        until: Option<Deadline>,
         buffer: &mut [u32],
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
-        let mut wait: Option<(Wait, Instant)> = None;
+        let mut wait: Option<Wait> = None;
         loop {
             let taken = self.receive(most, until.is_none(), buffer, &mut take)?;
             if taken > 0 || most == 0 {
                 return Ok(taken);
             }
-            let (wait, begun) =
-                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
+            let wait = wait.get_or_insert_with(|| Wait::new(self.manner.wait, until.map(Deadline::end)));
             // Some looks at the next answer alone: of what else may come, nothing is urgent.
             for _ in 0..LOOKS {
                 if !P::step(wait) {
-                    return Err(RecvError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+                    return Err(RecvError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
                 }
                 if self.bands().any(|band| band.queue.has_next()) || !wait.is_spinning() {
                     break;
@@ -291,10 +289,10 @@ impl<P: Platform> Mailbox<P> {
     pub fn await_request(
         &self,
         position: u64,
-        until: Option<Instant>,
+        until: Option<Deadline>,
         reply: &mut [u32],
     ) -> Result<bool, AskError> {
-        let mut wait: Option<(Wait, Instant)> = None;
+        let mut wait: Option<Wait> = None;
         loop {
             if let Some(answer) = self.poll_request(position, reply) {
                 return answer;
@@ -302,11 +300,10 @@ impl<P: Platform> Mailbox<P> {
             if self.manner.device.pump() && self.of(position).queue.answered(position).is_some() {
                 continue;
             }
-            let (wait, begun) =
-                wait.get_or_insert_with(|| (Wait::new(self.manner.wait, until), Instant::now()));
+            let wait = wait.get_or_insert_with(|| Wait::new(self.manner.wait, until.map(Deadline::end)));
             if !P::step(wait) {
                 self.of(position).queue.give_up(position);
-                return Err(AskError::TimedOut { actor: self.actor(), waited: begun.elapsed() });
+                return Err(AskError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
             }
         }
     }

@@ -9,10 +9,10 @@
 use super::error::RecvError;
 use super::future::{RecvFuture, RecvManyFuture};
 use super::words::{for_many, for_one};
-use super::{Channel, after};
+use super::{Channel, Deadline};
 use crate::layout::Layout;
 use crate::message::Message;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What can be received from an actor: all that can be sent. A handler that returns nothing has no
 /// replies, so that to receive from it does not compile:
@@ -82,11 +82,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
     where
         R: Reply,
     {
-        self.recv_until(Some(until(timeout)))
+        self.recv_until(Some(Deadline::after(timeout)))
     }
 
     #[inline]
-    fn recv_until(&self, until: Option<Instant>) -> Result<R, RecvError> {
+    fn recv_until(&self, until: Option<Deadline>) -> Result<R, RecvError> {
         let mut reply = None;
         for_one::<R, _>(|buffer| {
             self.mailbox.receive_until(1, until, buffer, |words| reply = Some(R::decode(&words[..R::WORDS])))
@@ -149,14 +149,14 @@ impl<M: Message, R: Layout> Channel<M, R> {
     where
         R: Reply,
     {
-        self.recv_many_until(most, replies, Some(until(timeout)))
+        self.recv_many_until(most, replies, Some(Deadline::after(timeout)))
     }
 
     fn recv_many_until(
         &self,
         most: usize,
         replies: &mut Vec<R>,
-        until: Option<Instant>,
+        until: Option<Deadline>,
     ) -> Result<usize, RecvError> {
         let received = for_many::<R, _>(|buffer| {
             let take = |words: &[u32]| replies.push(R::decode(&words[..R::WORDS]));
@@ -233,11 +233,4 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.let_go();
         received
     }
-}
-
-/// The moment that lies `timeout` ahead; for one beyond all clocks, the last that there is.
-pub(crate) fn until(timeout: Duration) -> Instant {
-    /// A century: clocks go at least so far.
-    const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-    after(timeout).or_else(|| after(LONG)).unwrap_or_else(Instant::now)
 }

@@ -36,6 +36,37 @@ impl Default for WaitPolicy {
     }
 }
 
+/// The time limit of one call: when the call began and when it must return.
+///
+/// Both stand together because an error says how long the call waited: measured from anywhere else,
+/// that could be less than the time the caller allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    began: Instant,
+    end: Instant,
+}
+
+impl Deadline {
+    /// Returns a deadline `timeout` from now; for a time beyond all clocks, the last that there is.
+    pub fn after(timeout: Duration) -> Deadline {
+        /// A century: clocks go at least so far.
+        const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        let began = Instant::now();
+        let end = began.checked_add(timeout).or_else(|| began.checked_add(LONG)).unwrap_or(began);
+        Deadline { began, end }
+    }
+
+    /// Returns the moment at which the call must return.
+    pub fn end(self) -> Instant {
+        self.end
+    }
+
+    /// Returns how long the call has waited. Zero for a call without a deadline, which never times out.
+    pub fn waited(deadline: Option<Deadline>) -> Duration {
+        deadline.map_or(Duration::ZERO, |d| d.began.elapsed())
+    }
+}
+
 /// One wait under way.
 #[derive(Debug)]
 pub struct Wait {

@@ -9,7 +9,7 @@ use super::heard::{OutputFuture, Quiet};
 use super::region::Piece;
 use super::supervise::Farewell;
 use crate::channel::{
-    DeviceSide, Memory, RecvError, Reply, RingMemory, Standing, Wait, WaitPolicy, Wakers, until,
+    Deadline, DeviceSide, Memory, RecvError, Reply, RingMemory, Standing, Wait, WaitPolicy, Wakers,
 };
 use crate::dead_letter::{DeadLetters, Letter, Reason};
 use crate::device::record::actor;
@@ -22,7 +22,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the ring of an actor's outputs is made for.
 #[derive(Clone, Debug)]
@@ -465,10 +465,10 @@ impl<R: Layout> Outputs<R> {
     where
         R: Reply,
     {
-        self.recv_until(Some(until(timeout)))
+        self.recv_until(Some(Deadline::after(timeout)))
     }
 
-    fn recv_until(&self, until: Option<Instant>) -> Result<R, RecvError> {
+    fn recv_until(&self, until: Option<Deadline>) -> Result<R, RecvError> {
         let mut reply = None;
         self.some_until(1, until, |words| reply = Some(R::decode(words)))?;
         reply.ok_or(RecvError::Empty { actor: self.ring().nature.actor })
@@ -528,7 +528,7 @@ impl<R: Layout> Outputs<R> {
     where
         R: Reply,
     {
-        self.some_until(most, Some(until(timeout)), |words| replies.push(R::decode(words)))
+        self.some_until(most, Some(Deadline::after(timeout)), |words| replies.push(R::decode(words)))
     }
 
     /// Appends up to `most` replies that are there to `replies`; gives how many.
@@ -545,11 +545,11 @@ impl<R: Layout> Outputs<R> {
     fn some_until(
         &self,
         most: usize,
-        until: Option<Instant>,
+        until: Option<Deadline>,
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
-        let (begun, actor) = (Instant::now(), self.ring().nature.actor);
-        let mut wait = Wait::new(self.ring().nature.wait, until);
+        let actor = self.ring().nature.actor;
+        let mut wait = Wait::new(self.ring().nature.wait, until.map(Deadline::end));
         let mut quiet = Quiet::new(&self.side);
         loop {
             let taken = self.some(most, &mut take)?;
@@ -563,7 +563,7 @@ impl<R: Layout> Outputs<R> {
                 return if taken > 0 { Ok(taken) } else { Err(error) };
             }
             if !wait.step() {
-                return Err(RecvError::TimedOut { actor, waited: begun.elapsed() });
+                return Err(RecvError::TimedOut { actor, waited: Deadline::waited(until) });
             }
         }
     }

@@ -6,12 +6,12 @@ use super::error::Result;
 use super::heard::PoolFuture;
 use super::{Ending, RingRuntime};
 use crate::channel::{
-    AskError, AskFuture, RecvError, Reply, SendError, SendFuture, SendManyError, SendOptions, Sent, Wait,
-    until,
+    AskError, AskFuture, Deadline, RecvError, Reply, SendError, SendFuture, SendManyError, SendOptions, Sent,
+    Wait,
 };
 use crate::handler::Handler;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Which actor of a pool a message goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,7 +252,7 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
     /// # Errors
     /// There was none in time; or there will be none, of no actor.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<H::Reply, RecvError> {
-        self.recv_until(Some(until(timeout)))
+        self.recv_until(Some(Deadline::after(timeout)))
     }
 
     /// As [`recv`](Self::recv), without holding a thread while it waits.
@@ -295,7 +295,7 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
         replies: &mut Vec<H::Reply>,
         timeout: Duration,
     ) -> Result<usize, RecvError> {
-        self.some_until(most, Some(until(timeout)), &mut |reply| replies.push(reply))
+        self.some_until(most, Some(Deadline::after(timeout)), &mut |reply| replies.push(reply))
     }
 
     /// Appends up to `most` replies that are there to `replies`; gives how many.
@@ -306,7 +306,7 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
         self.some(most, false, &mut |reply| replies.push(reply))
     }
 
-    fn recv_until(&self, until: Option<Instant>) -> Result<H::Reply, RecvError> {
+    fn recv_until(&self, until: Option<Deadline>) -> Result<H::Reply, RecvError> {
         let mut reply = None;
         self.some_until(1, until, &mut |one| reply = Some(one))?;
         reply.ok_or(RecvError::Empty { actor: self.actors[0].number() })
@@ -315,11 +315,11 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
     fn some_until(
         &self,
         most: usize,
-        until: Option<Instant>,
+        until: Option<Deadline>,
         take: &mut dyn FnMut(H::Reply),
     ) -> Result<usize, RecvError> {
-        let begun = Instant::now();
-        let mut wait = Wait::new(self.actors[0].channel().mailbox().wait_policy(), until);
+        let policy = self.actors[0].channel().mailbox().wait_policy();
+        let mut wait = Wait::new(policy, until.map(Deadline::end));
         loop {
             let taken = self.some(most, until.is_none(), take)?;
             if taken > 0 || most == 0 {
@@ -327,7 +327,7 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
             }
             if !wait.step() {
                 let actor = self.actors[0].number();
-                return Err(RecvError::TimedOut { actor, waited: begun.elapsed() });
+                return Err(RecvError::TimedOut { actor, waited: Deadline::waited(until) });
             }
         }
     }
