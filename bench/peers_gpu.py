@@ -272,12 +272,21 @@ class CudnnPeer(AttentionPeer):
     name = "cuDNN"
     backend = "CUDNN_ATTENTION"
 
+    @property
+    def version(self) -> str:
+        number = self.torch.backends.cudnn.version()
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100} in PyTorch {self.torch.__version__}"
+
 
 class FlashAttentionPeer(AttentionPeer):
     """FlashAttention-2, as PyTorch has it."""
 
     name = "FlashAttention-2"
     backend = "FLASH_ATTENTION"
+
+    @property
+    def version(self) -> str:
+        return f"in PyTorch {self.torch.__version__}"
 
     def knows(self, shape: rows.GpuAttention) -> bool:
         return True

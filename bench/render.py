@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the benchmark tables of README.md from bench/results/*.json.
+"""Writes the benchmark tables of README.md and bench/RESULTS.md from bench/results/*.json.
 
-In README.md a table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results file;
-between `<!-- bench:NAME:latency -->` and `<!-- /bench -->`, what a message takes and what the launch that it replaces.
-With --check nothing is written; the exit code is 1 if a table is stale or has no results file.
+A table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results file. With
+`<!-- bench:NAME rows=A,B -->` it has these rows alone, in this order; `A@TRANSPORT` picks one of a row that was measured
+through several transports. Between `<!-- bench:NAME:latency -->` and `<!-- /bench -->` stands the time of a message, and
+that of the launch that it replaces. With --check nothing is written; the exit code is 1 if a table is stale, has no
+results file or names a row that the file does not have.
 """
 
 import argparse
@@ -11,13 +13,17 @@ import difflib
 import json
 import re
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 
 from rows import ROWS
 
 HERE = Path(__file__).resolve().parent
-TABLE = re.compile(r"(<!-- bench:(?P<name>[\w.-]+)(?P<latency>:latency)? -->\n)(?P<body>.*?)(<!-- /bench -->)", re.DOTALL)
+TABLE = re.compile(
+    r"(<!-- bench:(?P<name>[\w.-]+)(?P<latency>:latency)?(?: rows=(?P<rows>\S+))? -->\n)(?P<body>.*?)(<!-- /bench -->)",
+    re.DOTALL,
+)
 
 
 def figure(row: dict, median_us: float | None) -> str:
@@ -30,7 +36,7 @@ def figure(row: dict, median_us: float | None) -> str:
             return f"{rate / 1e3:,.0f} TFLOP/s"
         return f"{rate:,.0f} GFLOP/s" if rate >= 100 else f"{rate:.1f} GFLOP/s"
     if row["bytes"] == 0:
-        return f"{median_us:.2f} us"
+        return duration(median_us)
     bandwidth = row["bytes"] / median_us / 1e3
     return f"{bandwidth:,.0f} GB/s" if bandwidth >= 100 else f"{bandwidth:.1f} GB/s"
 
@@ -63,18 +69,25 @@ def duration(time_us: float | None) -> str:
     """A time in the unit that suits it."""
     if time_us is None:
         return ""
-    return f"{time_us:.2f} us" if time_us < 1000 else f"{time_us / 1000:.1f} ms"
+    if time_us < 1e3:
+        return f"{time_us:.2f} us"
+    return f"{time_us / 1e3:.1f} ms" if time_us < 1e6 else f"{time_us / 1e6:.2f} s"
 
 
 def latency(rows: list[dict]) -> str:
     """The quickest round trip of a message, and the launch that it replaces, as one line."""
     trip = min((row for row in rows if row["name"] == "ring.round_trip_48B"), key=lambda row: row["p50_us"])
     launch = next(row for row in rows if row["name"] == "ring.baseline_launch_48B")
-    return (
+    return wrapped(
         f"**{duration(trip['p50_us'])}** from a message of 48 bytes to the verified answer of an actor that stays on the device "
         f"(p99 {duration(trip['p99_us'])}; {trip['device']}), **{duration(launch['p50_us'])}** by the launch with copies that it replaces "
-        f"(p99 {duration(launch['p99_us'])}).\n"
+        f"(p99 {duration(launch['p99_us'])})."
     )
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines of at most 100 columns."""
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def ring_rate(rate: float | None) -> str:
@@ -102,7 +115,8 @@ def ring_table(rows: list[dict]) -> str:
     (device, commit, date), _ = Counter((row["device"], row["commit"], row["date"]) for row in rows).most_common(1)[0]
     lines = [ring_line(row, commit) for row in rows]
     other = "" if all(row["commit"] == commit for row in rows) else ", but for rows that name another"
-    return "\n".join([*head, *lines, "", f"*{device}, commit {commit}, {date}{other}. By `kiln bench ring`.*"]) + "\n"
+    caption = f"*{device}, commit {commit}, {date}{other}. By `kiln bench ring`.*"
+    return "\n".join([*head, *lines, "", wrapped(caption)])
 
 
 def table(results: dict) -> str:
@@ -112,45 +126,68 @@ def table(results: dict) -> str:
         return ring_table(rows)
     runs = sorted({(row["device"], row["commit"], row["date"]) for row in rows})
     measured = "; ".join(f"{device}, commit {commit}, {date}" for device, commit, date in runs)
-    versions = ", ".join(f"{peer} {version}" for peer, version in results["peers"].items())
+    peers = {peer for row in rows for peer in row["peers"]}
+    versions = ", ".join(f"{peer} {version}" for peer, version in results["peers"].items() if peer in peers)
     head = ["| Work | Kiln | of copy | fastest peer | Kiln is | other peers |", "|---|---|---|---|---|---|"]
     caption = f"*{measured}. Peers: {versions or 'none'}. Medians, taken by turns in one run by `bench/compare.py`.*"
-    return "\n".join([*head, *map(line, rows), "", caption]) + "\n"
+    return "\n".join([*head, *map(line, rows), "", wrapped(caption)])
+
+
+def picked(rows: list[dict], names: str | None, missing: list[str]) -> list[dict]:
+    """The rows that a table asks for by name, in its order; all of them if it names none."""
+    if names is None:
+        return rows
+    chosen = []
+    for name in names.split(","):
+        row_name, _, transport = name.partition("@")
+        found = [row for row in rows if row["name"] == row_name and transport in ("", row.get("transport"))]
+        chosen += found
+        if not found:
+            missing.append(f"row {name}")
+    return chosen
 
 
 def render(text: str, results: Path) -> tuple[str, list[str]]:
-    """The text with all its tables renewed, and the results files that are missing."""
+    """The text with all its tables renewed, and the results files and rows that are missing."""
     missing = []
 
     def renew(match: re.Match) -> str:
         path = results / f"{match['name']}.json"
         if not path.exists():
-            missing.append(str(path))
+            missing.append(f"results file {path}")
             return match[0]
         results_file = json.loads(path.read_text())
+        results_file["rows"] = picked(results_file["rows"], match["rows"], missing)
+        if not results_file["rows"]:
+            return match[0]
         body = latency(results_file["rows"]) if match["latency"] else table(results_file)
         return match[1] + body + "<!-- /bench -->"
 
     return TABLE.sub(renew, text), missing
 
 
+def renew_file(path: Path, options: argparse.Namespace) -> bool:
+    """Renews or checks the tables of one file; whether all is well."""
+    old = path.read_text()
+    new, missing = render(old, options.results)
+    for what in missing:
+        print(f"{path}: no {what}", file=sys.stderr)
+    if options.check:
+        sys.stderr.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), path.name, "renewed"))
+        if old != new:
+            print(f"the benchmark tables of {path} are stale: run bench/render.py", file=sys.stderr)
+    elif old != new:
+        path.write_text(new)
+    return not missing and not (options.check and old != new)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fail if the tables are stale; write nothing")
-    parser.add_argument("--readme", type=Path, default=HERE.parent / "README.md")
+    parser.add_argument("--files", type=Path, nargs="+", default=[HERE.parent / "README.md", HERE / "RESULTS.md"])
     parser.add_argument("--results", type=Path, default=HERE / "results")
     options = parser.parse_args()
-    old = options.readme.read_text()
-    new, missing = render(old, options.results)
-    for path in missing:
-        print(f"{options.readme}: no results file {path}", file=sys.stderr)
-    if options.check:
-        sys.stderr.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "README.md", "renewed"))
-        if old != new:
-            print("the benchmark tables are stale: run bench/render.py", file=sys.stderr)
-    elif old != new:
-        options.readme.write_text(new)
-    return 1 if missing or (options.check and old != new) else 0
+    return 0 if all([renew_file(path, options) for path in options.files]) else 1
 
 
 if __name__ == "__main__":

@@ -289,7 +289,7 @@ class Results(FakePeers):
         return path
 
     def run_render(self, *options: str) -> int:
-        argv = ["render.py", "--readme", str(self.folder / "README.md"), "--results", str(self.folder), *options]
+        argv = ["render.py", "--files", str(self.folder / "README.md"), "--results", str(self.folder), *options]
         with mock.patch("sys.argv", argv), contextlib.redirect_stderr(io.StringIO()):
             return render.main()
 
@@ -304,6 +304,24 @@ class Results(FakePeers):
         self.assertIn("| x + y, f32, 2^25 | 1,000 GB/s | 90% | Fake 500 GB/s | 2.00x |  |", text)
         self.assertIn("host time | 3.00 us |  | Fake 6.00 us | 2.00x |  |", text)
         self.assertTrue(text.startswith("before\n<!-- bench:a -->\n|") and text.endswith("<!-- /bench -->\nafter\n"))
+
+    def test_a_table_has_the_rows_that_it_names(self):
+        readme = self.folder / "README.md"
+        readme.write_text("<!-- bench:a rows=launch_empty -->\n<!-- /bench -->\n")
+        compare.write(self.folder / "a.json", [self.row(ADD, 2.0), self.row("launch_empty", 3.0e3)], {"Fake": "7"}, {})
+        self.assertEqual(self.run_render(), 0)
+        self.assertIn("host time | 3.0 ms |  | Fake 6.0 ms |", readme.read_text())
+        self.assertNotIn("x + y", readme.read_text())
+        readme.write_text("<!-- bench:a rows=launch_empty,gone -->\n<!-- /bench -->\n")
+        self.assertEqual(self.run_render(), 1)
+
+    def test_a_row_is_picked_by_its_transport(self):
+        rows = [{"name": "a", "transport": "bar"}, {"name": "a", "transport": "pinned"}, {"name": "b", "transport": "bar"}]
+        missing: list[str] = []
+        self.assertEqual(render.picked(rows, "b,a@pinned", missing), [rows[2], rows[1]])
+        self.assertEqual(missing, [])
+        self.assertEqual(render.picked(rows, "a@copies", missing), [])
+        self.assertEqual(missing, ["row a@copies"])
 
     def test_the_quickest_message_stands_beside_the_launch_that_it_replaces(self) -> None:
         row = {"device": "D", "commit": "c", "date": "2026-01-01", "p999_us": None, "msgs_per_s": None}

@@ -57,9 +57,11 @@ pub mod __private {
     pub use kiln_runtime::__private::*;
 }
 
-/// The book's chapters, whose programs are tests.
+/// The README and the book's chapters, whose programs are tests.
 #[cfg(doctest)]
 mod book {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
     #[doc = include_str!("../../../book/src/kernels.md")]
     struct Kernels;
     #[doc = include_str!("../../../book/src/ring-kernels.md")]
