@@ -433,7 +433,7 @@ impl<P: KernelParams> KernelFn<P> {
     /// Every mistake the kernel makes, with its source location.
     pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
         let KernelSite { name, file, line, column, .. } = *self.site;
-        trace_at(name, Place { file, line, column }, level, |decl| {
+        trace_at(name, Place { file, line, column }, level, &mut |decl| {
             crate::trace::with(|r| r.contract = self.site.contract);
             let traced = P::declare(args, self.site.params, decl);
             (self.body)(traced);

@@ -6,11 +6,12 @@ use crate::error::{Error, Result};
 use crate::facts;
 use crate::launch::LoadedKernel;
 use crate::params::{Given, ParamInfo};
+use crate::request::Request;
 use crate::stream::Queue;
 use crate::tensor::Tensor;
 use kiln_ir::Literal;
 use kiln_lang::Elem;
-use kiln_lang::param::{ArgSink, KernelParam, KernelParams, ParamDecl, SpecKey, ViewArg};
+use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey, ViewArg};
 use kiln_lang::{View, ViewMut};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -78,13 +79,13 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Packs the arguments and checks them. Nothing is changed yet.
-    pub(crate) fn collect<P: KernelParams>(
-        args: &P::Args,
+    pub(crate) fn collect(
+        request: &dyn Request,
         kernel: &LoadedKernel,
         device: &Device,
     ) -> Result<Arguments> {
         let mut sink = Sink { kernel, next: 0, words: SmallVec::new(), uses: SmallVec::new(), refused: None };
-        P::pack(args, &mut sink);
+        request.pack(&mut sink);
         let Sink { words, uses, .. } = sink.finish()?;
         if let Some(foreign) = uses.iter().find(|u| u.buffer.device() != device) {
             return Err(Error::DeviceMismatch {

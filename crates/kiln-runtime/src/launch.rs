@@ -5,11 +5,12 @@ use crate::cache::{Build, DiskCache, Specialisation};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::params::ParamInfo;
+use crate::request::{Request, Typed};
 use crate::stream::{Queue, Stream, same_device};
 use kiln_backend::{Program, Report, Stages};
 use kiln_compiler::{Partition, partition};
 use kiln_ir::{Kernel, Level, VerifyError, verify};
-use kiln_lang::param::{KernelFn, KernelParams};
+use kiln_lang::param::{KernelFn, KernelParams, KernelSite};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,8 +45,12 @@ use std::time::Instant;
 /// ```
 #[must_use = "a kernel runs when it is launched: call `.launch(&device)`"]
 pub struct Launch<P: KernelParams> {
-    kernel: KernelFn<P>,
-    args: P::Args,
+    request: Typed<P>,
+    settings: Settings,
+}
+
+/// How a kernel is launched.
+struct Settings {
     grid: Option<[u32; 3]>,
     level: Level,
     queue: Queue,
@@ -64,7 +69,8 @@ impl<P: KernelParams> Launch<P> {
     /// For the `#[kernel]` macro.
     #[doc(hidden)]
     pub fn new(kernel: KernelFn<P>, args: P::Args) -> Launch<P> {
-        Launch { kernel, args, grid: None, level: Level::Tile { warps: None }, queue: Queue::default() }
+        let settings = Settings { grid: None, level: Level::Tile { warps: None }, queue: Queue::default() };
+        Launch { request: Typed { kernel, args }, settings }
     }
 
     /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors that the programs write, if their stores
@@ -72,26 +78,26 @@ impl<P: KernelParams> Launch<P> {
     ///
     /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A zero launches nothing.
     pub fn grid<const N: usize>(mut self, grid: [u32; N]) -> Self {
-        self.grid = Some(three(grid));
+        self.settings.grid = Some(three(grid));
         self
     }
 
     /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that use thread indices. Axes that are left out have
     /// one thread.
     pub fn block<const N: usize>(mut self, block: [u32; N]) -> Self {
-        self.level = Level::Thread { block: three(block) };
+        self.settings.level = Level::Thread { block: three(block) };
         self
     }
 
     /// The warps of 32 threads that work on a program of a tile kernel; the compiler chooses well for most.
     pub fn warps(mut self, warps: u32) -> Self {
-        self.level = Level::Tile { warps: Some(warps) };
+        self.settings.level = Level::Tile { warps: Some(warps) };
         self
     }
 
     /// The stream to launch in, instead of the device's default one.
     pub fn on(mut self, stream: &Stream) -> Self {
-        self.queue = stream.queue().clone();
+        self.settings.queue = stream.queue().clone();
         self
     }
 
@@ -102,12 +108,36 @@ impl<P: KernelParams> Launch<P> {
     /// follow from the stores or exceed the device's limits, and failures of the device. A kernel's own fault surfaces at the next
     /// synchronisation or read of a tensor. On an error nothing was launched and no argument changed.
     pub fn launch(self, device: &Device) -> Result<()> {
+        self.settings.launch(&self.request, device)
+    }
+
+    /// Compiles the kernel if it is new, and says what became of it.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn compile(&self, device: &Device) -> Result<Report> {
+        Ok(self.settings.load(&self.request, device)?.program.report())
+    }
+
+    /// The kernel's IR, specialised to these arguments.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with every problem in it.
+    pub fn ir(&self) -> Result<Kernel> {
+        self.settings.ir(&self.request)
+    }
+}
+
+/// Everything that does not depend on the types of the parameters: compiled once, not once for each
+/// kernel of a program.
+impl Settings {
+    fn launch(&self, request: &dyn Request, device: &Device) -> Result<()> {
         device.check_not_printing()?;
         if let Some(home) = self.queue.device() {
             same_device("the stream of the launch", home, device)?;
         }
-        let loaded = self.load(device)?;
-        let args = Arguments::collect::<P>(&self.args, &loaded, device)?;
+        let loaded = self.load(request, device)?;
+        let args = Arguments::collect(request, &loaded, device)?;
         let grid = match self.grid {
             Some(grid) => grid,
             None => loaded.grid(&args)?,
@@ -129,66 +159,43 @@ impl<P: KernelParams> Launch<P> {
         Ok(())
     }
 
-    /// Compiles the kernel if it is new, and says what became of it.
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
-    pub fn compile(&self, device: &Device) -> Result<Report> {
-        Ok(self.load(device)?.program.report())
-    }
-
-    /// The kernel's IR, specialised to these arguments.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] with every problem in it.
-    pub fn ir(&self) -> Result<Kernel> {
-        let name = self.kernel.site().name;
-        let refuse = |problems| Error::Kernel { kernel: name.to_owned(), problems };
-        let kernel = self
-            .kernel
-            .trace(&self.args, self.level)
+    fn ir(&self, request: &dyn Request) -> Result<Kernel> {
+        let site = request.site();
+        let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
+        let kernel = request
+            .trace(self.level)
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
-        verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| self.problem(e)).collect()))?;
+        verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| problem(site, e)).collect()))?;
         Ok(kernel)
     }
 
-    /// A finding of the verifier in words. One about the kernel as a whole is placed at the function.
-    fn problem(&self, error: &VerifyError) -> String {
-        let site = self.kernel.site();
-        let (location, op) = (&error.location, &error.op);
-        match location.contains(':') {
-            true => format!("{location}: {} (in `{op}`)", error.message),
-            false => format!("{}:{}:{}: {}", site.file, site.line, site.column, error.message),
-        }
-    }
-
     /// Refuses a block that the device cannot have: a limit, not a fault of the kernel.
-    fn check_block(&self, device: &Device) -> Result<()> {
+    fn check_block(&self, request: &dyn Request, device: &Device) -> Result<()> {
         let Level::Thread { block } = self.level else { return Ok(()) };
         let limit = u64::from(device.properties().max_threads);
         let threads = block.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
         if threads <= limit {
             return Ok(());
         }
-        let kernel = self.kernel.site().name.to_owned();
+        let kernel = request.site().name.to_owned();
         let what = "threads per block".to_owned();
         Err(Error::Device(kiln_backend::Error::LaunchLimit { kernel, what, given: threads, limit }))
     }
 
-    fn load(&self, device: &Device) -> Result<Arc<LoadedKernel>> {
-        self.check_block(device)?;
+    fn load(&self, request: &dyn Request, device: &Device) -> Result<Arc<LoadedKernel>> {
+        self.check_block(request, device)?;
         if let Some(traced) = kiln_lang::traced_now() {
-            let kernel = self.kernel.site().name.to_owned();
+            let kernel = request.site().name.to_owned();
             return Err(Error::LaunchInTrace { kernel, traced });
         }
-        let key = Specialisation { spec: self.kernel.key(&self.args), level: self.level };
-        device.programs().get(&key, || self.compile_new(device))
+        let key = Specialisation { spec: request.key(), level: self.level };
+        device.programs().get(&key, || self.compile_new(request, device))
     }
 
-    fn compile_new(&self, device: &Device) -> Result<Arc<LoadedKernel>> {
+    fn compile_new(&self, request: &dyn Request, device: &Device) -> Result<Arc<LoadedKernel>> {
         let begun = Instant::now();
-        let kernel = self.ir()?;
-        let name = self.kernel.site().name;
+        let kernel = self.ir(request)?;
+        let name = request.site().name;
         let partition = partition(&kernel);
         let tracing = begun.elapsed();
         if !partition.unproven.is_empty() {
@@ -205,6 +212,15 @@ impl<P: KernelParams> Launch<P> {
         let build = Build { kernel: name, tracing, total: begun.elapsed(), stages };
         let params = ParamInfo::list(&kernel.params);
         Ok(Arc::new(LoadedKernel { name, params, partition, program, build }))
+    }
+}
+
+/// A finding of the verifier in words. One about the kernel as a whole is placed at the function.
+fn problem(site: &KernelSite, error: &VerifyError) -> String {
+    let (location, op) = (&error.location, &error.op);
+    match location.contains(':') {
+        true => format!("{location}: {} (in `{op}`)", error.message),
+        false => format!("{}:{}:{}: {}", site.file, site.line, site.column, error.message),
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `device.rs` | finding and opening devices |
 //! | `tensor.rs`, `axes.rs`, `layout.rs`, `buffer.rs` | tensors, their views and strides, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
-//! | `launch.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
+//! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
@@ -21,6 +21,7 @@ pub mod isolate;
 mod launch;
 mod layout;
 mod params;
+mod request;
 mod stream;
 mod tensor;
 

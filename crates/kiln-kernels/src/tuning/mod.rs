@@ -115,28 +115,24 @@ impl Choosing<'_> {
             return Ok(named(&name));
         }
         device.synchronize()?;
-        let trial = Trial { device, ends: Instant::now() + budget, result, run };
+        let trial = Trial { device, ends: Instant::now() + budget, result: &result, run: &run };
         let Some(fastest) = trial.fastest(&ways).ok().flatten() else { return Ok(None) };
         device.keep_choice(question, &fastest.name);
         Ok(Some(fastest.way))
     }
 }
 
-/// Trying ways.
-struct Trial<'a, R, C> {
+/// Trying ways `W` of computing tensors of `O`.
+struct Trial<'a, W, O: Numeric> {
     device: &'a Device,
     ends: Instant,
-    result: R,
-    run: C,
+    result: &'a dyn Fn() -> Result<Tensor<O, 3>>,
+    run: &'a dyn Fn(W, &mut Tensor<O, 3>) -> Result<()>,
 }
 
-impl<R, C> Trial<'_, R, C> {
+impl<W: Copy, O: Numeric> Trial<'_, W, O> {
     /// The fastest way, if there was time for more than the first.
-    fn fastest<'w, W: Copy, O: Numeric>(&self, ways: &'w [Way<W>]) -> Result<Option<&'w Way<W>>>
-    where
-        R: Fn() -> Result<Tensor<O, 3>>,
-        C: Fn(W, &mut Tensor<O, 3>) -> Result<()>,
-    {
+    fn fastest<'w>(&self, ways: &'w [Way<W>]) -> Result<Option<&'w Way<W>>> {
         let Some((first, others)) = ways.split_first() else { return Ok(None) };
         let (mut expected, mut other) = ((self.result)()?, (self.result)()?);
         self.once(first.way, &mut expected)?;
@@ -165,20 +161,14 @@ impl<R, C> Trial<'_, R, C> {
     }
 
     /// Runs a way for the first time: what it leaves out is seen.
-    fn once<W: Copy, O: Numeric>(&self, way: W, to: &mut Tensor<O, 3>) -> Result<()>
-    where
-        C: Fn(W, &mut Tensor<O, 3>) -> Result<()>,
-    {
+    fn once(&self, way: W, to: &mut Tensor<O, 3>) -> Result<()> {
         poison(to)?;
         (self.run)(way, to)?;
         self.device.synchronize()
     }
 
     /// The least time of a call, in milliseconds. All are enqueued before the first wait, so that the device does not wait for the host.
-    fn time<W: Copy, O: Numeric>(&self, way: W, to: &mut Tensor<O, 3>) -> Result<f32>
-    where
-        C: Fn(W, &mut Tensor<O, 3>) -> Result<()>,
-    {
+    fn time(&self, way: W, to: &mut Tensor<O, 3>) -> Result<f32> {
         let mut events = Vec::with_capacity(ROUNDS + 1);
         events.push(Event::now(self.device)?);
         for _ in 0..ROUNDS {

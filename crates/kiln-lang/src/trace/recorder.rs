@@ -36,8 +36,23 @@ thread_local! {
 }
 
 /// Runs `f` on the recorder of this thread; `None` outside a trace.
+///
+/// Generic code calls this hundreds of times, so it is a thin layer over [`run`].
 pub(crate) fn with<R>(f: impl FnOnce(&mut Recorder) -> R) -> Option<R> {
-    CURRENT.with(|c| c.try_borrow_mut().ok()?.as_mut().map(f))
+    let (mut f, mut result) = (Some(f), None);
+    run(&mut |recorder| result = f.take().map(|f| f(recorder)));
+    result
+}
+
+/// Calls `f` with the recorder of this thread, once, if there is one that is free.
+fn run(f: &mut dyn FnMut(&mut Recorder)) {
+    CURRENT.with(|current| {
+        if let Ok(mut current) = current.try_borrow_mut()
+            && let Some(recorder) = current.as_mut()
+        {
+            f(recorder);
+        }
+    });
 }
 
 /// Installs a recorder and gives back the one before it.

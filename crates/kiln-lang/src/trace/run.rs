@@ -49,7 +49,13 @@ pub(crate) const NEVER_RETURNS: (&str, &str) = (
 /// ```
 #[track_caller]
 pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Result<Kernel, TraceErrors> {
-    trace_at(name, Location::caller().into(), level, body)
+    let mut body = Some(body);
+    // Once: `trace_at` says so.
+    trace_at(name, Location::caller().into(), level, &mut |decl| {
+        if let Some(body) = body.take() {
+            body(decl);
+        }
+    })
 }
 
 /// The name of the kernel that this thread traces at the moment.
@@ -64,12 +70,13 @@ pub fn traced_now() -> Option<String> {
     with(|r| r.name.clone())
 }
 
-/// As [`trace`], of a function that stands at `caller`.
+/// As [`trace`], of a function that stands at `caller`. Calls `body` once. Not generic, because every
+/// kernel of a program would have a copy.
 pub(crate) fn trace_at(
     name: &str,
     caller: Place,
     level: Level,
-    body: impl FnOnce(&mut ParamDecl),
+    body: &mut dyn FnMut(&mut ParamDecl),
 ) -> Result<Kernel, TraceErrors> {
     panics::watch();
     let outer = install(Some(Recorder::new(name, caller, level)));

@@ -151,6 +151,16 @@ impl ChannelConfig {
     ///
     /// A capacity of 0, or of more than [`MAX_CAPACITY`]; no bands, or more than [`MAX_BANDS`].
     pub fn form<M: Message, R: Layout>(&self, protocol: Protocol) -> Result<Form, ConfigError> {
+        self.form_of(protocol, M::WORDS, R::WORDS)
+    }
+
+    /// As [`form`](Self::form), of messages and replies of so many words.
+    pub(crate) fn form_of(
+        &self,
+        protocol: Protocol,
+        message_words: usize,
+        reply_words: usize,
+    ) -> Result<Form, ConfigError> {
         match self.capacity {
             0 => return Err(ConfigError::ZeroCapacity),
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }),
@@ -160,15 +170,71 @@ impl ChannelConfig {
             return Err(ConfigError::Bands { bands: self.bands });
         }
         // Messages come back in the answers of dead letters; a failure takes two words.
-        let answer_words = M::WORDS.max(R::WORDS).max(2);
+        let answer_words = message_words.max(reply_words).max(2);
         Ok(Form {
             protocol,
             capacity: self.capacity,
             bands: self.bands,
-            requests: RingLayout::new(SlotLayout::new(M::WORDS, self.deadlines), self.capacity),
+            requests: RingLayout::new(SlotLayout::new(message_words, self.deadlines), self.capacity),
             answers: RingLayout::new(SlotLayout::new(answer_words, false), self.capacity),
-            reply_words: R::WORDS,
+            reply_words,
         })
+    }
+
+    /// The queue of a channel over memory that it shares with a device. Not generic, because every
+    /// type of actor would have a copy: of the types it gets the [`Layout::ID`]s.
+    pub(crate) fn mailbox(
+        &self,
+        form: Form,
+        [message_layout, reply_layout]: [u64; 2],
+        parts: Parts,
+    ) -> Result<Arc<Mailbox<Native>>, ConfigError> {
+        let protocol = form.protocol;
+        check_memory(
+            "requests",
+            &parts.requests,
+            ring_words(form.bands, form.request_words(), &form.requests),
+        )?;
+        check_memory("answers", &parts.answers, ring_words(form.bands, form.answer_words(), &form.answers))?;
+        let refuse = |ring, why: &str| Err(ConfigError::Memory { ring, why: why.to_owned() });
+        if parts.answers.is_write_combined() {
+            return refuse("answers", "it is write-combined, which the host cannot read");
+        }
+        if protocol == Protocol::Ordered && parts.requests.is_write_combined() {
+            return refuse(
+                "requests",
+                "it is write-combined, where stores have no order: use the stamped protocol",
+            );
+        }
+        let credits = (form.bands > 1).then(|| Arc::new(Credits::new(form.capacity)));
+        let mut queues = (0..form.bands).map(|band| {
+            let first = in_band(band, parts.passed.get(band).copied().unwrap_or(0));
+            // SAFETY: as was checked, the bands lie inside one after the other, each a whole number of lines, and each queue keeps the owner of the memory.
+            let (requests, answers) = unsafe {
+                (
+                    parts.requests.part(band * form.request_words(), form.requests.words()),
+                    parts.answers.part(band * form.answer_words(), form.answers.words()),
+                )
+            };
+            let queue = Queue::new(form, requests, answers, first);
+            match &credits {
+                Some(credits) => queue.of_band(credits),
+                None => queue,
+            }
+        });
+        let lowest = queues.next().ok_or(ConfigError::Bands { bands: 0 })?;
+        let higher = queues.collect();
+        let manner = Manner {
+            actor: parts.actor,
+            overflow: self.overflow,
+            wait: self.wait,
+            replies: self.replies,
+            message_layout,
+            reply_layout,
+            letters: parts.letters,
+            device: parts.device,
+        };
+        Ok(Arc::new(Mailbox::with_bands(lowest, higher, manner)))
     }
 }
 
@@ -229,51 +295,12 @@ impl<M: Message, R: Layout> Channel<M, R> {
     /// A capacity that cannot be; memory that is too small, not aligned to cache lines, or write-combined where it must not be.
     pub fn new(config: &ChannelConfig, protocol: Protocol, parts: Parts) -> Result<Self, ConfigError> {
         let form = config.form::<M, R>(protocol)?;
-        check_memory(
-            "requests",
-            &parts.requests,
-            ring_words(form.bands, form.request_words(), &form.requests),
-        )?;
-        check_memory("answers", &parts.answers, ring_words(form.bands, form.answer_words(), &form.answers))?;
-        let refuse = |ring, why: &str| Err(ConfigError::Memory { ring, why: why.to_owned() });
-        if parts.answers.is_write_combined() {
-            return refuse("answers", "it is write-combined, which the host cannot read");
-        }
-        if protocol == Protocol::Ordered && parts.requests.is_write_combined() {
-            return refuse(
-                "requests",
-                "it is write-combined, where stores have no order: use the stamped protocol",
-            );
-        }
-        let credits = (form.bands > 1).then(|| Arc::new(Credits::new(form.capacity)));
-        let mut queues = (0..form.bands).map(|band| {
-            let first = in_band(band, parts.passed.get(band).copied().unwrap_or(0));
-            // SAFETY: as was checked, the bands lie inside one after the other, each a whole number of lines, and each queue keeps the owner of the memory.
-            let (requests, answers) = unsafe {
-                (
-                    parts.requests.part(band * form.request_words(), form.requests.words()),
-                    parts.answers.part(band * form.answer_words(), form.answers.words()),
-                )
-            };
-            let queue = Queue::new(form, requests, answers, first);
-            match &credits {
-                Some(credits) => queue.of_band(credits),
-                None => queue,
-            }
-        });
-        let lowest = queues.next().ok_or(ConfigError::Bands { bands: 0 })?;
-        let higher = queues.collect();
-        let manner = Manner {
-            actor: parts.actor,
-            overflow: config.overflow,
-            wait: config.wait,
-            replies: config.replies,
-            message_layout: M::ID,
-            reply_layout: R::ID,
-            letters: parts.letters,
-            device: parts.device,
-        };
-        Ok(Channel { mailbox: Arc::new(Mailbox::with_bands(lowest, higher, manner)), types: PhantomData })
+        Ok(Channel::of(config.mailbox(form, [M::ID, R::ID], parts)?))
+    }
+
+    /// The channel of a queue whose messages and replies have these types.
+    pub(crate) fn of(mailbox: Arc<Mailbox<Native>>) -> Self {
+        Channel { mailbox, types: PhantomData }
     }
 
     /// The queue without its types.

@@ -27,8 +27,25 @@ impl RingRuntime {
         passed: Vec<u64>,
         manner: BodyConfig,
     ) -> Result<Actor<H>> {
+        let holds = H::Message::HOLDS || H::State::HOLDS || H::Reply::HOLDS;
+        let body = self.begin_erased(kind, state_words, passed, manner, holds)?;
+        let channel = Channel::of(Arc::clone(&body.mailbox));
+        Ok(Actor::new(body, channel))
+    }
+
+    /// The part of [`begin`](Self::begin) that does not depend on the handler's type. `holds` says
+    /// whether any of its values refer to arrays.
+    fn begin_erased(
+        &self,
+        kind: Kind,
+        state_words: Vec<u32>,
+        passed: Vec<u64>,
+        manner: BodyConfig,
+        holds: bool,
+    ) -> Result<Arc<Body>> {
         let shared = &self.0;
-        let form = manner.channel.form::<H::Message, H::Reply>(self.0.protocol)?;
+        let signature = kind.handler.signature();
+        let form = manner.channel.form_of(shared.protocol, signature.message_words, signature.reply_words)?;
         let number = shared.kind(kind.clone())?;
         let gauges = line::WORDS + gauge::behind(state_words.len());
         let gauge_words = gauge::words(form.bands);
@@ -56,11 +73,11 @@ impl RingRuntime {
         record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
         let nature = Nature {
             actor,
-            handler: kind.handler.signature().name,
+            handler: signature.name,
             capacity: form.capacity,
             slot: SlotLayout::new(form.answers.slot().payload_words(), true),
-            message: (H::Message::ID, H::Message::WORDS),
-            reply_words: H::Reply::WORDS,
+            message: (signature.message_id, signature.message_words),
+            reply_words: signature.reply_words,
             inlines: kind.handler.inlines(),
             references: kind.handler.references(),
             letters: Arc::clone(&shared.letters),
@@ -82,7 +99,7 @@ impl RingRuntime {
         SharedMemory::clear(&requests);
         SharedMemory::clear(&answers);
         let mut words = [0; line::WORDS];
-        if H::Message::HOLDS || H::State::HOLDS || H::Reply::HOLDS {
+        if holds {
             words[line::LEDGER..][..2].copy_from_slice(&shared.open_ledger()?);
         }
         shared.memory.write_arena(state.at, &words)?;
@@ -107,11 +124,11 @@ impl RingRuntime {
             letters: Arc::clone(&shared.letters),
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
-        let channel = Channel::new(&manner.channel, shared.protocol, parts)?;
-        let body = Body::new(side, actor, state.at + gauges, kind, Arc::clone(channel.mailbox()), manner);
+        let mailbox = manner.channel.mailbox(form, [signature.message_id, signature.reply_id], parts)?;
+        let body = Body::new(side, actor, state.at + gauges, kind, mailbox, manner);
         shared.census.enter(&body);
         shared.supervisor.watch(shared, &body).map_err(RingError::Supervisor)?;
-        Ok(Actor::new(body, channel))
+        Ok(body)
     }
 
     /// Makes an actor that goes on where a [checkpoint](Actor::checkpoint) was taken, of this device or of any other: with its state, and with the messages that were not
