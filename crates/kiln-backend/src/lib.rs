@@ -19,7 +19,7 @@ pub use limit::{LAUNCH_LIMIT, LAUNCH_LIMIT_VARIABLE, launch_limit_of_environment
 pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
 pub use message::fill_message;
 pub use prints::{PrintSink, Prints, is_printing};
-pub use resident::{Residency, ResidentId, Tenant};
+pub use resident::{BlockTime, Residency, ResidentId, Tenant};
 
 use kiln_ir::Kernel;
 use std::any::Any;
@@ -205,6 +205,14 @@ pub trait Backend: Send + Sync {
 
     /// Waits for a resident launch at most this long, and says whether it is over, as [`resident_done`](Self::resident_done) does.
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool>;
+
+    /// Returns how much processor time a block of a resident launch has had, where blocks share
+    /// processors with other threads of the system. `None` where they do not, and where the system
+    /// does not say.
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        let _ = (id, block);
+        None
+    }
 
     /// Makes known who can end resident launches for a moment. A device that cannot load a program beside them asks every tenant to leave
     /// first; without one, [`compile`](Self::compile) and [`load`](Self::load) fail there while a resident launch runs.

@@ -1,10 +1,24 @@
 //! Kernels that stay: launches that may run for ever.
 
 use crate::Result;
+use std::time::Duration;
 
 /// A resident launch of a device. Numbers are not used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResidentId(pub u64);
+
+/// What a block of a resident launch has had of a processor that it shares with other threads.
+///
+/// A block that makes no progress either does not end its work or has not had a processor: the two
+/// are told apart by this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockTime {
+    /// The processor time that the block has had. The system may round it to 10 ms.
+    pub ran: Duration,
+    /// Whether the block runs, or would run if it had a processor. One that sleeps, that waits for
+    /// something else, or that has ended does not.
+    pub runnable: bool,
+}
 
 /// How a device runs a [resident launch](crate::Backend::launch_resident).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

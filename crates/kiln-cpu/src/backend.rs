@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
+    Backend, BackendKind, BlockTime, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
     MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_cpu_primitives::Level;
@@ -278,6 +278,10 @@ impl Backend for CpuBackend {
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
         self.residents.wait(id, timeout)
+    }
+
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        self.residents.block_time(id, block)
     }
 
     /// Nothing waits for a resident launch here.

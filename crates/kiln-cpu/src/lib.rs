@@ -6,7 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `backend.rs`, `memory.rs`, `launch.rs`, `limit.rs`, `pool.rs`, `resident.rs` | the device: memory, launches and their time, threads |
+//! | `backend.rs`, `memory.rs`, `launch.rs`, `limit.rs`, `pool.rs`, `resident.rs`, `thread_time.rs` | the device: memory, launches and their time, threads |
 //! | `program.rs` | a compiled kernel |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
@@ -25,6 +25,7 @@ mod program;
 mod report;
 mod resident;
 mod spmd;
+mod thread_time;
 mod time;
 
 pub use backend::CpuBackend;

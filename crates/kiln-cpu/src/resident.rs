@@ -3,7 +3,8 @@
 use crate::launch::Launch;
 use crate::program::CpuProgram;
 use crate::report::Reporter;
-use kiln_backend::{Error, Prints, Program, ResidentId, Result};
+use crate::thread_time::ThreadTime;
+use kiln_backend::{BlockTime, Error, Prints, Program, ResidentId, Result};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,16 @@ struct Progress {
     panicked: bool,
     /// Why a thread did not begin.
     failed: Option<Error>,
+    /// The threads of the blocks.
+    threads: Vec<BlockThread>,
+}
+
+/// The thread of a block, as far as its processor time goes.
+enum BlockThread {
+    /// It has not run yet.
+    Starts,
+    Runs(Option<ThreadTime>),
+    Ended,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -75,7 +86,8 @@ impl Residents {
             });
         }
         let reporter = Reporter::new(compiled.sites.clone(), prints, None);
-        let progress = Mutex::new(Progress { running: blocks, ..Progress::default() });
+        let threads = (0..blocks).map(|_| BlockThread::Starts).collect();
+        let progress = Mutex::new(Progress { running: blocks, threads, ..Progress::default() });
         let resident =
             Arc::new(Resident { program, grid, words, reporter, progress, changed: Condvar::new() });
         for block in 0..blocks {
@@ -130,6 +142,18 @@ impl Residents {
         resident.reporter.take_fault().map_or(Ok(true), |fault| Err(fault.into()))
     }
 
+    /// Returns the processor time that a block has had.
+    pub(crate) fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        let resident = self.table().live.get(&id)?.clone();
+        // Held while the file is read: a thread ends, and gives up its number, after this lock.
+        let progress = resident.progress();
+        match progress.threads.get(usize::try_from(block).ok()?)? {
+            BlockThread::Starts => Some(BlockTime { ran: Duration::ZERO, runnable: true }),
+            BlockThread::Runs(thread) => thread.as_ref()?.read(),
+            BlockThread::Ended => Some(BlockTime { ran: Duration::ZERO, runnable: false }),
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every change is one insertion or removal, so a panic in between leaves nothing half-done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -151,6 +175,8 @@ impl Resident {
     /// # Safety
     /// As for [`kiln_backend::Backend::launch_resident`].
     unsafe fn run(&self, block: u64) {
+        let thread = ThreadTime::of_this_thread();
+        self.progress().threads[block as usize] = BlockThread::Runs(thread);
         let waits = |progress: &mut Progress| progress.start == Start::Wait;
         let begun = self.changed.wait_while(self.progress(), waits);
         let go = begun.unwrap_or_else(PoisonError::into_inner).start == Start::Go;
@@ -165,6 +191,7 @@ impl Resident {
         }));
         let mut progress = self.progress();
         progress.running -= 1;
+        progress.threads[block as usize] = BlockThread::Ended;
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(error)) => progress.failed = Some(error),

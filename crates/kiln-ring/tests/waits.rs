@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// After so long a call is said not to return.
-const STUCK: Duration = Duration::from_secs(120);
+/// After so long a call is said not to return, however busy the machine is.
+const STUCK: Duration = Duration::from_secs(20 * 60);
 
 /// Answers odd numbers, handles even ones without a reply, and fails on 0.
 #[ring_kernel(crate = kiln_ring)]
@@ -78,7 +78,7 @@ fn actor(runtime: &RingRuntime, state: State) -> Actor<odd> {
                 let _ = actor.try_recv();
             }
         }
-        State::Terminated => actor.terminate().unwrap(),
+        State::Terminated => actor.terminate_with(Ending::Drain, STUCK).unwrap(),
         State::Lost => actor.channel().abandon(),
     }
     actor
@@ -155,11 +155,11 @@ fn wanted(state: State) -> [&'static str; 4] {
 fn returns<T: Send + 'static>(what: String, call: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, returned) = mpsc::channel();
     std::thread::spawn(move || drop(done.send(call())));
-    returned.recv_timeout(STUCK).unwrap_or_else(|_| panic!("{what} does not return"))
+    returned.recv_timeout(STUCK).unwrap_or_else(|_| panic!("{what} does not return within {STUCK:?}"))
 }
 
 fn runtimes() -> [(&'static str, RingRuntime); 2] {
-    let config = RuntimeConfig::default().ports_per_worker(16);
+    let config = RuntimeConfig { acknowledge_within: STUCK, ..RuntimeConfig::default() }.ports_per_worker(16);
     ["cpu", "interp"].map(|name| (name, RingRuntime::with(&Device::open(name).unwrap(), config).unwrap()))
 }
 

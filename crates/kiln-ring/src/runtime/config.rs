@@ -46,13 +46,16 @@ pub struct RuntimeConfig {
     pub sleep: Duration,
     /// After how long without work the whole grid leaves the device, to come back with the next message, which then takes as long as a launch. `None` for never.
     pub park_after: Option<Duration>,
-    /// How long the host waits for an acknowledgement.
+    /// How long the host waits for an acknowledgement. On a CPU, time in which a worker has no
+    /// processor does not count, here and in [`stalled_after`](Self::stalled_after), where the system
+    /// says so: Linux does.
     pub acknowledge_within: Duration,
     /// How many dead letters are kept.
     pub dead_letters: usize,
     /// How soon the loss of the device is reported at the latest, where nothing is being asked of it. (A command that waits sees it sooner.)
     pub lost_within: Duration,
-    /// How long a worker may show no sign of life before its actors are given up: longer than any handler takes for a message, and than 64 times `sleep`.
+    /// How long a worker may show no sign of life before its actors are given up: longer than any
+    /// handler takes for a message, and than 64 times `sleep`.
     pub stalled_after: Duration,
     /// How often the runtime takes checkpoints of its active actors by itself, where something has changed; `None` for never. An actor is held for that moment. Those whose messages or
     /// state refer to payloads or addresses, and those with inlets, are left out.

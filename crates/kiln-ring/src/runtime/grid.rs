@@ -6,11 +6,12 @@ use super::limit::Limit;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
 use super::transport::Transport;
+use super::worker_time::WorkerTime;
 use crate::channel::{Memory, Protocol};
 use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
 use crate::slot::{PAYLOAD, SlotLayout};
-use kiln_backend::{Launch, Program, Residency, ResidentId};
+use kiln_backend::{BlockTime, Launch, Program, Residency, ResidentId};
 use kiln_ir::GuardSite;
 use kiln_runtime::Device;
 use std::ops::Range;
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 /// Threads of a worker on a GPU.
 const WARP: u32 = 32;
 
-/// While the host waits for an acknowledgement, it looks this often whether the grid is there at all.
+/// While the host waits for a worker, it looks this often whether the grid is there at all, and what
+/// time the worker has had.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The resident grid of one runtime.
@@ -50,8 +52,18 @@ struct WorkerSide {
     taken: Vec<bool>,
     /// Ports up to the last that the worker was told of.
     ports: usize,
-    /// Its last sign of life: what it was, and when it was first seen.
-    sign: Option<(u32, Instant)>,
+    /// Its last sign of life.
+    sign: Option<Sign>,
+}
+
+/// A sign of life of a worker.
+#[derive(Clone)]
+struct Sign {
+    beats: u32,
+    /// When it was first seen.
+    since: Instant,
+    /// What time the worker has had since it was seen again unchanged.
+    time: Option<WorkerTime>,
 }
 
 /// A worker's port.
@@ -245,8 +257,9 @@ impl Grid {
         limit: Limit,
     ) -> Result<()> {
         self.stay(memory)?;
-        if self.has_left(memory, at.worker) && self.is_there()? {
-            // It comes back when the others have left too.
+        if self.is_leaving(at.worker) && self.is_there()? {
+            // It comes back when the others have left too. A command would replace the one to leave,
+            // which it may not have seen yet.
             let (worker, what) = (at.worker, operation.name());
             return Err(RingError::Unresponsive { worker, what, waited: Duration::ZERO });
         }
@@ -275,18 +288,25 @@ impl Grid {
         limit: Limit,
     ) -> Result<()> {
         let begun = Instant::now();
-        let mut wait = limit.no_longer_than(self.patience).wait();
+        let mut wait = limit.wait();
         let mut look = begun + LOOK;
+        let mut time: Option<WorkerTime> = None;
         while !self.has_heard(memory, worker) {
             let pumped = self.pump(memory)?;
-            if Instant::now() >= look {
-                look += LOOK;
+            let now = Instant::now();
+            let mut impatient = false;
+            if now >= look {
+                look = now + LOOK;
                 // One that left later than it was waited for hears of this when it comes back.
                 if !self.is_there()? && operation != Operation::Leave {
                     self.stay(memory)?;
                 }
+                let found = self.block_time(worker);
+                let spent = time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found);
+                impatient = spent >= self.patience && begun.elapsed() >= self.patience;
             }
-            if wait.is_over_after(pumped) {
+            // It may have answered while this thread had no processor.
+            if (wait.is_over_after(pumped) || impatient) && !self.has_heard(memory, worker) {
                 let what = operation.name();
                 return Err(RingError::Unresponsive { worker, what, waited: begun.elapsed() });
             }
@@ -294,14 +314,24 @@ impl Grid {
         Ok(())
     }
 
+    /// The time that a worker has had, as far as the device says.
+    fn block_time(&self, worker: usize) -> Option<BlockTime> {
+        self.device.backend().block_time(self.resident?, worker as u64)
+    }
+
     /// Whether a worker has acknowledged the last command.
     fn has_heard(&self, memory: &SharedMemory, worker: usize) -> bool {
         memory.outbox_words.load_acquire(worker * LINE + PAYLOAD) == self.workers[worker].number
     }
 
+    /// Whether a worker was told to leave, and nothing since.
+    fn is_leaving(&self, worker: usize) -> bool {
+        self.told_to_leave && self.workers[worker].leaves
+    }
+
     /// Whether a worker has left a grid of which others may be there.
     fn has_left(&self, memory: &SharedMemory, worker: usize) -> bool {
-        self.told_to_leave && self.workers[worker].leaves && self.has_heard(memory, worker)
+        self.is_leaving(worker) && self.has_heard(memory, worker)
     }
 
     /// Whether the grid is on the device.
@@ -323,7 +353,8 @@ impl Grid {
         Err(RingError::Lost { device: self.device.id().to_owned(), reason })
     }
 
-    /// The workers that have shown no sign of life for `patience`. Brings the grid back if it left later than was waited for.
+    /// The workers that have shown no sign of life for `patience`, in which they had a processor.
+    /// Brings the grid back if it left later than was waited for.
     ///
     /// # Errors
     /// As of [`is_there`](Self::is_there).
@@ -339,14 +370,20 @@ impl Grid {
             if self.has_left(memory, number) {
                 continue;
             }
-            let side = &mut self.workers[number];
             let beats = memory.outbox_words.load_quad(number * LINE + HEARTBEAT)[0];
-            match side.sign {
-                Some((last, since)) if last == beats => {
-                    stalled.extend((since.elapsed() >= patience).then_some(number));
-                }
-                _ => side.sign = Some((beats, Instant::now())),
+            let now = Instant::now();
+            let Some(mut sign) = self.workers[number].sign.take().filter(|sign| sign.beats == beats) else {
+                self.workers[number].sign = Some(Sign { beats, since: now, time: None });
+                continue;
+            };
+            // What the device says costs more than a look at the sign.
+            if sign.time.as_ref().is_none_or(|time| now.duration_since(time.looked()) >= LOOK) {
+                let found = self.block_time(number);
+                let spent = sign.time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found);
+                let waited = now.duration_since(sign.since);
+                stalled.extend((spent >= patience && waited >= patience).then_some(number));
             }
+            self.workers[number].sign = Some(sign);
         }
         Ok(stalled)
     }
@@ -388,7 +425,9 @@ impl Grid {
     pub fn stay(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(program) = self.program.clone().filter(|_| self.away == 0) else { return Ok(()) };
         if self.resident.is_none() && !self.is_within() {
-            self.workers.iter_mut().for_each(|side| side.sign = None);
+            for side in &mut self.workers {
+                (side.sign, side.leaves) = (None, false);
+            }
             self.resident = Some(self.launch(memory, &program, 0)?);
             self.told_to_leave = false;
         }
@@ -446,9 +485,20 @@ impl Grid {
         let Some(id) = self.resident else { return Ok(()) };
         self.told_to_leave = true;
         self.tell_all(memory, Operation::Leave)?;
-        let waited = self.patience;
-        if !self.device.backend().resident_wait(id, waited)? {
-            return Err(RingError::Unresponsive { worker: 0, what: Operation::Leave.name(), waited });
+        let begun = Instant::now();
+        let mut times: Vec<Option<WorkerTime>> = vec![None; self.workers.len()];
+        while !self.device.backend().resident_wait(id, LOOK)? {
+            let now = Instant::now();
+            let spent = |(worker, time): (usize, &mut Option<WorkerTime>)| {
+                let found = self.block_time(worker);
+                time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found)
+            };
+            // All have answered: which of them is still there is not known.
+            let least = times.iter_mut().enumerate().map(spent).min().unwrap_or_default();
+            let waited = begun.elapsed();
+            if least >= self.patience && waited >= self.patience {
+                return Err(RingError::Unresponsive { worker: 0, what: Operation::Leave.name(), waited });
+            }
         }
         self.has_gone();
         Ok(())
@@ -460,15 +510,15 @@ impl Grid {
         self.told_to_leave = false;
     }
 
-    /// Tells all workers that are there the same, and waits until it is done.
+    /// Tells all workers the same that are not leaving already, and waits until all have answered.
     fn tell_all(&mut self, memory: &SharedMemory, operation: Operation) -> Result<()> {
-        let there = |grid: &Grid, worker: &usize| !grid.has_left(memory, *worker);
-        let workers: Vec<usize> = (0..self.workers.len()).filter(|worker| there(self, worker)).collect();
-        for &worker in &workers {
-            self.write(memory, Port { worker, port: 0 }, operation, 0);
+        let all = 0..self.workers.len();
+        for worker in all.clone() {
+            if !self.is_leaving(worker) {
+                self.write(memory, Port { worker, port: 0 }, operation, 0);
+            }
         }
-        let limit = Limit::after(self.patience);
-        workers.into_iter().try_for_each(|worker| self.acknowledged(memory, worker, operation, limit))
+        all.into_iter().try_for_each(|worker| self.acknowledged(memory, worker, operation, Limit::NONE))
     }
 }
 

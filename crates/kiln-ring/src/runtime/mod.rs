@@ -23,7 +23,7 @@
 //! | `telemetry.rs` | reading what actors do |
 //! | `park.rs` | grids without work leave the device |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
-//! | `limit.rs` | until when a call may wait |
+//! | `limit.rs`, `worker_time.rs` | until when a call may wait, and how long a worker was waited for |
 
 mod actor;
 mod body;
@@ -56,6 +56,7 @@ mod supervise;
 mod telemetry;
 mod topic;
 mod transport;
+mod worker_time;
 
 pub use actor::Actor;
 pub use checkpoint::{Checkpoint, CheckpointError};

@@ -21,12 +21,12 @@ pub(super) struct Rest {
 
 impl Rest {
     /// Whether nothing was done, and nothing is to be done, since at least `for_long`.
-    fn is_over(&mut self, works: Vec<u32>, busy: bool, for_long: Duration) -> bool {
+    fn is_over(&mut self, works: Vec<u32>, busy: bool, for_long: Duration, now: Instant) -> bool {
         if busy || works != self.works {
             *self = Rest { works, since: None };
             return false;
         }
-        self.since.get_or_insert_with(Instant::now).elapsed() >= for_long
+        now.saturating_duration_since(*self.since.get_or_insert(now)) >= for_long
     }
 }
 
@@ -39,7 +39,7 @@ impl Shared {
         let works = (0..workers)
             .map(|worker| self.memory.outbox_words.load_quad(worker * LINE + HEARTBEAT)[1])
             .collect();
-        if rest.is_over(works, busy, for_long) {
+        if rest.is_over(works, busy, for_long, Instant::now()) {
             self.park(wards);
             *rest = Rest::default();
         }
@@ -102,17 +102,18 @@ mod tests {
 
     #[test]
     fn rest_is_counted_from_the_last_work() {
+        let (begun, long) = (Instant::now(), Duration::from_millis(5));
         let mut rest = Rest::default();
-        let long = Duration::from_millis(5);
-        assert!(!rest.is_over(vec![1, 2], false, long), "it was not known what was done before");
-        assert!(!rest.is_over(vec![1, 2], false, long), "not for long enough");
-        std::thread::sleep(long);
-        assert!(!rest.is_over(vec![1, 3], false, long), "a worker found something");
-        assert!(!rest.is_over(vec![1, 3], false, long));
-        std::thread::sleep(long);
-        assert!(!rest.is_over(vec![1, 3], true, long), "there is something to do");
-        assert!(!rest.is_over(vec![1, 3], false, long));
-        std::thread::sleep(long);
-        assert!(rest.is_over(vec![1, 3], false, long));
+        let mut is_over = |works: [u32; 2], busy, ms| {
+            rest.is_over(works.to_vec(), busy, long, begun + Duration::from_millis(ms))
+        };
+        assert!(!is_over([1, 2], false, 0), "it was not known what was done before");
+        assert!(!is_over([1, 2], false, 6), "not for long enough");
+        assert!(!is_over([1, 3], false, 20), "a worker found something");
+        assert!(!is_over([1, 3], false, 30));
+        assert!(!is_over([1, 3], true, 40), "there is something to do");
+        assert!(!is_over([1, 3], false, 50));
+        assert!(!is_over([1, 3], false, 54));
+        assert!(is_over([1, 3], false, 55));
     }
 }

@@ -1,9 +1,10 @@
 //! What only shows from within, or between devices: senders that stop half-way, devices that do not reach each other.
 
-use super::{Actor, CheckpointError, RingConfig, RingError, RingRuntime, RuntimeConfig};
+use super::{Actor, CheckpointError, Ending, RingConfig, RingError, RingRuntime, RuntimeConfig};
 use crate::address::Address;
 use crate::channel::{AskError, RecvError};
 use crate::handler::RingCtx;
+use crate::layout::Layout;
 use crate::payload::Payload;
 use crate::ring_kernel;
 use kiln_lang::prelude::*;
@@ -39,15 +40,18 @@ fn a_message_that_was_not_finished_is_not_there() {
     assert_eq!((actor.recv().unwrap(), actor.recv().unwrap()), (22, 222));
 }
 
-/// Takes as many steps as it is sent.
+/// Does not end before the array says so. Counts the rounds in it.
 #[ring_kernel(crate = crate)]
-fn laborious(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
-    let mut n: Val<u32> = 0;
-    while n < x {
-        n += 1;
+fn held_up(ctx: &RingCtx, handled: &mut u32, gate: Payload<u32>) -> u32 {
+    let gate = ctx.array(&gate);
+    let mut rounds: Val<u32> = 0;
+    // The store keeps the load in the loop.
+    while gate.get(0).eq(0) {
+        rounds += 1;
+        gate.set(1, rounds);
     }
-    *total += n;
-    *total
+    *handled += 1;
+    *handled
 }
 
 #[ring_kernel(crate = crate)]
@@ -55,47 +59,76 @@ fn twice(_ctx: &RingCtx, x: u32) -> u32 {
     x * 2
 }
 
-/// Two workers of a CPU: one with a message that takes longer than the host waits for an acknowledgement, and one that waits for messages.
-fn busy_and_idle(steps: u32) -> (RingRuntime, [Actor<laborious>; 2]) {
-    let acknowledge_within = Duration::from_millis(50);
-    // On a loaded machine the long message takes minutes, which is no stall.
-    let stalled_after = Duration::from_secs(3600);
-    let config =
-        RuntimeConfig { step_budget: 0, acknowledge_within, stalled_after, ..RuntimeConfig::default() };
-    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config.workers(2)).unwrap();
-    let actors = [(); 2].map(|()| rt.launch(laborious, RingConfig::default().state(0)).unwrap());
-    actors.iter().for_each(|actor| actor.activate().unwrap());
-    actors[0].send(steps).unwrap();
-    while actors[0].body.side.device_clock().is_ok() {}
-    (rt, actors)
+/// Two workers of a CPU: one with a handler that does not end before its gate is opened, and one that
+/// waits for messages.
+struct BusyAndIdle {
+    rt: RingRuntime,
+    busy: Actor<held_up>,
+    gate: Payload<u32>,
+    idle: Actor<sum_of>,
+}
+
+impl BusyAndIdle {
+    fn begin() -> BusyAndIdle {
+        let config = RuntimeConfig {
+            step_budget: 0,
+            acknowledge_within: Duration::from_millis(50),
+            stalled_after: Duration::MAX,
+            park_after: None,
+            ..RuntimeConfig::default()
+        };
+        let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config.workers(2)).unwrap();
+        let busy = rt.launch(held_up, RingConfig::default().state(0)).unwrap();
+        let idle = rt.launch(sum_of, RingConfig::default().state(0)).unwrap();
+        busy.activate().unwrap();
+        idle.activate().unwrap();
+        let gate = rt.payload_of(&[0, 0]).unwrap();
+        busy.send(gate.clone()).unwrap();
+        while gate.to_vec().unwrap()[1] == 0 {
+            std::thread::yield_now();
+        }
+        BusyAndIdle { rt, busy, gate, idle }
+    }
+
+    fn open(&self) {
+        let mut reference = [0; 3];
+        self.gate.encode(&mut reference);
+        self.rt.0.memory.write_arena(reference[0] as usize, &[1]).unwrap();
+    }
 }
 
 /// A handler that is new cannot be compiled in while another one takes its time; nobody notices but who asked.
 #[test]
 fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
-    let (rt, [busy, idle]) = busy_and_idle(1 << 30);
+    let test = BusyAndIdle::begin();
+    let (rt, busy, idle) = (&test.rt, &test.busy, &test.idle);
     let refused = rt.launch(twice, RingConfig::default());
     assert!(matches!(refused, Err(RingError::Unresponsive { worker: 0, .. })), "{refused:?}");
-    assert_eq!(idle.ask(7).unwrap(), Some(7));
-    assert_eq!(busy.counts().under_way(), 1, "it was done too soon for this test");
-    assert_eq!(busy.recv().unwrap(), 1 << 30);
+    assert_eq!(idle.ask([7; 7]).unwrap(), Some(14));
+    assert_eq!(busy.counts().under_way(), 1);
+    test.open();
+    assert_eq!(busy.recv().unwrap(), 1);
     let later = rt.launch(twice, RingConfig::default()).unwrap();
     later.activate().unwrap();
-    assert_eq!((later.ask(4).unwrap(), idle.ask(1).unwrap()), (Some(8), Some(8)));
+    assert_eq!((later.ask(4).unwrap(), idle.ask([1; 7]).unwrap()), (Some(8), Some(16)));
 }
 
 /// A worker may begin with something long after it has answered. Then all leave when it is done, which is no loss, and are brought back.
 #[test]
 fn a_grid_that_leaves_late_comes_back() {
-    let (rt, [busy, idle]) = busy_and_idle(1 << 28);
-    let mut grid = rt.0.grid();
-    let late = grid.tell_to_leave(&rt.0.memory);
-    assert!(matches!(late, Err(RingError::Unresponsive { worker: 0, .. })), "{late:?}");
-    drop(grid);
+    let test = BusyAndIdle::begin();
+    let (rt, busy, idle) = (&test.rt, &test.busy, &test.idle);
+    for _ in 0..2 {
+        // The second time, the idle worker was told to leave before.
+        let late = rt.0.grid().tell_to_leave(&rt.0.memory);
+        assert!(matches!(late, Err(RingError::Unresponsive { worker: 0, .. })), "{late:?}");
+    }
+    // Whether or not it has seen that it is to leave, that is not taken back.
     let gone = idle.deactivate();
     assert!(matches!(gone, Err(RingError::Unresponsive { worker: 1, .. })), "{gone:?}");
-    idle.send(5).unwrap();
-    assert_eq!((busy.recv().unwrap(), idle.recv().unwrap()), (1 << 28, 5));
+    idle.send([5; 7]).unwrap();
+    test.open();
+    assert_eq!((busy.recv().unwrap(), idle.recv().unwrap()), (1, 10));
     assert!(!rt.is_lost());
     idle.deactivate().unwrap();
 }
@@ -272,6 +305,6 @@ fn a_print_sink_that_panics_costs_no_actor() {
         }
         let error = device.synchronize().unwrap_err().to_string();
         assert!(error.contains("no room for `got "), "{error}");
-        actor.terminate().unwrap();
+        actor.terminate_with(Ending::Drain, Duration::MAX).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! A device that can be lost when a test says so: from then on every call fails, while what ran goes on unseen.
 
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, ResidentId, Result, StreamId, Tenant,
+    Backend, BlockTime, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
+    PrintSink, Program, Properties, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_ir::Kernel;
 use kiln_runtime::{Device, DiskCache};
@@ -112,6 +112,10 @@ impl Backend for Frail {
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
         self.there()?.resident_wait(id, timeout)
+    }
+
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        self.there().ok()?.block_time(id, block)
     }
 
     fn add_tenant(&self, tenant: Weak<dyn Tenant>) {

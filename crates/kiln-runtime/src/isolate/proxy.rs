@@ -4,8 +4,9 @@ use super::link::Link;
 use super::memory::Shared;
 use super::wire::{Fields, Frame, MOST, Op, broken, properties};
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Result, Stages, StreamId, Tenant,
+    Backend, BackendKind, BlockTime, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle, Mapped,
+    MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Result, Stages, StreamId,
+    Tenant,
 };
 use kiln_ir::Kernel;
 use std::any::Any;
@@ -230,6 +231,13 @@ impl Backend for Isolated {
             std::thread::sleep(NAP);
         }
         Ok(true)
+    }
+
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        let mut fields = self.link.call(request(Op::BlockTime).number(id.0).number(block)).ok()?;
+        let mut next = || fields.number().ok();
+        let (known, ran, runnable) = (next()?, next()?, next()?);
+        (known != 0).then_some(BlockTime { ran: Duration::from_nanos(ran), runnable: runnable != 0 })
     }
 
     fn add_tenant(&self, tenant: Weak<dyn Tenant>) {

@@ -40,9 +40,13 @@ impl Server {
             Op::Allocate | Op::Free | Op::Upload | Op::Download | Op::Copy | Op::Fill | Op::FreeMemory => {
                 self.memory(op, fields)
             }
-            Op::Compile | Op::Load | Op::Unload | Op::Launch | Op::LaunchResident | Op::ResidentDone => {
-                self.programs(op, fields)
-            }
+            Op::Compile
+            | Op::Load
+            | Op::Unload
+            | Op::Launch
+            | Op::LaunchResident
+            | Op::ResidentDone
+            | Op::BlockTime => self.programs(op, fields),
             Op::Map | Op::Unmap => self.mapped(op, fields),
             Op::Hello => {
                 let key = self.backend.artifact_key();
@@ -116,6 +120,11 @@ impl Server {
             Op::ResidentDone => {
                 let over = self.backend.resident_done(ResidentId(fields.number()?))?;
                 Ok(done.number(over.into()))
+            }
+            Op::BlockTime => {
+                let time = self.backend.block_time(ResidentId(fields.number()?), fields.number()?);
+                let (ran, runnable) = time.map_or((0, false), |t| (t.ran.as_nanos() as u64, t.runnable));
+                Ok(done.number(time.is_some().into()).number(ran).number(runnable.into()))
             }
             _ => self.launch(op, fields),
         }

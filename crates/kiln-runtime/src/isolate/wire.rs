@@ -27,6 +27,7 @@ pub enum Op {
     Launch,
     LaunchResident,
     ResidentDone,
+    BlockTime,
     Map,
     Unmap,
     CreateStream,
@@ -40,7 +41,7 @@ pub enum Op {
 }
 
 impl Op {
-    const ALL: [Op; 24] = [
+    const ALL: [Op; 25] = [
         Op::Hello,
         Op::FreeMemory,
         Op::Allocate,
@@ -55,6 +56,7 @@ impl Op {
         Op::Launch,
         Op::LaunchResident,
         Op::ResidentDone,
+        Op::BlockTime,
         Op::Map,
         Op::Unmap,
         Op::CreateStream,

@@ -229,7 +229,7 @@ fn what_becomes_of_requests() {
     let mut rig: Rig<u32, u32> = rig(config(2), Protocol::Stamped);
     for (kind, words, want) in outcomes {
         let channel = rig.channel.clone();
-        let asker = std::thread::spawn(move || channel.ask_timeout(&5, Duration::from_secs(60)));
+        let asker = std::thread::spawn(move || channel.ask_timeout(&5, Duration::MAX));
         let position = loop {
             match rig.device.take() {
                 Some((position, ..)) => break position,
@@ -363,13 +363,13 @@ fn waits_end_in_time() {
     let policies = [
         WaitPolicy::SPIN,
         WaitPolicy::default(),
-        WaitPolicy { spins: 0, yields: 0, sleep: Some(Duration::from_secs(3600)) },
+        WaitPolicy { spins: 0, yields: 0, sleep: Some(Duration::from_secs(7200)) },
     ];
     for wait in policies {
         let rig: Rig<u32, u32> = rig(config(1).wait(wait), Protocol::Ordered);
         let begun = Instant::now();
         assert!(matches!(rig.channel.recv_timeout(SHORT), Err(RecvError::TimedOut { .. })));
-        assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_secs(600));
+        assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_secs(3600));
     }
 }
 
