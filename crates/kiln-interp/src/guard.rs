@@ -3,9 +3,10 @@
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::numeric::Element;
+use crate::spaces::Place;
 use crate::value::Trap;
 use kiln_backend::Error;
-use kiln_ir::{BUDGET_EXCEEDED, Op, OpData, OpKind};
+use kiln_ir::{BUDGET_EXCEEDED, Literal, Op, OpData, OpKind, Scalar, Value};
 use std::borrow::Cow;
 
 /// A guard whose region runs.
@@ -14,6 +15,8 @@ pub struct Guarded {
     sites: Vec<u32>,
     /// The steps that each thread has left; less than 0 once it has taken too many.
     left: Vec<i64>,
+    /// Where the threads' faults are recorded.
+    record: Option<Value>,
 }
 
 impl Guarded {
@@ -40,14 +43,15 @@ impl Machine<'_> {
         let left: Vec<i64> = (0..mask.width())
             .map(|lane| outer.map_or(i64::MAX, |outer| outer.left[lane]).min(limit(lane)))
             .collect();
-        let guarded = Guarded { sites: vec![0; mask.width()], left: left.clone() };
+        let record = self.kernel.guard_record(data);
+        let guarded = Guarded { sites: vec![0; mask.width()], left: left.clone(), record };
         self.guarded.push(guarded);
         let ran = self.run_block(data.regions[0], mask);
         let Some(guarded) = self.guarded.pop() else { return ran };
         ran?;
         let results = &data.results[1..];
         let yields = self.yields(data.regions[0]);
-        for (values, faulted) in [(yields, false), (&data.operands[1..], true)] {
+        for (values, faulted) in [(yields, false), (self.kernel.guard_fallbacks(data), true)] {
             let active = mask.filter(|lane| (guarded.sites[lane] != 0) == faulted);
             if !active.is_empty() {
                 self.assign(results, values, &active, data)?;
@@ -96,6 +100,7 @@ impl Machine<'_> {
         let fine = mask.filter(|lane| !faulting.has(lane));
         let concerned = if self.concerns_block(op) { mask } else { &faulting };
         if !faulting.is_empty() {
+            self.record_fault(data, &faulting, site)?;
             self.fault(concerned, site);
         }
         if fine.is_empty() { Ok(()) } else { self.step(op, data, &fine) }
@@ -146,6 +151,58 @@ impl Machine<'_> {
             outside.iter_mut().zip(chosen).for_each(|(outside, &chosen)| *outside &= chosen);
         }
         Ok((outside, tile))
+    }
+
+    /// Has the guard's record say what failed in these threads.
+    fn record_fault(&mut self, data: &OpData, faulting: &Mask, site: u32) -> Result<(), Trap> {
+        let Some(record) = self.guarded.last().and_then(|guarded| guarded.record) else { return Ok(()) };
+        let view = self.view(record)?.clone();
+        for lane in faulting.lanes() {
+            let values = self.reported(data, lane)?;
+            let room = view.extents[0].max(0) as usize;
+            for (at, word) in [u64::from(site)].into_iter().chain(values).take(room).enumerate() {
+                let step = view.strides[0].wrapping_mul(at as i64) as u64;
+                let address = view.base.wrapping_add(step.wrapping_mul(view.elem_bytes));
+                let place = Place { space: view.space, address, lane: Some(lane), atomic: false };
+                self.spaces.write(place, &[word])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The values that a failing check reports in a thread, as a record holds them.
+    fn reported(&self, data: &OpData, lane: usize) -> Result<Vec<u64>, Trap> {
+        match data.kind {
+            OpKind::Assert(_) => Ok(data.operands[1..].iter().map(|&v| self.recorded(v, lane)).collect()),
+            OpKind::Binary(_) => Ok(Vec::new()),
+            _ => self.first_outside(data, lane),
+        }
+    }
+
+    fn recorded(&self, value: Value, lane: usize) -> u64 {
+        let value = Literal::from_bits(self.kernel.ty(value).elem(), self.data(value).bits(lane));
+        match kiln_ir::recorded(value.elem()) {
+            Scalar::F32 => Literal::f32(value.as_f64() as f32).bits(),
+            Scalar::I64 | Scalar::U64 => value.as_i128() as u64,
+            _ => value.bits(),
+        }
+    }
+
+    /// The index and the extent of the first axis that a checked access leaves; of a tile, the least
+    /// such index.
+    fn first_outside(&self, data: &OpData, lane: usize) -> Result<Vec<u64>, Trap> {
+        let view = self.view(data.operands[0])?;
+        let (outside, tile) = self.outside(data)?;
+        let elements = if tile { 0..outside.len() } else { lane..lane + 1 };
+        for (&index, &extent) in data.operands[1..].iter().zip(&view.extents) {
+            let here = |at| self.recorded(index, at) as i64;
+            let leaves = |at: &usize| outside[*at] && !(0..extent).contains(&here(*at));
+            let least = elements.clone().filter(leaves).map(here).min();
+            if let Some(index) = least {
+                return Ok(vec![index as u64, extent as u64]);
+            }
+        }
+        Ok(Vec::new())
     }
 
     fn concerns_block(&self, op: Op) -> bool {

@@ -6,6 +6,7 @@
 use crate::cluster::ClusterOp;
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::{BinaryOp, Bounds, OpKind};
+use crate::types::Scalar;
 use crate::uniformity::Uniformity;
 use std::collections::HashSet;
 
@@ -30,8 +31,14 @@ pub struct GuardSite {
     pub op: Op,
     /// How it can fault.
     pub fault: GuardFault,
-    /// What to tell: the text of an assert, with `{}` for its values.
+    /// What to tell: the text of an assert, with `{}` for its values; of an access outside its
+    /// view, for the index and the extent.
     pub message: String,
+    /// How a guard's record holds each value that a failing check reports: integers widened to 64
+    /// bits by their sign, floats of 8 and 16 bits as f32, and the bits of the others, with zeros
+    /// above. Of an access outside its view: the index and the extent of the first axis that it
+    /// leaves; of a tile, the least index there that lies outside.
+    pub values: Vec<Scalar>,
     /// `file:line:column` of the operation in the user's source.
     pub location: String,
 }
@@ -57,12 +64,41 @@ impl Kernel {
                         self.messages.get(message.0 as usize).cloned().unwrap_or_default()
                     }
                     (_, GuardFault::DivisionByZero) => "division by zero".into(),
-                    _ => "an index outside the view".into(),
+                    _ => "index {} out of bounds for extent {}".into(),
                 };
-                sites.push(GuardSite { op, fault, message, location: self.describe(data.loc) });
+                let values = match fault {
+                    GuardFault::Assert => {
+                        data.operands.iter().skip(1).map(|&v| recorded(self.ty(v).elem())).collect()
+                    }
+                    GuardFault::OutOfBounds => vec![Scalar::I64; 2],
+                    GuardFault::DivisionByZero => Vec::new(),
+                };
+                sites.push(GuardSite { op, fault, message, values, location: self.describe(data.loc) });
             }
         });
         sites
+    }
+
+    /// The record of a guard's fault, if the guard has one.
+    pub fn guard_record(&self, guard: &OpData) -> Option<Value> {
+        guard.operands.get(1).copied().filter(|&v| self.ty(v).as_view().is_some())
+    }
+
+    /// The values that a guard gives after a fault.
+    pub fn guard_fallbacks<'a>(&self, guard: &'a OpData) -> &'a [Value] {
+        let first = 1 + usize::from(self.guard_record(guard).is_some());
+        guard.operands.get(first..).unwrap_or_default()
+    }
+}
+
+/// The type whose bits a guard's record holds of a value of this type.
+pub const fn recorded(value: Scalar) -> Scalar {
+    match value {
+        Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 | Scalar::F32 => Scalar::F32,
+        Scalar::I8 | Scalar::I32 | Scalar::I64 => Scalar::I64,
+        Scalar::U8 | Scalar::U32 | Scalar::U64 => Scalar::U64,
+        Scalar::Bool => Scalar::Bool,
+        Scalar::F64 => Scalar::F64,
     }
 }
 

@@ -46,7 +46,7 @@ pub use cluster::ClusterOp;
 pub use explicit::{Attribute, ExplicitOp, Task};
 pub use float8::{E4M3, E5M2};
 pub use fragment::{Factor, Factors, FragmentOp};
-pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards};
+pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards, recorded};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
 pub use literal::Literal;
 pub use op::*;

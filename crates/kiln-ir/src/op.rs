@@ -462,7 +462,7 @@ pub enum OpKind {
     Condition,
 
     // ---- guards: faults as values
-    /// `(u32 budget, fallbacks…) -> (u32 site, values…)`, one region without arguments, which yields the values. Where an assert, a
+    /// `(u32 budget, [view<u64, 1, local> record], fallbacks…) -> (u32 site, values…)`, one region without arguments, which yields the values. Where an assert, a
     /// checked access outside its view or a zero integer divisor would end the program, the operation does nothing, the rest of the region is
     /// skipped, and the results are the number of the *site* (see [`Kernel::guard_sites`](crate::Kernel::guard_sites)) and the fallbacks.
     /// Else they are 0 and what the region yields. Effects before the fault stay.
@@ -474,6 +474,12 @@ pub enum OpKind {
     /// In a kernel over threads, a fault concerns the thread that has it, unless an operation that all threads of the block must reach
     /// together (a barrier, tiles) may follow inside the region, or the guard gives tiles: then it concerns all threads of the block, from
     /// the place on where they are together, and they get the largest site among them.
+    ///
+    /// With a record, a thread whose own check fails first stores the number of the site in element
+    /// 0, and behind it the values of the check, as
+    /// [`GuardSite::values`](crate::GuardSite::values) says; what has no room is left out, and the
+    /// other elements stay as they are. Nothing is stored where nothing fails, where only another
+    /// thread's check does, and where the budget is exceeded.
     Guard,
 
     // ---- diagnostics

@@ -151,7 +151,7 @@ impl Uniformity {
         self.guards.depth -= 1;
         changed |= self.guards.split && self.mark(kernel, &data.results);
         self.guards.split = outer;
-        changed |= self.flow(kernel, &data.operands[1..], &data.results[1..]);
+        changed |= self.flow(kernel, kernel.guard_fallbacks(data), &data.results[1..]);
         changed | self.flow(kernel, yields(kernel, region), &data.results[1..])
     }
 

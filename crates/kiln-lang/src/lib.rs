@@ -56,7 +56,8 @@ mod view;
 
 pub use elem::{Bits, Elem, Float, HostNumber, Int, Num, Number, Numeric, Ordered, Word};
 pub use flow::{
-    Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, range, range_step,
+    Anchor, Condition, DeviceRange, DeviceValue, IntoDevice, RangeBounds, guarded, guarded_into, range,
+    range_step,
 };
 pub use half::{bf16, f16};
 pub use kiln_ir::{E4M3, E5M2};

@@ -2,7 +2,7 @@
 
 use crate::elem::Elem;
 use crate::ops::checked_shape;
-use crate::trace::{Site, error, with};
+use crate::trace::{Id, Recorder, Site, error, with};
 use crate::val::{IntoIndex, IntoVal, Val};
 use crate::view::core::ViewCore;
 use crate::view::{Indices, ViewMut};
@@ -123,6 +123,11 @@ pub fn local<T: Elem>(len: usize) -> Local<T> {
 }
 
 impl<T: Elem> Local<T> {
+    /// The array's value in the trace.
+    pub(crate) fn whole(&self, r: &mut Recorder, site: Site) -> Option<Id> {
+        self.view.whole(r, site)
+    }
+
     /// The element at an index. An index outside the array ends the kernel with a fault.
     #[track_caller]
     pub fn get(&self, index: impl Indices<1>) -> crate::Val<T> {

@@ -76,7 +76,7 @@ impl Lowering<'_> {
     }
 
     /// Appends an `if` without another arm.
-    fn only_where(&mut self, at: Block, cond: Value, then: impl FnOnce(&mut Builder<'_>)) {
+    pub(super) fn only_where(&mut self, at: Block, cond: Value, then: impl FnOnce(&mut Builder<'_>)) {
         let arms = [self.kernel.add_block(), self.kernel.add_block()];
         then(&mut self.at(arms[0]));
         arms.into_iter().for_each(|arm| self.at(arm).yield_(&[]));

@@ -42,7 +42,10 @@ impl Lowering<'_> {
             (Some(outer), Some(limit)) => Some(self.at(at).binary(BinaryOp::Min, outer, limit)),
             (outer, limit) => outer.or(limit),
         };
-        let outcome = self.region(&ops, at, start, &Whole(data.operands[1..].to_vec()));
+        let record = std::mem::replace(&mut self.record, self.kernel.guard_record(&data));
+        let whole = Whole(self.kernel.guard_fallbacks(&data).to_vec());
+        let outcome = self.region(&ops, at, start, &whole);
+        self.record = record;
         self.loc = data.loc;
         self.hand_on(&data.results[..1], &[outcome.site]);
         self.hand_on(&data.results[1..], &outcome.values);

@@ -18,8 +18,8 @@ impl Lowering<'_> {
     }
 
     /// Appends the condition under which an operation does not fault; `None` if it never does. If its fault concerns the block, the
-    /// condition is that no thread's does.
-    pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<Value> {
+    /// condition is that no thread's does, and the thread's own condition comes with it.
+    pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<(Value, Option<Value>)> {
         let data = self.kernel.op(op).clone();
         let fine = match data.kind {
             OpKind::Assert(_) => Some(data.operands[0]),
@@ -29,7 +29,7 @@ impl Lowering<'_> {
         let fine = self.all_elements(at, fine);
         let varies = data.operands.iter().any(|&v| self.guards.varies(v));
         let agree = varies && self.guards.concerns_block(op);
-        Some(if agree { self.all_of_block(at, fine) } else { fine })
+        Some(if agree { (self.all_of_block(at, fine), Some(fine)) } else { (fine, None) })
     }
 
     /// What is left of an operation that surely does not fault.

@@ -15,12 +15,14 @@
 //! | `branch.rs` | `if`, and guards inside guards |
 //! | `loops.rs` | `for` and `while` |
 //! | `check.rs` | when an operation does not fault |
+//! | `record.rs` | the values of a check that failed |
 //! | `agree.rs` | a fault of one thread becomes the block's |
 
 mod agree;
 mod branch;
 mod check;
 mod loops;
+mod record;
 mod region;
 
 use crate::opt::{Renames, prove_bounds};
@@ -40,8 +42,14 @@ pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let Some(guards) = Guards::of(kernel) else { return false };
     // What cannot leave its view needs no check. Operations keep their identity, and so their numbers as sites.
     prove_bounds(kernel);
-    let mut lowering =
-        Lowering { kernel, guards, renames: Renames::default(), loc: Loc::default(), steps_vary: false };
+    let mut lowering = Lowering {
+        kernel,
+        guards,
+        renames: Renames::default(),
+        loc: Loc::default(),
+        steps_vary: false,
+        record: None,
+    };
     let body = lowering.kernel.body;
     lowering.unguarded(body);
     lowering.rename(body);
@@ -58,6 +66,8 @@ struct Lowering<'k> {
     loc: Loc,
     /// Whether threads may have different numbers of steps left in the guard that is being lowered.
     steps_vary: bool,
+    /// Where the guard that is being lowered records faults.
+    record: Option<Value>,
 }
 
 impl Lowering<'_> {

@@ -42,6 +42,19 @@ pub(super) trait End {
 pub(super) enum Site {
     Number(u32),
     Value(Value),
+    /// The number of an operation that is checked here.
+    Check {
+        number: u32,
+        check: Check,
+    },
+}
+
+/// A check of an operation.
+#[derive(Clone, Copy)]
+pub(super) struct Check {
+    pub op: Op,
+    /// Whether this thread's own check holds, where a fault of any thread ends all of them.
+    pub own: Option<Value>,
 }
 
 impl Lowering<'_> {
@@ -81,8 +94,8 @@ impl Lowering<'_> {
                 return end.done(self, at, left, &values);
             }
             if self.site(op) != 0 {
-                if let Some(fine) = self.does_not_fault(op, at) {
-                    let site = Site::Number(self.site(op));
+                if let Some((fine, own)) = self.does_not_fault(op, at) {
+                    let site = Site::Check { number: self.site(op), check: Check { op, own } };
                     let op = self.without_check(op);
                     return self.split(at, fine, site, op, rest, left, end);
                 }
@@ -141,6 +154,10 @@ impl Lowering<'_> {
         let site = match site {
             Site::Number(number) => self.site_constant(arms[1], number),
             Site::Value(site) => site,
+            Site::Check { number, check } => {
+                self.record_fault(arms[1], number, check);
+                self.site_constant(arms[1], number)
+            }
         };
         let failed = end.failed(self, arms[1], left, site);
         self.join(at, fine, arms, [done, failed])

@@ -4,7 +4,7 @@ use super::{cluster, explicit, fragment, memory};
 use crate::fragment::FragmentOp;
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::*;
-use crate::types::{Scalar, Shape, TileType, Type};
+use crate::types::{Scalar, Shape, Space, TileType, Type};
 
 /// The most elements a tile may have.
 const MAX_ELEMENTS: u64 = 1 << 20;
@@ -310,13 +310,21 @@ impl<'k> Subject<'k> {
 
     fn guard(&self) -> Outcome {
         self.operand(0, &Type::scalar(Scalar::U32))?;
-        let fallbacks = &self.data.operands[1..];
+        if let Some(record) = self.kernel.guard_record(self.data) {
+            self.guard_record(record)?;
+        }
+        let fallbacks = self.kernel.guard_fallbacks(self.data);
         self.flows(fallbacks)?;
         self.results_len(1 + fallbacks.len())?;
         self.result(0, &Type::scalar(Scalar::U32))?;
         fallbacks.iter().enumerate().try_for_each(|(i, &v)| self.result(1 + i, self.kernel.ty(v)))?;
         self.arguments(0, self.data.regions[0], &[])?;
         self.yields(0, self.data.regions[0], fallbacks)
+    }
+
+    fn guard_record(&self, record: Value) -> Outcome {
+        let (ty, expected) = (self.kernel.ty(record), Type::view(Scalar::U64, 1, Space::Local));
+        if *ty == expected { Ok(()) } else { Err(format!("the record is a {ty}, expected {expected}")) }
     }
 
     /// Results of a loop are of the types of what it carries.

@@ -2,6 +2,7 @@
 
 use super::branch::check_nesting;
 use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
+use crate::memory::Local;
 use crate::trace::{Item, NEVER_RETURNS, Raw, Region, RegionKind, Site, abort, error, unless_aborted, with};
 use crate::val::{IntoVal, Val};
 use kiln_ir::{Scalar, Shape, Type};
@@ -38,7 +39,7 @@ use std::panic::Location;
 ///     device_print!("{} {}", fault, value);
 /// })?;
 /// let sites = kernel.guard_sites();
-/// assert_eq!(sites[0].message, "an index outside the view");
+/// assert_eq!(sites[0].message, "index {} out of bounds for extent {}");
 /// assert_eq!(sites[1].message, "division by zero");
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
@@ -48,8 +49,49 @@ pub fn guarded<D: DeviceValue>(
     fallback: impl IntoDevice<D>,
     body: impl FnOnce() -> D,
 ) -> (Val<u32>, D) {
-    let site = Location::caller();
-    let budget = budget.into_val();
+    guard(None, budget.into_val(), fallback, body, Location::caller())
+}
+
+/// As [`guarded`], with a record of the fault: where a check fails, the thread stores the number of
+/// the site in element 0 of the array and the check's values behind it, as `GuardSite::values` of the
+/// traced kernel says. Nothing is stored where nothing fails, where only another thread's check
+/// fails, and where the budget is exceeded; values for which the array has no room are left out.
+///
+/// A check that holds costs what it costs in a guard without a record.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_lang::guarded_into;
+///
+/// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+/// # let x = p.view::<f32, 1>("x", Default::default());
+/// # let i = p.scalar::<i64>("i", Default::default());
+/// let record = local::<u64>(3);
+/// let (fault, element) = guarded_into(&record, 0, 0.0, || x.get(i));
+/// if fault.ne(0) {
+///     device_print!("index {} of {} elements, {} instead", record.get(1), record.get(2), element);
+/// }
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn guarded_into<D: DeviceValue>(
+    record: &Local<u64>,
+    budget: impl IntoVal<u32>,
+    fallback: impl IntoDevice<D>,
+    body: impl FnOnce() -> D,
+) -> (Val<u32>, D) {
+    guard(Some(record), budget.into_val(), fallback, body, Location::caller())
+}
+
+fn guard<D: DeviceValue>(
+    record: Option<&Local<u64>>,
+    budget: Val<u32>,
+    fallback: impl IntoDevice<D>,
+    body: impl FnOnce() -> D,
+    site: Site,
+) -> (Val<u32>, D) {
+    let record = record.and_then(|record| with(|r| record.whole(r, site)).flatten());
     let budget = with(|r| r.read_as(budget.raw(), &Shape::scalar(), site)).flatten();
     let fallback = fallback.into_device().snapshot(site);
     let open = Open::begin(site);
@@ -65,7 +107,7 @@ pub fn guarded<D: DeviceValue>(
         let fault = r.value(Type::scalar(Scalar::U32));
         // Without a budget, an error was reported and the trace will not be used.
         let Merge { body, .. } = merge;
-        r.push(Item::Guard { budget: budget?, fault, body, site, live: Vec::new() });
+        r.push(Item::Guard { budget: budget?, record, fault, body, site, live: Vec::new() });
         Some(fault)
     });
     (Val::from_id(fault.flatten()), merged.snapshot(site))

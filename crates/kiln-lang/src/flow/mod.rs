@@ -46,7 +46,7 @@ pub mod watch;
 
 pub use anchor::Anchor;
 pub use condition::Condition;
-pub use guarded::guarded;
+pub use guarded::{guarded, guarded_into};
 pub use range::{DeviceRange, RangeBounds, range, range_step};
 pub(crate) use value::Places;
 pub use value::{DeviceValue, FieldProbe, HostField, IntoDevice, Zip};

@@ -36,8 +36,8 @@ pub(crate) enum Item {
     Set { var: Var, value: Id },
     /// Runs one of two regions.
     If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
-    /// Runs a region that a fault may end. Then its writes are undone, and `fault` is the fault's site; else it is 0.
-    Guard { budget: Id, fault: Id, body: Region, site: Site, live: Live },
+    /// Runs a region that a fault may end. Then its writes are undone, `fault` is the fault's site, and `record` has its values; else `fault` is 0.
+    Guard { budget: Id, record: Option<Id>, fault: Id, body: Region, site: Site, live: Live },
     /// Runs regions side by side.
     Tasks { tasks: Vec<(Task, Region)>, site: Site },
     /// A loop.

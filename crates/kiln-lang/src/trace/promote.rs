@@ -83,8 +83,10 @@ impl Promoter<'_> {
                 Item::If { cond, then, otherwise, site, live } => {
                     self.branch(*cond, [then, otherwise], live, site, block)
                 }
-                Item::Guard { budget, fault, body, site, live } => {
-                    self.guard([*budget, *fault], body, live, site, block)
+                Item::Guard { budget, record, fault, body, site, live } => {
+                    let operands = [*budget].into_iter().chain(*record);
+                    let operands = operands.map(|id| self.value(id)).collect();
+                    self.guard(operands, *fault, body, live, site, block)
                 }
                 Item::Tasks { tasks, site } => self.tasks(tasks, site, block),
                 Item::Loop { head, body, site, live } => self.lower_loop(head, body, live, site, block),
@@ -109,8 +111,15 @@ impl Promoter<'_> {
     }
 
     /// The fallbacks are what the variables hold before.
-    fn guard(&mut self, [budget, fault]: [Id; 2], body: &Region, live: &[Var], site: Site, block: Block) {
-        let mut operands = vec![self.value(budget)];
+    fn guard(
+        &mut self,
+        mut operands: Vec<Value>,
+        fault: Id,
+        body: &Region,
+        live: &[Var],
+        site: Site,
+        block: Block,
+    ) {
         for var in live {
             operands.push(self.held(*var, block));
         }

@@ -28,6 +28,11 @@ impl ViewCore {
         })
     }
 
+    /// The value of the whole view.
+    pub fn whole(&self, r: &mut Recorder, site: Site) -> Option<Id> {
+        r.read(self.view, site)
+    }
+
     /// A view after an error.
     pub fn poison() -> ViewCore {
         ViewCore { view: Raw::Poison, rank: 0, fixed: [None; MAX_VIEW_RANK] }

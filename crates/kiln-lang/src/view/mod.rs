@@ -19,7 +19,7 @@ pub use tile::{Offsets, TileView, TileViewMut};
 
 use self::core::ViewCore;
 use crate::elem::Elem;
-use crate::trace::error;
+use crate::trace::{Id, Recorder, Site, error};
 use crate::val::{Idx, IntoIndex};
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -84,6 +84,11 @@ impl<T: Elem, const R: usize> std::fmt::Debug for ViewMut<T, R> {
 impl<T: Elem, const R: usize> View<T, R> {
     pub(crate) fn from_core(core: ViewCore) -> Self {
         View { core, elem: PhantomData }
+    }
+
+    /// Its value in the trace.
+    pub(crate) fn whole(&self, r: &mut Recorder, site: Site) -> Option<Id> {
+        self.core.whole(r, site)
     }
 
     /// The number of elements on an axis.

@@ -256,7 +256,9 @@ fn sites_say_what_happened() {
     });
     let sites = kernel.unwrap().guard_sites();
     let messages: Vec<&str> = sites.iter().map(|s| s.message.as_str()).collect();
-    assert_eq!(messages, ["n is {}", "an index outside the view", "division by zero"]);
+    assert_eq!(messages, ["n is {}", "index {} out of bounds for extent {}", "division by zero"]);
+    let values: Vec<&[kiln_ir::Scalar]> = sites.iter().map(|s| s.values.as_slice()).collect();
+    assert_eq!(values, [&[kiln_ir::Scalar::I64][..], &[kiln_ir::Scalar::I64; 2], &[]]);
     let line = |s: &kiln_ir::GuardSite| s.location.split(':').nth(1).and_then(|l| l.parse::<u32>().ok());
     let first = line(&sites[0]).unwrap();
     assert_eq!([line(&sites[1]), line(&sites[2])], [Some(first + 1); 2]);
