@@ -1,6 +1,6 @@
 //! What can go wrong on a device, as values.
 
-use crate::limit::LAUNCH_LIMIT_VARIABLE;
+use crate::variables::LAUNCH_LIMIT_VARIABLE;
 use std::fmt;
 use std::time::Duration;
 

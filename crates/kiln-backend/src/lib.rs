@@ -11,15 +11,17 @@ mod mapped;
 mod message;
 mod prints;
 mod resident;
+mod variables;
 
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
-pub use limit::{LAUNCH_LIMIT, LAUNCH_LIMIT_VARIABLE, launch_limit_of_environment, parse_launch_limit};
+pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
 pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
 pub use message::fill_message;
 pub use prints::{PrintSink, Prints, is_printing};
 pub use resident::{BlockTime, Residency, ResidentId, Tenant};
+pub use variables::LAUNCH_LIMIT_VARIABLE;
 
 use kiln_ir::Kernel;
 use std::any::Any;

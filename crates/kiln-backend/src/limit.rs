@@ -1,13 +1,11 @@
 //! How long a launch may run.
 
 use crate::error::{Error, Result};
+use crate::variables::LAUNCH_LIMIT_VARIABLE;
 use std::time::Duration;
 
 /// How long a launch may run on the CPU and the interpreter if nothing else is said.
 pub const LAUNCH_LIMIT: Duration = Duration::from_secs(600);
-
-/// The environment variable that sets the limit: `30s`, `500ms`, `10m`, `2h`, or `off`.
-pub const LAUNCH_LIMIT_VARIABLE: &str = "KILN_LAUNCH_LIMIT";
 
 /// Reads a limit: a whole number with a unit (`ms`, `s`, `m`, `h`; none means seconds), or `off`.
 ///

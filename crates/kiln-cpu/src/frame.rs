@@ -1,7 +1,6 @@
 //! What generated code and this crate say to each other while a program runs: the frame, and calls back on faults and prints.
 
 use crate::report::{Incident, Reporter};
-use kiln_ir::{Message, Scalar};
 
 /// What a program is called with. Generated code reads the fields by their offsets.
 #[repr(C)]
@@ -28,32 +27,6 @@ pub(crate) const SCRATCH_ALIGN: usize = 64;
 /// # Safety
 /// The frame's pointers are as its fields say, and the words as [`kiln_backend::Backend::launch`] says.
 pub(crate) type Entry = unsafe extern "C" fn(frame: *const Frame) -> u32;
-
-/// A place in a kernel that may fault or print.
-#[derive(Debug, Clone)]
-pub(crate) struct Site {
-    /// What happens there.
-    pub(crate) kind: SiteKind,
-    /// `file:line:column`.
-    pub(crate) location: String,
-    /// The block's extents, where a lane is a thread.
-    pub(crate) block: Option<[u32; 3]>,
-}
-
-/// What a [`Site`] reports, and what its values are.
-#[derive(Debug, Clone)]
-pub(crate) enum SiteKind {
-    /// A failed assertion; the values fill the message.
-    Assert(Message, Vec<Scalar>),
-    /// An index (first value) outside an extent (second value).
-    Bounds,
-    /// A zero divisor.
-    Divisor,
-    /// A loop that had not ended when the launch was asked to stop.
-    Stopped,
-    /// A print; the values fill the message.
-    Print(Message, Vec<Scalar>),
-}
 
 /// A report as generated code makes it. Each value is 8 bytes, its bits in the lowest.
 ///

@@ -74,23 +74,6 @@ pub(crate) unsafe fn run(
     Ok(reporter.into_fault())
 }
 
-/// What a program of a kernel took in the launch before, in nanoseconds of one thread; 0 before the first.
-#[derive(Default)]
-pub(crate) struct Cost(AtomicU64);
-
-impl Cost {
-    /// What so many programs would take on one thread.
-    fn expected(&self, programs: u64) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed).saturating_mul(programs))
-    }
-
-    /// Remembers what a launch of so many programs took on all threads together.
-    fn record(&self, programs: u64, taken: Duration) {
-        let nanos = taken.as_nanos().min(u64::MAX.into()) as u64;
-        self.0.store(nanos / programs.max(1), Ordering::Relaxed);
-    }
-}
-
 /// A launch as the threads that run its programs see it.
 pub(crate) struct Launch<'a> {
     pub(crate) program: &'a CpuProgram,

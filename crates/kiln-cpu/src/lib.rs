@@ -7,13 +7,14 @@
 //! | module | holds |
 //! |---|---|
 //! | `backend.rs`, `memory.rs`, `launch.rs`, `limit.rs`, `pool.rs`, `resident.rs`, `thread_time.rs` | the device: memory, launches and their time, threads |
-//! | `program.rs` | a compiled kernel |
+//! | `program.rs`, `cost.rs` | a compiled kernel, and what its programs take |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
-//! | `frame.rs`, `report.rs`, `indexing.rs`, `ordered.rs`, `time.rs` | what generated code calls back |
+//! | `frame.rs`, `site.rs`, `report.rs`, `indexing.rs`, `ordered.rs`, `time.rs` | what generated code calls back |
 
 mod backend;
 mod codegen;
+mod cost;
 mod frame;
 mod indexing;
 mod launch;
@@ -24,6 +25,7 @@ mod pool;
 mod program;
 mod report;
 mod resident;
+mod site;
 mod spmd;
 mod thread_time;
 mod time;

@@ -1,7 +1,7 @@
 //! A compiled kernel.
 
 use crate::codegen::{self, Blocking, Code, Source};
-use crate::launch::Cost;
+use crate::cost::Cost;
 use crate::report::SiteTable;
 use crate::spmd::{self, Lockstep};
 use kiln_backend::{Error, Program, Report, Result, Stages};

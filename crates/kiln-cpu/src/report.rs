@@ -1,7 +1,7 @@
 //! Faults and prints of a launch: the first fault in program order is kept, prints go to the sink.
 
-use crate::frame::{Site, SiteKind};
 use crate::limit::{Stop, Watched};
+use crate::site::{Site, SiteKind};
 use kiln_backend::{Fault, FaultKind, Prints, fill_message};
 use kiln_ir::{Literal, Message, Scalar};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,9 @@
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr};
-use crate::frame::{self, Frame, ReportFn, SiteKind};
+use crate::frame::{self, Frame, ReportFn};
 use crate::indexing;
+use crate::site::SiteKind;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{Form, PrimitiveKey};

@@ -2,8 +2,8 @@
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr, Tile, View};
-use crate::frame::SiteKind;
 use crate::indexing::{self, IndexAxis};
+use crate::site::SiteKind;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::PrimitiveKey;

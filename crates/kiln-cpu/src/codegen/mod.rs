@@ -31,8 +31,9 @@ mod ordered;
 mod scalar;
 mod tile;
 
-use crate::frame::{Entry, Site, SiteKind};
+use crate::frame::Entry;
 use crate::memory::last_level_cache;
+use crate::site::{Site, SiteKind};
 use crate::spmd::Lockstep;
 use asm::Asm;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, types};

@@ -6,8 +6,8 @@
 use super::device::{Device, DeviceProperties};
 use super::error::{CudaError, Result};
 use super::ffi::{self, Api, ContextHandle, PoolHandle, Status};
+use super::garbage::Stays;
 use super::staging::Staging;
-use super::stay::Stays;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

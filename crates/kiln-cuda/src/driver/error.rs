@@ -1,7 +1,7 @@
 //! What can go wrong in the driver layer, as values that say what to do.
 
-use super::ffi::Status;
 use super::jit_log::JitLog;
+use super::status::Status;
 use super::version::CudaVersion;
 use kiln_backend::{MapObstacle, MappedPlace};
 

@@ -97,6 +97,18 @@ impl Event {
     }
 }
 
+impl Stream {
+    /// Makes later work in this stream wait until `event` has passed. The host does not wait.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.context().bind()?;
+        // SAFETY: stream and event are live.
+        unsafe { self.context().api().cuStreamWaitEvent(self.handle(), event.handle(), 0) }
+    }
+}
+
 impl Drop for Event {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {

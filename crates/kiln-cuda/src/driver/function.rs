@@ -1,10 +1,10 @@
 //! Kernels of a loaded program: what they use and how many fit.
 
-use super::error::Result;
-use super::ffi::FunctionHandle;
-use super::launch::LaunchShape;
+use super::error::{CudaError, Result};
+use super::ffi::{FunctionHandle, Status};
 use super::module::Module;
-use std::ffi::c_int;
+use super::shape::LaunchShape;
+use std::ffi::{CString, c_int};
 use std::sync::Arc;
 
 /// A kernel, ready to launch. Clones share it and keep its module loaded.
@@ -43,6 +43,25 @@ mod attribute {
     pub const BINARY_VERSION: i32 = 6;
     pub const MAX_DYNAMIC_SHARED: i32 = 8;
     pub const NON_PORTABLE_CLUSTER: i32 = 14;
+}
+
+impl Module {
+    /// The kernel of this name, loaded for launching: no launch of it waits for the loader later, which matters beside a resident kernel, for
+    /// whose end the loader would wait.
+    ///
+    /// # Errors
+    /// [`CudaError::NoSuchFunction`]; those of the calls.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let missing = || CudaError::NoSuchFunction { name: name.to_owned() };
+        let text = CString::new(name).map_err(|_| missing())?;
+        self.context().bind()?;
+        let mut handle = FunctionHandle::NULL;
+        // SAFETY: `handle` is writable, the module is live, the name ends with a NUL.
+        let found =
+            unsafe { self.context().api().cuModuleGetFunction(&mut handle, self.handle(), text.as_ptr()) };
+        found.map_err(|error| if error.status() == Some(Status::NOT_FOUND) { missing() } else { error })?;
+        Function::load(self, handle, name)
+    }
 }
 
 impl Function {

@@ -3,9 +3,10 @@
 //! Memory comes from a pool of the context's, which the driver manages: an allocation that fits what was freed earlier in the same stream costs
 //! about a microsecond and no synchronisation. Where a device has no pools, the slow calls are used, which wait for the device.
 
-use super::error::{CudaError, Result};
+use super::error::Result;
+use super::garbage::Garbage;
 use super::pinned::PinnedBuffer;
-use super::stay::Garbage;
+use super::range::check_range;
 use super::stream::Stream;
 use kiln_backend::DevicePtr;
 use std::ops::Range;
@@ -268,31 +269,5 @@ impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         // SAFETY: allocated by `new`, freed here alone; the type's contract covers other streams. A failure has nobody to report to.
         let _ = unsafe { self.stream.free(self.pointer) };
-    }
-}
-
-/// Whether `bytes` at `offset` are inside `length`.
-pub(super) fn check_range(offset: usize, bytes: usize, length: usize) -> Result<()> {
-    match offset.checked_add(bytes) {
-        Some(end) if end <= length => Ok(()),
-        _ => Err(CudaError::OutOfRange { offset, bytes, length }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges() {
-        for (offset, bytes) in [(0, 0), (0, 10), (10, 0), (3, 7)] {
-            assert_eq!(check_range(offset, bytes, 10), Ok(()));
-        }
-        for (offset, bytes) in [(0, 11), (11, 0), (4, 7), (usize::MAX, 1), (1, usize::MAX)] {
-            assert_eq!(
-                check_range(offset, bytes, 10),
-                Err(CudaError::OutOfRange { offset, bytes, length: 10 })
-            );
-        }
     }
 }

@@ -2,15 +2,13 @@
 
 use super::context::Context;
 use super::cubin;
-use super::error::{CudaError, Result};
-use super::ffi::{FunctionHandle, ModuleHandle, Status};
-use super::function::Function;
-use super::stay::Garbage;
-use std::ffi::CString;
+use super::error::Result;
+use super::ffi::ModuleHandle;
+use super::garbage::Garbage;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// A program in a GPU's memory. Clones share it; it is unloaded with the last clone or [`Function`] of it, which must not be while one of its
+/// A program in a GPU's memory. Clones share it; it is unloaded with the last clone or [`Function`](super::Function) of it, which must not be while one of its
 /// kernels runs.
 #[derive(Clone)]
 pub struct Module(Arc<ModuleState>);
@@ -41,21 +39,9 @@ impl Module {
         Module(Arc::new(ModuleState { context: context.clone(), handle }))
     }
 
-    /// The kernel of this name, loaded for launching: no launch of it waits for the loader later, which matters beside a resident kernel, for
-    /// whose end the loader would wait.
-    ///
-    /// # Errors
-    /// [`CudaError::NoSuchFunction`]; those of the calls.
-    pub fn function(&self, name: &str) -> Result<Function> {
-        let missing = || CudaError::NoSuchFunction { name: name.to_owned() };
-        let text = CString::new(name).map_err(|_| missing())?;
-        self.context().bind()?;
-        let mut handle = FunctionHandle::NULL;
-        // SAFETY: `handle` is writable, the module is live, the name ends with a NUL.
-        let found =
-            unsafe { self.context().api().cuModuleGetFunction(&mut handle, self.0.handle, text.as_ptr()) };
-        found.map_err(|error| if error.status() == Some(Status::NOT_FOUND) { missing() } else { error })?;
-        Function::load(self, handle, name)
+    /// The driver's name of it.
+    pub(super) fn handle(&self) -> ModuleHandle {
+        self.0.handle
     }
 
     /// The context it is loaded in.

@@ -3,8 +3,8 @@
 use super::context::Context;
 use super::error::{CudaError, Result};
 use super::ffi;
-use super::memory::check_range;
-use super::stay::Garbage;
+use super::garbage::Garbage;
+use super::range::check_range;
 use kiln_backend::DevicePtr;
 use std::ffi::c_void;
 use std::ops::Range;

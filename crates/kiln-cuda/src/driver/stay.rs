@@ -4,78 +4,12 @@
 //! that stays they would wait for its end, and they are mostly made by a drop. So while such a kernel is there ([`Context::begin_stay`]), what they would
 //! free is kept, and freed when the last one has ended. (`examples/resident_check` shows which calls wait.)
 
-use super::bar::Mapping;
 use super::context::Context;
-use super::ffi::{Address, Api, ModuleHandle};
-use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError, RwLock};
+use super::garbage::Garbage;
+use std::sync::PoisonError;
 
 /// A kernel of this context stays on the GPU for as long as this lives.
 pub struct Stay(Context);
-
-/// Something whose freeing waits for the GPU.
-pub(super) enum Garbage {
-    /// A module.
-    Module(ModuleHandle),
-    /// Device memory of no pool.
-    Memory(Address),
-    /// Pinned host memory.
-    Pinned(*mut c_void),
-    /// Host memory of somebody else that was pinned.
-    Registered(*mut c_void),
-    /// GPU memory that the host writes.
-    Bar(Mapping),
-}
-
-// SAFETY: names that only the driver dereferences; each is freed once, by whoever takes it out of the list.
-unsafe impl Send for Garbage {}
-
-impl Garbage {
-    /// # Safety
-    /// The right context is current, and nothing uses it any more.
-    unsafe fn free(self, api: &Api) {
-        // A failure has nobody to report to.
-        // SAFETY: as the caller promises.
-        let _ = unsafe {
-            match self {
-                Garbage::Module(handle) => api.cuModuleUnload(handle),
-                Garbage::Memory(address) => api.cuMemFree_v2(address),
-                Garbage::Pinned(address) => api.cuMemFreeHost(address),
-                Garbage::Registered(address) => api.cuMemHostUnregister(address),
-                Garbage::Bar(mapping) => {
-                    mapping.free(api);
-                    Ok(())
-                }
-            }
-        };
-    }
-}
-
-/// The kernels that stay in a context, and what is kept for their sake.
-#[derive(Default)]
-pub(super) struct Stays {
-    /// How many. Whoever frees holds it for reading, so that no kernel comes to stay meanwhile.
-    count: RwLock<usize>,
-    kept: Mutex<Vec<Garbage>>,
-}
-
-impl Stays {
-    /// Frees what is kept. There are no kernels.
-    ///
-    /// # Safety
-    /// The right context is current.
-    pub(super) unsafe fn clear(&mut self, api: &Api) {
-        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for garbage in kept.drain(..) {
-            // SAFETY: the caller's promise; its owner gave it up.
-            unsafe { garbage.free(api) };
-        }
-    }
-
-    fn take_kept(&self) -> Vec<Garbage> {
-        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 impl Context {
     /// Announces a kernel that stays: to be called before its launch. What the driver would free only after its end is kept until the last [`Stay`] drops.

@@ -2,7 +2,6 @@
 
 use super::context::Context;
 use super::error::{CudaError, Result};
-use super::event::Event;
 use super::ffi::{self, Status, StreamHandle};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -74,16 +73,6 @@ impl Stream {
             Status::NOT_READY => Ok(false),
             status => api.check("cuStreamQuery", status).map(|()| true),
         }
-    }
-
-    /// Makes later work in this stream wait until `event` has passed. The host does not wait.
-    ///
-    /// # Errors
-    /// Those of the calls.
-    pub fn wait(&self, event: &Event) -> Result<()> {
-        self.context().bind()?;
-        // SAFETY: stream and event are live.
-        unsafe { self.context().api().cuStreamWaitEvent(self.handle(), event.handle(), 0) }
     }
 
     /// Whether it is being captured into a graph.

@@ -10,20 +10,22 @@
 //! |---|---|
 //! | `vulkan.rs` | the part of Vulkan's interface that is used |
 //! | `loader.rs` | finding the GPU |
+//! | `mapping.rs` | that memory as CUDA has taken it in |
 //! | `memory.rs` | allocating, mapping and exporting memory |
 
 mod loader;
+mod mapping;
 mod memory;
 mod vulkan;
 
 use super::context::Context;
 use super::device::Device;
 use super::error::{CudaError, Result};
-use super::ffi::{self, Api, ExternalMemoryHandle};
-use super::stay::Garbage;
+use super::garbage::Garbage;
 use super::stream::Stream;
 use kiln_backend::{DevicePtr, MapObstacle};
 use loader::Found;
+pub(super) use mapping::Mapping;
 use memory::{Gpu, Shared};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -106,7 +108,9 @@ impl BarBuffer {
             memory::Refused::Obstacle(obstacle) => CudaError::Unmappable(Box::new(obstacle)),
         })?;
         let (host, write_combined) = (shared.host(), !bar.0.memory().cached);
-        let mapping = Mapping::new(context, shared)?;
+        context.bind()?;
+        // SAFETY: the context is current.
+        let mapping = unsafe { Mapping::new(context.api(), shared) }?;
         let (context, address) = (context.clone(), mapping.address);
         let buffer = BarBuffer { context, mapping: Some(mapping), address, host, bytes, write_combined };
         buffer.check()?;
@@ -181,60 +185,5 @@ impl Drop for BarBuffer {
             // SAFETY: made by `new`, given up here alone.
             unsafe { self.context.release(Garbage::Bar(mapping)) };
         }
-    }
-}
-
-/// GPU memory as Vulkan has mapped and as CUDA has taken it in.
-pub(super) struct Mapping {
-    handle: ExternalMemoryHandle,
-    address: DevicePtr,
-    shared: Shared,
-}
-
-impl Mapping {
-    /// Takes mapped memory in.
-    fn new(context: &Context, shared: Shared) -> Result<Mapping> {
-        context.bind()?;
-        let api = context.api();
-        let fd = shared.export().map_err(|obstacle| CudaError::Unmappable(Box::new(obstacle)))?;
-        let bytes = shared.bytes() as u64;
-        let description = ffi::ExternalMemoryDescription {
-            kind: ffi::EXTERNAL_OPAQUE_FD,
-            handle: ffi::ExternalFd { fd: fd.number(), rest: [0; 3] },
-            bytes,
-            flags: 0,
-            reserved: [0; 16],
-        };
-        let mut handle = ExternalMemoryHandle::NULL;
-        // SAFETY: `handle` is writable, the description is complete.
-        unsafe { api.cuImportExternalMemory(&mut handle, &description) }?;
-        fd.was_taken();
-        let mut mapping = Mapping { handle, address: DevicePtr(0), shared };
-        let buffer = ffi::ExternalBufferDescription { offset: 0, bytes, flags: 0, reserved: [0; 16] };
-        // SAFETY: the address is writable, the handle live, the description complete and within the memory.
-        match unsafe { api.cuExternalMemoryGetMappedBuffer(&mut mapping.address.0, handle, &buffer) } {
-            Ok(()) => Ok(mapping),
-            Err(error) => {
-                // SAFETY: nothing has seen it.
-                unsafe { mapping.free(api) };
-                Err(error)
-            }
-        }
-    }
-
-    /// Gives it back: CUDA's address, then CUDA's hold, then the memory.
-    ///
-    /// # Safety
-    /// The right context is current, and nothing uses the memory any more.
-    pub(super) unsafe fn free(self, api: &Api) {
-        // A failure has nobody to report to.
-        // SAFETY: made in `new`; as the caller promises.
-        unsafe {
-            if self.address.0 != 0 {
-                let _ = api.cuMemFree_v2(self.address.0);
-            }
-            let _ = api.cuDestroyExternalMemory(self.handle);
-        }
-        drop(self.shared);
     }
 }
