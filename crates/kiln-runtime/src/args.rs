@@ -14,6 +14,7 @@ use kiln_lang::Elem;
 use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey, ViewArg};
 use kiln_lang::{View, ViewMut};
 use smallvec::SmallVec;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,7 +72,8 @@ struct Use {
     byte_offset: u64,
 }
 
-/// The packed arguments of one launch.
+/// The packed arguments of one launch. They are packed where they stay, for they are large to move.
+#[derive(Default)]
 pub(crate) struct Arguments {
     words: SmallVec<[u64; 32]>,
     uses: SmallVec<[Use; 8]>,
@@ -80,14 +82,15 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Packs the arguments and checks them. Nothing is changed yet.
     pub(crate) fn collect(
+        &mut self,
         request: &dyn Request,
         kernel: &LoadedKernel,
         device: &Device,
-    ) -> Result<Arguments> {
-        let mut sink = Sink { kernel, next: 0, words: SmallVec::new(), uses: SmallVec::new(), refused: None };
+    ) -> Result<()> {
+        let mut sink = Sink { kernel, next: 0, packed: self, refused: None };
         request.pack(&mut sink);
-        let Sink { words, uses, .. } = sink.finish()?;
-        if let Some(foreign) = uses.iter().find(|u| u.buffer.device() != device) {
+        sink.finish()?;
+        if let Some(foreign) = self.uses.iter().find(|u| u.buffer.device() != device) {
             return Err(Error::DeviceMismatch {
                 kernel: kernel.name.to_owned(),
                 argument: kernel.params[foreign.param].name.clone(),
@@ -95,9 +98,7 @@ impl Arguments {
                 expected: device.id().to_owned(),
             });
         }
-        let arguments = Arguments { words, uses };
-        arguments.check_overlaps(kernel)?;
-        Ok(arguments)
+        self.check_overlaps(kernel)
     }
 
     pub(crate) fn words(&self) -> &[u64] {
@@ -142,11 +143,10 @@ impl Arguments {
     }
 
     /// Locks the buffers, and refuses those that are lent or that would be read before they were written. Nothing is changed yet.
-    pub(crate) fn lock(&self, kernel: &LoadedKernel) -> Result<Locked<'_>> {
+    pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
         // A lock a buffer, in the order of addresses, so that launches in several threads never wait for each other in a circle.
         let mut uses: SmallVec<[&Use; 8]> = self.uses.iter().collect();
         uses.sort_unstable_by_key(|u| (Arc::as_ptr(&u.buffer), u.param));
-        let mut locked = Locked { buffers: SmallVec::new() };
         for same in uses.chunk_by(|a, b| Arc::ptr_eq(&a.buffer, &b.buffer)) {
             let access = same[0].buffer.access(argument(kernel, same[0]))?;
             if let Some(read) = same.iter().find(|u| !u.mutable) {
@@ -154,11 +154,12 @@ impl Arguments {
             }
             locked.buffers.push((access, same.iter().any(|u| u.mutable)));
         }
-        Ok(locked)
+        Ok(())
     }
 }
 
 /// The buffers of a launch, each with whether the kernel writes it.
+#[derive(Default)]
 pub(crate) struct Locked<'a> {
     buffers: SmallVec<[(Access<'a>, bool); 8]>,
 }
@@ -183,49 +184,61 @@ fn argument<'a>(kernel: &'a LoadedKernel, tensor: &Use) -> Named<'a> {
 }
 
 /// Collects what the parameters pack, and compares it with what the program was compiled for.
-struct Sink<'a> {
-    kernel: &'a LoadedKernel,
+struct Sink<'k, 'a> {
+    kernel: &'k LoadedKernel,
     /// The parameter that comes next.
     next: usize,
-    words: SmallVec<[u64; 32]>,
-    uses: SmallVec<[Use; 8]>,
+    packed: &'a mut Arguments,
     /// The first difference.
     refused: Option<Error>,
 }
 
-impl<'a> Sink<'a> {
+impl<'k> Sink<'k, '_> {
     /// The parameter that comes next, if this is an argument for it.
-    fn parameter(&mut self, given: Given) -> Option<&'a ParamInfo> {
+    fn parameter(&mut self, given: Given) -> Option<&'k ParamInfo> {
         if self.refused.is_some() {
             return None;
         }
         let info = self.kernel.params.get(self.next);
         if info.is_none_or(|info| info.given != given) {
-            self.refused = Some(mismatch(self.kernel, info, given.to_string()));
+            self.refuse(info, &given);
             return None;
         }
         self.next += 1;
         info
     }
 
+    /// Notes the first difference.
+    #[cold]
+    fn refuse(&mut self, info: Option<&ParamInfo>, given: &dyn fmt::Display) {
+        self.refused = Some(mismatch(self.kernel, info, given.to_string()));
+    }
+
     /// Refuses words of which the program's facts are not true.
     fn check_facts(&mut self, info: &ParamInfo) {
-        if let Some(fact) = info.violated(&self.words[info.words..]) {
-            self.refused =
-                Some(mismatch(self.kernel, Some(info), format!("one of which it is not true that {fact}")));
+        if !info.holds(&self.packed.words[info.words..]) {
+            self.refuse_fact(info);
         }
     }
 
-    /// Everything, if all parameters got their arguments.
-    fn finish(self) -> Result<Self> {
-        match (&self.refused, self.kernel.params.get(self.next)) {
-            (Some(error), _) => Err(error.clone()),
+    #[cold]
+    fn refuse_fact(&mut self, info: &ParamInfo) {
+        if let Some(fact) = info.violated(&self.packed.words[info.words..]) {
+            self.refuse(Some(info), &format_args!("one of which it is not true that {fact}"));
+        }
+    }
+
+    /// Whether all parameters got their arguments.
+    fn finish(self) -> Result<()> {
+        match (self.refused, self.kernel.params.get(self.next)) {
+            (Some(error), _) => Err(error),
             (None, Some(missing)) => Err(mismatch(self.kernel, Some(missing), "nothing".to_owned())),
-            (None, None) => Ok(self),
+            (None, None) => Ok(()),
         }
     }
 }
 
+#[cold]
 fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> Error {
     Error::Parameter {
         kernel: kernel.name.to_owned(),
@@ -235,10 +248,10 @@ fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> E
     }
 }
 
-impl ArgSink for Sink<'_> {
+impl ArgSink for Sink<'_, '_> {
     fn scalar(&mut self, value: Literal) {
         let Some(info) = self.parameter(Given::Scalar(value.elem())) else { return };
-        self.words.push(value.bits());
+        self.packed.words.push(value.bits());
         self.check_facts(info);
     }
 
@@ -248,12 +261,14 @@ impl ArgSink for Sink<'_> {
         // Tensors of another runtime have another storage.
         let buffer = storage.downcast_ref::<Arc<Buffer>>().filter(|_| extents.len() == strides.len());
         let Some(buffer) = buffer else {
-            self.refused = Some(mismatch(self.kernel, Some(info), "a tensor of another runtime".to_owned()));
+            self.refuse(Some(info), &"a tensor of another runtime");
             return;
         };
-        self.words.push(buffer.ptr().0 + byte_offset);
-        self.words.extend(extents.iter().chain(strides).map(|&n| n as u64));
-        self.uses.push(Use { buffer: buffer.clone(), param: self.next - 1, mutable, byte_offset });
+        let Arguments { words, uses } = &mut *self.packed;
+        words.push(buffer.ptr().0 + byte_offset);
+        extents.iter().for_each(|&extent| words.push(extent as u64));
+        strides.iter().for_each(|&stride| words.push(stride as u64));
+        uses.push(Use { buffer: buffer.clone(), param: self.next - 1, mutable, byte_offset });
         self.check_facts(info);
     }
 }

@@ -1,6 +1,6 @@
 //! Launching a kernel: from arguments to a program on a device.
 
-use crate::args::Arguments;
+use crate::args::{Arguments, Locked};
 use crate::cache::{Build, DiskCache, Specialisation};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -137,7 +137,8 @@ impl Settings {
             same_device("the stream of the launch", home, device)?;
         }
         let loaded = self.load(request, device)?;
-        let args = Arguments::collect(request, &loaded, device)?;
+        let mut args = Arguments::default();
+        args.collect(request, &loaded, device)?;
         let grid = match self.grid {
             Some(grid) => grid,
             None => loaded.grid(&args)?,
@@ -146,7 +147,8 @@ impl Settings {
         if grid.contains(&0) {
             return Ok(());
         }
-        let mut locked = args.lock(&loaded)?;
+        let mut locked = Locked::default();
+        args.lock(&loaded, &mut locked)?;
         locked.prepare(&self.queue)?;
         let launch = kiln_backend::Launch { grid, words: args.words(), stream: self.queue.id() };
         // SAFETY: `Arguments::collect` compared each packed argument with the parameter that the program was compiled for, whatever

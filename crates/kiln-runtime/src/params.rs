@@ -39,6 +39,53 @@ pub(crate) struct ParamInfo {
     /// Where its words begin.
     pub(crate) words: usize,
     facts: Facts,
+    /// The same of a view's single words: those of which something is known.
+    limits: Box<[Limits]>,
+}
+
+/// What is known of one word of a view.
+struct Limits {
+    /// Its place among the view's words.
+    word: usize,
+    /// The low bits that are 0.
+    zeros: u64,
+    least: i64,
+    most: i64,
+}
+
+impl Limits {
+    fn new(word: usize, known: &IntFact) -> Limits {
+        let (least, most) = if known.fits_i32 { (0, i32::MAX.into()) } else { (i64::MIN, i64::MAX) };
+        let equals = known.equals;
+        Limits {
+            word,
+            // A power of two, as in `fact`.
+            zeros: u64::from(known.divisor) - 1,
+            least: equals.map_or(least, |n| n.max(least)),
+            most: equals.map_or(most, |n| n.min(most)),
+        }
+    }
+
+    /// Whether they say anything.
+    fn limit(&self) -> bool {
+        self.zeros != 0 || self.least != i64::MIN || self.most != i64::MAX
+    }
+
+    fn hold(&self, words: &[u64]) -> bool {
+        let n = words[self.word];
+        n & self.zeros == 0 && (self.least..=self.most).contains(&(n as i64))
+    }
+
+    /// Those of a view of this element type and rank.
+    fn list(elem: Scalar, rank: usize, facts: &Facts) -> Box<[Limits]> {
+        let align = if facts.align == 0 { elem.bytes() } else { facts.align };
+        let address = Limits::new(0, &IntFact { divisor: align, ..IntFact::default() });
+        let axes = |first: usize, known: &[IntFact]| -> Vec<Limits> {
+            known.iter().take(rank).enumerate().map(|(axis, fact)| Limits::new(first + axis, fact)).collect()
+        };
+        let (extents, strides) = (axes(1, &facts.extents), axes(1 + rank, &facts.strides));
+        std::iter::once(address).chain(extents).chain(strides).filter(Limits::limit).collect()
+    }
 }
 
 impl ParamInfo {
@@ -50,14 +97,29 @@ impl ParamInfo {
                 Some(v) => Given::View { elem: v.elem, rank: v.rank as usize, mutable: p.mutable },
                 None => Given::Scalar(p.ty.elem()),
             };
-            let info = ParamInfo { name: p.name.clone(), given, words, facts: p.facts.clone() };
+            let limits = match given {
+                Given::View { elem, rank, .. } => Limits::list(elem, rank, &p.facts),
+                Given::Scalar(_) => Box::default(),
+            };
+            let info = ParamInfo { name: p.name.clone(), given, words, facts: p.facts.clone(), limits };
             words += p.words();
             info
         };
         params.iter().map(info).collect()
     }
 
-    /// A declared fact that is not true of these words, which the parameter would be launched with.
+    /// Whether all declared facts are true of these words, which the parameter would be launched
+    /// with: [`violated`](Self::violated) for each launch.
+    pub(crate) fn holds(&self, words: &[u64]) -> bool {
+        let Given::View { elem, rank, .. } = self.given else {
+            return fact(&self.facts.value, words[0], self.given).is_none();
+        };
+        let spans = || span(&words[1..=rank], &words[1 + rank..]).saturating_mul(elem.bytes().into());
+        self.limits.iter().all(|limits| limits.hold(words))
+            && (!self.facts.span_fits_i32 || i32::try_from(spans()).is_ok())
+    }
+
+    /// A declared fact that is not true of these words.
     pub(crate) fn violated(&self, words: &[u64]) -> Option<String> {
         let Given::View { elem, rank, .. } = self.given else {
             return fact(&self.facts.value, words[0], self.given).map(|what| format!("it {what}"));
@@ -151,6 +213,7 @@ mod tests {
         ];
         for (facts, expected) in cases {
             assert_eq!(matrix(facts.clone()).violated(&words).as_deref(), expected, "{facts:?}");
+            assert_eq!(matrix(facts.clone()).holds(&words), expected.is_none(), "{facts:?}");
         }
         let small = matrix(Facts { span_fits_i32: true, ..Facts::default() });
         assert_eq!(small.violated(&words), None);
@@ -162,6 +225,39 @@ mod tests {
         });
         let long = [0x100, 1 << 40, 1, 1, 1];
         assert_eq!(fits.violated(&long).as_deref(), Some("its extent 0 fits 31 bits"));
+    }
+
+    #[test]
+    fn the_quick_check_says_the_same() {
+        let by = |divisor, equals, fits_i32| IntFact { divisor, equals, fits_i32 };
+        let known = [
+            by(1, None, false),
+            by(8, None, false),
+            by(1, Some(1), true),
+            by(4, Some(8), false),
+            by(1, Some(1 << 33), true),
+            by(16, None, true),
+        ];
+        let numbers = [0, 1, 8, 12, 1 << 20, i32::MAX as u64, 1 << 31, 1 << 33, u64::MAX];
+        let (mut held, mut broken) = (0, 0);
+        for (a, b) in known.iter().flat_map(|a| known.iter().map(move |b| (*a, *b))) {
+            for (align, span_fits_i32) in [(0, false), (32, false), (4, true)] {
+                let (extents, strides) = ([a, b].into_iter().collect(), [b, a].into_iter().collect());
+                let param = matrix(Facts { align, extents, strides, span_fits_i32, ..Facts::default() });
+                for (n, m) in numbers.iter().flat_map(|n| numbers.iter().map(move |m| (*n, *m))) {
+                    for words in [[0x40, n, m, m, n], [0x44, n, m, m, n], [0x42, m, n, n, 1]] {
+                        let holds = param.violated(&words).is_none();
+                        assert_eq!(
+                            param.holds(&words),
+                            holds,
+                            "{words:?} {a:?} {b:?} {align} {span_fits_i32}"
+                        );
+                        if holds { held += 1 } else { broken += 1 }
+                    }
+                }
+            }
+        }
+        assert!(held > 100 && broken > 100, "{held} {broken}");
     }
 
     #[test]

@@ -172,6 +172,9 @@ impl ProgramCache {
         key: &Specialisation,
         build: impl FnOnce() -> Result<Arc<LoadedKernel>>,
     ) -> Result<Arc<LoadedKernel>> {
+        if let Some(loaded) = self.loaded(key) {
+            return Ok(loaded);
+        }
         let slot = self.found(key).unwrap_or_else(|| self.begin(key));
         let outcome = slot.get_or_init(build).clone();
         if matches!(&outcome, Err(error) if !matches!(error, Error::Kernel { .. })) {
@@ -184,12 +187,29 @@ impl ProgramCache {
         outcome
     }
 
-    /// The slot of a specialisation that is there.
+    /// The program of a specialisation that is there: what most launches find.
+    fn loaded(&self, key: &Specialisation) -> Option<Arc<LoadedKernel>> {
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let kept = slots.get(key)?;
+        self.note_use(kept);
+        kept.slot.get()?.as_ref().ok().cloned()
+    }
+
+    /// The slot of a specialisation that is there, or under way.
     fn found(&self, key: &Specialisation) -> Option<Slot> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let kept = slots.get(key)?;
-        kept.used.store(self.new.load(Relaxed), Relaxed);
+        self.note_use(kept);
         Some(kept.slot.clone())
+    }
+
+    /// Notes that a program was asked for. Most often that is noted already, and threads that launch
+    /// it side by side only read the line.
+    fn note_use(&self, kept: &Kept) {
+        let now = self.new.load(Relaxed);
+        if kept.used.load(Relaxed) != now {
+            kept.used.store(now, Relaxed);
+        }
     }
 
     /// The slot of a specialisation that is new, or that another thread has begun meanwhile.
