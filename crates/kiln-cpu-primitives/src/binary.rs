@@ -135,7 +135,16 @@ fn bool_binary<F: OperandForm>(level: Level, op: BinaryOp) -> Option<BinaryFn> {
         BinaryOp::And | BinaryOp::Min => F::Commuting::<And, u8>::at(level),
         BinaryOp::Or | BinaryOp::Max => F::Commuting::<Or, u8>::at(level),
         BinaryOp::Xor => F::Commuting::<Xor, u8>::at(level),
-        _ => return None,
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div
+        | BinaryOp::FastDiv
+        | BinaryOp::Rem
+        | BinaryOp::Shl
+        | BinaryOp::Shr
+        | BinaryOp::Pow
+        | BinaryOp::Atan2 => return None,
     })
 }
 
@@ -147,7 +156,16 @@ fn signed_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<B
         BinaryOp::Min => F::Commuting::<Min, T>::at(level),
         BinaryOp::Max => F::Commuting::<Max, T>::at(level),
         BinaryOp::Shr => ZipLoop::<Shr, T, F>::at(level),
-        _ => return None,
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::FastDiv
+        | BinaryOp::Pow
+        | BinaryOp::Atan2 => return None,
     })
 }
 
@@ -160,7 +178,14 @@ fn int_binary<T: Int, F: OperandForm>(level: Level, op: BinaryOp) -> Option<Bina
         BinaryOp::Or => F::Commuting::<Or, T>::at(level),
         BinaryOp::Xor => F::Commuting::<Xor, T>::at(level),
         BinaryOp::Shl => ZipLoop::<Shl, T, F>::at(level),
-        _ => return signed_binary::<T, F>(level, op),
+        BinaryOp::Div
+        | BinaryOp::Rem
+        | BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Shr
+        | BinaryOp::FastDiv
+        | BinaryOp::Pow
+        | BinaryOp::Atan2 => return signed_binary::<T, F>(level, op),
     })
 }
 
@@ -175,7 +200,7 @@ fn half_binary<H: Half, F: OperandForm>(level: Level, op: BinaryOp) -> Option<Bi
         BinaryOp::Max => HalfZipLoop::<Max, H, F>::at(level),
         BinaryOp::Pow => HalfZipLoop::<Pow, H, F>::at(level),
         BinaryOp::Atan2 => HalfZipLoop::<Atan2, H, F>::at(level),
-        _ => return None,
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => return None,
     })
 }
 
@@ -196,6 +221,6 @@ where
         BinaryOp::Max => F::Commuting::<Max, T>::at(level),
         BinaryOp::Pow => ZipLoop::<Pow, T, F>::at(level),
         BinaryOp::Atan2 => ZipLoop::<Atan2, T, F>::at(level),
-        _ => return None,
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => return None,
     })
 }

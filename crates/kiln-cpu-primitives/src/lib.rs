@@ -23,9 +23,9 @@
 //!
 //! ```
 //! use kiln_cpu_primitives::{PrimitiveFn, PrimitiveKey, lookup};
-//! use kiln_ir::{Scalar, UnaryOp};
+//! use kiln_ir::{MathFn, Scalar, UnaryOp};
 //!
-//! let Some(PrimitiveFn::Unary(exp)) = lookup(PrimitiveKey::Unary(UnaryOp::Exp, Scalar::F32)) else {
+//! let Some(PrimitiveFn::Unary(exp)) = lookup(PrimitiveKey::Unary(UnaryOp::Math(MathFn::Exp), Scalar::F32)) else {
 //!     panic!("exp of f32 exists");
 //! };
 //! let (x, mut y) = ([0.0f32, 1.0, f32::NEG_INFINITY], [0.0f32; 3]);
@@ -60,6 +60,7 @@ pub use signature::{
     AtomicCasFn, AtomicFn, AxisFn, BinaryFn, BoxAxis, BoxFn, CopyAxis, DotFn, DotShape, FillFn, GatherFn,
     Operand, PrimitiveFn, ScatterFn, StridedCopyFn, TernaryFn, UnaryFn,
 };
+pub use unary::{UnaryInstruction, unary_instruction};
 
 use kiln_ir::{AtomicOp, BinaryOp, CompareOp, ReduceOp, Scalar, UnaryOp};
 

@@ -7,7 +7,7 @@ use super::level::{Isa, Level};
 use super::math_f32;
 use super::signature::{UnaryFn, UnaryLoop};
 use half::{bf16, f16};
-use kiln_ir::{Scalar, UnaryOp};
+use kiln_ir::{MathFn, Scalar, UnaryOp};
 
 pub(crate) struct Neg;
 pub(crate) struct Not;
@@ -146,19 +146,71 @@ macro_rules! trigonometric {
 }
 trigonometric! { Sin: sin; Cos: cos; }
 
+/// An instruction for one element, which generated code has in place of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnaryInstruction {
+    /// The value itself.
+    Copy,
+    /// Negation of an integer.
+    NegateInt,
+    /// The other sign of a float.
+    NegateFloat,
+    /// The other bool.
+    InvertBool,
+    /// Every bit of an integer inverted.
+    InvertBits,
+    /// The magnitude of a signed integer.
+    AbsInt,
+    /// A float without its sign.
+    AbsFloat,
+    /// The square root.
+    Sqrt,
+    /// Whether a float is NaN.
+    IsNan,
+}
+
+/// The instruction that does an operation on one element, if there is one for the type.
+///
+/// ```
+/// use kiln_cpu_primitives::{UnaryInstruction, unary_instruction};
+/// use kiln_ir::{MathFn, Scalar, UnaryOp};
+/// assert_eq!(unary_instruction(UnaryOp::Abs, Scalar::U32), Some(UnaryInstruction::Copy));
+/// assert_eq!(unary_instruction(UnaryOp::Sqrt, Scalar::F16), None);
+/// ```
+pub fn unary_instruction(op: UnaryOp, elem: Scalar) -> Option<UnaryInstruction> {
+    use UnaryInstruction as I;
+    let int = |instruction| elem.is_int().then_some(instruction);
+    let float = |instruction| matches!(elem, Scalar::F32 | Scalar::F64).then_some(instruction);
+    match op {
+        UnaryOp::Neg => int(I::NegateInt).or(float(I::NegateFloat)),
+        UnaryOp::Not if elem == Scalar::Bool => Some(I::InvertBool),
+        UnaryOp::Not => int(I::InvertBits),
+        UnaryOp::Abs if elem.is_signed() => int(I::AbsInt).or(float(I::AbsFloat)),
+        UnaryOp::Abs => int(I::Copy),
+        UnaryOp::Sqrt => float(I::Sqrt),
+        UnaryOp::IsNan => float(I::IsNan),
+        UnaryOp::Math(_)
+        | UnaryOp::Exp2
+        | UnaryOp::Rsqrt
+        | UnaryOp::Recip
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Trunc
+        | UnaryOp::Popcount
+        | UnaryOp::Clz => None,
+    }
+}
+
 /// The primitive for a unary operation, if the operation is defined on the type.
 pub(crate) fn lookup(level: Level, op: UnaryOp, scalar: Scalar) -> Option<UnaryFn> {
     match scalar {
         Scalar::Bool => (op == UnaryOp::Not).then(|| MapLoop::<Not, u8>::at(level)),
         Scalar::I32 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i32>::at(level)),
         Scalar::I64 if op == UnaryOp::Abs => Some(MapLoop::<Abs, i64>::at(level)),
-        Scalar::I32 | Scalar::U32 if op == UnaryOp::Not => Some(MapLoop::<Not, u32>::at(level)),
-        Scalar::I64 | Scalar::U64 if op == UnaryOp::Not => Some(MapLoop::<Not, u64>::at(level)),
         // Apart from `abs` the signedness makes no difference.
         Scalar::I32 | Scalar::U32 => int::<u32>(level, op),
         Scalar::I64 | Scalar::U64 => int::<u64>(level, op),
-        Scalar::F16 if op == UnaryOp::IsNan => Some(MapLoop::<IsNan, f16>::at(level)),
-        Scalar::BF16 if op == UnaryOp::IsNan => Some(MapLoop::<IsNan, bf16>::at(level)),
         Scalar::F16 => float16::<f16>(level, op),
         Scalar::BF16 => float16::<bf16>(level, op),
         Scalar::F32 => float32(level, op),
@@ -167,52 +219,70 @@ pub(crate) fn lookup(level: Level, op: UnaryOp, scalar: Scalar) -> Option<UnaryF
     }
 }
 
-fn int<T: Int>(level: Level, op: UnaryOp) -> Option<UnaryFn> {
+fn int<T: Int>(level: Level, op: UnaryOp) -> Option<UnaryFn>
+where
+    MapLoop<Not, T>: UnaryLoop,
+{
     Some(match op {
         UnaryOp::Neg => MapLoop::<Neg, T>::at(level),
+        UnaryOp::Not => MapLoop::<Not, T>::at(level),
         UnaryOp::Abs => MapLoop::<Abs, T>::at(level),
         UnaryOp::Popcount => MapLoop::<Popcount, T>::at(level),
         UnaryOp::Clz => MapLoop::<Clz, T>::at(level),
-        _ => return None,
+        UnaryOp::Math(_)
+        | UnaryOp::Exp2
+        | UnaryOp::Sqrt
+        | UnaryOp::Rsqrt
+        | UnaryOp::Recip
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::Round
+        | UnaryOp::Trunc
+        | UnaryOp::IsNan => return None,
     })
 }
 
-/// A match over the float operations that stay in their type; `$rest` for the others.
+/// A match over the operations on floats, where `$run` is the loop for all but `is_nan`.
 macro_rules! float_ops {
-    ($op:expr, $run:ident::<_, $t:ty>, $level:expr, $($rest:tt)*) => {
+    ($op:expr, $run:ident::<_, $t:ty>, $level:expr) => {
         Some(match $op {
             UnaryOp::Neg => $run::<Neg, $t>::at($level),
             UnaryOp::Abs => $run::<Abs, $t>::at($level),
-            UnaryOp::Exp => $run::<Exp, $t>::at($level),
+            UnaryOp::Math(function) => match function {
+                MathFn::Exp => $run::<Exp, $t>::at($level),
+                MathFn::Log => $run::<Log, $t>::at($level),
+                MathFn::Log2 => $run::<Log2, $t>::at($level),
+                MathFn::Sin => $run::<Sin, $t>::at($level),
+                MathFn::Cos => $run::<Cos, $t>::at($level),
+                MathFn::Tanh => $run::<Tanh, $t>::at($level),
+                MathFn::Erf => $run::<Erf, $t>::at($level),
+                MathFn::Sigmoid => $run::<Sigmoid, $t>::at($level),
+            },
             UnaryOp::Exp2 => $run::<Exp2, $t>::at($level),
-            UnaryOp::Log => $run::<Log, $t>::at($level),
-            UnaryOp::Log2 => $run::<Log2, $t>::at($level),
             UnaryOp::Sqrt => $run::<Sqrt, $t>::at($level),
             UnaryOp::Rsqrt => $run::<Rsqrt, $t>::at($level),
             UnaryOp::Recip => $run::<Recip, $t>::at($level),
-            UnaryOp::Sin => $run::<Sin, $t>::at($level),
-            UnaryOp::Cos => $run::<Cos, $t>::at($level),
-            UnaryOp::Tanh => $run::<Tanh, $t>::at($level),
-            UnaryOp::Erf => $run::<Erf, $t>::at($level),
-            UnaryOp::Sigmoid => $run::<Sigmoid, $t>::at($level),
             UnaryOp::Floor => $run::<Floor, $t>::at($level),
             UnaryOp::Ceil => $run::<Ceil, $t>::at($level),
             UnaryOp::Round => $run::<Round, $t>::at($level),
             UnaryOp::Trunc => $run::<Trunc, $t>::at($level),
-            $($rest)*
-            _ => return None,
+            UnaryOp::IsNan => MapLoop::<IsNan, $t>::at($level),
+            UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz => return None,
         })
     };
 }
 
-fn float16<H: Half>(level: Level, op: UnaryOp) -> Option<UnaryFn> {
-    float_ops!(op, HalfMapLoop::<_, H>, level,)
+fn float16<H: Half>(level: Level, op: UnaryOp) -> Option<UnaryFn>
+where
+    MapLoop<IsNan, H>: UnaryLoop,
+{
+    float_ops!(op, HalfMapLoop::<_, H>, level)
 }
 
 fn float32(level: Level, op: UnaryOp) -> Option<UnaryFn> {
-    float_ops!(op, MapLoop::<_, f32>, level, UnaryOp::IsNan => MapLoop::<IsNan, f32>::at(level),)
+    float_ops!(op, MapLoop::<_, f32>, level)
 }
 
 fn float64(level: Level, op: UnaryOp) -> Option<UnaryFn> {
-    float_ops!(op, MapLoop::<_, f64>, level, UnaryOp::IsNan => MapLoop::<IsNan, f64>::at(level),)
+    float_ops!(op, MapLoop::<_, f64>, level)
 }

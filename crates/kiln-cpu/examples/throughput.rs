@@ -174,7 +174,7 @@ fn chain(block: u32) -> Kernel {
         let relu = b.binary(BinaryOp::Max, sum, zero);
         let half = b.splat(Literal::f32(0.5), shape);
         let scaled = b.binary(BinaryOp::Mul, relu, half);
-        let tanh = b.unary(UnaryOp::Tanh, x[1]);
+        let tanh = b.unary(UnaryOp::Math(MathFn::Tanh), x[1]);
         b.binary(BinaryOp::Add, scaled, tanh)
     })
 }
@@ -205,7 +205,7 @@ fn softmax(block: u32) -> Kernel {
     let max = b.reduce(ReduceOp::Max, 0, v);
     let max = b.broadcast(max, flat.clone());
     let below = b.binary(BinaryOp::Sub, v, max);
-    let e = b.unary(UnaryOp::Exp, below);
+    let e = b.unary(UnaryOp::Math(MathFn::Exp), below);
     let sum = b.reduce(ReduceOp::Sum, 0, e);
     let sum = b.broadcast(sum, flat);
     let share = b.binary(BinaryOp::Div, e, sum);

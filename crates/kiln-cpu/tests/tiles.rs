@@ -156,7 +156,7 @@ fn chain(block: u32) -> Kernel {
     let r = b.binary(BinaryOp::Max, s, zeros);
     let half = b.splat(Literal::f32(0.5), shape(&[block]));
     let h = b.binary(BinaryOp::Mul, r, half);
-    let t = b.unary(UnaryOp::Tanh, y);
+    let t = b.unary(UnaryOp::Math(MathFn::Tanh), y);
     let z = b.binary(BinaryOp::Add, h, t);
     b.store(p[2], &[at], z, Reuse::Normal, true);
     k
@@ -190,7 +190,7 @@ fn softmax_of_rows() {
     let m = b.reduce(ReduceOp::Max, 0, v);
     let m = b.broadcast(m, shape(&[block]));
     let d = b.binary(BinaryOp::Sub, v, m);
-    let e = b.unary(UnaryOp::Exp, d);
+    let e = b.unary(UnaryOp::Math(MathFn::Exp), d);
     let s = b.reduce(ReduceOp::Sum, 0, e);
     let s = b.broadcast(s, shape(&[block]));
     let q = b.binary(BinaryOp::Div, e, s);

@@ -2,10 +2,11 @@
 
 use crate::eval::{advance, combine};
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Place, Spaces};
 use crate::value::{Data, Trap, View, dispatch};
 use kiln_backend::{FaultKind, Finding};
+use kiln_ir::numeric::Element;
 use kiln_ir::{AtomicOp, Bounds, Shape};
 use std::borrow::Cow;
 use std::ops::Range;

@@ -2,9 +2,10 @@
 
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use kiln_backend::Error;
+use kiln_ir::numeric::Element;
 use kiln_ir::{Block, Op, OpData, Value};
 
 impl Machine<'_> {

@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Place, Spaces, check_aligned};
 use crate::threads::WARP;
 use crate::value::{Data, Trap};

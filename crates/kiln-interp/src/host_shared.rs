@@ -1,6 +1,6 @@
 //! Elements of memory that the host may touch while a kernel runs: each is read and written whole, reads acquire and writes release.
 
-use crate::numeric::Element;
+use kiln_ir::numeric::Element;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Reads an element.

@@ -24,7 +24,7 @@
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `time.rs` | how long a launch may run |
 //! | `eval/` | operations on registers |
-//! | `numeric/` | what operations mean for one element |
+//! | `register.rs` | elements in registers and in memory |
 //! | `value.rs` | registers |
 
 mod access;
@@ -40,11 +40,11 @@ mod machine;
 mod mask;
 mod memory;
 mod message;
-mod numeric;
 mod order;
 mod pointer;
 mod program;
 mod quad;
+mod register;
 mod residents;
 mod shadow;
 mod spaces;

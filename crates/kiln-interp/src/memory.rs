@@ -1,9 +1,10 @@
 //! Device memory, which is host memory, and the memory of a block and its threads. Every access is checked against what is allocated.
 
 use crate::host_shared;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::shadow::{Actor, Report, Shadow};
 use kiln_backend::{Error, Finding};
+use kiln_ir::numeric::Element;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::Range;
 use std::ptr::NonNull;

@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::value::Trap;
 use kiln_backend::FaultKind;
 use kiln_ir::{Message, OpData, Value};

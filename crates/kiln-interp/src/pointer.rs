@@ -2,9 +2,10 @@
 
 use crate::access::{atomic, compare_exchange, exchange};
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Place, Spaces, check_aligned};
 use crate::value::{Data, Trap, dispatch};
+use kiln_ir::numeric::Element;
 use kiln_ir::{AtomicOp, Space};
 
 /// The addresses of the threads that take part.

@@ -3,7 +3,7 @@
 
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Place, check_aligned};
 use crate::value::{Trap, View};
 use kiln_backend::{FaultKind, Finding};

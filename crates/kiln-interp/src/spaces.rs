@@ -2,11 +2,11 @@
 
 use crate::fragment::InFlight;
 use crate::memory::{BlockMemory, Memory};
-use crate::numeric::Element;
 use crate::shadow::{Actor, Report};
 use crate::value::Trap;
 use crate::warpgroup::Begun;
 use kiln_backend::Finding;
+use kiln_ir::numeric::Element;
 use kiln_ir::{Op, Space};
 
 /// Where an access goes, and whose it is.

@@ -1,9 +1,10 @@
 //! Operations among the threads of a block: indices, votes and shuffles.
 
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use kiln_backend::Finding;
+use kiln_ir::numeric::Element;
 use kiln_ir::{Axis, ShuffleMode, VoteMode};
 
 /// Threads of a warp.

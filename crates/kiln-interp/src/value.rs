@@ -1,11 +1,12 @@
 //! Registers: the values of one block's execution.
 
 use crate::mask::Mask;
-use crate::numeric::{Element, Int};
+use crate::register::Register;
 use crate::shadow::Report;
 use crate::spaces::Place;
 use half::{bf16, f16};
 use kiln_backend::{FaultKind, Finding};
+use kiln_ir::numeric::{Element, Int};
 use kiln_ir::{E4M3, E5M2, Scalar, Space};
 use std::borrow::Cow;
 
@@ -133,6 +134,8 @@ macro_rules! each_vec {
         }
     };
 }
+
+pub(crate) use each_vec;
 
 impl Data {
     /// `len` zeros.

@@ -4,7 +4,7 @@
 use crate::fragment::{FRAGMENT_LANES, Row, element_of, set_sum, sums_of};
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Place, Spaces, check_aligned};
 use crate::threads::WARP;
 use crate::value::{Data, Trap};

@@ -100,7 +100,7 @@ impl<'k> Builder<'k> {
 
     /// A unary operation.
     pub fn unary(&mut self, op: UnaryOp, x: Value) -> Value {
-        let ty = if op == UnaryOp::IsNan { self.like(x, Scalar::Bool) } else { self.ty(x) };
+        let ty = self.like(x, op.result(self.kernel.ty(x).elem()));
         self.one(OpKind::Unary(op), &[x], ty)
     }
 
@@ -171,10 +171,7 @@ impl<'k> Builder<'k> {
 
     /// Combines along an axis, which goes.
     pub fn reduce(&mut self, op: ReduceOp, axis: u32, x: Value) -> Value {
-        let elem = match op {
-            ReduceOp::ArgMin | ReduceOp::ArgMax => Scalar::I64,
-            _ => self.kernel.ty(x).elem(),
-        };
+        let elem = if op.gives_index() { Scalar::I64 } else { self.kernel.ty(x).elem() };
         let ty = Type::tile(elem, self.kernel.shape(x).without(axis as usize));
         self.one(OpKind::Reduce { op, axis }, &[x], ty)
     }

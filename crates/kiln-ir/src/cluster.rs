@@ -23,15 +23,6 @@ impl ClusterOp {
     /// All of them.
     pub const ALL: [ClusterOp; 3] = [ClusterOp::Barrier, ClusterOp::StoreQuad, ClusterOp::PtrStoreQuad];
 
-    /// The word of the operation in the text format.
-    pub fn name(self) -> &'static str {
-        match self {
-            ClusterOp::Barrier => "cluster_barrier",
-            ClusterOp::StoreQuad => "cluster_store_quad",
-            ClusterOp::PtrStoreQuad => "ptr_cluster_store_quad",
-        }
-    }
-
     /// The operation with this word in the text format.
     pub fn from_name(name: &str) -> Option<ClusterOp> {
         Self::ALL.into_iter().find(|op| op.name() == name)

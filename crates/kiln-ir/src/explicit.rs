@@ -164,35 +164,6 @@ impl Task {
 pub type Attribute = (&'static str, u32);
 
 impl ExplicitOp {
-    /// The word of the operation in the text format.
-    pub fn name(&self) -> &'static str {
-        use ExplicitOp::*;
-        match self {
-            SharedTile { .. } => "shared_tile",
-            Mbarrier { .. } => "mbarrier",
-            MbarrierExpect { .. } => "mbarrier_expect",
-            MbarrierArrive => "mbarrier_arrive",
-            MbarrierWait => "mbarrier_wait",
-            TmaLoad { .. } => "tma_load",
-            TmaStore => "tma_store",
-            TmaStoreWait { .. } => "tma_store_wait",
-            ProxyFence => "proxy_fence",
-            TaskBarrier => "task_barrier",
-            Signal => "signal",
-            SignalWait => "signal_wait",
-            SharedStore { .. } => "shared_store",
-            SharedLoad => "shared_load",
-            Wgmma { .. } => "wgmma",
-            WgmmaRegisters { .. } => "wgmma_registers",
-            PackPairs { .. } => "pack_pairs",
-            Exp2Flushed => "exp2_flushed",
-            WgmmaWait { .. } => "wgmma_wait",
-            Tasks(_) => "tasks",
-            TaskRank => "task_rank",
-            ClusterRank => "cluster_rank",
-        }
-    }
-
     /// Its numbers, in the order of the text format. Those of tasks come in groups.
     pub fn attributes(&self) -> SmallVec<[Attribute; 8]> {
         use ExplicitOp::*;
@@ -282,31 +253,5 @@ impl ExplicitOp {
             "cluster_rank" => ClusterRank,
             _ => return Ok(None),
         }))
-    }
-
-    /// Whether it must stay although its results are unused.
-    pub fn has_effect(&self) -> bool {
-        use ExplicitOp::*;
-        match self {
-            SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank | PackPairs { .. } | Exp2Flushed => {
-                false
-            }
-            MbarrierExpect { .. }
-            | MbarrierArrive
-            | MbarrierWait
-            | TmaLoad { .. }
-            | TmaStore
-            | TmaStoreWait { .. }
-            | ProxyFence
-            | TaskBarrier
-            | Signal
-            | SignalWait
-            | SharedStore { .. }
-            | SharedLoad
-            | Wgmma { .. }
-            | WgmmaRegisters { .. }
-            | WgmmaWait { .. }
-            | Tasks(_) => true,
-        }
     }
 }

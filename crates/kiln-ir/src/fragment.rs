@@ -121,7 +121,7 @@ impl Factors {
     }
 
     /// The words of the products of fragments and of warpgroups.
-    fn names(self) -> (&'static str, &'static str) {
+    pub(crate) fn names(self) -> (&'static str, &'static str) {
         let found = PRODUCTS.iter().find(|(factors, ..)| *factors == self);
         found.map_or(("mma", "warpgroup_mma"), |(_, fragments, warpgroups)| (fragments, warpgroups))
     }
@@ -185,24 +185,6 @@ pub enum FragmentOp {
 }
 
 impl FragmentOp {
-    /// The word of the operation in the text format.
-    pub fn name(&self) -> &'static str {
-        use FragmentOp::*;
-        match self {
-            Mma(factors) => factors.names().0,
-            LdMatrix { .. } => "ldmatrix",
-            StMatrix { .. } => "stmatrix",
-            Pack(Factor::F16) => "pack_f16",
-            Pack(_) => "pack_bf16",
-            CpAsync => "cp_async",
-            CpAsyncCommit => "cp_async_commit",
-            CpAsyncWait { .. } => "cp_async_wait",
-            WarpgroupMma(product) => product.factors.names().1,
-            WarpgroupWait { .. } => "warpgroup_wait",
-            AsyncProxyFence => "async_proxy_fence",
-        }
-    }
-
     /// Its numbers, in the order of the text format.
     pub fn attributes(&self) -> SmallVec<[(&'static str, u32); 6]> {
         match *self {
@@ -261,36 +243,5 @@ impl FragmentOp {
             "async_proxy_fence" => AsyncProxyFence,
             _ => return Ok(None),
         }))
-    }
-
-    /// Whether it must stay although its results are unused.
-    pub fn has_effect(&self) -> bool {
-        use FragmentOp::*;
-        match self {
-            StMatrix { .. }
-            | CpAsync
-            | CpAsyncCommit
-            | CpAsyncWait { .. }
-            | WarpgroupMma(_)
-            | WarpgroupWait { .. }
-            | AsyncProxyFence => true,
-            Mma(_) | LdMatrix { .. } | Pack(_) => false,
-        }
-    }
-
-    /// Whether it depends on its operands alone, in control flow that the threads of a warp share.
-    pub fn is_pure(&self) -> bool {
-        use FragmentOp::*;
-        match self {
-            Mma(_) | Pack(_) => true,
-            LdMatrix { .. }
-            | StMatrix { .. }
-            | CpAsync
-            | CpAsyncCommit
-            | CpAsyncWait { .. }
-            | WarpgroupMma(_)
-            | WarpgroupWait { .. }
-            | AsyncProxyFence => false,
-        }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::cluster::ClusterOp;
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
-use crate::op::{BinaryOp, Bounds, OpKind};
+use crate::op::{Bounds, OpKind};
 use crate::types::Scalar;
 use crate::uniformity::Uniformity;
 use std::collections::HashSet;
@@ -119,7 +119,7 @@ pub(crate) fn fault_of(kernel: &Kernel, op: Op) -> Option<GuardFault> {
     match kernel.op(op).kind {
         OpKind::Assert(_) => Some(GuardFault::Assert),
         ref kind if kind.bounds() == Some(Bounds::Check) => Some(GuardFault::OutOfBounds),
-        OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if !kernel.is_pure(op) => {
+        OpKind::Binary(binary) if binary.info().divides && !kernel.is_pure(op) => {
             Some(GuardFault::DivisionByZero)
         }
         _ => None,

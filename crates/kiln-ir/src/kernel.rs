@@ -1,7 +1,7 @@
 //! A kernel: arenas of values, operations and blocks, its parameters and how it wants to be launched.
 
 use crate::literal::Literal;
-use crate::op::{BinaryOp, Message, OpKind};
+use crate::op::{Message, OpKind};
 use crate::types::{Shape, Type};
 use smallvec::SmallVec;
 use std::fmt;
@@ -345,7 +345,7 @@ impl Kernel {
     pub fn is_pure(&self, op: Op) -> bool {
         let data = self.op(op);
         match data.kind {
-            OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => {
+            OpKind::Binary(op) if op.info().divides => {
                 self.ty(data.operands[1]).elem().is_float()
                     || self.as_const(data.operands[1]).is_some_and(|l| l.is_true())
             }

@@ -9,18 +9,20 @@
 //! | `types.rs` | element types, shapes, views |
 //! | `float8.rs` | the 8-bit floats |
 //! | `literal.rs` | constants |
-//! | `op.rs` | the operations and what they mean |
+//! | `op/` | the operations: `mod.rs` says what they mean, `table.rs` what every stage reads of them, `unary.rs` and `binary.rs` the same of element-wise ones |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
 //! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
+//! | `operands.rs` | operands by name |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
-//! | `eval.rs` | what element-wise operations compute, on constants; `rounding.rs` rounds to 16-bit floats |
+//! | `eval.rs` | what element-wise operations compute, for folding and the interpreter |
+//! | `numeric/` | the arithmetic of elements as Rust types; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
 //! | `guard.rs` | which operations a guard catches, how they are numbered, and whom a fault concerns |
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
-//! | `print.rs`, `parse/` | the text format, written and read; `mnemonic.rs` holds its words |
+//! | `print.rs`, `parse/` | the text format, written and read |
 
 mod builder;
 mod cluster;
@@ -31,8 +33,9 @@ mod fragment;
 mod guard;
 mod kernel;
 mod literal;
-mod mnemonic;
+pub mod numeric;
 mod op;
+mod operands;
 mod parse;
 mod print;
 mod rounding;

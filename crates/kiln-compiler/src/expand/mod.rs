@@ -20,7 +20,7 @@ mod power;
 mod remainder;
 mod trigonometric;
 
-use kiln_ir::{BinaryOp, Block, Builder, Kernel, Op, OpData, OpKind, Scalar, UnaryOp, Value};
+use kiln_ir::{BinaryOp, Block, Builder, Kernel, MathFn, Op, OpData, OpKind, Scalar, UnaryOp, Value};
 use math::Math;
 pub(crate) use remainder::remainders;
 
@@ -47,15 +47,14 @@ fn is_half(elem: Scalar) -> bool {
 }
 
 fn needs_expansion(kernel: &Kernel, data: &OpData) -> bool {
-    use UnaryOp::*;
     let Some(&first) = data.operands.first() else { return false };
     let elem = kernel.ty(first).elem();
-    match data.kind {
-        OpKind::Unary(_) | OpKind::Binary(_) | OpKind::Compare(_) if is_half(elem) => true,
-        OpKind::Unary(Exp2 | Rsqrt) => elem == Scalar::F64,
-        OpKind::Unary(Exp | Log | Log2 | Sin | Cos | Tanh | Erf | Sigmoid) => true,
-        OpKind::Binary(BinaryOp::Pow | BinaryOp::Atan2) => true,
-        _ => false,
+    if let OpKind::Unary(op) = data.kind {
+        is_half(elem) || op.info().expansion.is_needed(elem)
+    } else if let OpKind::Binary(op) = data.kind {
+        is_half(elem) || op.info().expanded
+    } else {
+        matches!(data.kind, OpKind::Compare(_)) && is_half(elem)
     }
 }
 
@@ -85,11 +84,14 @@ fn rebuild(b: &mut Builder<'_>, data: &OpData) -> Value {
         true => data.operands.iter().map(|&v| b.cast(v, Scalar::F32)).collect(),
         false => data.operands.to_vec(),
     };
-    let result = match data.kind {
-        OpKind::Unary(op) => unary(b, op, wide[0]),
-        OpKind::Binary(op) => binary(b, op, wide[0], wide[1]),
-        OpKind::Compare(op) => return b.compare(op, wide[0], wide[1]),
-        _ => wide[0],
+    let result = if let OpKind::Unary(op) = data.kind {
+        unary(b, op, wide[0])
+    } else if let OpKind::Binary(op) = data.kind {
+        binary(b, op, wide[0], wide[1])
+    } else if let OpKind::Compare(op) = data.kind {
+        return b.compare(op, wide[0], wide[1]);
+    } else {
+        wide[0]
     };
     match is_half(elem) && b.kernel.ty(result).elem() == Scalar::F32 {
         true => b.cast(result, elem),
@@ -99,30 +101,43 @@ fn rebuild(b: &mut Builder<'_>, data: &OpData) -> Value {
 
 fn unary(b: &mut Builder<'_>, op: UnaryOp, x: Value) -> Value {
     let mut m = Math::new(b, x);
-    match op {
-        UnaryOp::Exp => m.exp(x),
-        UnaryOp::Exp2 if m.is_double() => m.exp2_double(x),
-        UnaryOp::Log => m.log(x),
-        UnaryOp::Log2 => m.log2(x),
-        UnaryOp::Rsqrt if m.is_double() => {
-            let root = m.b.unary(UnaryOp::Sqrt, x);
-            let one = m.c(1.0);
-            m.div(one, root)
+    if let UnaryOp::Math(function) = op {
+        m.function(function, x)
+    } else if m.is_double() && op == UnaryOp::Exp2 {
+        m.exp2_double(x)
+    } else if m.is_double() && op == UnaryOp::Rsqrt {
+        let root = m.b.unary(UnaryOp::Sqrt, x);
+        let one = m.c(1.0);
+        m.div(one, root)
+    } else {
+        // Of 16 bits, computed in f32.
+        b.unary(op, x)
+    }
+}
+
+impl Math<'_, '_> {
+    /// A function that GPUs have no instruction for.
+    fn function(&mut self, function: MathFn, x: Value) -> Value {
+        match function {
+            MathFn::Exp => self.exp(x),
+            MathFn::Log => self.log(x),
+            MathFn::Log2 => self.log2(x),
+            MathFn::Sin => self.sin(x),
+            MathFn::Cos => self.cos(x),
+            MathFn::Tanh => self.tanh(x),
+            MathFn::Sigmoid => self.sigmoid(x),
+            MathFn::Erf => self.erf(x),
         }
-        UnaryOp::Sin => m.sin(x),
-        UnaryOp::Cos => m.cos(x),
-        UnaryOp::Tanh => m.tanh(x),
-        UnaryOp::Sigmoid => m.sigmoid(x),
-        UnaryOp::Erf => m.erf(x),
-        other => b.unary(other, x),
     }
 }
 
 fn binary(b: &mut Builder<'_>, op: BinaryOp, x: Value, y: Value) -> Value {
     let mut m = Math::new(b, x);
-    match op {
-        BinaryOp::Pow => m.pow(x, y),
-        BinaryOp::Atan2 => m.atan2(x, y),
-        other => b.binary(other, x, y),
+    if op == BinaryOp::Pow {
+        m.pow(x, y)
+    } else if op == BinaryOp::Atan2 {
+        m.atan2(x, y)
+    } else {
+        b.binary(op, x, y)
     }
 }

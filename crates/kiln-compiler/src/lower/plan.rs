@@ -475,7 +475,7 @@ impl Demand<'_, '_> {
             OpKind::Load(_) => self.cheapest(data, result, wanted, true) == wanted,
             // A conversion is cheaper behind what makes elements smaller.
             OpKind::Cast if self.bytes(data.operands[0]) > self.bytes(result) => false,
-            kind if roles::is_elementwise(kind) || *kind == OpKind::Reshape => {
+            kind if kind.is_elementwise() || *kind == OpKind::Reshape => {
                 let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Held | Role::Seen);
                 let mut sources = data.operands.iter().filter(moved);
                 let first = sources.next();

@@ -1,7 +1,7 @@
 //! What each value of a tile kernel becomes: a scalar, a tile that is cheaper to compute again than to move, a tile that is
 //! another one seen differently, or a tile with a layout of its own.
 
-use kiln_ir::{BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, UnaryOp, Value};
+use kiln_ir::{BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
 
 /// What a value becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,42 +58,24 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
 /// Whether computing an element-wise operation twice costs less than moving its result.
 fn is_cheap(kernel: &Kernel, kind: &OpKind, data: &OpData) -> bool {
     let float = |v: Value| kernel.ty(v).elem().is_float();
-    match kind {
-        OpKind::Unary(op) => matches!(op, UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs | UnaryOp::IsNan),
-        OpKind::Binary(op) => {
-            !matches!(op, BinaryOp::Div | BinaryOp::FastDiv | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2)
-                || is_constant_division(kernel, *op, data) && !float(data.operands[0])
-        }
-        OpKind::Compare(_) | OpKind::Select | OpKind::Fma | OpKind::Cast | OpKind::Bitcast => true,
-        _ => false,
+    if let OpKind::Unary(op) = kind {
+        op.info().cheap
+    } else if let OpKind::Binary(op) = kind {
+        op.info().cheap || is_constant_division(kernel, *op, data) && !float(data.operands[0])
+    } else {
+        matches!(kind, OpKind::Compare(_) | OpKind::Select | OpKind::Fma | OpKind::Cast | OpKind::Bitcast)
     }
 }
 
 /// Whether this divides by a constant other than zero.
 fn is_constant_division(kernel: &Kernel, op: BinaryOp, data: &OpData) -> bool {
-    matches!(op, BinaryOp::Div | BinaryOp::Rem)
-        && kernel.as_const(data.operands[1]).is_some_and(|literal| literal.is_true())
-}
-
-/// Whether an operation works on each element of its operands by itself.
-pub(crate) fn is_elementwise(kind: &OpKind) -> bool {
-    matches!(
-        kind,
-        OpKind::Unary(_)
-            | OpKind::Binary(_)
-            | OpKind::Compare(_)
-            | OpKind::Select
-            | OpKind::Fma
-            | OpKind::Cast
-            | OpKind::Bitcast
-            | OpKind::Explicit(ExplicitOp::Exp2Flushed)
-    )
+    op.info().divides && kernel.as_const(data.operands[1]).is_some_and(|literal| literal.is_true())
 }
 
 /// Calls `visit` with every group of values that must share a layout: what an operation carries, joins or combines by element.
 pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
     kernel.walk(|op, data| match &data.kind {
-        kind if is_elementwise(kind) || matches!(kind, OpKind::Reshape | OpKind::Scan { .. }) => {
+        kind if kind.is_elementwise() || matches!(kind, OpKind::Reshape | OpKind::Scan { .. }) => {
             data.operands.iter().for_each(|&v| visit(data.results[0], v));
         }
         OpKind::Dot(_) => visit(data.results[0], data.operands[2]),

@@ -2,7 +2,7 @@
 //! short-circuit logic and guarded arithmetic want to be.
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
-use kiln_ir::{BinaryOp, Block, Kernel, Op, OpKind, UnaryOp};
+use kiln_ir::{Block, Kernel, Op, OpKind};
 
 /// How much more than the branch that is taken may be computed, in simple operations.
 const BUDGET: u32 = 8;
@@ -48,16 +48,17 @@ fn cost(kernel: &Kernel, region: Block) -> Option<u32> {
         if !kernel.is_pure(op) || !scalars {
             return None;
         }
-        sum += match data.kind {
-            OpKind::Const(_) => 0,
-            OpKind::Binary(
-                BinaryOp::Div | BinaryOp::FastDiv | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Atan2,
-            ) => 4,
-            OpKind::Unary(op) => match op {
-                UnaryOp::Neg | UnaryOp::Not | UnaryOp::Abs | UnaryOp::IsNan => 1,
-                _ => 4,
-            },
-            _ => 1,
+        sum += if let OpKind::Const(_) = data.kind {
+            0
+        } else {
+            let cheap = if let OpKind::Binary(op) = data.kind {
+                op.info().cheap
+            } else if let OpKind::Unary(op) = data.kind {
+                op.info().cheap
+            } else {
+                true
+            };
+            if cheap { 1 } else { 4 }
         };
     }
     Some(sum)

@@ -134,11 +134,11 @@ fn values(scalar: Scalar, len: usize, seed: u64) -> Vec<u64> {
 
 #[test]
 fn every_level_has_the_same_primitives() {
-    use kiln_ir::{BinaryOp, UnaryOp};
+    use kiln_ir::{BinaryOp, MathFn, UnaryOp};
     for level in Level::available() {
         for scalar in Scalar::COMPUTED {
             let has = |key| lookup_at(level, key).is_some();
-            assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Exp, scalar)), scalar.is_float());
+            assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Math(MathFn::Exp), scalar)), scalar.is_float());
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Popcount, scalar)), scalar.is_int());
             assert_eq!(has(PrimitiveKey::Unary(UnaryOp::Not, scalar)), !scalar.is_float());
             assert_eq!(

@@ -5,7 +5,7 @@
 
 use super::{Random, primitive};
 use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey};
-use kiln_ir::{BinaryOp, Scalar, UnaryOp};
+use kiln_ir::{BinaryOp, MathFn, Scalar, UnaryOp};
 
 /// By how many units in the last place `got` misses the real number that `expected` is close to.
 fn error(got: f32, expected: f64) -> f64 {
@@ -57,23 +57,23 @@ fn within(op: UnaryOp, limit: f64, inputs: &[f32], function: fn(f64) -> f64) {
 fn exponentials() {
     let mut inputs = sweep();
     inputs.extend(range(-105.0, 90.0, 200_000));
-    within(UnaryOp::Exp, 2.0, &inputs, f64::exp);
+    within(UnaryOp::Math(MathFn::Exp), 2.0, &inputs, f64::exp);
     inputs.extend(range(-151.0, 129.0, 200_000));
     within(UnaryOp::Exp2, 2.0, &inputs, f64::exp2);
-    within(UnaryOp::Sigmoid, 2.0, &inputs, |x| {
+    within(UnaryOp::Math(MathFn::Sigmoid), 2.0, &inputs, |x| {
         if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
     });
     inputs.extend(range(-10.0, 10.0, 400_000));
-    within(UnaryOp::Tanh, 2.0, &inputs, f64::tanh);
-    within(UnaryOp::Erf, 2.0, &inputs, libm::erf);
+    within(UnaryOp::Math(MathFn::Tanh), 2.0, &inputs, f64::tanh);
+    within(UnaryOp::Math(MathFn::Erf), 2.0, &inputs, libm::erf);
 }
 
 #[test]
 fn logarithms() {
     let mut inputs = sweep();
     inputs.extend(range(0.3, 3.0, 400_000));
-    within(UnaryOp::Log, 2.0, &inputs, f64::ln);
-    within(UnaryOp::Log2, 2.0, &inputs, f64::log2);
+    within(UnaryOp::Math(MathFn::Log), 2.0, &inputs, f64::ln);
+    within(UnaryOp::Math(MathFn::Log2), 2.0, &inputs, f64::log2);
     within(UnaryOp::Rsqrt, 2.0, &inputs, |x| 1.0 / x.sqrt());
 }
 
@@ -87,14 +87,21 @@ fn trigonometric_functions() {
         let near = (n as f64 * std::f64::consts::FRAC_PI_2) as f32;
         inputs.extend([near, near.next_up(), near.next_down()]);
     }
-    within(UnaryOp::Sin, 2.0, &inputs, f64::sin);
-    within(UnaryOp::Cos, 2.0, &inputs, f64::cos);
+    within(UnaryOp::Math(MathFn::Sin), 2.0, &inputs, f64::sin);
+    within(UnaryOp::Math(MathFn::Cos), 2.0, &inputs, f64::cos);
 }
 
 #[test]
 fn signs_of_zero_and_symmetry() {
     for level in Level::available() {
-        for op in [UnaryOp::Sin, UnaryOp::Tanh, UnaryOp::Erf, UnaryOp::Round, UnaryOp::Sqrt, UnaryOp::Recip] {
+        for op in [
+            UnaryOp::Math(MathFn::Sin),
+            UnaryOp::Math(MathFn::Tanh),
+            UnaryOp::Math(MathFn::Erf),
+            UnaryOp::Round,
+            UnaryOp::Sqrt,
+            UnaryOp::Recip,
+        ] {
             let f = primitive!(level, Unary, PrimitiveKey::Unary(op, Scalar::F32));
             let (x, mut y) = ([-0.0f32, 0.0], [7.0f32; 2]);
             // SAFETY: both have two elements.

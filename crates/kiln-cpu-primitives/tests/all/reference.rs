@@ -1,6 +1,6 @@
 //! What each operation means for one element, on bits, without a thought of speed.
 
-use kiln_ir::{BinaryOp, CompareOp, Scalar, UnaryOp};
+use kiln_ir::{BinaryOp, CompareOp, MathFn, Scalar, UnaryOp};
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
@@ -151,19 +151,19 @@ pub fn unary(op: UnaryOp, scalar: Scalar, bits: u64) -> Option<(u64, u64)> {
     let (result, slack) = match op {
         UnaryOp::Neg => (-x, 0),
         UnaryOp::Abs => (x.abs(), 0),
-        UnaryOp::Exp => (x.exp(), slack),
+        UnaryOp::Math(MathFn::Exp) => (x.exp(), slack),
         UnaryOp::Exp2 => (x.exp2(), slack),
-        UnaryOp::Log => (x.ln(), slack),
-        UnaryOp::Log2 => (x.log2(), slack),
+        UnaryOp::Math(MathFn::Log) => (x.ln(), slack),
+        UnaryOp::Math(MathFn::Log2) => (x.log2(), slack),
         UnaryOp::Sqrt => (x.sqrt(), 0),
         UnaryOp::Rsqrt => (1.0 / x.sqrt(), slack),
         UnaryOp::Recip => (1.0 / x, 0),
-        UnaryOp::Sin => (x.sin(), slack),
-        UnaryOp::Cos => (x.cos(), slack),
-        UnaryOp::Tanh => (x.tanh(), slack),
-        UnaryOp::Erf => (libm::erf(x), slack),
-        UnaryOp::Sigmoid if x < 0.0 => (x.exp() / (1.0 + x.exp()), slack),
-        UnaryOp::Sigmoid => (1.0 / (1.0 + (-x).exp()), slack),
+        UnaryOp::Math(MathFn::Sin) => (x.sin(), slack),
+        UnaryOp::Math(MathFn::Cos) => (x.cos(), slack),
+        UnaryOp::Math(MathFn::Tanh) => (x.tanh(), slack),
+        UnaryOp::Math(MathFn::Erf) => (libm::erf(x), slack),
+        UnaryOp::Math(MathFn::Sigmoid) if x < 0.0 => (x.exp() / (1.0 + x.exp()), slack),
+        UnaryOp::Math(MathFn::Sigmoid) => (1.0 / (1.0 + (-x).exp()), slack),
         UnaryOp::Floor => (x.floor(), 0),
         UnaryOp::Ceil => (x.ceil(), 0),
         UnaryOp::Round => (x.round_ties_even(), 0),

@@ -6,7 +6,7 @@ use super::emitter::{Emitter, Repr};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
-use kiln_cpu_primitives::{Form, PrimitiveKey};
+use kiln_cpu_primitives::{Form, PrimitiveKey, UnaryInstruction, unary_instruction};
 use kiln_ir::{BinaryOp, CompareOp, OpData, OpKind, Scalar, UnaryOp};
 
 impl Emitter<'_> {
@@ -72,22 +72,18 @@ impl Emitter<'_> {
     }
 
     fn native_unary(&mut self, op: UnaryOp, elem: Scalar, x: ir::Value) -> Option<ir::Value> {
-        use UnaryOp::*;
+        let instruction = unary_instruction(op, elem)?;
         let ins = self.asm.fb.ins();
-        let wide_float = matches!(elem, Scalar::F32 | Scalar::F64);
-        Some(match op {
-            Neg if elem.is_int() => ins.ineg(x),
-            Neg if wide_float => ins.fneg(x),
-            Not if elem == Scalar::Bool => ins.bxor_imm_u(x, 1),
-            Not if elem.is_int() => ins.bnot(x),
-            Abs if wide_float => ins.fabs(x),
-            Abs if elem.is_int() => match elem.is_signed() {
-                true => ins.iabs(x),
-                false => x,
-            },
-            Sqrt if wide_float => ins.sqrt(x),
-            IsNan if wide_float => ins.fcmp(FloatCC::Unordered, x, x),
-            _ => return None,
+        Some(match instruction {
+            UnaryInstruction::Copy => x,
+            UnaryInstruction::NegateInt => ins.ineg(x),
+            UnaryInstruction::NegateFloat => ins.fneg(x),
+            UnaryInstruction::InvertBool => ins.bxor_imm_u(x, 1),
+            UnaryInstruction::InvertBits => ins.bnot(x),
+            UnaryInstruction::AbsInt => ins.iabs(x),
+            UnaryInstruction::AbsFloat => ins.fabs(x),
+            UnaryInstruction::Sqrt => ins.sqrt(x),
+            UnaryInstruction::IsNan => ins.fcmp(FloatCC::Unordered, x, x),
         })
     }
 
@@ -100,28 +96,29 @@ impl Emitter<'_> {
                 Sub => ins.fsub(a, b),
                 Mul => ins.fmul(a, b),
                 Div | FastDiv => ins.fdiv(a, b),
-                _ => return None,
+                Rem | Min | Max | And | Or | Xor | Shl | Shr | Pow | Atan2 => return None,
             });
         }
         if elem.is_float() {
             return None;
         }
-        Some(match (op, elem.is_signed()) {
-            (Add, _) => ins.iadd(a, b),
-            (Sub, _) => ins.isub(a, b),
-            (Mul, _) => ins.imul(a, b),
-            (And, _) => ins.band(a, b),
-            (Or, _) => ins.bor(a, b),
-            (Xor, _) => ins.bxor(a, b),
+        let signed = elem.is_signed();
+        Some(match op {
+            Add => ins.iadd(a, b),
+            Sub => ins.isub(a, b),
+            Mul => ins.imul(a, b),
+            And => ins.band(a, b),
+            Or => ins.bor(a, b),
+            Xor => ins.bxor(a, b),
             // Cranelift takes amounts modulo the width, too.
-            (Shl, _) => ins.ishl(a, b),
-            (Shr, true) => ins.sshr(a, b),
-            (Shr, false) => ins.ushr(a, b),
-            (Min, true) => ins.smin(a, b),
-            (Min, false) => ins.umin(a, b),
-            (Max, true) => ins.smax(a, b),
-            (Max, false) => ins.umax(a, b),
-            _ => return None,
+            Shl => ins.ishl(a, b),
+            Shr if signed => ins.sshr(a, b),
+            Shr => ins.ushr(a, b),
+            Min if signed => ins.smin(a, b),
+            Min => ins.umin(a, b),
+            Max if signed => ins.smax(a, b),
+            Max => ins.umax(a, b),
+            Div | FastDiv | Rem | Pow | Atan2 => return None,
         })
     }
 

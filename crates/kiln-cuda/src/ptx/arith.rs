@@ -30,31 +30,31 @@ impl Writer<'_> {
         let x = self.get(op.operands[0])?;
         let to = self.define(op.results[0]);
         let t = suffix(elem);
-        match (unary, elem) {
-            (Neg, Scalar::I32 | Scalar::U32) => self.put(format_args!("neg.s32 {to}, {x}")),
-            (Neg, Scalar::I64 | Scalar::U64) => self.put(format_args!("neg.s64 {to}, {x}")),
-            (Neg, Scalar::F32 | Scalar::F64) => self.put(format_args!("neg.{t} {to}, {x}")),
-            (Abs, Scalar::U32 | Scalar::U64) => self.mov(to, x),
-            (Abs, Scalar::I32 | Scalar::I64 | Scalar::F32 | Scalar::F64) => {
-                self.put(format_args!("abs.{t} {to}, {x}"))
-            }
-            (Not, Scalar::Bool) => self.put(format_args!("not.pred {to}, {x}")),
-            (Not, e) if e.is_int() => self.put(format_args!("not.{} {to}, {x}", x.class.bits())),
-            (Popcount, e) if e.is_int() => self.count_bits("popc", to, x),
-            (Clz, e) if e.is_int() => self.count_bits("clz", to, x),
-            (Exp2, Scalar::F32) => self.put(format_args!("ex2.approx.f32 {to}, {x}")),
-            (Rsqrt, Scalar::F32) => self.put(format_args!("rsqrt.approx.f32 {to}, {x}")),
-            (Sqrt, Scalar::F32 | Scalar::F64) => self.put(format_args!("sqrt.rn.{t} {to}, {x}")),
-            (Recip, Scalar::F32 | Scalar::F64) => self.put(format_args!("rcp.rn.{t} {to}, {x}")),
-            (Floor, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rmi.{t}.{t} {to}, {x}")),
-            (Ceil, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rpi.{t}.{t} {to}, {x}")),
-            (Round, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rni.{t}.{t} {to}, {x}")),
-            (Trunc, Scalar::F32 | Scalar::F64) => self.put(format_args!("cvt.rzi.{t}.{t} {to}, {x}")),
-            (IsNan, Scalar::F32 | Scalar::F64) => self.put(format_args!("testp.notanumber.{t} {to}, {x}")),
-            (other, elem) => {
+        let float = matches!(elem, Scalar::F32 | Scalar::F64);
+        let width = 8 * elem.bytes();
+        match unary {
+            Neg if elem.is_int() => self.put(format_args!("neg.s{width} {to}, {x}")),
+            Neg if float => self.put(format_args!("neg.{t} {to}, {x}")),
+            Abs if elem.is_int() && !elem.is_signed() => self.mov(to, x),
+            Abs if elem.is_int() || float => self.put(format_args!("abs.{t} {to}, {x}")),
+            Not if elem == Scalar::Bool => self.put(format_args!("not.pred {to}, {x}")),
+            Not if elem.is_int() => self.put(format_args!("not.{} {to}, {x}", x.class.bits())),
+            Popcount if elem.is_int() => self.count_bits("popc", to, x),
+            Clz if elem.is_int() => self.count_bits("clz", to, x),
+            Exp2 if elem == Scalar::F32 => self.put(format_args!("ex2.approx.f32 {to}, {x}")),
+            Rsqrt if elem == Scalar::F32 => self.put(format_args!("rsqrt.approx.f32 {to}, {x}")),
+            Sqrt if float => self.put(format_args!("sqrt.rn.{t} {to}, {x}")),
+            Recip if float => self.put(format_args!("rcp.rn.{t} {to}, {x}")),
+            Floor if float => self.put(format_args!("cvt.rmi.{t}.{t} {to}, {x}")),
+            Ceil if float => self.put(format_args!("cvt.rpi.{t}.{t} {to}, {x}")),
+            Round if float => self.put(format_args!("cvt.rni.{t}.{t} {to}, {x}")),
+            Trunc if float => self.put(format_args!("cvt.rzi.{t}.{t} {to}, {x}")),
+            IsNan if float => self.put(format_args!("testp.notanumber.{t} {to}, {x}")),
+            Neg | Abs | Not | Popcount | Clz | Exp2 | Rsqrt | Sqrt | Recip | Floor | Ceil | Round | Trunc
+            | IsNan | Math(_) => {
                 return Err(self.unsupported(
                     op,
-                    format!("{other:?} of {elem}"),
+                    format!("{} of {elem}", unary.name()),
                     "This should have been expanded before; please report it",
                 ));
             }
@@ -82,45 +82,34 @@ impl Writer<'_> {
         let t = suffix(elem);
         let bits = a.class.bits();
         let rn = if self.kernel.contract { "" } else { ".rn" };
-        match (binary, elem) {
-            (And | Or | Xor, e) if !e.is_float() => {
-                let name = match binary {
-                    And => "and",
-                    Or => "or",
-                    _ => "xor",
-                };
-                self.put(format_args!("{name}.{bits} {to}, {a}, {b}"));
-            }
-            (Min | Max | Mul | Add, Scalar::Bool) => {
-                let name = if matches!(binary, Min | Mul) { "and" } else { "or" };
-                self.put(format_args!("{name}.pred {to}, {a}, {b}"));
-            }
-            (Add, Scalar::F32 | Scalar::F64) => self.put(format_args!("add{rn}.{t} {to}, {a}, {b}")),
-            (Sub, Scalar::F32 | Scalar::F64) => self.put(format_args!("sub{rn}.{t} {to}, {a}, {b}")),
-            (Mul, Scalar::F32 | Scalar::F64) => self.put(format_args!("mul{rn}.{t} {to}, {a}, {b}")),
-            (FastDiv, Scalar::F32) if self.is_one(op.operands[0]) => {
+        let float = matches!(elem, Scalar::F32 | Scalar::F64);
+        let ordered = elem.is_int() || float;
+        match binary {
+            And if !elem.is_float() => self.put(format_args!("and.{bits} {to}, {a}, {b}")),
+            Or if !elem.is_float() => self.put(format_args!("or.{bits} {to}, {a}, {b}")),
+            Xor if !elem.is_float() => self.put(format_args!("xor.{bits} {to}, {a}, {b}")),
+            Min | Mul if elem == Scalar::Bool => self.put(format_args!("and.pred {to}, {a}, {b}")),
+            Max | Add if elem == Scalar::Bool => self.put(format_args!("or.pred {to}, {a}, {b}")),
+            Add if float => self.put(format_args!("add{rn}.{t} {to}, {a}, {b}")),
+            Sub if float => self.put(format_args!("sub{rn}.{t} {to}, {a}, {b}")),
+            Mul if float => self.put(format_args!("mul{rn}.{t} {to}, {a}, {b}")),
+            FastDiv if elem == Scalar::F32 && self.is_one(op.operands[0]) => {
                 self.put(format_args!("rcp.approx.f32 {to}, {b}"))
             }
-            (FastDiv, Scalar::F32) => self.put(format_args!("div.full.f32 {to}, {a}, {b}")),
-            (Div, Scalar::F32) | (Div | FastDiv, Scalar::F64) => {
-                self.put(format_args!("div.rn.{t} {to}, {a}, {b}"))
-            }
-            (Add, e) if e.is_int() => self.put(format_args!("add.{t} {to}, {a}, {b}")),
-            (Sub, e) if e.is_int() => self.put(format_args!("sub.{t} {to}, {a}, {b}")),
-            (Mul, e) if e.is_int() => self.put(format_args!("mul.lo.{t} {to}, {a}, {b}")),
-            (Div, e) if e.is_int() => self.put(format_args!("div.{t} {to}, {a}, {b}")),
-            (Rem, e) if e.is_int() => self.put(format_args!("rem.{t} {to}, {a}, {b}")),
-            (Min, e) if e != Scalar::F16 && e != Scalar::BF16 => {
-                self.put(format_args!("min.{t} {to}, {a}, {b}"))
-            }
-            (Max, e) if e != Scalar::F16 && e != Scalar::BF16 => {
-                self.put(format_args!("max.{t} {to}, {a}, {b}"))
-            }
-            (Shl | Shr, e) if e.is_int() => self.shift(binary == Shl, elem, to, a, b),
-            (other, elem) => {
+            FastDiv if elem == Scalar::F32 => self.put(format_args!("div.full.f32 {to}, {a}, {b}")),
+            Div | FastDiv if float => self.put(format_args!("div.rn.{t} {to}, {a}, {b}")),
+            Add if elem.is_int() => self.put(format_args!("add.{t} {to}, {a}, {b}")),
+            Sub if elem.is_int() => self.put(format_args!("sub.{t} {to}, {a}, {b}")),
+            Mul if elem.is_int() => self.put(format_args!("mul.lo.{t} {to}, {a}, {b}")),
+            Div if elem.is_int() => self.put(format_args!("div.{t} {to}, {a}, {b}")),
+            Rem if elem.is_int() => self.put(format_args!("rem.{t} {to}, {a}, {b}")),
+            Min if ordered => self.put(format_args!("min.{t} {to}, {a}, {b}")),
+            Max if ordered => self.put(format_args!("max.{t} {to}, {a}, {b}")),
+            Shl | Shr if elem.is_int() => self.shift(binary == Shl, elem, to, a, b),
+            Add | Sub | Mul | Div | FastDiv | Rem | Min | Max | And | Or | Xor | Shl | Shr | Pow | Atan2 => {
                 return Err(self.unsupported(
                     op,
-                    format!("{other:?} of {elem}"),
+                    format!("{} of {elem}", binary.name()),
                     "This should have been expanded before; please report it",
                 ));
             }

@@ -4,19 +4,6 @@ use super::Generator;
 use super::pool::Entry;
 use kiln_ir::*;
 
-/// Unary operations whose result is one certain float.
-const EXACT_FLOAT: [UnaryOp; 9] = [
-    UnaryOp::Neg,
-    UnaryOp::Abs,
-    UnaryOp::Sqrt,
-    UnaryOp::Recip,
-    UnaryOp::Floor,
-    UnaryOp::Ceil,
-    UnaryOp::Round,
-    UnaryOp::Trunc,
-    UnaryOp::IsNan,
-];
-
 impl Generator<'_> {
     /// One operation whose result joins the pool.
     pub(super) fn expression(&mut self) {
@@ -73,17 +60,10 @@ impl Generator<'_> {
     fn unary(&mut self) {
         let x = self.operand(|_| true);
         let elem = self.ty(x.value).elem();
-        let op = if elem == Scalar::Bool {
-            UnaryOp::Not
-        } else if elem.is_int() {
-            *self.rng.pick(&[UnaryOp::Neg, UnaryOp::Not, UnaryOp::Abs, UnaryOp::Popcount, UnaryOp::Clz])
-        } else if self.options.exact {
-            *self.rng.pick(&EXACT_FLOAT)
-        } else {
-            let float = |op: &&UnaryOp| !matches!(op, UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz);
-            let all: Vec<UnaryOp> = UnaryOp::ALL.iter().filter(float).copied().collect();
-            *self.rng.pick(&all)
-        };
+        let exact = self.options.exact;
+        let fits = |op: &UnaryOp| op.info().class.has(elem) && (op.info().exact || !exact);
+        let all: Vec<UnaryOp> = UnaryOp::ALL.iter().copied().filter(fits).collect();
+        let op = if let [only] = all[..] { only } else { *self.rng.pick(&all) };
         let value = self.builder().unary(op, x.value);
         self.keep(value, x.varying);
     }

@@ -1,9 +1,10 @@
 //! The matrix product.
 
 use super::elementwise::cast;
-use crate::numeric::{Element, Number};
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use kiln_ir::Scalar;
+use kiln_ir::numeric::Number;
 use std::borrow::Cow;
 
 /// `out = acc + a · b` for a: [m, k], b: [k, n], in increasing order of k, with a rounding to the accumulator's type after every product

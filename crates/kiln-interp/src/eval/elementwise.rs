@@ -1,10 +1,13 @@
-//! Element-wise operations. A loop over slices for each operation and type; no choice is made inside a loop.
+//! Element-wise operations: `kiln_ir::eval` says what each computes, and here a loop over slices applies
+//! it. No choice is made inside a loop.
 
 use crate::mask::Mask;
-use crate::numeric::{Bits, Element, Float, Int, Number};
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use kiln_backend::FaultKind;
-use kiln_ir::{AtomicOp, BinaryOp, CompareOp, UnaryOp, eval};
+use kiln_ir::eval::{UseBinary, UseUnary};
+use kiln_ir::numeric::{Element, Number};
+use kiln_ir::{AtomicOp, BinaryOp, CompareOp, Literal, Scalar, UnaryOp, eval};
 
 fn map<A: Element, R: Element>(out: &mut Data, a: &Data, f: impl Fn(A) -> R) -> Result<(), Trap> {
     for (o, &a) in R::of_mut(out)?.iter_mut().zip(A::of(a)?) {
@@ -13,87 +16,61 @@ fn map<A: Element, R: Element>(out: &mut Data, a: &Data, f: impl Fn(A) -> R) -> 
     Ok(())
 }
 
-fn map2<A: Element, R: Element>(
-    out: &mut Data,
-    a: &Data,
-    b: &Data,
-    f: impl Fn(A, A) -> R,
-) -> Result<(), Trap> {
-    for ((o, &a), &b) in R::of_mut(out)?.iter_mut().zip(A::of(a)?).zip(A::of(b)?) {
-        *o = f(a, b);
+/// Applies an operation's function to every element of a register.
+struct Map<'a> {
+    out: &'a mut Data,
+    a: &'a Data,
+}
+
+impl UseUnary for Map<'_> {
+    type Output = Result<(), Trap>;
+    fn apply<A: Element, R: Element>(self, f: impl Fn(A) -> R) -> Result<(), Trap> {
+        map(self.out, self.a, f)
     }
-    Ok(())
+}
+
+/// As `Map`, of two registers. Where there is no result, active threads and tiles fault.
+struct Zip<'a> {
+    out: &'a mut Data,
+    a: &'a Data,
+    b: &'a Data,
+    mask: Option<&'a Mask>,
+}
+
+impl UseBinary for Zip<'_> {
+    type Output = Result<(), Trap>;
+    fn apply<A: Element, R: Element>(self, f: impl Fn(A, A) -> Option<R>) -> Result<(), Trap> {
+        let (out, a, b) = (R::of_mut(self.out)?, A::of(self.a)?, A::of(self.b)?);
+        for (i, ((o, &a), &b)) in out.iter_mut().zip(a).zip(b).enumerate() {
+            *o = match f(a, b) {
+                Some(result) => result,
+                None if self.mask.is_some_and(|m| !m.has(i)) => R::of_bits(0),
+                None => {
+                    let lane = self.mask.map(|_| i);
+                    return Err(Trap::Fault { kind: FaultKind::DivisionByZero, lane });
+                }
+            };
+        }
+        Ok(())
+    }
 }
 
 /// `out = op a`.
 pub fn unary(op: UnaryOp, out: &mut Data, a: &Data) -> Result<(), Trap> {
     let elem = a.elem();
-    if let Some(f) = eval::float_function(op) {
-        return dispatch!(float elem, T => map(out, a, |x: T| x.via(f)));
-    }
-    match op {
-        UnaryOp::Neg => dispatch!(number elem, T => map(out, a, <T as Number>::neg)),
-        UnaryOp::Abs => dispatch!(number elem, T => map(out, a, <T as Number>::abs)),
-        UnaryOp::Not => dispatch!(bits elem, T => map(out, a, <T as Bits>::not)),
-        UnaryOp::Popcount => dispatch!(int elem, T => map(out, a, <T as Int>::popcount)),
-        UnaryOp::Clz => dispatch!(int elem, T => map(out, a, <T as Int>::clz)),
-        UnaryOp::IsNan => dispatch!(float elem, T => map(out, a, <T as Element>::is_nan)),
-        _ => Err(Trap::no_operation(elem)),
-    }
+    eval::with_unary(op, elem, Map { out, a }).unwrap_or(Err(Trap::no_operation(elem)))
 }
 
 /// `out = a op b`. Integer division by zero faults in the active threads, or anywhere in a tile.
 pub fn binary(op: BinaryOp, out: &mut Data, a: &Data, b: &Data, mask: Option<&Mask>) -> Result<(), Trap> {
     let elem = a.elem();
-    match op {
-        BinaryOp::Add => dispatch!(number elem, T => map2(out, a, b, <T as Number>::add)),
-        BinaryOp::Sub => dispatch!(number elem, T => map2(out, a, b, <T as Number>::sub)),
-        BinaryOp::Mul => dispatch!(number elem, T => map2(out, a, b, <T as Number>::mul)),
-        BinaryOp::Div => dispatch!(number elem, T => divide(out, a, b, mask, <T as Number>::div)),
-        BinaryOp::FastDiv => dispatch!(float elem, T => divide(out, a, b, mask, <T as Number>::div)),
-        BinaryOp::Rem => dispatch!(number elem, T => divide(out, a, b, mask, <T as Number>::rem)),
-        BinaryOp::Min => dispatch!(any elem, T => map2(out, a, b, <T as Element>::least)),
-        BinaryOp::Max => dispatch!(any elem, T => map2(out, a, b, <T as Element>::greatest)),
-        BinaryOp::And => dispatch!(bits elem, T => map2(out, a, b, <T as Bits>::and)),
-        BinaryOp::Or => dispatch!(bits elem, T => map2(out, a, b, <T as Bits>::or)),
-        BinaryOp::Xor => dispatch!(bits elem, T => map2(out, a, b, <T as Bits>::xor)),
-        BinaryOp::Shl => dispatch!(int elem, T => map2(out, a, b, <T as Int>::shl)),
-        BinaryOp::Shr => dispatch!(int elem, T => map2(out, a, b, <T as Int>::shr)),
-        BinaryOp::Pow => dispatch!(float elem, T => map2(out, a, b, |x: T, y: T| x.via2(y, libm::pow))),
-        BinaryOp::Atan2 => dispatch!(float elem, T => map2(out, a, b, |y: T, x: T| y.via2(x, libm::atan2))),
-    }
-}
-
-fn divide<T: Number>(
-    out: &mut Data,
-    a: &Data,
-    b: &Data,
-    mask: Option<&Mask>,
-    f: impl Fn(T, T) -> Option<T>,
-) -> Result<(), Trap> {
-    let (out, a, b) = (T::of_mut(out)?, T::of(a)?, T::of(b)?);
-    for (i, ((o, &a), &b)) in out.iter_mut().zip(a).zip(b).enumerate() {
-        *o = match f(a, b) {
-            Some(quotient) => quotient,
-            None if mask.is_some_and(|m| !m.has(i)) => T::ZERO,
-            None => {
-                return Err(Trap::Fault { kind: FaultKind::DivisionByZero, lane: mask.map(|_| i) });
-            }
-        };
-    }
-    Ok(())
+    eval::with_binary(op, elem, Zip { out, a, b, mask }).unwrap_or(Err(Trap::no_operation(elem)))
 }
 
 /// `out = a op b`, bools.
 pub fn compare(op: CompareOp, out: &mut Data, a: &Data, b: &Data) -> Result<(), Trap> {
-    dispatch!(any a.elem(), T => match op {
-        CompareOp::Eq => map2(out, a, b, |x: T, y: T| x == y),
-        CompareOp::Ne => map2(out, a, b, |x: T, y: T| x != y),
-        CompareOp::Lt => map2(out, a, b, |x: T, y: T| x.lt(&y)),
-        CompareOp::Le => map2(out, a, b, |x: T, y: T| x.le(&y)),
-        CompareOp::Gt => map2(out, a, b, |x: T, y: T| x.gt(&y)),
-        CompareOp::Ge => map2(out, a, b, |x: T, y: T| x.ge(&y)),
-    })
+    let elem = a.elem();
+    eval::with_compare(op, elem, Zip { out, a, b, mask: None }).unwrap_or(Err(Trap::no_operation(elem)))
 }
 
 /// `out = cond ? a : b`.
@@ -133,22 +110,7 @@ pub fn bitcast(out: &mut Data, a: &Data) -> Result<(), Trap> {
 }
 
 /// The new value an atomic operation leaves, in the bits of an element type.
-pub fn combine(op: AtomicOp, elem: kiln_ir::Scalar, old: u64, value: u64) -> Result<u64, Trap> {
-    macro_rules! apply {
-        ($class:ident, $f:expr) => {
-            dispatch!($class elem, T => {
-                let f: fn(T, T) -> T = $f;
-                Ok(f(Element::of_bits(old), Element::of_bits(value)).bits())
-            })
-        };
-    }
-    match op {
-        AtomicOp::Add => apply!(number, Number::add),
-        AtomicOp::Min => apply!(any, Element::least),
-        AtomicOp::Max => apply!(any, Element::greatest),
-        AtomicOp::And => apply!(bits, Bits::and),
-        AtomicOp::Or => apply!(bits, Bits::or),
-        AtomicOp::Xor => apply!(bits, Bits::xor),
-        AtomicOp::Exchange => Ok(value),
-    }
+pub fn combine(op: AtomicOp, elem: Scalar, old: u64, value: u64) -> Result<u64, Trap> {
+    let [old, value] = [old, value].map(|bits| Literal::from_bits(elem, bits));
+    eval::atomic(op, old, value).map(Literal::bits).ok_or_else(|| Trap::no_operation(elem))
 }

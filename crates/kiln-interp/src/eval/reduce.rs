@@ -1,7 +1,8 @@
 //! Reductions and scans along an axis.
 
-use crate::numeric::{Bits, Element, Number};
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
+use kiln_ir::numeric::{Bits, Element, Number};
 use kiln_ir::{ReduceOp, Shape};
 
 /// Combines the elements of `a` along an axis. The first elements of `out` are written, as many as the reduced shape has.

@@ -1,8 +1,9 @@
 //! Operations that move elements without changing them.
 
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use kiln_ir::Shape;
+use kiln_ir::numeric::Element;
 
 /// 0, 1, 2, …
 pub fn iota(out: &mut Data) -> Result<(), Trap> {

@@ -3,7 +3,7 @@
 use super::agents::Condition;
 use crate::machine::Machine;
 use crate::mask::Mask;
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Place, Turn, check_aligned};
 use crate::value::Trap;
 use kiln_backend::{Error, FaultKind, Finding};

@@ -1,6 +1,6 @@
 //! What matrix units multiply.
 
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use kiln_ir::{E4M3, E5M2, Scalar};
 

@@ -27,7 +27,7 @@ use crate::fragment::InFlight;
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::spaces::{Spaces, Turn};
 use crate::value::{Data, Trap};
 use crate::warpgroup::Begun;

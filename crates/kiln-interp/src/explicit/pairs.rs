@@ -1,9 +1,10 @@
 //! Tiles packed for products from registers: two 16-bit floats, or so many bytes, in a number.
 
-use crate::numeric::Element;
+use crate::register::Register;
 use crate::value::{Data, Trap, dispatch};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
+use kiln_ir::numeric::Element;
 
 /// Two neighbours in each number, the first in its lower half.
 pub fn pack(tile: &Data, elem: Scalar) -> Result<Data, Trap> {

@@ -61,7 +61,7 @@ fn softmax_over_tiles() {
         let max = b.reshape(max, Shape::new(&[1, 1]));
         let max = b.broadcast(max, shape.clone());
         let shifted = b.binary(BinaryOp::Sub, x, max);
-        let e = b.unary(UnaryOp::Exp, shifted);
+        let e = b.unary(UnaryOp::Math(MathFn::Exp), shifted);
         let sum = b.reduce(ReduceOp::Sum, 1, e);
         let sum = b.reshape(sum, Shape::scalar());
         let sum = b.broadcast(sum, shape);

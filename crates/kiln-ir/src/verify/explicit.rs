@@ -88,11 +88,6 @@ fn is_product(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }))
 }
 
-/// How many regions an operation has.
-pub(super) fn regions(op: &ExplicitOp) -> usize {
-    if let ExplicitOp::Tasks(tasks) = op { tasks.len() } else { 0 }
-}
-
 pub(super) fn check(s: &Subject, op: &ExplicitOp) -> Outcome {
     use ExplicitOp::*;
     let index = Type::scalar(Scalar::I64);

@@ -1,7 +1,7 @@
 //! Rules of operations that reach memory: through views, and below the tile level through addresses.
 
 use super::ordered;
-use super::rules::{Class, Outcome, Subject, require};
+use super::rules::{Outcome, Subject, require};
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
 

@@ -23,12 +23,7 @@ pub(super) fn check(kernel: &Kernel, op: Op) -> Outcome {
     let subject = Subject { kernel, data: kernel.op(op) };
     subject.level()?;
     subject.extents()?;
-    let regions = match subject.data.kind {
-        OpKind::If | OpKind::While => 2,
-        OpKind::For | OpKind::Guard => 1,
-        OpKind::Explicit(ref op) => explicit::regions(op),
-        _ => 0,
-    };
+    let regions = subject.data.kind.info().regions;
     if subject.data.regions.len() != regions {
         return Err(format!("has {} regions, expected {regions}", subject.data.regions.len()));
     }
@@ -39,24 +34,10 @@ impl<'k> Subject<'k> {
     /// Operations that only one level has.
     fn level(&self) -> Outcome {
         let kind = &self.data.kind;
-        let threads = kind.is_below_tiles()
-            || matches!(
-                kind,
-                OpKind::ThreadId(_)
-                    | OpKind::BlockDim(_)
-                    | OpKind::Barrier
-                    | OpKind::Shuffle(_)
-                    | OpKind::Vote(_)
-                    | OpKind::BlockUniform
-                    | OpKind::Clock(_)
-                    | OpKind::Sleep
-                    | OpKind::OrderedLoad { .. }
-                    | OpKind::OrderedStore { .. }
-                    | OpKind::LoadQuad(_)
-                    | OpKind::StoreQuad(_)
-                    | OpKind::Cluster(_)
-                    | OpKind::Alloc { space: crate::Space::Local, .. }
-            );
+        let threads = match kind.info().availability {
+            Availability::Threads | Availability::Lowered => true,
+            Availability::Anywhere => false,
+        };
         if threads && matches!(self.kernel.level, Level::Tile { .. }) {
             return Err("only kernels over threads have this operation".into());
         }
@@ -112,7 +93,7 @@ impl<'k> Subject<'k> {
             Unary(op) => self.unary(*op),
             Binary(op) => {
                 let tile = self.counts(2, 1)?.tile(0)?;
-                self.class(binary_class(*op), tile.elem)?;
+                self.class(op.info().class, tile.elem)?;
                 self.all_operands_like(0)?.result(0, self.ty(0))
             }
             Compare(op) => {
@@ -145,8 +126,8 @@ impl<'k> Subject<'k> {
             Reduce { op, axis } => self.reduce(*op, *axis),
             Scan { op, axis, .. } => {
                 let tile = self.counts(1, 1)?.tile(0)?;
-                require(reduce_class(*op) != Class::Arg, || "a scan does not give indices".into())?;
-                self.class(reduce_class(*op), tile.elem)?;
+                require(!op.gives_index(), || "a scan does not give indices".into())?;
+                self.class(op.class(), tile.elem)?;
                 self.axis(*axis, tile.shape.rank())?;
                 self.result(0, self.ty(0))
             }
@@ -199,15 +180,8 @@ impl<'k> Subject<'k> {
 
     fn unary(&self, op: UnaryOp) -> Outcome {
         let tile = self.counts(1, 1)?.tile(0)?;
-        let class = match op {
-            UnaryOp::Neg | UnaryOp::Abs => Class::Number,
-            UnaryOp::Not => Class::Bits,
-            UnaryOp::Popcount | UnaryOp::Clz => Class::Integer,
-            _ => Class::Float,
-        };
-        self.class(class, tile.elem)?;
-        let elem = if op == UnaryOp::IsNan { Scalar::Bool } else { tile.elem };
-        self.result(0, &Type::tile(elem, tile.shape.clone()))
+        self.class(op.info().class, tile.elem)?;
+        self.result(0, &Type::tile(op.result(tile.elem), tile.shape.clone()))
     }
 
     fn cast(&self) -> Outcome {
@@ -245,10 +219,9 @@ impl<'k> Subject<'k> {
 
     fn reduce(&self, op: ReduceOp, axis: u32) -> Outcome {
         let tile = self.counts(1, 1)?.tile(0)?;
-        let class = reduce_class(op);
-        self.class(class, tile.elem)?;
+        self.class(op.class(), tile.elem)?;
         self.axis(axis, tile.shape.rank())?;
-        let elem = if class == Class::Arg { Scalar::I64 } else { tile.elem };
+        let elem = if op.gives_index() { Scalar::I64 } else { tile.elem };
         self.result(0, &Type::tile(elem, tile.shape.without(axis as usize)))
     }
 
@@ -383,17 +356,11 @@ impl<'k> Subject<'k> {
     }
 
     pub(super) fn class(&self, class: Class, elem: Scalar) -> Outcome {
-        let (holds, what) = match class {
-            Class::Number | Class::Arg => (elem != Scalar::Bool, "numbers"),
-            Class::Bits => (!elem.is_float(), "integers or bool"),
-            Class::Integer => (elem.is_int(), "integers"),
-            Class::Float => (elem.is_float(), "floats"),
-            Class::Bool => (elem == Scalar::Bool, "bool"),
-        };
+        let what = class.noun();
         require(!elem.is_storage(), || {
             format!("works on {what}, and {elem} is for storage: convert it first")
         })?;
-        require(holds, || format!("works on {what}, not {elem}"))
+        require(class.has(elem), || format!("works on {what}, not {elem}"))
     }
 
     pub(super) fn counts(&self, operands: usize, results: usize) -> Result<&Self, String> {
@@ -456,38 +423,6 @@ impl<'k> Subject<'k> {
     pub(super) fn result(&self, at: usize, expected: &Type) -> Outcome {
         let have = self.result_ty(at);
         require(have == expected, || format!("result {at} is {have}, expected {expected}"))
-    }
-}
-
-/// Which element types an operation takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    Number,
-    /// Numbers, with an index as result.
-    Arg,
-    /// Integers and bool.
-    Bits,
-    Integer,
-    Float,
-    Bool,
-}
-
-fn binary_class(op: BinaryOp) -> Class {
-    use BinaryOp::*;
-    match op {
-        Add | Sub | Mul | Div | Rem | Min | Max => Class::Number,
-        And | Or | Xor => Class::Bits,
-        Shl | Shr => Class::Integer,
-        FastDiv | Pow | Atan2 => Class::Float,
-    }
-}
-
-fn reduce_class(op: ReduceOp) -> Class {
-    use ReduceOp::*;
-    match op {
-        Sum | Prod | Min | Max => Class::Number,
-        And | Or | Xor => Class::Bits,
-        ArgMin | ArgMax => Class::Arg,
     }
 }
 

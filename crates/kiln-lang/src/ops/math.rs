@@ -3,16 +3,16 @@
 use super::elementwise;
 use crate::elem::{Float, Int, Num};
 use crate::val::{IntoVal, Val};
-use kiln_ir::{BinaryOp, OpKind, UnaryOp};
+use kiln_ir::{BinaryOp, MathFn, OpKind, UnaryOp};
 use std::panic::Location;
 
 macro_rules! unary {
-    ($bound:ident: $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
+    ($bound:ident: $($(#[$doc:meta])* $name:ident $op:expr;)*) => {
         impl<T: $bound> Val<T> {$(
             $(#[$doc])*
             #[track_caller]
             pub fn $name(self) -> Val<T> {
-                elementwise(OpKind::Unary(UnaryOp::$op), &[self.raw()], Location::caller())
+                elementwise(OpKind::Unary($op), &[self.raw()], Location::caller())
             }
         )*}
     };
@@ -20,49 +20,49 @@ macro_rules! unary {
 
 unary! { Num:
     /// The absolute value; wraps for the least integer.
-    abs Abs;
+    abs UnaryOp::Abs;
 }
 
 unary! { Float:
     /// e to the power of the value.
-    exp Exp;
+    exp UnaryOp::Math(MathFn::Exp);
     /// 2 to the power of the value.
-    exp2 Exp2;
+    exp2 UnaryOp::Exp2;
     /// The natural logarithm.
-    log Log;
+    log UnaryOp::Math(MathFn::Log);
     /// The logarithm to base 2.
-    log2 Log2;
+    log2 UnaryOp::Math(MathFn::Log2);
     /// The square root, correctly rounded.
-    sqrt Sqrt;
+    sqrt UnaryOp::Sqrt;
     /// One over the square root, within a few ulp.
-    rsqrt Rsqrt;
+    rsqrt UnaryOp::Rsqrt;
     /// One over the value, correctly rounded. [`fast_recip`](Val::fast_recip) is faster on GPUs.
-    recip Recip;
+    recip UnaryOp::Recip;
     /// The sine of an angle in radians.
-    sin Sin;
+    sin UnaryOp::Math(MathFn::Sin);
     /// The cosine of an angle in radians.
-    cos Cos;
+    cos UnaryOp::Math(MathFn::Cos);
     /// The hyperbolic tangent.
-    tanh Tanh;
+    tanh UnaryOp::Math(MathFn::Tanh);
     /// The error function.
-    erf Erf;
+    erf UnaryOp::Math(MathFn::Erf);
     /// 1 / (1 + e^-x).
-    sigmoid Sigmoid;
+    sigmoid UnaryOp::Math(MathFn::Sigmoid);
     /// The largest integer not above the value.
-    floor Floor;
+    floor UnaryOp::Floor;
     /// The smallest integer not below the value.
-    ceil Ceil;
+    ceil UnaryOp::Ceil;
     /// The nearest integer; ties go to the even one.
-    round Round;
+    round UnaryOp::Round;
     /// The value without its fraction.
-    trunc Trunc;
+    trunc UnaryOp::Trunc;
 }
 
 unary! { Int:
     /// The number of one bits.
-    popcount Popcount;
+    popcount UnaryOp::Popcount;
     /// The number of leading zero bits.
-    clz Clz;
+    clz UnaryOp::Clz;
 }
 
 macro_rules! binary {

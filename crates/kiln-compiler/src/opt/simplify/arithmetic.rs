@@ -238,8 +238,10 @@ pub(super) fn select(cx: &mut Cursor<'_>, cond: Value, a: Value, b: Value) -> Ch
 
 pub(super) fn fma(cx: &mut Cursor<'_>, a: Value, b: Value, c: Value) -> Change {
     let [x, y, z] = [a, b, c].map(|v| cx.kernel.as_const(v));
-    if let (Some(x), Some(y), Some(z)) = (x, y, z) {
-        return Change::Constant(eval::fma(x, y, z));
+    if let (Some(x), Some(y), Some(z)) = (x, y, z)
+        && let Some(literal) = eval::fma(x, y, z)
+    {
+        return Change::Constant(literal);
     }
     let elem = cx.kernel.ty(a).elem();
     let (zero, one) = (Some(Literal::zero(elem)), Some(Literal::one(elem)));

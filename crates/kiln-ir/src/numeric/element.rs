@@ -1,9 +1,9 @@
-//! Element types: the bits they have in memory, conversions between them, their order.
+//! Element types as Rust types: their bits, conversions between them, their order.
 
-use super::rounding;
-use crate::value::{Data, Trap};
+use crate::float8::{E4M3, E5M2};
+use crate::rounding;
+use crate::types::Scalar;
 use half::{bf16, f16};
-use kiln_ir::{E4M3, E5M2, Scalar};
 use std::fmt::Display;
 
 /// A Rust type that an IR element type is held as.
@@ -14,11 +14,6 @@ pub trait Element: Copy + PartialOrd + Display + 'static {
     const LEAST: Self;
     /// The identity of `min`: the greatest value, infinity for floats.
     const GREATEST: Self;
-
-    /// The elements of a register, which must be of this type.
-    fn of(data: &Data) -> Result<&[Self], Trap>;
-    /// The elements of a register, to write.
-    fn of_mut(data: &mut Data) -> Result<&mut [Self], Trap>;
 
     /// The bits, zero-extended.
     fn bits(self) -> u64;
@@ -35,24 +30,6 @@ pub trait Element: Copy + PartialOrd + Display + 'static {
     fn of_f64(x: f64) -> Self;
     /// To any element type.
     fn cast<T: Element>(self) -> T;
-
-    /// Reads an element from memory of any alignment.
-    ///
-    /// # Safety
-    /// `at` points to `SCALAR.bytes()` readable, initialised bytes.
-    unsafe fn read(at: *const u8) -> Self {
-        // SAFETY: the caller's promise; every bit pattern is a value of every element type but bool, which overrides this.
-        unsafe { at.cast::<Self>().read_unaligned() }
-    }
-
-    /// Writes an element to memory of any alignment.
-    ///
-    /// # Safety
-    /// `at` points to `SCALAR.bytes()` writable bytes.
-    unsafe fn write(self, at: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { at.cast::<Self>().write_unaligned(self) }
-    }
 
     /// Whether this is less than the other, or a negative zero beside a zero; never of NaN.
     fn below(self, other: Self) -> bool {
@@ -76,22 +53,10 @@ pub trait Element: Copy + PartialOrd + Display + 'static {
     }
 }
 
-/// The methods that differ between the types only in names: the register's variant, and the widest type to cast through.
+/// What differs between the types only in names: the IR type, and the widest type to cast through.
 macro_rules! element_common {
     ($variant:ident, $cast:ident, $wide:expr) => {
         const SCALAR: Scalar = Scalar::$variant;
-        fn of(data: &Data) -> Result<&[Self], Trap> {
-            match data {
-                Data::$variant(v) => Ok(v),
-                other => Err(Trap::wrong_type(Self::SCALAR, other.elem())),
-            }
-        }
-        fn of_mut(data: &mut Data) -> Result<&mut [Self], Trap> {
-            match data {
-                Data::$variant(v) => Ok(v),
-                other => Err(Trap::wrong_type(Self::SCALAR, other.elem())),
-            }
-        }
         fn cast<T: Element>(self) -> T {
             T::$cast($wide(self))
         }
@@ -184,16 +149,16 @@ macro_rules! half_element {
                 <$t>::from_bits(bits as u16)
             }
             fn of_i64(x: i64) -> Self {
-                Self::of_f64(rounding::i128_to_f64_odd(x.into()))
+                Self::of_f64(rounding::f64_to_odd(x.into()))
             }
             fn of_u64(x: u64) -> Self {
-                Self::of_f64(rounding::i128_to_f64_odd(x.into()))
+                Self::of_f64(rounding::f64_to_odd(x.into()))
             }
             fn of_f32(x: f32) -> Self {
                 <$t>::from_f32(x)
             }
             fn of_f64(x: f64) -> Self {
-                <$t>::from_f32(rounding::f64_to_f32_odd(x))
+                <$t>::from_f32(rounding::f32_to_odd(x))
             }
         }
     };
@@ -256,9 +221,5 @@ impl Element for bool {
     }
     fn of_f64(x: f64) -> Self {
         x != 0.0
-    }
-    unsafe fn read(at: *const u8) -> Self {
-        // SAFETY: the caller's promise; a byte other than 0 and 1 must not become a Rust bool.
-        unsafe { at.read() != 0 }
     }
 }

@@ -1,6 +1,5 @@
-//! Elementary functions, written once in f64 and rounded once to the element type: for f32 and the 16-bit floats the result is correctly
-//! rounded in all but a few cases in 2^29. They are those of `kiln_ir::eval`, so that every host computes the same bits, and
-//! constant folding too.
+//! Functions of floats, written once in f64 and rounded once to the element type: for f32 and the
+//! 16-bit floats the result is correctly rounded in all but a few cases in 2^29.
 
 use super::element::Element;
 use super::number::Number;

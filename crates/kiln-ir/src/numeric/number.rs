@@ -1,7 +1,7 @@
 //! Arithmetic of integers and floats, and bit operations of bool and integers.
 
 use super::element::Element;
-use super::rounding;
+use crate::rounding;
 use half::{bf16, f16};
 
 /// Integers, which wrap, and floats.
@@ -58,10 +58,6 @@ pub trait Int: Number + Bits {
     fn shl(self, amount: Self) -> Self;
     /// Shift right, arithmetic for signed types, by an amount modulo the width.
     fn shr(self, amount: Self) -> Self;
-    /// The number of ones.
-    fn popcount(self) -> Self;
-    /// The number of zeros above the highest one.
-    fn clz(self) -> Self;
     /// The value, or the nearest i64: for indices.
     fn to_index(self) -> i64;
 }
@@ -128,12 +124,6 @@ macro_rules! int_number {
             }
             fn shr(self, amount: Self) -> Self {
                 self.wrapping_shr(amount as u32)
-            }
-            fn popcount(self) -> Self {
-                self.count_ones() as $t
-            }
-            fn clz(self) -> Self {
-                self.leading_zeros() as $t
             }
             fn to_index(self) -> i64 {
                 i64::try_from(self).unwrap_or(i64::MAX)
@@ -232,7 +222,7 @@ macro_rules! half_number {
             fn fma(self, b: Self, c: Self) -> Self {
                 // The product is exact in f64.
                 let product = self.to_f64() * b.to_f64();
-                <Self as Element>::of_f64(rounding::add_f64_odd(product, c.to_f64()))
+                <Self as Element>::of_f64(rounding::sum_to_odd(product, c.to_f64()))
             }
             fn neg(self) -> Self {
                 <$t>::from_bits(self.to_bits() ^ 0x8000)

@@ -1,0 +1,462 @@
+//! The table of operations: of each its name in the text format, its operands by name, what passes may
+//! do with it, where it may stand, and its regions. [`OpKind`] says what it means.
+//!
+//! Element-wise operations have a table of their own besides (`unary.rs`, `binary.rs`). A new operation
+//! does not compile without a row.
+
+use super::*;
+use Availability::{Anywhere, Lowered, Threads};
+use Effect::{Observes, Pure, Stays};
+use Operand::*;
+
+/// What passes may do with an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Effect {
+    /// It depends on its operands alone: it can be removed, merged and moved.
+    Pure,
+    /// It depends on its place: it can be removed where its results are unused, but not be merged or moved.
+    Observes,
+    /// It must stay.
+    Stays,
+}
+
+/// The kernels that may have an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Availability {
+    /// All.
+    Anywhere,
+    /// Those over threads.
+    Threads,
+    /// Those that were lowered to threads.
+    Lowered,
+}
+
+/// The names of operands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operand {
+    /// What an operation computes with, where there is one such operand.
+    Input,
+    /// The first of two operands, or the left factor.
+    Left,
+    /// The second of two operands, or the right factor.
+    Right,
+    /// What products are added to.
+    Addend,
+    /// A bool that decides.
+    Condition,
+    /// The value where the condition holds.
+    IfTrue,
+    /// The value where it does not.
+    IfFalse,
+    /// A view of memory.
+    View,
+    /// Where a box begins on an axis of the view.
+    Offset,
+    /// The index on an axis of the view, or the only one.
+    Index,
+    /// Which elements are accessed.
+    Mask,
+    /// What stands in the place of elements that are not read.
+    Padding,
+    /// What is stored or sent.
+    Stored,
+    /// What a compare and exchange looks for.
+    Expected,
+    /// What it leaves there.
+    Desired,
+    /// An address.
+    Address,
+    /// The address that is copied from.
+    Source,
+    /// How many bytes.
+    Bytes,
+    /// The number of a block in its cluster.
+    Rank,
+    /// The lane of a shuffle.
+    Lane,
+    /// How long to rest, in nanoseconds.
+    Duration,
+    /// The first value of a loop's variable.
+    Low,
+    /// The value that it stays below.
+    High,
+    /// What is added to it.
+    Step,
+    /// What a loop begins with.
+    Init,
+    /// What a region ends with.
+    Yielded,
+    /// How many rounds of loops a guard allows.
+    Budget,
+    /// What a guard gives where something failed; the record of faults stands before, if there is one.
+    Fallback,
+    /// What fills the gaps of a message.
+    Shown,
+    /// The index of a checked access.
+    Checked,
+    /// The extent of a checked access.
+    Extent,
+    /// A shared tile, or that of the left factor.
+    Tile,
+    /// A stage of a shared tile, or that of the left factor.
+    Stage,
+    /// The shared tile of the right factor.
+    RightTile,
+    /// The stage of the right factor.
+    RightStage,
+    /// The row of a stage.
+    Row,
+    /// Barriers in shared memory.
+    Mbarriers,
+    /// Which of them.
+    Mbarrier,
+    /// The number of a phase.
+    Phase,
+    /// Whether a product is added to what is there.
+    Keep,
+    /// Registers of matrices.
+    Registers,
+}
+
+/// The names of an operation's operands: some first ones, a list of any length, some last ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operands {
+    /// Before the list.
+    pub first: &'static [Operand],
+    /// What the list holds.
+    pub list: Option<Operand>,
+    /// After the list.
+    pub last: &'static [Operand],
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct OpInfo {
+    /// The first word in the text format, without its modifiers.
+    pub name: &'static str,
+    /// What passes may do with it. Regions are judged by what they hold.
+    pub effect: Effect,
+    /// The kernels that may have it.
+    pub availability: Availability,
+    /// The names of its operands.
+    pub operands: Operands,
+    /// How many regions it has.
+    pub regions: usize,
+}
+
+impl OpInfo {
+    const fn regions(self, regions: usize) -> OpInfo {
+        OpInfo { regions, ..self }
+    }
+}
+
+/// Operands without a list.
+const fn fixed(first: &'static [Operand]) -> Operands {
+    Operands { first, list: None, last: &[] }
+}
+
+const NONE: Operands = fixed(&[]);
+
+/// Operands with a list.
+const fn list(first: &'static [Operand], list: Operand, last: &'static [Operand]) -> Operands {
+    Operands { first, list: Some(list), last }
+}
+
+/// An access of elements of a view: the mask, if it is there, stands before the last ones.
+const fn elements(masked: bool, last: [&'static [Operand]; 2]) -> Operands {
+    list(&[View], Index, last[masked as usize])
+}
+
+/// An access by address.
+const fn address(predicated: bool, values: Operand) -> Operands {
+    list(if predicated { &[Address, Mask] } else { &[Address] }, values, &[])
+}
+
+const fn row(name: &'static str, effect: Effect, availability: Availability, operands: Operands) -> OpInfo {
+    OpInfo { name, effect, availability, operands, regions: 0 }
+}
+
+const fn pure(name: &'static str, operands: Operands) -> OpInfo {
+    row(name, Pure, Anywhere, operands)
+}
+
+const UNARY: Operands = fixed(&[Input]);
+const BINARY: Operands = fixed(&[Left, Right]);
+const PADDING: [&[Operand]; 2] = [&[Padding], &[Mask, Padding]];
+const STORED: [&[Operand]; 2] = [&[Stored], &[Mask, Stored]];
+
+impl OpKind {
+    /// The row of the operation.
+    pub fn info(&self) -> OpInfo {
+        match self {
+            OpKind::Const(_) => pure("const", NONE),
+            OpKind::Iota => pure("iota", NONE),
+            OpKind::ProgramId(_) => pure("program_id", NONE),
+            OpKind::NumPrograms(_) => pure("num_programs", NONE),
+            OpKind::ThreadId(_) => row("thread_id", Pure, Threads, NONE),
+            OpKind::BlockDim(_) => row("block_dim", Pure, Threads, NONE),
+
+            OpKind::Unary(op) => pure(op.name(), UNARY),
+            OpKind::Binary(op) => {
+                // Of integers, unless the divisor is known: see `Kernel::is_pure`.
+                let effect = if op.info().divides { Observes } else { Pure };
+                row(op.name(), effect, Anywhere, BINARY)
+            }
+            OpKind::Compare(op) => pure(op.name(), BINARY),
+            OpKind::Select => pure("select", fixed(&[Condition, IfTrue, IfFalse])),
+            OpKind::Fma => pure("fma", fixed(&[Left, Right, Addend])),
+            OpKind::Cast => pure("cast", UNARY),
+            OpKind::Bitcast => pure("bitcast", UNARY),
+
+            OpKind::Broadcast => pure("broadcast", UNARY),
+            OpKind::Reshape => pure("reshape", UNARY),
+            OpKind::Transpose(_) => pure("transpose", UNARY),
+            OpKind::Reduce { .. } => pure("reduce", UNARY),
+            OpKind::Scan { .. } => pure("scan", UNARY),
+            OpKind::Dot(_) => pure("dot", fixed(&[Left, Right, Addend])),
+
+            OpKind::Extent(_) => pure("extent", fixed(&[View])),
+            OpKind::Stride(_) => pure("stride", fixed(&[View])),
+            OpKind::Alloc { space, .. } => {
+                let availability = if matches!(space, Space::Local) { Threads } else { Anywhere };
+                row("alloc", Observes, availability, NONE)
+            }
+            OpKind::Load(_) => row("load", Observes, Anywhere, list(&[View], Offset, &[Padding])),
+            OpKind::Store { .. } => row("store", Stays, Anywhere, list(&[View], Offset, &[Stored])),
+            OpKind::Gather { bounds, masked } => {
+                let effect = if *bounds == Bounds::Check { Stays } else { Observes };
+                row("gather", effect, Anywhere, elements(*masked, PADDING))
+            }
+            OpKind::Scatter { masked, .. } => row("scatter", Stays, Anywhere, elements(*masked, STORED)),
+            OpKind::Atomic { masked, .. } => row("atomic", Stays, Anywhere, elements(*masked, STORED)),
+            OpKind::AtomicCas { .. } => {
+                row("atomic_cas", Stays, Anywhere, list(&[View], Index, &[Expected, Desired]))
+            }
+            OpKind::Fence(_) => row("fence", Stays, Anywhere, NONE),
+
+            OpKind::OrderedLoad { .. } => row("ordered_load", Stays, Threads, list(&[View], Index, &[])),
+            OpKind::OrderedStore { .. } => {
+                row("ordered_store", Stays, Threads, list(&[View], Index, &[Stored]))
+            }
+            OpKind::LoadQuad(_) => row("load_quad", Stays, Threads, fixed(&[View, Index])),
+            OpKind::StoreQuad(_) => row("store_quad", Stays, Threads, list(&[View, Index], Stored, &[])),
+
+            OpKind::Barrier => row("barrier", Stays, Threads, NONE),
+            OpKind::Shuffle(_) => row("shuffle", Observes, Threads, fixed(&[Input, Lane])),
+            OpKind::Vote(_) => row("vote", Observes, Threads, fixed(&[Condition])),
+            OpKind::BlockUniform => row("block_uniform", Observes, Threads, UNARY),
+            OpKind::Cluster(op) => op.info(),
+            OpKind::Clock(_) => row("clock", Observes, Threads, NONE),
+            OpKind::Sleep => row("sleep", Stays, Threads, fixed(&[Duration])),
+
+            OpKind::If => row("if", Observes, Anywhere, fixed(&[Condition])).regions(2),
+            OpKind::For => row("for", Observes, Anywhere, list(&[Low, High, Step], Init, &[])).regions(1),
+            OpKind::While => row("while", Observes, Anywhere, list(&[], Init, &[])).regions(2),
+            OpKind::Yield => row("yield", Stays, Anywhere, list(&[], Yielded, &[])),
+            OpKind::Condition => row("condition", Stays, Anywhere, fixed(&[Condition])),
+            OpKind::Guard => row("guard", Observes, Anywhere, list(&[Budget], Fallback, &[])).regions(1),
+            OpKind::Assert(_) => row("assert", Stays, Anywhere, list(&[Condition], Shown, &[])),
+            OpKind::Print(_) => row("print", Stays, Anywhere, list(&[], Shown, &[])),
+
+            OpKind::Explicit(op) => op.info(),
+            OpKind::Fragment(op) => op.info(),
+            OpKind::Address => row("address", Pure, Lowered, fixed(&[View])),
+            OpKind::Scratch { .. } => row("scratch", Pure, Lowered, NONE),
+            OpKind::PtrLoad { predicated, .. } => {
+                let first: &[Operand] = if *predicated { &[Address, Mask] } else { &[Address] };
+                row("ptr_load", Observes, Lowered, fixed(first))
+            }
+            OpKind::PtrStore { predicated, .. } => {
+                row("ptr_store", Stays, Lowered, address(*predicated, Stored))
+            }
+            OpKind::PtrAtomic { predicated, .. } => {
+                row("ptr_atomic", Stays, Lowered, address(*predicated, Stored))
+            }
+            OpKind::PtrAtomicCas { predicated, .. } => {
+                let first: &[Operand] = match predicated {
+                    true => &[Address, Mask, Expected, Desired],
+                    false => &[Address, Expected, Desired],
+                };
+                row("ptr_atomic_cas", Stays, Lowered, fixed(first))
+            }
+            OpKind::PtrOrderedLoad { predicated, .. } => {
+                let first: &[Operand] = if *predicated { &[Address, Mask] } else { &[Address] };
+                row("ptr_ordered_load", Stays, Lowered, fixed(first))
+            }
+            OpKind::PtrOrderedStore { predicated, .. } => {
+                row("ptr_ordered_store", Stays, Lowered, address(*predicated, Stored))
+            }
+            OpKind::CheckBounds => row("check_bounds", Stays, Lowered, fixed(&[Condition, Checked, Extent])),
+            OpKind::CheckDivisor => row("check_divisor", Stays, Lowered, fixed(&[Condition])),
+            OpKind::Note { check, .. } => {
+                let (name, operands) = match check {
+                    Check::Assert(_) => ("note_assert", list(&[Condition], Shown, &[])),
+                    Check::Bounds => ("note_bounds", fixed(&[Condition, Checked, Extent])),
+                    Check::Divisor => ("note_divisor", fixed(&[Condition])),
+                };
+                row(name, Stays, Lowered, operands)
+            }
+            OpKind::Faulted => row("faulted", Observes, Lowered, NONE),
+        }
+    }
+
+    /// The first word of the operation in the text format, without its modifiers.
+    pub fn mnemonic(&self) -> &'static str {
+        self.info().name
+    }
+
+    /// Whether the operation ends a region.
+    pub fn is_terminator(&self) -> bool {
+        matches!(self, OpKind::Yield | OpKind::Condition)
+    }
+
+    /// Whether the operation is one that only the lowering to threads makes.
+    pub fn is_below_tiles(&self) -> bool {
+        self.info().availability == Lowered
+    }
+
+    /// Whether the operation loads what others may store meanwhile, so that no load through its view reads constant memory.
+    pub fn is_ordered_load(&self) -> bool {
+        matches!(self, OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_))
+    }
+
+    /// What an access that names its elements one by one does outside the view.
+    pub fn bounds(&self) -> Option<Bounds> {
+        if let OpKind::Gather { bounds, .. }
+        | OpKind::Scatter { bounds, .. }
+        | OpKind::Atomic { bounds, .. }
+        | OpKind::AtomicCas { bounds, .. }
+        | OpKind::OrderedLoad { bounds, .. }
+        | OpKind::OrderedStore { bounds, .. } = *self
+        {
+            Some(bounds)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the operation neither writes, communicates, faults nor prints, and depends on its operands alone: it can be
+    /// removed, merged and moved. Loads are not pure (memory may change); regions are judged by what they hold.
+    /// Integer `Div` and `Rem` may fault and are pure only if the divisor is known; see [`Kernel::is_pure`](crate::Kernel::is_pure).
+    pub fn is_pure(&self) -> bool {
+        self.info().effect == Pure
+    }
+
+    /// Whether the operation may change memory, fault, print, or order threads, so that it must stay although its results are unused.
+    /// Integer `Div` and `Rem` count as operations without such an effect here: only the kernel knows their divisors.
+    pub fn has_effect(&self) -> bool {
+        self.info().effect == Stays
+    }
+
+    /// Whether it works on each element of its operands by itself.
+    pub fn is_elementwise(&self) -> bool {
+        matches!(
+            self,
+            OpKind::Unary(_)
+                | OpKind::Binary(_)
+                | OpKind::Compare(_)
+                | OpKind::Select
+                | OpKind::Fma
+                | OpKind::Cast
+                | OpKind::Bitcast
+                | OpKind::Explicit(ExplicitOp::Exp2Flushed)
+        )
+    }
+}
+
+impl ClusterOp {
+    /// The row of the operation.
+    fn info(self) -> OpInfo {
+        match self {
+            ClusterOp::Barrier => row("cluster_barrier", Stays, Threads, NONE),
+            ClusterOp::StoreQuad => {
+                row("cluster_store_quad", Stays, Threads, list(&[View, Index, Rank], Stored, &[]))
+            }
+            ClusterOp::PtrStoreQuad => {
+                row("ptr_cluster_store_quad", Stays, Lowered, list(&[Address, Rank], Stored, &[]))
+            }
+        }
+    }
+
+    /// The word of the operation in the text format.
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+}
+
+impl ExplicitOp {
+    /// The row of the operation.
+    fn info(&self) -> OpInfo {
+        use ExplicitOp as E;
+        let observes = |name, operands| row(name, Observes, Anywhere, operands);
+        let stays = |name, operands| row(name, Stays, Anywhere, operands);
+        match self {
+            E::SharedTile { .. } => observes("shared_tile", NONE),
+            E::Mbarrier { .. } => observes("mbarrier", NONE),
+            E::MbarrierExpect { .. } => stays("mbarrier_expect", fixed(&[Mbarriers, Mbarrier])),
+            E::MbarrierArrive => stays("mbarrier_arrive", list(&[Mbarriers, Mbarrier], Rank, &[])),
+            E::MbarrierWait => stays("mbarrier_wait", fixed(&[Mbarriers, Mbarrier, Phase])),
+            E::TmaLoad { .. } => {
+                stays("tma_load", list(&[View], Offset, &[Tile, Stage, Row, Mbarriers, Mbarrier]))
+            }
+            E::TmaStore => stays("tma_store", list(&[Tile, Stage, View], Offset, &[])),
+            E::TmaStoreWait { .. } => stays("tma_store_wait", NONE),
+            E::ProxyFence => stays("proxy_fence", NONE),
+            E::TaskBarrier => stays("task_barrier", NONE),
+            E::Signal => stays("signal", fixed(&[View, Index, Stored])),
+            E::SignalWait => stays("signal_wait", fixed(&[View, Index, Expected])),
+            E::SharedStore { .. } => stays("shared_store", fixed(&[Stored, Tile, Stage])),
+            E::SharedLoad => stays("shared_load", fixed(&[Tile, Stage])),
+            E::Wgmma { .. } => {
+                stays("wgmma", list(&[Tile, Stage, RightTile, RightStage, Keep], Registers, &[]))
+            }
+            E::WgmmaRegisters { .. } => {
+                stays("wgmma_registers", list(&[RightTile, RightStage, Keep], Registers, &[]))
+            }
+            E::PackPairs { .. } => observes("pack_pairs", list(&[], Registers, &[])),
+            E::Exp2Flushed => observes("exp2_flushed", UNARY),
+            E::WgmmaWait { .. } => stays("wgmma_wait", list(&[], Registers, &[])),
+            E::Tasks(tasks) => stays("tasks", NONE).regions(tasks.len()),
+            E::TaskRank => observes("task_rank", NONE),
+            E::ClusterRank => observes("cluster_rank", NONE),
+        }
+    }
+
+    /// The word of the operation in the text format.
+    pub fn name(&self) -> &'static str {
+        self.info().name
+    }
+}
+
+impl FragmentOp {
+    /// The row of the operation.
+    fn info(&self) -> OpInfo {
+        use FragmentOp as F;
+        let registers = list(&[], Registers, &[]);
+        let (pure, stays) = (
+            |name, operands| row(name, Pure, Lowered, operands),
+            |name, operands| row(name, Stays, Lowered, operands),
+        );
+        match self {
+            F::Mma(factors) => pure(factors.names().0, registers),
+            F::LdMatrix { .. } => row("ldmatrix", Observes, Lowered, fixed(&[Address])),
+            F::StMatrix { .. } => stays("stmatrix", list(&[Address], Registers, &[])),
+            F::Pack(Factor::F16) => pure("pack_f16", BINARY),
+            F::Pack(_) => pure("pack_bf16", BINARY),
+            F::CpAsync => stays("cp_async", fixed(&[Address, Source, Bytes])),
+            F::CpAsyncCommit => stays("cp_async_commit", NONE),
+            F::CpAsyncWait { .. } => stays("cp_async_wait", NONE),
+            F::WarpgroupMma(product) => {
+                let first: &[Operand] = if product.left.is_some() { &[Left, Right] } else { &[Right] };
+                stays(product.factors.names().1, list(first, Registers, &[]))
+            }
+            F::WarpgroupWait { .. } => stays("warpgroup_wait", registers),
+            F::AsyncProxyFence => stays("async_proxy_fence", NONE),
+        }
+    }
+
+    /// The word of the operation in the text format.
+    pub fn name(&self) -> &'static str {
+        self.info().name
+    }
+}

@@ -1,0 +1,180 @@
+//! The operands of operations by name. The table ([`OpKind::info`](crate::OpKind::info)) says which names
+//! an operation has, and in what order they stand; no other code counts operands.
+//!
+//! An accessor of one operand is for operations that have it, as the verifier has checked: it panics
+//! otherwise, as indexing would. Accessors of lists give an empty one.
+
+use crate::kernel::{OpData, Value};
+use crate::op::Operand;
+use std::ops::Range;
+
+impl OpData {
+    /// Where the operands of a name stand; an empty range if there are none.
+    fn range(&self, name: Operand) -> Range<usize> {
+        let (count, names) = (self.operands.len(), self.kind.info().operands);
+        let at = |names: &[Operand]| names.iter().position(|&other| other == name);
+        let (start, end) = (names.first.len(), count.saturating_sub(names.last.len()));
+        let range = if let Some(at) = at(names.first) {
+            at..at + 1
+        } else if let Some(at) = at(names.last) {
+            end + at..end + at + 1
+        } else if names.list == Some(name) {
+            start..end
+        } else {
+            0..0
+        };
+        if range.end <= count { range } else { 0..0 }
+    }
+
+    /// The operands of a name: one, or a list.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+    /// let mut b = Builder::new(&mut kernel);
+    /// let (view, zero) = (b.alloc(Space::Shared, Scalar::I64, Shape::new(&[4, 8])), b.index(0));
+    /// let one = b.index(1);
+    /// let tile = b.load(view, &[zero, one], zero, Shape::new(&[2, 2]), Reuse::Normal);
+    /// let load = kernel.defining_op(tile).unwrap();
+    /// assert_eq!(load.named(Operand::Offset), [zero, one]);
+    /// assert_eq!((load.view(), load.padding(), load.mask()), (view, zero, None));
+    /// ```
+    pub fn named(&self, name: Operand) -> &[Value] {
+        &self.operands[self.range(name)]
+    }
+
+    /// The operand of a name, to change.
+    pub fn named_mut(&mut self, name: Operand) -> Option<&mut Value> {
+        let at = self.range(name).start;
+        self.operands.get_mut(at)
+    }
+
+    /// The operand of a name, which the operation has.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn operand(&self, name: Operand) -> Value {
+        match self.named(name) {
+            [value, ..] => *value,
+            [] => panic!("`{}` has no operand {name:?}", self.kind.mnemonic()),
+        }
+    }
+}
+
+/// Accessors of one operand.
+macro_rules! operands {
+    ($($(#[$doc:meta])* $method:ident: $name:ident;)*) => {
+        impl OpData {$(
+            $(#[$doc])*
+            pub fn $method(&self) -> Value {
+                self.operand(Operand::$name)
+            }
+        )*}
+    };
+}
+
+operands! {
+    /// What an operation with one such operand computes with.
+    input: Input;
+    /// The first of two operands, or the left factor.
+    left: Left;
+    /// The second of two operands, or the right factor.
+    right: Right;
+    /// What products are added to.
+    addend: Addend;
+    /// The bool that decides.
+    condition: Condition;
+    /// What a selection gives where the condition holds.
+    if_true: IfTrue;
+    /// What it gives elsewhere.
+    if_false: IfFalse;
+    /// The view that is accessed.
+    view: View;
+    /// The only index of an access.
+    index: Index;
+    /// What stands in the place of elements that are not read.
+    padding: Padding;
+    /// What is stored or sent.
+    stored_value: Stored;
+    /// What a compare and exchange, or a wait, looks for.
+    expected: Expected;
+    /// What a compare and exchange leaves.
+    desired: Desired;
+    /// The address that is accessed.
+    address: Address;
+    /// The number of a block in its cluster.
+    rank: Rank;
+    /// The lane of a shuffle.
+    lane: Lane;
+    /// How long to rest.
+    duration: Duration;
+    /// How many rounds of loops a guard allows.
+    budget: Budget;
+    /// The shared tile, or that of the left factor.
+    tile: Tile;
+    /// The stage of the shared tile, or that of the left factor.
+    stage: Stage;
+    /// The shared tile of the right factor.
+    right_tile: RightTile;
+    /// The stage of the right factor.
+    right_stage: RightStage;
+    /// The row of the stage.
+    row: Row;
+    /// Barriers in shared memory.
+    mbarriers: Mbarriers;
+    /// Which of them.
+    mbarrier: Mbarrier;
+    /// The number of a phase.
+    phase: Phase;
+    /// Whether a product is added to what is there.
+    keep: Keep;
+}
+
+impl OpData {
+    /// Where the box or the elements lie in the view, for each axis.
+    pub fn coordinates(&self) -> &[Value] {
+        let offsets = self.named(Operand::Offset);
+        if offsets.is_empty() { self.named(Operand::Index) } else { offsets }
+    }
+
+    /// Which elements are accessed, if not all.
+    pub fn mask(&self) -> Option<Value> {
+        self.named(Operand::Mask).first().copied()
+    }
+
+    /// What is stored, if it is several values.
+    pub fn stored_values(&self) -> &[Value] {
+        self.named(Operand::Stored)
+    }
+
+    /// The first value of a loop's variable, the one that it stays below, and its step.
+    pub fn for_bounds(&self) -> [Value; 3] {
+        [Operand::Low, Operand::High, Operand::Step].map(|name| self.operand(name))
+    }
+
+    /// What a loop begins with.
+    pub fn inits(&self) -> &[Value] {
+        self.named(Operand::Init)
+    }
+
+    /// What a region ends with.
+    pub fn yielded(&self) -> &[Value] {
+        self.named(Operand::Yielded)
+    }
+
+    /// What fills the gaps of a message.
+    pub fn shown(&self) -> &[Value] {
+        self.named(Operand::Shown)
+    }
+
+    /// Registers of matrices.
+    pub fn registers(&self) -> &[Value] {
+        self.named(Operand::Registers)
+    }
+
+    /// The registers that become the results: what a product is added to, or what is waited for.
+    pub fn sums(&self) -> &[Value] {
+        let registers = self.registers();
+        &registers[registers.len().saturating_sub(self.results.len())..]
+    }
+}
