@@ -1,11 +1,13 @@
 //! Ring kernels: what cannot be, what is given up, and what nobody looks after.
 
-use crate::actors::{A_WHILE, SOON, active, echo, even_halves, running_sum, runtimes, same, silent};
+use crate::actors::{
+    A_WHILE, SOON, active, defaults, echo, even_halves, running_sum, runtimes, same, silent,
+};
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_ring::{
-    AskError, ConfigError, Lifecycle, Reason, Replies, RingConfig, RingCtx, RingError, RingRuntime,
+    AskError, ConfigError, Ending, Lifecycle, Reason, Replies, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, SendError, ring_kernel,
 };
 
@@ -42,7 +44,7 @@ fn queues_that_cannot_be_are_refused(trial: &mut Trial<'_>) -> Verdict {
         same("afterwards", actor.ask(1)?, Some(1))?;
     }
     for arena_bytes in [16 << 30, usize::MAX] {
-        let config = RuntimeConfig { arena_bytes, ..RuntimeConfig::default() };
+        let config = RuntimeConfig { arena_bytes, ..defaults() };
         let refused = RingRuntime::with(trial.device, config).map(drop);
         ensure(matches!(refused, Err(RingError::RegionTooLarge { region: "arena", .. })), || {
             format!("an arena of {arena_bytes} bytes: {refused:?}")
@@ -115,7 +117,7 @@ fn senders_do_not_wait_for_replies_that_nobody_wants(trial: &mut Trial<'_>) -> V
         }
         // A request still has its reply.
         same("asked", actor.ask(0)?, Some(1275))?;
-        actor.terminate()?;
+        actor.terminate_with(Ending::Drain, SOON)?;
         same("letters", rt.dead_letters().arrived(), 0)?;
     }
     Ok(())
@@ -174,7 +176,7 @@ fn runtimes_share_a_device(trial: &mut Trial<'_>) -> Verdict {
     let cuda = trial.device.properties().kind == BackendKind::Cuda;
     all.push(RingRuntime::with(
         trial.device,
-        RuntimeConfig { step_budget: 500, ..Default::default() }.workers(1).warps(cuda),
+        RuntimeConfig { step_budget: 500, ..defaults() }.workers(1).warps(cuda),
     )?);
     let (last, others) =
         all.split_last().ok_or_else(|| crate::trial::Stop::Wrong("no runtime".to_owned()))?;
@@ -191,7 +193,7 @@ fn runtimes_share_a_device(trial: &mut Trial<'_>) -> Verdict {
         }
         let late = active(last, even_halves, RingConfig::default())?;
         same("a kind that is new to one", late.ask(4)?, Some(2))?;
-        echoing.terminate()?;
+        echoing.terminate_with(Ending::Drain, SOON)?;
     }
     drop(all.pop());
     same("when its runtime's handle is gone", sum.ask(0)?, Some(total))

@@ -1,11 +1,11 @@
 //! Ring kernels: queues in the shared memory of a cluster.
 
-use crate::actors::{SOON, active, pause, same};
+use crate::actors::{SOON, active, defaults, pause, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_ring::{
-    Actor, Address, Handler, Inline, Lifecycle, Message, RingConfig, RingCtx, RingError, RingRuntime,
+    Actor, Address, Ending, Handler, Inline, Lifecycle, Message, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, State, ring_kernel,
 };
 use std::time::Instant;
@@ -86,8 +86,7 @@ fn first_of(ctx: &RingCtx, m: Inline<u32, 40>) -> u32 {
 
 fn config() -> RuntimeConfig {
     // Little of it: the interpreter copies it back and forth whenever the host waits.
-    let config =
-        RuntimeConfig { step_budget: 500, spins: 64, cluster_bytes: 1 << 10, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { step_budget: 500, spins: 64, cluster_bytes: 1 << 10, ..defaults() };
     config.clusters_of(2).workers(4).ports_per_worker(8)
 }
 
@@ -156,9 +155,9 @@ fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
             }
         }
         ends(&sink)?;
-        source.terminate()?;
-        middle.terminate()?;
-        sink.terminate()?;
+        source.terminate_with(Ending::Drain, SOON)?;
+        middle.terminate_with(Ending::Drain, SOON)?;
+        sink.terminate_with(Ending::Drain, SOON)?;
     }
     Ok(())
 }
@@ -309,16 +308,16 @@ fn memory_is_used_again(trial: &mut Trial<'_>) -> Verdict {
             feed(&other, [9])?;
             same("message", sink.outputs().recv_timeout(SOON)?, collected(9, 0, 4))?;
             ends(&sink)?;
-            source.terminate()?;
-            other.terminate()?;
-            sink.terminate()?;
+            source.terminate_with(Ending::Drain, SOON)?;
+            other.terminate_with(Ending::Drain, SOON)?;
+            sink.terminate_with(Ending::Drain, SOON)?;
         }
     }
     Ok(())
 }
 
 fn what_there_is_none_of_is_refused(trial: &mut Trial<'_>) -> Verdict {
-    let plain = RuntimeConfig::default().workers(1).ports_per_worker(8);
+    let plain = defaults().workers(1).ports_per_worker(8);
     let rt = RingRuntime::with(trial.device, plain)?;
     let actor = rt.launch(negate, RingConfig::default())?;
     let refused = actor.inlet_in_cluster(4);

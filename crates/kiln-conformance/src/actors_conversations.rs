@@ -7,7 +7,7 @@ use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
-    Actor, Address, Handler, Lifecycle, Message, RingConfig, RingCtx, RingRuntime, State, ring_kernel,
+    Actor, Address, Ending, Handler, Lifecycle, Message, RingConfig, RingCtx, RingRuntime, State, ring_kernel,
 };
 use std::time::Instant;
 
@@ -148,7 +148,7 @@ fn everything_is_heard_once(trial: &mut Trial<'_>) -> Verdict {
             let (told, seen) = (player.telemetry()?, u64::from(known.seen[n]));
             let from_the_host = if n == 0 { 7 } else { 0 };
             same("processed", (told.processed, told.received), (seen, seen - from_the_host))?;
-            player.terminate()?;
+            player.terminate_with(Ending::Drain, SOON)?;
         }
     }
     Ok(())
@@ -186,7 +186,7 @@ fn the_host_is_heard_meanwhile(trial: &mut Trial<'_>) -> Verdict {
             let _ = players[1].try_recv();
         }
         for player in &players {
-            player.terminate()?;
+            player.terminate_with(Ending::Drain, SOON)?;
         }
     }
     Ok(())

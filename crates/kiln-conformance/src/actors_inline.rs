@@ -1,13 +1,13 @@
 //! Ring kernels: arrays that lie in messages, replies and states themselves.
 
-use crate::actors::{SOON, active, runtimes, same};
+use crate::actors::{SOON, active, defaults, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
-    Address, AskError, Ending, Inline, Message, Payload, Reason, RingConfig, RingCtx, RingRuntime,
-    RuntimeConfig, State, ring_kernel,
+    Address, AskError, Ending, Inline, Message, Payload, Reason, RingConfig, RingCtx, RingRuntime, State,
+    ring_kernel,
 };
 
 pub fn cases() -> Vec<Case> {
@@ -49,7 +49,7 @@ fn messages_of_64_kib(trial: &mut Trial<'_>) -> Verdict {
     let warps: &[bool] =
         if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
     for &warps in warps {
-        let config = RuntimeConfig::default().workers(1).warps(warps);
+        let config = defaults().workers(1).warps(warps);
         let rt = RingRuntime::with(trial.device, config)?;
         let actor = active(&rt, digest, RingConfig::default().capacity(2))?;
         for _ in 0..2 {
@@ -135,7 +135,7 @@ fn arrays_come_back(trial: &mut Trial<'_>) -> Verdict {
                 });
                 same("the reply", actor.ask(m)?, want)?;
             }
-            actor.terminate()?;
+            actor.terminate_with(Ending::Drain, SOON)?;
         }
     }
     Ok(())

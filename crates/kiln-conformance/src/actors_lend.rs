@@ -1,6 +1,6 @@
 //! Ring kernels: arrays that actors hand on to each other.
 
-use crate::actors::{A_WHILE, SOON, active, pause, same, silent};
+use crate::actors::{A_WHILE, SOON, active, defaults, pause, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
@@ -164,8 +164,7 @@ const ARENA: usize = 1 << 17;
 fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let warps: &[bool] =
         if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
-    let config =
-        RuntimeConfig { step_budget: 1 << 16, spins: 64, arena_bytes: ARENA, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, arena_bytes: ARENA, ..defaults() };
     let runtime = |&warps: &bool| {
         let config = config.workers(2).ports_per_worker(12).warps(warps);
         Ok(RingRuntime::with(trial.device, config)?)
@@ -349,7 +348,7 @@ fn topics_hand_arrays_to_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
         }
     }
     comes_back(&rt, before)?;
-    hearers.remove(1).terminate()?;
+    hearers.remove(1).terminate_with(Ending::Drain, SOON)?;
     let data = data(trial, 500);
     let values = rt.payload_of(&data)?;
     same("from the host", topic.publish(&Block { number: 9, values })?, 2)?;
@@ -394,7 +393,7 @@ fn replies_hold_arrays(trial: &mut Trial<'_>) -> Verdict {
         }
         // Outputs that nobody takes go with the actor.
         send_all(trial, &rt, &first, (3, 3000))?;
-        last.terminate()?;
+        last.terminate_with(Ending::Drain, SOON)?;
         ensure(room(&rt) < before, || "arrays of outputs that nobody took went before the actor".into())?;
         drop(last);
         let begun = Instant::now();
@@ -623,7 +622,7 @@ fn what_is_elsewhere_is_refused(trial: &mut Trial<'_>) -> Verdict {
 /// Through queues in shared memory, where there are any.
 fn clusters_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     let warps = trial.device.properties().kind == BackendKind::Cuda;
-    let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, ..defaults() };
     let config = config.workers(2).ports_per_worker(12).warps(warps).clusters_of(2);
     let rt = match RingRuntime::with(trial.device, config) {
         Err(RingError::NoClusters { .. }) => return Ok(()),

@@ -1,6 +1,6 @@
 //! Ring kernels: actors that send to each other.
 
-use crate::actors::{SOON, active, pause, runtimes, same};
+use crate::actors::{SOON, active, defaults, pause, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
@@ -146,9 +146,9 @@ fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
         }
         feed(&source, sent)?;
         ensure(sink.outputs().try_recv().is_err(), || "there was one output too many".into())?;
-        source.terminate()?;
-        middle.terminate()?;
-        sink.terminate()?;
+        source.terminate_with(Ending::Drain, SOON)?;
+        middle.terminate_with(Ending::Drain, SOON)?;
+        sink.terminate_with(Ending::Drain, SOON)?;
         same(
             "after the end",
             sink.outputs().recv().err().map(|e| matches!(e, RecvError::Closed { .. })),
@@ -372,7 +372,7 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
         same("the last", b.outputs().recv_timeout(SOON)?, 7)?;
         feed(&b, [31])?;
         same("the last", a.outputs().recv_timeout(SOON)?, 7)?;
-        sink.terminate()?;
+        sink.terminate_with(Ending::Drain, SOON)?;
         same("to nobody", source.ask(1)?, None)?;
         same("undelivered", source.undelivered()?, 1)?;
         // The memory of the sender's end is free again, also for links within the runtime.
@@ -440,7 +440,7 @@ fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
                 let want = [u64::from(round), u64::from(x), u64::from(x) + 1];
                 same("arrived", outputs.recv_timeout(SOON)?, want)?;
             }
-            sink.terminate()?;
+            sink.terminate_with(Ending::Drain, SOON)?;
             drop((outputs, sink));
             let heir = active(&rt, total, RingConfig::default().state(5))?;
             let _ = heir.inlet(16)?;
@@ -450,7 +450,7 @@ fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
             same("undelivered", sender.undelivered()?, 3 * (round + 1))?;
             same("the heir's state", heir.state()?, 5)?;
             same("the heir's answer", heir.ask(2)?, Some(7))?;
-            heir.terminate()?;
+            heir.terminate_with(Ending::Drain, SOON)?;
             sender.deactivate()?;
         }
     }
@@ -459,7 +459,7 @@ fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
 
 /// Such an address may name a word that the sender's runtime does not have.
 fn addresses_of_other_runtimes(trial: &mut Trial<'_>) -> Verdict {
-    let large = RuntimeConfig { spins: 64, ..RuntimeConfig::default().workers(1).ports_per_worker(8) };
+    let large = RuntimeConfig { spins: 64, ..defaults().workers(1).ports_per_worker(8) };
     let small = RuntimeConfig { arena_bytes: 1 << 16, ..large };
     let (there, here) = (RingRuntime::with(trial.device, large)?, RingRuntime::with(trial.device, small)?);
     let hearer = active(&there, total, RingConfig::default().state(0))?;
@@ -499,7 +499,7 @@ fn topics_reach_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
         same("answer to the host", late.recv_timeout(SOON)?, 1005)?;
         let leaver = hearers.remove(0);
         same("before it leaves", hear(&leaver)?, 0)?;
-        leaver.terminate()?;
+        leaver.terminate_with(Ending::Drain, SOON)?;
         same("subscribers", topic.subscribers(), 2)?;
         publishers[0].send(1)?;
         publishers[1].send(1)?;

@@ -1,10 +1,10 @@
 //! Ring kernels: many actors, which come and go; many messages at once, and messages that tasks wait for.
 
-use crate::actors::{SOON, active, running_sum, runtimes, same};
+use crate::actors::{SOON, active, defaults, running_sum, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
-use kiln_ring::{Actor, AskError, RecvError, RingConfig, RingRuntime, RuntimeConfig, SendError};
+use kiln_ring::{Actor, AskError, Ending, RecvError, RingConfig, RingRuntime, RuntimeConfig, SendError};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
@@ -29,7 +29,7 @@ fn thousands_come_and_go(trial: &mut Trial<'_>) -> Verdict {
         BackendKind::Cpu => (2000, Some(2), 512),
         BackendKind::Interp => (24, Some(2), 32),
     };
-    let config = RuntimeConfig { workers, ports_per_worker: ports, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { workers, ports_per_worker: ports, ..defaults() };
     let rt = RingRuntime::with(trial.device, config)?;
     let steady = active(&rt, running_sum, RingConfig::default().state(0))?;
     let done = AtomicBool::new(false);
@@ -54,7 +54,7 @@ fn thousands_come_and_go(trial: &mut Trial<'_>) -> Verdict {
 fn come_and_go(rt: &RingRuntime, all: u32) -> Verdict {
     let ends = |(x, actor): (u32, Actor<running_sum>)| {
         same("sum", actor.recv_timeout(SOON)?, 2 * u64::from(x))?;
-        Ok::<_, Stop>(actor.terminate()?)
+        Ok::<_, Stop>(actor.terminate_with(Ending::Drain, SOON)?)
     };
     let mut here = VecDeque::new();
     for x in 0..all {
@@ -141,7 +141,7 @@ fn tasks_wait_for_room_and_replies(trial: &mut Trial<'_>) -> Verdict {
             received
         })?;
         same("asked", run(async { Ok(actor.ask_async(&35).await?) })?, Some(500))?;
-        actor.terminate()?;
+        actor.terminate_with(Ending::Drain, SOON)?;
         let asked = run(async { Ok(actor.ask_async(&1).await) })?;
         ensure(matches!(asked, Err(AskError::Send(SendError::Closed { .. }))), || format!("{asked:?}"))?;
         let ended = run(async { Ok(actor.recv_async().await) })?;

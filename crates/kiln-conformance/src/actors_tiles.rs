@@ -1,11 +1,11 @@
 //! Ring kernels: handlers that work on tiles and in shared memory.
 
-use crate::actors::{active, same};
+use crate::actors::{active, defaults, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
-use kiln_ring::{Inline, RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
+use kiln_ring::{Inline, RingConfig, RingCtx, RingRuntime, ring_kernel};
 
 pub fn cases() -> Vec<Case> {
     cases!["actors":
@@ -40,7 +40,7 @@ fn handlers_of_tiles(trial: &mut Trial<'_>) -> Verdict {
     // A tile needs the threads of a warp on a GPU, whose workers always are warps; elsewhere it does without.
     let one = trial.device.properties().kind == BackendKind::Cpu;
     for warps in if one { &[false, true][..] } else { &[true] } {
-        let rt = RingRuntime::with(trial.device, RuntimeConfig::default().workers(2).warps(*warps))?;
+        let rt = RingRuntime::with(trial.device, defaults().workers(2).warps(*warps))?;
         let actor = active(&rt, weigh, RingConfig::default().state(0))?;
         for turn in 1..=5 {
             let scores: Vec<f32> =

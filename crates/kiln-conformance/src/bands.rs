@@ -97,7 +97,7 @@ fn higher_bands_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
             let want = sent.iter().fold(0, |digits, &(_, x)| digits << 4 | u64::from(x));
             actor.activate()?;
             same("order", after(&actor, 12)?, Seen { digits: want, count: 12 })?;
-            actor.terminate()?;
+            actor.terminate_with(Ending::Drain, SOON)?;
         }
         let plain = active(&rt, noted, RingConfig::default().state(NOTHING))?;
         let refused = plain.send_with(1, at(1));
@@ -169,7 +169,7 @@ fn bands_share_a_worker_with_other_actors(trial: &mut Trial<'_>) -> Verdict {
                 })
                 .collect();
             same("sums", sums, want)?;
-            actor.terminate()?;
+            actor.terminate_with(Ending::Drain, SOON)?;
         }
     }
     Ok(())

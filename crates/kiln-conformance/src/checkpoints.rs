@@ -6,8 +6,8 @@ use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
-    Address, AskError, Checkpoint, CheckpointError, Handler, Lifecycle, Payload, Reason, RingConfig, RingCtx,
-    RingError, RingRuntime, State, ring_kernel,
+    Address, AskError, Checkpoint, CheckpointError, Ending, Handler, Lifecycle, Payload, Reason, RingConfig,
+    RingCtx, RingError, RingRuntime, State, ring_kernel,
 };
 use kiln_runtime::Device;
 use std::time::Duration;
@@ -183,7 +183,7 @@ fn unfit_checkpoints_are_refused(trial: &mut Trial<'_>) -> Verdict {
             Err(RingError::Checkpoint(CheckpointError::TooManyMessages { messages: 4, capacity: 3 }))
         );
         ensure(large, || format!("a small queue: {small:?}"))?;
-        actor.terminate()?;
+        actor.terminate_with(Ending::Drain, SOON)?;
         let late = actor.checkpoint().map(drop);
         ensure(matches!(late, Err(RingError::Illegal { .. })), || format!("after its end: {late:?}"))?;
     }

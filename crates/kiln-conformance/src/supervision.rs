@@ -3,7 +3,9 @@
 use crate::actors::{SOON, active, even_halves, running_sum, runtimes, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_ring::{Actor, AskError, Backoff, Events, Handler, Lifecycle, Restart, RingConfig, SendError, What};
+use kiln_ring::{
+    Actor, AskError, Backoff, Ending, Events, Handler, Lifecycle, Restart, RingConfig, SendError, What,
+};
 use std::time::{Duration, Instant};
 
 pub fn cases() -> Vec<Case> {
@@ -168,7 +170,7 @@ fn linked_actors_fail_together(trial: &mut Trial<'_>) -> Verdict {
         same("an actor that was unlinked", loose.ask(3)?, Some(3))?;
         // One that is terminated takes nobody along.
         apart.link(&loose);
-        apart.terminate()?;
+        apart.terminate_with(Ending::Drain, SOON)?;
         std::thread::sleep(Duration::from_millis(5));
         same("after the other's end", loose.ask(4)?, Some(7))?;
     }

@@ -1,12 +1,12 @@
 //! Transports: the ways of messages to a device and back, each that the device has.
 
-use crate::actors::{Ping, SOON, active, echo, faulty, running_sum, same};
+use crate::actors::{Ping, SOON, active, defaults, echo, faulty, running_sum, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_ring::{
-    AskError, Overflow, Payload, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig, SendOptions,
-    Transport, ring_kernel,
+    AskError, Ending, Overflow, Payload, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig,
+    SendOptions, Transport, ring_kernel,
 };
 
 pub fn cases() -> Vec<Case> {
@@ -21,7 +21,7 @@ pub fn cases() -> Vec<Case> {
 
 /// Runtimes of each transport that the device has.
 fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
-    let config = RuntimeConfig { step_budget: 500, spins: 64, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { step_budget: 500, spins: 64, ..defaults() };
     let (mut runtimes, gpu) = (Vec::new(), trial.device.properties().kind == BackendKind::Cuda);
     for transport in Transport::ALL {
         let config = config.workers(2).ports_per_worker(8).transport(transport);
@@ -68,8 +68,8 @@ fn messages_of_all_sizes_come_back(trial: &mut Trial<'_>) -> Verdict {
                 }
                 same("asked", large.ask(words(round))?, Some(words(round).map(|word| word + 1)))?;
             }
-            small.terminate()?;
-            large.terminate()?;
+            small.terminate_with(Ending::Drain, SOON)?;
+            large.terminate_with(Ending::Drain, SOON)?;
         }
     }
     Ok(())
@@ -155,7 +155,7 @@ fn what_is_not_there_is_refused(trial: &mut Trial<'_>) -> Verdict {
     ensure(choice.transport != Transport::Auto && !choice.why.is_empty(), || format!("{choice:?}"))?;
     if trial.device.properties().kind != BackendKind::Cuda {
         same("chosen", choice.transport, Transport::Pinned)?;
-        let refused = RingRuntime::with(trial.device, RuntimeConfig::default().transport(Transport::Bar));
+        let refused = RingRuntime::with(trial.device, defaults().transport(Transport::Bar));
         let text = refused.map(drop).map_err(|error| error.to_string());
         ensure(text.as_ref().is_err_and(|text| text.contains("not bar: ")), || format!("{text:?}"))?;
     }

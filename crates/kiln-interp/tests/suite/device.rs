@@ -152,12 +152,14 @@ fn streams_and_events_are_kept_apart() {
     let d = &host.device;
     let stream = d.create_stream().unwrap();
     assert_ne!(stream, STREAM);
+    let begun = std::time::Instant::now();
     let start = d.record(stream, true).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(3));
     let end = d.record(stream, true).unwrap();
     assert!(d.query(end).unwrap());
     let (there, back) = (d.elapsed_ms(start, end).unwrap(), d.elapsed_ms(end, start).unwrap());
-    assert!((3.0..3000.0).contains(&there), "{there} ms");
+    let most = begun.elapsed().as_secs_f32() * 1e3;
+    assert!((3.0..=most + 0.01).contains(&there), "{there} of {most} ms");
     assert_eq!(there, -back);
     d.wait(STREAM, end).unwrap();
     let untimed = d.record(stream, false).unwrap();

@@ -20,6 +20,8 @@ pub fn word(round: u32, quad: u32, place: usize) -> u32 {
     round.wrapping_mul(FACTORS[0]).wrapping_add(quad.wrapping_mul(FACTORS[1])) ^ MASKS[place]
 }
 
+const NS_PER_MS: u64 = 1_000_000;
+
 const FACTORS: [u32; 2] = [0x9e37_79b9, 0x85eb_ca6b];
 const MASKS: [u32; PAYLOAD] = [0, 0x5555_5555, 0xffff_0000];
 
@@ -33,7 +35,7 @@ struct Task {
     slots: Val<u32>,
     rounds: Val<u32>,
     /// After how many nanoseconds without a whole round it leaves.
-    patience_ns: Val<u32>,
+    patience_ms: Val<u32>,
 }
 
 /// Records the kernel, for as many threads. Parameters: inbox, outbox, then the four numbers of [`Task`]. It ends by itself. Behind the answers it leaves a quad: how many quads were
@@ -43,8 +45,8 @@ pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErro
         let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
         let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };
         let (inbox, outbox) = (p.view("inbox", facts()), p.view_mut("outbox", facts()));
-        let [at, slots, rounds, patience_ns] =
-            ["at", "slots", "rounds", "patience_ns"].map(|name| p.scalar(name, IntFact::default()));
+        let [at, slots, rounds, patience_ms] =
+            ["at", "slots", "rounds", "patience_ms"].map(|name| p.scalar(name, IntFact::default()));
         let plan = Plan {
             kinds: Vec::new(),
             ports: 1,
@@ -57,7 +59,7 @@ pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErro
             far_inbox: false,
             measure_every: 0,
         };
-        answer_rounds(&plan, &Task { inbox, outbox, at, slots, rounds, patience_ns });
+        answer_rounds(&plan, &Task { inbox, outbox, at, slots, rounds, patience_ms });
     })
 }
 
@@ -79,7 +81,7 @@ fn answer_rounds(plan: &Plan, task: &Task) {
                 }
             }
             there = block_uniform(if plan.lanes > 1 { !vote_any(missing) } else { !missing });
-            late = block_uniform((clock_ns() - begun).gt(task.patience_ns.cast::<u64>()));
+            late = block_uniform((clock_ns() - begun).gt(task.patience_ms.cast::<u64>() * NS_PER_MS));
         }
         if there {
             if plan.ordered {

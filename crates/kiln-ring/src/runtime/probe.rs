@@ -10,15 +10,19 @@ use crate::channel::{Memory, Protocol, RingMemory, Slots};
 use crate::device::probe::{QUADS, trace_probe, word};
 use crate::device::record::LINE;
 use crate::slot::{Kind, PAYLOAD, QUAD, stamp};
-use kiln_backend::Launch;
+use kiln_backend::{BackendKind, Launch};
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
 
 /// Slots of a round at most: a multiple of eight, so that the lanes of a warp have as many quads each.
 const SLOTS: usize = 32;
 const ROUNDS: u32 = 256;
-/// How long one side waits for the other. No round takes a hundredth of it, wherever the two are processors of their own.
+/// How long one side waits for the other where both have processors of their own: no round takes a
+/// hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same where they share processors, with each other and with other programs. Nothing gets lost on
+/// the way there.
+const SHARED_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How the host writes quads with a stamp: at this word of the memory, three words of each.
 pub(super) struct Write(pub fn(&RingMemory, usize, &[u32], u32));
@@ -42,6 +46,7 @@ struct Bench {
     answers: RingMemory,
     slots: usize,
     protocol: Protocol,
+    patience: Duration,
 }
 
 /// Tests a transport over memory that nobody else uses.
@@ -63,6 +68,10 @@ pub(super) fn test(
         answers: memory.outbox_part(begin, slots * line + QUAD),
         slots,
         protocol: transport.protocol(),
+        patience: match device.properties().kind {
+            BackendKind::Cuda => PATIENCE,
+            BackendKind::Cpu | BackendKind::Interp => SHARED_PATIENCE,
+        },
     };
     let begun = Instant::now();
     let verdict = bench.run(device, memory, begin, write)?;
@@ -86,7 +95,7 @@ impl Bench {
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
         let program = device.program(&kernel)?;
         let mut words = memory.views()[..6].to_vec();
-        let numbers = [begin, self.slots, ROUNDS as usize, PATIENCE.as_nanos() as usize];
+        let numbers = [begin, self.slots, ROUNDS as usize, self.patience.as_millis() as usize];
         words.extend(numbers.map(|number| number as u64));
         let launch = Launch { grid: [1, 1, 1], words: &words, stream: memory.stream() };
         // SAFETY: the words are those of the kernel's parameters: two views of memory that lives on if the kernel does not end, and four numbers.
@@ -102,7 +111,7 @@ impl Bench {
                 }
             }
         }
-        let waited = 4 * PATIENCE;
+        let waited = 4 * self.patience;
         if !device.backend().resident_wait(id, waited)? {
             return Err(RingError::Unresponsive { worker: 0, what: "end the transport's test", waited });
         }
@@ -114,7 +123,8 @@ impl Bench {
             ))
         } else if let Some((round, slot)) = silent {
             Err(format!(
-                "in round {round} of its test, no answer came in slot {slot} within {PATIENCE:?} (the device saw {rounds} rounds)"
+                "in round {round} of its test, no answer came in slot {slot} within {:?} (the device saw {rounds} rounds)",
+                self.patience
             ))
         } else {
             Ok(())
@@ -153,7 +163,7 @@ impl Bench {
                 torn += usize::from(*got != !word(round, quad, w % PAYLOAD));
             }
             slot += there;
-            if there == 0 && begun.elapsed() > PATIENCE {
+            if there == 0 && begun.elapsed() > self.patience {
                 return Err(slot);
             }
         }

@@ -16,7 +16,10 @@ impl Folder {
     fn new() -> Folder {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("kiln-cache-test-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
-        Folder(std::env::temp_dir().join(name))
+        let folder = std::env::temp_dir().join(name);
+        // A process of this number that was ended may have left one.
+        let _ = fs::remove_dir_all(&folder);
+        Folder(folder)
     }
 
     fn cache(&self) -> DiskCache {

@@ -28,7 +28,7 @@ mod tests {
     fn a_busy_process_uses_a_processor() {
         let (before, begun) = (cpu_time().unwrap(), Instant::now());
         while cpu_time().unwrap() - before < Duration::from_millis(30) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "no time passes");
+            assert!(begun.elapsed() < Duration::from_secs(3600), "no time passes");
         }
         assert!(resident_bytes().unwrap() > 1 << 18);
     }
