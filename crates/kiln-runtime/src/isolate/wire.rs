@@ -311,7 +311,7 @@ mod tests {
         for (number, op) in Op::ALL.into_iter().enumerate() {
             assert_eq!((op as usize, Op::from_code(number as u8)), (number, Some(op)));
         }
-        assert_eq!(Op::from_code(24), None);
+        assert_eq!(Op::from_code(Op::ALL.len() as u8), None);
     }
 
     #[test]
