@@ -16,6 +16,74 @@
 //! | `lower` | from tiles to threads |
 //! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
 //! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
+//!
+//! # Tiles of any extents
+//!
+//! Extents are any positive numbers. Layouts are maps of bits and know powers of two alone, so for
+//! GPUs `pieces` rewrites the kernel: an extent is the sum of its powers of two, a tile the product
+//! of its axes' parts, and an operation becomes one for each part. Which parts a tile has follows
+//! from its shape, so nothing is converted between them. Only a reshape whose parts are other runs
+//! of elements goes through shared memory. What follows sees ordinary tiles. At the explicit level
+//! a product stays one instruction of all its columns, whose sums are tiles side by side.
+//!
+//! # Products
+//!
+//! Products of floats of 8 and 16 bits, of 8-bit integers and, where a precision says so, of f32 as
+//! tf32 go to matrix units where a GPU has them and the extents are multiples of 16 x 8 x 32 bytes
+//! (`lower/products.rs`). The layouts of a product's operands are those of its fragments
+//! (`layout/fragments.rs`), so what is computed along its rows and what is multiplied next stay in
+//! registers.
+//!
+//! A loop whose loads feed products alone is pipelined (`lower/pipeline.rs`). Those tiles never
+//! enter registers: they lie in swizzled slots of shared memory, in as many stages as are in
+//! flight. Products of f32 in full precision stay fused multiply-adds. Those of 8-bit numbers that
+//! no unit multiplies are converted first, to f16 or i32 (`widen.rs`, for CPUs too). Units
+//! transpose elements of 16 bits alone; other factors lie along the depth in their slots, where
+//! threads put them if memory has them the other way round. Sums of 8-bit floats keep few bits in
+//! the units, so every 128 products at most are added up outside, unless the precision allows fewer
+//! bits.
+//!
+//! On compute capability 9.0 a product with 64 rows for each four warps is one of warpgroups
+//! (`lower/warpgroups.rs`). `wgmma` reads the slots, whose swizzles are those of its descriptors,
+//! behind a proxy fence and the barrier. Where a loop only adds up such products of its stages,
+//! those of one round are in flight while the next begins (`lower/in_flight.rs`), and their stage
+//! is free one round later. All others are waited for at once. If the assembler reports that
+//! products would wait for each other, the kernel is compiled again without warpgroups.
+//! [`explain_layouts`] prints which products and loads those are.
+//!
+//! # Warp specialization
+//!
+//! On compute capability 9.0, `specialise` divides a kernel over tiles into tasks: where loops load
+//! tiles for products alone, from views that bulk tensor copies can move (the specialization's
+//! facts say so), it writes operations of the explicit level. One warp copies boxes into a ring of
+//! stages; the warpgroups multiply what has arrived and do everything else. Nothing below knows of
+//! it, and the interpreter checks the order of what it writes. Copies see views by rows or by
+//! columns; an empty view is one zero to them. Which loops gain is a rule from measurements
+//! (`specialise/fit.rs`, `bench/notes.md`). If the assembler serializes products in tasks, the
+//! kernel is compiled again without.
+//!
+//! # The explicit level
+//!
+//! A task is lowered as a program of its warps, of which copies may run side by side. A task
+//! without tiles is the work of one thread. Tensor maps are no parameters of the user: the emitter
+//! lists which views are copied in which boxes, and the backend makes the maps from the words of a
+//! launch. Tiles go between registers and shared tiles (`lower/shared_store.rs`) by `stmatrix` and
+//! `ldmatrix` where threads hold the fragments of products. Programs of a launch may wait for
+//! *signals* of those before them, which the GPU begins earlier: never for one that it may have no
+//! room for.
+//!
+//! # Deferred faults
+//!
+//! On a GPU a thread that fails a check leaves, unless others wait for it. In kernels with tasks,
+//! signals or products of warpgroups the lowering defers faults (`lower/noted.rs`): the fault is
+//! recorded at once and the thread goes on without harm. What lies outside a view is masked, a
+//! divisor of zero is one, unchecked accesses that come after do nothing, `while` loops end and
+//! `for` loops do not begin, except those whose rounds others count on. So all mbarriers get their
+//! arrivals and all signals are taken: a launch with a fault ends like any other. A `while` loop
+//! that waits and has a check inside is refused by name.
+//!
+//! `guard` turns guards into `if`s and loop conditions before all other passes, for the backends
+//! that do not run them as they are.
 
 pub mod analysis;
 mod error;

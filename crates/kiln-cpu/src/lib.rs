@@ -11,6 +11,12 @@
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
 //! | `frame.rs`, `site.rs`, `report.rs`, `indexing.rs`, `ordered.rs`, `time.rs` | what generated code calls back |
+//!
+//! # Faults
+//!
+//! A fault leaves what the program stored before it and nothing after (see `kiln-ir`). The code
+//! generator therefore makes a value in the memory that it is stored to only where nothing in the
+//! same loop over chunks can fault (`codegen/group.rs`).
 
 mod backend;
 mod codegen;

@@ -26,6 +26,20 @@
 //! | `eval/` | operations on registers |
 //! | `register.rs` | elements in registers and in memory |
 //! | `value.rs` | registers |
+//!
+//! # The sanitizer
+//!
+//! The sanitizer keeps a shadow of memory (`shadow.rs`): which bytes were written, and which
+//! operation of which thread touched each in this launch. Races, reads of what nothing has written,
+//! and warps that reach a shuffle or a vote in part are faults; `explain.rs` says them in the
+//! user's words. `interp:fast` has no shadow. Loops look at the launch's time limit.
+//!
+//! At the explicit level tasks and the blocks of a cluster run in turns, each with a vector clock.
+//! An access of a shared tile that nothing orders is a fault with its line, and so is a wait that
+//! never ends. Operations on fragments run too: a copy arrives when it is waited for, and a
+//! product's factors are read again when it is waited for, so that a change in between is reported.
+//!
+//! A resident launch runs within the call that needs it, until it has polled often enough.
 
 mod access;
 mod backend;

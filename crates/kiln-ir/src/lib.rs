@@ -23,6 +23,55 @@
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
 //! | `print.rs`, `parse/` | the text format, written and read |
+//!
+//! # The IR
+//!
+//! The front end and the lowering use the same operations. Control flow is structured. The language
+//! turns `break`, `continue` and `return` under device conditions into flags, so no later stage has
+//! to know them. Memory is reached through views; an access is masked by the view's extents,
+//! checked against them, or proved to be inside. Every operation has a source location.
+//!
+//! Types of one byte besides bool (8-bit floats and 8-bit integers) are for storage. They are
+//! loaded, stored, moved, converted and multiplied by matrix units, but have no arithmetic and no
+//! order, so only conversions know them. The 8-bit floats are types of this crate (`float8.rs`),
+//! because their rounding (once, saturating) is part of what the IR means.
+//!
+//! # What always holds
+//!
+//! The verifier checks:
+//!
+//! - Views come from parameters and `alloc` alone, and never flow through control flow.
+//! - In a thread-level kernel, tile operations and barriers stand in uniform control flow and take
+//!   uniform scalars.
+//! - A `disjoint` store is proved to write a box that belongs to the program alone
+//!   (`analysis/partition.rs` in `kiln-compiler`). The same proof gives the grid.
+//! - What others write while a kernel runs is reached by ordered accesses and quads alone. No pass
+//!   merges, moves or removes them.
+//! - After lowering, every value is a scalar and every access has an address.
+//!
+//! # Rounding
+//!
+//! Floats round as in Rust, once for each operation, on every device. PTX says `.rn`, which the
+//! assembler does not fuse. A kernel with `contract` in its header (`#[kernel(contract)]`) lets
+//! products and sums become multiply-adds. `fast_div` is the approximate division that a device has
+//! besides the correct one. Expansions of elementary functions say `fma`. The conformance group
+//! `exact` compares bits with Rust's.
+//!
+//! # Faults and guards
+//!
+//! A failed assert, a checked access outside its view and an integer division by zero are results,
+//! not traps. The device records the first fault (where, which block and thread, the values), the
+//! program ends, and the next synchronization returns it. The device stays usable.
+//!
+//! What a fault leaves in memory follows the order of the program: every store before the operation
+//! that faults has happened; that operation and what comes after it change nothing. The interpreter
+//! and the CPU do exactly this, and report the lowest program and in it the lowest thread. `op.rs`,
+//! section "Faults", says what holds on a GPU.
+//!
+//! A *guard* catches faults. It gives the number of the operation that failed, or says that a
+//! budget of loop rounds was exceeded, and gives fallbacks instead of the region's values, so that
+//! a kernel can go on. `Kernel::guard_sites` says what each number is. A guard with a *record*, an
+//! array in the thread's local memory, also stores the values of the check that failed.
 
 mod builder;
 mod cluster;

@@ -63,6 +63,95 @@
 //! | `runtime/` | [`RingRuntime`], [`Actor`]: resident grids and the actors in them |
 //! | `telemetry/` | [`RuntimeTelemetry`]: what actors do, read while they do it |
 //! | `dead_letter.rs` | [`DeadLetters`]: messages that no handler finished |
+//!
+//! # How it works
+//!
+//! A resident grid is one kernel, traced from `device/` like any other: the loop of a *worker*,
+//! with the handlers of all kinds of actors inlined in guards. The same loop serves a warp of a
+//! GPU, a thread of a CPU, and the interpreter, which runs it for a bounded number of polls
+//! whenever the host waits.
+//!
+//! **Channels.** A *channel* is a ring of requests and a ring of answers with as many slots. The
+//! answer to request *i* stands in slot *i*, so the position correlates the two. A slot is free
+//! when the host has taken its answer. Flow control is the host's alone, and the device never waits
+//! for room. Each priority is a channel of its own, at a port next to those of the actor's other
+//! priorities, the highest first. The top byte of a position names the priority. After each message
+//! the worker takes the next one from the highest non-empty priority. The host limits all
+//! priorities together by credits.
+//!
+//! **Slots** are quads of 16 bytes with a stamp in each. An aligned 16-byte store arrives whole, so
+//! a slot whose stamps all match is complete: no fences, and no message is seen in part. The
+//! queue's code runs under loom, and the protocol is a model of which every state is visited.
+//!
+//! **Transports.** A *transport* is how messages get to a device: device memory that the host
+//! writes through the BAR, pinned host memory, or pinned memory with release and acquire, which
+//! needs no whole quads. Where the device is not the host's own processor, the first two are tested
+//! when a runtime is made, before anything is resident: both sides write quads while the other
+//! looks, by the code that messages go by. An assembler splits a relaxed load of four words of
+//! which some are not used, so such loads are volatile in PTX.
+//!
+//! **Latency.** A worker holds what a message will need (its port's record, the answer's place and
+//! stamp, the first words of the state) in registers before the message is there, and trusts it for
+//! the first message of a poll (`device/due.rs`). It caches the record of a link that it sends to
+//! again and again in registers (`device/route.rs`) until the next command: only commands change
+//! records. It may stay with one inbound link (`device/stay.rs`) for some messages, with the
+//! actor's state and the next slot in registers, and polls its other ports meanwhile where that
+//! costs nothing.
+//!
+//! **Faults.** A fault in a handler is a value (`Guard` in the IR): the actor's gate closes, the
+//! message is answered as failed, and the worker goes on.
+//!
+//! **Arrays.** Arrays in a message, a reply or a state are *inline*: they stay in their memory, and
+//! a handler reads them by index. A message has up to 64 KiB. What is larger, or used again, is a
+//! *payload*: a piece of the arena, named by three words of a message, filled by the copy engine
+//! and kept until the message is answered. Actors may hand payloads on, and reply with them. The
+//! host never sees such a message, so the device counts references, in a table of the arena
+//! (`runtime/ledger.rs`), where a worker adds before it sends and subtracts before it answers. The
+//! host takes memory back when it needs some, from arrays of which neither side has a reference; a
+//! model of which every state is visited says in which order it must look.
+//!
+//! **Supervision.** A device cannot notify the host that a handler failed, so one thread of a
+//! runtime, the supervisor, looks at the newest answers of its actors. It restarts actors as their
+//! policies say, has linked ones fail together, and reports every change to readers of events and
+//! to `tracing`.
+//!
+//! **Telemetry** is words of the arena behind an actor's state. The worker stores them after the
+//! answer has left (one store a message; a clock and a bucket for one message in 16), and the host
+//! reads them by a copy. It is exported as text, in the Prometheus format, to a file that is
+//! renamed into place.
+//!
+//! **Checkpoints.** A checkpoint is an actor apart from its device: state, messages not handled,
+//! and what is left until their deadlines. Its gate is closed while it is taken. The requests are
+//! read back through the device where they lie in memory that the host must not read. A handler is
+//! replaced between two messages by one word of its port.
+//!
+//! **Loss.** A device is lost when it fails a call, a worker when its heartbeat stops; time in
+//! which it has no processor does not count (`Backend::block_time`). Both end all waits with errors
+//! and free nothing. Actors come back from their last checkpoints in a new runtime. After a trap
+//! NVIDIA's driver gives a process no new context, so that is another device or another process
+//! (`examples/loss_check`).
+//!
+//! **Commands** (open a gate, take up a port, leave) are quads too, each acknowledged. New kinds of
+//! actors are compiled while the old grid runs; then it leaves, and the new one goes on with the
+//! same records. NVIDIA's driver loads no program beside a kernel that stays, so the grid is a
+//! `Tenant` that makes room.
+//!
+//! **Links.** An actor sends to another through a *link*: a ring in device memory that the
+//! receiver's worker polls, with one sender, whose cursor and view of the receiver's head stand in
+//! one line. A handler is a transaction: room for all it may send is looked for before it runs;
+//! what it sends goes out with its state and its reply. Nothing waits inside a worker. Replies to
+//! such messages go to the actor's *outputs*, the only ring on which the device waits for the host.
+//! A topic's publisher has a chain of links; addresses carry a number that no later link has. Where
+//! the sender belongs to another runtime, of another GPU or in another grid, its end of the link
+//! lies in its own arena and says how far away the receiver's is.
+//!
+//! **Clusters.** Workers may stand in block *clusters*. Then a link's ring can lie in the
+//! receiver's shared memory (`device/cluster.rs`): the sender stores quads there by the receiver's
+//! rank. An address says which worker's memory it means, and a sender of another cluster fails when
+//! it first sends there. Shared memory ends with its block, so workers leave through a barrier of
+//! the cluster, copy their rings to the arena, and copy them back before another barrier when the
+//! grid returns. That a store to another block's memory arrives whole is a case of the suite
+//! (`clusters::quads_arrive_whole`).
 
 #![warn(missing_debug_implementations)]
 

@@ -9,6 +9,35 @@
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
+//!
+//! # Specialization and caches
+//!
+//! A launch looks up a key of words: the kernel's identity, the type and rank of every argument,
+//! what is known of them (alignment, divisibility of extents and strides up to 16, unit strides,
+//! whether offsets fit 32 bits), the host constants and the block. A miss traces, verifies,
+//! optimizes and compiles, once even if many threads ask. On disk a program is named by the SHA-256
+//! of its IR text and everything else it depends on. A file is written aside and renamed, and
+//! carries a digest of its name and contents, so parallel writers, crashes, damage and renamed
+//! files are harmless. In memory a device keeps 4096 specializations (`ProgramCache::set_limit`);
+//! the least recently launched goes first. Each launch compares the kinds, types and facts of its
+//! arguments with what the program was compiled for (`params.rs`): whatever a `KernelParam` of the
+//! user's says, code runs on what it was made for.
+//!
+//! # Tensors and order
+//!
+//! A tensor's buffer knows which of its host and device copies is current, and copies only when the
+//! other is read. It knows the stream of its last write and of the reads since. A launch in another
+//! stream waits for them by an event; within one stream nothing is added. Freeing is ordered the
+//! same way, so nothing that a kernel still uses can go. A launch locks the buffers of its
+//! arguments, in the order of their addresses, from the first check until the work is enqueued:
+//! threads with views of one buffer cannot slip between, and a refused launch has changed nothing.
+//! A stream lives until the last buffer whose work is in it is done with it.
+//!
+//! # Devices in processes of their own
+//!
+//! A device named `isolated:cuda:0` or `isolated:cpu` is one in a child process: a backend that
+//! sends every call over a socket ([`isolate`]), with mapped memory that both processes share, so
+//! that messages cost no call. A trap ends the child; the runtime goes on in the next.
 
 mod args;
 mod axes;
