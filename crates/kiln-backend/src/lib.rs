@@ -96,6 +96,12 @@ pub trait Backend: Send + Sync {
     /// Bytes of device memory that are free now.
     fn free_memory(&self) -> Result<u64>;
 
+    /// Bytes that the device's pool of memory holds, in use or not; `None` where there is no pool. An
+    /// allocation that leaves it as it was came from the pool.
+    fn pool_reserved(&self) -> Option<u64> {
+        None
+    }
+
     /// Allocates `bytes` (at least 1) of uninitialised memory, aligned to 256 bytes, usable by work later in `stream`.
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr>;
 

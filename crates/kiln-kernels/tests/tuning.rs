@@ -64,7 +64,7 @@ fn multiply(device: &Device, [m, n, k]: [usize; 3], tuning: Tuning) {
 
 /// How many tiles a device has compiled the product for.
 fn tiles(device: &Device) -> usize {
-    device.programs().builds().iter().filter(|build| build.kernel == "matmul").count()
+    device.programs().builds().iter().filter(|build| &*build.kernel == "matmul").count()
 }
 
 /// The names of the shape's ways, by the choices of all.
@@ -223,7 +223,7 @@ fn attend(device: &Device, [queries, keys, width]: [usize; 3], tuning: Tuning) {
 fn a_choice_for_attention_is_made_once_and_kept() {
     let folder = Folder::new();
     let tried = |device: &Device| {
-        device.programs().builds().iter().filter(|build| build.kernel == "attention").count()
+        device.programs().builds().iter().filter(|build| &*build.kernel == "attention").count()
     };
     let device = folder.device();
     attend(&device, [70, 90, 20], LONG);

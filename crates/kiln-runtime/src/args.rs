@@ -1,14 +1,15 @@
-//! The arguments of one launch: their words, the buffers behind them, and the checks before anything changes.
+//! The arguments of one launch: their words, the buffers behind them, and the checks before
+//! anything changes.
 
 use crate::buffer::{Access, Buffer, Named};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::facts;
 use crate::launch::LoadedKernel;
+use crate::observe::Log;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
 use crate::stream::Queue;
-use crate::tensor::Tensor;
+use crate::tensor::{DynTensor, Tensor};
 use kiln_ir::Literal;
 use kiln_lang::Elem;
 use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey, ViewArg};
@@ -23,15 +24,15 @@ impl<'k, T: Elem, const R: usize> KernelParam for &'k Tensor<T, R> {
     type Traced = View<T, R>;
 
     fn key(arg: &Self::Arg, key: &mut SpecKey) {
-        key.word(facts::bits(arg.layout(), address(arg), size_of::<T>()));
+        key.word(arg.as_dyn().fact_bits());
     }
 
     fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> View<T, R> {
-        decl.view(name, facts::facts(arg.layout(), address(arg), size_of::<T>()))
+        decl.view(name, arg.as_dyn().facts())
     }
 
     fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
-        pack(arg, false, sink);
+        pack(arg.as_dyn(), false, sink);
     }
 }
 
@@ -40,27 +41,25 @@ impl<'k, T: Elem, const R: usize> KernelParam for &'k mut Tensor<T, R> {
     type Traced = ViewMut<T, R>;
 
     fn key(arg: &Self::Arg, key: &mut SpecKey) {
-        key.word(facts::bits(arg.layout(), address(arg), size_of::<T>()));
+        key.word(arg.as_dyn().fact_bits());
     }
 
     fn declare(arg: &Self::Arg, name: &'static str, decl: &mut ParamDecl) -> ViewMut<T, R> {
-        decl.view_mut(name, facts::facts(arg.layout(), address(arg), size_of::<T>()))
+        decl.view_mut(name, arg.as_dyn().facts())
     }
 
     fn pack(arg: &Self::Arg, sink: &mut dyn ArgSink) {
-        pack(arg, true, sink);
+        pack(arg.as_dyn(), true, sink);
     }
 }
 
-fn address<T: Elem, const R: usize>(tensor: &Tensor<T, R>) -> u64 {
-    tensor.buffer().ptr().0 + tensor.byte_offset() as u64
-}
-
-fn pack<T: Elem, const R: usize>(tensor: &Tensor<T, R>, mutable: bool, sink: &mut dyn ArgSink) {
+/// Packs a tensor; it is `mutable` only where the caller holds it as `&mut`.
+pub(crate) fn pack(tensor: &DynTensor, mutable: bool, sink: &mut dyn ArgSink) {
     let (storage, byte_offset) = (tensor.buffer(), tensor.byte_offset() as u64);
-    let (extents, strides) = (&tensor.shape(), &tensor.strides());
-    let view = ViewArg { storage, byte_offset, elem: T::SCALAR, mutable, extents, strides };
-    // SAFETY: a tensor's layout lies inside its buffer, whose elements are of its type; `mutable` comes from a `&mut Tensor` alone.
+    let (extents, strides) = (tensor.shape(), tensor.strides());
+    let view = ViewArg { storage, byte_offset, elem: tensor.dtype(), mutable, extents, strides };
+    // SAFETY: a tensor's layout lies inside its buffer, whose elements are of its type; `mutable`
+    // comes from a `&mut` alone.
     unsafe { sink.view(view) };
 }
 
@@ -92,7 +91,7 @@ impl Arguments {
         sink.finish()?;
         if let Some(foreign) = self.uses.iter().find(|u| u.buffer.device() != device) {
             return Err(Error::DeviceMismatch {
-                kernel: kernel.name.to_owned(),
+                kernel: kernel.name.to_string(),
                 argument: kernel.params[foreign.param].name.clone(),
                 found: foreign.buffer.device().id().to_owned(),
                 expected: device.id().to_owned(),
@@ -121,7 +120,7 @@ impl Arguments {
                 let shared = x.start.max(y.start)..x.end.min(y.end);
                 if !(x.is_empty() || y.is_empty() || shared.is_empty()) {
                     return Err(Error::Overlap {
-                        kernel: kernel.name.to_owned(),
+                        kernel: kernel.name.to_string(),
                         first: kernel.params[a.param].name.clone(),
                         second: kernel.params[b.param].name.clone(),
                     });
@@ -142,9 +141,11 @@ impl Arguments {
         tensor.byte_offset..tensor.byte_offset + length
     }
 
-    /// Locks the buffers, and refuses those that are lent or that would be read before they were written. Nothing is changed yet.
+    /// Locks the buffers, and refuses those that are lent or that would be read before they were
+    /// written. Nothing is changed yet.
     pub(crate) fn lock<'a>(&'a self, kernel: &LoadedKernel, locked: &mut Locked<'a>) -> Result<()> {
-        // A lock a buffer, in the order of addresses, so that launches in several threads never wait for each other in a circle.
+        // A lock a buffer, in the order of addresses, so that launches in several threads never
+        // wait for each other in a circle.
         let mut uses: SmallVec<[&Use; 8]> = self.uses.iter().collect();
         uses.sort_unstable_by_key(|u| (Arc::as_ptr(&u.buffer), u.param));
         for same in uses.chunk_by(|a, b| Arc::ptr_eq(&a.buffer, &b.buffer)) {
@@ -166,10 +167,10 @@ pub(crate) struct Locked<'a> {
 
 impl Locked<'_> {
     /// Brings the contents to the device and orders the stream after their other uses.
-    pub(crate) fn prepare(&mut self, queue: &Queue) -> Result<()> {
+    pub(crate) fn prepare(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
         self.buffers.iter_mut().try_for_each(|(access, writes)| match *writes {
-            true => access.prepare_write(queue, true),
-            false => access.prepare_read(queue),
+            true => access.prepare_write(queue, true, log),
+            false => access.prepare_read(queue, log),
         })
     }
 
@@ -180,7 +181,7 @@ impl Locked<'_> {
 }
 
 fn argument<'a>(kernel: &'a LoadedKernel, tensor: &Use) -> Named<'a> {
-    Named::Argument { kernel: kernel.name, argument: &kernel.params[tensor.param].name }
+    Named::Argument { kernel: &kernel.name, argument: &kernel.params[tensor.param].name }
 }
 
 /// Collects what the parameters pack, and compares it with what the program was compiled for.
@@ -241,7 +242,7 @@ impl<'k> Sink<'k, '_> {
 #[cold]
 fn mismatch(kernel: &LoadedKernel, info: Option<&ParamInfo>, given: String) -> Error {
     Error::Parameter {
-        kernel: kernel.name.to_owned(),
+        kernel: kernel.name.to_string(),
         argument: info.map_or_else(|| "the end".to_owned(), |info| format!("`{}`", info.name)),
         expected: info.map_or_else(|| "nothing".to_owned(), |info| info.given.to_string()),
         given,

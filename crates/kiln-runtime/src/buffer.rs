@@ -1,7 +1,10 @@
-//! One allocation seen from the device and from the host, synchronised lazily, and ordered between streams.
+//! One allocation seen from the device and from the host, synchronised lazily, and ordered between
+//! streams.
 
+use crate::activity::{CallSite, CopyKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::observe::Log;
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, StreamId, is_printing};
 use smallvec::SmallVec;
@@ -11,7 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Which copy of a buffer's contents is the current one.
 ///
-/// Where host and device share their memory, as on the CPU, there is one copy: it is `Uninitialised` or `DeviceOnly`.
+/// Where host and device share their memory, as on the CPU, there is one copy: it is
+/// `Uninitialised` or `DeviceOnly`.
 ///
 /// ```
 /// use kiln_runtime::{Device, Residency};
@@ -63,12 +67,14 @@ impl fmt::Display for Named<'_> {
 
 /// A device allocation with an optional mirror on the host.
 ///
-/// Invariant: `state.host` is there in every residency except `Uninitialised` and `DeviceOnly`; on a device with unified memory it is never there,
-/// because the device's memory is the host's.
+/// Invariant: `state.host` is there in every residency except `Uninitialised` and `DeviceOnly`; on
+/// a device with unified memory it is never there, because the device's memory is the host's.
 pub(crate) struct Buffer {
     device: Device,
     ptr: DevicePtr,
     bytes: usize,
+    /// The call that allocated it.
+    site: CallSite,
     state: Mutex<State>,
 }
 
@@ -78,27 +84,29 @@ struct State {
     host: Option<Box<[u64]>>,
     /// A closure of the user holds the host's contents.
     lent: bool,
-    /// The stream of the last write, and the other streams that were made to wait for it and have read since.
+    /// The stream of the last write, and the other streams that were made to wait for it and have
+    /// read since.
     writer: Queue,
     readers: SmallVec<[Queue; 2]>,
 }
 
 impl Buffer {
     /// Allocates `bytes`, uninitialised. Zero bytes allocate nothing.
-    pub(crate) fn new(device: &Device, bytes: usize) -> Result<Buffer> {
+    pub(crate) fn new(device: &Device, bytes: usize, log: &mut Log) -> Result<Buffer> {
         let ptr = match bytes {
             0 => DevicePtr(0),
-            _ => device.backend().allocate(bytes, StreamId::default())?,
+            _ => log.allocate(device, bytes, StreamId::default())?,
         };
         let state = State {
             residency: if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialised },
             host: None,
             lent: false,
-            // The allocation is ordered before later work of the default stream only: other streams must wait for it.
+            // The allocation is ordered before later work of the default stream only: other streams
+            // must wait for it.
             writer: Queue::default(),
             readers: SmallVec::new(),
         };
-        Ok(Buffer { device: device.clone(), ptr, bytes, state: Mutex::new(state) })
+        Ok(Buffer { device: device.clone(), ptr, bytes, site: log.site(), state: Mutex::new(state) })
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -128,8 +136,9 @@ impl Buffer {
         Ok(Access { buffer: self, state })
     }
 
-    /// Fills this new buffer with the bytes of another from `offset` on: on the device, if both are on one and the source is current there.
-    pub(crate) fn copy_from(&self, source: &Buffer, offset: usize) -> Result<()> {
+    /// Fills this new buffer with the bytes of another from `offset` on: on the device, if both are
+    /// on one and the source is current there.
+    pub(crate) fn copy_from(&self, source: &Buffer, offset: usize, log: &mut Log) -> Result<()> {
         if self.bytes == 0 {
             return Ok(());
         }
@@ -138,21 +147,31 @@ impl Buffer {
         let mut to = self.access(Named::Tensor)?;
         if self.device != source.device || from.is_newer_on_host() {
             let mut bytes = vec![0u8; self.bytes];
-            from.read(offset, &mut bytes)?;
-            return to.write(0, &bytes);
+            from.read(offset, &mut bytes, log)?;
+            return to.write(0, &bytes, log);
         }
         let queue = from.state.writer.clone();
-        from.prepare_read(&queue)?;
-        to.prepare_write(&queue, false)?;
-        // SAFETY: two distinct allocations, of which the caller chose `self.bytes` bytes inside the source; ordered in `queue`.
-        unsafe { self.device.backend().copy(self.ptr, source.at(offset), self.bytes, queue.id())? };
+        from.prepare_read(&queue, log)?;
+        to.prepare_write(&queue, false, log)?;
+        let copy = (CopyKind::DeviceToDevice, self.bytes, queue.id());
+        // SAFETY: two distinct allocations, of which the caller chose `self.bytes` bytes inside the
+        // source; ordered in `queue`.
+        log.copy(&self.device, copy, || unsafe {
+            self.device.backend().copy(self.ptr, source.at(offset), self.bytes, queue.id())
+        })?;
         to.wrote(&queue);
         Ok(())
     }
 
-    /// Runs `f` on the host's contents, bringing them up to date first; with `write`, they are the newest afterwards.
-    pub(crate) fn with_host<R>(&self, write: bool, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let mut lease = self.access(Named::Tensor)?.lend(write)?;
+    /// Runs `f` on the host's contents, bringing them up to date first; with `write`, they are the
+    /// newest afterwards.
+    pub(crate) fn with_host<R>(
+        &self,
+        write: bool,
+        log: &mut Log,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let mut lease = self.access(Named::Tensor)?.lend(write, log)?;
         Ok(f(lease.bytes()))
     }
 
@@ -177,8 +196,9 @@ impl Buffer {
     }
 }
 
-/// A locked buffer: until it is dropped, no other thread uses or changes the contents. A launch holds it from its first check until the work is
-/// enqueued (or done, on a device that works within the call), so that two threads with views of one buffer cannot slip between.
+/// A locked buffer: until it is dropped, no other thread uses or changes the contents. A launch
+/// holds it from its first check until the work is enqueued (or done, on a device that works within
+/// the call), so that two threads with views of one buffer cannot slip between.
 pub(crate) struct Access<'a> {
     buffer: &'a Buffer,
     state: MutexGuard<'a, State>,
@@ -202,8 +222,8 @@ impl<'a> Access<'a> {
     }
 
     /// Makes the contents readable by later work of a stream.
-    pub(crate) fn prepare_read(&mut self, queue: &Queue) -> Result<()> {
-        self.upload_if_newer(queue)?;
+    pub(crate) fn prepare_read(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
+        self.upload_if_newer(queue, log)?;
         let State { writer, readers, .. } = &mut *self.state;
         let knows = |q: &Queue| q.id() == queue.id();
         if !knows(writer) && !readers.iter().any(knows) {
@@ -214,9 +234,9 @@ impl<'a> Access<'a> {
     }
 
     /// Makes the memory writable (and readable, with `keep`) by later work of a stream.
-    pub(crate) fn prepare_write(&mut self, queue: &Queue, keep: bool) -> Result<()> {
+    pub(crate) fn prepare_write(&mut self, queue: &Queue, keep: bool, log: &mut Log) -> Result<()> {
         if keep {
-            self.upload_if_newer(queue)?;
+            self.upload_if_newer(queue, log)?;
         }
         self.order_after_all(queue)
     }
@@ -242,46 +262,54 @@ impl<'a> Access<'a> {
         self.state.readers.iter().try_for_each(|reader| self.buffer.follow(reader, queue))
     }
 
-    fn upload_if_newer(&mut self, queue: &Queue) -> Result<()> {
+    fn upload_if_newer(&mut self, queue: &Queue, log: &mut Log) -> Result<()> {
         let (true, Some(host)) = (self.is_newer_on_host(), &self.state.host) else { return Ok(()) };
         self.order_after_all(queue)?;
         let Buffer { device, ptr, bytes, .. } = self.buffer;
         // SAFETY: `ptr` is the allocation of `bytes` bytes, and the mirror has at least as many.
-        unsafe { device.backend().upload(*ptr, &as_bytes(host)[..*bytes], queue.id())? };
+        log.copy(device, (CopyKind::HostToDevice, *bytes, queue.id()), || unsafe {
+            device.backend().upload(*ptr, &as_bytes(host)[..*bytes], queue.id())
+        })?;
         self.state.residency = Residency::InSync;
         self.now_written_by(queue);
         Ok(())
     }
 
-    /// Overwrites bytes from `offset` on, in the last writer's stream, so that most often no event is needed.
-    pub(crate) fn write(&mut self, offset: usize, data: &[u8]) -> Result<()> {
+    /// Overwrites bytes from `offset` on, in the last writer's stream, so that most often no event
+    /// is needed.
+    pub(crate) fn write(&mut self, offset: usize, data: &[u8], log: &mut Log) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
         let queue = self.state.writer.clone();
-        self.prepare_write(&queue, data.len() < self.buffer.bytes)?;
+        self.prepare_write(&queue, data.len() < self.buffer.bytes, log)?;
+        let device = &self.buffer.device;
         // SAFETY: the caller stays inside the allocation; the stream was ordered after every use.
-        unsafe { self.buffer.device.backend().upload(self.buffer.at(offset), data, queue.id())? };
+        log.copy(device, (CopyKind::HostToDevice, data.len(), queue.id()), || unsafe {
+            device.backend().upload(self.buffer.at(offset), data, queue.id())
+        })?;
         self.wrote(&queue);
         Ok(())
     }
 
     /// Fills every byte.
-    pub(crate) fn fill(&mut self, byte: u8) -> Result<()> {
+    pub(crate) fn fill(&mut self, byte: u8, log: &mut Log) -> Result<()> {
         let Buffer { device, ptr, bytes, .. } = self.buffer;
         if *bytes == 0 {
             return Ok(());
         }
         let queue = self.state.writer.clone();
-        self.prepare_write(&queue, false)?;
+        self.prepare_write(&queue, false, log)?;
         // SAFETY: the whole allocation; ordered as in `write`.
-        unsafe { device.backend().fill(*ptr, byte, *bytes, queue.id())? };
+        log.copy(device, (CopyKind::Fill, *bytes, queue.id()), || unsafe {
+            device.backend().fill(*ptr, byte, *bytes, queue.id())
+        })?;
         self.wrote(&queue);
         Ok(())
     }
 
     /// Reads bytes from `offset` on into `data`, waiting for the work that writes them.
-    pub(crate) fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, offset: usize, data: &mut [u8], log: &mut Log) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -291,11 +319,13 @@ impl<'a> Access<'a> {
                 data.copy_from_slice(&as_bytes(host)[offset..offset + data.len()]);
                 Ok(())
             }
-            // SAFETY: the caller stays inside the allocation.
-            _ => unsafe {
-                let backend = self.buffer.device.backend();
-                Ok(backend.download(data, self.buffer.at(offset), self.state.writer.id())?)
-            },
+            _ => {
+                let (device, stream) = (&self.buffer.device, self.state.writer.id());
+                // SAFETY: the caller stays inside the allocation.
+                log.copy(device, (CopyKind::DeviceToHost, data.len(), stream), || unsafe {
+                    device.backend().download(data, self.buffer.at(offset), stream)
+                })
+            }
         }
     }
 
@@ -304,8 +334,8 @@ impl<'a> Access<'a> {
         Ok(self.buffer.device.backend().synchronize(self.state.writer.id())?)
     }
 
-    /// The ranges of these bytes that nothing has written, or with `filled` nothing but a fill. `None` if
-    /// the device does not keep track.
+    /// The ranges of these bytes that nothing has written, or with `filled` nothing but a fill.
+    /// `None` if the device does not keep track.
     pub(crate) fn unwritten(&self, offset: usize, len: usize, filled: bool) -> Option<Vec<Range<usize>>> {
         match self.state.residency {
             // What the host has changed it has whole.
@@ -316,26 +346,26 @@ impl<'a> Access<'a> {
     }
 
     /// Lends the host's contents out, up to date. Memory that was never written is zeroed first.
-    fn lend(mut self, write: bool) -> Result<Lease<'a>> {
+    fn lend(mut self, write: bool, log: &mut Log) -> Result<Lease<'a>> {
         if !write {
             self.check_written(Named::Tensor)?;
         }
         let buffer = self.buffer;
         let host = match buffer.device.properties().unified || buffer.bytes == 0 {
             true => {
-                self.settle(write)?;
+                self.settle(write, log)?;
                 None
             }
-            false => Some(self.mirror()?),
+            false => Some(self.mirror(log)?),
         };
         self.state.lent = true;
         Ok(Lease { buffer, host, write })
     }
 
     /// Waits until the host may read (or write) the device's memory itself.
-    fn settle(&mut self, write: bool) -> Result<()> {
+    fn settle(&mut self, write: bool, log: &mut Log) -> Result<()> {
         if !self.is_written() {
-            self.fill(0)?;
+            self.fill(0, log)?;
         }
         let backend = self.buffer.device.backend();
         backend.synchronize(self.state.writer.id())?;
@@ -346,24 +376,26 @@ impl<'a> Access<'a> {
     }
 
     /// Takes the mirror, made and brought up to date if need be.
-    fn mirror(&mut self) -> Result<Box<[u64]>> {
+    fn mirror(&mut self, log: &mut Log) -> Result<Box<[u64]>> {
         let Buffer { device, ptr, bytes, .. } = self.buffer;
         let fresh = || vec![0u64; bytes.div_ceil(8)].into_boxed_slice();
         if !matches!(self.state.residency, Residency::DeviceOnly | Residency::DeviceDirty) {
             return Ok(self.state.host.take().unwrap_or_else(fresh));
         }
         let mut host = self.state.host.take().unwrap_or_else(fresh);
+        let stream = self.state.writer.id();
         // SAFETY: the whole allocation; the mirror has at least `bytes` bytes.
-        let read = unsafe {
-            device.backend().download(&mut as_bytes_mut(&mut host)[..*bytes], *ptr, self.state.writer.id())
-        };
+        let read = log.copy(device, (CopyKind::DeviceToHost, *bytes, stream), || unsafe {
+            device.backend().download(&mut as_bytes_mut(&mut host)[..*bytes], *ptr, stream)
+        });
         self.state.residency = if read.is_ok() { Residency::InSync } else { Residency::DeviceOnly };
         read?;
         Ok(host)
     }
 }
 
-/// The host's contents, lent out; they go back when this is dropped, also if the user's closure panics.
+/// The host's contents, lent out; they go back when this is dropped, also if the user's closure
+/// panics.
 struct Lease<'a> {
     buffer: &'a Buffer,
     /// The mirror; `None` where the device's memory is the host's.
@@ -377,8 +409,9 @@ impl Lease<'_> {
         match &mut self.host {
             Some(mirror) => &mut as_bytes_mut(mirror)[..*bytes],
             None if *bytes == 0 => &mut [],
-            // SAFETY: unified memory: the allocation is `bytes` bytes of host memory, all written; the work on it was waited for, and `lent`
-            // keeps others out for as long as `self` is there.
+            // SAFETY: unified memory: the allocation is `bytes` bytes of host memory, all written;
+            // the work on it was waited for, and `lent` keeps others out for as long as `self` is
+            // there.
             None => unsafe { std::slice::from_raw_parts_mut(ptr.0 as *mut u8, *bytes) },
         }
     }
@@ -405,13 +438,16 @@ impl Drop for Buffer {
         if self.bytes == 0 {
             return;
         }
+        let mut log = Log::at(self.site);
         let State { writer, readers, .. } = &*self.lock();
         for reader in readers {
             // If ordering fails the device is lost and nothing can use the memory any more.
             let _ = self.follow(reader, writer);
         }
         // SAFETY: the allocation of `new`, freed once; the stream was ordered after every use.
-        unsafe { self.device.backend().free(self.ptr, self.bytes, writer.id()) }
+        log.free(&self.device, (self.ptr, self.bytes), || unsafe {
+            self.device.backend().free(self.ptr, self.bytes, writer.id());
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::cache::{Choices, DiskCache, ProgramCache};
 use crate::error::{Error, Result};
 use crate::isolate;
+use crate::observe::Observers;
 use crate::stream::Stream;
 use kiln_backend::{Backend, Properties, StreamId, is_printing};
 use std::fmt;
@@ -28,6 +29,9 @@ struct Inner {
     programs: ProgramCache,
     choices: Choices,
     disk: DiskCache,
+    /// The name, for activities.
+    id: Arc<str>,
+    observers: Arc<Observers>,
 }
 
 impl Device {
@@ -106,6 +110,8 @@ impl Device {
     /// A device over a backend of one's own, or with a cache folder of its own.
     pub fn with_backend(backend: Box<dyn Backend>, disk: DiskCache) -> Device {
         Device(Arc::new(Inner {
+            id: backend.properties().id.as_str().into(),
+            observers: Arc::default(),
             backend,
             programs: ProgramCache::default(),
             choices: Choices::default(),
@@ -198,6 +204,15 @@ impl Device {
     /// The programs compiled so far in this process.
     pub fn programs(&self) -> &ProgramCache {
         &self.0.programs
+    }
+
+    /// The name, to share.
+    pub(crate) fn shared_id(&self) -> Arc<str> {
+        self.0.id.clone()
+    }
+
+    pub(crate) fn observers(&self) -> &Arc<Observers> {
+        &self.0.observers
     }
 
     /// Refuses a call from inside a print sink, which may wait for the call that prints.

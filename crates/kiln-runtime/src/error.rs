@@ -27,9 +27,9 @@ pub enum Error {
         /// The problems, each with its place in the source and what to do.
         problems: Vec<String>,
     },
-    /// A kernel was launched, or compiled, by the function of a kernel while that was traced. What a
-    /// kernel's function does runs once, when the kernel is specialized, so that a launch in it is never
-    /// what was meant, and one of the same kernel would wait for itself.
+    /// A kernel was launched, or compiled, by the function of a kernel while that was traced. What
+    /// a kernel's function does runs once, when the kernel is specialized, so that a launch in it
+    /// is never what was meant, and one of the same kernel would wait for itself.
     #[error(
         "kernel `{kernel}` is launched while kernel `{traced}` is traced; launch it from the host, before or after \
          `{traced}`, or call its code as a `#[device]` function"
@@ -49,6 +49,38 @@ pub enum Error {
         expected: usize,
         /// The shape.
         shape: Vec<usize>,
+    },
+    /// The number of bytes does not match a shape and an element type.
+    #[error("{given} bytes do not fill shape {shape:?} of {dtype}, which has {expected}")]
+    ByteLength {
+        /// Bytes given.
+        given: usize,
+        /// Bytes the shape has.
+        expected: usize,
+        /// The shape.
+        shape: Vec<usize>,
+        /// The element type.
+        dtype: Scalar,
+    },
+    /// A tensor whose type is known at run time is not of the type that the program has for it.
+    #[error(
+        "{location}: expected {}, got a tensor of {found} and shape {shape:?}",
+        match rank {
+            Some(rank) => format!("a tensor of {expected} and rank {rank}"),
+            None => format!("elements of {expected}"),
+        }
+    )]
+    DataType {
+        /// The element type that was asked for.
+        expected: Scalar,
+        /// The rank that was asked for, if it matters.
+        rank: Option<usize>,
+        /// The tensor's element type.
+        found: Scalar,
+        /// The tensor's shape.
+        shape: Vec<usize>,
+        /// `file:line:column` of the call.
+        location: String,
     },
     /// Kernels have not written every element of a tensor.
     #[error(

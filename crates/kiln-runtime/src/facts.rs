@@ -1,10 +1,11 @@
 //! What a launch knows of a tensor, and specialises the kernel to.
 
-use crate::layout::Layout;
+use crate::tensor::Layout;
 use kiln_ir::MAX_VIEW_RANK;
 use kiln_lang::param::{Facts, IntFact};
 
-/// The largest divisor that is worth knowing: 16 elements, or 16 bytes of an address, make the widest access.
+/// The largest divisor that is worth knowing: 16 elements, or 16 bytes of an address, make the
+/// widest access.
 const MOST: u64 = 16;
 
 /// The bits of [`bits`] for the whole tensor, and for each axis.
@@ -14,7 +15,7 @@ const _: () =
     assert!(OF_TENSOR + OF_AXIS * MAX_VIEW_RANK <= u64::BITS as usize, "the facts of a view fit a word");
 
 /// The facts of a tensor at an address. Tensors with equal [`bits`] have equal facts.
-pub(crate) fn facts<const R: usize>(layout: &Layout<R>, address: u64, elem_bytes: usize) -> Facts {
+pub(crate) fn facts(layout: &Layout, address: u64, elem_bytes: usize) -> Facts {
     let axis = |n: usize, unit: bool| IntFact {
         divisor: 1 << divisor_log2(n as u64),
         equals: (unit && n == 1).then_some(1),
@@ -29,8 +30,9 @@ pub(crate) fn facts<const R: usize>(layout: &Layout<R>, address: u64, elem_bytes
     }
 }
 
-/// [`facts`] in one word, without building them: this runs on every launch.
-pub(crate) fn bits<const R: usize>(layout: &Layout<R>, address: u64, elem_bytes: usize) -> u64 {
+/// [`facts`] in one word. They say nothing of more than [`MAX_VIEW_RANK`] axes, which no launch
+/// takes.
+pub(crate) fn bits(layout: &Layout, address: u64, elem_bytes: usize) -> u64 {
     let fits = |n: usize| u64::from(i32::try_from(n).is_ok());
     let mut word = divisor_log2(address) << 1 | fits(layout.span() * elem_bytes);
     for (&extent, &stride) in layout.shape.iter().zip(&layout.strides) {
@@ -51,7 +53,7 @@ mod tests {
 
     #[test]
     fn facts_of_a_matrix() {
-        let f = facts(&Layout::row_major([1024, 4000], Scalar::F32).unwrap(), 0x1008, 4);
+        let f = facts(&Layout::row_major(&[1024, 4000], Scalar::F32).unwrap(), 0x1008, 4);
         assert_eq!(f.align, 8);
         assert_eq!((f.extents[1].divisor, f.strides[0].divisor), (16, 16), "4000 = 16 · 250");
         assert_eq!((f.strides[0].equals, f.strides[1].equals), (None, Some(1)));
@@ -65,7 +67,7 @@ mod tests {
         let mut seen = Vec::new();
         for shape in shapes {
             for address in addresses {
-                let layout = Layout::row_major(shape, Scalar::F32).unwrap();
+                let layout = Layout::row_major(&shape, Scalar::F32).unwrap();
                 seen.push((bits(&layout, address, 4), facts(&layout, address, 4)));
             }
         }
@@ -81,7 +83,7 @@ mod tests {
         // Each axis in turn has each divisor, and is or is not too large for 32 bits.
         for axis in 0..R {
             for n in [1, 2, 4, 8, 16, 3, 1 << 33] {
-                let mut layout = Layout::row_major([1; R], Scalar::F32).unwrap();
+                let mut layout = Layout::row_major(&[1; R], Scalar::F32).unwrap();
                 layout.shape[axis] = n;
                 seen.push((bits(&layout, 0, 4), facts(&layout, 0, 4)));
                 layout.shape[axis] = 1;

@@ -1,16 +1,19 @@
 //! Launching a kernel: from arguments to a program on a device.
 
+use crate::activity::{Activity, CallSite, CompileActivity, LaunchActivity, LaunchTimer};
 use crate::args::{Arguments, Locked};
 use crate::cache::{Build, DiskCache, Specialisation};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::observe::Log;
 use crate::params::ParamInfo;
 use crate::request::{Request, Typed};
-use crate::stream::{Queue, Stream, same_device};
+use crate::stream::{Event, Queue, Stream, same_device};
 use kiln_backend::{Program, Report, Stages};
 use kiln_compiler::{Partition, partition};
-use kiln_ir::{Kernel, Level, VerifyError, verify};
-use kiln_lang::param::{KernelFn, KernelParams, KernelSite};
+use kiln_ir::{Kernel, Level};
+use kiln_lang::param::{KernelFn, KernelParams};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,15 +53,16 @@ pub struct Launch<P: KernelParams> {
 }
 
 /// How a kernel is launched.
-struct Settings {
-    grid: Option<[u32; 3]>,
-    level: Level,
-    queue: Queue,
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) grid: Option<[u32; 3]>,
+    pub(crate) level: Level,
+    pub(crate) queue: Queue,
 }
 
 /// A kernel that was compiled and loaded, with what its launches need.
 pub(crate) struct LoadedKernel {
-    pub(crate) name: &'static str,
+    pub(crate) name: Arc<str>,
     pub(crate) params: Vec<ParamInfo>,
     partition: Partition,
     program: Arc<dyn Program>,
@@ -69,27 +73,28 @@ impl<P: KernelParams> Launch<P> {
     /// For the `#[kernel]` macro.
     #[doc(hidden)]
     pub fn new(kernel: KernelFn<P>, args: P::Args) -> Launch<P> {
-        let settings = Settings { grid: None, level: Level::Tile { warps: None }, queue: Queue::default() };
-        Launch { request: Typed { kernel, args }, settings }
+        Launch { request: Typed { kernel, args }, settings: Settings::new(Level::Tile { warps: None }) }
     }
 
-    /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors that the programs write, if their stores
-    /// tell which part each writes.
+    /// The number of programs (blocks) on x, y and z. Without it the grid follows from the tensors
+    /// that the programs write, if their stores tell which part each writes.
     ///
-    /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A zero launches nothing.
+    /// Axes that are left out have one program: `[64]`, `[64, 2]` and `[64, 2, 1]` all will do. A
+    /// zero launches nothing.
     pub fn grid<const N: usize>(mut self, grid: [u32; N]) -> Self {
         self.settings.grid = Some(three(grid));
         self
     }
 
-    /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that use thread indices. Axes that are left out have
-    /// one thread.
+    /// Makes this a launch of threads, in blocks of these extents on x, y and z: for kernels that
+    /// use thread indices. Axes that are left out have one thread.
     pub fn block<const N: usize>(mut self, block: [u32; N]) -> Self {
         self.settings.level = Level::Thread { block: three(block) };
         self
     }
 
-    /// The warps of 32 threads that work on a program of a tile kernel; the compiler chooses well for most.
+    /// The warps of 32 threads that work on a program of a tile kernel; the compiler chooses well
+    /// for most.
     pub fn warps(mut self, warps: u32) -> Self {
         self.settings.level = Level::Tile { warps: Some(warps) };
         self
@@ -101,22 +106,27 @@ impl<P: KernelParams> Launch<P> {
         self
     }
 
-    /// Compiles the kernel if it is new, and enqueues it. Work that uses the arguments is ordered before and after it.
+    /// Compiles the kernel if it is new, and enqueues it. Work that uses the arguments is ordered
+    /// before and after it.
     ///
     /// # Errors
-    /// Wrong kernels with every problem in them ([`Error::Kernel`]), arguments on another device, uninitialised or overlapping, grids that do not
-    /// follow from the stores or exceed the device's limits, and failures of the device. A kernel's own fault surfaces at the next
-    /// synchronisation or read of a tensor. On an error nothing was launched and no argument changed.
+    /// Wrong kernels with every problem in them ([`Error::Kernel`]), arguments on another device,
+    /// uninitialised or overlapping, grids that do not follow from the stores or exceed the
+    /// device's limits, and failures of the device. A kernel's own fault surfaces at the next
+    /// synchronisation or read of a tensor. On an error nothing was launched and no argument
+    /// changed.
+    #[track_caller]
     pub fn launch(self, device: &Device) -> Result<()> {
-        self.settings.launch(&self.request, device)
+        self.settings.launch(&self.request, device, Location::caller())
     }
 
     /// Compiles the kernel if it is new, and says what became of it.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
+    #[track_caller]
     pub fn compile(&self, device: &Device) -> Result<Report> {
-        Ok(self.settings.load(&self.request, device)?.program.report())
+        self.settings.compile(&self.request, device, Location::caller())
     }
 
     /// The kernel's IR, specialised to these arguments.
@@ -124,19 +134,25 @@ impl<P: KernelParams> Launch<P> {
     /// # Errors
     /// [`Error::Kernel`] with every problem in it.
     pub fn ir(&self) -> Result<Kernel> {
-        self.settings.ir(&self.request)
+        self.request.specialize(self.settings.level)
     }
 }
 
 /// Everything that does not depend on the types of the parameters: compiled once, not once for each
 /// kernel of a program.
 impl Settings {
-    fn launch(&self, request: &dyn Request, device: &Device) -> Result<()> {
+    pub(crate) fn new(level: Level) -> Settings {
+        Settings { grid: None, level, queue: Queue::default() }
+    }
+
+    /// Compiles a kernel if it is new, and enqueues it: the one way to a device for all kernels.
+    pub(crate) fn launch(&self, request: &dyn Request, device: &Device, site: CallSite) -> Result<()> {
         device.check_not_printing()?;
         if let Some(home) = self.queue.device() {
             same_device("the stream of the launch", home, device)?;
         }
-        let loaded = self.load(request, device)?;
+        let log = &mut Log::at(site);
+        let (loaded, cached) = self.load(request, device, log)?;
         let mut args = Arguments::default();
         args.collect(request, &loaded, device)?;
         let grid = match self.grid {
@@ -149,26 +165,66 @@ impl Settings {
         }
         let mut locked = Locked::default();
         args.lock(&loaded, &mut locked)?;
-        locked.prepare(&self.queue)?;
+        locked.prepare(&self.queue, log)?;
+        let started = if log.is_on() { Some(Started::now(device, &self.queue)) } else { None };
         let launch = kiln_backend::Launch { grid, words: args.words(), stream: self.queue.id() };
-        // SAFETY: `Arguments::collect` compared each packed argument with the parameter that the program was compiled for, whatever
-        // the `KernelParam` says: its kind, element type, rank and mutability, and every fact that the program relies on. A view's
-        // words come through the unsafe `ArgSink::view` alone, so that they are a live tensor's address, extents and strides; its
-        // device was checked, and its buffer orders freeing after this stream's work. A view that is written is a `&mut Tensor`, and
-        // `check_overlaps` refused any other argument in its memory.
+        // SAFETY: `Arguments::collect` compared each packed argument with the parameter that the
+        // program was compiled for, whatever the request says: its kind, element type, rank and
+        // mutability, and every fact that the program relies on. A view's words come through the
+        // unsafe `ArgSink::view` alone, so that they are a live tensor's address, extents and
+        // strides; its device was checked, and its buffer orders freeing after this stream's work.
+        // A view that is written is a `&mut` tensor, and `check_overlaps` refused any other
+        // argument in its memory.
         unsafe { device.backend().launch(&*loaded.program, launch)? };
         locked.launched(&self.queue);
+        if let Some(started) = started {
+            log.add(device, started.ended(device, &loaded.name, (grid, cached), self, site));
+        }
         Ok(())
     }
 
-    fn ir(&self, request: &dyn Request) -> Result<Kernel> {
-        let site = request.site();
-        let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
-        let kernel = request
-            .trace(self.level)
-            .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
-        verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| problem(site, e)).collect()))?;
-        Ok(kernel)
+    /// Compiles a kernel if it is new, and says what became of it.
+    pub(crate) fn compile(&self, request: &dyn Request, device: &Device, site: CallSite) -> Result<Report> {
+        let (loaded, _) = self.load(request, device, &mut Log::at(site))?;
+        Ok(loaded.program.report())
+    }
+
+    /// The specialization that a request asks for, and whether it was there.
+    fn load(
+        &self,
+        request: &dyn Request,
+        device: &Device,
+        log: &mut Log,
+    ) -> Result<(Arc<LoadedKernel>, bool)> {
+        self.check_block(request, device)?;
+        if let Some(traced) = kiln_lang::traced_now() {
+            return Err(Error::LaunchInTrace { kernel: request.name().to_owned(), traced });
+        }
+        let key = Specialisation { spec: request.key(), level: self.level };
+        let mut built = None;
+        let loaded = device.programs().get(&key, || {
+            let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
+            let loaded = LoadedKernel::new(request.name(), &kernel, device, start)?;
+            // Observers are told when others no longer wait for this.
+            built = Some((start, if log.is_on() { Some(header(&kernel)) } else { None }));
+            Ok(Arc::new(loaded))
+        })?;
+        let cached = built.is_none();
+        if let Some((start, Some(specialization))) = built {
+            let Build { kernel, total, tracing, stages } = loaded.build.clone();
+            let compile = CompileActivity {
+                device: device.shared_id(),
+                kernel,
+                specialization,
+                call_site: log.site(),
+                start,
+                duration: total,
+                tracing,
+                stages,
+            };
+            log.add(device, Activity::Compile(compile));
+        }
+        Ok((loaded, cached))
     }
 
     /// Refuses a block that the device cannot have: a limit, not a fault of the kernel.
@@ -179,55 +235,65 @@ impl Settings {
         if threads <= limit {
             return Ok(());
         }
-        let kernel = request.site().name.to_owned();
+        let kernel = request.name().to_owned();
         let what = "threads per block".to_owned();
         Err(Error::Device(kiln_backend::Error::LaunchLimit { kernel, what, given: threads, limit }))
     }
-
-    fn load(&self, request: &dyn Request, device: &Device) -> Result<Arc<LoadedKernel>> {
-        self.check_block(request, device)?;
-        if let Some(traced) = kiln_lang::traced_now() {
-            let kernel = request.site().name.to_owned();
-            return Err(Error::LaunchInTrace { kernel, traced });
-        }
-        let key = Specialisation { spec: request.key(), level: self.level };
-        device.programs().get(&key, || self.compile_new(request, device))
-    }
-
-    fn compile_new(&self, request: &dyn Request, device: &Device) -> Result<Arc<LoadedKernel>> {
-        let begun = Instant::now();
-        let kernel = self.ir(request)?;
-        let name = request.site().name;
-        let partition = partition(&kernel);
-        let tracing = begun.elapsed();
-        if !partition.unproven.is_empty() {
-            let problem = |u: &kiln_compiler::Unproven| {
-                format!(
-                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and `store_overlapping`",
-                    u.location, u.param, u.reason
-                )
-            };
-            let problems = partition.unproven.iter().map(problem).collect();
-            return Err(Error::Kernel { kernel: name.to_owned(), problems });
-        }
-        let (program, stages) = load_or_compile(device, &kernel)?;
-        let build = Build { kernel: name, tracing, total: begun.elapsed(), stages };
-        let params = ParamInfo::list(&kernel.params);
-        Ok(Arc::new(LoadedKernel { name, params, partition, program, build }))
-    }
 }
 
-/// A finding of the verifier in words. One about the kernel as a whole is placed at the function.
-fn problem(site: &KernelSite, error: &VerifyError) -> String {
-    let (location, op) = (&error.location, &error.op);
-    match location.contains(':') {
-        true => format!("{location}: {} (in `{op}`)", error.message),
-        false => format!("{}:{}:{}: {}", site.file, site.line, site.column, error.message),
+/// The first line of a kernel's text: its parameters with what is known of them, and its level.
+fn header(kernel: &Kernel) -> String {
+    let text = kernel.to_string();
+    let head = text.lines().find(|line| line.starts_with("kernel")).unwrap_or_default();
+    head.trim_end_matches('{').trim_end().to_owned()
+}
+
+/// A launch that is observed.
+struct Started {
+    start: Instant,
+    /// The device's clock before it, if an observer asks for that.
+    before: Option<Event>,
+}
+
+impl Started {
+    fn now(device: &Device, queue: &Queue) -> Started {
+        // Without the device's time the launch goes on.
+        let timed = device.observers().time_launches();
+        let before = if timed { Event::record(device, queue.id()).ok() } else { None };
+        Started { start: Instant::now(), before }
+    }
+
+    fn ended(
+        self,
+        device: &Device,
+        kernel: &Arc<str>,
+        (grid, cached): ([u32; 3], bool),
+        settings: &Settings,
+        call_site: CallSite,
+    ) -> Activity {
+        let duration = self.start.elapsed();
+        let timer = self.before.and_then(|before| {
+            let after = Event::record(device, settings.queue.id()).ok()?;
+            Some(LaunchTimer::new(before, after))
+        });
+        Activity::Launch(LaunchActivity {
+            device: device.shared_id(),
+            kernel: kernel.clone(),
+            grid,
+            level: settings.level,
+            stream: settings.queue.id(),
+            call_site,
+            start: self.start,
+            duration,
+            cached,
+            timer,
+        })
     }
 }
 
 impl Device {
-    /// The program of a kernel that was traced by other means than a launch: from disk if it is there and the device accepts it, else compiled and kept.
+    /// The program of a kernel that was traced by other means than a launch: from disk if it is
+    /// there and the device accepts it, else compiled and kept.
     ///
     /// # Errors
     /// What the device refuses.
@@ -236,7 +302,8 @@ impl Device {
     }
 }
 
-/// Takes the program from disk if it is there and the device accepts it, else compiles it, says how long that took, and keeps it.
+/// Takes the program from disk if it is there and the device accepts it, else compiles it, says how
+/// long that took, and keeps it.
 fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<(Arc<dyn Program>, Option<Stages>)> {
     let (backend, disk) = (device.backend(), device.disk_cache());
     let Some(artifact_key) = backend.artifact_key().filter(|_| disk.folder().is_some()) else {
@@ -259,9 +326,29 @@ fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<(Arc<dyn Program>
 }
 
 impl LoadedKernel {
+    /// Compiles and loads a verified kernel, whose tracing began at `start`.
+    fn new(name: &str, kernel: &Kernel, device: &Device, start: Instant) -> Result<LoadedKernel> {
+        let partition = partition(kernel);
+        let tracing = start.elapsed();
+        if !partition.unproven.is_empty() {
+            let problem = |u: &kiln_compiler::Unproven| {
+                format!(
+                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and `store_overlapping`",
+                    u.location, u.param, u.reason
+                )
+            };
+            let problems = partition.unproven.iter().map(problem).collect();
+            return Err(Error::Kernel { kernel: name.to_owned(), problems });
+        }
+        let (program, stages) = load_or_compile(device, kernel)?;
+        let name: Arc<str> = name.into();
+        let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
+        Ok(LoadedKernel { name, params: ParamInfo::list(&kernel.params), partition, program, build })
+    }
+
     /// The grid that covers the tensors the programs write.
     fn grid(&self, args: &Arguments) -> Result<[u32; 3]> {
-        let refuse = |reason: String| Error::Grid { kernel: self.name.to_owned(), reason };
+        let refuse = |reason: String| Error::Grid { kernel: self.name.to_string(), reason };
         let mut grid = [1u32; 3];
         for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
             if !self.partition.used[axis] {
@@ -298,12 +385,12 @@ impl LoadedKernel {
 
     fn over_limit(&self, axis: usize, given: u64, limit: u64) -> Error {
         let what = format!("grid extent {}", ["x", "y", "z"][axis]);
-        Error::Device(kiln_backend::Error::LaunchLimit { kernel: self.name.to_owned(), what, given, limit })
+        Error::Device(kiln_backend::Error::LaunchLimit { kernel: self.name.to_string(), what, given, limit })
     }
 }
 
 /// The extents on three axes.
-fn three<const N: usize>(extents: [u32; N]) -> [u32; 3] {
+pub(crate) fn three<const N: usize>(extents: [u32; N]) -> [u32; 3] {
     const { assert!(N >= 1 && N <= 3, "a grid or block has one, two or three axes") };
     std::array::from_fn(|axis| extents.get(axis).copied().unwrap_or(1))
 }

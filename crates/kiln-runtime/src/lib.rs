@@ -3,10 +3,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `device.rs` | finding and opening devices |
-//! | `tensor.rs`, `axes.rs`, `layout.rs`, `buffer.rs` | tensors, their views and strides, and the memory behind them on device and host |
+//! | `tensor/`, `buffer.rs` | tensors with and without static types, their views, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
 //! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
+//! | `observe.rs`, `activity.rs` | observers, and what they are told |
 //! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
 //!
@@ -39,8 +40,8 @@
 //! sends every call over a socket ([`isolate`]), with mapped memory that both processes share, so
 //! that messages cost no call. A trap ends the child; the runtime goes on in the next.
 
+mod activity;
 mod args;
-mod axes;
 mod buffer;
 mod cache;
 mod device;
@@ -48,20 +49,25 @@ mod error;
 mod facts;
 pub mod isolate;
 mod launch;
-mod layout;
+mod observe;
 mod params;
 mod request;
 mod stream;
 mod tensor;
 
+pub use activity::{
+    Activity, AllocateActivity, CallSite, CompileActivity, CopyActivity, CopyKind, FreeActivity,
+    LaunchActivity, LaunchTimer,
+};
 pub use buffer::Residency;
 pub use cache::{Build, DiskCache, DiskStats, ProgramCache};
 pub use device::Device;
 pub use error::{Error, Result};
 pub use kiln_backend::{BackendKind, Fault, FaultKind, Properties, Report, Stages};
 pub use launch::Launch;
+pub use observe::{Observation, Observer, observe};
 pub use stream::{Event, Stream};
-pub use tensor::Tensor;
+pub use tensor::{DynTensor, Tensor};
 
 /// What `#[kernel]` names. No part of the public interface.
 #[doc(hidden)]

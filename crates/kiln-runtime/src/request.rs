@@ -1,22 +1,26 @@
 //! A kernel with its arguments, behind an interface that does not depend on their types.
 
-use kiln_ir::{Kernel, Level};
+use crate::error::{Error, Result};
+use kiln_ir::{Kernel, Level, VerifyError, verify};
 use kiln_lang::TraceErrors;
 use kiln_lang::param::{ArgSink, KernelFn, KernelParams, KernelSite, SpecKey};
 
 /// A kernel with its arguments.
 ///
-/// Launching goes through this trait object, so that a program with hundreds of kernels has one copy
-/// of the code that launches. A launch of a known kernel makes three indirect calls.
+/// Launching goes through this trait object, so that a program with hundreds of kernels has one
+/// copy of the code that launches. A launch of a known kernel makes three indirect calls.
 pub(crate) trait Request {
-    /// Where the kernel stands in the source.
-    fn site(&self) -> &'static KernelSite;
+    /// The kernel's name.
+    fn name(&self) -> &str;
 
-    /// What distinguishes the specialisation that these arguments ask for.
+    /// What distinguishes the specialization that these arguments ask for, but for the level.
     fn key(&self) -> SpecKey;
 
-    /// Records that specialisation.
-    fn trace(&self, level: Level) -> Result<Kernel, TraceErrors>;
+    /// The verified IR of that specialization.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with every problem in it.
+    fn specialize(&self, level: Level) -> Result<Kernel>;
 
     /// Packs all arguments, in order.
     fn pack(&self, sink: &mut dyn ArgSink);
@@ -29,19 +33,37 @@ pub(crate) struct Typed<P: KernelParams> {
 }
 
 impl<P: KernelParams> Request for Typed<P> {
-    fn site(&self) -> &'static KernelSite {
-        self.kernel.site()
+    fn name(&self) -> &str {
+        self.kernel.site().name
     }
 
     fn key(&self) -> SpecKey {
         self.kernel.key(&self.args)
     }
 
-    fn trace(&self, level: Level) -> Result<Kernel, TraceErrors> {
-        self.kernel.trace(&self.args, level)
+    fn specialize(&self, level: Level) -> Result<Kernel> {
+        verified(self.kernel.site(), self.kernel.trace(&self.args, level))
     }
 
     fn pack(&self, sink: &mut dyn ArgSink) {
         P::pack(&self.args, sink);
+    }
+}
+
+/// What tracing gave, if it keeps the rules of the IR.
+fn verified(site: &KernelSite, traced: std::result::Result<Kernel, TraceErrors>) -> Result<Kernel> {
+    let refuse = |problems| Error::Kernel { kernel: site.name.to_owned(), problems };
+    let kernel =
+        traced.map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;
+    verify(&kernel).map_err(|errors| refuse(errors.iter().map(|e| problem(site, e)).collect()))?;
+    Ok(kernel)
+}
+
+/// A finding of the verifier in words. One about the kernel as a whole is placed at the function.
+fn problem(site: &KernelSite, error: &VerifyError) -> String {
+    let (location, op) = (&error.location, &error.op);
+    match location.contains(':') {
+        true => format!("{location}: {} (in `{op}`)", error.message),
+        false => format!("{}:{}:{}: {}", site.file, site.line, site.column, error.message),
     }
 }

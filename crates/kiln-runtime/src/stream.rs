@@ -121,7 +121,7 @@ impl Event {
         Event::record(device, StreamId::default())
     }
 
-    fn record(device: &Device, stream: StreamId) -> Result<Event> {
+    pub(crate) fn record(device: &Device, stream: StreamId) -> Result<Event> {
         Ok(Event { device: device.clone(), id: device.backend().record(stream, true)? })
     }
 

@@ -32,6 +32,8 @@
 //! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
 //! | [`ring`] | ring kernels: actors that live on a device |
 //! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, and in which order |
+//! | [`DynTensor`] | tensors whose type is known at run time |
+//! | [`Observer`] | who is told of compiles, launches, copies and allocations |
 //! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
 
 pub use kiln_kernels as kernels;
@@ -40,8 +42,9 @@ pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, ker
 pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
-    BackendKind, Device, DiskCache, DiskStats, Error, Event, Fault, FaultKind, Launch, Properties, Report,
-    Residency, Result, Stream, Tensor,
+    Activity, AllocateActivity, BackendKind, CallSite, CompileActivity, CopyActivity, CopyKind, Device,
+    DiskCache, DiskStats, DynTensor, Error, Event, Fault, FaultKind, FreeActivity, Launch, LaunchActivity,
+    LaunchTimer, Observation, Observer, Properties, Report, Residency, Result, Stream, Tensor, observe,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.

@@ -62,7 +62,7 @@ pub fn first_call(device: &Device, work: FirstCall) -> Result<Value> {
 fn stages(build: &Build) -> Value {
     let Stages { passes, emission, assembly, loading } = build.stages.unwrap_or_default();
     json!({
-        "kernel": build.kernel,
+        "kernel": &*build.kernel,
         "us": micros(build.total),
         "tracing": micros(build.tracing),
         "passes": micros(passes),

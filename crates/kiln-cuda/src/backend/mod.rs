@@ -273,6 +273,10 @@ impl Backend for Cuda {
         Ok((memory.free + pooled) as u64)
     }
 
+    fn pool_reserved(&self) -> Option<u64> {
+        Some(self.device.context.memory().ok()?.pool_reserved as u64)
+    }
+
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
         self.check(self.device.streams.get(stream).stream.allocate(bytes.max(1)))
     }

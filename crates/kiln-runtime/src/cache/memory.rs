@@ -58,10 +58,10 @@ struct Kept {
 }
 
 /// How a program came to be in this process: host time from the launch that needed it to one that was loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// The kernel's name.
-    pub kernel: &'static str,
+    pub kernel: Arc<str>,
     /// All of it, with the disk cache.
     pub total: Duration,
     /// Running the kernel's function to record its IR, and verifying that.
@@ -148,13 +148,13 @@ impl ProgramCache {
     /// let device = Device::open("cpu")?;
     /// twice(&mut device.zeros([8])?).launch(&device)?;
     /// let builds = device.programs().builds();
-    /// let build = builds.iter().find(|build| build.kernel == "twice").expect("it was launched");
+    /// let build = builds.iter().find(|build| &*build.kernel == "twice").expect("it was launched");
     /// assert!(build.tracing < build.total && build.stages.is_some());
     /// # Ok::<(), kiln_runtime::Error>(())
     /// ```
     pub fn builds(&self) -> Vec<Build> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.values().filter_map(|kept| Some(kept.slot.get()?.as_ref().ok()?.build)).collect()
+        slots.values().filter_map(|kept| Some(kept.slot.get()?.as_ref().ok()?.build.clone())).collect()
     }
 
     /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk) again.

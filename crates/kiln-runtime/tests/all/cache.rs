@@ -121,8 +121,9 @@ fn a_second_device_loads_what_the_first_compiled() {
     assert_eq!((compiles(&probe), loads(&probe)), (0, 1));
     assert_eq!(second.disk_cache().stats(), DiskStats { hits: 1, ..DiskStats::default() });
     for (device, compiled) in [(&first, true), (&second, false)] {
-        let [build] = device.programs().builds()[..] else { panic!("one program") };
-        assert_eq!((build.kernel, build.stages.is_some()), ("add", compiled));
+        let builds = device.programs().builds();
+        let [build] = &builds[..] else { panic!("one program") };
+        assert_eq!((&*build.kernel, build.stages.is_some()), ("add", compiled));
         assert!(build.tracing < build.total);
     }
 

@@ -2,9 +2,11 @@
 
 mod absurd;
 mod cache;
+mod dyn_tensors;
 mod faults;
 mod kernels;
 mod launch;
+mod observers;
 mod order;
 mod params;
 mod prints;

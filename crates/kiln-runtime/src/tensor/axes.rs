@@ -1,7 +1,7 @@
 //! Views of a tensor with other axes: in another order, one fewer, one more.
 
+use super::typed::Tensor;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
 use kiln_lang::Elem;
 
 impl<T: Elem, const R: usize> Tensor<T, R> {
@@ -18,14 +18,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// # Errors
     /// [`Error::Range`] unless `order` names every axis once.
     pub fn permute(&self, order: [usize; R]) -> Result<Tensor<T, R>> {
-        if (0..R).any(|axis| !order.contains(&axis)) {
-            return Err(Error::Range {
-                what: format!("an order of axes {order:?}"),
-                shape: self.shape().to_vec(),
-            });
-        }
-        let (shape, strides) = (self.shape(), self.strides());
-        Ok(self.with_axes(order.map(|axis| shape[axis]), order.map(|axis| strides[axis]), self.offset()))
+        self.as_dyn().permute(&order).map(Tensor::from_erased)
     }
 
     /// The part at an index of an axis, as a view with one axis fewer; `S` is `R - 1`.
@@ -41,17 +34,10 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// # Errors
     /// [`Error::Range`] if the axis or the index does not exist, or `S` is another rank.
     pub fn select<const S: usize>(&self, axis: usize, index: usize) -> Result<Tensor<T, S>> {
-        let (shape, strides) = (self.shape(), self.strides());
-        if S + 1 != R || axis >= R || index >= shape[axis] {
-            return Err(Error::Range {
-                what: format!("index {index} of axis {axis}, as a tensor of rank {S},"),
-                shape: shape.to_vec(),
-            });
+        if S + 1 != R {
+            return Err(self.no_rank(format!("index {index} of axis {axis}"), S));
         }
-        let without = |list: [usize; R]| std::array::from_fn(|i| list[i + usize::from(i >= axis)]);
-        // Parts of empty tensors must not wander beyond the end.
-        let offset = if self.is_empty() { 0 } else { self.offset() + index * strides[axis] };
-        Ok(self.with_axes(without(shape), without(strides), offset))
+        self.as_dyn().select(axis, index).map(Tensor::from_erased)
     }
 
     /// A view with one more axis, of extent 1, before this axis; `S` is `R + 1`.
@@ -67,19 +53,14 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// # Errors
     /// [`Error::Range`] if `axis` is above the rank, or `S` is another rank.
     pub fn unsqueeze<const S: usize>(&self, axis: usize) -> Result<Tensor<T, S>> {
-        let (shape, strides) = (self.shape(), self.strides());
-        if S != R + 1 || axis > R {
-            return Err(Error::Range {
-                what: format!("a new axis {axis}, as a tensor of rank {S},"),
-                shape: shape.to_vec(),
-            });
+        if S != R + 1 {
+            return Err(self.no_rank(format!("a new axis {axis}"), S));
         }
-        // Never taken; as for a dense tensor, so that those stay dense.
-        let step = if axis < R { shape[axis].max(1) * strides[axis] } else { 1 };
-        let with = |list: [usize; R], new: usize| {
-            std::array::from_fn(|i| if i == axis { new } else { list[i - usize::from(i > axis)] })
-        };
-        Ok(self.with_axes(with(shape, 1), with(strides, step), self.offset()))
+        self.as_dyn().unsqueeze(axis).map(Tensor::from_erased)
+    }
+
+    fn no_rank(&self, what: String, rank: usize) -> Error {
+        Error::Range { what: format!("{what}, as a tensor of rank {rank},"), shape: self.shape().to_vec() }
     }
 }
 

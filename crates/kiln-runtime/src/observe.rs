@@ -1,0 +1,332 @@
+//! Observers: who is told of activities, and when.
+//!
+//! Activities are collected in a [`Log`] while a call of the runtime holds its locks, and delivered
+//! when the call has let go of them: an observer may use devices and tensors itself. Nothing is
+//! collected while nobody observes.
+
+use crate::activity::{Activity, AllocateActivity, CallSite, CopyActivity, CopyKind, FreeActivity};
+use crate::device::Device;
+use crate::error::Result;
+use kiln_backend::{DevicePtr, StreamId};
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Is told what the runtime does. A closure `Fn(&Activity)` is one.
+///
+/// It is called on the thread that made the call of the runtime, after the activity and when that
+/// call holds no lock any more, so that it may use devices and tensors; what it does with them
+/// itself is not observed. Several threads may call it at once.
+///
+/// An observer that panics is removed; the call that it was told of goes on.
+/// [`Observation::failure`] has the panic's message.
+///
+/// ```
+/// use kiln_lang::prelude::*;
+/// use kiln_runtime::{Activity, Device, Tensor};
+/// use std::sync::mpsc;
+///
+/// #[kernel(crate = kiln_runtime)]
+/// fn double(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+///     let at = program_id(0) * 4;
+///     y.tile(at, 4).store(x.tile(at, 4).load(0.0) * 2.0);
+/// }
+///
+/// let device = Device::open_apart("interp")?;
+/// let (sender, activities) = mpsc::channel();
+/// let observation = device.observe(move |activity: &Activity| {
+///     sender.send(activity.clone()).ok();
+/// });
+/// let x = device.tensor(&[1.0, 2.0, 3.0], [3])?;
+/// let mut y = device.uninit([3])?;
+/// double(&x, &mut y).launch(&device)?;
+/// assert_eq!(y.to_vec()?, [2.0, 4.0, 6.0]);
+/// drop(observation); // nothing is told any more
+///
+/// println!("{:<12} {:>12}  {:<30} call site", "activity", "host time", "what");
+/// let mut kinds = Vec::new();
+/// for activity in activities {
+///     let (kind, what) = match &activity {
+///         Activity::Compile(a) => ("compile", a.kernel.to_string()),
+///         Activity::Launch(a) => ("launch", format!("{} on a grid of {:?}", a.kernel, a.grid)),
+///         Activity::Copy(a) => ("copy", format!("{} bytes, {}", a.bytes, a.kind)),
+///         Activity::Allocate(a) => ("allocate", format!("{} bytes", a.bytes)),
+///         _ => continue,
+///     };
+///     println!("{kind:<12} {:>12?}  {what:<30} {}", activity.duration(), activity.call_site());
+///     kinds.push(kind);
+/// }
+/// assert_eq!(kinds, ["allocate", "copy", "allocate", "compile", "launch", "copy"]);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub trait Observer: Send + Sync {
+    /// Is told of an activity.
+    fn observe(&self, activity: &Activity);
+
+    /// Whether launches are to be timed on the device
+    /// ([`LaunchActivity::timer`](crate::LaunchActivity::timer)), which costs two events each. It
+    /// is asked once, when the observer is registered.
+    fn times_launches(&self) -> bool {
+        false
+    }
+}
+
+impl<F: Fn(&Activity) + Send + Sync> Observer for F {
+    fn observe(&self, activity: &Activity) {
+        self(activity);
+    }
+}
+
+/// How many observers there are, of whatever device: what is looked at where nobody listens.
+static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Those of the whole process.
+static PROCESS: LazyLock<Arc<Observers>> = LazyLock::new(Arc::default);
+
+thread_local! {
+    /// Whether this thread is in an observer: what that does is not observed.
+    static DELIVERING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Registers an observer of every device of this process, those that are opened later among them.
+///
+/// ```
+/// use kiln_runtime::{Activity, Device};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+///
+/// let bytes = Arc::new(AtomicUsize::new(0));
+/// let sum = bytes.clone();
+/// let observation = kiln_runtime::observe(move |activity: &Activity| {
+///     if let Activity::Allocate(a) = activity {
+///         sum.fetch_add(a.bytes, Relaxed);
+///     }
+/// });
+/// for name in ["cpu", "interp"] {
+///     Device::open(name)?.zeros::<f32, 1>([100])?;
+/// }
+/// drop(observation);
+/// assert_eq!(bytes.load(Relaxed), 800);
+/// # Ok::<(), kiln_runtime::Error>(())
+/// ```
+pub fn observe(observer: impl Observer + 'static) -> Observation {
+    Observers::add(&PROCESS, Arc::new(observer))
+}
+
+impl Device {
+    /// Registers an observer of what is done on this device, until the result is dropped. While
+    /// nobody observes any device, it costs one relaxed load of an atomic at each call of the
+    /// runtime.
+    ///
+    /// [`Observer`] has an example.
+    pub fn observe(&self, observer: impl Observer + 'static) -> Observation {
+        Observers::add(self.observers(), Arc::new(observer))
+    }
+}
+
+/// A registered observer; dropping this removes it. A call of it that is under way on another
+/// thread still ends after that.
+#[must_use = "the observer is removed when this is dropped"]
+pub struct Observation {
+    observers: Arc<Observers>,
+    entry: Arc<Entry>,
+}
+
+impl Observation {
+    /// The message of the panic that has removed the observer, if one has.
+    ///
+    /// ```
+    /// use kiln_runtime::{Activity, Device};
+    /// let device = Device::open_apart("interp")?;
+    /// let observation = device.observe(|_: &Activity| panic!("enough"));
+    /// let x = device.tensor(&[1.0, 2.0], [2])?; // goes on
+    /// assert_eq!(x.to_vec()?, [1.0, 2.0]);
+    /// assert_eq!(observation.failure(), Some("enough"));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn failure(&self) -> Option<&str> {
+        self.entry.failure.get().map(String::as_str)
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        self.observers.remove(&self.entry);
+    }
+}
+
+impl std::fmt::Debug for Observation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observation").field("failure", &self.failure()).finish_non_exhaustive()
+    }
+}
+
+struct Entry {
+    observer: Arc<dyn Observer>,
+    times_launches: bool,
+    failure: OnceLock<String>,
+}
+
+/// The observers of a device, or of the process.
+#[derive(Default)]
+pub(crate) struct Observers(RwLock<Vec<Arc<Entry>>>);
+
+impl Observers {
+    fn add(observers: &Arc<Observers>, observer: Arc<dyn Observer>) -> Observation {
+        let times_launches = observer.times_launches();
+        let entry = Arc::new(Entry { observer, times_launches, failure: OnceLock::new() });
+        observers.0.write().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
+        OBSERVERS.fetch_add(1, Relaxed);
+        Observation { observers: observers.clone(), entry }
+    }
+
+    /// Takes an observer out, if it is there still.
+    fn remove(&self, entry: &Arc<Entry>) {
+        let mut entries = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = entries.iter().position(|e| Arc::ptr_eq(e, entry)) else { return };
+        let gone = entries.remove(at);
+        OBSERVERS.fetch_sub(1, Relaxed);
+        // What it drops may take any lock.
+        drop(entries);
+        drop(gone);
+    }
+
+    fn all(&self) -> Vec<Arc<Entry>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether one of them, or of the process, wants launches timed.
+    pub(crate) fn time_launches(&self) -> bool {
+        let wants = |observers: &Observers| {
+            let entries = observers.0.read().unwrap_or_else(PoisonError::into_inner);
+            entries.iter().any(|entry| entry.times_launches)
+        };
+        wants(self) || wants(&PROCESS)
+    }
+
+    fn deliver(&self, activity: &Activity) {
+        for entry in self.all() {
+            let told = catch_unwind(AssertUnwindSafe(|| entry.observer.observe(activity)));
+            if let Err(panic) = told {
+                // The first of several threads says why.
+                let _ = entry.failure.set(message(&*panic));
+                self.remove(&entry);
+            }
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
+
+/// The activities of one call of the runtime. It is declared before the call takes a lock, so that
+/// it is dropped, which delivers them, after the locks are released.
+pub(crate) struct Log {
+    site: CallSite,
+    collected: Vec<(Device, Activity)>,
+}
+
+impl Log {
+    /// For a call at this place of the user's source.
+    #[inline]
+    pub(crate) fn at(site: CallSite) -> Log {
+        Log { site, collected: Vec::new() }
+    }
+
+    pub(crate) fn site(&self) -> CallSite {
+        self.site
+    }
+
+    /// Whether anybody listens to what this thread does.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        OBSERVERS.load(Relaxed) != 0 && !DELIVERING.try_with(Cell::get).unwrap_or(true)
+    }
+
+    pub(crate) fn add(&mut self, device: &Device, activity: Activity) {
+        self.collected.push((device.clone(), activity));
+    }
+
+    /// Runs a call of the device, and says when it began and how long it took if it is of interest.
+    fn timed<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<(R, Option<(Instant, Duration)>)> {
+        let start = self.is_on().then(Instant::now);
+        let result = call()?;
+        Ok((result, start.map(|start| (start, start.elapsed()))))
+    }
+
+    /// Runs a copy and logs it.
+    pub(crate) fn copy(
+        &mut self,
+        device: &Device,
+        (kind, bytes, stream): (CopyKind, usize, StreamId),
+        call: impl FnOnce() -> kiln_backend::Result<()>,
+    ) -> Result<()> {
+        let ((), time) = self.timed(|| Ok(call()?))?;
+        if let Some((start, duration)) = time {
+            let (id, call_site) = (device.shared_id(), self.site);
+            let copy = CopyActivity { device: id, kind, bytes, stream, call_site, start, duration };
+            self.add(device, Activity::Copy(copy));
+        }
+        Ok(())
+    }
+
+    /// Allocates and logs it.
+    pub(crate) fn allocate(&mut self, device: &Device, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
+        let backend = device.backend();
+        let pool = if self.is_on() { backend.pool_reserved() } else { None };
+        let (ptr, time) = self.timed(|| Ok(backend.allocate(bytes, stream)?))?;
+        if let Some((start, duration)) = time {
+            let grown = pool.zip(backend.pool_reserved());
+            let allocation = AllocateActivity {
+                device: device.shared_id(),
+                address: ptr.0,
+                bytes,
+                pool_hit: grown.map(|(before, after)| after <= before),
+                call_site: self.site,
+                start,
+                duration,
+            };
+            self.add(device, Activity::Allocate(allocation));
+        }
+        Ok(ptr)
+    }
+
+    /// Frees and logs it.
+    pub(crate) fn free(&mut self, device: &Device, (ptr, bytes): (DevicePtr, usize), call: impl FnOnce()) {
+        let start = self.is_on().then(Instant::now);
+        call();
+        if let Some(start) = start {
+            let (id, call_site, duration) = (device.shared_id(), self.site, start.elapsed());
+            let free = FreeActivity { device: id, address: ptr.0, bytes, call_site, start, duration };
+            self.add(device, Activity::Free(free));
+        }
+    }
+
+    #[cold]
+    fn deliver(&mut self) {
+        for (device, activity) in std::mem::take(&mut self.collected) {
+            // Set anew each time: what is dropped here may be a device, or a tensor.
+            let before = DELIVERING.try_with(|delivering| delivering.replace(true));
+            device.observers().deliver(&activity);
+            PROCESS.deliver(&activity);
+            if let Ok(before) = before {
+                let _ = DELIVERING.try_with(|delivering| delivering.set(before));
+            }
+        }
+    }
+}
+
+impl Drop for Log {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.collected.is_empty() {
+            self.deliver();
+        }
+    }
+}

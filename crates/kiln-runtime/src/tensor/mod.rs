@@ -1,0 +1,18 @@
+//! Tensors: strided windows on a buffer of a device.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `dynamic.rs` | [`DynTensor`]: element type and rank known at run time; contents, order, checks |
+//! | `views.rs` | its views: slices, axes in other orders, other shapes |
+//! | `typed.rs`, `axes.rs` | [`Tensor`]: the same tensor under a static element type and rank |
+//! | `layout.rs` | where the elements lie |
+
+mod axes;
+mod dynamic;
+mod layout;
+mod typed;
+mod views;
+
+pub use dynamic::DynTensor;
+pub(crate) use layout::Layout;
+pub use typed::Tensor;

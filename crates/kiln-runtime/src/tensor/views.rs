@@ -1,0 +1,206 @@
+//! Views of a tensor: parts of it, its axes in other orders, its elements under other shapes.
+
+use super::dynamic::DynTensor;
+use super::layout::{Dims, Layout};
+use super::typed::Tensor;
+use crate::error::{Error, Result};
+use kiln_lang::Elem;
+use std::ops::Range;
+use std::panic::Location;
+
+/// Views share the memory of the tensor that they come from; a launch refuses arguments that share
+/// memory if it writes one.
+impl DynTensor {
+    /// The part of an axis in `range`, as a view.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the axis or the range does not exist.
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<DynTensor> {
+        let layout = self.layout();
+        if axis >= layout.rank() || range.start > range.end || range.end > layout.shape[axis] {
+            return Err(self.out_of_range(format!("{range:?} on axis {axis}")));
+        }
+        let mut layout = layout.clone();
+        layout.offset += range.start * layout.strides[axis];
+        layout.shape[axis] = range.len();
+        if layout.len() == 0 {
+            // Parts of empty parts must not wander beyond the end.
+            layout.offset = 0;
+        }
+        Ok(self.view(layout))
+    }
+
+    /// The axes in reverse order, as a view.
+    pub fn transpose(&self) -> DynTensor {
+        let mut layout = self.layout().clone();
+        layout.shape.reverse();
+        layout.strides.reverse();
+        self.view(layout)
+    }
+
+    /// Two axes exchanged, as a view.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if one of the axes does not exist.
+    pub fn swap_axes(&self, one: usize, other: usize) -> Result<DynTensor> {
+        if one.max(other) >= self.rank() {
+            return Err(self.out_of_range(format!("axes {one} and {other}")));
+        }
+        let mut layout = self.layout().clone();
+        layout.shape.swap(one, other);
+        layout.strides.swap(one, other);
+        Ok(self.view(layout))
+    }
+
+    /// The axes in another order, as a view: axis `i` of the result is axis `order[i]` of this one.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let x = DynTensor::new(&Device::open("interp")?, &[1, 2, 3, 4, 5, 6], &[1, 2, 3])?;
+    /// let y = x.permute(&[2, 0, 1])?;
+    /// assert_eq!((y.shape(), y.to_vec::<i32>()?), (&[3, 1, 2][..], vec![1, 4, 2, 5, 3, 6]));
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`] unless `order` names every axis once.
+    pub fn permute(&self, order: &[usize]) -> Result<DynTensor> {
+        let Layout { offset, shape, strides } = self.layout();
+        if order.len() != self.rank() || (0..self.rank()).any(|axis| !order.contains(&axis)) {
+            return Err(self.out_of_range(format!("an order of axes {order:?}")));
+        }
+        let of = |dims: &Dims| order.iter().map(|&axis| dims[axis]).collect();
+        Ok(self.view(Layout { offset: *offset, shape: of(shape), strides: of(strides) }))
+    }
+
+    /// The part at an index of an axis, as a view with one axis fewer.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let x = DynTensor::new(&Device::open("interp")?, &[1, 2, 3, 4, 5, 6], &[2, 3])?;
+    /// assert_eq!(x.select(1, 2)?.to_vec::<i32>()?, [3, 6]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the axis or the index does not exist.
+    pub fn select(&self, axis: usize, index: usize) -> Result<DynTensor> {
+        let mut layout = self.layout().clone();
+        if axis >= layout.rank() || index >= layout.shape[axis] {
+            return Err(self.out_of_range(format!("index {index} of axis {axis}")));
+        }
+        // Parts of empty tensors must not wander beyond the end.
+        layout.offset = if self.is_empty() { 0 } else { layout.offset + index * layout.strides[axis] };
+        layout.shape.remove(axis);
+        layout.strides.remove(axis);
+        Ok(self.view(layout))
+    }
+
+    /// A view with one more axis, of extent 1, before this axis.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let x = DynTensor::new(&Device::open("interp")?, &[1, 2, 3], &[3])?;
+    /// assert_eq!(x.unsqueeze(0)?.shape(), [1, 3]);
+    /// assert_eq!(x.unsqueeze(1)?.squeeze(1)?.shape(), [3]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Range`] if `axis` is above the rank.
+    pub fn unsqueeze(&self, axis: usize) -> Result<DynTensor> {
+        let mut layout = self.layout().clone();
+        if axis > layout.rank() {
+            return Err(self.out_of_range(format!("a new axis {axis}")));
+        }
+        // Never taken; as for a dense tensor, so that those stay dense.
+        let step = match axis < layout.rank() {
+            true => layout.shape[axis].max(1) * layout.strides[axis],
+            false => 1,
+        };
+        layout.shape.insert(axis, 1);
+        layout.strides.insert(axis, step);
+        Ok(self.view(layout))
+    }
+
+    /// A view without this axis, whose extent is 1.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if the axis does not exist, or has another extent.
+    pub fn squeeze(&self, axis: usize) -> Result<DynTensor> {
+        match self.shape().get(axis) {
+            Some(1) => self.select(axis, 0),
+            _ => Err(self.out_of_range(format!("axis {axis} as one of extent 1"))),
+        }
+    }
+
+    /// The same elements, as a view.
+    pub fn alias(&self) -> DynTensor {
+        self.view(self.layout().clone())
+    }
+
+    /// The same elements in row-major order under another shape, as a view.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor};
+    /// let x = DynTensor::new(&Device::open("interp")?, &[1, 2, 3, 4, 5, 6], &[6])?;
+    /// assert_eq!(x.reshape(&[2, 3])?.slice(0, 1..2)?.to_vec::<i32>()?, [4, 5, 6]);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Length`] if the number of elements differs, [`Error::Range`] if this is a view with
+    /// gaps (`copy` it first).
+    pub fn reshape(&self, shape: &[usize]) -> Result<DynTensor> {
+        let start = self.dense_range()?.start;
+        let mut layout = Layout::row_major(shape, self.dtype())?;
+        if layout.len() != self.len() {
+            let (given, expected) = (self.len(), layout.len());
+            return Err(Error::Length { given, expected, shape: shape.to_vec() });
+        }
+        layout.offset = start;
+        Ok(self.view(layout))
+    }
+
+    /// The same tensor under a static element type and rank.
+    ///
+    /// # Errors
+    /// [`Error::DataType`] if its elements are of another type, or it has another number of axes.
+    #[track_caller]
+    pub fn downcast<T: Elem, const R: usize>(self) -> Result<Tensor<T, R>> {
+        Tensor::of(self, Location::caller())
+    }
+
+    /// The same tensor under a static element type and rank, borrowed: for calling kernels and
+    /// functions with types.
+    ///
+    /// ```
+    /// # use kiln_runtime::{Device, DynTensor, Tensor};
+    /// fn total(x: &Tensor<f32, 1>) -> kiln_runtime::Result<f32> {
+    ///     Ok(x.to_vec()?.iter().sum())
+    /// }
+    /// let x = DynTensor::new(&Device::open("interp")?, &[1.0f32, 2.0], &[2])?;
+    /// assert_eq!(total(x.downcast_ref()?)?, 3.0);
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`downcast`](Self::downcast).
+    #[track_caller]
+    pub fn downcast_ref<T: Elem, const R: usize>(&self) -> Result<&Tensor<T, R>> {
+        Tensor::of_ref(self, Location::caller())
+    }
+
+    /// The same tensor under a static element type and rank, to be written.
+    ///
+    /// # Errors
+    /// As of [`downcast`](Self::downcast).
+    #[track_caller]
+    pub fn downcast_mut<T: Elem, const R: usize>(&mut self) -> Result<&mut Tensor<T, R>> {
+        Tensor::of_mut(self, Location::caller())
+    }
+
+    fn out_of_range(&self, what: String) -> Error {
+        Error::Range { what, shape: self.shape().to_vec() }
+    }
+}
