@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::units::{bytes, count};
 use clap::Subcommand;
 use kiln_runtime::DiskCache;
+use serde_json::json;
 use std::io::Write as _;
 
 /// Shows or clears the compiled programs, and the choices of tuning, that are kept on disk.
@@ -11,6 +12,9 @@ use std::io::Write as _;
 pub struct Args {
     #[command(subcommand)]
     action: Action,
+    /// Prints one object of JSON.
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -27,12 +31,22 @@ enum Action {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let cache = DiskCache::from_env();
     let mut out = std::io::stdout().lock();
+    let (programs, size) = cache.usage();
+    let choices = cache.choices();
+    if let Action::Clear = args.action {
+        cache.clear()?;
+    }
+    if args.json {
+        // After `clear`, what was removed.
+        let found =
+            json!({ "folder": cache.folder(), "programs": programs, "bytes": size, "choices": choices });
+        writeln!(out, "{found:#}")?;
+        return Ok(());
+    }
     let Some(folder) = cache.folder() else {
         writeln!(out, "there is no cache: set KILN_CACHE_DIR or HOME")?;
         return Ok(());
     };
-    let (programs, size) = cache.usage();
-    let choices = cache.choices();
     let content = format!(
         "{}, {}, {}",
         count(programs as u64, "program"),
@@ -46,10 +60,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 writeln!(out, "{}", choice.replace('\n', " | "))?;
             }
         }
-        Action::Clear => {
-            cache.clear()?;
-            writeln!(out, "{}: removed {content}", folder.display())?;
-        }
+        Action::Clear => writeln!(out, "{}: removed {content}", folder.display())?,
     }
     Ok(())
 }

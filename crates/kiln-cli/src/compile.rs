@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads, specialise};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::{Kernel, parse, verify};
+use serde_json::json;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ pub struct Args {
     /// Optimises the IR first.
     #[arg(long)]
     optimize: bool,
+    /// Prints one object of JSON, with the stage as text.
+    #[arg(long)]
+    json: bool,
 }
 
 /// A stage of compiling.
@@ -87,6 +91,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.optimize {
         kiln_compiler::optimize(&mut kernel).map_err(|error| Failure::Source(error.to_string()))?;
     }
+    let kernel_name = kernel.name.clone();
     let text = match (args.emit, args.target.gpu()) {
         (Stage::Ir, _) => kernel.to_string(),
         (Stage::Tir, Some(gpu)) => lower(kernel, gpu, args.target.shared_memory())?.to_string(),
@@ -95,8 +100,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         (Stage::Clif, None) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
         _ => return Err(Failure::Usage(unfitting(args))),
     };
-    write!(std::io::stdout().lock(), "{text}")?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let (stage, target) = (name(&args.emit), name(&args.target));
+        let found = json!({ "kernel": kernel_name, "stage": stage, "target": target, "text": text });
+        writeln!(out, "{found:#}")?;
+    } else {
+        write!(out, "{text}")?;
+    }
     Ok(())
+}
+
+/// A value as the command line has it.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn read(path: &Path) -> Result<Kernel, Failure> {
@@ -140,9 +157,7 @@ fn tasks(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Ker
 }
 
 fn unfitting(args: &Args) -> String {
-    let name =
-        |v: Option<clap::builder::PossibleValue>| v.map_or_else(String::new, |v| v.get_name().to_owned());
-    let stage = name(args.emit.to_possible_value());
+    let stage = name(&args.emit);
     let targets = if args.emit == Stage::Clif { "cpu" } else { "sm_80, sm_90 and sm_100" };
-    format!("there is no {stage} for {}; it is made for {targets}", name(args.target.to_possible_value()))
+    format!("there is no {stage} for {}; it is made for {targets}", name(&args.target))
 }

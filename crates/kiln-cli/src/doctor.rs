@@ -13,6 +13,9 @@ use std::env;
 use std::io::Write as _;
 
 /// Lists the devices, the driver and the caches; says what is missing and how to get it.
+///
+/// The exit status is 1 if the device that programs would use (KILN_DEVICE, else the best one) is
+/// not there.
 #[derive(clap::Args)]
 pub struct Args {
     /// Prints one object of JSON instead of text for people.
@@ -20,10 +23,13 @@ pub struct Args {
     json: bool,
 }
 
+/// What is missing where programs would find no device.
+const DEFAULT_DEVICE: &str = "default device";
+
 /// The oldest GPUs that Kiln compiles for.
 const OLDEST_CAPABILITY: (u32, u32) = (8, 0);
 
-/// Runs the command. What is missing is a finding, not a failure.
+/// Runs the command. What is missing is a finding; that the chosen device is missing is a failure.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let findings = Findings::gather();
     let mut out = std::io::stdout().lock();
@@ -32,7 +38,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     } else {
         write!(out, "{}", findings.to_text())?;
     }
-    Ok(())
+    let chosen_is_missing = findings.missing.iter().any(|missing| missing.what == DEFAULT_DEVICE);
+    if chosen_is_missing { Err(Failure::Reported) } else { Ok(()) }
 }
 
 /// Everything that was found.
@@ -226,16 +233,19 @@ fn default_device(devices: &[Found], missing: &mut Vec<Missing>) -> (String, &'s
             Ok(device) => (device.id().to_owned(), "the best one; KILN_DEVICE chooses another"),
             Err(error) => {
                 let how = Some("mend it, or set KILN_DEVICE=cpu to use the processor".to_owned());
-                missing.push(Missing { what: "default device", why: error.to_string(), how });
+                missing.push(Missing { what: DEFAULT_DEVICE, why: error.to_string(), how });
                 ("none".to_owned(), "the NVIDIA driver or GPU fails; KILN_DEVICE chooses another")
             }
         };
     };
     let wish = if wish.trim() == "cuda" { "cuda:0" } else { wish.trim() };
-    if !devices.iter().any(|d| d.id == wish) {
+    // Names with options, such as `interp:fast`, are those of no listed device. A GPU that is not
+    // listed is not opened, which takes longer than all the rest.
+    let opens = || !wish.starts_with("cuda") && Device::open(wish).is_ok();
+    if !devices.iter().any(|d| d.id == wish) && !opens() {
         let ids: Vec<&str> = devices.iter().map(|d| d.id.as_str()).collect();
         missing.push(Missing {
-            what: "default device",
+            what: DEFAULT_DEVICE,
             why: format!("KILN_DEVICE names `{wish}`, which is not here"),
             how: Some(format!("unset it, or set it to one of {}", ids.join(", "))),
         });

@@ -54,7 +54,7 @@ pub struct Args {
     mode: Vec<Mode>,
     /// Runs the kernel of a file, as this command prints them, in place of random ones; several
     /// times for several.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "kernels", "mode", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "kernels", "mode"])]
     replay: Vec<PathBuf>,
     /// Prints one object of JSON.
     #[arg(long)]
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         None => crate::device::open(None)?.id().to_owned(),
     };
     if !args.replay.is_empty() {
-        return worker::replay(&device, &args.replay);
+        return worker::replay(&device, &args.replay, args.json);
     }
     // A name that is none, or a device that is not there, is better said once than by every process.
     worker::check(&device)?;

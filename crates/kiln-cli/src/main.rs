@@ -28,9 +28,19 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
+/// What `--help` says after the commands.
+const CONVENTIONS: &str = "\
+Exit status:
+  0  done
+  1  it failed: a device is missing, a case failed, kernels differ, a file cannot be read
+  2  the command line is wrong, or names something that does not exist
+
+Every command has --json: one JSON document on standard output. What people are told beside it, errors
+too, goes to standard error.";
+
 /// Kiln: GPU kernels in Rust, compiled at run time for the device that is there.
 #[derive(Parser)]
-#[command(name = "kiln", version, arg_required_else_help = true)]
+#[command(name = "kiln", version, arg_required_else_help = true, after_help = CONVENTIONS)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use kiln_conformance::{Case, Outcome, suite, sweep};
 use serde_json::{Value, json};
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 ///
 /// Prints a line for each case that fails and for each that is skipped for want of a capability. The last line is
 /// `N passed, N failed, N skipped`, and the exit status is 1 if a case failed. A case that takes longer than 15 seconds is named on
-/// standard error while it runs.
+/// standard error while it runs. Programs and choices are kept in a temporary folder, not in the
+/// user's cache.
 #[derive(clap::Args)]
 pub struct Args {
     /// The device: cuda:0, cpu, interp [default: KILN_DEVICE, else the best one here]
@@ -59,6 +61,43 @@ fn parse_shard(text: &str) -> Result<Shard, String> {
     }
 }
 
+/// The variable that says where programs and choices are kept.
+const CACHE_VARIABLE: &str = "KILN_CACHE_DIR";
+
+/// A folder for this process's programs and choices, which goes when the suite is over: what the
+/// suite measures and compiles is no use to the user's programs, and what they have kept must not
+/// decide what is tested.
+struct TemporaryCache(Option<PathBuf>);
+
+impl TemporaryCache {
+    /// Makes the folder and points [`CACHE_VARIABLE`] to it; without one, nothing is kept at all.
+    /// Called before the first device is opened and before there is another thread.
+    fn install() -> TemporaryCache {
+        let path = std::env::temp_dir().join(format!("kiln-selftest-{}", std::process::id()));
+        // Not what somebody else may have put there.
+        let folder = std::fs::create_dir(&path).ok().map(|()| path);
+        let value = folder.as_deref().unwrap_or(Path::new(""));
+        // SAFETY: the environment may be changed while no other thread reads or changes it. `main`
+        // calls the command on the only thread of the process: nothing before has started one, and
+        // devices, whose drivers do, are opened later.
+        unsafe {
+            std::env::set_var(CACHE_VARIABLE, value);
+            // The driver's own cache of machine code.
+            std::env::set_var("CUDA_CACHE_DISABLE", "1");
+        }
+        TemporaryCache(folder)
+    }
+}
+
+impl Drop for TemporaryCache {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            // What is left is in the system's folder for temporary files.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut cases = if args.sweep { sweep() } else { suite() };
@@ -68,6 +107,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(Shard { first, of }) = args.shard {
         cases = cases.into_iter().skip(first).step_by(of).collect();
     }
+    if args.list && args.json {
+        let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
+        writeln!(stdout(), "{:#}", json!({ "cases": names }))?;
+        return Ok(());
+    }
     if args.list {
         cases.iter().try_for_each(|case| writeln!(stdout(), "{}", case.name))?;
         return Ok(());
@@ -75,6 +119,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if cases.is_empty() {
         return Err(Failure::Usage("no case has such a name; `kiln selftest --list` prints all".into()));
     }
+    let _cache = TemporaryCache::install();
     let device = open(args.device.as_deref())?;
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let seed = args.seed.unwrap_or_else(now);

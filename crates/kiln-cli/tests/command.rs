@@ -4,7 +4,7 @@ use kiln_cpu::CpuBackend;
 use kiln_runtime::{Device, DiskCache};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn kiln(args: &[&str]) -> Output {
     let cache = std::env::temp_dir().join(format!("kiln-command-{}", std::process::id()));
@@ -51,12 +51,87 @@ fn doctor_says_what_is_missing() {
         command.args(["doctor", "--json"]).env("KILN_CACHE_DIR", &blocked).env("KILN_DEVICE", "abacus");
     let output = command.output().unwrap();
     std::fs::remove_file(blocked).unwrap();
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(1), "the chosen device is not there");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let missing: Vec<&str> =
         found["missing"].as_array().unwrap().iter().filter_map(|m| m["what"].as_str()).collect();
     assert!(missing.contains(&"program cache") && missing.contains(&"default device"), "{missing:?}");
     assert_eq!(found["cache"]["writable"], false);
+}
+
+/// What a device's name may have besides is no other device.
+#[test]
+fn doctor_knows_names_with_options() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    let command =
+        command.args(["doctor", "--json"]).env("KILN_CACHE_DIR", "").env("KILN_DEVICE", "interp:fast");
+    let output = command.output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found["default"]), (Some(0), &Value::from("interp:fast")));
+}
+
+/// Nothing but the document is on standard output.
+#[test]
+fn every_command_prints_json() {
+    let kernel = file("json.kir", DOUBLE);
+    let kernel = kernel.to_str().unwrap();
+    let nowhere = std::env::temp_dir().join("kiln-command-no-such-folder");
+    let nowhere = nowhere.to_str().unwrap();
+    let commands: [(&[&str], &str); 9] = [
+        (&["doctor"], "devices"),
+        (&["selftest", "--list"], "cases"),
+        (&["selftest", "--device", "interp", "--filter", "tensors::zeros::f32"], "passed"),
+        (&["compile", kernel, "--emit", "tir"], "text"),
+        (&["cache", "stats"], "programs"),
+        (&["cache", "choices"], "choices"),
+        (&["ring", "top", "--once", "--dir", nowhere], "actors"),
+        (&["fuzz", "--device", "cpu", "--kernels", "1"], "found"),
+        (&["bench", "ring", "--device", "cpu", "--soak", "1", "--rate", "1000"], "rows"),
+    ];
+    for (args, key) in commands {
+        let output = kiln(&[args, &["--json"]].concat());
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        assert!(output.status.success() && !found[key].is_null(), "{args:?}: {output:?}");
+    }
+    let help = text(&kiln(&["--help"]).stdout);
+    assert!(help.contains("Exit status:") && help.contains("Every command has --json"), "{help}");
+    for line in
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty())
+    {
+        let command = line.split_whitespace().next().unwrap();
+        let known = commands.iter().any(|(args, _)| args[0] == command);
+        assert!(known || command == "help", "`{command}` is not tried here");
+    }
+    std::fs::remove_file(kernel).unwrap();
+}
+
+#[test]
+fn exit_codes_agree() {
+    for args in [&["selftest"][..], &["bench"], &["fuzz"]] {
+        let output = kiln(&[args, &["--device", "abacus"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("no device is called `abacus`"), "{output:?}");
+    }
+    for args in [&["selftest"][..], &["bench"]] {
+        let output = kiln(&[args, &["--device", "cuda:4096"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+    assert_eq!(kiln(&["no-such-command"]).status.code(), Some(2));
+    assert_eq!(kiln(&["bench", "no such row", "--device", "cpu"]).status.code(), Some(2));
+}
+
+/// A case that tunes keeps its choice, but not where the user's programs look for theirs.
+#[test]
+fn selftest_leaves_the_users_cache_alone() {
+    let folder = std::env::temp_dir().join(format!("kiln-command-{}-untouched", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(["selftest", "--device", "cpu", "--filter", "products::tuned::f32"]);
+    let child = command.env("KILN_CACHE_DIR", &folder).stdout(Stdio::piped()).spawn().unwrap();
+    let own = std::env::temp_dir().join(format!("kiln-selftest-{}", child.id()));
+    let output = child.wait_with_output().unwrap();
+    assert!(text(&output.stdout).ends_with("1 passed, 0 failed, 0 skipped\n"), "{output:?}");
+    assert!(!folder.exists(), "it wrote to the cache that the user's programs have");
+    assert!(!own.exists(), "it left its own cache behind");
 }
 
 /// A driver that is there and fails is not the same as none: nothing falls back to the processor in silence.

@@ -256,6 +256,16 @@ fn copy_one<T: Sample + Num>(trial: &mut Trial<'_>, n: usize, layout: Layout) ->
     y.check(&format!("{n}"), |_, j| (x.at(0, j).host(), 0.0))
 }
 
+/// z = relu(x y + x) / 2 + tanh(y), `block` elements a program: several operations on
+/// the way from memory to memory.
+#[kernel(crate = kiln_runtime, contract)]
+fn chain(x: &Tensor<f32, 1>, y: &Tensor<f32, 1>, z: &mut Tensor<f32, 1>, block: usize) {
+    let at = program_id(0) * block;
+    let (a, b) = (x.tile(at, block).streaming().load(0.0), y.tile(at, block).streaming().load(0.0));
+    let result = (a * b + a).maximum(0.0) * 0.5 + b.tanh();
+    z.tile(at, block).streaming().store(result);
+}
+
 fn chained(trial: &mut Trial<'_>) -> Verdict {
     let most = few(trial);
     vectors(trial, most, chain_one)
@@ -270,7 +280,8 @@ fn chain_one(trial: &mut Trial<'_>, n: usize, layout: Layout) -> Verdict {
     let x = Matrix::<f32>::input(trial, [1, n], layout)?;
     let y = Matrix::<f32>::input(trial, [1, n], layout)?;
     let z = Matrix::<f32>::output(trial, [1, n], layout)?;
-    kiln_kernels::chain(&x.matrix.vector()?, &y.matrix.vector()?, &mut z.vector()?)?;
+    let (a, b, mut c) = (x.matrix.vector()?, y.matrix.vector()?, z.vector()?);
+    chain(&a, &b, &mut c, 512).launch(trial.device)?;
     z.check(&format!("{n}"), |_, j| {
         let (a, b) = (x.float(0, j), y.float(0, j));
         let (product, tanh) = (a * b, b.tanh());

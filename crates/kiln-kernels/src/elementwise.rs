@@ -16,15 +16,6 @@ pub mod kernels {
         z.tile(at, block).streaming().store(sum);
     }
 
-    /// z = relu(x y + x) / 2 + tanh(y), `block` elements a program.
-    #[kernel(crate = kiln_runtime, contract)]
-    pub fn chain(x: &Tensor<f32, 1>, y: &Tensor<f32, 1>, z: &mut Tensor<f32, 1>, block: usize) {
-        let at = program_id(0) * block;
-        let (a, b) = (x.tile(at, block).streaming().load(0.0), y.tile(at, block).streaming().load(0.0));
-        let result = (a * b + a).maximum(0.0) * 0.5 + b.tanh();
-        z.tile(at, block).streaming().store(result);
-    }
-
     /// y = x, `block` elements a program.
     #[kernel(crate = kiln_runtime)]
     pub fn copy<T: Num>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, block: usize) {
@@ -51,26 +42,6 @@ pub fn add<T: Num>(x: &Tensor<T, 1>, y: &Tensor<T, 1>, z: &mut Tensor<T, 1>) -> 
     same_shape("add, z", x, z)?;
     let device = x.device().clone();
     kernels::add(x, y, z, elements_per_program(&device, size_of::<T>())).launch(&device)
-}
-
-/// z = relu(x y + x) / 2 + tanh(y): a chain that eager frameworks run in five passes over memory.
-///
-/// # Errors
-/// [`kiln_runtime::Error::Shape`] if the lengths differ.
-///
-/// ```
-/// let device = kiln_runtime::Device::open("interp")?;
-/// let (x, y) = (device.tensor(&[1.0f32, -2.0], [2])?, device.tensor(&[0.5f32, 0.0], [2])?);
-/// let mut z = device.uninit([2])?;
-/// kiln_kernels::chain(&x, &y, &mut z)?;
-/// assert!((z.to_vec()?[0] - (0.75 + 0.5f32.tanh())).abs() < 1e-6);
-/// # Ok::<(), kiln_runtime::Error>(())
-/// ```
-pub fn chain(x: &Tensor<f32, 1>, y: &Tensor<f32, 1>, z: &mut Tensor<f32, 1>) -> Result<()> {
-    same_shape("chain, y", x, y)?;
-    same_shape("chain, z", x, z)?;
-    let device = x.device().clone();
-    kernels::chain(x, y, z, elements_per_program(&device, 4)).launch(&device)
 }
 
 /// y = x.

@@ -5,7 +5,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `attention/` | [`Attention`] and its shorthands, for every device and on tensor cores, at the explicit level |
-//! | `elementwise.rs` | `add`, `chain`, `copy` |
+//! | `elementwise.rs` | `add`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |
 //! | `matmul/` | `matmul`, for every device and at the explicit level |
@@ -43,7 +43,7 @@ mod sizes;
 mod tuning;
 
 pub use attention::{Attention, attention, attention_with_sums};
-pub use elementwise::{add, chain, copy};
+pub use elementwise::{add, copy};
 pub use matmul::{Matmul, matmul};
 pub use reduce::sum;
 pub use rows::{layer_norm, softmax};

@@ -1,5 +1,6 @@
 //! Devices: finding them, opening them, and what hangs on one.
 
+use crate::backends;
 use crate::cache::{Choices, DiskCache, ProgramCache};
 use crate::error::{Error, Result};
 use crate::isolate;
@@ -36,7 +37,8 @@ struct Inner {
 
 impl Device {
     /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the first NVIDIA GPU, else the CPU where
-    /// there is no NVIDIA driver or it sees no GPU.
+    /// there is no NVIDIA driver or it sees no GPU. A build without the CPU's backend takes the
+    /// interpreter.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a device that cannot be had.
@@ -45,7 +47,8 @@ impl Device {
     #[allow(clippy::should_implement_trait)] // it can fail, and `Device::default()?` is what a user expects to write
     pub fn default() -> Result<Device> {
         let wish = std::env::var("KILN_DEVICE").ok();
-        default_of(wish.as_deref(), kiln_cuda::device_count, Device::open)
+        let host = backends::hosts().next().unwrap_or("cuda:0");
+        default_of(wish.as_deref(), backends::gpu_count, host, Device::open)
     }
 
     /// Opens a device by name.
@@ -60,7 +63,9 @@ impl Device {
     /// | `isolated:cpu`, `isolated:cuda:N` | a device in a [process of its own](crate::isolate) |
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] for another name, [`kiln_backend::Error::Unavailable`] if there is no such device or driver.
+    /// [`Error::UnknownDevice`] for another name, [`Error::MissingBackend`] if the program was
+    /// built without the feature of that backend, [`kiln_backend::Error::Unavailable`] if there is
+    /// no such device or driver.
     pub fn open(name: &str) -> Result<Device> {
         let name = if name == "cuda" { "cuda:0" } else { name };
         let mut open = open_devices();
@@ -96,9 +101,9 @@ impl Device {
     /// As of [`open`](Self::open). NVIDIA's driver gives a process no new context after a trap, and there this fails.
     pub fn reopen(&self) -> Result<Device> {
         let name = self.id();
-        let backend: Box<dyn Backend> = match name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) {
-            Some(index) => Box::new(kiln_cuda::Cuda::open_anew(index)?),
-            None => open_backend(name)?,
+        let backend = match name.starts_with(isolate::PREFIX) {
+            true => open_backend(name)?,
+            false => known(name, backends::open_anew(name))?,
         };
         let device = Device::with_backend(backend, DiskCache::from_env());
         let mut open = open_devices();
@@ -122,8 +127,8 @@ impl Device {
     /// The names of the devices that can be opened here, best first. GPUs whose driver fails are not among them:
     /// [`open`](Self::open) says why.
     pub fn available() -> Vec<String> {
-        let gpus = kiln_cuda::device_count().unwrap_or(0);
-        (0..gpus).map(|i| format!("cuda:{i}")).chain(["cpu".into(), "interp".into()]).collect()
+        let gpus = backends::gpu_count().unwrap_or(0);
+        (0..gpus).map(|i| format!("cuda:{i}")).chain(backends::hosts().map(String::from)).collect()
     }
 
     /// What the device is and can do.
@@ -238,6 +243,7 @@ impl Device {
 fn default_of<D>(
     wish: Option<&str>,
     gpus: impl FnOnce() -> kiln_backend::Result<usize>,
+    host: &str,
     open: impl FnOnce(&str) -> Result<D>,
 ) -> Result<D> {
     if let Some(wish) = wish.map(str::trim).filter(|wish| !wish.is_empty()) {
@@ -245,7 +251,7 @@ fn default_of<D>(
     }
     let refuse = |error: Error| Error::DefaultDevice { reason: error.to_string() };
     match gpus().map_err(|error| refuse(error.into()))? {
-        0 => open("cpu"),
+        0 => open(host),
         _ => open("cuda:0").map_err(refuse),
     }
 }
@@ -258,24 +264,18 @@ fn open_devices() -> MutexGuard<'static, Vec<(String, Weak<Inner>)>> {
 }
 
 pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
-    if let Some(index) = name.strip_prefix("cuda:").and_then(|n| n.parse().ok()) {
-        return Ok(Box::new(kiln_cuda::Cuda::open(index)?));
+    match name.strip_prefix(isolate::PREFIX) {
+        Some(inner) => isolate::open(inner),
+        None => known(name, backends::open(name)),
     }
-    if let Some(inner) = name.strip_prefix(isolate::PREFIX) {
-        return isolate::open(inner);
-    }
-    let backend: Box<dyn Backend> = match kiln_interp::Options::named(name) {
-        Some(options) => Box::new(kiln_interp::Interp::new(options)),
-        None if name == "cpu" => Box::new(kiln_cpu::CpuBackend::new()),
-        None => {
-            let available = Device::available().join(", ");
-            return Err(Error::UnknownDevice { name: name.into(), available });
-        }
-    };
-    if let Some(limit) = kiln_backend::launch_limit_of_environment()? {
-        backend.set_launch_limit(limit)?;
-    }
-    Ok(backend)
+}
+
+/// What a backend says, or that no backend knows the name.
+fn known(name: &str, opened: Option<Result<Box<dyn Backend>>>) -> Result<Box<dyn Backend>> {
+    opened.unwrap_or_else(|| {
+        let available = Device::available().join(", ");
+        Err(Error::UnknownDevice { name: name.into(), available })
+    })
 }
 
 impl PartialEq for Device {
@@ -308,24 +308,24 @@ mod tests {
 
     #[test]
     fn the_default_is_a_gpu_where_there_is_one() {
-        assert_eq!(default_of(None, || Ok(2), named).unwrap(), "cuda:0");
-        assert_eq!(default_of(None, || Ok(0), named).unwrap(), "cpu");
-        assert_eq!(default_of(Some("  "), || Ok(0), named).unwrap(), "cpu");
-        assert_eq!(default_of(Some(" interp "), || Ok(1), named).unwrap(), "interp");
+        assert_eq!(default_of(None, || Ok(2), "cpu", named).unwrap(), "cuda:0");
+        assert_eq!(default_of(None, || Ok(0), "cpu", named).unwrap(), "cpu");
+        assert_eq!(default_of(Some("  "), || Ok(0), "cpu", named).unwrap(), "cpu");
+        assert_eq!(default_of(Some(" interp "), || Ok(1), "cpu", named).unwrap(), "interp");
     }
 
     #[test]
     fn a_gpu_that_fails_is_no_reason_for_the_cpu() {
         let text = |result: Result<String>| result.unwrap_err().to_string();
         for error in [
-            text(default_of(None, || Err(broken()), named)),
-            text(default_of(None, || Ok(1), |_| Err(broken().into()))),
+            text(default_of(None, || Err(broken()), "cpu", named)),
+            text(default_of(None, || Ok(1), "cpu", |_| Err(broken().into()))),
         ] {
             assert!(
                 error.contains("the driver could not start") && error.contains("KILN_DEVICE=cpu"),
                 "{error}"
             );
         }
-        assert_eq!(default_of(Some("cpu"), || Err(broken()), named).unwrap(), "cpu");
+        assert_eq!(default_of(Some("cpu"), || Err(broken()), "cpu", named).unwrap(), "cpu");
     }
 }

@@ -222,6 +222,12 @@ pub enum Error {
         /// The names that exist.
         available: String,
     },
+    /// A device of a backend that the program was built without.
+    #[error("this build has no backend `{backend}`: enable the feature `{backend}` of Kiln's crate")]
+    MissingBackend {
+        /// The backend, which is the name of the feature too.
+        backend: &'static str,
+    },
     /// The operating system refused a file operation that was asked for by name.
     #[error("{what} `{}`: {message}", path.display())]
     File {

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `device.rs` | finding and opening devices |
+//! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
 //! | `tensor/`, `buffer.rs` | tensors with and without static types, their views, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
 //! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
@@ -42,6 +42,7 @@
 
 mod activity;
 mod args;
+mod backends;
 mod buffer;
 mod cache;
 mod device;

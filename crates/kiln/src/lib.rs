@@ -30,15 +30,31 @@
 //! | [`prelude`] | what programs with kernels import |
 //! | [`lang`] | the kernel language: values, views, operations |
 //! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
-//! | [`ring`] | ring kernels: actors that live on a device |
+//! | `ring` | ring kernels: actors that live on a device |
 //! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, and in which order |
 //! | [`DynTensor`] | tensors whose type is known at run time |
 //! | [`Observer`] | who is told of compiles, launches, copies and allocations |
 //! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
+//!
+//! # Features
+//!
+//! All are on by default; a program that needs less sets `default-features = false` and names what
+//! it wants.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `cuda` | NVIDIA GPUs, through their driver |
+//! | `cpu` | the host's processor |
+//! | `interp` | the interpreter with its sanitizer |
+//! | `ring` | ring kernels: the module `ring` |
+//!
+//! Opening a device whose backend is not in the build is [`Error::MissingBackend`], which names the
+//! feature.
 
 pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;
 pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, kernel};
+#[cfg(feature = "ring")]
 pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
@@ -56,12 +72,13 @@ pub mod prelude {
 /// What `#[kernel]` names. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
+    #[cfg(feature = "ring")]
     pub use kiln_ring::__private::*;
     pub use kiln_runtime::__private::*;
 }
 
 /// The README and the book's chapters, whose programs are tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "ring"))]
 mod book {
     #[doc = include_str!("../../../README.md")]
     struct Readme;

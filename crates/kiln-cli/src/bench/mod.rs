@@ -22,6 +22,7 @@ mod rows;
 mod serve;
 mod table;
 
+use crate::device;
 use crate::failure::Failure;
 use kiln_runtime::Device;
 use rows::Row;
@@ -38,8 +39,8 @@ pub struct Args {
     /// Timed calls of a row
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Write the rows as JSON to this file (`-` for standard output)
-    #[arg(long, value_name = "FILE")]
+    /// Write the rows as JSON to this file, or to standard output in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// The commit to record [default: what `git rev-parse` says here]
     #[arg(long)]
@@ -55,14 +56,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let device = match &args.device {
-        Some(name) => Device::open(name),
-        None => Device::default(),
-    };
     if args.serve {
-        return serve::run(device);
+        return serve::run(args.device.as_deref().map_or_else(Device::default, Device::open));
     }
-    let device = device?;
+    let device = device::open(args.device.as_deref())?;
     if let Some(work) = args.first_call {
         println!("{}", compile_cost::first_call(&device, work)?);
         return Ok(());

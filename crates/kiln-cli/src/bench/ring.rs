@@ -85,7 +85,9 @@ pub fn run(device: &Device, options: &Options, json: Option<&Path>, commit: &str
         Some(seconds) => soaked(&ways, Duration::from_secs(seconds), options.rate)?,
         None => measured(&ways, options.only.as_deref().unwrap_or_default())?,
     };
-    row::print(&rows);
+    if json != Some(Path::new("-")) {
+        row::print(&rows);
+    }
     if let Some(path) = json {
         row::write(path, &rows, device, commit)?;
     }

@@ -49,20 +49,28 @@ pub(super) fn run(args: &Args, part: Part) -> Result<(), Failure> {
 }
 
 /// Runs the kernels of files.
-pub(super) fn replay(device: &str, files: &[PathBuf]) -> Result<(), Failure> {
+pub(super) fn replay(device: &str, files: &[PathBuf], as_json: bool) -> Result<(), Failure> {
     with_trial(device, |trial| {
-        let mut differ = 0;
+        let mut found = Vec::new();
         for path in files {
             let named = |source| Failure::File { path: path.clone(), source };
             let text = std::fs::read_to_string(path).map_err(named)?;
             let wrong = |message| Failure::Source(format!("{}: {message}", path.display()));
             let case = Case::read(&text).map_err(wrong)?;
             if let (Some(difference), _) = trial.compare(&case) {
-                differ += 1;
-                writeln!(stdout(), "; {}: {difference}", path.display())?;
+                if !as_json {
+                    writeln!(stdout(), "; {}: {difference}", path.display())?;
+                }
+                found.push(json!({ "file": path, "difference": difference }));
             }
         }
-        writeln!(stdout(), "{} kernels, {differ} differ", files.len())?;
+        let (kernels, differ) = (files.len(), found.len());
+        if as_json {
+            let all = json!({ "device": device, "kernels": kernels, "differ": differ, "found": found });
+            writeln!(stdout(), "{all:#}")?;
+        } else {
+            writeln!(stdout(), "{kernels} kernels, {differ} differ")?;
+        }
         if differ > 0 { Err(Failure::Reported) } else { Ok(()) }
     })
 }

@@ -151,7 +151,9 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     epilogue: E,
     plan: Plan,
 ) {
-    product::<T, U, O, E>(a, b, c, &epilogue, plan, None);
+    let floats = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<f32>();
+    let elements = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<O>();
+    product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, None);
 }
 
 /// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has [room](Plan::parts) for sums that programs leave for each other; `signals` have a
@@ -170,16 +172,26 @@ pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numer
     let Plan { rows, columns, tasks, halves, .. } = plan;
     let shape = [rows / tasks, columns / halves];
     let exchange = Exchange { parts, signals, tasks, halves, shape };
-    product::<T, U, O, E>(a, b, c, &epilogue, plan, Some(exchange));
+    let floats = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<f32>();
+    let elements = |sums: Val<T::Sum>, place: &Place| E::apply(&epilogue, sums, place).cast::<O>();
+    product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, Some(exchange));
+}
+
+/// What a tile of sums becomes, behind functions whose types do not name the epilogue: [`product`]
+/// is long, and is compiled once for each types of elements, not once for each epilogue too.
+#[derive(Clone, Copy)]
+struct Finish<'a, S: Num, O: Numeric> {
+    floats: &'a dyn Fn(Val<S>, &Place) -> Val<f32>,
+    elements: &'a dyn Fn(Val<S>, &Place) -> Val<O>,
 }
 
 /// What both do.
 #[device(crate = kiln_runtime)]
-fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
+fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: View<T, 3>,
     b: View<U, 3>,
     c: ViewMut<O, 3>,
-    epilogue: &E::Traced,
+    finish: Finish<'_, T::Sum, O>,
     plan: Plan,
     exchange: Option<Exchange<T::Sum>>,
 ) {
@@ -358,22 +370,21 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E
                 for i in 0..halves {
                     let (sum, column) = (if i == 0 { sum } else { second }, column + i * half);
                     let place = Place { batch, row, column, shape: [own, half] };
-                    let result = E::apply(&epilogue, sum, &place);
                     if plan.held {
-                        held = pack_pairs::<O>(result.cast::<f32>());
+                        held = pack_pairs::<O>((finish.floats)(sum, &place));
                         held_matrix = matrix;
                         held_row = row;
                         held_column = column;
                         holding = val(true);
                     } else if plan.bulk {
-                        let result = result.cast::<O>();
+                        let result = (finish.elements)(sum, &place);
                         for strip in 0..half / width {
                             let (from, number) = (strip * width, i * (half / width) + strip);
                             let put = |buffer: SharedTile<O>| buffer.put(result, from);
                             deliver(number, group > 0, &put, (matrix, row, column + from));
                         }
                     } else {
-                        let result = result.cast::<O>();
+                        let result = (finish.elements)(sum, &place);
                         // SAFETY: every tile of c has one number, and one task of one program takes it.
                         unsafe { c.row(matrix).tile((row, column), (own, half)).store_overlapping(result) };
                     }

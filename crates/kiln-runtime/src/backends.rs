@@ -1,0 +1,152 @@
+//! The backends that this build has: the features `cuda`, `cpu` and `interp`. No other file asks
+//! which.
+
+use crate::error::Result;
+use kiln_backend::{Backend, launch_limit_of_environment};
+
+type Opened = Result<Box<dyn Backend>>;
+
+/// Opens a device by name; `None` if no backend of Kiln's has such a device.
+///
+/// # Errors
+/// [`Error::MissingBackend`] for a backend that this build lacks, and what the backend refuses.
+pub(crate) fn open(name: &str) -> Option<Opened> {
+    if let Some(index) = gpu_index(name) {
+        return Some(cuda::open(index));
+    }
+    let opened = if name == "cpu" { cpu::open() } else { interp::open(name)? };
+    Some(opened.and_then(with_launch_limit))
+}
+
+/// Opens a device anew, in place of one that is lost. [`open`] says more.
+pub(crate) fn open_anew(name: &str) -> Option<Opened> {
+    gpu_index(name).map(cuda::open_anew).or_else(|| open(name))
+}
+
+/// The number of NVIDIA GPUs.
+///
+/// # Errors
+/// A driver that is there and fails.
+pub(crate) fn gpu_count() -> kiln_backend::Result<usize> {
+    cuda::count()
+}
+
+/// The names of the devices that every machine has, best first.
+pub(crate) fn hosts() -> impl Iterator<Item = &'static str> {
+    let all = [("cpu", cfg!(feature = "cpu")), ("interp", cfg!(feature = "interp"))];
+    all.into_iter().filter_map(|(name, here)| here.then_some(name))
+}
+
+fn gpu_index(name: &str) -> Option<usize> {
+    name.strip_prefix("cuda:").and_then(|n| n.parse().ok())
+}
+
+fn with_launch_limit(backend: Box<dyn Backend>) -> Opened {
+    if let Some(limit) = launch_limit_of_environment()? {
+        backend.set_launch_limit(limit)?;
+    }
+    Ok(backend)
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use super::Opened;
+    use kiln_cuda::Cuda;
+
+    pub(super) fn open(index: usize) -> Opened {
+        Ok(Box::new(Cuda::open(index)?))
+    }
+
+    pub(super) fn open_anew(index: usize) -> Opened {
+        Ok(Box::new(Cuda::open_anew(index)?))
+    }
+
+    pub(super) fn count() -> kiln_backend::Result<usize> {
+        kiln_cuda::device_count()
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+mod cuda {
+    use super::Opened;
+    use crate::error::Error;
+
+    pub(super) fn open(_: usize) -> Opened {
+        Err(Error::MissingBackend { backend: "cuda" })
+    }
+
+    pub(super) use open as open_anew;
+
+    pub(super) fn count() -> kiln_backend::Result<usize> {
+        Ok(0)
+    }
+}
+
+#[cfg(feature = "cpu")]
+mod cpu {
+    use super::Opened;
+
+    pub(super) fn open() -> Opened {
+        Ok(Box::new(kiln_cpu::CpuBackend::new()))
+    }
+}
+
+#[cfg(not(feature = "cpu"))]
+mod cpu {
+    use super::Opened;
+    use crate::error::Error;
+
+    pub(super) fn open() -> Opened {
+        Err(Error::MissingBackend { backend: "cpu" })
+    }
+}
+
+#[cfg(feature = "interp")]
+mod interp {
+    use super::Opened;
+    use kiln_interp::{Interp, Options};
+
+    pub(super) fn open(name: &str) -> Option<Opened> {
+        Some(Ok(Box::new(Interp::new(Options::named(name)?))))
+    }
+}
+
+#[cfg(not(feature = "interp"))]
+mod interp {
+    use super::Opened;
+    use crate::error::Error;
+
+    pub(super) fn open(name: &str) -> Option<Opened> {
+        let ours = name == "interp" || name.starts_with("interp:");
+        ours.then_some(Err(Error::MissingBackend { backend: "interp" }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    /// Runs in builds of any features: what is there opens, what is not there is named with its
+    /// feature.
+    #[test]
+    fn a_backend_is_there_or_named_as_missing() {
+        for (name, feature, here) in [
+            ("cpu", "cpu", cfg!(feature = "cpu")),
+            ("interp:fast", "interp", cfg!(feature = "interp")),
+            ("cuda:0", "cuda", cfg!(feature = "cuda")),
+        ] {
+            let opened = open(name).map(|opened| opened.map(drop));
+            match opened {
+                Some(Err(Error::MissingBackend { backend })) => assert!(!here && backend == feature),
+                other => assert!(here && other.is_some(), "{name}: {other:?}"),
+            }
+        }
+        assert!(open("abacus").is_none());
+        assert_eq!(hosts().any(|name| name == "cpu"), cfg!(feature = "cpu"));
+        assert_eq!(
+            Error::MissingBackend { backend: "cuda" }.to_string(),
+            "this build has no backend `cuda`: enable the feature `cuda` of Kiln's crate"
+        );
+    }
+}
