@@ -3,6 +3,7 @@
 use crate::actors::{self, SOON, active, same};
 use crate::actors_clusters;
 use crate::case::{Case, cases};
+use crate::telemetry::after;
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
@@ -145,7 +146,8 @@ fn everything_is_heard_once(trial: &mut Trial<'_>) -> Verdict {
             known.same(&players)?;
         }
         for (n, player) in players.iter().enumerate() {
-            let (told, seen) = (player.telemetry()?, u64::from(known.seen[n]));
+            let seen = u64::from(known.seen[n]);
+            let told = after(player, seen)?;
             let from_the_host = if n == 0 { 7 } else { 0 };
             same("processed", (told.processed, told.received), (seen, seen - from_the_host))?;
             player.terminate_with(Ending::Drain, SOON)?;
@@ -208,7 +210,7 @@ fn failures_end_it(trial: &mut Trial<'_>) -> Verdict {
         let state = players[0].state()?;
         same("the other", (state.seen, state.mixed), (known.seen[0], known.mixed[0]))?;
         same("it is", players[0].lifecycle(), Lifecycle::Active)?;
-        let told = players[1].telemetry()?;
+        let told = after(&players[1], 22)?;
         same("failed", (told.processed, told.received, told.failed), (22, 22, 1))?;
         players[1].restart()?;
         let again = ball(trial, 20);

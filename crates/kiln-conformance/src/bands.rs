@@ -2,6 +2,7 @@
 
 use crate::actors::{A_WHILE, SOON, active, running_sum, runtimes, same};
 use crate::case::{Case, cases};
+use crate::telemetry;
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_ring::{
     Actor, Checkpoint, Ending, Lifecycle, Overflow, Reason, RingConfig, RingCtx, RingError, RingRuntime,
@@ -322,9 +323,9 @@ fn checkpoints_keep_bands(trial: &mut Trial<'_>) -> Verdict {
         same("depths", restored.telemetry()?.depths, vec![1, 1, 3])?;
         restored.activate()?;
         same("order", after(&restored, 6)?.digits & 0xffff, 0x4653)?;
+        let told = telemetry::after(&restored, 7)?;
         restored.channel().tidy();
         same("expired", restored.counts().expired, 1)?;
-        let told = restored.telemetry()?;
         same("done", (told.processed, told.depth, told.counts.sent), (7, 0, 7))?;
     }
     Ok(())

@@ -15,7 +15,7 @@ const NEVER: Duration = Duration::from_secs(20 * 60);
 /// Runtimes of threads and of warps: with one worker for all actors, and with several.
 fn runtimes() -> Vec<RingRuntime> {
     let of = |device: &str, workers: usize, warps: bool| {
-        let config = RuntimeConfig { spins: 64, ..RuntimeConfig::default() };
+        let config = RuntimeConfig { spins: 64, acknowledge_within: NEVER, ..RuntimeConfig::default() };
         let config = config.workers(workers).warps(warps).ports_per_worker(8);
         RingRuntime::with(&Device::open(device).unwrap(), config).unwrap()
     };

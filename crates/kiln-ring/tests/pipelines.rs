@@ -13,7 +13,7 @@ use std::time::Duration;
 const NEVER: Duration = Duration::from_secs(20 * 60);
 
 fn runtime(device: &str, warps: bool, cluster: usize) -> RingRuntime {
-    let config = RuntimeConfig { spins: 64, ..RuntimeConfig::default() };
+    let config = RuntimeConfig { spins: 64, acknowledge_within: NEVER, ..RuntimeConfig::default() };
     let config = config.workers(2).warps(warps).ports_per_worker(8).clusters_of(cluster);
     RingRuntime::with(&Device::open(device).unwrap(), config).unwrap()
 }

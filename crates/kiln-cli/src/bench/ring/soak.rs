@@ -61,7 +61,7 @@ pub fn run(
     let after = (resident_bytes(), free());
     let took = soak.begun.elapsed();
     let lost = soak.drain()?;
-    let processed: u64 = runtime.telemetry()?.actors.iter().map(|actor| actor.processed).sum();
+    let processed = soak.processed(&runtime)?;
     let more = json!({
         "seconds": length.as_secs_f64(), "rate_asked": rate, "actors": actors,
         "sent": soak.sent, "lost": lost, "wrong": soak.wrong, "processed_by_device": processed,
@@ -135,6 +135,17 @@ impl Soak {
             taken += seen - first;
         }
         Ok(taken)
+    }
+
+    /// Reads how many messages the device says that it has handled. It counts each after its answer.
+    fn processed(&self, runtime: &RingRuntime) -> Result<u64, Failure> {
+        let begun = Instant::now();
+        loop {
+            let processed = runtime.telemetry()?.actors.iter().map(|actor| actor.processed).sum();
+            if processed >= self.seen.iter().sum() || begun.elapsed() >= PATIENCE {
+                return Ok(processed);
+            }
+        }
     }
 
     fn end_second(&mut self) {
