@@ -27,13 +27,14 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_lend.rs`, `actors_inline.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_lend.rs`, `actors_inline.rs`, `actors_faults.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;
 mod actors_bad_input;
 mod actors_clusters;
 mod actors_conversations;
+mod actors_faults;
 mod actors_inline;
 mod actors_lend;
 mod actors_links;
@@ -137,6 +138,7 @@ pub fn suite() -> Vec<Case> {
         actors_clusters::cases,
         actors_conversations::cases,
         bands::cases,
+        actors_faults::cases,
         actors_inline::cases,
         transports::cases,
         actors_payload::cases,

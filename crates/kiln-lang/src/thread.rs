@@ -120,6 +120,28 @@ pub fn fence() {
     with(|r| r.effect(OpKind::Fence(Scope::Device), &[], site));
 }
 
+/// As [`fence`], also as the host and other devices see the accesses.
+///
+/// ```
+/// # use kiln_lang::{fence_system, trace, Level, Order, Scope};
+/// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+/// # let results = p.view_mut::<u32, 1>("results", Default::default());
+/// # let flag = p.view_mut::<u32, 1>("flag", Default::default());
+/// // SAFETY: one thread writes, and the host reads the results once it has seen the flag.
+/// unsafe {
+///     results.write(0, 7);
+///     fence_system();
+///     flag.set_ordered(0, 1, Order::Relaxed, Scope::System);
+/// }
+/// # })?;
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn fence_system() {
+    let site = Location::caller();
+    with(|r| r.effect(OpKind::Fence(Scope::System), &[], site));
+}
+
 fn shuffle<T: Elem>(mode: ShuffleMode, value: Val<T>, by: Idx, site: Site) -> Val<T> {
     if block("shuffle", site).is_none() {
         return Val::poison();

@@ -9,8 +9,8 @@ use crate::payload::{ARENA, Array, ArrayRef, Memory, MessageSlot};
 use crate::slot::BAND_SHIFT;
 use kiln_lang::__private::Probe;
 use kiln_lang::{
-    DeviceRange, Elem, IntoDevice, IntoVal, Num, Val, ViewMut, barrier, block_uniform, clock_ns,
-    device_assert, guarded, lane_id, range_step, shuffle_xor, val,
+    DeviceRange, Elem, IntoDevice, IntoVal, Local, Num, Val, ViewMut, barrier, block_uniform, clock_ns,
+    device_assert, guarded, guarded_into, lane_id, range_step, shuffle_xor, val,
 };
 use std::any::TypeId;
 use std::ops::Range;
@@ -23,13 +23,21 @@ pub struct RingCtx {
     lanes: u32,
     memory: Memory,
     outgoing: Outgoing,
+    /// Where the guard around the handler records a check that failed.
+    faults: Option<Local<u64>>,
 }
 
 impl RingCtx {
     /// The context of one message: to which actor, which one, handled by how many threads, and the memory in which payloads lie.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
         let memory = Memory { arena, message: None };
-        RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new() }
+        RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new(), faults: None }
+    }
+
+    /// With the record of checks that fail.
+    pub(crate) fn with_faults(mut self, faults: Local<u64>) -> RingCtx {
+        self.faults = Some(faults);
+        self
     }
 
     /// With the slot in which the arrays of the message lie.
@@ -418,11 +426,15 @@ impl<H: Handler> ErasedHandler for H {
     ) -> (Val<u32>, ErasedOutcome) {
         let (before, message) = (H::State::load(state), H::Message::load(message));
         let fallback = (before, Outcome::silent());
-        let (site, (state, outcome)) = guarded(budget, fallback, || {
+        let body = || {
             let traced = traced(self, ctx, before, message);
             arrays_stay::<H>(state, &traced.0);
             traced
-        });
+        };
+        let (site, (state, outcome)) = match &ctx.faults {
+            Some(record) => guarded_into(record, budget, fallback, body),
+            None => guarded(budget, fallback, body),
+        };
         (site, erased::<H>(&state, &outcome))
     }
 }

@@ -50,8 +50,9 @@ pub trait DeviceSide: Send + Sync {
     /// Sees now whether the handler has failed, which is otherwise seen a little later.
     fn notice(&self) {}
 
-    /// Why a message was not handled, in words.
-    fn explain(&self, reason: Reason) -> String {
+    /// Why the message in a position was not handled, in words.
+    fn explain(&self, reason: Reason, position: u64) -> String {
+        let _ = position;
         reason.to_string()
     }
 

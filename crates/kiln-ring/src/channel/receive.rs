@@ -78,7 +78,7 @@ impl<P: Platform> Mailbox<P> {
             answer.read(&mut words);
             words
         };
-        let why = self.manner.device.explain(reason);
+        let why = self.manner.device.explain(reason, answer.position);
         let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words, why };
         self.manner.letters.push(letter);
     }
@@ -267,7 +267,7 @@ impl<P: Platform> Mailbox<P> {
                 Ok(true)
             }
             _ => self.unhandled(answer).map_or(Ok(false), |reason| {
-                let why: Arc<str> = self.manner.device.explain(reason).into();
+                let why: Arc<str> = self.manner.device.explain(reason, position).into();
                 Err(AskError::Unhandled { actor, reason, why })
             }),
         });

@@ -1,10 +1,11 @@
 //! What a worker keeps of an actor's work; see [`gauge`](crate::telemetry::gauge).
 
-use super::record::port;
+use super::record::{cause, port};
 use super::resident::{Kind, Place, Plan};
 use super::serve::At;
-use crate::telemetry::gauge::{BUCKETS, FAILURE, SUM, behind, bucket, done};
-use kiln_lang::prelude::*;
+use crate::handler::RingCtx;
+use crate::telemetry::gauge::{BUCKETS, FAILURE, SUM, behind, bucket, done, fault};
+use kiln_lang::{fence_system, prelude::*};
 
 impl At {
     /// Whether the handling of this message is measured.
@@ -63,15 +64,39 @@ impl At {
         }
     }
 
-    /// Notes why the handler failed.
-    #[device(crate = kiln_lang)]
-    pub fn note_failure(&self, place: &Place, kind: &Kind, why: [Val<u32>; 2]) {
-        let at = self.gauges(kind) + FAILURE as u32;
+    /// Notes why the handler failed, before its answer says so.
+    pub fn note_failure(&self, plan: &Plan, place: &Place, kind: &Kind, why: [Val<u32>; 2]) {
+        let at = self.gauges(kind);
+        // Lanes may fail by themselves: the lowest of those whose check it was.
+        let own = why[0].eq(cause::FAULT) & place.faults.get(0).cast::<u32>().eq(why[1]);
+        let ctx = RingCtx::new(self.actor, self.position, plan.lanes, place.arena);
+        let first = ctx.min(select(own, ctx.lane(), u32::MAX));
+        let site = select(first.eq(u32::MAX), 0, why[1]);
+        let mut words = vec![
+            self.field(place, port::LINK),
+            self.position.cast::<u32>(),
+            (self.position >> 32).cast::<u32>(),
+            site,
+        ];
+        for k in 0..fault::MOST {
+            let mut value = place.faults.get(1 + k);
+            if plan.lanes > 1 {
+                value = shuffle_idx(value, first);
+            }
+            words.push(value.cast::<u32>());
+            words.push((value >> 32).cast::<u32>());
+        }
         // SAFETY: as above.
         unsafe {
-            place.arena.scatter(at, why[0]);
-            place.arena.scatter(at + 1, why[1]);
+            place.set_word(at, FAILURE, why[0]);
+            place.set_word(at, FAILURE + 1, why[1]);
+            for (k, word) in words.iter().enumerate() {
+                place.set_word(at, fault(kind.bands) + k, *word);
+            }
         }
+        place.faults.set(0, 0u64);
+        // The host reads it when it has seen the answer.
+        fence_system();
     }
 }
 

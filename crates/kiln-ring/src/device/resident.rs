@@ -8,6 +8,7 @@ use super::route::Route;
 use crate::channel::Form;
 use crate::handler::ErasedHandler;
 use crate::slot::SlotLayout;
+use crate::telemetry::gauge::fault;
 use kiln_ir::{Facts, IntFact, Kernel};
 use kiln_lang::param::ParamDecl;
 use kiln_lang::{TraceErrors, prelude::*};
@@ -82,6 +83,8 @@ pub(super) struct Place {
     pub table: Shared<u32, 1>,
     /// The memory for rings of its neighbours, where workers stand in clusters.
     pub near: Option<Near>,
+    /// What the guards of handlers record of a check that failed.
+    pub faults: Local<u64>,
 }
 
 impl Plan {
@@ -183,6 +186,7 @@ pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
             section: number * section_words(plan.ports),
             table: shared([plan.table_words()]),
             near: Near::of(plan, number),
+            faults: local(1 + fault::MOST),
         };
         let fact = IntFact::default();
         let patience = Patience {
@@ -210,6 +214,9 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
     }
     for p in 0..worker.count {
         load_port(place, p * (port::WORDS as u32));
+    }
+    for k in 0..1 + fault::MOST {
+        place.faults.set(k, 0u64);
     }
     if let Some(near) = place.near {
         near.restore(plan, place);

@@ -300,7 +300,9 @@ impl At {
         route: &Route,
     ) -> Ran {
         let before = self.state(place, kind.handler.signature().state_words, &kind.handler.inlines().state);
-        let ctx = RingCtx::new(self.actor, self.position, plan.lanes, place.arena).with_message(message.slot);
+        let ctx = RingCtx::new(self.actor, self.position, plan.lanes, place.arena)
+            .with_message(message.slot)
+            .with_faults(place.faults);
         let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
         let returned = select(outcome.failed, val::<u32>(cause::RETURNED), 0);
         let failure = select(fault.ne(0), val::<u32>(cause::FAULT), returned);
@@ -364,8 +366,8 @@ impl At {
             self.count_unhandled(place);
             let words = Words { words: &[failure, why], inlines: &[], memory: &ran.memory };
             lending.let_go(plan, place, self.inlet, &ran.message);
+            self.note_failure(plan, place, kind, [failure, why]);
             self.answer(plan, place, val(Kind::Failed as u32), &words);
-            self.note_failure(place, kind, [failure, why]);
         } else {
             self.keep_state(place, kind, ran);
             if !ran.sends.is_empty() {

@@ -225,10 +225,11 @@ impl Body {
             return;
         }
         self.side.inlets.outputs.tidy();
-        let failure = self.mailbox.failure_since(&life.settled);
-        let Some((position, reason)) = failure.or_else(|| self.side.inlets.outputs.failure()) else { return };
+        let failure = self.mailbox.failure_since(&life.settled).map(|(position, reason)| (0, position, reason));
+        let failure = failure.or_else(|| self.side.inlets.outputs.failure());
+        let Some((link, position, reason)) = failure else { return };
         life.stage = Lifecycle::Failed;
-        let why = self.side.shared.explain(reason);
+        let why = self.side.explain_message(reason, link, position);
         life.failed = Some(Arc::new(Failed { position, why: why.clone() }));
         self.publish(What::Failed { position, why });
         match life.history.decide(&self.manner.restart, Instant::now()) {
@@ -299,6 +300,7 @@ impl Body {
             self.side.write_state(&self.first_state())?;
         }
         // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
+        self.side.remember_fault();
         life.settled = self.mailbox.settled_so_far();
         self.side.inlets.outputs.forgive();
         self.side.tell(Operation::Gate, gate::OPEN)?;

@@ -2,6 +2,7 @@
 
 use super::config::RuntimeConfig;
 use super::error::{Result, RingError};
+use super::faults::Site;
 use super::limit::Limit;
 use super::memory::SharedMemory;
 use super::outputs::Nature;
@@ -12,7 +13,6 @@ use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
 use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
 use crate::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{BlockTime, Launch, Program, Residency, ResidentId};
-use kiln_ir::GuardSite;
 use kiln_runtime::Device;
 use std::ops::Range;
 use std::sync::Arc;
@@ -526,7 +526,7 @@ impl Grid {
 pub(crate) struct Compiled {
     pub program: Arc<dyn Program>,
     /// What the sites of faults are, by their numbers from 1.
-    pub sites: Vec<String>,
+    pub sites: Vec<Site>,
 }
 
 /// Compiles a plan. The device may ask tenants to leave meanwhile.
@@ -540,8 +540,6 @@ pub(crate) fn compile(device: &Device, plan: &Plan) -> Result<Compiled> {
     kiln_ir::verify(&kernel).map_err(|errors| {
         refuse(errors.iter().map(|e| format!("{}: {} (in `{}`)", e.location, e.message, e.op)).collect())
     })?;
-    // A guard gives the site of a fault, and not the values of its text: `?` stands for each.
-    let said = |site: &GuardSite| format!("{}: {}", site.location, site.message.replace("{}", "?"));
-    let sites = kernel.guard_sites().iter().map(said).collect();
+    let sites = kernel.guard_sites().into_iter().map(Site::of).collect();
     Ok(Compiled { program: device.program(&kernel)?, sites })
 }

@@ -3,6 +3,7 @@
 use super::body::{Body, BodyConfig};
 use super::checkpoint::{Checkpoint, CheckpointError, HeldBand};
 use super::error::{Result, RingError};
+use super::faults::Faults;
 use super::limit::Limit;
 use super::link::Inlets;
 use super::memory::SharedMemory;
@@ -93,6 +94,7 @@ impl RingRuntime {
             inlets: Inlets::new(form.requests.slot(), record, nature),
             standing: StandingCell::default(),
             body: OnceLock::new(),
+            faults: Faults::default(),
         });
         side.inlets.outputs.belongs_to(&side);
         let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));

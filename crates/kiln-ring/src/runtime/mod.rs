@@ -20,6 +20,7 @@
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
 //! | `loss.rs` | lost devices, and how actors come back |
 //! | `events.rs` | [`Events`]: what happened to actors |
+//! | `faults.rs` | what is said of checks that failed |
 //! | `telemetry.rs` | reading what actors do |
 //! | `park.rs` | grids without work leave the device |
 //! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
@@ -34,6 +35,7 @@ mod config;
 mod ending;
 mod error;
 mod events;
+mod faults;
 mod grid;
 mod heard;
 mod launch;
@@ -84,6 +86,7 @@ use crate::payload::{Block, Payload, PayloadElem};
 use crate::slot::band_of;
 use body::BodyConfig;
 use events::Bus;
+use faults::{Faults, Site};
 use grid::{Grid, Port, Ports};
 use kiln_backend::{Backend, EventId, Mapped, Tenant};
 use kiln_runtime::Device;
@@ -130,7 +133,7 @@ pub(crate) struct Shared {
     ledger: Ledger,
     grid: Mutex<Grid>,
     /// What the sites of faults are, by their numbers from 1.
-    sites: RwLock<Vec<String>>,
+    sites: RwLock<Vec<Site>>,
     letters: Arc<DeadLetters>,
     events: Bus,
     supervisor: Arc<Supervisor>,
@@ -227,7 +230,9 @@ impl RingRuntime {
         Ok(payload)
     }
 
-    /// Why a message was not handled, in words, with the place in the source where a check failed.
+    /// Why a message was not handled, in words, with the place in the source where a check failed and
+    /// `?` for each of its values. With the values, they stand in the error, the dead letter or the
+    /// event of the message.
     pub fn explain(&self, reason: Reason) -> String {
         self.0.explain(reason)
     }
@@ -333,17 +338,18 @@ impl Shared {
     /// Why a message was not handled, in words.
     fn explain(&self, reason: Reason) -> String {
         match reason {
-            Reason::Failed { cause: cause::FAULT, number } => match self.site(number) {
-                Some(site) => format!("the handler failed: {site}"),
+            Reason::Failed { cause: cause::FAULT, number } => match self.said(number, &[]) {
+                Some(said) => said,
                 None => reason.to_string(),
             },
             other => other.to_string(),
         }
     }
 
-    fn site(&self, number: u32) -> Option<String> {
+    /// What failed at a check, with these of its values.
+    fn said(&self, number: u32, values: &[u64]) -> Option<String> {
         let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
-        sites.get((number as usize).checked_sub(1)?).cloned()
+        sites.get((number as usize).checked_sub(1)?).map(|site| site.said(values))
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<u32, Port>> {
@@ -476,9 +482,13 @@ impl Shared {
     /// Goes on by another plan.
     fn change_over(&self, plan: Plan) -> Result<()> {
         let compiled = grid::compile(&self.device, &plan)?;
+        // Dropped after the grid, which the end of an actor locks.
+        let living = self.living();
         let mut grid = self.present();
         let left = grid.go_away(&self.memory);
         if left.is_ok() {
+            // Checks get other numbers.
+            living.iter().for_each(|body| body.side.remember_fault());
             grid.adopt(plan, compiled.program);
             *self.sites.write().unwrap_or_else(PoisonError::into_inner) = compiled.sites;
         }
@@ -554,6 +564,7 @@ pub(crate) struct Side {
     standing: StandingCell,
     /// The actor, once it is made.
     body: OnceLock<Weak<body::Body>>,
+    faults: Faults,
 }
 
 impl Side {
@@ -634,8 +645,8 @@ impl DeviceSide for Side {
         }
     }
 
-    fn explain(&self, reason: Reason) -> String {
-        self.shared.explain(reason)
+    fn explain(&self, reason: Reason, position: u64) -> String {
+        self.explain_message(reason, 0, position)
     }
 
     fn read_requests(&self, at: usize, words: &mut [u32]) -> bool {

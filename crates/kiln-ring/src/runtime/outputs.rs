@@ -78,7 +78,7 @@ struct Reader {
     /// The position up to which failures were looked for.
     searched: u64,
     /// The newest failure that nobody has dealt with.
-    failure: Option<(u64, Reason)>,
+    failure: Option<(u32, u64, Reason)>,
     /// Replies that made room for others before anybody received them.
     kept: VecDeque<Vec<u32>>,
 }
@@ -282,7 +282,7 @@ impl OutputRing {
         } else {
             output.words.clone()
         };
-        let why = side.map_or_else(|| reason.to_string(), |side| side.explain(reason));
+        let why = side.map_or_else(|| reason.to_string(), |side| side.explain_message(reason, output.link, output.position));
         self.nature.letters.push(Letter {
             reason,
             actor: self.nature.actor,
@@ -314,8 +314,8 @@ impl OutputRing {
         }
     }
 
-    /// The newest failure on a message of an inlet that nobody has dealt with. It may lie behind replies that nobody received.
-    pub fn failure(&self) -> Option<(u64, Reason)> {
+    /// The newest failure on a message of an inlet that nobody has dealt with: the inlet's link, the message's position, and why. It may lie behind replies that nobody received.
+    pub fn failure(&self) -> Option<(u32, u64, Reason)> {
         let made = self.made.get()?;
         let mut reader = self.reader();
         let mut position = reader.searched.max(reader.next);
@@ -340,7 +340,7 @@ impl Reader {
     /// Remembers a failure that was not seen before.
     fn note(&mut self, output: &Output) {
         if output.kind == Kind::Failed {
-            self.failure = output.reason().map(|reason| (output.position, reason));
+            self.failure = output.reason().map(|reason| (output.link, output.position, reason));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{RingRuntime, Shared};
 use crate::dead_letter::Reason;
 use crate::device::record::actor;
 use crate::slot::count_of;
-use crate::telemetry::{ActorTelemetry, Publisher, RuntimeTelemetry, gauge};
+use crate::telemetry::{ActorTelemetry, Publisher, RuntimeTelemetry, gauge, gauge::fault};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -45,7 +45,11 @@ impl Body {
         let mut words = vec![0; gauge::words(self.mailbox.form().bands)];
         shared.memory.read_arena(self.gauges, &mut words)?;
         let (cause, number) = (words[gauge::FAILURE], words[gauge::FAILURE + 1]);
-        let last_failure = (cause != 0).then(|| shared.explain(Reason::Failed { cause, number }));
+        let last_failure = (cause != 0).then(|| {
+            let record = &words[gauge::fault(self.mailbox.form().bands)..];
+            let position = u64::from(record[fault::POSITION]) | u64::from(record[fault::POSITION + 1]) << 32;
+            self.side.explain_message(Reason::Failed { cause, number }, record[fault::LINK], position)
+        });
         let mut line = [0; actor::WORDS];
         shared.memory.read_arena(self.side.pieces[2].at, &mut line)?;
         let received = u64::from(line[actor::RECEIVED]) | u64::from(line[actor::RECEIVED + 1]) << 32;

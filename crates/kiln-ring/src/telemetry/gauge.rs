@@ -7,7 +7,16 @@
 //!
 //! An actor with several bands of priority has a quad of messages done for each: the lowest band's is the one above, those of the others lie behind the buckets.
 //!
-//! The worker stores them when the answer has left, so that nobody waits for it; the host reads them by a copy, which does not disturb the worker.
+//! Behind those stands the record of the last check that failed:
+//!
+//! ```text
+//! word 0   the link of the inlet that the message came by; 0 for the host    4   the check's values, two words each
+//!      1   the message's position: low half, high half
+//!      3   the number of the check; 0 if the failure was none of a check
+//! ```
+//!
+//! The worker stores them when the answer has left, so that nobody waits for it, but for what is said of a failure, which is there when its answer is. The host reads them by a copy, which
+//! does not disturb the worker.
 
 use crate::slot::QUAD;
 
@@ -24,7 +33,28 @@ pub const WORDS: usize = BUCKETS + bucket::COUNT;
 
 /// How many words there are of an actor with so many bands.
 pub const fn words(bands: usize) -> usize {
+    fault(bands) + fault::WORDS
+}
+
+/// Where the record of the last check that failed begins, of an actor with so many bands.
+pub const fn fault(bands: usize) -> usize {
     WORDS + (bands - 1) * QUAD
+}
+
+/// The words of the record of a check that failed.
+pub mod fault {
+    /// The link of the inlet that the message came by; 0 for the host.
+    pub const LINK: usize = 0;
+    /// The position of the message: its low half, then its high half.
+    pub const POSITION: usize = 1;
+    /// The number of the check.
+    pub const SITE: usize = 3;
+    /// The values, two words each: the low half first.
+    pub const VALUES: usize = 4;
+    /// The most values of a check: as many as a launched kernel reports.
+    pub const MOST: usize = 8;
+    /// How many words there are.
+    pub const WORDS: usize = VALUES + 2 * MOST;
 }
 
 /// Where the quad of messages done of a band stands.
