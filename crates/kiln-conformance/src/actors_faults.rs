@@ -37,7 +37,7 @@ fn shelf() -> RingConfig<Shelf> {
 fn faulty(ctx: &RingCtx, s: &mut Shelf, x: [i32; 2]) -> u32 {
     let [what, n] = x;
     s.seen += 1;
-    let wide = n.cast::<i64>() * (1 << 40);
+    let wide = n.cast::<i64>() * 1_099_511_627_776i64;
     if what == 1 {
         device_assert!(n.gt(99), "{} {} {}", wide, n.cast::<u64>(), n.cast::<u32>());
     } else if what == 2 {
@@ -46,7 +46,8 @@ fn faulty(ctx: &RingCtx, s: &mut Shelf, x: [i32; 2]) -> u32 {
     } else if what == 3 {
         device_assert!(n.gt(99), "{} and {}", n.lt(0), half_of(n).cast::<bf16>());
     } else if what == 4 {
-        device_assert!((100 / n).gt(99), "{} is too large", n);
+        let share = 100 / n;
+        device_assert!(share.gt(99), "{} is too large", n);
     } else if what == 5 {
         let inner = local::<u64>(2);
         let (fault, got) = guarded_into(&inner, 0, 7, || {

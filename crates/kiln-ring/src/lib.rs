@@ -187,7 +187,7 @@ pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
     Actor, AnyActor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER,
-    OutputFuture, Outputs, Pool, PoolFuture, Restart, Result, RingConfig, RingError, RingRuntime, Routing,
+    OutputFuture, OutputManyFuture, Outputs, Pool, PoolFuture, PoolManyFuture, PoolSendManyFuture, Restart, Result, RingConfig, RingError, RingRuntime, Routing,
     RuntimeConfig, Snapshot, Stages, Topic, Transport, TransportChoice, What,
 };
 

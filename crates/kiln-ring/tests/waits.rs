@@ -6,7 +6,7 @@
 
 use kiln_ring::{
     Actor, Address, Ending, Lifecycle, Restart, RingConfig, RingCtx, RingRuntime, Routing, RuntimeConfig,
-    SendOptions, ring_kernel,
+    SendError, SendOptions, ring_kernel,
 };
 use kiln_runtime::Device;
 use pollster::block_on;
@@ -231,6 +231,8 @@ fn pools_and_channels_of_actors_that_are_gone_return() {
         pool.activate().unwrap();
         call("recv of nothing", |p| word(p.recv()), "NothingSent");
         call("recv_async of nothing", |p| word(block_on(p.recv_async())), "NothingSent");
+        let many = |p: &kiln_ring::Pool<odd>| word(block_on(p.recv_many_async(2, &mut Vec::new())));
+        call("recv_many_async of nothing", many, "NothingSent");
         assert_eq!(pool.send_many(&[2, 4, 6]).unwrap(), 3);
         call("recv after None", |p| word(p.recv()), "NothingSent");
         pool.send_many(&[2, 5, 2]).unwrap();
@@ -240,6 +242,7 @@ fn pools_and_channels_of_actors_that_are_gone_return() {
         pool.send(0).unwrap();
         call("recv after a failure", |p| word(p.recv()), "Failed");
         call("recv_async after a failure", |p| word(block_on(p.recv_async())), "Failed");
+        call("recv_many_async after a failure", many, "Failed");
 
         let actor = runtime.launch(odd, RingConfig::default()).unwrap();
         let channel = actor.channel().clone();
@@ -249,6 +252,40 @@ fn pools_and_channels_of_actors_that_are_gone_return() {
         assert_eq!(returns("recv".into(), move || word(gone.recv())), "Closed");
         assert_eq!(returns("ask".into(), move || word(channel.ask(&1))), "Send(Closed");
         assert_eq!(returns("outputs".into(), move || word(outputs.recv())), "Closed");
+    }
+}
+
+/// Many at once, in time and without a thread, as an actor takes them by itself.
+#[test]
+fn pools_take_and_give_many() {
+    for (name, runtime) in runtimes() {
+        let config = |_| RingConfig::default().capacity(2);
+        let pool = runtime.pool(odd, 2, Routing::RoundRobin, config).unwrap();
+        let limit = Duration::from_millis(20);
+        let refused = pool.send_many_timeout(&[1, 3, 5, 7, 9], limit).unwrap_err();
+        assert_eq!(refused.sent, 4, "two queues of two, on {name}");
+        let SendError::TimedOut { waited, .. } = refused.error else { panic!("{refused}") };
+        assert!(waited >= limit, "{waited:?} on {name}");
+        pool.activate().unwrap();
+        let pool = Arc::new(pool);
+        let got = returns(format!("many of a pool on {name}"), move || {
+            let mut got = Vec::new();
+            block_on(async {
+                // The queues are full of replies: what was sent is received first.
+                while got.len() < 4 {
+                    pool.recv_many_async(3, &mut got).await.unwrap();
+                }
+                assert_eq!(pool.send_many_async(&[11, 13, 15]).await.unwrap(), 3);
+                while got.len() < 7 {
+                    let before = got.len();
+                    let taken = pool.recv_many_async(2, &mut got).await.unwrap();
+                    assert!(taken <= 2 && got.len() == before + taken);
+                }
+            });
+            got.sort();
+            got
+        });
+        assert_eq!(got, [1, 3, 5, 7, 11, 13, 15], "{name}");
     }
 }
 

@@ -5,7 +5,10 @@ use super::body::Body;
 use super::lifecycle::Lifecycle;
 use super::outputs::Outputs;
 use super::pool::Pool;
-use crate::channel::{Awaited, DeviceSide, Mailbox, Native, RecvError, Reply, Watched, wake_by_reply, watch};
+use crate::channel::{
+    Awaited, DeviceSide, Mailbox, Native, RecvError, Reply, SendFuture, SendManyError, Sent, Watched,
+    wake_by_reply, watch,
+};
 use crate::handler::Handler;
 use std::fmt;
 use std::future::Future;
@@ -101,6 +104,14 @@ impl<R: Reply> Future for OutputFuture<'_, R> {
             Err(RecvError::Empty { .. }) => {}
             received => return Poll::Ready(received),
         }
+        self.wait(cx);
+        Poll::Pending
+    }
+}
+
+impl<R> OutputFuture<'_, R> {
+    /// Has the task woken when an output is there, or will never be.
+    fn wait(&mut self, cx: &mut Context<'_>) {
         let side = self.outputs.side();
         let wakers = &side.inlets.outputs.wakers;
         let awaited = Awaited::Reply { sent_later: true };
@@ -109,7 +120,35 @@ impl<R: Reply> Future for OutputFuture<'_, R> {
         if side.has_output() || side.see_to_outputs().is_err() {
             cx.waker().wake_by_ref();
         }
-        Poll::Pending
+    }
+}
+
+/// Outputs to come: [`Outputs::recv_many_async`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct OutputManyFuture<'a, R> {
+    waiting: OutputFuture<'a, R>,
+    most: usize,
+    replies: &'a mut Vec<R>,
+}
+
+impl<'a, R> OutputManyFuture<'a, R> {
+    pub(super) fn new(outputs: &'a Outputs<R>, most: usize, replies: &'a mut Vec<R>) -> Self {
+        OutputManyFuture { waiting: OutputFuture::new(outputs), most, replies }
+    }
+}
+
+impl<R: Reply> Future for OutputManyFuture<'_, R> {
+    type Output = Result<usize, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let OutputManyFuture { waiting, most, replies } = &mut *self;
+        let received = waiting.outputs.try_recv_many(*most, replies);
+        if received == Ok(0) && *most > 0 {
+            waiting.wait(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(received)
     }
 }
 
@@ -186,14 +225,99 @@ impl<H: Handler<Reply: Reply>> Future for PoolFuture<'_, H> {
             (Err(error), None) => return Poll::Ready(Err(error)),
             (Ok(_), None) => {}
         }
+        self.wait(cx);
+        Poll::Pending
+    }
+}
+
+impl<H: Handler> PoolFuture<'_, H> {
+    /// Has the task woken when a reply of any actor is there, or will never be.
+    fn wait(&mut self, cx: &mut Context<'_>) {
         let mut ready = false;
-        for (mailbox, ticket) in Self::mailboxes(pool).zip(&mut self.tickets) {
+        for (mailbox, ticket) in Self::mailboxes(self.pool).zip(&mut self.tickets) {
             ready |= wake_by_reply(mailbox, ticket, cx.waker());
         }
         if ready {
             cx.waker().wake_by_ref();
         }
-        Poll::Pending
+    }
+}
+
+/// Replies of any actors of a pool to come: [`Pool::recv_many_async`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct PoolManyFuture<'a, H: Handler> {
+    waiting: PoolFuture<'a, H>,
+    most: usize,
+    replies: &'a mut Vec<H::Reply>,
+}
+
+impl<H: Handler> fmt::Debug for PoolManyFuture<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolManyFuture").field("pool", self.waiting.pool).finish_non_exhaustive()
+    }
+}
+
+impl<'a, H: Handler> PoolManyFuture<'a, H> {
+    pub(super) fn new(pool: &'a Pool<H>, most: usize, replies: &'a mut Vec<H::Reply>) -> Self {
+        PoolManyFuture { waiting: PoolFuture::new(pool), most, replies }
+    }
+}
+
+impl<H: Handler<Reply: Reply>> Future for PoolManyFuture<'_, H> {
+    type Output = Result<usize, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let PoolManyFuture { waiting, most, replies } = &mut *self;
+        let received = waiting.pool.some(*most, true, &mut |reply| replies.push(reply));
+        if received == Ok(0) && *most > 0 {
+            waiting.wait(cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(received)
+    }
+}
+
+/// Sends to a pool under way: [`Pool::send_many_async`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct PoolSendManyFuture<'a, H: Handler> {
+    pool: &'a Pool<H>,
+    messages: &'a [H::Message],
+    sent: usize,
+    /// The send of the next message, once its actor is chosen.
+    under_way: Option<SendFuture<'a, H::Message>>,
+}
+
+impl<H: Handler> fmt::Debug for PoolSendManyFuture<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolSendManyFuture").field("sent", &self.sent).finish_non_exhaustive()
+    }
+}
+
+impl<'a, H: Handler> PoolSendManyFuture<'a, H> {
+    pub(super) fn new(pool: &'a Pool<H>, messages: &'a [H::Message]) -> Self {
+        PoolSendManyFuture { pool, messages, sent: 0, under_way: None }
+    }
+}
+
+impl<H: Handler> Future for PoolSendManyFuture<'_, H> {
+    type Output = Result<usize, SendManyError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let PoolSendManyFuture { pool, messages, sent, under_way } = &mut *self;
+        while let Some(message) = messages.get(*sent) {
+            let sending = under_way.get_or_insert_with(|| pool.send_async(message));
+            let outcome = match Pin::new(sending).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(outcome) => outcome,
+            };
+            *under_way = None;
+            match outcome {
+                Ok(Sent::Queued(_)) => *sent += 1,
+                Ok(Sent::Dropped) => break,
+                Err(error) => return Poll::Ready(Err(SendManyError { sent: *sent, error })),
+            }
+        }
+        Poll::Ready(Ok(*sent))
     }
 }
 

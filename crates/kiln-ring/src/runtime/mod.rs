@@ -67,7 +67,7 @@ pub use config::{RingConfig, RuntimeConfig};
 pub use ending::Ending;
 pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
-pub use heard::{OutputFuture, PoolFuture};
+pub use heard::{OutputFuture, OutputManyFuture, PoolFuture, PoolManyFuture, PoolSendManyFuture};
 pub use lifecycle::Lifecycle;
 pub use outputs::Outputs;
 pub use pool::{Pool, Routing};

@@ -5,7 +5,7 @@
 
 use super::Side;
 use super::error::Result;
-use super::heard::{OutputFuture, Quiet};
+use super::heard::{OutputFuture, OutputManyFuture, Quiet};
 use super::region::Piece;
 use super::supervise::Farewell;
 use crate::channel::{
@@ -491,10 +491,14 @@ impl<R: Layout> Outputs<R> {
     /// # first.activate()?;
     /// let outputs = last.outputs();
     /// let reply = pollster::block_on(async {
-    ///     first.send_async(&21).await?;
-    ///     Ok::<_, Box<dyn std::error::Error>>(outputs.recv_async().await?)
+    ///     first.send_many_async(&[21, 22, 23]).await?;
+    ///     let (first, mut others) = (outputs.recv_async().await?, Vec::new());
+    ///     while others.len() < 2 {
+    ///         outputs.recv_many_async(2, &mut others).await?;
+    ///     }
+    ///     Ok::<_, Box<dyn std::error::Error>>((first, others))
     /// })?;
-    /// assert_eq!(reply, 42);
+    /// assert_eq!(reply, (42, vec![44, 46]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recv_async(&self) -> OutputFuture<'_, R>
@@ -513,6 +517,15 @@ impl<R: Layout> Outputs<R> {
         R: Reply,
     {
         self.some_until(most, None, |words| replies.push(R::decode(words)))
+    }
+
+    /// As [`recv_many_timeout`](Self::recv_many_timeout) without a limit, and without holding a thread
+    /// while it waits.
+    pub fn recv_many_async<'a>(&'a self, most: usize, replies: &'a mut Vec<R>) -> OutputManyFuture<'a, R>
+    where
+        R: Reply,
+    {
+        OutputManyFuture::new(self, most, replies)
     }
 
     /// As [`recv_many`](Self::recv_many), waiting no longer than `timeout`.

@@ -3,7 +3,7 @@
 use super::actor::Actor;
 use super::config::RingConfig;
 use super::error::Result;
-use super::heard::PoolFuture;
+use super::heard::{PoolFuture, PoolManyFuture, PoolSendManyFuture};
 use super::{Ending, RingRuntime};
 use crate::channel::{
     AskError, AskFuture, Deadline, RecvError, Reply, SendError, SendFuture, SendManyError, SendOptions, Sent,
@@ -11,7 +11,7 @@ use crate::channel::{
 };
 use crate::handler::Handler;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Which actor of a pool a message goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,8 +154,62 @@ impl<H: Handler> Pool<H> {
     /// # Errors
     /// As of [`Actor::send_many`].
     pub fn send_many(&self, messages: &[H::Message]) -> Result<usize, SendManyError> {
+        self.send_each(messages, |actor, message| actor.channel().send(message))
+    }
+
+    /// As [`send_many`](Self::send_many), waiting no longer than `timeout` in all.
+    ///
+    /// # Errors
+    /// As of [`Actor::send_many_timeout`].
+    pub fn send_many_timeout(
+        &self,
+        messages: &[H::Message],
+        timeout: Duration,
+    ) -> Result<usize, SendManyError> {
+        let begun = Instant::now();
+        self.send_each(messages, |actor, message| {
+            let sent = actor.channel().send_timeout(message, timeout.saturating_sub(begun.elapsed()));
+            sent.map_err(|error| match error {
+                SendError::TimedOut { actor, .. } => SendError::TimedOut { actor, waited: begun.elapsed() },
+                error => error,
+            })
+        })
+    }
+
+    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before its
+    /// end, the future leaves the messages that it has sent with the actors.
+    ///
+    /// ```
+    /// # use kiln_lang::prelude::*;
+    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
+    /// # #[ring_kernel(crate = kiln_ring)]
+    /// # fn twice(_ctx: &RingCtx, x: u32) -> u32 { x * 2 }
+    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
+    /// let pool = runtime.pool(twice, 2, Routing::RoundRobin, |_| RingConfig::default().capacity(4))?;
+    /// pool.activate()?;
+    /// let mut replies = Vec::new();
+    /// pollster::block_on(async {
+    ///     pool.send_many_async(&[1, 2, 3, 4]).await?;
+    ///     while replies.len() < 4 {
+    ///         pool.recv_many_async(4, &mut replies).await?;
+    ///     }
+    ///     Ok::<_, Box<dyn std::error::Error>>(())
+    /// })?;
+    /// replies.sort();
+    /// assert_eq!(replies, [2, 4, 6, 8]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_many_async<'a>(&'a self, messages: &'a [H::Message]) -> PoolSendManyFuture<'a, H> {
+        PoolSendManyFuture::new(self, messages)
+    }
+
+    fn send_each(
+        &self,
+        messages: &[H::Message],
+        send: impl Fn(&Actor<H>, &H::Message) -> Result<Sent, SendError>,
+    ) -> Result<usize, SendManyError> {
         for (sent, message) in messages.iter().enumerate() {
-            match self.route().channel().send(message) {
+            match send(self.route(), message) {
                 Ok(Sent::Queued(_)) => {}
                 Ok(Sent::Dropped) => return Ok(sent),
                 Err(error) => return Err(SendManyError { sent, error }),
@@ -283,6 +337,15 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
     /// As of [`recv`](Self::recv).
     pub fn recv_many(&self, most: usize, replies: &mut Vec<H::Reply>) -> Result<usize, RecvError> {
         self.some_until(most, None, &mut |reply| replies.push(reply))
+    }
+
+    /// As [`recv_many`](Self::recv_many), without holding a thread while it waits.
+    pub fn recv_many_async<'a>(
+        &'a self,
+        most: usize,
+        replies: &'a mut Vec<H::Reply>,
+    ) -> PoolManyFuture<'a, H> {
+        PoolManyFuture::new(self, most, replies)
     }
 
     /// As [`recv_many`](Self::recv_many), waiting no longer than `timeout`.
