@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub struct Args {
     /// The device: cuda:0, cpu, interp, or `interp:gpu-code` for the code for GPUs on the
-    /// interpreter [default: KILN_DEVICE, else the best one here]
+    /// interpreter, which NVIDIA's assembler has to take too if KILN_PTXAS names it [default: KILN_DEVICE, else the best one here]
     #[arg(long, short)]
     device: Option<String>,
     /// Stops after so many seconds [default: 60, without --kernels]

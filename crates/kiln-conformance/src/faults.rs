@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
     cases!["faults":
         failing_assert;
         failing_assert_on_a_tile;
+        a_tile_fault_ends_the_whole_program;
         passing_assert;
         index_out_of_range for i32 f16 bf16 f64;
         store_out_of_range;
@@ -144,6 +145,46 @@ fn failing_assert_on_a_tile(trial: &mut Trial<'_>) -> Verdict {
     let fault = fault(trial, launched)?;
     let message = "row 3 is not sorted".into();
     check(&fault, FaultKind::Assert { message }, [3, 0, 0], None, [TILE_ASSERT, TILE_ASSERT_END])
+}
+
+const ROUNDS: u32 = line!();
+#[kernel(crate = kiln_runtime)]
+fn counts_down(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 2>, limit: Val<i32>, block: usize, divides: bool) {
+    let mut v = x.tile(0, block).load(0);
+    let mut round: Val<i64> = 0;
+    // Threads that went on without the one that failed would see another greatest element.
+    while v.reduce_max() > 0 {
+        y.row(round).tile(0, block).store(v);
+        if divides {
+            v = v + 1000 / (v - limit) / 5000;
+        } else {
+            device_assert!(v.ne(limit), "round {}", round);
+        }
+        v = v - 1;
+        round = round + 1;
+    }
+}
+const ROUNDS_END: u32 = line!();
+
+/// One element fails in a round: what was stored up to it is there, and nothing else.
+fn a_tile_fault_ends_the_whole_program(trial: &mut Trial<'_>) -> Verdict {
+    for (block, divides) in [(64, false), (64, true), (512, false), (512, true)] {
+        let mut data: Vec<i32> = (0..block as i32).map(|i| 5 + i % 4).collect();
+        data[block / 3] = 40;
+        let x = trial.vector(&data)?;
+        let mut y = trial.output::<i32, 2>([6, block])?;
+        let launched = counts_down(&x, &mut y, 37, block, divides).grid([1; 3]).launch(trial.device);
+        let fault = fault(trial, launched)?;
+        let kind = match divides {
+            true => FaultKind::DivisionByZero,
+            false => FaultKind::Assert { message: "round 3".into() },
+        };
+        check(&fault, kind, [0; 3], None, [ROUNDS, ROUNDS_END])?;
+        let stored = (0..4).flat_map(|round| data.iter().map(move |v| v - round));
+        let expected: Vec<i32> = stored.chain(vec![i32::POISON; 2 * block]).collect();
+        same("what was stored before the fault", &y.to_vec()?, &expected)?;
+    }
+    Ok(())
 }
 
 fn passing_assert(trial: &mut Trial<'_>) -> Verdict {

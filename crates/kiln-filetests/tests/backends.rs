@@ -3,10 +3,10 @@
 use kiln_compiler::expand::expand;
 use kiln_compiler::{CompileError, Target, lower_to_threads, optimize};
 use kiln_cpu::CpuBackend;
-use kiln_fuzz::Case;
 use kiln_fuzz::compare::{compare, seeds};
 use kiln_fuzz::generate::Options;
 use kiln_fuzz::run::{difference, run};
+use kiln_fuzz::{Case, Mode, Tested, Trial};
 use kiln_interp::Interp;
 use kiln_ir::Kernel;
 
@@ -103,4 +103,17 @@ fn the_cpu_faults_where_the_interpreter_does() {
     let tested = |case: &Case| run(case, &cpu).map_err(|e| e.to_string());
     let options = |seed: u64| Options { faults: true, prints: seed.is_multiple_of(3), ..exact(seed) };
     compare(seeds(0..300), options, &reference, &tested).unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// A program over tiles ends as a whole, with all of what comes before its fault and nothing else.
+#[test]
+fn code_for_a_gpu_faults_where_the_interpreter_does() {
+    let trial = Trial::new(Tested::GpuCode { assemble: None });
+    for seed in seeds(0..400) {
+        let case = trial.case(Mode::Faults, seed);
+        if let (Some(difference), _) = trial.compare(&case) {
+            let (smaller, _) = trial.reduce(&case, &difference);
+            panic!("seed {seed}: {difference}; reduced: {}\n{}", smaller.difference, smaller.case);
+        }
+    }
 }

@@ -108,7 +108,7 @@ coverage! {
         PtrLoad { .. } | PtrStore { .. } | PtrAtomic { .. } => "made by the lowering to threads alone",
         PtrAtomicCas { .. } | PtrOrderedLoad { .. } => "made by the lowering to threads alone",
         PtrOrderedStore { .. } | CheckBounds | CheckDivisor => "made by the lowering to threads alone",
-        Note { .. } | Faulted => "made by the lowering to threads alone",
+        BlockCheck(_) | Note { .. } | Faulted => "made by the lowering to threads alone",
     }
 }
 

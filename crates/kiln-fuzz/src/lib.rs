@@ -12,10 +12,12 @@
 //! | `mode.rs` | kinds of kernels |
 //! | `trial.rs` | one kernel on the interpreter and on the device under test |
 //! | `reduce.rs` | making a kernel that differs smaller |
+//! | `harmless.rs` | a kernel whose checks end nothing, which shows what others do after a fault |
 
 mod case;
 pub mod compare;
 pub mod generate;
+mod harmless;
 mod mode;
 pub mod reduce;
 pub mod run;

@@ -2,25 +2,33 @@
 
 use crate::case::Case;
 use crate::generate::generate;
+use crate::harmless::without_faults;
 use crate::mode::Mode;
 use crate::reduce::reduce;
 use crate::run::{Outcome, difference, run};
 use kiln_backend::{Backend, BackendKind, Error, FaultKind};
 use kiln_compiler::{CompileError, Target, expand, lower_to_threads, optimize};
 use kiln_interp::{Interp, Options as InterpOptions};
-use kiln_ir::{BinaryOp, Bounds, Kernel, Op, OpData, OpKind};
+use kiln_ir::{BinaryOp, Bounds, Kernel, Level, Op, OpData, OpKind};
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// How long a kernel is made smaller.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a launch may run on the interpreter: far longer than any generated kernel does.
+const LIMIT: Duration = Duration::from_secs(20);
+
 /// What is compared with the interpreter.
 pub enum Tested<'d> {
     /// A device, with its own compiler.
     Device(&'d dyn Backend),
     /// The code for NVIDIA GPUs, lowered to threads, on the interpreter.
-    GpuCode,
+    GpuCode {
+        /// Compiles and assembles a kernel besides; an error is what the assembler says.
+        assemble: Option<&'d dyn Fn(&Kernel) -> Result<(), String>>,
+    },
 }
 
 /// A kernel that differs.
@@ -61,6 +69,8 @@ impl<'d> Trial<'d> {
     /// Compares `tested` with the interpreter.
     pub fn new(tested: Tested<'d>) -> Trial<'d> {
         let reference = Interp::new(InterpOptions { sanitize: true, ..InterpOptions::default() });
+        // The interpreter knows limits, so that this cannot fail.
+        let _ = reference.set_launch_limit(Some(LIMIT));
         Trial { tested, reference }
     }
 
@@ -68,7 +78,7 @@ impl<'d> Trial<'d> {
     pub fn is_gpu(&self) -> bool {
         match self.tested {
             Tested::Device(device) => device.properties().kind == BackendKind::Cuda,
-            Tested::GpuCode => true,
+            Tested::GpuCode { .. } => true,
         }
     }
 
@@ -88,26 +98,44 @@ impl<'d> Trial<'d> {
     }
 
     /// Makes a case that differs smaller. What the reference refuses is not tried on the device:
-    /// there it might be anything, up to the end of the context.
-    pub fn reduce(&self, case: &Case, difference: &str) -> Finding {
-        let disagreement = |kernel: &Kernel| {
-            let case = case.with(kernel.clone());
-            let expected = self.expected(&case).ok()?;
-            self.differs(&case, &expected).0
-        };
+    /// there it might be anything, up to the end of the context. The second value says that the
+    /// device was lost all the same; nothing was tried after that.
+    pub fn reduce(&self, case: &Case, difference: &str) -> (Finding, bool) {
         let begun = Instant::now();
-        let fails = |kernel: &Kernel| begun.elapsed() < PATIENCE && disagreement(kernel).is_some();
+        let lost = Cell::new(false);
+        let shown = RefCell::new(difference.to_owned());
+        let fails = |kernel: &Kernel| {
+            let case = case.with(kernel.clone());
+            if lost.get() || begun.elapsed() >= PATIENCE {
+                return false;
+            }
+            let Some(expected) = self.accepted(&case) else { return false };
+            let (difference, gone) = self.differs(&case, &expected);
+            lost.set(gone);
+            difference.map(|text| shown.replace(text)).is_some()
+        };
         let kernel = reduce(&case.kernel, fails);
-        // What does not differ again, or breaks a rule, stays as it was found.
-        let difference = disagreement(&kernel).unwrap_or_else(|| difference.to_owned());
-        Finding { difference, case: case.with(kernel) }
+        (Finding { difference: shown.take(), case: case.with(kernel) }, lost.get())
+    }
+
+    /// What a reduced kernel means, if it keeps the rules wherever a device may get to: a fault
+    /// ends it on the reference, but not all other programs and threads of a device.
+    pub fn accepted(&self, case: &Case) -> Option<Outcome> {
+        let expected = self.expected(case).ok()?;
+        if expected.fault.is_some() {
+            let on = self.expected(&case.with(without_faults(&case.kernel))).ok()?;
+            if on.fault.is_some() {
+                return None;
+            }
+        }
+        Some(expected)
     }
 
     /// What the kernel means, if it keeps the rules.
     fn expected(&self, case: &Case) -> Result<Outcome, String> {
         case.check_facts()?;
         match run(case, &self.reference) {
-            Ok(Outcome { fault: Some(fault @ FaultKind::Sanitizer { .. }), .. }) => Err(format!("{fault:?}")),
+            Ok(Outcome { fault: Some(fault), .. }) if !ends(&fault) => Err(format!("{fault:?}")),
             Ok(outcome) => Ok(outcome),
             Err(error) => Err(error.to_string()),
         }
@@ -128,7 +156,8 @@ impl<'d> Trial<'d> {
     fn outcome(&self, case: &Case) -> Result<Outcome, Failed> {
         match self.tested {
             Tested::Device(device) => Ok(run(case, device)?),
-            Tested::GpuCode => {
+            Tested::GpuCode { assemble } => {
+                assemble.map_or(Ok(()), |assemble| assemble(&case.kernel)).map_err(Failed::Other)?;
                 let lowered = for_gpu(&case.kernel).map_err(|e| Failed::Other(e.to_string()))?;
                 Ok(run(&case.with(lowered), &self.reference)?)
             }
@@ -150,8 +179,11 @@ fn for_gpu(kernel: &Kernel) -> Result<Kernel, CompileError> {
 /// Where a GPU, or its code, does not do what the interpreter did.
 ///
 /// Without a fault all memory is the same, and what was printed but for the order of programs and
-/// threads. With one, both have one, though not always the same: threads do not fail in the order of
-/// their numbers. What was stored before the fault is stored; since other threads may go on, only
+/// threads. With one, both have one.
+///
+/// A program over tiles ends as a whole: where it is alone, the fault is of the same kind, all that
+/// comes before it has happened and nothing else. Over threads not always the same fault is
+/// reported, since threads do not fail in the order of their numbers, and others may go on: only
 /// views are compared that nothing writes, or only operations that come before all that can fault.
 fn difference_on_gpu(case: &Case, expected: &Outcome, found: &Outcome) -> Option<String> {
     let sorted = |outcome: &Outcome| {
@@ -160,26 +192,43 @@ fn difference_on_gpu(case: &Case, expected: &Outcome, found: &Outcome) -> Option
         outcome
     };
     let (expected, found) = (sorted(expected), sorted(found));
-    match (&expected.fault, &found.fault) {
-        (None, None) => difference(&expected, &found, 0.0),
-        (Some(_), Some(fault)) if !matches!(fault, FaultKind::Sanitizer { .. }) => {
+    let (left, right) = match (&expected.fault, &found.fault) {
+        (None, None) => return difference(&expected, &found, 0.0),
+        (Some(left), Some(right)) if ends(right) => (left, right),
+        (expected, found) => return Some(format!("fault {expected:?}, {found:?}")),
+    };
+    // Programs that come after the one that failed have run on a GPU.
+    if case.grid != [1; 3] {
+        return None;
+    }
+    let mut compared = (expected.clone(), found.clone());
+    match case.kernel.level {
+        Level::Tile { .. } if is_same_fault(left, right) => {}
+        Level::Tile { .. } => return Some(format!("fault {left:?}, {right:?}")),
+        Level::Thread { .. } => {
             let settled = settled_views(&case.kernel);
-            let only = |outcome: &Outcome| Outcome {
-                memory: outcome
-                    .memory
-                    .iter()
-                    .zip(&settled)
-                    .filter(|(_, s)| **s)
-                    .map(|(m, _)| m.clone())
-                    .collect(),
-                fault: None,
-                printed: Vec::new(),
-            };
-            // Programs that come after the one that failed have run on a GPU.
-            let one = case.grid == [1; 3];
-            if one { difference(&only(&expected), &only(&found), 0.0) } else { None }
+            for outcome in [&mut compared.0, &mut compared.1] {
+                let mut settled = settled.iter();
+                outcome.memory.retain(|_| settled.next() == Some(&true));
+                outcome.printed.clear();
+            }
         }
-        (expected, found) => Some(format!("fault {expected:?}, {found:?}")),
+    }
+    (compared.0.fault, compared.1.fault) = (None, None);
+    difference(&compared.0, &compared.1, 0.0)
+}
+
+/// Whether a fault is one that a kernel may have, as opposed to a broken rule or no end.
+fn ends(fault: &FaultKind) -> bool {
+    !matches!(fault, FaultKind::Sanitizer { .. } | FaultKind::LaunchLimit { .. })
+}
+
+/// Whether two faults of a program over tiles are of one operation: any of several elements that
+/// fail may be reported.
+fn is_same_fault(left: &FaultKind, right: &FaultKind) -> bool {
+    match (left, right) {
+        (FaultKind::OutOfBounds { .. }, FaultKind::OutOfBounds { .. }) => true,
+        (left, right) => left == right,
     }
 }
 
@@ -215,5 +264,45 @@ fn walk_from(kernel: &Kernel, op: Op, visit: &mut dyn FnMut(&OpData)) {
     visit(data);
     for &region in &data.regions {
         kernel.block(region).ops.iter().for_each(|&op| walk_from(kernel, op, visit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(text: &str) -> bool {
+        let case = Case::read(text).unwrap();
+        Trial::new(Tested::GpuCode { assemble: None }).accepted(&case).is_some()
+    }
+
+    /// The second program stores outside of its view; on the reference the first one ends it all.
+    #[test]
+    fn what_others_do_after_a_fault_is_looked_at() {
+        let kernel = |extent| {
+            format!(
+                "; @grid 2 1 1\n; @arg i32[{extent}]: fill 1\n\
+                 kernel @k(%y: mut view<i32, 1, global>) tile {{\n\
+                 %0 = program_id x : i64\n%1 = const 1 : i64\n%2 = eq %0, %1 : bool\n\
+                 %3 = const 3 : i64\n%4 = mul %0, %3 : i64\n%5 = const 0 : i32\n\
+                 assert %2, \"first\"\nscatter.trust %y[%4] = %5\n}}\n"
+            )
+        };
+        assert!(accepts(&kernel(4)));
+        assert!(!accepts(&kernel(3)));
+    }
+
+    #[test]
+    fn a_division_by_zero_does_not_hide_a_race() {
+        let kernel = |at| {
+            format!(
+                "; @grid 2 1 1\n; @arg i32[2]: fill 0\n\
+                 kernel @k(%y: mut view<i32, 1, global>) tile {{\n\
+                 %0 = program_id x : i64\n%1 = const 0 : i64\n%2 = cast %0 : i32\n%3 = div %2, %2 : i32\n\
+                 scatter.mask %y[{at}] = %3\n}}\n"
+            )
+        };
+        assert!(accepts(&kernel("%0")));
+        assert!(!accepts(&kernel("%1")));
     }
 }

@@ -71,7 +71,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// An operation inside a guard, in the threads that had no fault yet.
+    /// An operation inside a guard, or of a block that threads have left, in those that had no fault
+    /// yet.
     pub fn run_in_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let mask = &self.unfaulted(mask).into_owned();
         if mask.is_empty() {
@@ -82,7 +83,10 @@ impl Machine<'_> {
             OpKind::For => self.run_for(op, data, mask)?,
             OpKind::While => self.run_while(op, data, mask)?,
             OpKind::Guard => self.run_guard(op, data, mask)?,
-            _ => self.step_in_guard(op, data, mask).map_err(|trap| self.error(trap, data.loc))?,
+            _ => match self.step_in_guard(op, data, mask) {
+                Ok(()) => {}
+                Err(trap) => self.trapped(trap, data, mask)?,
+            },
         }
         if !data.regions.is_empty() && self.concerns_block(op) {
             let site = self.guarded.last().and_then(|g| mask.lanes().map(|lane| g.sites[lane]).max());
@@ -222,11 +226,12 @@ impl Machine<'_> {
         }
     }
 
-    /// The threads of a set that have had no fault in the innermost guard.
+    /// The threads of a set that have had no fault: in the innermost guard, or that they left with.
     pub fn unfaulted<'m>(&self, mask: &'m Mask) -> Cow<'m, Mask> {
-        match self.guarded.last() {
-            Some(guarded) => Cow::Owned(mask.filter(|lane| guarded.sites[lane] == 0)),
-            None => Cow::Borrowed(mask),
+        match (self.guarded.last(), &self.left) {
+            (Some(guarded), _) => Cow::Owned(mask.filter(|lane| guarded.sites[lane] == 0)),
+            (None, Some(left)) => Cow::Owned(mask.filter(|lane| left.here.has(lane))),
+            (None, None) => Cow::Borrowed(mask),
         }
     }
 

@@ -13,7 +13,7 @@
 //! | `program.rs` | a loaded kernel and its block memory |
 //! | `machine.rs` | a running launch, the loop over blocks |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
-//! | `guard.rs` | guards: who has had a fault, steps |
+//! | `guard.rs`, `leave.rs` | guards: who has had a fault, steps; threads that leave with one |
 //! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
 //! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
@@ -50,6 +50,7 @@ mod explicit;
 mod fragment;
 mod guard;
 mod host_shared;
+mod leave;
 mod machine;
 mod mask;
 mod memory;

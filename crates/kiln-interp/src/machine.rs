@@ -4,6 +4,7 @@ use crate::eval;
 use crate::explicit::{self, Seat};
 use crate::fragment::InFlight;
 use crate::guard::Guarded;
+use crate::leave::Left;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
 use crate::order::Order;
@@ -38,6 +39,8 @@ pub struct Machine<'a> {
     pub spaces: Spaces<'a>,
     /// The guards around the operation that runs, outer ones first.
     pub guarded: Vec<Guarded>,
+    /// The threads that have left the block, if any has.
+    pub left: Option<Left>,
     /// Where prints go.
     pub prints: &'a Prints,
     /// The order of the blocks, where they do not run side by side.
@@ -95,6 +98,7 @@ pub fn run(
         views: vec![None; loaded.kernel.counts().0],
         spaces,
         guarded: Vec::new(),
+        left: None,
         prints,
         order,
         seat: None,
@@ -177,6 +181,9 @@ impl Machine<'_> {
             self.block = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
             self.spaces.begin_block(block as u32);
             self.run_block(body, &everyone)?;
+            if let Some(left) = self.left.take() {
+                return Err(left.fault);
+            }
         }
         Ok(())
     }
@@ -188,7 +195,7 @@ impl Machine<'_> {
             let data = kernel.op(op);
             self.spaces.global.steps += 1;
             self.spaces.op = Some(op);
-            if !self.guarded.is_empty() {
+            if !self.guarded.is_empty() || self.left.is_some() {
                 self.run_in_guard(op, data, mask)?;
                 continue;
             }
@@ -199,7 +206,10 @@ impl Machine<'_> {
                 OpKind::For => self.run_for(op, data, mask)?,
                 OpKind::While => self.run_while(op, data, mask)?,
                 OpKind::Guard => self.run_guard(op, data, mask)?,
-                _ => self.step(op, data, mask).map_err(|trap| self.error(trap, data.loc))?,
+                _ => match self.step(op, data, mask) {
+                    Ok(()) => {}
+                    Err(trap) => self.trapped(trap, data, mask)?,
+                },
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! A compiled kernel: verified, with its block memory laid out. Nothing else is prepared; the machine walks the IR.
 
+use crate::leave::leave_alone;
 use crate::value::Data;
 use kiln_backend::{Program, Report};
 use kiln_ir::{ExplicitOp, Guards, Kernel, Level, Op, OpKind, Order, Scope, Shape};
@@ -22,6 +23,8 @@ pub struct Loaded {
     pub fenced: bool,
     /// Whether it has loads that acquire, by which the threads of a block order themselves too.
     pub acquires: bool,
+    /// Whether a check by itself ends the thread that fails it, and no other.
+    pub leave_alone: bool,
     /// What guards catch, if there are any.
     pub guards: Option<Guards>,
     /// The address of each allocation in its space.
@@ -43,6 +46,7 @@ impl Loaded {
             local_bytes: 0,
             fenced: false,
             acquires: false,
+            leave_alone: leave_alone(kernel),
             guards: Guards::of(kernel),
             allocations: HashMap::new(),
         };

@@ -56,6 +56,13 @@ impl Machine<'_> {
             OpKind::Assert(message) => self.assert(data, *message, mask),
             OpKind::Print(message) => self.print(data, *message, mask),
             OpKind::CheckBounds | OpKind::CheckDivisor => self.check(data, mask),
+            OpKind::BlockCheck(check) => {
+                self.need_all("a check of the whole block", mask)?;
+                match check {
+                    Check::Assert(message) => self.assert(data, *message, mask),
+                    Check::Bounds | Check::Divisor => self.check(data, mask),
+                }
+            }
             // The launch ends here, so that nothing comes after it.
             OpKind::Note { check: Check::Assert(message), .. } => self.assert(data, *message, mask),
             OpKind::Note { .. } => self.check(data, mask),
@@ -131,9 +138,9 @@ impl Machine<'_> {
                 (OpKind::Extent(axis), [view]) => out.fill(m.view(*view)?.extents[*axis as usize] as u64),
                 (OpKind::Stride(axis), [view]) => out.fill(m.view(*view)?.strides[*axis as usize] as u64),
                 (OpKind::Shuffle(mode), [v, b]) => {
-                    threads::shuffle(*mode, out, m.data(*v), m.data(*b), mask)?
+                    threads::shuffle(*mode, out, m.data(*v), m.data(*b), (mask, m.here()))?
                 }
-                (OpKind::Vote(mode), [p]) => threads::vote(*mode, out, m.data(*p), mask)?,
+                (OpKind::Vote(mode), [p]) => threads::vote(*mode, out, m.data(*p), (mask, m.here()))?,
                 (OpKind::Address, [view]) => out.fill(m.view(*view)?.base),
                 (OpKind::Scratch { offset }, []) => out.fill((*offset).into()),
                 (kind, args) => return Err(Trap::Bug(format!("{kind:?} with {} operands", args.len()))),
@@ -158,15 +165,6 @@ impl Machine<'_> {
                 Err(Trap::finding(Finding::Divergence, detail))
             }
         }
-    }
-
-    /// The fault of an operation of the whole block that some threads did not reach.
-    pub fn need_all(&self, what: &str, mask: &Mask) -> Result<(), Trap> {
-        if mask.is_full() {
-            return Ok(());
-        }
-        let detail = format!("{what} reached by {} of {} threads", mask.count(), mask.width());
-        Err(Trap::finding(Finding::Divergence, detail))
     }
 
     fn barrier(&mut self, mask: &Mask) -> Result<(), Trap> {

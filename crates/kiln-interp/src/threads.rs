@@ -25,8 +25,15 @@ pub fn thread_id(out: &mut Data, axis: Axis, block: [u32; 3]) -> Result<(), Trap
 }
 
 /// What the threads of each warp say.
-pub fn vote(mode: VoteMode, out: &mut Data, predicate: &Data, mask: &Mask) -> Result<(), Trap> {
-    need_warps("a vote", mask)?;
+///
+/// The masks are of the threads that vote, and of those that have not left the block if any has.
+pub fn vote(
+    mode: VoteMode,
+    out: &mut Data,
+    predicate: &Data,
+    (mask, here): (&Mask, Option<&Mask>),
+) -> Result<(), Trap> {
+    need_warps("a vote", mask, here)?;
     let predicate = bool::of(predicate)?;
     let ballots: Vec<(u32, u32)> = (0..predicate.len())
         .step_by(WARP)
@@ -53,15 +60,20 @@ fn each<T: Element>(out: &mut Data, f: impl Fn(usize) -> T) -> Result<(), Trap> 
     Ok(())
 }
 
+fn is_here(here: Option<&Mask>, lane: usize) -> bool {
+    here.is_none_or(|here| here.has(lane))
+}
+
 /// An error unless each warp has all of its threads here, or none.
-pub fn need_warps(what: &str, mask: &Mask) -> Result<(), Trap> {
+pub fn need_warps(what: &str, mask: &Mask, here: Option<&Mask>) -> Result<(), Trap> {
     for first in (0..mask.width()).step_by(WARP) {
         let there = first..mask.width().min(first + WARP);
         let active = there.clone().filter(|&lane| mask.has(lane)).count();
-        if active == 0 || active == there.len() {
+        if there.clone().all(|lane| mask.has(lane) == is_here(here, lane)) || active == 0 {
             continue;
         }
-        let missing = there.clone().find(|&lane| !mask.has(lane)).unwrap_or(first);
+        let absent = |lane: &usize| is_here(here, *lane) && !mask.has(*lane);
+        let missing = there.clone().find(absent).unwrap_or(first);
         let present = there.clone().find(|&lane| mask.has(lane)).unwrap_or(first);
         let detail = format!(
             "{what} reached by {active} of the {} threads of warp {}, and thread {missing} is not among them; \
@@ -75,20 +87,28 @@ pub fn need_warps(what: &str, mask: &Mask) -> Result<(), Trap> {
 }
 
 /// Each thread reads the value of another of its warp. A thread that would read one that is not there gets its own value.
-pub fn shuffle(mode: ShuffleMode, out: &mut Data, value: &Data, b: &Data, mask: &Mask) -> Result<(), Trap> {
-    need_warps("a shuffle", mask)?;
+///
+/// The masks are as for `vote`.
+pub fn shuffle(
+    mode: ShuffleMode,
+    out: &mut Data,
+    value: &Data,
+    b: &Data,
+    (mask, here): (&Mask, Option<&Mask>),
+) -> Result<(), Trap> {
+    need_warps("a shuffle", mask, here)?;
     let b = i64::of(b)?;
     let source = |lane: usize| {
-        let (here, by) = ((lane % WARP) as i64, b[lane].rem_euclid(WARP as i64));
+        let (own, by) = ((lane % WARP) as i64, b[lane].rem_euclid(WARP as i64));
         let there = match mode {
             ShuffleMode::Index => by,
-            ShuffleMode::Up => here - by,
-            ShuffleMode::Down => here + by,
-            ShuffleMode::Xor => here ^ by,
+            ShuffleMode::Up => own - by,
+            ShuffleMode::Down => own + by,
+            ShuffleMode::Xor => own ^ by,
         };
         let there = usize::try_from(there).ok().filter(|&t| t < WARP)?;
         let there = lane - lane % WARP + there;
-        (there < mask.width()).then_some(there)
+        (there < mask.width() && is_here(here, there)).then_some(there)
     };
     dispatch!(any value.elem(), T => {
         let value = T::of(value)?;

@@ -232,7 +232,9 @@ impl Printer<'_, '_> {
             }
             OpKind::Alloc { space, elem, shape } => write!(self.out, " {} {elem}{shape}", space.name()),
             OpKind::Scratch { offset } => write!(self.out, " {offset}"),
-            OpKind::Assert(message) | OpKind::Note { check: Check::Assert(message), .. } => {
+            OpKind::Assert(message)
+            | OpKind::BlockCheck(Check::Assert(message))
+            | OpKind::Note { check: Check::Assert(message), .. } => {
                 self.list(" ", operands.get(..1).unwrap_or_default())?;
                 self.message(", ", *message)?;
                 self.list(", ", operands.get(1..).unwrap_or_default())

@@ -243,6 +243,7 @@ fn access(kind: &OpKind) -> Option<(usize, bool, bool)> {
         | Print(_)
         | CheckBounds
         | CheckDivisor
+        | BlockCheck(_)
         | Note { .. }
         | Faulted => return None,
         // By address: the lowering makes them after the proof.

@@ -4,7 +4,7 @@ use super::plan::LayoutId;
 use super::roles::Role;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
-use kiln_ir::{BinaryOp, CompareOp, Literal, Op, OpData, OpKind, Scalar, Shape, Value};
+use kiln_ir::{BinaryOp, Op, OpData, OpKind, Scalar, Shape, Value};
 use smallvec::{SmallVec, smallvec};
 
 impl Lowering<'_> {
@@ -44,6 +44,7 @@ impl Lowering<'_> {
         for layout in self.made(data.results[0]) {
             let operands: SmallVec<[Registers; 3]> =
                 data.operands.iter().map(|&v| self.operand(v, layout)).collect::<Result<_, _>>()?;
+            let checked = self.check_divisors(data, &operands);
             let count = self.plan.layout(layout).registers();
             let mut made: Vec<Value> = Vec::with_capacity(count);
             for r in 0..count {
@@ -51,7 +52,7 @@ impl Lowering<'_> {
                     Some(earlier) => made[earlier],
                     None => {
                         let inputs: SmallVec<[Value; 3]> = operands.iter().map(|o| o[r]).collect();
-                        self.element(data, &inputs)
+                        self.element(data, &inputs, checked)
                     }
                 };
                 made.push(value);
@@ -66,13 +67,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The operation on one element.
-    fn element(&mut self, data: &OpData, inputs: &[Value]) -> Value {
+    /// The operation on one element, whose divisor may have been `checked`.
+    fn element(&mut self, data: &OpData, inputs: &[Value], checked: bool) -> Value {
         let elem = self.src.ty(data.results[0]).elem();
         match data.kind {
             OpKind::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)) if elem.is_int() => {
                 let mut divisor = inputs[1];
-                if self.facts.of(data.operands[1]).min <= 0 {
+                if !checked && self.facts.of(data.operands[1]).min <= 0 {
                     divisor = self.check_divisor(divisor, elem);
                 }
                 self.em.binary(op, inputs[0], divisor)
@@ -85,11 +86,7 @@ impl Lowering<'_> {
 
     /// The fault of a division by zero, unless the divisor is a constant; gives what to divide by.
     fn check_divisor(&mut self, divisor: Value, elem: Scalar) -> Value {
-        if self.em.as_int(divisor).is_some_and(|d| d != 0) {
-            return divisor;
-        }
-        let zero = self.em.constant(Literal::zero(elem));
-        let fine = self.em.compare(CompareOp::Ne, divisor, zero);
+        let Some(fine) = self.is_divisor(divisor, elem) else { return divisor };
         if let Some(harmless) = self.harmless_divisor(divisor, fine) {
             return harmless;
         }

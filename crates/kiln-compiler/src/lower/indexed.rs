@@ -7,6 +7,9 @@ use super::{Lowering, Registers};
 use crate::error::CompileError;
 use kiln_ir::{Bounds, CompareOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, UnaryOp, Value};
 
+/// The address of an element, and where it is to be accessed; `None` is always.
+pub(super) type Element = (Value, Option<Value>);
+
 /// The operands of an indexed access, as registers of one layout.
 pub(super) struct Indexed {
     view: Value,
@@ -16,13 +19,20 @@ pub(super) struct Indexed {
     indices: Vec<Registers>,
     mask: Option<Registers>,
     bounds: Bounds,
-    count: usize,
+    pub count: usize,
     /// Where threads hold copies, the one that acts.
     first: Option<Value>,
     /// Where it takes place at all: see `noted.rs`.
     allowed: Option<Value>,
     /// What is accessed: the result, or what is stored.
     pub tile: Value,
+}
+
+impl Indexed {
+    /// Whether an index outside the view is a fault.
+    pub fn is_checked(&self) -> bool {
+        self.bounds == Bounds::Check
+    }
 }
 
 impl Lowering<'_> {
@@ -34,9 +44,10 @@ impl Lowering<'_> {
         let access = Indexed { first: None, ..self.indexed(data, layout, bounds, masked)? };
         let padding = self.scalar(data.operands[data.operands.len() - 1])?;
         let zero_padding = self.em.kernel.as_const(padding) == Some(Literal::zero(access.elem));
+        let checked = self.checked_elements(data, &access)?;
         let mut loaded = Vec::with_capacity(access.count);
         for r in 0..access.count {
-            let (address, predicate) = self.element_address(&access, r)?;
+            let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
             let op = self.ptr_load(access.space, access.elem, 1, Reuse::Normal, address, predicate);
             self.note_view(op, data, Does::Read)?;
             loaded.push((self.em.kernel.result(op), predicate));
@@ -57,8 +68,9 @@ impl Lowering<'_> {
         let layout = self.plan.input(op, 0);
         let access = self.indexed(data, layout, bounds, masked)?;
         let values = self.operand(data.operands[data.operands.len() - 1], layout)?;
+        let checked = self.checked_elements(data, &access)?;
         for r in 0..access.count {
-            let (address, predicate) = self.element_address(&access, r)?;
+            let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
             let op = self.ptr_store(access.space, Reuse::Normal, address, predicate, &[values[r]]);
             self.note_view(op, data, Does::Write)?;
         }
@@ -79,9 +91,10 @@ impl Lowering<'_> {
             .iter()
             .map(|&v| self.operand(v, layout))
             .collect::<Result<_, _>>()?;
+        let checked = self.checked_elements(data, &access)?;
         let mut old = Vec::with_capacity(access.count);
         for r in 0..access.count {
-            let (address, predicate) = self.element_address(&access, r)?;
+            let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
             let predicated = predicate.is_some();
             let kind = match data.kind {
                 OpKind::Atomic { op, scope, .. } => {
@@ -141,6 +154,19 @@ impl Lowering<'_> {
         Ok(Indexed { view, elem, space, rank, indices, mask, bounds, count, first, allowed, tile })
     }
 
+    /// The address of an element, and where it is to be accessed, unless both were found before.
+    fn checked_or_address(
+        &mut self,
+        access: &Indexed,
+        checked: &Option<Vec<Element>>,
+        r: usize,
+    ) -> Result<Element, CompileError> {
+        match checked {
+            Some(elements) => Ok(elements[r]),
+            None => self.element_address(access, r),
+        }
+    }
+
     /// The address of an element, and where it is to be accessed.
     pub(super) fn element_address(
         &mut self,
@@ -172,7 +198,8 @@ impl Lowering<'_> {
         Ok((address, self.em.both(predicate, acts)))
     }
 
-    /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be checked, which masks it where that is noted.
+    /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be
+    /// checked, which masks it where that is noted. An access of tiles is checked as a whole.
     fn index_inside(
         &mut self,
         access: &Indexed,
@@ -197,8 +224,8 @@ impl Lowering<'_> {
             }
             None => inside,
         };
-        if self.remember_index(axis, fine, index, extent) {
-            return Ok(Some(inside));
+        if self.remember_index(access.tile, axis, fine, index, extent) {
+            return Ok(self.noted.is_some().then_some(inside));
         }
         self.em.op(OpKind::CheckBounds, &[fine, index, extent], &[]);
         Ok(None)

@@ -111,6 +111,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | PtrOrderedStore { .. }
         | CheckBounds
         | CheckDivisor
+        | BlockCheck(_)
         | Note { .. }
         | Faulted => false,
     }

@@ -24,6 +24,7 @@
 //! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `cluster.rs` | stores to other blocks of a cluster |
 //! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
+//! | `checks.rs` | asserts, indices and divisors that the threads of a block check together |
 //! | `noted.rs` | faults where threads wait for each other |
 //! | `signals.rs` | by which programs wait for each other |
 //! | `convert.rs` | from one layout to another |
@@ -34,6 +35,7 @@
 
 mod barriers;
 mod block_uniform;
+mod checks;
 mod cluster;
 mod coalesce;
 pub(crate) mod combine;
@@ -75,6 +77,7 @@ use crate::widen::widen_products;
 pub use report::explain_layouts;
 
 use barriers::Accesses;
+use checks::Found;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
@@ -164,6 +167,8 @@ fn attempt(
     let mut lowering = Lowering {
         src: kernel,
         noted,
+        found: Found::default(),
+        splats: checks::splats(kernel),
         facts,
         plan,
         target,
@@ -270,6 +275,10 @@ struct Lowering<'k> {
     src: &'k Kernel,
     /// How faults are noted, if they are.
     noted: Option<Noted>,
+    /// What the checks of the current operation have found.
+    found: Found,
+    /// Which values have the same in all elements, by index.
+    splats: Vec<bool>,
     facts: IntFacts<'k>,
     plan: Plan,
     target: &'k Target,
@@ -379,6 +388,7 @@ impl<'k> Lowering<'k> {
             | Scratch { .. }
             | CheckBounds
             | CheckDivisor
+            | BlockCheck(_)
             | Note { .. }
             | Faulted
             | PtrLoad { .. }

@@ -23,10 +23,6 @@ use std::collections::HashSet;
 pub(super) struct Noted {
     /// Loops that end after a fault, by their first region.
     ends: HashSet<Block>,
-    /// By axis: whether the indices so far are inside, one that is not if there is one, and the extent.
-    outside: Vec<[Value; 3]>,
-    /// Whether the divisors so far are not zero.
-    divisors: Option<Value>,
 }
 
 /// Whether an operation is for others, or waits for them.
@@ -222,22 +218,10 @@ impl Lowering<'_> {
         self.em.block = outer;
     }
 
-    /// Appends an assertion, which a thread may survive.
-    pub(super) fn check_assert(&mut self, data: &OpData, kind: OpKind, operands: &[Value]) {
-        let kind = match (&self.noted, kind) {
-            (Some(_), OpKind::Assert(message)) => {
-                let together = !roles::is_tile(self.src, data.operands[0]);
-                OpKind::Note { check: Check::Assert(message), together }
-            }
-            (_, kind) => kind,
-        };
-        self.em.op(kind, operands, &[]);
-    }
-
     /// What to divide by where a divisor that is zero is noted; `None` where it ends the thread.
     pub(super) fn harmless_divisor(&mut self, divisor: Value, not_zero: Value) -> Option<Value> {
-        let noted = self.noted.as_mut()?;
-        noted.divisors = Some(match noted.divisors {
+        self.noted.as_ref()?;
+        self.found.divisors = Some(match self.found.divisors {
             Some(others) => self.em.and(others, not_zero),
             None => not_zero,
         });
@@ -245,24 +229,13 @@ impl Lowering<'_> {
         Some(self.em.select(not_zero, divisor, one))
     }
 
-    /// Remembers an index that is to be noted if it is outside; whether it is.
-    pub(super) fn remember_index(&mut self, axis: usize, fine: Value, index: Value, extent: Value) -> bool {
-        let Some(noted) = &mut self.noted else { return false };
-        match noted.outside.get_mut(axis) {
-            Some([all, wrong, _]) => {
-                *wrong = self.em.select(fine, *wrong, index);
-                *all = self.em.and(*all, fine);
-            }
-            None => noted.outside.push([fine, index, extent]),
-        }
-        true
-    }
-
     /// Notes what an operation with this result, or operand, has found in all its elements.
     pub(super) fn note_found(&mut self, tile: Value) {
         let together = !roles::is_tile(self.src, tile);
-        let Some(noted) = &mut self.noted else { return };
-        let (outside, divisors) = (std::mem::take(&mut noted.outside), noted.divisors.take());
+        if self.noted.is_none() {
+            return;
+        }
+        let (outside, divisors) = (std::mem::take(&mut self.found.outside), self.found.divisors.take());
         for operands in outside {
             self.em.op(OpKind::Note { check: Check::Bounds, together }, &operands, &[]);
         }

@@ -626,6 +626,7 @@ impl Demand<'_, '_> {
             | OpKind::PtrOrderedStore { .. }
             | OpKind::CheckBounds
             | OpKind::CheckDivisor
+            | OpKind::BlockCheck(_)
             | OpKind::Note { .. }
             | OpKind::Faulted
             | OpKind::Explicit(

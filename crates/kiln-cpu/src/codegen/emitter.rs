@@ -290,6 +290,7 @@ impl<'a> Emitter<'a> {
             | PtrOrderedStore { .. }
             | CheckBounds
             | CheckDivisor
+            | BlockCheck(_)
             | Note { .. }
             | Faulted => {
                 return Err(self.internal("an operation below the tile level"));

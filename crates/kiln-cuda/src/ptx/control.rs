@@ -203,6 +203,7 @@ impl Writer<'_> {
             OpKind::Print(message) => self.print(op, *message)?,
             OpKind::CheckBounds => self.check_bounds(op)?,
             OpKind::CheckDivisor => self.check_divisor(op)?,
+            OpKind::BlockCheck(check) => self.block_check(op, *check)?,
             OpKind::Note { check, together } => self.note(op, *check, *together)?,
             OpKind::Faulted => self.has_faulted(op),
             OpKind::Fragment(fragment) => self.fragment(op, *fragment)?,

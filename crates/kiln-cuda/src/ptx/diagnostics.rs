@@ -5,12 +5,13 @@
 //! every other faulting thread just exits. So nothing traps and the context survives. Prints append records to a mapped ring, whose end is the
 //! control block's cursor.
 //!
+//! A check of the block ([`OpKind::BlockCheck`](kiln_ir::OpKind::BlockCheck)) is a reduction over its threads, after which all leave or none.
 //! A check that is *noted* ([`OpKind::Note`](kiln_ir::OpKind::Note)) reports in the same way, but the thread goes on. Where something depends on whether one has failed, a register says
 //! so, the same in all threads of a task: those of a check whose operands differ from thread to thread agree at a barrier.
 
 use super::writer::{Class, Label, Reg, Writer};
 use kiln_backend::Result;
-use kiln_ir::{Check, Message, OpData, OpKind, Scalar};
+use kiln_ir::{Check, Level, Message, OpData, OpKind, Scalar};
 use std::fmt::Display;
 use std::mem::offset_of;
 
@@ -117,17 +118,50 @@ impl Writer<'_> {
     /// the whole warp) goes wrong without a word.
     fn fault_unless(&mut self, op: &OpData, kind: SiteKind) -> Result<()> {
         let ok = self.get(op.operands[0])?;
+        self.leave_unless(op, kind, ok, None)
+    }
+
+    /// A check that the threads of the block decide together.
+    pub(super) fn block_check(&mut self, op: &OpData, check: Check) -> Result<()> {
+        let kind = self.site_of(check);
+        let ok = self.get(op.operands[0])?;
+        let all = self.reg(Class::Pred);
+        match self.kernel.level {
+            Level::Thread { block } if block.iter().product::<u32>() == 32 => {
+                self.put(format_args!("vote.sync.all.pred {all}, {ok}, 0xffffffff"));
+            }
+            Level::Thread { .. } | Level::Tile { .. } => {
+                self.put(format_args!("bar.red.and.pred {all}, 0, {ok}"));
+            }
+        }
+        self.leave_unless(op, kind, all, Some(ok))
+    }
+
+    fn site_of(&self, check: Check) -> SiteKind {
+        match check {
+            Check::Assert(message) => SiteKind::Assert(self.kernel.messages[message.0 as usize].clone()),
+            Check::Bounds => SiteKind::Bounds,
+            Check::Divisor => SiteKind::Divisor,
+        }
+    }
+
+    /// Ends the threads for which `fine` does not hold. Of these, those with their `own` condition
+    /// report nothing.
+    fn leave_unless(&mut self, op: &OpData, kind: SiteKind, fine: Reg, own: Option<Reg>) -> Result<()> {
         let site = self.site(op, kind, 1)?;
         let values = op.operands[1..].iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
         let failed = self.label();
-        self.put(format_args!("@!{ok} bra {failed}"));
-        let own = std::mem::take(&mut self.text);
+        self.put(format_args!("@!{fine} bra {failed}"));
+        let code = std::mem::take(&mut self.text);
         self.place(failed);
+        if let Some(own) = own {
+            self.put(format_args!("@{own} exit"));
+        }
         let values: Vec<Reg> = values.into_iter().map(|value| self.value_bits(value)).collect();
         let hidden = self.kernel.params.iter().map(|p| p.words()).sum();
         self.report(hidden, site, &values, None);
         self.put(format_args!("exit"));
-        let report = std::mem::replace(&mut self.text, own);
+        let report = std::mem::replace(&mut self.text, code);
         self.reports.push_str(&report);
         Ok(())
     }
@@ -145,11 +179,7 @@ impl Writer<'_> {
 
     /// A check that reports its fault and goes on.
     pub(super) fn note(&mut self, op: &OpData, check: Check, together: bool) -> Result<()> {
-        let kind = match check {
-            Check::Assert(message) => SiteKind::Assert(self.kernel.messages[message.0 as usize].clone()),
-            Check::Bounds => SiteKind::Bounds,
-            Check::Divisor => SiteKind::Divisor,
-        };
+        let kind = self.site_of(check);
         let ok = self.get(op.operands[0])?;
         let site = self.site(op, kind, 1)?;
         let fine = self.label();

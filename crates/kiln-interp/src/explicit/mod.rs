@@ -99,7 +99,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         idle.push(placeholder(memory)?);
     }
     let Machine { loaded, grid, block, registers, views, spaces, prints, order, time, .. } = base;
-    let guarded = Vec::new();
+    let (guarded, left) = (Vec::new(), None);
     let mut base = Machine {
         kernel,
         loaded,
@@ -109,6 +109,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         views,
         spaces,
         guarded,
+        left,
         prints,
         order,
         seat: None,
@@ -233,6 +234,7 @@ impl<'m> Machine<'m> {
             views: self.views.clone(),
             spaces,
             guarded: Vec::new(),
+            left: None,
             prints: self.prints,
             order: self.order,
             seat: self.seat.clone(),

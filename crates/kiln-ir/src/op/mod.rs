@@ -16,9 +16,12 @@
 //! lowest index that faults is reported. Of several programs that fault, the lowest is reported, and all programs below it
 //! have run to their end. Programs above it run to their end, to a fault of their own, or not at all.
 //!
-//! The interpreter and the CPU do exactly this. On a GPU each thread runs by itself. What comes before the operation has
-//! happened for the thread that faults, and what comes after has not; other threads, also of the same program over tiles,
-//! may have got further or less far, and any of several faults may be the one that is reported.
+//! The interpreter and the CPU do exactly this. On a GPU a program over tiles does too: its threads decide about a check
+//! together, before any of them goes on. Any of several elements that fail may be the one that is reported, and programs above
+//! may have run. Exceptions are kernels whose threads wait for each other (tasks, signals, products of warpgroups), which a
+//! fault does not end at once. In a kernel over threads each thread runs by itself there. What comes before the operation has
+//! happened for the thread that faults, and what comes after has not; other threads of the block may have got further or less
+//! far, and any of several faults may be the one that is reported.
 
 mod attribute;
 mod binary;
@@ -354,6 +357,10 @@ pub enum OpKind {
     CheckBounds,
     /// `(bool scalar)`: the division-by-zero fault where it is false.
     CheckDivisor,
+    /// The operands of the check, in all threads of the block together: where the first is false in
+    /// any of them, all end before any goes on, with the check's fault in a thread where it is
+    /// false. Uniform control flow.
+    BlockCheck(Check),
     /// The operands of the check: its fault where the first is false, which the launch reports, but *the thread goes on*. For threads that others wait
     /// for: what would have been reached outside a view, or divided by, must be of no harm after it.
     Note {

@@ -288,6 +288,14 @@ impl OpKind {
             }
             OpKind::CheckBounds => row("check_bounds", Stays, Lowered, fixed(&[Condition, Checked, Extent])),
             OpKind::CheckDivisor => row("check_divisor", Stays, Lowered, fixed(&[Condition])),
+            OpKind::BlockCheck(check) => {
+                let (name, operands) = match check {
+                    Check::Assert(_) => ("block_assert", list(&[Condition], Shown, &[])),
+                    Check::Bounds => ("block_check_bounds", fixed(&[Condition, Checked, Extent])),
+                    Check::Divisor => ("block_check_divisor", fixed(&[Condition])),
+                };
+                row(name, Stays, Lowered, operands)
+            }
             OpKind::Note { check, .. } => {
                 let (name, operands) = match check {
                     Check::Assert(_) => ("note_assert", list(&[Condition], Shown, &[])),

@@ -173,6 +173,8 @@ impl Parser {
             "condition" => self.values_of(Condition)?,
             "check_bounds" => self.values_of(CheckBounds)?,
             "check_divisor" => self.values_of(CheckDivisor)?,
+            "block_check_bounds" => self.values_of(BlockCheck(Check::Bounds))?,
+            "block_check_divisor" => self.values_of(BlockCheck(Check::Divisor))?,
             "note_bounds" => {
                 let together = m.flag("together");
                 self.values_of(Note { check: Check::Bounds, together })?
@@ -230,12 +232,13 @@ impl Parser {
                 head.regions.push(Region { word: None, names: Some(vec![]), types: vec![] });
                 head
             }
-            "assert" | "note_assert" => {
+            "assert" | "block_assert" | "note_assert" => {
                 let mut operands = vec![self.value()?];
                 self.mark(',')?;
                 let message = self.message(&mut operands)?;
                 let kind = match mnemonic.as_str() {
                     "assert" => Assert(message),
+                    "block_assert" => BlockCheck(Check::Assert(message)),
                     _ => Note { check: Check::Assert(message), together: m.flag("together") },
                 };
                 Head::new(kind, operands)

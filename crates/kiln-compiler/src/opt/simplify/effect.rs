@@ -34,7 +34,13 @@ pub(super) fn leave(cx: &mut Cursor<'_>, op: Op) -> Fate {
         value.and_then(|&v| cx.kernel.as_const(v)).is_some_and(Literal::is_true)
     };
     match data.kind {
-        OpKind::Assert(_) | OpKind::CheckBounds | OpKind::CheckDivisor | OpKind::Note { .. } if holds(0) => {
+        OpKind::Assert(_)
+        | OpKind::CheckBounds
+        | OpKind::CheckDivisor
+        | OpKind::BlockCheck(_)
+        | OpKind::Note { .. }
+            if holds(0) =>
+        {
             return Fate::Drop;
         }
         OpKind::Scatter { .. } if mask(cx.kernel, op) == Some(false) => return Fate::Drop,

@@ -1,0 +1,72 @@
+//! Threads that leave one by one, in code that was lowered for a GPU.
+//!
+//! There a check by itself ends the thread that fails it alone: the others of its block go on, and
+//! read nothing of it in shuffles. The launch ends with the first fault when all threads have
+//! left or come to their end. What the others do meanwhile means nothing, but they must come to
+//! that end: a barrier or a shuffle that only some of them reach, or a loop that does not end, is
+//! reported in place of the fault.
+
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::register::Register;
+use crate::value::Trap;
+use kiln_backend::{Error, Finding};
+use kiln_ir::{ExplicitOp, Kernel, OpData, OpKind};
+
+/// What happened in the block that runs, once a thread has left it.
+pub struct Left {
+    /// The threads that are still there.
+    pub here: Mask,
+    /// The first fault.
+    pub fault: Error,
+}
+
+/// Whether threads of a kernel leave one by one.
+pub fn leave_alone(kernel: &Kernel) -> bool {
+    let (mut lowered, mut waits) = (false, kernel.cluster != 1);
+    kernel.walk(|_, data| {
+        lowered |= data.kind.is_below_tiles();
+        waits |= matches!(data.kind, OpKind::Explicit(ref op) if *op != ExplicitOp::Exp2Flushed);
+    });
+    lowered && !waits
+}
+
+impl Machine<'_> {
+    /// What becomes of a trap: a thread that fails a check by itself leaves, and the others go on.
+    pub fn trapped(&mut self, trap: Trap, data: &OpData, mask: &Mask) -> Result<(), Error> {
+        let alone = matches!(data.kind, OpKind::Assert(_) | OpKind::CheckBounds | OpKind::CheckDivisor);
+        if let (Some(left), Trap::Memory(_)) = (&self.left, &trap) {
+            // What the threads that left would have stored is not there.
+            return Err(left.fault.clone());
+        }
+        if !alone || !self.loaded.leave_alone || !matches!(trap, Trap::Fault { .. }) {
+            return Err(self.error(trap, data.loc));
+        }
+        let fault = self.error(trap, data.loc);
+        let holds = bool::of(self.data(data.operands[0])).map_err(|trap| self.error(trap, data.loc))?;
+        let stays = |lane: usize| !mask.has(lane) || holds[lane];
+        let here = match self.here() {
+            Some(here) => here.filter(stays),
+            None => Mask::full(mask.width()).filter(stays),
+        };
+        match &mut self.left {
+            Some(left) => left.here = here,
+            None => self.left = Some(Left { here, fault }),
+        }
+        Ok(())
+    }
+
+    /// The threads of the block that have not left, if any has.
+    pub fn here(&self) -> Option<&Mask> {
+        self.left.as_ref().map(|left| &left.here)
+    }
+
+    /// The fault of an operation of the whole block that some threads did not reach.
+    pub fn need_all(&self, what: &str, mask: &Mask) -> Result<(), Trap> {
+        if mask.is_full() || self.here() == Some(mask) {
+            return Ok(());
+        }
+        let detail = format!("{what} reached by {} of {} threads", mask.count(), mask.width());
+        Err(Trap::finding(Finding::Divergence, detail))
+    }
+}
