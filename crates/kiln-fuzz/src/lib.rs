@@ -25,4 +25,4 @@ mod trial;
 
 pub use case::{Argument, Case};
 pub use mode::Mode;
-pub use trial::{Finding, Tested, Trial};
+pub use trial::{Assemble, Finding, Tested, Trial};

@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a launch may run on the interpreter: far longer than any generated kernel does.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// Compiles and assembles a kernel; an error is what the assembler says.
+pub type Assemble<'a> = dyn Fn(&Kernel) -> Result<(), String> + 'a;
+
 /// What is compared with the interpreter.
 pub enum Tested<'d> {
     /// A device, with its own compiler.
@@ -27,7 +30,7 @@ pub enum Tested<'d> {
     /// The code for NVIDIA GPUs, lowered to threads, on the interpreter.
     GpuCode {
         /// Compiles and assembles a kernel besides; an error is what the assembler says.
-        assemble: Option<&'d dyn Fn(&Kernel) -> Result<(), String>>,
+        assemble: Option<&'d Assemble<'d>>,
     },
 }
 

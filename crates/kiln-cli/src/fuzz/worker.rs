@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use kiln_backend::Backend;
 use kiln_cpu::CpuBackend;
 use kiln_cuda::{compile_to_ptx, ptx};
-use kiln_fuzz::{Case, Tested, Trial};
+use kiln_fuzz::{Assemble, Case, Tested, Trial};
 use kiln_ir::Kernel;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -83,7 +83,7 @@ fn with_trial(name: &str, work: impl FnOnce(&Trial<'_>) -> Result<(), Failure>) 
     if name == GPU_CODE {
         let assembler = std::env::var_os("KILN_PTXAS").filter(|path| !path.is_empty());
         let assemble = assembler.map(|path| move |kernel: &Kernel| assemble(&path, kernel));
-        let assemble = assemble.as_ref().map(|f| f as &dyn Fn(&Kernel) -> Result<(), String>);
+        let assemble = assemble.as_ref().map(|f| f as &Assemble<'_>);
         return work(&Trial::new(Tested::GpuCode { assemble }));
     }
     if name == "cpu" {
