@@ -118,6 +118,8 @@ fn exponentials_and_logarithms() {
         check_unary(UnaryOp::Math(MathFn::Log), elem, (0.0, 4.0), tolerance, f64::ln);
         check_unary(UnaryOp::Math(MathFn::Log), elem, (1e-3, 1e4), tolerance, f64::ln);
         check_unary(UnaryOp::Math(MathFn::Log2), elem, (0.0, 4.0), tolerance, f64::log2);
+        check_unary(UnaryOp::Math(MathFn::Log1p), elem, (-1.0, 8.0), tolerance + 2.0, f64::ln_1p);
+        check_unary(UnaryOp::Math(MathFn::Log1p), elem, (-1e-6, 1e-6), tolerance + 2.0, f64::ln_1p);
         check_unary(UnaryOp::Rsqrt, elem, (1e-3, 1e4), tolerance, |x| 1.0 / x.sqrt());
     }
     check_unary(UnaryOp::Math(MathFn::Exp), Scalar::F64, (-745.0, 709.7), 4.0, f64::exp);

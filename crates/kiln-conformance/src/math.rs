@@ -12,6 +12,7 @@ pub fn cases() -> Vec<Case> {
     cases!["math":
         exponentials for f16 bf16 f32 f64;
         logarithms_and_roots for f16 bf16 f32 f64;
+        log1p for f16 bf16 f32 f64;
         trigonometry for f16 bf16 f32 f64;
         rounding for f16 bf16 f32 f64;
         powers for f16 bf16 f32 f64;
@@ -90,6 +91,42 @@ impl<T: Sample + Float> Elementwise for LogarithmsAndRoots<T> {
 
 fn logarithms_and_roots<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     check::<LogarithmsAndRoots<T>>(trial)
+}
+
+struct Log1p<T>(PhantomData<T>);
+
+impl<T: Sample + Float> Elementwise for Log1p<T> {
+    type In = T;
+    type Out = T;
+    const NAMES: &'static [&'static str] = &["log1p"];
+
+    fn device([a, ..]: [Val<T>; 3]) -> Vec<Val<T>> {
+        vec![a.log1p()]
+    }
+
+    fn host([a, ..]: [Host; 3]) -> Vec<Host> {
+        vec![Host::Float(a.float().ln_1p())]
+    }
+
+    /// From far below the last place of 1 to far above it, and to near -1.
+    fn operands(rng: &mut Rng) -> [T; 3] {
+        let magnitude = rng.between(-40.0, 12.0).exp2();
+        let x = if magnitude < 1.0 && rng.below(2) == 0 { -magnitude } else { magnitude };
+        [T::from_host(Host::Float(x)); 3]
+    }
+
+    fn special() -> Vec<[T; 3]> {
+        let infinite = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        let finite = [0.0, -0.0, -1.0, -2.0, 4.0, -0.5, 60000.0];
+        finite.into_iter().chain(infinite).map(|x| [T::from_host(Host::Float(x)); 3]).collect()
+    }
+
+    // Relative to the smallest results too.
+    const ULPS: f64 = FEW;
+}
+
+fn log1p<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
+    check::<Log1p<T>>(trial)
 }
 
 struct Trigonometry<T>(PhantomData<T>);

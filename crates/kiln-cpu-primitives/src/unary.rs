@@ -16,6 +16,7 @@ pub(crate) struct Exp;
 pub(crate) struct Exp2;
 pub(crate) struct Log;
 pub(crate) struct Log2;
+pub(crate) struct Log1p;
 pub(crate) struct Sqrt;
 pub(crate) struct Rsqrt;
 pub(crate) struct Recip;
@@ -87,6 +88,14 @@ map! {
     Exp2: f32 => f32, |x, I| math_f32::exp2::<I>(x);
     Log: f32 => f32, |x, I| math_f32::log::<I>(x);
     Log2: f32 => f32, |x, I| math_f32::log2::<I>(x);
+    Log1p: f32 => f32, |x, I| {
+        // Kahan's: the factor makes good the rounding of u. Far from 1 it does not show.
+        let u = x + 1.0;
+        let log = math_f32::log::<I>(u);
+        let corrected = log * (x / (u - 1.0));
+        let y = if x > 4.0 { log } else { corrected };
+        if u == 1.0 { x } else { y }
+    };
     Sqrt: f32 => f32, |x, _I| x.sqrt();
     Rsqrt: f32 => f32, |x, _I| 1.0 / x.sqrt();
     Recip: f32 => f32, |x, _I| 1.0 / x;
@@ -103,6 +112,7 @@ map! {
     Exp2: f64 => f64, |x, _I| x.exp2();
     Log: f64 => f64, |x, _I| x.ln();
     Log2: f64 => f64, |x, _I| x.log2();
+    Log1p: f64 => f64, |x, _I| x.ln_1p();
     Sqrt: f64 => f64, |x, _I| x.sqrt();
     Rsqrt: f64 => f64, |x, _I| 1.0 / x.sqrt();
     Recip: f64 => f64, |x, _I| 1.0 / x;
@@ -252,6 +262,7 @@ macro_rules! float_ops {
                 MathFn::Exp => $run::<Exp, $t>::at($level),
                 MathFn::Log => $run::<Log, $t>::at($level),
                 MathFn::Log2 => $run::<Log2, $t>::at($level),
+                MathFn::Log1p => $run::<Log1p, $t>::at($level),
                 MathFn::Sin => $run::<Sin, $t>::at($level),
                 MathFn::Cos => $run::<Cos, $t>::at($level),
                 MathFn::Tanh => $run::<Tanh, $t>::at($level),

@@ -122,12 +122,29 @@ impl Math<'_, '_> {
             MathFn::Exp => self.exp(x),
             MathFn::Log => self.log(x),
             MathFn::Log2 => self.log2(x),
+            MathFn::Log1p => self.log1p(x),
             MathFn::Sin => self.sin(x),
             MathFn::Cos => self.cos(x),
             MathFn::Tanh => self.tanh(x),
             MathFn::Sigmoid => self.sigmoid(x),
             MathFn::Erf => self.erf(x),
         }
+    }
+
+    /// ln(1 + x). With u = 1 + x rounded, ln(u) x / (u - 1) has the rounding made good, as ln(t) / (t - 1)
+    /// changes slowly near 1 (Kahan, in HP-15C Advanced Functions Handbook).
+    fn log1p(&mut self, x: Value) -> Value {
+        let one = self.c(1.0);
+        let u = self.add(x, one);
+        let log = self.log(u);
+        let difference = self.sub(u, one);
+        let factor = self.div(x, difference);
+        let corrected = self.mul(log, factor);
+        // Far from 1 the rounding of u does not show, and u may be infinite.
+        let far = self.gt(x, 4.0);
+        let result = self.select(far, log, corrected);
+        let tiny = self.eq(difference, 0.0);
+        self.select(tiny, x, result)
     }
 }
 

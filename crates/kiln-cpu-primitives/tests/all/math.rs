@@ -73,6 +73,7 @@ fn logarithms() {
     let mut inputs = sweep();
     inputs.extend(range(0.3, 3.0, 400_000));
     within(UnaryOp::Math(MathFn::Log), 2.0, &inputs, f64::ln);
+    within(UnaryOp::Math(MathFn::Log1p), 4.0, &inputs, f64::ln_1p);
     within(UnaryOp::Math(MathFn::Log2), 2.0, &inputs, f64::log2);
     within(UnaryOp::Rsqrt, 2.0, &inputs, |x| 1.0 / x.sqrt());
 }

@@ -155,6 +155,7 @@ pub fn unary(op: UnaryOp, scalar: Scalar, bits: u64) -> Option<(u64, u64)> {
         UnaryOp::Exp2 => (x.exp2(), slack),
         UnaryOp::Math(MathFn::Log) => (x.ln(), slack),
         UnaryOp::Math(MathFn::Log2) => (x.log2(), slack),
+        UnaryOp::Math(MathFn::Log1p) => (x.ln_1p(), 2 * slack),
         UnaryOp::Sqrt => (x.sqrt(), 0),
         UnaryOp::Rsqrt => (1.0 / x.sqrt(), slack),
         UnaryOp::Recip => (1.0 / x, 0),

@@ -31,7 +31,7 @@ fn binary_i32(op: BinaryOp, x: &[i32], y: &[i32]) -> Vec<i32> {
 
 #[test]
 fn functions_of_floats_by_hand() {
-    let cases: [(UnaryOp, f32, f32); 22] = [
+    let cases: [(UnaryOp, f32, f32); 24] = [
         (UnaryOp::Neg, 1.5, -1.5),
         (UnaryOp::Abs, -2.5, 2.5),
         (UnaryOp::Math(MathFn::Exp), 1.0, std::f32::consts::E),
@@ -40,6 +40,8 @@ fn functions_of_floats_by_hand() {
         (UnaryOp::Math(MathFn::Log), std::f32::consts::E, 1.0),
         (UnaryOp::Math(MathFn::Log), 0.0, f32::NEG_INFINITY),
         (UnaryOp::Math(MathFn::Log2), 1024.0, 10.0),
+        (UnaryOp::Math(MathFn::Log1p), 1.0, std::f32::consts::LN_2),
+        (UnaryOp::Math(MathFn::Log1p), 1e-30, 1e-30),
         (UnaryOp::Sqrt, 2.0, std::f32::consts::SQRT_2),
         (UnaryOp::Rsqrt, 4.0, 0.5),
         (UnaryOp::Recip, 8.0, 0.125),

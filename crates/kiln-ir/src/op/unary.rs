@@ -54,6 +54,8 @@ pub enum MathFn {
     Log,
     /// Base-2 logarithm.
     Log2,
+    /// ln(1 + x), also where x is small.
+    Log1p,
     /// Sine, of radians.
     Sin,
     /// Cosine, of radians.
@@ -180,6 +182,7 @@ impl UnaryOp {
         UnaryOp::Exp2,
         UnaryOp::Math(MathFn::Log),
         UnaryOp::Math(MathFn::Log2),
+        UnaryOp::Math(MathFn::Log1p),
         UnaryOp::Sqrt,
         UnaryOp::Rsqrt,
         UnaryOp::Recip,
@@ -227,6 +230,7 @@ impl MathFn {
             MathFn::Exp => function("exp", libm::exp),
             MathFn::Log => function("log", libm::log),
             MathFn::Log2 => function("log2", libm::log2),
+            MathFn::Log1p => function("log1p", libm::log1p),
             MathFn::Sin => function("sin", libm::sin),
             MathFn::Cos => function("cos", libm::cos),
             MathFn::Tanh => function("tanh", libm::tanh),

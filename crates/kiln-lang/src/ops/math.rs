@@ -32,6 +32,17 @@ unary! { Float:
     log UnaryOp::Math(MathFn::Log);
     /// The logarithm to base 2.
     log2 UnaryOp::Math(MathFn::Log2);
+    /// The natural logarithm of 1 + the value, which keeps its digits where the value is small.
+    ///
+    /// ```
+    /// use kiln_lang::Val;
+    ///
+    /// /// ln(1 + e^x) without overflow.
+    /// fn softplus(x: Val<f32>) -> Val<f32> {
+    ///     (-x.abs()).exp().log1p() + x.max(0.0)
+    /// }
+    /// ```
+    log1p UnaryOp::Math(MathFn::Log1p);
     /// The square root, correctly rounded.
     sqrt UnaryOp::Sqrt;
     /// One over the square root, within a few ulp.
