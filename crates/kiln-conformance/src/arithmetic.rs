@@ -174,10 +174,10 @@ impl<T: Sample + Int + Bits> Elementwise for BitOperations<T> {
     type In = T;
     type Out = T;
     const NAMES: &'static [&'static str] =
-        &["&", "|", "^", "!", "<<", ">>", "<< 3", ">> 1", "popcount", "clz"];
+        &["&", "|", "^", "!", "<<", ">>", "<< 3", ">> 1", "popcount", "clz", "bit_reverse"];
 
     fn device([a, b, c]: [Val<T>; 3]) -> Vec<Val<T>> {
-        vec![a & b, a | b, a ^ b, !a, a << c, a >> c, a << 3, a >> 1, a.popcount(), a.clz()]
+        vec![a & b, a | b, a ^ b, !a, a << c, a >> c, a << 3, a >> 1, a.popcount(), a.clz(), a.bit_reverse()]
     }
 
     fn host([a, b, c]: [Host; 3]) -> Vec<Host> {
@@ -186,7 +186,8 @@ impl<T: Sample + Int + Bits> Elementwise for BitOperations<T> {
         let bits = (a as u128) & (u128::MAX >> (128 - width));
         let ones = i128::from(bits.count_ones());
         let leading = i128::from(bits.leading_zeros()) - (128 - i128::from(width));
-        vec![a & b, a | b, a ^ b, !a, a << c, a >> c, a << 3, a >> 1, ones, leading]
+        let reversed = (0..width).fold(0, |all, i| all | (a >> i & 1) << (width - 1 - i));
+        vec![a & b, a | b, a ^ b, !a, a << c, a >> c, a << 3, a >> 1, ones, leading, reversed]
             .into_iter()
             .map(Host::Int)
             .collect()

@@ -31,6 +31,7 @@ pub(crate) struct Round;
 pub(crate) struct Trunc;
 pub(crate) struct Popcount;
 pub(crate) struct Clz;
+pub(crate) struct BitReverse;
 pub(crate) struct IsNan;
 
 impl<T: Number> Map<T> for Neg {
@@ -83,6 +84,8 @@ map! {
     Not: u8 => u8, |x, _I| x ^ 1;
     Not: u32 => u32, |x, _I| !x;
     Not: u64 => u64, |x, _I| !x;
+    BitReverse: u32 => u32, |x, _I| x.reverse_bits();
+    BitReverse: u64 => u64, |x, _I| x.reverse_bits();
 
     Exp: f32 => f32, |x, I| math_f32::exp::<I>(x);
     Exp2: f32 => f32, |x, I| math_f32::exp2::<I>(x);
@@ -208,7 +211,8 @@ pub fn unary_instruction(op: UnaryOp, elem: Scalar) -> Option<UnaryInstruction> 
         | UnaryOp::Round
         | UnaryOp::Trunc
         | UnaryOp::Popcount
-        | UnaryOp::Clz => None,
+        | UnaryOp::Clz
+        | UnaryOp::BitReverse => None,
     }
 }
 
@@ -232,6 +236,7 @@ pub(crate) fn lookup(level: Level, op: UnaryOp, scalar: Scalar) -> Option<UnaryF
 fn int<T: Int>(level: Level, op: UnaryOp) -> Option<UnaryFn>
 where
     MapLoop<Not, T>: UnaryLoop,
+    MapLoop<BitReverse, T>: UnaryLoop,
 {
     Some(match op {
         UnaryOp::Neg => MapLoop::<Neg, T>::at(level),
@@ -239,6 +244,7 @@ where
         UnaryOp::Abs => MapLoop::<Abs, T>::at(level),
         UnaryOp::Popcount => MapLoop::<Popcount, T>::at(level),
         UnaryOp::Clz => MapLoop::<Clz, T>::at(level),
+        UnaryOp::BitReverse => MapLoop::<BitReverse, T>::at(level),
         UnaryOp::Math(_)
         | UnaryOp::Exp2
         | UnaryOp::Sqrt
@@ -278,7 +284,7 @@ macro_rules! float_ops {
             UnaryOp::Round => $run::<Round, $t>::at($level),
             UnaryOp::Trunc => $run::<Trunc, $t>::at($level),
             UnaryOp::IsNan => MapLoop::<IsNan, $t>::at($level),
-            UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz => return None,
+            UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz | UnaryOp::BitReverse => return None,
         })
     };
 }

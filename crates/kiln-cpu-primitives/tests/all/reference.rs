@@ -140,6 +140,7 @@ pub fn unary(op: UnaryOp, scalar: Scalar, bits: u64) -> Option<(u64, u64)> {
             UnaryOp::Not => !x,
             UnaryOp::Abs => x.abs(),
             UnaryOp::Popcount => (0..width).filter(|i| bits >> i & 1 == 1).count() as i128,
+            UnaryOp::BitReverse => (0..width).map(|i| (bits >> i & 1) << (width - 1 - i)).sum::<u64>().into(),
             UnaryOp::Clz => (0..width).rev().take_while(|i| bits >> i & 1 == 0).count() as i128,
             _ => return None,
         };
@@ -170,7 +171,7 @@ pub fn unary(op: UnaryOp, scalar: Scalar, bits: u64) -> Option<(u64, u64)> {
         UnaryOp::Round => (x.round_ties_even(), 0),
         UnaryOp::Trunc => (x.trunc(), 0),
         UnaryOp::IsNan => return Some((x.is_nan() as u64, 0)),
-        UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz => return None,
+        UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz | UnaryOp::BitReverse => return None,
     };
     Some((from_float(scalar, result), slack))
 }

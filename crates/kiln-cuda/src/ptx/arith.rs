@@ -41,6 +41,7 @@ impl Writer<'_> {
             Not if elem.is_int() => self.put(format_args!("not.{} {to}, {x}", x.class.bits())),
             Popcount if elem.is_int() => self.count_bits("popc", to, x),
             Clz if elem.is_int() => self.count_bits("clz", to, x),
+            BitReverse if elem.is_int() => self.put(format_args!("brev.{} {to}, {x}", x.class.bits())),
             Exp2 if elem == Scalar::F32 => self.put(format_args!("ex2.approx.f32 {to}, {x}")),
             Rsqrt if elem == Scalar::F32 => self.put(format_args!("rsqrt.approx.f32 {to}, {x}")),
             Sqrt if float => self.put(format_args!("sqrt.rn.{t} {to}, {x}")),
@@ -50,7 +51,7 @@ impl Writer<'_> {
             Round if float => self.put(format_args!("cvt.rni.{t}.{t} {to}, {x}")),
             Trunc if float => self.put(format_args!("cvt.rzi.{t}.{t} {to}, {x}")),
             IsNan if float => self.put(format_args!("testp.notanumber.{t} {to}, {x}")),
-            Neg | Abs | Not | Popcount | Clz | Exp2 | Rsqrt | Sqrt | Recip | Floor | Ceil | Round | Trunc
+            Neg | Abs | Not | Popcount | Clz | BitReverse | Exp2 | Rsqrt | Sqrt | Recip | Floor | Ceil | Round | Trunc
             | IsNan | Math(_) => {
                 return Err(self.unsupported(
                     op,

@@ -40,6 +40,8 @@ pub enum UnaryOp {
     Popcount,
     /// The number of leading zero bits of an integer, in the same type.
     Clz,
+    /// The bits of an integer in the opposite order.
+    BitReverse,
     /// Whether a float is NaN; the result is bool.
     IsNan,
 }
@@ -169,6 +171,7 @@ impl UnaryOp {
             UnaryOp::Trunc => rounded("trunc", f64::trunc),
             UnaryOp::Popcount => of_bits("popcount", |x, _| x.count_ones().into()),
             UnaryOp::Clz => of_bits("clz", |x, width| (x.leading_zeros() - (64 - width)).into()),
+            UnaryOp::BitReverse => of_bits("bit_reverse", |x, width| x.reverse_bits() >> (64 - width)),
             UnaryOp::IsNan => simple("is_nan", Class::Float, UnaryRule::IsNan),
         }
     }
@@ -197,6 +200,7 @@ impl UnaryOp {
         UnaryOp::Trunc,
         UnaryOp::Popcount,
         UnaryOp::Clz,
+        UnaryOp::BitReverse,
         UnaryOp::IsNan,
     ];
 

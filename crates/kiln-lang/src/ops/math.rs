@@ -74,6 +74,17 @@ unary! { Int:
     popcount UnaryOp::Popcount;
     /// The number of leading zero bits.
     clz UnaryOp::Clz;
+    /// The bits in the opposite order.
+    ///
+    /// ```
+    /// use kiln_lang::Val;
+    ///
+    /// /// The place of element `i` of `2^bits` in a fast Fourier transform.
+    /// fn place(i: Val<u32>, bits: u32) -> Val<u32> {
+    ///     i.bit_reverse() >> (32 - bits)
+    /// }
+    /// ```
+    bit_reverse UnaryOp::BitReverse;
 }
 
 macro_rules! binary {
