@@ -1,6 +1,6 @@
 //! Products of what is for storage, where no matrix unit multiplies it: factors are converted to a type that holds all their values and has arithmetic.
 
-use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Precision, Scalar, Type, Value};
+use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Operand, Precision, Scalar, Type, Value};
 
 /// The kernel whose products of 8-bit floats are products of f16, and those of 8-bit integers of i32, but for those to be left; `None` if there is
 /// nothing to do. Products are exact either way, and sums are of the same type.
@@ -23,7 +23,7 @@ pub fn widen_products(kernel: &Kernel, stays: impl Fn(&Kernel, &OpData) -> bool)
     kernel.walk(|op, data| {
         let narrow =
             data.kind == OpKind::Dot(Precision::Full) || data.kind == OpKind::Dot(Precision::FastSums);
-        let of_storage = || kernel.ty(data.operands[0]).elem().is_storage();
+        let of_storage = || kernel.ty(data.left()).elem().is_storage();
         if narrow && of_storage() && !stays(kernel, data) {
             found.push(op);
         }
@@ -47,12 +47,14 @@ pub fn widen_products(kernel: &Kernel, stays: impl Fn(&Kernel, &OpData) -> bool)
 /// Converts the factors of a product before it.
 fn widen(kernel: &mut Kernel, block: Block, op: Op) {
     kernel.op_mut(op).kind = OpKind::Dot(Precision::Full);
-    for i in 0..2 {
-        let (factor, loc) = (kernel.op(op).operands[i], kernel.op(op).loc);
+    for name in [Operand::Left, Operand::Right] {
+        let (factor, loc) = (kernel.op(op).operand(name), kernel.op(op).loc);
         let ty = Type::tile(wide(kernel.ty(factor).elem()), kernel.shape(factor));
         let cast = kernel.append(block, OpKind::Cast, &[factor], &[ty], &[], loc);
         let cast: Value = kernel.result(cast);
-        kernel.op_mut(op).operands[i] = cast;
+        if let [factor] = kernel.op_mut(op).named_mut(name) {
+            *factor = cast;
+        }
     }
 }
 

@@ -93,7 +93,7 @@ fn refuse_explicit(kernel: &Kernel) -> Result<()> {
             OpKind::Fragment(fragment) => format!("`{}` of a GPU's warps", fragment.name()),
             OpKind::Cluster(cluster) => format!("`{}` of a cluster's blocks", cluster.name()),
             OpKind::LoadQuad(_) | OpKind::StoreQuad(_)
-                if kernel.ty(op.operands[0]).as_view().is_some_and(|v| v.space == Space::Shared) =>
+                if kernel.ty(op.view()).as_view().is_some_and(|v| v.space == Space::Shared) =>
             {
                 format!("`{}` of shared memory", op.kind.mnemonic())
             }

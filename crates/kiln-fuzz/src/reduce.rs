@@ -39,14 +39,13 @@ fn collect(kernel: &Kernel, ops: &mut Vec<Op>) {
     let mut kept = HashSet::new();
     kernel.walk(|op, data| {
         if is_write(&data.kind) {
-            let rank = kernel.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
-            data.operands[1..=rank].iter().for_each(|&v| depends_on(kernel, op, v, &mut kept));
+            data.coordinates().iter().for_each(|&v| depends_on(kernel, op, v, &mut kept));
         }
         if data.kind == OpKind::While {
-            let condition = kernel.block(data.regions[0]).ops.last().map(|&last| kernel.op(last).operands[0]);
+            let condition = kernel.block(data.regions[0]).ops.last().map(|&last| kernel.op(last).condition());
             // Generated loops go on while `count < rounds && anything`.
             let and = |v| kernel.defining_op(v).filter(|d| d.kind == OpKind::Binary(BinaryOp::And));
-            let counts = condition.map(|c| and(c).map_or(c, |d| d.operands[0]));
+            let counts = condition.map(|c| and(c).map_or(c, |d| d.left()));
             kept.extend(condition);
             counts.iter().for_each(|&v| depends_on(kernel, op, v, &mut kept));
         }
@@ -83,7 +82,7 @@ fn depends_on(kernel: &Kernel, of: Op, value: Value, kept: &mut HashSet<Value>) 
             let regions = &kernel.op(of).regions;
             if regions.contains(&block) {
                 let next =
-                    kernel.block(regions[1]).ops.last().map(|&last| kernel.op(last).operands[i as usize]);
+                    kernel.block(regions[1]).ops.last().map(|&last| kernel.op(last).yielded()[i as usize]);
                 next.iter().for_each(|&v| depends_on(kernel, of, v, kept));
             }
         }

@@ -11,7 +11,7 @@ use kiln_ir::{Block, Op, OpData, Value};
 impl Machine<'_> {
     /// Runs the arms that some active thread takes.
     pub fn run_if(&mut self, data: &OpData, mask: &Mask) -> Result<(), Error> {
-        let cond = self.predicate(data.operands[0], data)?;
+        let cond = self.predicate(data.condition(), data)?;
         for (&arm, taken) in data.regions.iter().zip([true, false]) {
             let active = mask.filter(|lane| cond[lane] == taken);
             if !active.is_empty() {

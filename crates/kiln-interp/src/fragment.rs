@@ -8,7 +8,7 @@ use crate::threads::WARP;
 use crate::value::{Data, Trap};
 use half::{bf16, f16};
 use kiln_backend::Finding;
-use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Scalar, Space, Value};
+use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Operand, Scalar, Space, Value};
 use std::collections::VecDeque;
 
 /// Words of 4 bytes of a copy.
@@ -53,9 +53,8 @@ impl Machine<'_> {
         let operands: Vec<&Data> = data.operands.iter().map(|v: &Value| &registers[v.index()]).collect();
         let result = match op {
             FragmentOp::Mma(factors) => warps(mask).and_then(|w| mma(factors, &operands, &mut out, &w)),
-            FragmentOp::LdMatrix { transposed, .. } => {
-                warps(mask).and_then(|w| ldmatrix(spaces, operands[0], &mut out, &w, transposed))
-            }
+            FragmentOp::LdMatrix { transposed, .. } => warps(mask)
+                .and_then(|w| ldmatrix(spaces, &registers[data.address().index()], &mut out, &w, transposed)),
             _ => pack(op, &operands, &mut out[0]),
         };
         for (value, out) in data.results.iter().zip(out) {
@@ -68,9 +67,9 @@ impl Machine<'_> {
     fn stmatrix(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
         let Machine { registers, spaces, .. } = self;
         let of = |v: &Value| &registers[v.index()];
-        let addresses = u64::of(of(&data.operands[0]))?;
+        let addresses = u64::of(of(&data.address()))?;
         for first in warps(mask)? {
-            for (i, words) in data.operands[1..].iter().enumerate() {
+            for (i, words) in data.registers().iter().enumerate() {
                 let words = u32::of(of(words))?;
                 for row in 0..8 {
                     let lane = first + 8 * i + row;
@@ -90,8 +89,9 @@ impl Machine<'_> {
 
     fn cp_async(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
         let Machine { registers, spaces, .. } = self;
-        let of = |i: usize| &registers[data.operands[i].index()];
-        let (to, from, bytes) = (u64::of(of(0))?, u64::of(of(1))?, u32::of(of(2))?);
+        let of = |name| &registers[data.operand(name).index()];
+        let (to, from, bytes) =
+            (u64::of(of(Operand::Address))?, u64::of(of(Operand::Source))?, u32::of(of(Operand::Bytes))?);
         for lane in mask.lanes() {
             let place = |space, address| Place { space, address, lane: Some(lane), atomic: false };
             let (to, from) = (place(Space::Shared, to[lane]), place(Space::Global, from[lane]));
@@ -196,8 +196,9 @@ pub fn set_sum(out: &mut Data, at: usize, sum: f64) -> Result<(), Trap> {
 
 /// A sum in f64, rounded once: closer than any device's.
 fn mma(factors: Factors, operands: &[&Data], out: &mut [Data], warps: &[usize]) -> Result<(), Trap> {
-    let words = operands[..6].iter().map(|d| u32::of(d)).collect::<Result<Vec<_>, _>>()?;
-    let sums = operands[6..].iter().map(|d| sums_of(d)).collect::<Result<Vec<_>, _>>()?;
+    let (words, sums) = operands.split_at(6);
+    let words = words.iter().map(|d| u32::of(d)).collect::<Result<Vec<_>, _>>()?;
+    let sums = sums.iter().map(|d| sums_of(d)).collect::<Result<Vec<_>, _>>()?;
     let (row_of, depth) = (Row::of(factors), factors.depth() as usize);
     for &first in warps {
         let left = |row: usize| -> Vec<f64> {
@@ -268,7 +269,8 @@ fn pack(op: FragmentOp, operands: &[&Data], out: &mut Data) -> Result<(), Trap> 
             (other, _) => return Err(Trap::wrong_type(factor.elem(), other.elem())),
         })
     };
-    let (low, high) = (bits(operands[0])?, bits(operands[1])?);
+    let [low, high] = operands else { return Err(Trap::Bug("a pair of other than two".into())) };
+    let (low, high) = (bits(low)?, bits(high)?);
     for ((out, low), high) in u32::of_mut(out)?.iter_mut().zip(low).zip(high) {
         *out = u32::from(low) | u32::from(high) << 16;
     }

@@ -34,7 +34,7 @@ impl Guarded {
 impl Machine<'_> {
     /// Runs a guard's region, and gives each thread what it yields or the fallbacks.
     pub fn run_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
-        let budgets = self.data(data.operands[0]);
+        let budgets = self.data(data.budget());
         let outer = self.guarded.last();
         let limit = |lane| match budgets.bits(lane) {
             0 => i64::MAX,
@@ -114,13 +114,13 @@ impl Machine<'_> {
     fn faulting(&self, data: &OpData, mask: &Mask) -> Result<Mask, Trap> {
         let (faults, tile): (Vec<bool>, bool) = match data.kind {
             OpKind::Assert(_) => {
-                let holds = bool::of(self.data(data.operands[0]))?;
-                (holds.iter().map(|&holds| !holds).collect(), self.is_tile(data.operands[0]))
+                let holds = bool::of(self.data(data.condition()))?;
+                (holds.iter().map(|&holds| !holds).collect(), self.is_tile(data.condition()))
             }
             OpKind::Binary(_) => {
-                let divisor = self.data(data.operands[1]);
+                let divisor = self.data(data.right());
                 let faults = (0..divisor.len()).map(|at| divisor.bits(at) == 0).collect();
-                (faults, self.is_tile(data.operands[1]))
+                (faults, self.is_tile(data.right()))
             }
             _ => self.outside(data)?,
         };
@@ -133,14 +133,8 @@ impl Machine<'_> {
 
     /// Which elements of a checked access lie outside the view, and whether it is one of tiles.
     fn outside(&self, data: &OpData) -> Result<(Vec<bool>, bool), Trap> {
-        let view = self.view(data.operands[0])?;
-        let (indices, rest) = data.operands[1..].split_at(view.extents.len());
-        let masked = match data.kind {
-            OpKind::Gather { masked, .. }
-            | OpKind::Scatter { masked, .. }
-            | OpKind::Atomic { masked, .. } => masked,
-            _ => false,
-        };
+        let view = self.view(data.view())?;
+        let (indices, rest) = (data.coordinates(), data.access_values());
         let tile = data.results.first().or(rest.last()).is_some_and(|&v| self.is_tile(v));
         let len = rest.last().map_or(0, |&v| self.data(v).len());
         let len = data.results.first().map_or(len, |&v| self.data(v).len());
@@ -150,7 +144,7 @@ impl Machine<'_> {
                 *outside |= index < 0 || index >= extent;
             }
         }
-        if let (true, Some(&chosen)) = (masked, rest.first()) {
+        if let Some(chosen) = data.mask() {
             let chosen = bool::of(self.data(chosen))?;
             outside.iter_mut().zip(chosen).for_each(|(outside, &chosen)| *outside &= chosen);
         }
@@ -177,7 +171,7 @@ impl Machine<'_> {
     /// The values that a failing check reports in a thread, as a record holds them.
     fn reported(&self, data: &OpData, lane: usize) -> Result<Vec<u64>, Trap> {
         match data.kind {
-            OpKind::Assert(_) => Ok(data.operands[1..].iter().map(|&v| self.recorded(v, lane)).collect()),
+            OpKind::Assert(_) => Ok(data.shown().iter().map(|&v| self.recorded(v, lane)).collect()),
             OpKind::Binary(_) => Ok(Vec::new()),
             _ => self.first_outside(data, lane),
         }
@@ -195,10 +189,10 @@ impl Machine<'_> {
     /// The index and the extent of the first axis that a checked access leaves; of a tile, the least
     /// such index.
     fn first_outside(&self, data: &OpData, lane: usize) -> Result<Vec<u64>, Trap> {
-        let view = self.view(data.operands[0])?;
+        let view = self.view(data.view())?;
         let (outside, tile) = self.outside(data)?;
         let elements = if tile { 0..outside.len() } else { lane..lane + 1 };
-        for (&index, &extent) in data.operands[1..].iter().zip(&view.extents) {
+        for (&index, &extent) in data.coordinates().iter().zip(&view.extents) {
             let here = |at| self.recorded(index, at) as i64;
             let leaves = |at: &usize| outside[*at] && !(0..extent).contains(&here(*at));
             let least = elements.clone().filter(leaves).map(here).min();

@@ -13,7 +13,7 @@ impl Machine<'_> {
         let condition = data.operands.first().copied();
         let condition = condition.ok_or_else(|| Trap::Bug("an assert of nothing".into()))?;
         let holds = bool::of(self.data(condition))?;
-        let values = &data.operands[1..];
+        let values = data.shown();
         let failed = if self.is_tile(condition) {
             self.need_all("an assert on a tile", mask)?;
             holds.contains(&false).then_some((None, mask.first().unwrap_or(0)))

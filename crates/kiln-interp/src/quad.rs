@@ -18,11 +18,9 @@ impl Machine<'_> {
         let (OpKind::LoadQuad(bounds) | OpKind::StoreQuad(bounds)) = data.kind else {
             return Err(Trap::Bug("no quad".into()));
         };
-        let [view, index, values @ ..] = &data.operands[..] else {
-            return Err(Trap::Bug("a quad without a place".into()));
-        };
-        let view = self.view(*view)?.clone();
-        let indices = i64::of(self.data(*index))?.to_vec();
+        let values = data.stored_values();
+        let view = self.view(data.view())?.clone();
+        let indices = i64::of(self.data(data.index()))?.to_vec();
         for lane in mask.lanes() {
             let place = place(&view, indices[lane], bounds, lane)?;
             let mut words = [0u32; WORDS];

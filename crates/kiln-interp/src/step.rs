@@ -44,7 +44,7 @@ impl Machine<'_> {
             OpKind::Barrier => self.barrier(mask),
             OpKind::BlockUniform => {
                 self.need_all("a value of the first thread for all", mask)?;
-                let first = self.data(data.operands[0]).bits(0);
+                let first = self.data(data.input()).bits(0);
                 self.registers[data.results[0].index()].fill(first);
                 Ok(())
             }
@@ -194,9 +194,9 @@ impl Machine<'_> {
 
     /// `CheckBounds` and `CheckDivisor`.
     fn check(&self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
-        let ok = bool::of(self.data(data.operands[0]))?;
+        let ok = bool::of(self.data(data.condition()))?;
         let Some(lane) = mask.lanes().find(|&lane| !ok[lane]) else { return Ok(()) };
-        let kind = match data.operands[1..] {
+        let kind = match *data.reported() {
             [index, extent] => FaultKind::OutOfBounds {
                 index: i64::of(self.data(index))?[lane],
                 extent: i64::of(self.data(extent))?[lane],
@@ -208,10 +208,11 @@ impl Machine<'_> {
 
     /// Accesses through views. Operands: the view, an index or offset for each axis, then what the operation adds.
     fn access(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
-        let view = self.view(data.operands[0])?.clone();
-        let (indices, rest) = data.operands[1..]
-            .split_at_checked(view.extents.len())
-            .ok_or_else(|| Trap::Bug("an access with fewer indices than axes".into()))?;
+        let view = self.view(data.view())?.clone();
+        let (indices, rest) = (data.coordinates(), data.access_values());
+        if indices.len() != view.extents.len() {
+            return Err(Trap::Bug("an access with other than an index for each axis".into()));
+        }
         let tile = data.results.first().or(rest.last()).is_some_and(|&v| self.is_tile(v));
         if tile {
             self.need_all("a tile access", mask)?;
@@ -259,20 +260,20 @@ impl Machine<'_> {
         threads: Option<&Mask>,
     ) -> Result<(), Trap> {
         // A box of rank 0 lies inside any view of rank 0.
-        let (bounds, masked, atomic) = match data.kind {
-            OpKind::Gather { bounds, masked } | OpKind::Scatter { bounds, masked } => (bounds, masked, false),
-            OpKind::Atomic { bounds, masked, .. } => (bounds, masked, true),
-            OpKind::AtomicCas { bounds, .. }
-            | OpKind::OrderedLoad { bounds, .. }
-            | OpKind::OrderedStore { bounds, .. } => (bounds, false, true),
-            _ => (Bounds::Trust, false, false),
-        };
-        let (chosen, rest) = if masked { (rest.first(), &rest[1..]) } else { (None, rest) };
+        let bounds = data.kind.bounds().unwrap_or(Bounds::Trust);
+        let atomic = matches!(
+            data.kind,
+            OpKind::Atomic { .. }
+                | OpKind::AtomicCas { .. }
+                | OpKind::OrderedLoad { .. }
+                | OpKind::OrderedStore { .. }
+        );
+        let chosen = data.mask();
         let Machine { registers, spaces, .. } = self;
         let mut out = data.results.first().map(|r| std::mem::take(&mut registers[r.index()]));
         let register = |v: &Value| &registers[v.index()];
         let indices = indices.iter().map(|i| register(i).indices()).collect::<Result<_, _>>()?;
-        let chosen = chosen.map(|c| bool::of(register(c))).transpose()?;
+        let chosen = chosen.map(|c| bool::of(register(&c))).transpose()?;
         let elements = Elements { view, indices, chosen, threads, bounds, atomic };
         let result = run_elements(&elements, data, rest, &register, spaces, out.as_mut());
         drop(elements);

@@ -9,7 +9,7 @@
 //! | `types.rs` | element types, shapes, views |
 //! | `float8.rs` | the 8-bit floats |
 //! | `literal.rs` | constants |
-//! | `op/` | the operations: `mod.rs` says what they mean, `table.rs` what every stage reads of them, `unary.rs` and `binary.rs` the same of element-wise ones |
+//! | `op/` | the operations: `mod.rs` says what they mean, the others are the tables |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
 //! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |

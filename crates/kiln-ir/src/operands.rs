@@ -12,18 +12,23 @@ impl OpData {
     /// Where the operands of a name stand; an empty range if there are none.
     fn range(&self, name: Operand) -> Range<usize> {
         let (count, names) = (self.operands.len(), self.kind.info().operands);
-        let at = |names: &[Operand]| names.iter().position(|&other| other == name);
+        // A name may stand several times in a row.
+        let at = |names: &[Operand]| {
+            let first = names.iter().position(|&other| other == name)?;
+            let more = names[first..].iter().take_while(|&&other| other == name).count();
+            Some(first..first + more)
+        };
         let (start, end) = (names.first.len(), count.saturating_sub(names.last.len()));
         let range = if let Some(at) = at(names.first) {
-            at..at + 1
+            at
         } else if let Some(at) = at(names.last) {
-            end + at..end + at + 1
+            end + at.start..end + at.end
         } else if names.list == Some(name) {
             start..end
         } else {
             0..0
         };
-        if range.end <= count { range } else { 0..0 }
+        if range.start <= range.end && range.end <= count { range } else { 0..0 }
     }
 
     /// The operands of a name: one, or a list.
@@ -43,10 +48,10 @@ impl OpData {
         &self.operands[self.range(name)]
     }
 
-    /// The operand of a name, to change.
-    pub fn named_mut(&mut self, name: Operand) -> Option<&mut Value> {
-        let at = self.range(name).start;
-        self.operands.get_mut(at)
+    /// The operands of a name, to change.
+    pub fn named_mut(&mut self, name: Operand) -> &mut [Value] {
+        let range = self.range(name);
+        &mut self.operands[range]
     }
 
     /// The operand of a name, which the operation has.
@@ -137,6 +142,20 @@ impl OpData {
         if offsets.is_empty() { self.named(Operand::Index) } else { offsets }
     }
 
+    /// What decides on control flow: the condition, or the bounds and the step of a loop.
+    pub fn control(&self) -> &[Value] {
+        let count = self.kind.info().operands.first.len();
+        self.operands.get(..count).unwrap_or_default()
+    }
+
+    /// What an access of elements has besides the place and the mask: the padding, what is stored, or
+    /// what is expected and what is desired.
+    pub fn access_values(&self) -> &[Value] {
+        let last = self.kind.info().operands.last;
+        let count = last.iter().filter(|&&name| name != Operand::Mask).count();
+        &self.operands[self.operands.len().saturating_sub(count)..]
+    }
+
     /// Which elements are accessed, if not all.
     pub fn mask(&self) -> Option<Value> {
         self.named(Operand::Mask).first().copied()
@@ -160,6 +179,12 @@ impl OpData {
     /// What a region ends with.
     pub fn yielded(&self) -> &[Value] {
         self.named(Operand::Yielded)
+    }
+
+    /// What a check reports besides its condition: what fills the gaps of its message, or the index and
+    /// the extent.
+    pub fn reported(&self) -> &[Value] {
+        &self.operands[self.range(Operand::Condition).end..]
     }
 
     /// What fills the gaps of a message.

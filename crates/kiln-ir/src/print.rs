@@ -205,7 +205,45 @@ impl Printer<'_, '_> {
             OpKind::PtrAtomicCas { space, scope, .. } => {
                 write!(self.out, ".{}.{}", scope.name(), space.name())
             }
-            _ => Ok(()),
+            OpKind::Const(_)
+            | OpKind::Iota
+            | OpKind::ProgramId(_)
+            | OpKind::NumPrograms(_)
+            | OpKind::ThreadId(_)
+            | OpKind::BlockDim(_)
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+            | OpKind::Broadcast
+            | OpKind::Reshape
+            | OpKind::Transpose(_)
+            | OpKind::Extent(_)
+            | OpKind::Stride(_)
+            | OpKind::Alloc { .. }
+            | OpKind::Barrier
+            | OpKind::BlockUniform
+            | OpKind::Cluster(_)
+            | OpKind::Sleep
+            | OpKind::If
+            | OpKind::For
+            | OpKind::While
+            | OpKind::Yield
+            | OpKind::Condition
+            | OpKind::Guard
+            | OpKind::Assert(_)
+            | OpKind::Print(_)
+            | OpKind::Explicit(_)
+            | OpKind::Fragment(_)
+            | OpKind::Address
+            | OpKind::Scratch { .. }
+            | OpKind::CheckBounds
+            | OpKind::CheckDivisor
+            | OpKind::BlockCheck(_)
+            | OpKind::Faulted => Ok(()),
         }
     }
 
@@ -257,33 +295,69 @@ impl Printer<'_, '_> {
                 self.bindings(data.regions.first().copied(), 0, operands)?;
                 self.out.write_str(")")
             }
-            kind => match access(kind, operands.len()) {
-                Some(access) => self.access(access, operands),
-                None => self.list(" ", operands),
-            },
+            OpKind::Load(_)
+            | OpKind::Store { .. }
+            | OpKind::Gather { .. }
+            | OpKind::Scatter { .. }
+            | OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::OrderedLoad { .. }
+            | OpKind::OrderedStore { .. }
+            | OpKind::LoadQuad(_)
+            | OpKind::StoreQuad(_)
+            | OpKind::PtrLoad { .. }
+            | OpKind::PtrStore { .. }
+            | OpKind::PtrAtomic { .. }
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::PtrOrderedLoad { .. }
+            | OpKind::PtrOrderedStore { .. } => self.access(data),
+            OpKind::Iota
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+            | OpKind::Broadcast
+            | OpKind::Reshape
+            | OpKind::Dot(_)
+            | OpKind::Fence(_)
+            | OpKind::Barrier
+            | OpKind::Shuffle(_)
+            | OpKind::Vote(_)
+            | OpKind::BlockUniform
+            | OpKind::Cluster(_)
+            | OpKind::Clock(_)
+            | OpKind::Sleep
+            | OpKind::If
+            | OpKind::Yield
+            | OpKind::Condition
+            | OpKind::Guard
+            | OpKind::Address
+            | OpKind::CheckBounds
+            | OpKind::CheckDivisor
+            | OpKind::BlockCheck(_)
+            | OpKind::Note { .. }
+            | OpKind::Faulted => self.list(" ", operands),
         }
     }
 
     /// `view[indices] where mask pad x = values`, as far as the operation has them.
-    fn access(&mut self, access: Access, operands: &[Value]) -> fmt::Result {
-        let (place, rest) = operands.split_at(access.place.min(operands.len()));
-        self.list(" ", &place[..place.len().min(1)])?;
-        if access.indexed {
+    fn access(&mut self, data: &OpData) -> fmt::Result {
+        if data.kind.info().operands.first.contains(&Operand::View) {
+            self.list(" ", data.named(Operand::View))?;
             self.out.write_str("[")?;
-            self.values(place.get(1..).unwrap_or_default())?;
+            self.values(data.coordinates())?;
             self.out.write_str("]")?;
+        } else {
+            self.list(" ", data.named(Operand::Address))?;
         }
-        let (mask, rest) = rest.split_at((access.masked as usize).min(rest.len()));
-        self.list(" where ", mask)?;
-        match access.rest {
-            Rest::Padding => self.list(" pad ", rest),
-            Rest::Values => self.list(" = ", rest),
-            Rest::Exchange => {
-                let (expected, desired) = rest.split_at(rest.len().min(1));
-                self.list(" = ", expected)?;
-                self.list(" -> ", desired)
-            }
-        }
+        self.list(" where ", data.named(Operand::Mask))?;
+        self.list(" pad ", data.named(Operand::Padding))?;
+        self.list(" = ", data.stored_values())?;
+        self.list(" = ", data.named(Operand::Expected))?;
+        self.list(" -> ", data.named(Operand::Desired))
     }
 
     fn for_header(&mut self, data: &OpData) -> fmt::Result {
@@ -361,48 +435,6 @@ impl Printer<'_, '_> {
 
     fn flag(&mut self, set: bool, name: &str) -> fmt::Result {
         if set { write!(self.out, ".{name}") } else { Ok(()) }
-    }
-}
-
-/// How the operands of a memory operation are laid out.
-struct Access {
-    /// The view and its indices, or the address.
-    place: usize,
-    indexed: bool,
-    masked: bool,
-    rest: Rest,
-}
-
-enum Rest {
-    Padding,
-    Values,
-    Exchange,
-}
-
-fn access(kind: &OpKind, operands: usize) -> Option<Access> {
-    let view = |masked: bool, values: usize, rest| {
-        let place = operands.saturating_sub(masked as usize + values);
-        Some(Access { place, indexed: true, masked, rest })
-    };
-    let pointer = |masked, rest| Some(Access { place: 1, indexed: false, masked, rest });
-    match *kind {
-        OpKind::Load(_) => view(false, 1, Rest::Padding),
-        OpKind::Store { .. } => view(false, 1, Rest::Values),
-        OpKind::Gather { masked, .. } => view(masked, 1, Rest::Padding),
-        OpKind::Scatter { masked, .. } | OpKind::Atomic { masked, .. } => view(masked, 1, Rest::Values),
-        OpKind::AtomicCas { .. } => view(false, 2, Rest::Exchange),
-        OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_) => view(false, 0, Rest::Values),
-        OpKind::OrderedStore { .. } => view(false, 1, Rest::Values),
-        OpKind::StoreQuad(_) => view(false, 4, Rest::Values),
-        OpKind::PtrLoad { predicated, .. } => pointer(predicated, Rest::Padding),
-        OpKind::PtrStore { predicated, .. } | OpKind::PtrAtomic { predicated, .. } => {
-            pointer(predicated, Rest::Values)
-        }
-        OpKind::PtrAtomicCas { predicated, .. } => pointer(predicated, Rest::Exchange),
-        OpKind::PtrOrderedLoad { predicated, .. } | OpKind::PtrOrderedStore { predicated, .. } => {
-            pointer(predicated, Rest::Values)
-        }
-        _ => None,
     }
 }
 

@@ -262,22 +262,21 @@ impl Uniformity {
 
     /// Whether threads may run a loop a different number of times.
     pub(crate) fn loop_diverges(&self, kernel: &Kernel, data: &OpData) -> bool {
-        match data.kind {
-            OpKind::For => data.operands[..3].iter().any(|&v| self.varies(v)),
-            OpKind::While => yields(kernel, data.regions[0]).iter().any(|&v| self.varies(v)),
-            _ => false,
+        if data.kind == OpKind::For {
+            data.for_bounds().iter().any(|&v| self.varies(v))
+        } else {
+            data.kind == OpKind::While && yields(kernel, data.regions[0]).iter().any(|&v| self.varies(v))
         }
     }
 
     fn computes_varying(&self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
         let many = extents != [1, 1, 1];
         let warps = extents.iter().product::<u32>().div_ceil(WARP);
-        let local = match &data.kind {
-            OpKind::Load(_) | OpKind::Gather { .. } => {
-                kernel.ty(data.operands[0]).as_view().is_some_and(|v| v.space == Space::Local)
-            }
-            OpKind::PtrLoad { space, .. } => *space == Space::Local,
-            _ => false,
+        let local = if let OpKind::PtrLoad { space, .. } = data.kind {
+            space == Space::Local
+        } else {
+            let loads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
+            loads && kernel.ty(data.view()).as_view().is_some_and(|v| v.space == Space::Local)
         };
         match &data.kind {
             OpKind::ThreadId(axis) => extents[*axis as usize] > 1,
@@ -295,7 +294,56 @@ impl Uniformity {
             | OpKind::Clock(_)
             | OpKind::Fragment(_)
             | OpKind::PtrOrderedLoad { .. } => many,
-            _ => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
+            OpKind::Const(_)
+            | OpKind::Iota
+            | OpKind::ProgramId(_)
+            | OpKind::NumPrograms(_)
+            | OpKind::BlockDim(_)
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+            | OpKind::Broadcast
+            | OpKind::Reshape
+            | OpKind::Transpose(_)
+            | OpKind::Reduce { .. }
+            | OpKind::Scan { .. }
+            | OpKind::Dot(_)
+            | OpKind::Extent(_)
+            | OpKind::Stride(_)
+            | OpKind::Alloc { .. }
+            | OpKind::Load(_)
+            | OpKind::Store { .. }
+            | OpKind::Gather { .. }
+            | OpKind::Scatter { .. }
+            | OpKind::Fence(_)
+            | OpKind::OrderedStore { .. }
+            | OpKind::StoreQuad(_)
+            | OpKind::Barrier
+            | OpKind::Cluster(_)
+            | OpKind::Sleep
+            | OpKind::If
+            | OpKind::For
+            | OpKind::While
+            | OpKind::Yield
+            | OpKind::Condition
+            | OpKind::Guard
+            | OpKind::Assert(_)
+            | OpKind::Print(_)
+            | OpKind::Explicit(_)
+            | OpKind::Address
+            | OpKind::Scratch { .. }
+            | OpKind::PtrLoad { .. }
+            | OpKind::PtrStore { .. }
+            | OpKind::PtrOrderedStore { .. }
+            | OpKind::CheckBounds
+            | OpKind::CheckDivisor
+            | OpKind::BlockCheck(_)
+            | OpKind::Note { .. }
+            | OpKind::Faulted => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
         }
     }
 

@@ -155,8 +155,8 @@ fn used_axes(kernel: &Kernel) -> [bool; 3] {
 fn accesses(kernel: &Kernel) -> Vec<Access> {
     let mut found = Vec::new();
     kernel.walk(|_, data| {
-        let Some((view, writes, disjoint)) = access(&data.kind) else { return };
-        if let Def::Arg(block, position) = kernel.def(data.operands[view])
+        let Some((writes, disjoint)) = access(&data.kind) else { return };
+        if let Def::Arg(block, position) = kernel.def(data.view())
             && block == kernel.body
         {
             let param = position as usize;
@@ -168,20 +168,20 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
     found
 }
 
-/// Which operand of an access of memory is the view, whether it writes, and whether it must be proved
-/// to be disjoint; `None` for what reaches no parameter's elements.
-fn access(kind: &OpKind) -> Option<(usize, bool, bool)> {
+/// Whether an access of a view writes, and whether it must be proved to be disjoint; `None` for what
+/// reaches no parameter's elements.
+fn access(kind: &OpKind) -> Option<(bool, bool)> {
     use OpKind::*;
     Some(match kind {
         // Atomics may meet each other, but not a plain store.
         Load(_) | Gather { .. } | Atomic { .. } | AtomicCas { .. } | OrderedLoad { .. } | LoadQuad(_) => {
-            (0, false, false)
+            (false, false)
         }
-        Store { disjoint, .. } => (0, true, *disjoint),
-        Scatter { .. } | OrderedStore { .. } | StoreQuad(_) => (0, true, false),
-        Explicit(ExplicitOp::TmaLoad { .. } | ExplicitOp::SignalWait) => (0, false, false),
-        Explicit(ExplicitOp::Signal) => (0, true, false),
-        Explicit(ExplicitOp::TmaStore) => (2, true, false),
+        Store { disjoint, .. } => (true, *disjoint),
+        Scatter { .. } | OrderedStore { .. } | StoreQuad(_) => (true, false),
+        Explicit(ExplicitOp::TmaLoad { .. } | ExplicitOp::SignalWait) => (false, false),
+        Explicit(ExplicitOp::Signal) => (true, false),
+        Explicit(ExplicitOp::TmaStore) => (true, false),
         Explicit(
             ExplicitOp::SharedTile { .. }
             | ExplicitOp::Mbarrier { .. }
@@ -260,15 +260,15 @@ fn access(kind: &OpKind) -> Option<(usize, bool, bool)> {
 }
 
 fn pins(kernel: &Kernel, data: &OpData) -> [Option<Pin>; 3] {
-    let rank = kernel.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
+    let rank = kernel.ty(data.view()).as_view().map_or(0, |v| v.rank as usize);
     let tile = match data.kind {
         OpKind::Load(_) => data.results.first().map(|&r| kernel.shape(r)),
-        OpKind::Store { .. } => data.operands.last().map(|&t| kernel.shape(t)),
+        OpKind::Store { .. } => Some(kernel.shape(data.stored_value())),
         _ => None,
     };
     let mut pins = [None; 3];
     for axis in 0..rank {
-        let Some(&offset) = data.operands.get(1 + axis) else { break };
+        let Some(&offset) = data.coordinates().get(axis) else { break };
         let extent = tile.as_ref().map_or(1, |s| i64::from(s[axis]));
         let Some((a, by, (low, high))) = affine(kernel, offset).and_then(Affine::one_program) else {
             continue;
@@ -333,7 +333,7 @@ fn affine(kernel: &Kernel, value: Value) -> Option<Affine> {
         Def::Result(op, _) => kernel.op(op),
         Def::Arg(block, position) => return loop_variable(kernel, block, position),
     };
-    let operand = |i: usize| affine(kernel, data.operands[i]);
+    let of = |value| affine(kernel, value);
     match data.kind {
         OpKind::Const(literal) => Some(Affine::of((literal.as_i128() as i64, literal.as_i128() as i64))),
         OpKind::ProgramId(axis) => {
@@ -343,11 +343,11 @@ fn affine(kernel: &Kernel, value: Value) -> Option<Affine> {
         }
         OpKind::ThreadId(axis) => Some(Affine::of((0, block_extent(kernel, axis)? - 1))),
         OpKind::BlockDim(axis) => block_extent(kernel, axis).map(|n| Affine::of((n, n))),
-        OpKind::Broadcast | OpKind::Reshape => operand(0),
-        OpKind::Binary(BinaryOp::Add) => operand(0)?.add(operand(1)?),
-        OpKind::Binary(BinaryOp::Sub) => operand(0)?.add(operand(1)?.scale(-1)?),
+        OpKind::Broadcast | OpKind::Reshape => of(data.input()),
+        OpKind::Binary(BinaryOp::Add) => of(data.left())?.add(of(data.right())?),
+        OpKind::Binary(BinaryOp::Sub) => of(data.left())?.add(of(data.right())?.scale(-1)?),
         OpKind::Binary(BinaryOp::Mul) => {
-            let (x, y) = (operand(0)?, operand(1)?);
+            let (x, y) = (of(data.left())?, of(data.right())?);
             match (x.as_constant(), y.as_constant()) {
                 (_, Some(factor)) => x.scale(factor),
                 (Some(factor), _) => y.scale(factor),
@@ -363,7 +363,8 @@ fn loop_variable(kernel: &Kernel, block: Block, position: u32) -> Option<Affine>
     let mut found = None;
     kernel.walk(|_, data| {
         if matches!(data.kind, OpKind::For) && position == 0 && data.regions.first() == Some(&block) {
-            found = Some((data.operands[0], data.operands[1]));
+            let [low, high, _] = data.for_bounds();
+            found = Some((low, high));
         }
     });
     let (low, high) = found?;

@@ -79,7 +79,7 @@ fn expand_op(
 
 /// Appends the expansion; its last operation is the result.
 fn rebuild(b: &mut Builder<'_>, data: &OpData) -> Value {
-    let elem = b.kernel.ty(data.operands[0]).elem();
+    let elem = data.operands.first().map_or(Scalar::Bool, |&v| b.kernel.ty(v).elem());
     let wide: Vec<Value> = match is_half(elem) {
         true => data.operands.iter().map(|&v| b.cast(v, Scalar::F32)).collect(),
         false => data.operands.to_vec(),

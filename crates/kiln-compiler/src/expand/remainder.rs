@@ -18,16 +18,14 @@ pub(crate) fn remainders(kernel: &mut Kernel) {
         let block = Block::from_index(index);
         let is_remainder = |kernel: &Kernel, op| {
             let data = kernel.op(op);
-            data.kind == OpKind::Binary(BinaryOp::Rem) && kernel.ty(data.operands[0]).elem().is_float()
+            data.kind == OpKind::Binary(BinaryOp::Rem) && kernel.ty(data.left()).elem().is_float()
         };
         if !kernel.block(block).ops.iter().any(|&op| is_remainder(kernel, op)) {
             continue;
         }
         for op in std::mem::take(&mut kernel.block_mut(block).ops) {
             if is_remainder(kernel, op) {
-                super::expand_op(kernel, block, op, |b, data| {
-                    remainder(b, data.operands[0], data.operands[1])
-                });
+                super::expand_op(kernel, block, op, |b, data| remainder(b, data.left(), data.right()));
             }
             kernel.block_mut(block).ops.push(op);
         }

@@ -15,7 +15,7 @@ impl Lowering<'_> {
             self.region(&ops, arms[i], left, &end)
         });
         self.loc = data.loc;
-        let outcome = self.join(at, data.operands[0], arms, outcomes);
+        let outcome = self.join(at, data.condition(), arms, outcomes);
         self.hand_on(&data.results, &outcome.values);
         outcome
     }
@@ -37,7 +37,7 @@ impl Lowering<'_> {
         let ops = std::mem::take(&mut self.kernel.block_mut(data.regions[0]).ops);
         let loops = ops.iter().any(|&op| self.takes_steps(op));
         self.loc = data.loc;
-        let limit = if loops { self.limit(at, data.operands[0]) } else { None };
+        let limit = if loops { self.limit(at, data.budget()) } else { None };
         let start = match (outer.filter(|_| loops), limit) {
             (Some(outer), Some(limit)) => Some(self.at(at).binary(BinaryOp::Min, outer, limit)),
             (outer, limit) => outer.or(limit),

@@ -3,7 +3,8 @@
 use super::Lowering;
 use crate::opt::trusted;
 use kiln_ir::{
-    BinaryOp, Block, Bounds, CompareOp, Literal, Op, OpData, OpKind, ReduceOp, Scalar, Shape, UnaryOp, Value,
+    BinaryOp, Block, Bounds, CompareOp, Literal, Op, OpData, OpKind, Operand, ReduceOp, Scalar, Shape,
+    UnaryOp, Value,
 };
 
 impl Lowering<'_> {
@@ -11,7 +12,7 @@ impl Lowering<'_> {
     pub(super) fn site(&self, op: Op) -> u32 {
         let data = self.kernel.op(op);
         let proved = match data.kind {
-            OpKind::Assert(_) => self.kernel.as_const(data.operands[0]).is_some_and(Literal::is_true),
+            OpKind::Assert(_) => self.kernel.as_const(data.condition()).is_some_and(Literal::is_true),
             ref kind => kind.bounds().is_some_and(|bounds| bounds != Bounds::Check),
         };
         if proved { 0 } else { self.guards.site(op) }
@@ -22,8 +23,8 @@ impl Lowering<'_> {
     pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<(Value, Option<Value>)> {
         let data = self.kernel.op(op).clone();
         let fine = match data.kind {
-            OpKind::Assert(_) => Some(data.operands[0]),
-            OpKind::Binary(_) => Some(self.is_not_zero(at, data.operands[1])),
+            OpKind::Assert(_) => Some(data.condition()),
+            OpKind::Binary(_) => Some(self.is_not_zero(at, data.right())),
             _ => self.is_inside(at, &data),
         }?;
         let fine = self.all_elements(at, fine);
@@ -51,7 +52,7 @@ impl Lowering<'_> {
 
     /// Whether the elements that an access names lie inside its view.
     fn is_inside(&mut self, at: Block, data: &OpData) -> Option<Value> {
-        let view = data.operands[0];
+        let view = data.view();
         let rank = self.kernel.ty(view).as_view().map_or(0, |v| v.rank);
         let masked = match data.kind {
             OpKind::Gather { masked, .. }
@@ -62,7 +63,7 @@ impl Lowering<'_> {
         let mut b = self.at(at);
         let mut inside = None;
         for axis in 0..rank {
-            let index = data.operands[1 + axis as usize];
+            let index = data.coordinates()[axis as usize];
             let shape = b.kernel.shape(index);
             let extent = b.extent(view, axis);
             // As unsigned numbers, negative indices are above every extent.
@@ -78,7 +79,7 @@ impl Lowering<'_> {
         if !masked {
             return inside;
         }
-        let off = b.unary(UnaryOp::Not, data.operands[1 + rank as usize]);
+        let off = b.unary(UnaryOp::Not, data.operand(Operand::Mask));
         inside.map(|inside| b.binary(BinaryOp::Or, inside, off))
     }
 

@@ -11,7 +11,7 @@ impl Lowering<'_> {
         if let (Some(left), true) = (left, self.only_counts(op)) {
             return self.bounded_loop(&data, at, left);
         }
-        let [lo, hi, step] = [0, 1, 2].map(|i| data.operands[i]);
+        let [lo, hi, step] = data.for_bounds();
         let mut b = self.at(at);
         let mut more = b.compare(CompareOp::Lt, lo, hi);
         let known = b.kernel.as_const(step).map(|s| s.as_i128() > 0);
@@ -21,7 +21,7 @@ impl Lowering<'_> {
             more = b.binary(BinaryOp::And, more, forward);
         }
         let site = self.site_constant(at, 0);
-        let values = [more, lo].into_iter().chain(data.operands[3..].iter().copied()).collect();
+        let values = [more, lo].into_iter().chain(data.inits().iter().copied()).collect();
         let inits = Outcome { site, left, values }.to_vec();
         let [test, body] = [self.round(&inits), self.round(&inits)];
         let args = self.kernel.block(body).args.to_vec();
@@ -43,7 +43,7 @@ impl Lowering<'_> {
     /// Whether a `for` by 1 does nothing but take a step in each round, so that it is known before how many there are.
     fn only_counts(&self, op: Op) -> bool {
         let data = self.kernel.op(op);
-        let one = self.kernel.as_const(data.operands[2]).is_some_and(|s| s.as_i128() == 1);
+        let one = self.kernel.as_const(data.for_bounds()[2]).is_some_and(|s| s.as_i128() == 1);
         one && self.only_steps(op, data.regions[0])
     }
 
@@ -52,7 +52,7 @@ impl Lowering<'_> {
         for region in &data.regions {
             self.unguarded(*region);
         }
-        let (lo, hi) = (data.operands[0], data.operands[1]);
+        let [lo, hi, _] = data.for_bounds();
         let mut b = self.at(at);
         let elem = b.kernel.ty(lo).elem();
         let none = b.constant(Literal::zero(Scalar::U64));
@@ -74,8 +74,7 @@ impl Lowering<'_> {
         let below = b.constant(Literal::index(-1));
         let left = b.select(fine, left, below);
 
-        let mut operands = data.operands.to_vec();
-        operands[1] = hi;
+        let operands = [&[lo, hi, data.for_bounds()[2]], data.inits()].concat();
         let types = types(self.kernel, &data.results);
         let op = self.kernel.append(at, OpKind::For, &operands, &types, &data.regions, data.loc);
         let values = self.kernel.op(op).results.to_vec();

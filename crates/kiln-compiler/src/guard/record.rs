@@ -39,7 +39,7 @@ impl Lowering<'_> {
 /// The values that a check reports.
 fn reported(b: &mut Builder<'_>, data: &OpData) -> Vec<Value> {
     match data.kind {
-        OpKind::Assert(_) => data.operands[1..].to_vec(),
+        OpKind::Assert(_) => data.shown().to_vec(),
         OpKind::Binary(_) => Vec::new(),
         _ => first_outside(b, data),
     }
@@ -47,18 +47,12 @@ fn reported(b: &mut Builder<'_>, data: &OpData) -> Vec<Value> {
 
 /// The index and the extent of the first axis that an access leaves.
 fn first_outside(b: &mut Builder<'_>, data: &OpData) -> Vec<Value> {
-    let view = data.operands[0];
+    let view = data.view();
     let rank = b.kernel.ty(view).as_view().map_or(0, |v| v.rank);
-    let masked = match data.kind {
-        OpKind::Gather { masked, .. } | OpKind::Scatter { masked, .. } | OpKind::Atomic { masked, .. } => {
-            masked
-        }
-        _ => false,
-    };
-    let chosen = masked.then(|| data.operands[1 + rank as usize]);
+    let chosen = data.mask();
     let mut first: Option<[Value; 2]> = None;
     for axis in (0..rank).rev() {
-        let index = b.cast(data.operands[1 + axis as usize], Scalar::I64);
+        let index = b.cast(data.coordinates()[axis as usize], Scalar::I64);
         let extent = b.extent(view, axis);
         let (leaves, index) = outside(b, index, extent, chosen);
         first = Some(match first {

@@ -146,7 +146,65 @@ impl Pass<'_> {
                     let ends: Vec<_> = data.regions.iter().map(|&r| self.block(r, open.clone())).collect();
                     ends.into_iter().for_each(|end| merge(&mut open, end));
                 }
-                _ => {
+                OpKind::Const(_)
+                | OpKind::Iota
+                | OpKind::ProgramId(_)
+                | OpKind::NumPrograms(_)
+                | OpKind::ThreadId(_)
+                | OpKind::BlockDim(_)
+                | OpKind::Unary(_)
+                | OpKind::Binary(_)
+                | OpKind::Compare(_)
+                | OpKind::Select
+                | OpKind::Fma
+                | OpKind::Cast
+                | OpKind::Bitcast
+                | OpKind::Broadcast
+                | OpKind::Reshape
+                | OpKind::Transpose(_)
+                | OpKind::Reduce { .. }
+                | OpKind::Scan { .. }
+                | OpKind::Dot(_)
+                | OpKind::Extent(_)
+                | OpKind::Stride(_)
+                | OpKind::Alloc { .. }
+                | OpKind::Load(_)
+                | OpKind::Store { .. }
+                | OpKind::Gather { .. }
+                | OpKind::Scatter { .. }
+                | OpKind::Atomic { .. }
+                | OpKind::AtomicCas { .. }
+                | OpKind::Fence(_)
+                | OpKind::OrderedLoad { .. }
+                | OpKind::OrderedStore { .. }
+                | OpKind::LoadQuad(_)
+                | OpKind::StoreQuad(_)
+                | OpKind::Shuffle(_)
+                | OpKind::Vote(_)
+                | OpKind::BlockUniform
+                | OpKind::Cluster(_)
+                | OpKind::Clock(_)
+                | OpKind::Sleep
+                | OpKind::Yield
+                | OpKind::Condition
+                | OpKind::Guard
+                | OpKind::Assert(_)
+                | OpKind::Print(_)
+                | OpKind::Explicit(_)
+                | OpKind::Fragment(_)
+                | OpKind::Address
+                | OpKind::Scratch { .. }
+                | OpKind::PtrLoad { .. }
+                | OpKind::PtrStore { .. }
+                | OpKind::PtrAtomic { .. }
+                | OpKind::PtrAtomicCas { .. }
+                | OpKind::PtrOrderedLoad { .. }
+                | OpKind::PtrOrderedStore { .. }
+                | OpKind::CheckBounds
+                | OpKind::CheckDivisor
+                | OpKind::BlockCheck(_)
+                | OpKind::Note { .. }
+                | OpKind::Faulted => {
                     if let Some(accesses) = self.accesses.by_op.get(&op) {
                         self.access(op, accesses, &mut open);
                     }

@@ -7,7 +7,7 @@ use kiln_ir::{CompareOp, Level, OpData, OpKind, ShuffleMode, Value};
 impl Lowering<'_> {
     /// One thread has it, a warp shuffles, and several warps meet in scratch memory, where the barrier pass orders them.
     pub(super) fn block_uniform(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let value = self.scalar(data.operands[0])?;
+        let value = self.scalar(data.input())?;
         let threads = match self.em.kernel.level {
             Level::Thread { block } => block.iter().product(),
             Level::Tile { .. } => 1,
@@ -16,7 +16,7 @@ impl Lowering<'_> {
             _ if self.em.kernel.as_const(value).is_some() => value,
             1 => value,
             // What one warp computes of one value is one value.
-            2..=32 if self.uniformity.as_ref().is_some_and(|u| !u.varies(data.operands[0])) => value,
+            2..=32 if self.uniformity.as_ref().is_some_and(|u| !u.varies(data.input())) => value,
             2..=32 => {
                 let first = self.em.i64(0);
                 let elem = self.em.elem(value);

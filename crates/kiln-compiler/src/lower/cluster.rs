@@ -9,12 +9,13 @@ impl Lowering<'_> {
         match op {
             ClusterOp::Barrier | ClusterOp::PtrStoreQuad => self.copy(data),
             ClusterOp::StoreQuad => {
-                let index = self.scalar(data.operands[1])?;
-                let (base, bytes) = (self.address(data.operands[0])?, self.em.i64(4));
+                let index = self.scalar(data.index())?;
+                let (base, bytes) = (self.address(data.view())?, self.em.i64(4));
                 let distance = self.em.mul(index, bytes);
                 let distance = self.em.cast(distance, Scalar::U64);
                 let mut operands = vec![self.em.add(base, distance)];
-                operands.extend(self.scalars(&data.operands[2..])?.iter().copied());
+                operands
+                    .extend(self.scalars(&[&[data.rank()], data.stored_values()].concat())?.iter().copied());
                 self.em.op(OpKind::Cluster(ClusterOp::PtrStoreQuad), &operands, &[]);
                 Ok(())
             }

@@ -27,7 +27,7 @@ struct Product {
 
 impl Lowering<'_> {
     pub(super) fn dot(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
-        let (a, b, acc) = (data.operands[0], data.operands[1], data.operands[2]);
+        let (a, b, acc) = (data.left(), data.right(), data.addend());
         let result = data.results[0];
         let home = self.plan.home(result);
         let product = self.stage_operands(op, a, b, result)?;

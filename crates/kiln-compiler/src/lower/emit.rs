@@ -223,7 +223,7 @@ impl Emitter {
     /// A sum with a constant as its two parts; any other value alone.
     pub fn split_constant(&self, a: Value) -> (Value, Option<Value>) {
         let sum = self.kernel.defining_op(a).filter(|op| op.kind == OpKind::Binary(BinaryOp::Add));
-        match sum.map(|op| (op.operands[0], op.operands[1])) {
+        match sum.map(|op| (op.left(), op.right())) {
             Some((part, constant)) if self.kernel.as_const(constant).is_some() => (part, Some(constant)),
             _ => (a, None),
         }

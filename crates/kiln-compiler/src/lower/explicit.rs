@@ -4,7 +4,7 @@ use super::plan::{Plan, Room, registers_of_factor};
 use super::roles::is_tile;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
-use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Scalar, Task, Type, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Operand, Scalar, Task, Type, Value};
 
 /// Warps of a warpgroup.
 const WARPGROUP: u32 = 4;
@@ -134,7 +134,7 @@ impl<'k> Lowering<'k> {
 
     /// The registers of two neighbours become one.
     fn pack_pairs(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
-        let from = self.operand(data.operands[0], self.plan.input(op, 0))?;
+        let from = self.operand(data.operand(Operand::Registers), self.plan.input(op, 0))?;
         let home = self.plan.home(data.results[0]);
         let mut packed = Vec::with_capacity(from.len() / 2);
         for pair in from.chunks_exact(2) {
@@ -155,16 +155,14 @@ impl<'k> Lowering<'k> {
         }
         // A wait has no instruction of its own for each block.
         let blocks = if fixed == 0 { 1 } else { (rows / needed) as usize };
-        let mut operands = self.scalars(&data.operands[..fixed])?.to_vec();
+        let mut operands = self.scalars(data.control())?.to_vec();
         let mut factor = Vec::new();
         for (i, &tile) in registers_of_factor(data).iter().enumerate() {
             factor.push(self.operand(tile, self.plan.input(op, i))?);
         }
         operands.extend(by_blocks(&factor, blocks));
         let mut sums = Vec::new();
-        for (&sum, &result) in
-            data.operands[data.operands.len() - data.results.len()..].iter().zip(&data.results)
-        {
+        for (&sum, &result) in data.sums().iter().zip(&data.results) {
             sums.push(self.operand(sum, self.plan.home(result))?);
         }
         operands.extend(by_blocks(&sums, blocks));

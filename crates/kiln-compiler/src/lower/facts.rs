@@ -68,7 +68,7 @@ impl<'k> IntFacts<'k> {
         let mut loops = HashMap::new();
         kernel.walk(|_, data| {
             if data.kind == OpKind::For {
-                loops.insert(data.regions[0], [data.operands[0], data.operands[1], data.operands[2]]);
+                loops.insert(data.regions[0], data.for_bounds());
             }
         });
         let mut facts = IntFacts { kernel, known: vec![None; kernel.counts().0], loops };
@@ -160,25 +160,25 @@ impl<'k> IntFacts<'k> {
             OpKind::BlockDim(axis) => {
                 Some(self.block_extent(axis).map_or(Known { divisor: 1, min: 1, max: 1024 }, Known::exactly))
             }
-            OpKind::Extent(axis) => Some(self.extent(data.operands[0], axis as usize)),
-            OpKind::Stride(axis) => Some(self.stride(data.operands[0], axis as usize)),
-            OpKind::Cast if elem.is_int() && kernel.ty(data.operands[0]).elem().is_int() => {
-                Some(self.of(data.operands[0]))
+            OpKind::Extent(axis) => Some(self.extent(data.view(), axis as usize)),
+            OpKind::Stride(axis) => Some(self.stride(data.view(), axis as usize)),
+            OpKind::Cast if elem.is_int() && kernel.ty(data.input()).elem().is_int() => {
+                Some(self.of(data.input()))
             }
             OpKind::Iota => {
                 let last = kernel.shape(value).len() as i128 - 1;
                 Some(Known { divisor: 1, min: 0, max: last })
             }
             OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) | OpKind::BlockUniform => {
-                Some(self.of(data.operands[0]))
+                Some(self.of(data.input()))
             }
             OpKind::Select if elem.is_int() => {
-                let (a, b) = (self.of(data.operands[1]), self.of(data.operands[2]));
+                let (a, b) = (self.of(data.if_true()), self.of(data.if_false()));
                 let divisor = a.divisor.min(b.divisor);
                 Some(Known { divisor, min: a.min.min(b.min), max: a.max.max(b.max) })
             }
             OpKind::Binary(op) if elem.is_int() => {
-                let (a, b) = (self.of(data.operands[0]), self.of(data.operands[1]));
+                let (a, b) = (self.of(data.left()), self.of(data.right()));
                 combine(op, a, b)
             }
             _ => None,

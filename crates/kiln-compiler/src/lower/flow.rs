@@ -8,16 +8,11 @@ impl Lowering<'_> {
     pub(super) fn flow(&mut self, data: &OpData) -> Result<(), CompileError> {
         let src = self.src;
         // Leading operands that are not carried: a condition, or a loop's bounds and step.
-        let fixed = match data.kind {
-            OpKind::If => 1,
-            OpKind::For => 3,
-            _ => 0,
-        };
-        let mut operands: Vec<Value> = self.scalars(&data.operands[..fixed])?.to_vec();
+        let mut operands: Vec<Value> = self.scalars(data.control())?.to_vec();
         if let [from, end, _] = &mut operands[..] {
             *end = self.last_round(data, *from, *end);
         }
-        for (&init, &result) in data.operands[fixed..].iter().zip(&data.results) {
+        for (&init, &result) in data.inits().iter().zip(&data.results) {
             operands.extend_from_slice(&self.operand(init, self.plan.home(result))?);
         }
         let regions: Vec<Block> =

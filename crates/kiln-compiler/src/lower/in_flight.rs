@@ -38,7 +38,7 @@ fn flows(kernel: &Kernel, plan: &Plan, uses: &HashMap<Value, u32>, (at, body): (
     };
     let (data, block) = (kernel.op(op), kernel.block(body));
     let staged = |v: &Value| plan.pipelines.staged.get(v).is_some_and(|(of, _)| *of == at);
-    let (before, after) = (data.operands[2], data.results[0]);
+    let (before, after) = (data.addend(), data.results[0]);
     // The first argument of the body is the round.
     let Some(place) = block.args.iter().position(|&arg| arg == before).and_then(|i| i.checked_sub(1)) else {
         return false;
@@ -50,7 +50,7 @@ fn flows(kernel: &Kernel, plan: &Plan, uses: &HashMap<Value, u32>, (at, body): (
     let once = |v: Value| uses.get(&v) == Some(&1);
     let in_place = |v: Value| plan.home(v) == product.sums && only(plan, v, product.sums);
     carried
-        && data.operands[..2].iter().all(staged)
+        && [data.left(), data.right()].iter().all(staged)
         && [before, after].into_iter().all(|v| once(v) && in_place(v))
         && plan.home(result) == product.sums
 }

@@ -45,7 +45,7 @@ impl Lowering<'_> {
         let OpKind::Load(reuse) = data.kind else { return Ok(()) };
         let result = data.results[0];
         let home = self.plan.home(result);
-        let padding = self.scalar(data.operands[data.operands.len() - 1])?;
+        let padding = self.scalar(data.padding())?;
         // A load does no harm where copies repeat it.
         let mut access = BoxAccess { first: None, ..self.box_access(data, result, home, reuse)? };
         if access.copies {
@@ -70,7 +70,7 @@ impl Lowering<'_> {
 
     pub(super) fn store(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
         let OpKind::Store { reuse, .. } = data.kind else { return Ok(()) };
-        let tile = data.operands[data.operands.len() - 1];
+        let tile = data.stored_value();
         let layout = self.plan.input(op, 0);
         let registers = self.operand(tile, layout)?;
         let access = self.box_access(data, tile, layout, reuse)?;
@@ -147,7 +147,7 @@ impl Lowering<'_> {
         reuse: Reuse,
     ) -> Result<BoxAccess<'a>, CompileError> {
         let shape = self.src.shape(tile);
-        let (view, offsets) = (data.operands[0], &data.operands[1..=shape.rank()]);
+        let (view, offsets) = (data.view(), data.coordinates());
         let ty = self.src.ty(view);
         let layout = self.layout(id);
         let contiguity = Contiguity::of(&mut self.facts, self.src, view, offsets, &shape);

@@ -51,7 +51,7 @@ impl Lowering<'_> {
         grid: WarpGrid,
     ) -> Result<(), CompileError> {
         let (left, right) = self.sources(op, data, &product)?;
-        let mut sums = self.operand(data.operands[2], product.sums)?.to_vec();
+        let mut sums = self.operand(data.addend(), product.sums)?.to_vec();
         let [Some(left_layout), Some(right_layout)] =
             product.fragments.map(|id| id.map(|id| self.layout(id)))
         else {
@@ -131,7 +131,7 @@ impl Lowering<'_> {
     ) -> Result<(Source, Source), CompileError> {
         let mut found = Vec::new();
         let mut exchanged = Vec::new();
-        for (i, &value) in data.operands[..2].iter().enumerate() {
+        for (i, &value) in [data.left(), data.right()].iter().enumerate() {
             if let Some(source) = self.staged_source(value)? {
                 found.push(Some(source));
                 continue;
@@ -219,7 +219,7 @@ impl Lowering<'_> {
         while at != loaded {
             let Some(data) = self.src.defining_op(at) else { break };
             transposed ^= matches!(data.kind, OpKind::Transpose(_)) && !is_identity(&data.kind);
-            at = data.operands[0];
+            at = data.input();
         }
         Ok(Some(Source::Shared { base, slot, transposed, area: None }))
     }
@@ -260,7 +260,7 @@ impl Lowering<'_> {
     pub(super) fn pack(&mut self, kind: FragmentOp, pair: [Value; 2]) -> Value {
         let wide = pair.map(|v| {
             let data = self.em.kernel.defining_op(v).filter(|d| d.kind == OpKind::Cast)?;
-            (self.em.elem(data.operands[0]) == Scalar::F32).then_some(data.operands[0])
+            (self.em.elem(data.input()) == Scalar::F32).then_some(data.input())
         });
         let pair = if let [Some(a), Some(b)] = wide { [a, b] } else { pair };
         self.em.one(OpKind::Fragment(kind), &pair, Scalar::U32)

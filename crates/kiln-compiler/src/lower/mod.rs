@@ -352,11 +352,11 @@ impl<'k> Lowering<'k> {
                 None => self.dot(op, data)?,
             },
             Extent(axis) => {
-                let value = self.extent(data.operands[0], *axis as usize)?;
+                let value = self.extent(data.view(), *axis as usize)?;
                 self.define_scalar(data.results[0], value);
             }
             Stride(axis) => {
-                let value = self.stride(data.operands[0], *axis as usize)?;
+                let value = self.stride(data.view(), *axis as usize)?;
                 self.define_scalar(data.results[0], value);
             }
             Alloc { .. } => {

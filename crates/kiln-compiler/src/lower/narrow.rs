@@ -6,7 +6,7 @@
 
 use super::facts::{IntFacts, Known};
 use super::roles::is_tile;
-use kiln_ir::{BinaryOp, Block, Def, Kernel, Literal, Op, OpKind, Scalar, Type, Value};
+use kiln_ir::{BinaryOp, Block, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value};
 use std::collections::HashMap;
 
 /// The kernel with narrow index arithmetic, or `None` if there is nothing to narrow.
@@ -39,50 +39,52 @@ impl Narrowing<'_> {
         let data = self.src.op(op);
         match &data.kind {
             OpKind::Compare(_) => self.compare(op),
-            OpKind::Cast => self.operands(op, 0..1),
+            OpKind::Cast => self.operands(op, Operand::Input),
             OpKind::Gather { .. }
             | OpKind::Scatter { .. }
             | OpKind::Atomic { .. }
             | OpKind::AtomicCas { .. } => {
-                let rank = self.src.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
-                self.operands(op, 1..1 + rank);
+                self.operands(op, Operand::Index);
             }
             _ => {}
         }
     }
 
     /// Replaces those of the operands that are tiles with a narrow copy.
-    fn operands(&mut self, op: Op, range: std::ops::Range<usize>) {
-        for i in range {
-            let value = self.src.op(op).operands[i];
+    fn operands(&mut self, op: Op, name: Operand) {
+        for (i, &value) in self.src.op(op).named(name).iter().enumerate() {
             if is_tile(self.src, value)
                 && let Some(copy) = self.copy(value)
             {
-                self.replace(op, i, copy);
+                self.replace(op, (name, i), copy);
             }
         }
     }
 
     fn compare(&mut self, op: Op) {
-        let operands = [0, 1].map(|i| self.src.op(op).operands[i]);
-        if !is_tile(self.src, operands[0]) || !self.is_wide(operands[0]) {
+        let data = self.src.op(op);
+        let (left, right) = (data.left(), data.right());
+        if !is_tile(self.src, left) || !self.is_wide(left) {
             return;
         }
-        let copies = operands.map(|v| self.copy(v));
+        let copies = [left, right].map(|v| self.copy(v));
         let both = match copies {
             [Some(a), Some(b)] => Some([a, b]),
             // One side is the same everywhere: outside the range of the other its exact value makes no difference.
-            [Some(a), None] => self.clamped(operands[1], operands[0]).map(|b| [a, b]),
-            [None, Some(b)] => self.clamped(operands[0], operands[1]).map(|a| [a, b]),
+            [Some(a), None] => self.clamped(right, left).map(|b| [a, b]),
+            [None, Some(b)] => self.clamped(left, right).map(|a| [a, b]),
             [None, None] => None,
         };
-        for (i, copy) in both.into_iter().flatten().enumerate() {
-            self.replace(op, i, copy);
+        for (name, copy) in [Operand::Left, Operand::Right].into_iter().zip(both.into_iter().flatten()) {
+            self.replace(op, (name, 0), copy);
         }
     }
 
-    fn replace(&mut self, op: Op, i: usize, copy: Value) {
-        self.out.op_mut(op).operands[i] = copy;
+    /// Puts the copy in the place of an operand: which of those of a name.
+    fn replace(&mut self, op: Op, (name, i): (Operand, usize), copy: Value) {
+        if let Some(operand) = self.out.op_mut(op).named_mut(name).get_mut(i) {
+            *operand = copy;
+        }
         self.changed = true;
     }
 
@@ -108,41 +110,47 @@ impl Narrowing<'_> {
             return None;
         };
         let data = self.src.op(op);
-        let (kind, wide) = match &data.kind {
+        let (kind, wide): (OpKind, &[Operand]) = match &data.kind {
             OpKind::Const(literal) => {
                 let literal = Literal::wrapping(Scalar::I32, literal.as_i128());
                 return Some(self.insert(op, OpKind::Const(literal), &[], ty));
             }
-            OpKind::Cast if self.src.ty(data.operands[0]).elem() == Scalar::I32 => {
-                return Some(data.operands[0]);
+            OpKind::Cast if self.src.ty(data.input()).elem() == Scalar::I32 => {
+                return Some(data.input());
             }
-            OpKind::Broadcast if !is_tile(self.src, data.operands[0]) => {
+            OpKind::Broadcast if !is_tile(self.src, data.input()) => {
                 let scalar = self.insert(op, OpKind::Cast, &data.operands, Type::scalar(Scalar::I32));
                 return Some(self.insert(op, OpKind::Broadcast, &[scalar], ty));
             }
-            OpKind::Iota => (OpKind::Iota, 0..0),
-            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => (data.kind.clone(), 0..1),
-            OpKind::Binary(binary) if is_exact(*binary) => (data.kind.clone(), 0..2),
-            OpKind::Select => (data.kind.clone(), 1..3),
+            OpKind::Iota => (OpKind::Iota, &[]),
+            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => {
+                (data.kind.clone(), &[Operand::Input])
+            }
+            OpKind::Binary(binary) if is_exact(*binary) => {
+                (data.kind.clone(), &[Operand::Left, Operand::Right])
+            }
+            OpKind::Select => (data.kind.clone(), &[Operand::IfTrue, Operand::IfFalse]),
             _ => return None,
         };
-        let mut operands = data.operands.to_vec();
-        for operand in &mut operands[wide] {
-            *operand = self.copy(*operand)?;
+        let mut narrow = data.clone();
+        for operand in wide {
+            for value in narrow.named_mut(*operand) {
+                *value = self.copy(*value)?;
+            }
         }
-        Some(self.insert(op, kind, &operands, ty))
+        Some(self.insert(op, kind, &narrow.operands, ty))
     }
 
     /// A broadcast scalar, clamped to just outside the range of the tile it is compared with, as an i32 tile.
     fn clamped(&mut self, value: Value, other: Value) -> Option<Value> {
         let Def::Result(op, _) = self.src.def(value) else { return None };
         let data = self.src.op(op);
-        if data.kind != OpKind::Broadcast || is_tile(self.src, data.operands[0]) {
+        if data.kind != OpKind::Broadcast || is_tile(self.src, data.input()) {
             return None;
         }
         let Known { min, max, .. } = self.facts.of(other);
         let limits = [(BinaryOp::Max, min - 1), (BinaryOp::Min, max + 1)];
-        let mut scalar = data.operands[0];
+        let mut scalar = data.input();
         for (bound, limit) in limits {
             i32::try_from(limit).ok()?;
             let literal = Literal::wrapping(Scalar::I64, limit);

@@ -133,7 +133,7 @@ type Staged = Vec<Value>;
 impl Finder<'_, '_> {
     fn pipeline(&mut self, op: Op, budget: u32) -> Option<(Pipeline, Vec<Staged>)> {
         let data = self.kernel.op(op);
-        let step = self.kernel.as_const(data.operands[2])?.as_i128();
+        let step = self.kernel.as_const(data.for_bounds()[2])?.as_i128();
         let body = *data.regions.first()?;
         if step <= 0 {
             return None;
@@ -162,7 +162,7 @@ impl Finder<'_, '_> {
     /// A load of a body that can be staged, under which values it is used, and what its place is computed from.
     fn load(&mut self, op: Op, body: Block) -> Option<(StagedLoad, Staged, Vec<Op>)> {
         let data = self.kernel.op(op);
-        if !matches!(data.kind, OpKind::Load(_)) || !self.is_read_only(data.operands[0]) {
+        if !matches!(data.kind, OpKind::Load(_)) || !self.is_read_only(data.view()) {
             return None;
         }
         let value = data.results[0];
@@ -175,9 +175,11 @@ impl Finder<'_, '_> {
         let matrix = [shape[rank - 2], shape[rank - 1]];
         self.only_factors((value, false), matrix, body, (&mut values, &mut depths)).then_some(())?;
         let mut needs = Vec::new();
-        data.operands[1..].iter().try_for_each(|&v| self.place(v, body, &mut needs))?;
-        let contiguity =
-            Contiguity::of(self.facts, self.kernel, data.operands[0], &data.operands[1..=rank], &shape);
+        data.coordinates()
+            .iter()
+            .chain([&data.padding()])
+            .try_for_each(|&v| self.place(v, body, &mut needs))?;
+        let contiguity = Contiguity::of(self.facts, self.kernel, data.view(), data.coordinates(), &shape);
         let lies = (contiguity.axis + 2).checked_sub(rank).unwrap_or(1) as u32;
         let bytes = self.kernel.ty(value).elem().bytes();
         let along = if bytes == HALF { lies } else { *depths.first()? };
@@ -185,7 +187,7 @@ impl Finder<'_, '_> {
             return None;
         }
         let (turned, slot) = (along != lies, Slot::new(&shape, along, bytes));
-        let padding = self.kernel.as_const(data.operands[rank + 1]);
+        let padding = self.kernel.as_const(data.padding());
         let asynchronous = contiguity.uncut * bytes >= COPY
             && contiguity.axis + 2 >= rank
             && !turned
@@ -226,9 +228,9 @@ impl Finder<'_, '_> {
                 let data = self.kernel.op(*user);
                 match &data.kind {
                     OpKind::Dot(_) => {
-                        let sides = (0..2).filter(|&i| data.operands[i] == value);
+                        let sides = (0..2).filter(|&i| [data.left(), data.right()][i] == value);
                         depths.extend(sides.map(|side| if (side == 0) != turned { 1 } else { 0 }));
-                        self.products.by_op.contains_key(user) && here(user) && data.operands[2] != value
+                        self.products.by_op.contains_key(user) && here(user) && data.addend() != value
                     }
                     OpKind::Reshape => {
                         self.kernel.shape(data.results[0]) == Shape::new(&matrix)

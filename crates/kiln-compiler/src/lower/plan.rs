@@ -126,7 +126,7 @@ impl Plan {
 
     /// The layout an operand of a `Seen` or `Free` change of shape must have for its result to have this one.
     pub fn before(&mut self, kernel: &Kernel, data: &OpData, result: LayoutId) -> LayoutId {
-        let from = kernel.shape(data.operands[0]);
+        let from = kernel.shape(data.input());
         if from.rank() == 0 {
             return LayoutId::SCALAR;
         }
@@ -154,9 +154,9 @@ impl Plan {
             },
             Role::Free => self.default_layout(&shape, kernel.ty(value).elem().bytes()),
             Role::Seen => match kernel.defining_op(value) {
-                Some(OpData { kind: OpKind::Transpose(perm), operands, .. }) => {
-                    let under = self.natural(kernel, classes, operands[0]);
-                    let after = self.layout(under).after_transpose(&kernel.shape(operands[0]), perm);
+                Some(data @ OpData { kind: OpKind::Transpose(perm), .. }) => {
+                    let under = self.natural(kernel, classes, data.input());
+                    let after = self.layout(under).after_transpose(&kernel.shape(data.input()), perm);
                     self.intern(after)
                 }
                 _ => self.default_layout(&shape, kernel.ty(value).elem().bytes()),
@@ -270,7 +270,7 @@ impl Classes {
                 | OpKind::Atomic { .. }
                 | OpKind::AtomicCas { .. } => (data.results[0], access(kernel, facts, data)),
                 OpKind::Store { .. } | OpKind::Scatter { .. } => {
-                    (data.operands[data.operands.len() - 1], access(kernel, facts, data))
+                    (data.stored_value(), access(kernel, facts, data))
                 }
                 _ => return,
             };
@@ -318,8 +318,8 @@ impl Classes {
     fn slice(&mut self, kernel: &Kernel, plan: &mut Plan, op: Op) -> LayoutId {
         let data = kernel.op(op);
         let OpKind::Reduce { axis, .. } = data.kind else { return LayoutId::SCALAR };
-        let from = plan.natural(kernel, self, data.operands[0]);
-        let slice = plan.layout(from).without(&kernel.shape(data.operands[0]), axis as usize);
+        let from = plan.natural(kernel, self, data.input());
+        let slice = plan.layout(from).without(&kernel.shape(data.input()), axis as usize);
         plan.intern(slice)
     }
 }
@@ -328,7 +328,7 @@ impl Classes {
 pub(super) fn registers_of_factor(data: &OpData) -> &[Value] {
     match data.kind {
         OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) => {
-            &data.operands[3..data.operands.len() - data.results.len()]
+            &data.registers()[..data.registers().len() - data.results.len()]
         }
         _ => &[],
     }
@@ -339,17 +339,18 @@ fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
     match data.kind {
         OpKind::Load(_) => {
             let shape = kernel.shape(data.results[0]);
-            Contiguity::of(facts, kernel, data.operands[0], &data.operands[1..=shape.rank()], &shape)
+            Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
         }
         OpKind::Store { .. } => {
-            let shape = kernel.shape(data.operands[data.operands.len() - 1]);
-            Contiguity::of(facts, kernel, data.operands[0], &data.operands[1..=shape.rank()], &shape)
+            let shape = kernel.shape(data.stored_value());
+            Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
         }
         // Where indices point is not known: neighbouring lanes take neighbouring elements. Nothing
         // else than these four asks.
         _ => {
             debug_assert!(data.kind.bounds().is_some(), "{:?} is no access of elements", data.kind);
-            let rank = kernel.shape(data.operands[data.operands.len() - 1]).rank();
+            let last = data.access_values().last();
+            let rank = last.map_or(0, |&v| kernel.shape(v).rank());
             Contiguity::none(rank.saturating_sub(1))
         }
     }
@@ -474,7 +475,7 @@ impl Demand<'_, '_> {
         let moves = match &data.kind {
             OpKind::Load(_) => self.cheapest(data, result, wanted, true) == wanted,
             // A conversion is cheaper behind what makes elements smaller.
-            OpKind::Cast if self.bytes(data.operands[0]) > self.bytes(result) => false,
+            OpKind::Cast if self.bytes(data.input()) > self.bytes(result) => false,
             kind if kind.is_elementwise() || *kind == OpKind::Reshape => {
                 let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Held | Role::Seen);
                 let mut sources = data.operands.iter().filter(moved);
@@ -503,7 +504,7 @@ impl Demand<'_, '_> {
                 }
             }
             OpKind::Reduce { .. } => {
-                let layout = self.natural(data.operands[0]);
+                let layout = self.natural(data.input());
                 self.input(op, data, layout);
             }
             OpKind::Scan { axis, .. } => {
@@ -521,16 +522,16 @@ impl Demand<'_, '_> {
             }
             OpKind::Dot(_) => {
                 let layouts: SmallVec<[LayoutId; 2]> =
-                    data.operands[..2].iter().map(|&v| self.natural(v)).collect();
-                self.want(data.operands[0], layouts[0]);
-                self.want(data.operands[1], layouts[1]);
+                    [data.left(), data.right()].iter().map(|&v| self.natural(v)).collect();
+                self.want(data.left(), layouts[0]);
+                self.want(data.right(), layouts[1]);
                 self.plan.inputs.insert(op, layouts);
-                self.want_like(&data.operands[2..], &data.results);
+                self.want_like(&[data.addend()], &data.results);
             }
             OpKind::Explicit(
                 ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
             ) => {
-                self.want_like(&data.operands[data.operands.len() - data.results.len()..], &data.results);
+                self.want_like(data.sums(), &data.results);
                 let mut inputs = SmallVec::new();
                 for &factor in registers_of_factor(data) {
                     let pairs = Layout::wgmma_pairs(&kernel.shape(factor), self.plan.warps);
@@ -547,11 +548,11 @@ impl Demand<'_, '_> {
                 self.input(op, data, tile);
             }
             OpKind::Explicit(ExplicitOp::SharedStore { .. }) => {
-                let layout = self.natural(data.operands[0]);
+                let layout = self.natural(data.stored_value());
                 self.input(op, data, layout);
             }
             OpKind::Store { .. } => {
-                let tile = data.operands[data.operands.len() - 1];
+                let tile = data.stored_value();
                 if roles::is_tile(kernel, tile) {
                     let layout = self.stored(data, tile);
                     self.input(op, data, layout);
@@ -568,7 +569,7 @@ impl Demand<'_, '_> {
                     self.input(op, data, layout);
                 }
             }
-            OpKind::For => self.want_like(&data.operands[3..], &data.results),
+            OpKind::For => self.want_like(data.inits(), &data.results),
             OpKind::While => self.want_like(&data.operands, &data.results),
             OpKind::Yield => self.want_like(&data.operands, results),
             // Element by element: an element of the result needs those of the operands at its own place.
@@ -655,7 +656,7 @@ impl Demand<'_, '_> {
     fn product(&mut self, op: Op, data: &OpData) {
         let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
         let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();
-        for (i, &factor) in data.operands[..2].iter().enumerate() {
+        for (i, &factor) in [data.left(), data.right()].iter().enumerate() {
             let in_slot = self.plan.products.slots.contains_key(&factor);
             let staged = self.plan.roles[factor.index()] == Role::Staged || in_slot;
             let layout = match product.fragments[i] {
@@ -668,7 +669,7 @@ impl Demand<'_, '_> {
             inputs.push(layout);
         }
         self.plan.inputs.insert(op, inputs);
-        self.want(data.operands[2], product.sums);
+        self.want(data.addend(), product.sums);
     }
 
     fn input(&mut self, op: Op, data: &OpData, layout: LayoutId) {

@@ -86,7 +86,7 @@ impl Product {
 pub(crate) fn factors(kernel: &Kernel, data: &OpData, target: &Target) -> Option<Factors> {
     let TargetKind::Cuda { capability } = target.kind;
     let OpKind::Dot(precision) = data.kind else { return None };
-    let [left, right] = [0, 1].map(|i| kernel.ty(data.operands[i]).elem());
+    let [left, right] = [data.left(), data.right()].map(|v| kernel.ty(v).elem());
     let factors = Factors::of(left, right)?;
     let least = if factors.has_fast_sums() { LEAST_FLOAT8 } else { LEAST };
     let there = capability >= least && (target.mixed_products || !factors.has_fast_sums());
@@ -104,7 +104,7 @@ fn is_in_pieces(data: &OpData, factors: Factors) -> bool {
 
 /// `[m, n, k]` of a product.
 pub(crate) fn extents(kernel: &Kernel, data: &OpData) -> [u32; 3] {
-    let (a, b) = (kernel.shape(data.operands[0]), kernel.shape(data.operands[1]));
+    let (a, b) = (kernel.shape(data.left()), kernel.shape(data.right()));
     [a[0], b[1], a[1]]
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<
             let [m, n, k] = extents(whole, data);
             let divided = [m, n, k].iter().any(|e| !e.is_power_of_two());
             // 8-bit floats go to matrix units as f16, if not as they are.
-            let float8 = whole.ty(data.operands[0]).elem().is_float8();
+            let float8 = whole.ty(data.left()).elem().is_float8();
             if divided || float8 || factors(whole, data, target).is_some() {
                 size = size.max(m * n);
             }
@@ -166,13 +166,13 @@ pub(crate) fn find(
     let mut sides: [HashSet<Value>; 2] = Default::default();
     kernel.walk(|_, data| match data.kind {
         OpKind::Reduce { axis: 1, .. } => {
-            by_rows.insert(class(data.operands[0]));
+            by_rows.insert(class(data.input()));
         }
         OpKind::Dot(_) => {
             for (side, &factor) in sides.iter_mut().zip(&data.operands) {
                 side.insert(factor);
             }
-            let left = class(data.operands[0]);
+            let left = class(data.left());
             by_rows.insert(left);
             if results.contains(&left) {
                 by_rows.insert(class(data.results[0]));
@@ -205,8 +205,7 @@ pub(crate) fn find(
         };
         // What warpgroups read again in every round takes no registers of theirs.
         let most = if unit == Unit::Warpgroups || bytes != HALF { 0 } else { KEPT };
-        let kept = [0, 1].map(|i| {
-            let value = data.operands[i];
+        let kept = [(0, data.left()), (1, data.right())].map(|(i, value)| {
             let before = homes.of_value[value.index()] != homes.of_op[op.index()];
             let small = layouts[i].as_ref().is_some_and(|layout| layout.registers() <= most);
             // Along the depth it lies one way for either side.

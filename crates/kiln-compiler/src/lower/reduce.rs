@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 impl Lowering<'_> {
     pub(super) fn reduce(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
         let OpKind::Reduce { op: kind, axis } = data.kind else { return Ok(()) };
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let shape = self.src.shape(operand);
         let place = AxisBits::of(&shape, axis as usize);
         let from = self.plan.input(op, 0);

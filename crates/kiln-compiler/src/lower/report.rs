@@ -110,11 +110,11 @@ impl Report<'_> {
         let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
         for (i, name) in ["left", "right"].into_iter().enumerate() {
             let at_hand = self.plan.input(op, i);
-            let what = match self.plan.pipelines.load(data.operands[i]) {
+            let what = match self.plan.pipelines.load([data.left(), data.right()][i]) {
                 Some(load) if load.asynchronous => "from a stage, copied asynchronously",
                 Some(load) if load.turned => "from a stage, turned by the threads",
                 Some(_) => "from a stage, stored by the threads",
-                None if self.plan.products.slots.contains_key(&data.operands[i]) => {
+                None if self.plan.products.slots.contains_key(&[data.left(), data.right()][i]) => {
                     "in shared memory, from before the loop"
                 }
                 None if product.takes(i, at_hand) => "in registers",
@@ -136,7 +136,7 @@ impl Report<'_> {
         self.line(data, &what);
         if let OpKind::Reduce { axis, .. } = data.kind {
             let from = self.plan.layout(self.plan.input(op, 0));
-            let slice = from.without(&self.kernel.shape(data.operands[0]), axis as usize);
+            let slice = from.without(&self.kernel.shape(data.input()), axis as usize);
             let made = self.plan.intern(slice);
             self.conversion(data, value, made, home, "after reducing");
         }
@@ -151,7 +151,7 @@ impl Report<'_> {
         let mut under = (tile, wanted);
         while self.plan.roles[under.0.index()] == Role::Seen {
             let Some(seen) = self.kernel.defining_op(under.0) else { return };
-            under = (seen.operands[0], self.plan.before(self.kernel, seen, under.1));
+            under = (seen.input(), self.plan.before(self.kernel, seen, under.1));
         }
         if roles::is_tile(self.kernel, under.0) && self.plan.roles[under.0.index()] == Role::Held {
             self.conversion(data, under.0, self.plan.home(under.0), under.1, "to store");

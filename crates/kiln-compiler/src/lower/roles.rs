@@ -48,10 +48,67 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
     let free = || data.operands.iter().all(|v| roles[v.index()] == Role::Free || !is_tile(kernel, *v));
     match &data.kind {
         OpKind::Const(_) | OpKind::Iota => Some(Role::Free),
-        OpKind::Broadcast | OpKind::Reshape if !is_tile(kernel, data.operands[0]) => Some(Role::Free),
+        OpKind::Broadcast | OpKind::Reshape if !is_tile(kernel, data.input()) => Some(Role::Free),
         OpKind::Broadcast | OpKind::Transpose(_) => Some(if free() { Role::Free } else { Role::Seen }),
         OpKind::Reshape => free().then_some(Role::Free),
-        kind => (is_cheap(kernel, kind, data) && free()).then_some(Role::Free),
+        kind @ (OpKind::ProgramId(_)
+        | OpKind::NumPrograms(_)
+        | OpKind::ThreadId(_)
+        | OpKind::BlockDim(_)
+        | OpKind::Unary(_)
+        | OpKind::Binary(_)
+        | OpKind::Compare(_)
+        | OpKind::Select
+        | OpKind::Fma
+        | OpKind::Cast
+        | OpKind::Bitcast
+        | OpKind::Reduce { .. }
+        | OpKind::Scan { .. }
+        | OpKind::Dot(_)
+        | OpKind::Extent(_)
+        | OpKind::Stride(_)
+        | OpKind::Alloc { .. }
+        | OpKind::Load(_)
+        | OpKind::Store { .. }
+        | OpKind::Gather { .. }
+        | OpKind::Scatter { .. }
+        | OpKind::Atomic { .. }
+        | OpKind::AtomicCas { .. }
+        | OpKind::Fence(_)
+        | OpKind::OrderedLoad { .. }
+        | OpKind::OrderedStore { .. }
+        | OpKind::LoadQuad(_)
+        | OpKind::StoreQuad(_)
+        | OpKind::Barrier
+        | OpKind::Shuffle(_)
+        | OpKind::Vote(_)
+        | OpKind::BlockUniform
+        | OpKind::Cluster(_)
+        | OpKind::Clock(_)
+        | OpKind::Sleep
+        | OpKind::If
+        | OpKind::For
+        | OpKind::While
+        | OpKind::Yield
+        | OpKind::Condition
+        | OpKind::Guard
+        | OpKind::Assert(_)
+        | OpKind::Print(_)
+        | OpKind::Explicit(_)
+        | OpKind::Fragment(_)
+        | OpKind::Address
+        | OpKind::Scratch { .. }
+        | OpKind::PtrLoad { .. }
+        | OpKind::PtrStore { .. }
+        | OpKind::PtrAtomic { .. }
+        | OpKind::PtrAtomicCas { .. }
+        | OpKind::PtrOrderedLoad { .. }
+        | OpKind::PtrOrderedStore { .. }
+        | OpKind::CheckBounds
+        | OpKind::CheckDivisor
+        | OpKind::BlockCheck(_)
+        | OpKind::Note { .. }
+        | OpKind::Faulted) => (is_cheap(kernel, kind, data) && free()).then_some(Role::Free),
     }
 }
 
@@ -61,7 +118,7 @@ fn is_cheap(kernel: &Kernel, kind: &OpKind, data: &OpData) -> bool {
     if let OpKind::Unary(op) = kind {
         op.info().cheap
     } else if let OpKind::Binary(op) = kind {
-        op.info().cheap || is_constant_division(kernel, *op, data) && !float(data.operands[0])
+        op.info().cheap || is_constant_division(kernel, *op, data) && !float(data.left())
     } else {
         matches!(kind, OpKind::Compare(_) | OpKind::Select | OpKind::Fma | OpKind::Cast | OpKind::Bitcast)
     }
@@ -69,31 +126,86 @@ fn is_cheap(kernel: &Kernel, kind: &OpKind, data: &OpData) -> bool {
 
 /// Whether this divides by a constant other than zero.
 fn is_constant_division(kernel: &Kernel, op: BinaryOp, data: &OpData) -> bool {
-    op.info().divides && kernel.as_const(data.operands[1]).is_some_and(|literal| literal.is_true())
+    op.info().divides && kernel.as_const(data.right()).is_some_and(|literal| literal.is_true())
 }
 
 /// Calls `visit` with every group of values that must share a layout: what an operation carries, joins or combines by element.
 pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
     kernel.walk(|op, data| match &data.kind {
-        kind if kind.is_elementwise() || matches!(kind, OpKind::Reshape | OpKind::Scan { .. }) => {
+        OpKind::Unary(_)
+        | OpKind::Binary(_)
+        | OpKind::Compare(_)
+        | OpKind::Select
+        | OpKind::Fma
+        | OpKind::Cast
+        | OpKind::Bitcast
+        | OpKind::Explicit(ExplicitOp::Exp2Flushed)
+        | OpKind::Reshape
+        | OpKind::Scan { .. } => {
             data.operands.iter().for_each(|&v| visit(data.results[0], v));
         }
-        OpKind::Dot(_) => visit(data.results[0], data.operands[2]),
+        OpKind::Dot(_) => visit(data.results[0], data.addend()),
         OpKind::Explicit(
             ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
         ) => {
-            let sums = data.operands.len() - data.results.len();
-            data.results.iter().zip(&data.operands[sums..]).for_each(|(&to, &from)| visit(to, from));
+            data.results.iter().zip(data.sums()).for_each(|(&to, &from)| visit(to, from));
         }
         OpKind::Atomic { .. } | OpKind::AtomicCas { .. } => {
-            visit(data.results[0], data.operands[data.operands.len() - 1]);
+            data.access_values().last().into_iter().for_each(|&v| visit(data.results[0], v));
         }
         OpKind::If | OpKind::For | OpKind::While => {
             for (i, &result) in data.results.iter().enumerate() {
                 carried(kernel, op, i).into_iter().for_each(|v| visit(result, v));
             }
         }
-        _ => {}
+        OpKind::Const(_)
+        | OpKind::Iota
+        | OpKind::ProgramId(_)
+        | OpKind::NumPrograms(_)
+        | OpKind::ThreadId(_)
+        | OpKind::BlockDim(_)
+        | OpKind::Broadcast
+        | OpKind::Transpose(_)
+        | OpKind::Reduce { .. }
+        | OpKind::Extent(_)
+        | OpKind::Stride(_)
+        | OpKind::Alloc { .. }
+        | OpKind::Load(_)
+        | OpKind::Store { .. }
+        | OpKind::Gather { .. }
+        | OpKind::Scatter { .. }
+        | OpKind::Fence(_)
+        | OpKind::OrderedLoad { .. }
+        | OpKind::OrderedStore { .. }
+        | OpKind::LoadQuad(_)
+        | OpKind::StoreQuad(_)
+        | OpKind::Barrier
+        | OpKind::Shuffle(_)
+        | OpKind::Vote(_)
+        | OpKind::BlockUniform
+        | OpKind::Cluster(_)
+        | OpKind::Clock(_)
+        | OpKind::Sleep
+        | OpKind::Yield
+        | OpKind::Condition
+        | OpKind::Guard
+        | OpKind::Assert(_)
+        | OpKind::Print(_)
+        | OpKind::Explicit(_)
+        | OpKind::Fragment(_)
+        | OpKind::Address
+        | OpKind::Scratch { .. }
+        | OpKind::PtrLoad { .. }
+        | OpKind::PtrStore { .. }
+        | OpKind::PtrAtomic { .. }
+        | OpKind::PtrAtomicCas { .. }
+        | OpKind::PtrOrderedLoad { .. }
+        | OpKind::PtrOrderedStore { .. }
+        | OpKind::CheckBounds
+        | OpKind::CheckDivisor
+        | OpKind::BlockCheck(_)
+        | OpKind::Note { .. }
+        | OpKind::Faulted => {}
     });
 }
 

@@ -67,7 +67,7 @@ struct Run {
 impl Lowering<'_> {
     pub(super) fn scan(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
         let OpKind::Scan { op: kind, axis, reverse, exclusive } = data.kind else { return Ok(()) };
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let id = self.plan.input(op, 0);
         let layout = self.layout(id);
         let place = AxisBits::of(&self.src.shape(operand), axis as usize);

@@ -31,7 +31,7 @@ impl Lowering<'_> {
     /// Stores the registers of a tile where they belong in a shared tile. Bits of an address are sums (exclusive ors) of what the bits of row and
     /// column give, so that a thread's part and a register's are computed apart.
     pub(super) fn shared_store(&mut self, op: Op, data: &OpData, column: u32) -> Result<(), CompileError> {
-        let (tile, view) = (data.operands[0], data.operands[1]);
+        let (tile, view) = (data.stored_value(), data.tile());
         let (elem, stored) = (self.src.ty(tile).elem(), self.src.ty(view).elem());
         let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
             self.src.defining_op(view).map(|d| &d.kind)
@@ -57,7 +57,7 @@ impl Lowering<'_> {
                 "store a number of columns that each thread has, such as 64",
             ));
         }
-        let base = self.stage_address(view, data.operands[2], rows * columns * stored.bytes())?;
+        let base = self.stage_address(view, data.stage(), rows * columns * stored.bytes())?;
         let store = SharedStore { place, layout, registers: &registers, elem, column: first, base };
         if !self.store_fragments(&store) {
             self.store_elements(&store);
@@ -67,7 +67,7 @@ impl Lowering<'_> {
 
     /// Loads the words of a stage as fragments, four at a time.
     pub(super) fn shared_load(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let (view, result) = (data.operands[0], data.results[0]);
+        let (view, result) = (data.tile(), data.results[0]);
         let (shape, home) = (self.src.shape(result), self.plan.home(result));
         let bytes = Scalar::U32.bytes();
         let place = SharedPlace { rows: shape[0], columns: shape[1], bytes, shape: shape.clone() };
@@ -80,7 +80,7 @@ impl Lowering<'_> {
                 "give it a multiple of 4 warps, 16 rows or more for each, and a product that takes them",
             ));
         }
-        let base = self.stage_address(view, data.operands[1], shape[0] * shape[1] * bytes)?;
+        let base = self.stage_address(view, data.stage(), shape[0] * shape[1] * bytes)?;
         let lanes = place.row_lanes(&layout, 0, 2);
         let thread = self.em.xor_of_bits(&lanes);
         let kind = OpKind::Fragment(FragmentOp::LdMatrix { count: 4, transposed: false });

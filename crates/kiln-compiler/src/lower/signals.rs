@@ -8,7 +8,7 @@ impl Lowering<'_> {
     /// `Signal`: what all threads did comes before.
     pub(super) fn signal(&mut self, data: &OpData) -> Result<(), CompileError> {
         let address = self.signal_address(data)?;
-        let value = self.scalar(data.operands[2])?;
+        let value = self.scalar(data.stored_value())?;
         self.task_barrier();
         self.by_one_thread(|l| {
             let (order, scope) = (Order::Release, Scope::Device);
@@ -21,7 +21,7 @@ impl Lowering<'_> {
     /// `SignalWait`: what all threads do comes after.
     pub(super) fn wait_for_signal(&mut self, data: &OpData) -> Result<(), CompileError> {
         let address = self.signal_address(data)?;
-        let value = self.scalar(data.operands[2])?;
+        let value = self.scalar(data.expected())?;
         self.by_one_thread(|l| {
             let (look, again) = (l.em.kernel.add_block(), l.em.kernel.add_block());
             let outer = std::mem::replace(&mut l.em.block, look);
@@ -42,8 +42,8 @@ impl Lowering<'_> {
     }
 
     fn signal_address(&mut self, data: &OpData) -> Result<Value, CompileError> {
-        let base = self.address(data.operands[0])?;
-        let (index, stride) = (self.scalar(data.operands[1])?, self.stride(data.operands[0], 0)?);
+        let base = self.address(data.view())?;
+        let (index, stride) = (self.scalar(data.index())?, self.stride(data.view(), 0)?);
         let bytes = self.em.i64(Scalar::U32.bytes().into());
         let step = self.em.hoisted(|e| e.mul(stride, bytes));
         let distance = self.em.mul(index, step);

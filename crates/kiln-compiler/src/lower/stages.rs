@@ -23,7 +23,7 @@ impl<'k> Lowering<'k> {
         let base = self.em.kernel.result(address);
         // What was in this memory before is no longer read.
         self.em.op(OpKind::Barrier, &[], &[]);
-        let bounds = self.scalars(&data.operands[..3])?;
+        let bounds = self.scalars(&data.for_bounds())?;
         let (low, high) = (bounds[0], bounds[1]);
         let body = data.regions[0];
         for ahead in 0..pipeline.ahead() {
@@ -58,7 +58,7 @@ impl<'k> Lowering<'k> {
     /// What a loop begins with.
     fn initial(&mut self, data: &OpData) -> Result<Vec<Value>, CompileError> {
         let mut values = Vec::new();
-        for (&init, &result) in data.operands[3..].iter().zip(&data.results) {
+        for (&init, &result) in data.inits().iter().zip(&data.results) {
             values.extend_from_slice(&self.operand(init, self.plan.home(result))?);
         }
         Ok(values)
@@ -100,7 +100,7 @@ impl<'k> Lowering<'k> {
 
     /// Whether a product in the body of a loop makes what this result of the loop is.
     fn hands_on(&self, data: &OpData, product: Op, result: Value) -> bool {
-        let ends = self.src.block(data.regions[0]).ops.last().map(|&op| &self.src.op(op).operands[..]);
+        let ends = self.src.block(data.regions[0]).ops.last().map(|&op| self.src.op(op).yielded());
         let place = data.results.iter().position(|&r| r == result);
         place.and_then(|i| ends?.get(i)) == Some(&self.src.result(product))
     }
@@ -113,9 +113,10 @@ impl<'k> Lowering<'k> {
         base: Value,
         (low, high): (Value, Value),
     ) -> Result<Vec<Value>, CompileError> {
-        let mut operands = vec![low, high, self.scalar(data.operands[2])?];
-        operands.extend(self.initial(data)?);
-        let mut types: Vec<Type> = operands[3..].iter().map(|&v| self.em.kernel.ty(v).clone()).collect();
+        let mut operands = vec![low, high, self.scalar(data.for_bounds()[2])?];
+        let carried = self.initial(data)?;
+        operands.extend_from_slice(&carried);
+        let mut types: Vec<Type> = carried.iter().map(|&v| self.em.kernel.ty(v).clone()).collect();
         let last = self.em.int(Scalar::U64, i64::from((pipeline.stages - 1) * pipeline.stage));
         let last = self.em.add(base, last);
         let first = self.em.int(Scalar::U64, i64::from(pipeline.ahead() * pipeline.stage));
@@ -233,7 +234,7 @@ impl<'k> Lowering<'k> {
         let data = self.src.op(load.op);
         let access = self.staged_box(load)?;
         let mask = self.mask(&access)?;
-        let padding = self.scalar(data.operands[data.operands.len() - 1])?;
+        let padding = self.scalar(data.padding())?;
         let registers = self.load_vectors(&access, Some(&mask), padding)?;
         let offset = self.em.int(Scalar::U64, load.offset.into());
         let slot = self.em.add(stage, offset);

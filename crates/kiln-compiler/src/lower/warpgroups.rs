@@ -20,7 +20,7 @@ impl Lowering<'_> {
             return self.product_in_pieces(data, product, [left, right]);
         }
         let in_flight = self.plan.pipelines.is_in_flight(op);
-        let zero = self.src.as_const(data.operands[2]).is_some_and(|l| !l.is_true());
+        let zero = self.src.as_const(data.addend()).is_some_and(|l| !l.is_true());
         let keep = in_flight || !zero;
         let mut operands = Vec::new();
         let mut areas = Vec::new();
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         }
         let registers = self.layout(product.sums).registers();
         if keep {
-            operands.extend_from_slice(&self.operand(data.operands[2], product.sums)?);
+            operands.extend_from_slice(&self.operand(data.addend(), product.sums)?);
         }
         let extents = product.extents;
         let begun = GroupProduct { factors: product.factors, extents, left: of_left, right: of_right, keep };
@@ -81,8 +81,8 @@ impl Lowering<'_> {
             right: Lines::Depth,
             keep: false,
         };
-        let none = self.src.as_const(data.operands[2]).is_some_and(|l| !l.is_true());
-        let mut sums = if none { Vec::new() } else { self.operand(data.operands[2], product.sums)?.to_vec() };
+        let none = self.src.as_const(data.addend()).is_some_and(|l| !l.is_true());
+        let mut sums = if none { Vec::new() } else { self.operand(data.addend(), product.sums)?.to_vec() };
         let types = vec![Type::scalar(product.factors.sum()); self.layout(product.sums).registers()];
         for piece in 0..k / deep {
             let mut operands = Vec::new();

@@ -13,7 +13,7 @@ pub(super) fn run(kernel: &mut Kernel) -> bool {
     let mut written = HashSet::new();
     kernel.walk(|_, data| {
         if data.kind.is_ordered_load() {
-            written.insert(data.operands[0]);
+            written.insert(data.view());
         }
     });
     let mut cse = Cse { known: HashMap::new(), written, renames: Renames::default(), changed: false };
@@ -85,7 +85,7 @@ impl Cse {
         let data = kernel.op(op);
         let loads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
         let constant = |view| !self.written.contains(&view) && is_constant_memory(kernel, view);
-        kernel.is_pure(op) || (loads && constant(data.operands[0]))
+        kernel.is_pure(op) || (loads && constant(data.view()))
     }
 
     fn replace(&mut self, kernel: &Kernel, op: Op, earlier: Op) {

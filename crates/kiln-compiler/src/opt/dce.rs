@@ -26,12 +26,14 @@ struct Liveness {
     todo: Vec<Value>,
 }
 
-/// Positions of initial values among a loop's operands, and of carried values among its regions' arguments.
-fn carried_from(kind: &OpKind) -> Option<(usize, usize)> {
-    match kind {
-        OpKind::For => Some((3, 1)),
-        OpKind::While => Some((0, 0)),
-        _ => None,
+/// Where carried values begin among the arguments of a loop's regions.
+fn carried_from(kind: &OpKind) -> Option<usize> {
+    if let OpKind::For = kind {
+        Some(1)
+    } else if let OpKind::While = kind {
+        Some(0)
+    } else {
+        None
     }
 }
 
@@ -84,7 +86,7 @@ impl Liveness {
                 Def::Arg(block, i) => {
                     let Some(op) = self.parent[block.index()] else { continue };
                     self.op(kernel, op);
-                    let first = carried_from(&kernel.op(op).kind).map_or(0, |(_, arg)| arg);
+                    let first = carried_from(&kernel.op(op).kind).unwrap_or(0);
                     if let Some(i) = (i as usize).checked_sub(first) {
                         self.flow(kernel, op, i);
                     }
@@ -105,13 +107,9 @@ impl Liveness {
             return;
         }
         let data = kernel.op(op);
-        let control = match data.kind {
-            OpKind::If => 1,
-            OpKind::For => 3,
-            OpKind::While => 0,
-            _ => data.operands.len(),
-        };
-        data.operands[..control].iter().for_each(|&v| self.value(v));
+        let flows = matches!(data.kind, OpKind::If | OpKind::For | OpKind::While);
+        let control = if flows { data.control() } else { &data.operands };
+        control.iter().for_each(|&v| self.value(v));
         if data.kind == OpKind::While
             && let Some(condition) = terminator(kernel, data.regions[0])
         {
@@ -127,14 +125,14 @@ impl Liveness {
         let data = kernel.op(op);
         let regions = &data.regions;
         let mut through: Vec<Value> = Vec::new();
-        if let Some((init, arg)) = carried_from(&data.kind) {
-            through.push(data.operands[init + i]);
+        if let Some(arg) = carried_from(&data.kind) {
+            through.push(data.inits()[i]);
             through.extend(regions.iter().map(|&r| kernel.block(r).args[arg + i]));
             through.push(data.results[i]);
         }
         for &region in regions {
             let last = terminator(kernel, region).map(|last| kernel.op(last));
-            through.extend(last.filter(|l| l.kind == OpKind::Yield).map(|l| l.operands[i]));
+            through.extend(last.filter(|l| l.kind == OpKind::Yield).map(|l| l.yielded()[i]));
         }
         through.into_iter().for_each(|v| self.value(v));
     }
@@ -185,9 +183,8 @@ impl Sweep {
         let types: Vec<Type> = results.iter().map(|&v| kernel.ty(v).clone()).collect();
         let mut operands = data.operands.to_vec();
         let mut regions = data.regions.to_vec();
-        if let Some((init, arg)) = carried_from(&data.kind) {
-            operands.truncate(init);
-            operands.extend(keep(&data.operands[init..]));
+        if let Some(arg) = carried_from(&data.kind) {
+            operands = [data.control(), &keep(data.inits())].concat();
             for region in &mut regions {
                 let args = kernel.block(*region).args.to_vec();
                 let args = [&args[..arg], &keep(&args[arg..])].concat();

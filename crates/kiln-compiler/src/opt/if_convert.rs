@@ -19,7 +19,7 @@ impl Pass for IfConvert {
         if data.kind != OpKind::If || !data.results.iter().all(|&v| cx.kernel.ty(v).is_scalar()) {
             return Fate::Keep;
         }
-        let (cond, results) = (data.operands[0], data.results.to_vec());
+        let (cond, results) = (data.condition(), data.results.to_vec());
         let [then, other] = data.regions[..] else { return Fate::Keep };
         let cost = [then, other].map(|region| cost(cx.kernel, region));
         let [Some(a), Some(b)] = cost else { return Fate::Keep };

@@ -12,10 +12,11 @@ struct Invariant;
 
 impl Pass for Invariant {
     fn enter(&mut self, cx: &mut Cursor<'_>, op: Op) -> Fate {
-        match cx.kernel.op(op).kind {
-            OpKind::For => carried(cx, op, 3, 1),
-            OpKind::While => carried(cx, op, 0, 0),
-            _ => {}
+        let kind = &cx.kernel.op(op).kind;
+        if *kind == OpKind::For {
+            carried(cx, op, 1);
+        } else if *kind == OpKind::While {
+            carried(cx, op, 0);
         }
         Fate::Keep
     }
@@ -33,12 +34,12 @@ fn terminator(kernel: &Kernel, region: Block) -> &[Value] {
 }
 
 /// A carried value that every round hands on as it got it is its initial value.
-fn carried(cx: &mut Cursor<'_>, op: Op, first_init: usize, first_arg: usize) {
+fn carried(cx: &mut Cursor<'_>, op: Op, first_arg: usize) {
     let data = cx.kernel.op(op);
     let mut renames = Vec::new();
     if let Some(&last) = data.regions.last() {
         let next = terminator(cx.kernel, last);
-        for (i, &init) in data.operands[first_init..].iter().enumerate() {
+        for (i, &init) in data.inits().iter().enumerate() {
             let arg = cx.kernel.block(last).args[first_arg + i];
             if next[i] == arg || next[i] == init {
                 let args = data.regions.iter().map(|&r| cx.kernel.block(r).args[first_arg + i]);

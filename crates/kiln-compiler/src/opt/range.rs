@@ -6,7 +6,9 @@
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use crate::lower::facts::{IntFacts, Known};
-use kiln_ir::{BinaryOp, Block, Bounds, CompareOp, Def, Kernel, Literal, Op, OpKind, Scalar, Type, Value};
+use kiln_ir::{
+    BinaryOp, Block, Bounds, CompareOp, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value,
+};
 use std::collections::HashMap;
 
 pub(super) fn run(kernel: &mut Kernel) -> bool {
@@ -32,7 +34,7 @@ enum Decision {
     /// Every element of its result is this literal.
     Constant(Literal),
     /// Its result is this operand.
-    Operand(usize),
+    Keep(Operand),
     /// It is this operation on its first operand and a constant.
     With(BinaryOp, Literal),
     /// It is done in 32 bits without sign.
@@ -60,8 +62,8 @@ impl Finder<'_> {
             for (at, &region) in data.regions.iter().enumerate() {
                 let known = self.below.len();
                 match data.kind {
-                    OpKind::If if at == 0 => self.assume(data.operands[0]),
-                    OpKind::For => self.below.push((kernel.block(region).args[0], data.operands[1])),
+                    OpKind::If if at == 0 => self.assume(data.condition()),
+                    OpKind::For => self.below.push((kernel.block(region).args[0], data.for_bounds()[1])),
                     OpKind::While if at == 1 => self.assume_condition(data.regions[0], region),
                     _ => {}
                 }
@@ -75,8 +77,8 @@ impl Finder<'_> {
     fn assume(&mut self, condition: Value) {
         let Some(data) = self.kernel.defining_op(condition) else { return };
         match data.kind {
-            OpKind::Compare(CompareOp::Lt) => self.below.push((data.operands[0], data.operands[1])),
-            OpKind::Compare(CompareOp::Gt) => self.below.push((data.operands[1], data.operands[0])),
+            OpKind::Compare(CompareOp::Lt) => self.below.push((data.left(), data.right())),
+            OpKind::Compare(CompareOp::Gt) => self.below.push((data.right(), data.left())),
             OpKind::Binary(BinaryOp::And) => data.operands.iter().for_each(|&v| self.assume(v)),
             _ => {}
         }
@@ -87,7 +89,7 @@ impl Finder<'_> {
         let kernel = self.kernel;
         let known = self.below.len();
         if let Some(&last) = kernel.block(first).ops.last() {
-            self.assume(kernel.op(last).operands[0]);
+            self.assume(kernel.op(last).condition());
         }
         let there = |value: Value| match kernel.def(value) {
             Def::Arg(block, i) if block == first => kernel.block(second).args[i as usize],
@@ -101,13 +103,13 @@ impl Finder<'_> {
         let integers = data.operands.iter().all(|&v| self.kernel.ty(v).elem().is_int());
         match data.kind {
             OpKind::Compare(kind) if integers => {
-                let [a, b] = [0, 1].map(|i| self.facts.of(data.operands[i]));
+                let [a, b] = [data.left(), data.right()].map(|v| self.facts.of(v));
                 outcome(kind, a, b).map(|holds| Decision::Constant(Literal::bool(holds)))
             }
             OpKind::Binary(kind) if integers => {
-                let [a, b] = [0, 1].map(|i| self.facts.of(data.operands[i]));
-                let elem = self.kernel.ty(data.operands[0]).elem();
-                let by = self.kernel.as_const(data.operands[1]);
+                let [a, b] = [data.left(), data.right()].map(|v| self.facts.of(v));
+                let elem = self.kernel.ty(data.left()).elem();
+                let by = self.kernel.as_const(data.right());
                 arithmetic(kind, elem, a, b, by)
             }
             OpKind::Gather { bounds, .. }
@@ -118,9 +120,9 @@ impl Finder<'_> {
             | OpKind::OrderedStore { bounds, .. }
                 if bounds != Bounds::Trust =>
             {
-                let rank = self.kernel.ty(data.operands[0]).as_view()?.rank as usize;
+                let rank = self.kernel.ty(data.view()).as_view()?.rank as usize;
                 (0..rank)
-                    .all(|axis| self.is_inside(data.operands[0], axis, data.operands[1 + axis]))
+                    .all(|axis| self.is_inside(data.view(), axis, data.coordinates()[axis]))
                     .then_some(Decision::Trust)
             }
             _ => None,
@@ -138,7 +140,7 @@ impl Finder<'_> {
 
     fn is_extent(&self, value: Value, view: Value, axis: usize) -> bool {
         let extent = self.kernel.defining_op(value);
-        extent.is_some_and(|data| data.kind == OpKind::Extent(axis as u32) && data.operands[0] == view)
+        extent.is_some_and(|data| data.kind == OpKind::Extent(axis as u32) && data.view() == view)
     }
 }
 
@@ -165,11 +167,11 @@ fn arithmetic(kind: BinaryOp, elem: Scalar, a: Known, b: Known, by: Option<Liter
     let power = by.filter(|l| natural && l.bits().is_power_of_two());
     let small = |k: Known| k.non_negative() && k.max <= u32::MAX.into();
     match kind {
-        BinaryOp::Min if a.max <= b.min => Some(Decision::Operand(0)),
-        BinaryOp::Min if b.max <= a.min => Some(Decision::Operand(1)),
-        BinaryOp::Max if a.min >= b.max => Some(Decision::Operand(0)),
-        BinaryOp::Max if b.min >= a.max => Some(Decision::Operand(1)),
-        BinaryOp::Rem if natural && a.max < b.min => Some(Decision::Operand(0)),
+        BinaryOp::Min if a.max <= b.min => Some(Decision::Keep(Operand::Left)),
+        BinaryOp::Min if b.max <= a.min => Some(Decision::Keep(Operand::Right)),
+        BinaryOp::Max if a.min >= b.max => Some(Decision::Keep(Operand::Left)),
+        BinaryOp::Max if b.min >= a.max => Some(Decision::Keep(Operand::Right)),
+        BinaryOp::Rem if natural && a.max < b.min => Some(Decision::Keep(Operand::Left)),
         BinaryOp::Div if natural && a.max < b.min => Some(Decision::Constant(Literal::zero(elem))),
         BinaryOp::Div if let Some(l) = power => {
             Some(Decision::With(BinaryOp::Shr, Literal::from_bits(elem, l.bits().trailing_zeros().into())))
@@ -190,26 +192,28 @@ impl Pass for Apply {
     fn leave(&mut self, cx: &mut Cursor<'_>, op: Op) -> Fate {
         let Some(decision) = self.0.remove(&op) else { return Fate::Keep };
         let data = cx.kernel.op(op);
-        let operands = data.operands.to_vec();
         match decision {
             Decision::Constant(literal) => cx.become_(op, OpKind::Const(literal), &[]),
-            Decision::Operand(at) => {
+            Decision::Keep(name) => {
                 let result = cx.kernel.result(op);
-                cx.rename(result, operands[at]);
+                let kept = data.operand(name);
+                cx.rename(result, kept);
                 return Fate::Drop;
             }
             Decision::With(kind, literal) => {
-                let constant = cx.constant_like(operands[0], literal);
-                cx.become_(op, OpKind::Binary(kind), &[operands[0], constant]);
+                let left = data.left();
+                let constant = cx.constant_like(left, literal);
+                cx.become_(op, OpKind::Binary(kind), &[left, constant]);
             }
             Decision::Narrow(kind) => {
-                let ty = Type::tile(Scalar::U32, cx.kernel.shape(operands[0]));
-                let [a, b] = [0, 1].map(|i| cx.emit(OpKind::Cast, &[operands[i]], ty.clone()));
+                let operands = [data.left(), data.right()];
+                let ty = Type::tile(Scalar::U32, cx.kernel.shape(data.left()));
+                let [a, b] = operands.map(|v| cx.emit(OpKind::Cast, &[v], ty.clone()));
                 let quotient = cx.emit(OpKind::Binary(kind), &[a, b], ty);
                 cx.become_(op, OpKind::Cast, &[quotient]);
             }
             Decision::Trust => {
-                let kind = trusted(&data.kind);
+                let (kind, operands) = (trusted(&data.kind), data.operands.to_vec());
                 cx.become_(op, kind, &operands);
             }
         }

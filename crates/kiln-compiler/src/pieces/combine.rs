@@ -9,7 +9,7 @@ use kiln_ir::{
 
 impl Division<'_> {
     pub(super) fn reduce(&mut self, data: &OpData, op: ReduceOp, axis: usize) {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let grid = self.grid(operand);
         for cell in self.grid(result).cells() {
             let along = cells_along(&grid, &cell, axis);
@@ -87,7 +87,7 @@ impl Division<'_> {
     /// Each piece is scanned on its own, and what all pieces before it come to is added.
     pub(super) fn scan(&mut self, data: &OpData) {
         let OpKind::Scan { op, axis, reverse, exclusive } = data.kind else { return };
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let elem = self.src.ty(operand).elem();
         let along = axis as usize;
         let grid = self.grid(operand);
@@ -137,7 +137,7 @@ impl Division<'_> {
 
     /// Each piece of the result is a chain of products along the depth.
     pub(super) fn dot(&mut self, data: &OpData, precision: Precision) {
-        let [a, b, acc] = [data.operands[0], data.operands[1], data.operands[2]];
+        let [a, b, acc] = [data.left(), data.right(), data.addend()];
         let (left, right, sums) = (self.grid(a), self.grid(b), self.grid(acc));
         for cell in sums.cells() {
             let mut sum = self.piece(acc, &sums, &cell);

@@ -3,7 +3,7 @@
 
 use super::Division;
 use crate::error::CompileError;
-use kiln_ir::{ExplicitOp, OpData, OpKind, Scalar, Type, Value};
+use kiln_ir::{ExplicitOp, OpData, OpKind, Operand, Scalar, Type, Value};
 
 impl<'a> Division<'a> {
     pub(super) fn explicit(&mut self, data: &'a OpData, kind: &ExplicitOp) -> Result<(), CompileError> {
@@ -32,7 +32,7 @@ impl<'a> Division<'a> {
 
     /// Half of the columns: its pieces are those of the tile, halved.
     fn pack_pairs(&mut self, data: &OpData) {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.operand(Operand::Registers), data.results[0]);
         let grid = self.grid(result);
         for (at, cell) in grid.cells().iter().enumerate() {
             let piece = self.values[operand.index()][at];
@@ -45,12 +45,12 @@ impl<'a> Division<'a> {
 
     /// The columns that are stored lie in one piece.
     fn shared_store(&mut self, data: &OpData, column: u32) -> Result<(), CompileError> {
-        let tile = data.operands[0];
-        let made = self.src.defining_op(data.operands[1]).map(|made| &made.kind);
+        let tile = data.stored_value();
+        let made = self.src.defining_op(data.tile()).map(|made| &made.kind);
         let Some(OpKind::Explicit(ExplicitOp::SharedTile { columns, .. })) = made else {
             return Err(self.unsupported(data, "store to a shared tile"));
         };
-        let paired = self.src.ty(tile).elem().bytes() / self.src.ty(data.operands[1]).elem().bytes();
+        let paired = self.src.ty(tile).elem().bytes() / self.src.ty(data.tile()).elem().bytes();
         let (first, columns) = (column / paired, columns / paired);
         let grid = self.grid(tile);
         for (at, cell) in grid.cells().iter().enumerate() {
@@ -58,11 +58,8 @@ impl<'a> Division<'a> {
             let inside = begin[1] <= first && first + columns <= begin[1] + shape[1];
             if inside && !self.has_divided_rows(tile) {
                 let column = (first - begin[1]) * paired;
-                let mut operands = data.operands.clone();
-                operands[0] = self.values[tile.index()][at];
-                for operand in &mut operands[1..] {
-                    *operand = self.values[operand.index()][0];
-                }
+                let [to, stage] = [data.tile(), data.stage()].map(|v| self.values[v.index()][0]);
+                let operands = [self.values[tile.index()][at], to, stage];
                 self.b.op(OpKind::Explicit(ExplicitOp::SharedStore { column }), &operands, &[]);
                 return Ok(());
             }

@@ -94,7 +94,7 @@ fn check(kernel: &Kernel) -> Result<bool, CompileError> {
             limit(data, shape.clone(), Grid::of(&shape).len());
         }
         if matches!(data.kind, OpKind::Dot(_)) {
-            let (left, right) = (kernel.shape(data.operands[0]), kernel.shape(data.operands[1]));
+            let (left, right) = (kernel.shape(data.left()), kernel.shape(data.right()));
             let extents = Shape::new(&[left[0], right[1], left[1]]);
             limit(data, extents.clone(), Grid::of(&extents).len());
         }
@@ -208,9 +208,9 @@ impl<'a> Division<'a> {
         }
     }
 
-    /// Moves the place of a box, which stands behind the view.
+    /// Moves the place of a box: the operands of a load or store behind the view.
     fn displace(&mut self, operands: &mut [Value], begin: &[u32]) {
-        for (offset, &by) in operands[1..].iter_mut().zip(begin) {
+        for (offset, &by) in operands.iter_mut().skip(1).zip(begin) {
             *offset = self.displaced(*offset, by);
         }
     }

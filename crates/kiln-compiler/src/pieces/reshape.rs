@@ -15,7 +15,7 @@ type Group = [Range<usize>; 2];
 
 impl Division<'_> {
     pub(super) fn reshape(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.src.shape(operand), self.src.shape(result));
         let groups = groups(&from, &to);
         if !groups
@@ -43,7 +43,7 @@ impl Division<'_> {
 
     /// Writes all pieces to where their elements are in row-major order, and reads those of the other shape.
     fn through_memory(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.src.shape(operand), self.src.shape(result));
         let mut tasks = false;
         self.src.walk(|_, data| tasks |= matches!(data.kind, OpKind::Explicit(ExplicitOp::Tasks(_))));

@@ -21,7 +21,7 @@ impl Division<'_> {
 
     /// Where an axis stretches, its one element is in the first span.
     pub(super) fn broadcast(&mut self, data: &OpData) {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.grid(operand), self.grid(result));
         let (narrow, wide) = (self.src.shape(operand), self.src.shape(result));
         for cell in to.cells() {
@@ -34,7 +34,7 @@ impl Division<'_> {
     }
 
     pub(super) fn transpose(&mut self, data: &OpData, perm: &Shape) {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.grid(operand), self.grid(result));
         for cell in to.cells() {
             let mut source = cell.clone();

@@ -68,8 +68,9 @@ impl Specialiser<'_> {
         // Before the first round there is nothing to give back, which an mbarrier hears that nobody waits for.
         let nobody = b.index(memory.stages.into());
         let mut operands = data.operands.to_vec();
-        operands.extend([first.stage, first.phase, nobody]);
-        let types: Vec<Type> = operands[3..].iter().map(|&v| b.kernel.ty(v).clone()).collect();
+        let more = [first.stage, first.phase, nobody];
+        operands.extend(more);
+        let types: Vec<Type> = data.inits().iter().chain(&more).map(|&v| b.kernel.ty(v).clone()).collect();
         let [stage, phase, before] = [(); 3].map(|()| b.kernel.add_arg(body, index()));
         let round = Round { looped, ring, memory, place: Place { stage, phase }, before };
         let ops = std::mem::take(&mut b.kernel.block_mut(body).ops);
@@ -101,7 +102,7 @@ impl Specialiser<'_> {
 /// Which carried values of a loop are sums of its products.
 fn round_sums(kernel: &Kernel, looped: &LoopFit) -> Vec<usize> {
     let args = &kernel.block(looped.body).args;
-    let place = |product: &Product| args.iter().position(|&a| a == kernel.op(product.op).operands[2]);
+    let place = |product: &Product| args.iter().position(|&a| a == kernel.op(product.op).addend());
     looped.products.iter().filter_map(place).map(|at| at - 1).collect()
 }
 
@@ -178,7 +179,7 @@ impl Round<'_> {
     /// Begins a product.
     fn begin(&self, b: &mut Builder<'_>, renames: &HashMap<Value, Value>, product: &Product) -> Value {
         let renamed = |v: Value| renames.get(&v).copied().unwrap_or(v);
-        let accumulator = b.kernel.op(product.op).operands[2];
+        let accumulator = b.kernel.op(product.op).addend();
         let zero = b.kernel.as_const(accumulator).is_some_and(|l| !l.is_true());
         let keep = b.constant(Literal::bool(self.looped.in_flight || !zero));
         let accumulator = renamed(accumulator);
@@ -239,8 +240,8 @@ fn packed(b: &mut Builder<'_>, tile: Value) -> Value {
     let elem = b.kernel.ty(tile).elem();
     let made = b.kernel.defining_op(tile);
     // What was rounded from f32 is rounded as it is packed; else that changes nothing.
-    let wide = made.filter(|d| d.kind == OpKind::Cast && b.kernel.ty(d.operands[0]).elem() == Scalar::F32);
-    let wide = wide.map(|data| data.operands[0]);
+    let wide = made.filter(|d| d.kind == OpKind::Cast && b.kernel.ty(d.input()).elem() == Scalar::F32);
+    let wide = wide.map(|data| data.input());
     let wide = wide.unwrap_or_else(|| b.cast(tile, Scalar::F32));
     let shape = b.kernel.shape(tile);
     let words = Type::tile(Scalar::U32, Shape::new(&[shape[0], shape[1] / 2]));

@@ -179,7 +179,55 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         Load(_) | Store { .. } | For | If | While | Yield | Condition => true,
         Explicit(ExplicitOp::Exp2Flushed) => true,
         Fragment(_) | Explicit(_) => false,
-        _ => kernel.is_pure(op),
+        Const(_)
+        | Iota
+        | ProgramId(_)
+        | NumPrograms(_)
+        | ThreadId(_)
+        | BlockDim(_)
+        | Unary(_)
+        | Compare(_)
+        | Select
+        | Fma
+        | Cast
+        | Bitcast
+        | Broadcast
+        | Reshape
+        | Transpose(_)
+        | Reduce { .. }
+        | Scan { .. }
+        | Dot(_)
+        | Extent(_)
+        | Stride(_)
+        | Alloc { .. }
+        | AtomicCas { .. }
+        | Fence(_)
+        | OrderedLoad { .. }
+        | OrderedStore { .. }
+        | LoadQuad(_)
+        | StoreQuad(_)
+        | Barrier
+        | Shuffle(_)
+        | Vote(_)
+        | BlockUniform
+        | Cluster(_)
+        | Clock(_)
+        | Sleep
+        | Guard
+        | Print(_)
+        | Address
+        | Scratch { .. }
+        | PtrLoad { .. }
+        | PtrStore { .. }
+        | PtrAtomic { .. }
+        | PtrAtomicCas { .. }
+        | PtrOrderedLoad { .. }
+        | PtrOrderedStore { .. }
+        | CheckBounds
+        | CheckDivisor
+        | BlockCheck(_)
+        | Note { .. }
+        | Faulted => kernel.is_pure(op),
     }
 }
 
@@ -220,7 +268,7 @@ impl<'k> Finder<'k> {
     /// Whether a scalar operation has no effect and reads nothing that the kernel writes.
     fn is_repeatable(&self, op: Op, data: &OpData) -> bool {
         let reads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
-        !data.results.is_empty() && (self.kernel.is_pure(op) || reads && self.is_read_only(data.operands[0]))
+        !data.results.is_empty() && (self.kernel.is_pure(op) || reads && self.is_read_only(data.view()))
     }
 
     fn is_outside(&self, value: Value) -> bool {
@@ -239,7 +287,7 @@ impl<'k> Finder<'k> {
 
     fn looped(&mut self, op: Op, data: &'k OpData) -> Result<LoopFit, Unfit> {
         let body = data.regions[0];
-        if !data.operands[..3].iter().all(|&v| self.is_outside(v)) {
+        if !data.for_bounds().iter().all(|&v| self.is_outside(v)) {
             return Unfit::new(data.loc, "the rounds of the loop hang on what only one task computes");
         }
         let mut found = LoopFit {
@@ -295,9 +343,9 @@ impl<'k> Finder<'k> {
     fn product(&mut self, op: Op, data: &OpData, found: &mut LoopFit) -> Result<Product, Unfit> {
         let kernel = self.kernel;
         let [m, n, k] = products::extents(kernel, data);
-        let elem = kernel.ty(data.operands[0]).elem();
+        let elem = kernel.ty(data.left()).elem();
         let fits = matches!(elem, Scalar::F16 | Scalar::BF16)
-            && kernel.ty(data.operands[1]).elem() == elem
+            && kernel.ty(data.right()).elem() == elem
             && kernel.ty(data.results[0]).elem() == Scalar::F32
             && m.is_multiple_of(64)
             && m >= ROWS * self.warps
@@ -309,11 +357,11 @@ impl<'k> Finder<'k> {
                 format!("a product {m} × {n} × {k} of {elem} by {} warps is none of warpgroups", self.warps),
             );
         }
-        let right = self.stored(data.operands[1], data.loc, found)?;
-        let left = match self.stored(data.operands[0], data.loc, found) {
+        let right = self.stored(data.right(), data.loc, found)?;
+        let left = match self.stored(data.left(), data.loc, found) {
             Ok(stored) => Left::Stored(stored),
-            Err(unfit) => match self.computed(data.operands[0], found.body) {
-                true => Left::Computed(data.operands[0]),
+            Err(unfit) => match self.computed(data.left(), found.body) {
+                true => Left::Computed(data.left()),
                 false => return Err(unfit),
             },
         };
@@ -345,13 +393,13 @@ impl<'k> Finder<'k> {
             match &data.kind {
                 OpKind::Load(_) => break op,
                 OpKind::Transpose(_) if kernel.shape(at).rank() == 2 => transposed = !transposed,
-                OpKind::Reshape if is_squeezed(&kernel.shape(data.operands[0]), &kernel.shape(at)) => {}
+                OpKind::Reshape if is_squeezed(&kernel.shape(data.input()), &kernel.shape(at)) => {}
                 _ => return Unfit::new(data.loc, "a factor is computed before it is multiplied"),
             }
-            at = data.operands[0];
+            at = data.input();
         };
         let data = kernel.op(load);
-        let (view, shape) = (data.operands[0], kernel.shape(data.results[0]));
+        let (view, shape) = (data.view(), kernel.shape(data.results[0]));
         let within = kernel.block(found.body).ops.contains(&load);
         let source = if within {
             found.copies.iter().position(|c| c.op == load).map(Source::Stage)
@@ -364,13 +412,13 @@ impl<'k> Finder<'k> {
             return Ok(Stored { source, transposed });
         }
         let zero = Literal::zero(kernel.ty(view).elem());
-        if !self.is_read_only(view) || kernel.as_const(data.operands[1 + shape.rank()]) != Some(zero) {
+        if !self.is_read_only(view) || kernel.as_const(data.padding()) != Some(zero) {
             return Unfit::new(data.loc, "the kernel writes what it loads, or pads it with other than zeros");
         }
         if !self.only_multiplied(data.results[0]) {
             return Unfit::new(data.loc, "what is loaded is not only multiplied");
         }
-        let offsets = &data.operands[1..=shape.rank()];
+        let offsets = data.coordinates();
         let copied = Copied::of(kernel, &self.facts, (load, view), offsets, &shape)?;
         if within {
             found.dropped.extend(chain);
@@ -391,7 +439,7 @@ impl<'k> Finder<'k> {
         users.iter().all(|&user| {
             let data = self.kernel.op(user);
             match data.kind {
-                OpKind::Dot(_) => data.operands[2] != value,
+                OpKind::Dot(_) => data.addend() != value,
                 OpKind::Reshape | OpKind::Transpose(_) => self.only_multiplied(data.results[0]),
                 _ => false,
             }
@@ -401,7 +449,7 @@ impl<'k> Finder<'k> {
     /// Whether nothing else in the loop looks at a product's sums.
     fn flows(&self, found: &LoopFit, product: &Product) -> bool {
         let (data, block) = (self.kernel.op(product.op), self.kernel.block(found.body));
-        let (before, after) = (data.operands[2], data.results[0]);
+        let (before, after) = (data.addend(), data.results[0]);
         let place = block.args.iter().position(|&arg| arg == before).and_then(|i| i.checked_sub(1));
         let once = |v: Value| self.users.get(&v).is_some_and(|users| users.len() == 1);
         let handed_on = block.ops.last().map(|&end| self.kernel.op(end));
@@ -441,7 +489,7 @@ impl Needs<'_, '_> {
                 self.carried.push(place);
                 let end = kernel.block(self.body).ops.last().map(|&op| kernel.op(op));
                 let next = end.and_then(|end| end.operands.get(place).copied());
-                let first = kernel.op(self.op).operands[3 + place];
+                let first = kernel.op(self.op).inits()[place];
                 kernel.ty(value).is_scalar()
                     && self.finder.is_outside(first)
                     && next.is_some_and(|next| self.add(next))

@@ -38,14 +38,14 @@ fn rounds(b: &mut Builder<'_>, looped: &LoopFit, (ring, stages): (&Ring, u32), f
     b.loc = data.loc;
     let old = b.kernel.block(looped.body).clone();
     let region = b.kernel.add_block();
-    let mut operands = data.operands[..3].to_vec();
+    let mut operands = data.for_bounds().to_vec();
     let mut types = Vec::new();
     let mut renames = HashMap::new();
     let round = b.kernel.ty(old.args[0]).clone();
     renames.insert(old.args[0], b.kernel.add_arg(region, round));
     for &place in &looped.carried {
         let (argument, ty) = (old.args[1 + place], b.kernel.ty(old.args[1 + place]).clone());
-        operands.push(data.operands[3 + place]);
+        operands.push(data.inits()[place]);
         renames.insert(argument, b.kernel.add_arg(region, ty.clone()));
         types.push(ty);
     }

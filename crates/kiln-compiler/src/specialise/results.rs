@@ -5,7 +5,7 @@ use super::fit::Fit;
 use super::producer::coordinates;
 use super::{Specialiser, effect};
 use crate::lower::facts::IntFacts;
-use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpData, OpKind, Shape, Value};
+use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpKind, Shape, Value};
 use std::collections::HashSet;
 
 /// Bytes of a row of a strip.
@@ -50,10 +50,10 @@ pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
     stores
         .filter_map(|&op| {
             let data = kernel.op(op);
-            let (view, tile) = (data.operands[0], *data.operands.last()?);
+            let (view, tile) = (data.view(), data.stored_value());
             let shape = kernel.shape(tile);
             let matrix = unsqueezed(kernel, tile);
-            let offsets = &data.operands[1..=shape.rank()];
+            let offsets = data.coordinates();
             let copied = Copied::of(kernel, &facts, (op, view), offsets, &shape).ok()?;
             let bytes = copied.elem.bytes();
             if copied.turned || !matches!(bytes, 2 | 4) || !is_of_products(kernel, fit, matrix) {
@@ -68,8 +68,8 @@ pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
 /// The matrix that a tile was before it got axes of 1.
 fn unsqueezed(kernel: &Kernel, tile: Value) -> Value {
     match kernel.defining_op(tile) {
-        Some(OpData { kind: OpKind::Reshape, operands, .. }) if is_matrix_of(kernel, operands[0], tile) => {
-            operands[0]
+        Some(data) if data.kind == OpKind::Reshape && is_matrix_of(kernel, data.input(), tile) => {
+            data.input()
         }
         _ => tile,
     }

@@ -52,19 +52,16 @@ impl Emitter<'_> {
 
     /// The view, the offsets and the shape of the box of a load or store.
     fn box_of(&mut self, data: &OpData) -> Result<(View, Vec<ir::Value>, Shape)> {
-        let [view, offsets @ .., stored] = &data.operands[..] else {
-            return Err(self.internal("a load or store without operands"));
-        };
-        let shape = self.kernel.shape(data.results.first().copied().unwrap_or(*stored));
-        let offsets = offsets.iter().map(|&o| self.scalar(o)).collect::<Result<_>>()?;
-        Ok((self.view(*view)?.clone(), offsets, shape))
+        let tile = data.results.first().copied().unwrap_or_else(|| data.stored_value());
+        let offsets = data.coordinates().iter().map(|&o| self.scalar(o)).collect::<Result<_>>()?;
+        Ok((self.view(data.view())?.clone(), offsets, self.kernel.shape(tile)))
     }
 
     pub(super) fn load(&mut self, data: &OpData) -> Result<()> {
         let result = data.results[0];
         let elem = self.kernel.ty(result).elem();
         if self.kernel.ty(result).is_scalar() {
-            let base = self.view(data.operands[0])?.base;
+            let base = self.view(data.view())?.base;
             let scalar = self.asm.load(super::asm::scalar_type(elem), base, 0);
             self.set(result, Repr::Scalar(scalar));
             return Ok(());
@@ -107,16 +104,16 @@ impl Emitter<'_> {
     }
 
     fn load_box(&mut self, data: &OpData, tile: ir::Value, elem: Scalar) -> Result<()> {
-        let padding = self.scalar(data.operands[data.operands.len() - 1])?;
+        let padding = self.scalar(data.padding())?;
         let padding = self.asm.bits(padding);
         self.box_call(data, PrimitiveKey::LoadBox(elem), tile, padding)
     }
 
     pub(super) fn store(&mut self, data: &OpData, reuse: Reuse) -> Result<()> {
-        let value = data.operands[data.operands.len() - 1];
+        let value = data.stored_value();
         let ty = self.kernel.ty(value);
         if ty.is_scalar() {
-            let (base, scalar) = (self.view(data.operands[0])?.base, self.scalar(value)?);
+            let (base, scalar) = (self.view(data.view())?.base, self.scalar(value)?);
             self.asm.store(scalar, base, 0);
             return Ok(());
         }
@@ -134,7 +131,7 @@ impl Emitter<'_> {
     }
 
     fn store_box(&mut self, data: &OpData, tile: ir::Value, reuse: Reuse) -> Result<()> {
-        let elem = self.kernel.ty(data.operands[0]).elem();
+        let elem = self.kernel.ty(data.view()).elem();
         let padding = self.asm.int(0);
         let args = self.box_args(data, tile, padding)?;
         if reuse == Reuse::Normal {
@@ -150,7 +147,7 @@ impl Emitter<'_> {
 
     /// Whether the view of a load or store holds more than the caches keep while it is passed over: only then do stores past the caches pay.
     pub(super) fn outgrows_caches(&mut self, data: &OpData) -> Result<ir::Value> {
-        let view = self.view(data.operands[0])?.clone();
+        let view = self.view(data.view())?.clone();
         let mut bytes = self.asm.int(view.elem.bytes().into());
         for extent in view.extents {
             bytes = self.asm.mul(bytes, extent);

@@ -18,7 +18,7 @@ struct Carried {
 
 impl Emitter<'_> {
     pub(super) fn if_else(&mut self, data: &OpData) -> Result<()> {
-        let condition = self.scalar(data.operands[0])?;
+        let condition = self.scalar(data.condition())?;
         let carried = self.slots_for(&data.results);
         let (rest, joined) = self.asm.block(&carried.params);
         let arms = [self.asm.block(&[]).0, self.asm.block(&[]).0];
@@ -26,7 +26,7 @@ impl Emitter<'_> {
         for (&region, arm) in data.regions.iter().zip(arms) {
             self.asm.enter(arm);
             let end = self.body(region)?;
-            let values = end.map_or(&[][..], |end| &end.operands[..]);
+            let values = end.map_or(&[][..], |end| end.yielded());
             let scalars = self.hand_over(values, &carried)?;
             self.asm.jump(rest, &scalars);
             self.end_region(region, end);
@@ -37,11 +37,9 @@ impl Emitter<'_> {
     }
 
     pub(super) fn for_loop(&mut self, op: Op, data: &OpData) -> Result<()> {
-        let [lo, hi, step, inits @ ..] = &data.operands[..] else {
-            return Err(self.internal("a for without bounds"));
-        };
-        let elem = self.kernel.ty(*lo).elem();
-        let (lo, hi, step) = (self.scalar(*lo)?, self.scalar(*hi)?, self.scalar(*step)?);
+        let ([lo, hi, step], inits) = (data.for_bounds(), data.inits());
+        let elem = self.kernel.ty(lo).elem();
+        let (lo, hi, step) = (self.scalar(lo)?, self.scalar(hi)?, self.scalar(step)?);
         let less = if elem.is_signed() { IntCC::SignedLessThan } else { IntCC::UnsignedLessThan };
         let runs = self.asm.compare(less, lo, hi);
         let zero = self.asm.fb.ins().iconst(scalar_type(elem), 0);
@@ -67,7 +65,7 @@ impl Emitter<'_> {
         self.arrive(&args[1..], &carried, &at_turn[2..], false);
         self.prefer(region, &args[1..], &carried);
         let end = self.body(region)?;
-        let scalars = self.hand_over(end.map_or(&[][..], |end| &end.operands[..]), &carried)?;
+        let scalars = self.hand_over(end.map_or(&[][..], |end| end.yielded()), &carried)?;
         self.end_region(region, end);
         if !self.is_short(data) {
             self.check_time();
@@ -110,7 +108,7 @@ impl Emitter<'_> {
         self.arrive(args, &carried, &at_test, false);
         self.prefer(body, args, &carried);
         let end = self.body(body)?;
-        let scalars = self.hand_over(end.map_or(&[][..], |end| &end.operands[..]), &carried)?;
+        let scalars = self.hand_over(end.map_or(&[][..], |end| end.yielded()), &carried)?;
         self.end_region(body, end);
         self.check_time();
         self.asm.jump(test, &scalars);
@@ -122,7 +120,7 @@ impl Emitter<'_> {
 
     /// Whether a loop is known to have few rounds, so that it need not look at the time.
     fn is_short(&self, data: &OpData) -> bool {
-        let bounds = [0, 1, 2].map(|i| self.kernel.as_const(data.operands[i]).map(|l| l.as_i128()));
+        let bounds = data.for_bounds().map(|v| self.kernel.as_const(v).map(|l| l.as_i128()));
         let [Some(lo), Some(hi), Some(step)] = bounds else { return false };
         step <= 0 || (hi - lo) / step <= SHORT
     }
@@ -259,9 +257,7 @@ impl Emitter<'_> {
             let in_place = match &data.kind {
                 OpKind::Dot(_) => data.operands.iter().position(|&v| self.live.root(v) == arg) == Some(2),
                 // A fault looks for the zero among the divisors: they must stay.
-                OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if self.live.root(data.operands[1]) == arg => {
-                    false
-                }
+                OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if self.live.root(data.right()) == arg => false,
                 kind => is_elementwise(kind) && self.same_size(arg, next),
             };
             let free = last.is_none_or(|last| last < maker || (last == maker && in_place));

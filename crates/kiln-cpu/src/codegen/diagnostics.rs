@@ -79,13 +79,11 @@ impl Emitter<'_> {
 
     /// `Assert`. Values are scalars or, in a kernel for threads, tiles with an element for each lane.
     pub(super) fn assert(&mut self, data: &OpData, message: Message) -> Result<()> {
-        let [condition, values @ ..] = &data.operands[..] else {
-            return Err(self.internal("an assert without a condition"));
-        };
-        let len = self.len(*condition);
-        let at = self.array(*condition, len)?;
+        let (condition, values) = (data.condition(), data.shown());
+        let len = self.len(condition);
+        let at = self.array(condition, len)?;
         let count = self.asm.int(len as i64);
-        let holds = self.all(*condition, len)?;
+        let holds = self.all(condition, len)?;
         let elems = values.iter().map(|&v| self.kernel.ty(v).elem()).collect();
         let site = self.site(SiteKind::Assert(message, elems));
         let fails = self.asm.fb.ins().icmp_imm_s(IntCC::Equal, holds, 0);
@@ -118,8 +116,8 @@ impl Emitter<'_> {
     /// `Print`: once for scalars. After the lockstep rewrite the first operand is a mask with an element for each lane, and every lane prints
     /// where it is not 0.
     pub(super) fn print(&mut self, data: &OpData, message: Message) -> Result<()> {
-        let mask = data.operands.first().filter(|&&v| self.lockstep.is_some() && self.is_lane_mask(v));
-        let values = &data.operands[mask.is_some() as usize..];
+        let mask = data.shown().first().filter(|&&v| self.lockstep.is_some() && self.is_lane_mask(v));
+        let values = &data.shown()[mask.is_some() as usize..];
         let elems = values.iter().map(|&v| self.kernel.ty(v).elem()).collect();
         let site = self.site(SiteKind::Print(message, elems));
         let zero = self.asm.int(0);

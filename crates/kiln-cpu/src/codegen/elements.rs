@@ -199,20 +199,20 @@ impl Emitter<'_> {
     }
 
     pub(super) fn indexed(&self, data: &OpData, masked: bool, values: usize) -> Result<Indexed> {
-        let view = self.view(data.operands[0])?.clone();
-        let indices = 1..1 + view.strides.len();
-        let after = indices.end + masked as usize;
-        let in_range = data.operands.len() == after + values;
-        if !in_range {
+        let view = self.view(data.view())?.clone();
+        // Ordered accesses of lanes have a mask behind the indices, which those of threads have not.
+        let (indices, lanes) = data.coordinates().split_at(view.strides.len().min(data.coordinates().len()));
+        let mask = data.mask().or(lanes.first().copied());
+        let in_range = indices.len() == view.strides.len() && data.access_values().len() == values;
+        if !in_range || mask.is_some() != masked {
             return Err(self.internal("an indexed access with a wrong number of operands"));
         }
-        let mask = masked.then(|| data.operands[indices.end]);
-        let shaped = data.operands[1..].iter().map(|&v| self.len(v)).max();
+        let shaped = data.operands.iter().skip(1).map(|&v| self.len(v)).max();
         Ok(Indexed {
             view,
-            indices: data.operands[indices].to_vec(),
+            indices: indices.to_vec(),
             mask,
-            values: data.operands[after..].to_vec(),
+            values: data.access_values().to_vec(),
             len: shaped.unwrap_or(1),
         })
     }

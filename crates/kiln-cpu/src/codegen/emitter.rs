@@ -186,7 +186,7 @@ impl<'a> Emitter<'a> {
     fn passes_group(&self, op: Op) -> bool {
         let data = self.kernel.op(op);
         if let OpKind::Load(_) = data.kind {
-            return !self.group.stores_to(self.kernel, data.operands[0]);
+            return !self.group.stores_to(self.kernel, data.view());
         }
         let scalar = |v: &Value| {
             let ty = self.kernel.ty(*v);
@@ -210,21 +210,21 @@ impl<'a> Emitter<'a> {
             Broadcast => self.broadcast(data)?,
             Transpose(perm) => self.transpose(data, perm)?,
             Reduce { op, axis } => {
-                let elem = self.kernel.ty(data.operands[0]).elem();
+                let elem = self.kernel.ty(data.input()).elem();
                 self.along_axis(data, PrimitiveKey::Reduce(*op, elem), *axis)?;
             }
             Scan { op, axis, reverse, exclusive } => {
-                let scalar = self.kernel.ty(data.operands[0]).elem();
+                let scalar = self.kernel.ty(data.input()).elem();
                 let (op, reverse, exclusive) = (*op, *reverse, *exclusive);
                 self.along_axis(data, PrimitiveKey::Scan { op, scalar, reverse, exclusive }, *axis)?;
             }
             Dot(_) => self.dot(data)?,
             Extent(axis) => {
-                let extent = self.view(data.operands[0])?.extents[*axis as usize];
+                let extent = self.view(data.view())?.extents[*axis as usize];
                 self.set_result(result, Repr::Scalar(extent));
             }
             Stride(axis) => {
-                let stride = self.view(data.operands[0])?.strides[*axis as usize];
+                let stride = self.view(data.view())?.strides[*axis as usize];
                 self.set_result(result, Repr::Scalar(stride));
             }
             Alloc { elem, shape, .. } => {
@@ -254,10 +254,10 @@ impl<'a> Emitter<'a> {
             Guard => return Err(self.internal("a guard that is not lowered")),
             Iota | Yield | Condition => return Err(self.internal("an operation out of place")),
             BlockUniform => {
-                let first = match *self.repr(data.operands[0])? {
+                let first = match *self.repr(data.input())? {
                     Repr::Scalar(scalar) => scalar,
                     Repr::Tile(tile) => {
-                        let elem = self.kernel.ty(data.operands[0]).elem();
+                        let elem = self.kernel.ty(data.input()).elem();
                         self.asm.load(scalar_type(elem), tile.at, 0)
                     }
                     Repr::View(_) | Repr::Matrix(_) => return Err(self.internal("no lanes")),
@@ -270,7 +270,7 @@ impl<'a> Emitter<'a> {
                 self.set_result(result, Repr::Scalar(now));
             }
             Sleep => {
-                let time = self.scalar(data.operands[0])?;
+                let time = self.scalar(data.duration())?;
                 let time = self.asm.fb.ins().uextend(types::I64, time);
                 self.asm.call(time::rest as *const u8, &[time], None);
             }
@@ -324,7 +324,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn alias(&mut self, data: &OpData) -> Result<()> {
-        let (from, to) = (data.operands[0], data.results[0]);
+        let (from, to) = (data.input(), data.results[0]);
         let ty = self.kernel.ty(to);
         let repr = match self.repr(from)?.clone() {
             Repr::Scalar(value) => {

@@ -32,7 +32,7 @@ impl Group {
     /// Whether an operation of the group stores to a view.
     pub(super) fn stores_to(&self, kernel: &Kernel, view: Value) -> bool {
         let stores = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. });
-        self.ops.iter().any(|op| stores(op) && kernel.op(*op).operands[0] == view)
+        self.ops.iter().any(|op| stores(op) && kernel.op(*op).view() == view)
     }
 
     /// Whether a fault must wait until this group is done: it stores, or faults itself.
@@ -97,7 +97,7 @@ impl Emitter<'_> {
             kind if is_elementwise(kind) => makes_tile,
             kind if is_alias(kind) => makes_tile && pending(self, data.operands.first()),
             OpKind::Store { .. } => {
-                pending(self, data.operands.last()) && !self.group.stores_to(self.kernel, data.operands[0])
+                pending(self, data.operands.last()) && !self.group.stores_to(self.kernel, data.view())
             }
             _ => false,
         };
@@ -157,7 +157,7 @@ impl Emitter<'_> {
                 continue;
             }
             self.locate(Some(op));
-            let root = self.live.root(data.operands[data.operands.len() - 1]);
+            let root = self.live.root(data.stored_value());
             let direct = if self.may_store_directly(group, op, root) {
                 let place = self.place(data)?;
                 let fallback = self.output(root);
@@ -180,7 +180,7 @@ impl Emitter<'_> {
             else {
                 continue;
             };
-            let root = self.live.root(data.operands[data.operands.len() - 1]);
+            let root = self.live.root(data.stored_value());
             let Repr::Tile(Tile { at, .. }) = *self.repr(root)? else { continue };
             let large = self.outgrows_caches(data)?;
             let streams = self.asm.and(large, place.inside);
@@ -212,12 +212,12 @@ impl Emitter<'_> {
         let mut loads = operands.filter_map(|(i, v)| {
             let load = kernel.defining_op(self.live.root(v))?;
             let loads = matches!(load.kind, OpKind::Load(_) | OpKind::Gather { .. });
-            let same_view = loads && load.operands[0] == data.operands[0];
+            let same_view = loads && load.view() == data.view();
             (same_view && self.live.is_in_place(v)).then_some((i, load))
         });
-        let offsets = |d: &kiln_ir::OpData| d.operands[..d.operands.len() - 1].to_vec();
+        let offsets = |d: &kiln_ir::OpData| (d.view(), d.coordinates().to_vec(), d.mask());
         let shape = |v: Value| kernel.shape(v);
-        let stored = data.operands[data.operands.len() - 1];
+        let stored = data.stored_value();
         loads.all(|(i, load)| {
             i <= maker && offsets(load) == offsets(data) && shape(load.results[0]) == shape(stored)
         })
@@ -282,7 +282,7 @@ impl Emitter<'_> {
                     continue;
                 }
                 ref kind if is_alias(kind) => {
-                    let repr = self.repr(data.operands[0])?.clone();
+                    let repr = self.repr(data.input())?.clone();
                     self.set(data.results[0], without_slot(repr));
                 }
                 _ => self.member(group, op, window)?,
@@ -367,12 +367,12 @@ impl Emitter<'_> {
             let first = window.start.unwrap_or(zero);
             return self.call(PrimitiveKey::Iota(elem), &[out, first, window.count]).map(drop);
         }
-        let from = self.kernel.ty(data.operands[data.operands.len() - 1]).elem();
+        let from = data.operands.last().map_or(elem, |&v| self.kernel.ty(v).elem());
         match data.kind {
             OpKind::Unary(op_) => self.map(op, PrimitiveKey::Unary(op_, from), window),
             OpKind::Cast => self.map(op, PrimitiveKey::Cast(from, elem), window),
             OpKind::Binary(op_) => {
-                let (a, b) = (data.operands[0], data.operands[1]);
+                let (a, b) = (data.left(), data.right());
                 let (form, args) = self.pair(a, b, window)?;
                 let out = self.destination(op, window);
                 let key = PrimitiveKey::Binary(op_, form, elem);
@@ -380,25 +380,25 @@ impl Emitter<'_> {
                 self.check_divisor(op_, elem, flag, args, form, window.start, window.count)
             }
             OpKind::Compare(op_) => {
-                let (form, args) = self.pair(data.operands[0], data.operands[1], window)?;
+                let (form, args) = self.pair(data.left(), data.right(), window)?;
                 let out = self.destination(op, window);
                 let key = PrimitiveKey::Compare(op_, form, from);
                 self.call(key, &[out, args[0], args[1], window.count]).map(drop)
             }
             OpKind::Select => {
                 let key = |form| PrimitiveKey::Select(form, elem);
-                self.three(op, [data.operands[1], data.operands[2], data.operands[0]], key, window)
+                self.three(op, [data.if_true(), data.if_false(), data.condition()], key, window)
             }
             OpKind::Fma => {
                 let key = |form| PrimitiveKey::Fma(form, elem);
-                self.three(op, [data.operands[0], data.operands[1], data.operands[2]], key, window)
+                self.three(op, [data.left(), data.right(), data.addend()], key, window)
             }
             _ => Err(self.internal(&format!("{:?} in a group of {}", data.kind, group.ops.len()))),
         }
     }
 
     fn map(&mut self, op: Op, key: PrimitiveKey, window: Window) -> Result<()> {
-        let a = self.written_out(self.kernel.op(op).operands[0], window)?;
+        let a = self.written_out(self.kernel.op(op).input(), window)?;
         let out = self.destination(op, window);
         self.call(key, &[out, a, window.count]).map(drop)
     }
@@ -497,5 +497,5 @@ fn without_slot(repr: Repr) -> Repr {
 }
 
 fn data_elem(kernel: &Kernel, store: Op) -> kiln_ir::Scalar {
-    kernel.ty(kernel.op(store).operands[0]).elem()
+    kernel.ty(kernel.op(store).view()).elem()
 }

@@ -73,7 +73,7 @@ impl Liveness {
         }
         match &data.kind {
             OpKind::Load(_) => kernel.shape(value).rank() == 2,
-            OpKind::Transpose(perm) => perm.extents() == [1, 0] && self.is_matrix(kernel, data.operands[0]),
+            OpKind::Transpose(perm) => perm.extents() == [1, 0] && self.is_matrix(kernel, data.input()),
             _ => false,
         }
     }
@@ -178,13 +178,13 @@ impl Walk<'_> {
         let splat = |v: &Value| facts.splat[v.index()] || self.kernel.ty(*v).is_scalar();
         facts.splat[result.index()] = match data.kind {
             OpKind::Const(_) => true,
-            OpKind::Broadcast | OpKind::Transpose(_) => splat(&data.operands[0]),
-            OpKind::Reshape | OpKind::Bitcast => splat(&data.operands[0]),
+            OpKind::Broadcast | OpKind::Transpose(_) => splat(&data.input()),
+            OpKind::Reshape | OpKind::Bitcast => splat(&data.input()),
             ref kind => is_elementwise(kind) && data.operands.iter().all(splat),
         };
         let transposed = matches!(data.kind, OpKind::Transpose(_)) && facts.is_matrix(self.kernel, result);
         if (is_alias(&data.kind) && !facts.splat[result.index()]) || transposed {
-            facts.root[result.index()] = facts.root[data.operands[0].index()];
+            facts.root[result.index()] = facts.root[data.input().index()];
         }
     }
 
@@ -233,9 +233,8 @@ impl Walk<'_> {
             };
             let range = self.position[op.index()] + 1..self.position[last.index()] + 1;
             let range = range.start..range.end.max(range.start);
-            self.facts.in_place[index] = !self.kernel.block(home).ops[range]
-                .iter()
-                .any(|&op| writes(self.kernel, op, data.operands[0]));
+            self.facts.in_place[index] =
+                !self.kernel.block(home).ops[range].iter().any(|&op| writes(self.kernel, op, data.view()));
         }
     }
 }
@@ -254,7 +253,7 @@ pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
     let data = kernel.op(op);
     let inside = |block: &Block| kernel.block(*block).ops.iter().any(|&op| writes(kernel, op, view));
     match data.kind {
-        Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } => data.operands[0] == view,
+        Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } => data.view() == view,
         // Tells others that they may write now what was read before.
         OrderedStore { .. } | StoreQuad(_) | Fence(_) => true,
         _ => data.regions.iter().any(inside),

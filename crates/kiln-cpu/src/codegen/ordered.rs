@@ -39,7 +39,7 @@ impl Emitter<'_> {
     }
 
     pub(super) fn ordered_store(&mut self, data: &OpData, order: Order, bounds: Bounds) -> Result<()> {
-        let value = data.operands[data.operands.len() - 1];
+        let value = data.stored_value();
         if self.is_lanes(data) {
             let access = self.indexed(data, true, 1)?;
             let lanes = self.elements(&access, bounds)?;
@@ -101,11 +101,12 @@ impl Emitter<'_> {
     pub(super) fn store_quad(&mut self, data: &OpData, bounds: Bounds) -> Result<()> {
         self.has_quads()?;
         if self.is_lanes(data) {
-            let len = self.len(data.operands[1]).max(1);
-            let words = data.operands[3..].iter().map(|&v| self.array(v, len)).collect::<Result<_>>()?;
+            let len = self.len(data.index()).max(1);
+            let words =
+                data.stored_values().iter().map(|&v| self.array(v, len)).collect::<Result<_>>()?;
             return self.quads_of_lanes(data, bounds, words, ordered::store_quads as *const u8);
         }
-        let words = data.operands[2..].iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
+        let words = data.stored_values().iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
         let (rest, _) = self.asm.block(&[]);
         let at = self.quad_address(data, bounds, rest, &[])?;
         let mut vector = self.asm.fb.ins().scalar_to_vector(types::I32X4, words[0]);
@@ -128,7 +129,7 @@ impl Emitter<'_> {
         rest: ir::Block,
         otherwise: &[ir::Value],
     ) -> Result<ir::Value> {
-        let (view, index) = (self.view(data.operands[0])?.clone(), self.scalar(data.operands[1])?);
+        let (view, index) = (self.view(data.view())?.clone(), self.scalar(data.index())?);
         let bytes = self.asm.mul_const(index, 4);
         let at = self.asm.add(view.base, bytes);
         if bounds != Bounds::Trust {
@@ -157,8 +158,10 @@ impl Emitter<'_> {
         words: Vec<ir::Value>,
         function: *const u8,
     ) -> Result<()> {
-        let view = self.view(data.operands[0])?.clone();
-        let (index, mask) = (data.operands[1], data.operands[2]);
+        let view = self.view(data.view())?.clone();
+        let [_, index, mask, ..] = data.operands[..] else {
+            return Err(self.internal("quads without a mask"));
+        };
         let len = self.len(index).max(self.len(mask));
         let (index, mask) = (self.array(index, len)?, self.array(mask, len)?);
         let extent = match bounds {

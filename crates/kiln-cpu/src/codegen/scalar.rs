@@ -14,7 +14,7 @@ impl Emitter<'_> {
     pub(super) fn scalar_operation(&mut self, data: &OpData) -> Result<()> {
         let result = data.results[0];
         let elem = self.kernel.ty(result).elem();
-        let from = self.kernel.ty(data.operands[data.operands.len() - 1]).elem();
+        let from = data.operands.last().map_or(elem, |&v| self.kernel.ty(v).elem());
         let args = data.operands.iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
         let native = match data.kind {
             OpKind::Unary(op) => self.native_unary(op, from, args[0]),

@@ -11,7 +11,7 @@ use std::mem::{offset_of, size_of};
 impl Emitter<'_> {
     /// A reduction or scan.
     pub(super) fn along_axis(&mut self, data: &OpData, key: PrimitiveKey, axis: u32) -> Result<()> {
-        let (from, to) = (data.operands[0], data.results[0]);
+        let (from, to) = (data.input(), data.results[0]);
         let shape = self.kernel.shape(from);
         let (outer, len, inner) = shape.around(axis as usize);
         let at = self.array(from, shape.len())?;
@@ -23,7 +23,7 @@ impl Emitter<'_> {
 
     /// `Broadcast`: a scalar becomes a splat; extents of 1 stretch by a stride of 0.
     pub(super) fn broadcast(&mut self, data: &OpData) -> Result<()> {
-        let (from, to) = (data.operands[0], data.results[0]);
+        let (from, to) = (data.input(), data.results[0]);
         if let Repr::Scalar(scalar) = *self.repr(from)? {
             self.set(to, Repr::Scalar(scalar));
             return Ok(());
@@ -37,7 +37,7 @@ impl Emitter<'_> {
     }
 
     pub(super) fn transpose(&mut self, data: &OpData, perm: &Shape) -> Result<()> {
-        let repr = match *self.repr(data.operands[0])? {
+        let repr = match *self.repr(data.input())? {
             Repr::Scalar(scalar) => Some(Repr::Scalar(scalar)),
             Repr::Matrix(Matrix { tile, row, column }) => {
                 let tile = Tile { slot: None, ..tile };
@@ -49,7 +49,7 @@ impl Emitter<'_> {
             self.set(data.results[0], repr);
             return Ok(());
         }
-        let from = self.kernel.shape(data.operands[0]);
+        let from = self.kernel.shape(data.input());
         let strides: Vec<i64> =
             perm.extents().iter().map(|&axis| inner_len(&from, axis as usize) as i64).collect();
         let shape = self.kernel.shape(data.results[0]);
@@ -57,7 +57,7 @@ impl Emitter<'_> {
     }
 
     fn strided_copy(&mut self, data: &OpData, shape: &Shape, strides: &[i64]) -> Result<()> {
-        let (from, to) = (data.operands[0], data.results[0]);
+        let (from, to) = (data.input(), data.results[0]);
         let from = self.array(from, self.len(from))?;
         let axes = shape.extents().iter().zip(strides).enumerate().map(|(axis, (&extent, &from_stride))| {
             CopyAxis { extent: extent.into(), to_stride: inner_len(shape, axis) as i64, from_stride }
@@ -72,7 +72,7 @@ impl Emitter<'_> {
 
     /// `Dot`: the accumulator is copied to the result, unless it is there already, and the product is added to it.
     pub(super) fn dot(&mut self, data: &OpData) -> Result<()> {
-        let [a, b, acc] = data.operands[..] else { return Err(self.internal("a dot without operands")) };
+        let [a, b, acc] = [data.left(), data.right(), data.addend()];
         let result = data.results[0];
         let (left, right) = (self.kernel.shape(a), self.kernel.shape(b));
         let elem = self.kernel.ty(a).elem();

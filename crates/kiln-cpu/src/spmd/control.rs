@@ -6,7 +6,7 @@ use kiln_ir::{BinaryOp, Block, CompareOp, Literal, OpData, OpKind, ReduceOp, Sca
 
 impl Rewrite<'_> {
     pub(super) fn branch(&mut self, data: &OpData) -> Result<()> {
-        let condition = data.operands[0];
+        let condition = data.condition();
         if self.is_lanes(condition)? {
             return self.masked_branch(data);
         }
@@ -27,7 +27,7 @@ impl Rewrite<'_> {
 
     /// Both arms, one after the other, each under its mask; then a selection of results.
     fn masked_branch(&mut self, data: &OpData) -> Result<()> {
-        let condition = self.lanes_of(data.operands[0])?;
+        let condition = self.lanes_of(data.condition())?;
         let opposite = self.not(condition);
         let outer = self.mask;
         let mut ends = Vec::new();
@@ -71,15 +71,15 @@ impl Rewrite<'_> {
     }
 
     pub(super) fn for_loop(&mut self, data: &OpData) -> Result<()> {
-        let bounds = &data.operands[..3];
-        for &bound in bounds {
+        let bounds = data.for_bounds();
+        for bound in bounds {
             if self.is_lanes(bound)? {
                 return self.masked_for(data);
             }
         }
         let mut operands = bounds.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
         let lanes = self.varying(&data.results);
-        for (&init, &lanes) in data.operands[3..].iter().zip(&lanes) {
+        for (&init, &lanes) in data.inits().iter().zip(&lanes) {
             operands.push(self.in_form(init, lanes)?);
         }
         let types = self.types(&data.results, &lanes);
@@ -99,13 +99,14 @@ impl Rewrite<'_> {
 
     /// A loop whose bounds vary runs as often as its most patient lane wants; the others wait with what they carry.
     fn masked_for(&mut self, data: &OpData) -> Result<()> {
-        let elem = self.old.ty(data.operands[0]).elem();
-        let (lo, step) = (self.lanes_of(data.operands[0])?, self.lanes_of(data.operands[2])?);
+        let elem = self.old.ty(data.for_bounds()[0]).elem();
+        let [lo, _, step] = data.for_bounds();
+        let (lo, step) = (self.lanes_of(lo)?, self.lanes_of(step)?);
         let trips = self.trips(data, elem)?;
         let most = self.b.reduce(ReduceOp::Max, 0, trips);
         let zero = self.b.constant(Literal::zero(Scalar::U64));
         let one = self.b.constant(Literal::one(Scalar::U64));
-        let inits = self.all_lanes(&data.operands[3..])?;
+        let inits = self.all_lanes(data.inits())?;
         let lanes = vec![true; inits.len()];
         let types = self.types(&data.results, &lanes);
         let region = data.regions[0];
@@ -136,7 +137,7 @@ impl Rewrite<'_> {
     /// How often each lane runs a loop, as u64; not at all where it is not there.
     fn trips(&mut self, data: &OpData, elem: Scalar) -> Result<Value> {
         let unsigned = if elem.bytes() == 4 { Scalar::U32 } else { Scalar::U64 };
-        let [lo, hi, step] = [0, 1, 2].map(|i| data.operands[i]);
+        let [lo, hi, step] = data.for_bounds();
         let by_one = self.old.as_const(step).is_some_and(|l| l.as_i128() == 1);
         let (lo, hi, step) = (self.lanes_of(lo)?, self.lanes_of(hi)?, self.lanes_of(step)?);
         let splat = |r: &mut Self, elem, value| {

@@ -22,7 +22,7 @@ impl Rewrite<'_> {
     }
 
     pub(super) fn stride(&mut self, data: &OpData, axis: u32) -> Result<()> {
-        let view = self.uniform(data.operands[0])?;
+        let view = self.uniform(data.view())?;
         let stride = match self.locals.get(&view) {
             Some(shape) => {
                 let (.., inner) = shape.around(axis as usize);
@@ -37,7 +37,7 @@ impl Rewrite<'_> {
     /// A box, or the one element of a view of rank 0.
     pub(super) fn load(&mut self, data: &OpData) -> Result<()> {
         let result = data.results[0];
-        let view = self.uniform(data.operands[0])?;
+        let view = self.uniform(data.view())?;
         if !self.locals.contains_key(&view) {
             let operands = data.operands.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
             let value = self.one(data.kind.clone(), &operands, self.old.ty(result).clone());
@@ -53,8 +53,8 @@ impl Rewrite<'_> {
     }
 
     pub(super) fn store(&mut self, data: &OpData) -> Result<()> {
-        let view = self.uniform(data.operands[0])?;
-        let value = data.operands[data.operands.len() - 1];
+        let view = self.uniform(data.view())?;
+        let value = data.stored_value();
         let local = self.locals.contains_key(&view);
         if !self.old.ty(value).is_scalar() {
             if local {
@@ -114,9 +114,9 @@ impl Rewrite<'_> {
         (offsets, Shape::new(&extents))
     }
 
-    pub(super) fn gather(&mut self, op: Op, data: &OpData, bounds: Bounds, masked: bool) -> Result<()> {
+    pub(super) fn gather(&mut self, op: Op, data: &OpData, bounds: Bounds) -> Result<()> {
         let result = data.results[0];
-        let access = Access::of(self, data, masked)?;
+        let access = Access::of(self, data)?;
         if !self.old.ty(result).is_scalar() {
             return self.tile_access(data);
         }
@@ -220,8 +220,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    pub(super) fn scatter(&mut self, op: Op, data: &OpData, bounds: Bounds, masked: bool) -> Result<()> {
-        let access = Access::of(self, data, masked)?;
+    pub(super) fn scatter(&mut self, op: Op, data: &OpData, bounds: Bounds) -> Result<()> {
+        let access = Access::of(self, data)?;
         let value = access.values[0];
         if !self.old.ty(value).is_scalar() {
             return self.tile_access(data);
@@ -250,13 +250,13 @@ impl Rewrite<'_> {
     }
 
     pub(super) fn atomic(&mut self, data: &OpData) -> Result<()> {
-        let OpKind::Atomic { op, scope, bounds, masked } = data.kind else {
+        let OpKind::Atomic { op, scope, bounds, .. } = data.kind else {
             return Err(self.internal("not an atomic"));
         };
         if self.lanes == 1 && self.old.ty(data.results[0]).is_scalar() {
             return self.plain(data);
         }
-        let access = Access::of(self, data, masked)?;
+        let access = Access::of(self, data)?;
         if !self.old.ty(data.results[0]).is_scalar() {
             return self.tile_access(data);
         }
@@ -274,7 +274,7 @@ impl Rewrite<'_> {
         if self.lanes == 1 && self.old.ty(data.results[0]).is_scalar() {
             return self.plain(data);
         }
-        let access = Access::of(self, data, false)?;
+        let access = Access::of(self, data)?;
         if !self.old.ty(data.results[0]).is_scalar() {
             return self.tile_access(data);
         }
@@ -308,7 +308,7 @@ impl Rewrite<'_> {
     /// An access of a tile, which all threads make together.
     fn tile_access(&mut self, data: &OpData) -> Result<()> {
         let operands = data.operands.iter().map(|&v| self.uniform(v)).collect::<Result<Vec<_>>>()?;
-        if self.locals.contains_key(&operands[0]) {
+        if self.locals.contains_key(&self.uniform(data.view())?) {
             return Err(self.tile_of_local());
         }
         let types: Vec<Type> = data.results.iter().map(|&r| self.old.ty(r).clone()).collect();
@@ -375,17 +375,14 @@ struct Access {
 }
 
 impl Access {
-    fn of(r: &Rewrite<'_>, data: &OpData, masked: bool) -> Result<Access> {
-        let rank = r.old.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
-        let view = r.uniform(data.operands[0])?;
-        let (indices, rest) = data.operands[1..].split_at(rank);
-        let (mask, values) = rest.split_at(masked as usize);
+    fn of(r: &Rewrite<'_>, data: &OpData) -> Result<Access> {
+        let view = r.uniform(data.view())?;
         Ok(Access {
             view,
             local: r.locals.contains_key(&view),
-            indices: indices.to_vec(),
-            mask: mask.first().copied(),
-            values: values.to_vec(),
+            indices: data.coordinates().to_vec(),
+            mask: data.mask(),
+            values: data.access_values().to_vec(),
         })
     }
 }

@@ -10,9 +10,8 @@ impl Rewrite<'_> {
         if self.lanes == 1 {
             return self.plain(data);
         }
-        let rank = self.old.ty(data.operands[0]).as_view().map_or(0, |v| v.rank as usize);
-        let (indices, values) = data.operands[1..].split_at(rank);
-        let mut operands = vec![self.uniform(data.operands[0])?];
+        let (indices, values) = (data.coordinates(), data.stored_values());
+        let mut operands = vec![self.uniform(data.view())?];
         operands.extend(self.all_lanes(indices)?);
         operands.push(self.mask_or_all());
         operands.extend(self.all_lanes(values)?);

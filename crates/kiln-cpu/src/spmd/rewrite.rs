@@ -145,8 +145,8 @@ impl Rewrite<'_> {
             Alloc { .. } => self.alloc(data),
             Load(_) => self.load(data)?,
             Store { .. } => self.store(data)?,
-            Gather { bounds, masked } => self.gather(op, data, *bounds, *masked)?,
-            Scatter { bounds, masked } => self.scatter(op, data, *bounds, *masked)?,
+            Gather { bounds, .. } => self.gather(op, data, *bounds)?,
+            Scatter { bounds, .. } => self.scatter(op, data, *bounds)?,
             Atomic { .. } => self.atomic(data)?,
             AtomicCas { scope, bounds } => self.atomic_cas(data, *scope, *bounds)?,
             OrderedLoad { .. } | OrderedStore { .. } | LoadQuad(_) | StoreQuad(_) => self.ordered(data)?,
@@ -163,7 +163,44 @@ impl Rewrite<'_> {
             Binary(BinaryOp::Div | BinaryOp::Rem) if self.mask.is_some() && !self.old.is_pure(op) => {
                 self.guarded_division(data)?;
             }
-            _ => self.plain(data)?,
+            Const(_)
+            | Iota
+            | ProgramId(_)
+            | NumPrograms(_)
+            | Unary(_)
+            | Binary(_)
+            | Compare(_)
+            | Select
+            | Fma
+            | Cast
+            | Bitcast
+            | Broadcast
+            | Reshape
+            | Transpose(_)
+            | Reduce { .. }
+            | Scan { .. }
+            | Dot(_)
+            | Extent(_)
+            | Fence(_)
+            | Cluster(_)
+            | Yield
+            | Condition
+            | Guard
+            | Explicit(_)
+            | Fragment(_)
+            | Address
+            | Scratch { .. }
+            | PtrLoad { .. }
+            | PtrStore { .. }
+            | PtrAtomic { .. }
+            | PtrAtomicCas { .. }
+            | PtrOrderedLoad { .. }
+            | PtrOrderedStore { .. }
+            | CheckBounds
+            | CheckDivisor
+            | BlockCheck(_)
+            | Note { .. }
+            | Faulted => self.plain(data)?,
         }
         Ok(())
     }
@@ -217,7 +254,7 @@ impl Rewrite<'_> {
 
     /// An integer division where some lanes are not there: those must not fault.
     fn guarded_division(&mut self, data: &OpData) -> Result<()> {
-        let [a, b] = data.operands[..] else { return Err(self.internal("a division without operands")) };
+        let (a, b) = (data.left(), data.right());
         let elem = self.old.ty(b).elem();
         let one = self.b.splat(Literal::one(elem), self.shape());
         let divisor = self.lanes_of(b)?;
@@ -240,7 +277,7 @@ impl Rewrite<'_> {
     }
 
     fn assert(&mut self, data: &OpData) -> Result<()> {
-        let condition = data.operands[0];
+        let condition = data.condition();
         let mut operands = Vec::new();
         if self.is_lanes(condition)? || (self.mask.is_some() && self.old.ty(condition).is_scalar()) {
             let yes = self.b.splat(Literal::bool(true), self.shape());
@@ -249,7 +286,7 @@ impl Rewrite<'_> {
         } else {
             operands.push(self.uniform(condition)?);
         }
-        for &value in &data.operands[1..] {
+        for &value in data.shown() {
             operands.push(self.either(value)?);
         }
         let op = self.b.op(data.kind.clone(), &operands, &[]);

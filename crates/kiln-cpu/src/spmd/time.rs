@@ -18,7 +18,7 @@ impl Rewrite<'_> {
 
     /// The longest rest that a lane wants; none where no lane is there.
     pub(super) fn sleep(&mut self, data: &OpData) -> Result<()> {
-        let wanted = data.operands[0];
+        let wanted = data.duration();
         let time = if self.mask.is_none() && !self.is_lanes(wanted)? {
             self.uniform(wanted)?
         } else {

@@ -42,7 +42,7 @@ impl Rewrite<'_> {
 
     /// A shuffle goes through block memory: each lane puts its value there and takes another's.
     pub(super) fn shuffle(&mut self, data: &OpData, mode: ShuffleMode) -> Result<()> {
-        let [value, by] = data.operands[..] else { return Err(self.internal("a shuffle without operands")) };
+        let (value, by) = (data.input(), data.lane());
         if self.lanes == 1 {
             // There is no other lane to read.
             let own = self.uniform(value)?;
@@ -92,7 +92,7 @@ impl Rewrite<'_> {
 
     /// The first lane is always there where all threads come together.
     pub(super) fn block_uniform(&mut self, data: &OpData) -> Result<()> {
-        let (value, result) = (data.operands[0], data.results[0]);
+        let (value, result) = (data.input(), data.results[0]);
         let first = match self.is_lanes(value)? {
             true => {
                 let lanes = self.lanes_of(value)?;
@@ -107,7 +107,7 @@ impl Rewrite<'_> {
 
     pub(super) fn vote(&mut self, data: &OpData, mode: VoteMode) -> Result<()> {
         if self.lanes == 1 {
-            let own = self.uniform(data.operands[0])?;
+            let own = self.uniform(data.condition())?;
             let result = match mode {
                 VoteMode::All | VoteMode::Any => own,
                 VoteMode::Ballot => self.b.cast(own, Scalar::U32),
@@ -117,7 +117,7 @@ impl Rewrite<'_> {
         }
         // In a block of one warp that votes together, the answer is one scalar.
         let together = !self.uniformity.varies(data.results[0]);
-        let predicate = self.lanes_of(data.operands[0])?;
+        let predicate = self.lanes_of(data.condition())?;
         let result = match mode {
             VoteMode::All => {
                 let yes = self.b.splat(Literal::bool(true), self.shape());

@@ -26,8 +26,8 @@ impl Writer<'_> {
 
     pub(super) fn unary(&mut self, op: &OpData, unary: UnaryOp) -> Result<()> {
         use UnaryOp::*;
-        let elem = self.elem(op.operands[0]);
-        let x = self.get(op.operands[0])?;
+        let elem = self.elem(op.input());
+        let x = self.get(op.input())?;
         let to = self.define(op.results[0]);
         let t = suffix(elem);
         let float = matches!(elem, Scalar::F32 | Scalar::F64);
@@ -51,8 +51,8 @@ impl Writer<'_> {
             Round if float => self.put(format_args!("cvt.rni.{t}.{t} {to}, {x}")),
             Trunc if float => self.put(format_args!("cvt.rzi.{t}.{t} {to}, {x}")),
             IsNan if float => self.put(format_args!("testp.notanumber.{t} {to}, {x}")),
-            Neg | Abs | Not | Popcount | Clz | BitReverse | Exp2 | Rsqrt | Sqrt | Recip | Floor | Ceil | Round | Trunc
-            | IsNan | Math(_) => {
+            Neg | Abs | Not | Popcount | Clz | BitReverse | Exp2 | Rsqrt | Sqrt | Recip | Floor | Ceil
+            | Round | Trunc | IsNan | Math(_) => {
                 return Err(self.unsupported(
                     op,
                     format!("{} of {elem}", unary.name()),
@@ -77,8 +77,8 @@ impl Writer<'_> {
 
     pub(super) fn binary(&mut self, op: &OpData, binary: BinaryOp) -> Result<()> {
         use BinaryOp::*;
-        let elem = self.elem(op.operands[0]);
-        let (a, b) = (self.get(op.operands[0])?, self.get(op.operands[1])?);
+        let elem = self.elem(op.left());
+        let (a, b) = (self.get(op.left())?, self.get(op.right())?);
         let to = self.define(op.results[0]);
         let t = suffix(elem);
         let bits = a.class.bits();
@@ -94,7 +94,7 @@ impl Writer<'_> {
             Add if float => self.put(format_args!("add{rn}.{t} {to}, {a}, {b}")),
             Sub if float => self.put(format_args!("sub{rn}.{t} {to}, {a}, {b}")),
             Mul if float => self.put(format_args!("mul{rn}.{t} {to}, {a}, {b}")),
-            FastDiv if elem == Scalar::F32 && self.is_one(op.operands[0]) => {
+            FastDiv if elem == Scalar::F32 && self.is_one(op.left()) => {
                 self.put(format_args!("rcp.approx.f32 {to}, {b}"))
             }
             FastDiv if elem == Scalar::F32 => self.put(format_args!("div.full.f32 {to}, {a}, {b}")),
@@ -138,8 +138,8 @@ impl Writer<'_> {
     }
 
     pub(super) fn compare(&mut self, op: &OpData, compare: CompareOp) -> Result<()> {
-        let elem = self.elem(op.operands[0]);
-        let (a, b) = (self.get(op.operands[0])?, self.get(op.operands[1])?);
+        let elem = self.elem(op.left());
+        let (a, b) = (self.get(op.left())?, self.get(op.right())?);
         let to = self.define(op.results[0]);
         let name = match compare {
             CompareOp::Eq => "eq",
@@ -170,7 +170,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn select(&mut self, op: &OpData) -> Result<()> {
-        let [cond, a, b] = [self.get(op.operands[0])?, self.get(op.operands[1])?, self.get(op.operands[2])?];
+        let [cond, a, b] = [self.get(op.condition())?, self.get(op.if_true())?, self.get(op.if_false())?];
         let to = self.define(op.results[0]);
         if to.class == Class::Pred {
             let (yes, no) = (self.reg(Class::Pred), self.reg(Class::Pred));
@@ -185,8 +185,8 @@ impl Writer<'_> {
     }
 
     pub(super) fn fma(&mut self, op: &OpData) -> Result<()> {
-        let elem = self.elem(op.operands[0]);
-        let [a, b, c] = [self.get(op.operands[0])?, self.get(op.operands[1])?, self.get(op.operands[2])?];
+        let elem = self.elem(op.left());
+        let [a, b, c] = [self.get(op.left())?, self.get(op.right())?, self.get(op.addend())?];
         let to = self.define(op.results[0]);
         match elem {
             Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64 => {

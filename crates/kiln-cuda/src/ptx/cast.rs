@@ -6,8 +6,8 @@ use kiln_ir::{OpData, Scalar};
 
 impl Writer<'_> {
     pub(super) fn cast(&mut self, op: &OpData) -> Result<()> {
-        let (from, into) = (self.elem(op.operands[0]), self.elem(op.results[0]));
-        let x = self.get(op.operands[0])?;
+        let (from, into) = (self.elem(op.input()), self.elem(op.results[0]));
+        let x = self.get(op.input())?;
         let to = self.define(op.results[0]);
         self.convert(from, into, x, to);
         Ok(())
@@ -125,7 +125,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn bitcast(&mut self, op: &OpData) -> Result<()> {
-        let x = self.get(op.operands[0])?;
+        let x = self.get(op.input())?;
         let to = self.define(op.results[0]);
         self.mov(to, x);
         Ok(())

@@ -43,8 +43,8 @@ impl Writer<'_> {
                 self.put(format_args!("barrier.cluster.wait.acquire"));
             }
             ClusterOp::StoreQuad | ClusterOp::PtrStoreQuad => {
-                let (address, rank) = (self.get(op.operands[0])?, self.narrow(op.operands[1])?);
-                let words = op.operands[2..].iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
+                let (address, rank) = (self.get(op.address())?, self.narrow(op.rank())?);
+                let words = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
                 let there = self.reg(Class::B64);
                 let words = list(&words);
                 if let Some(window) = self.shared_window {

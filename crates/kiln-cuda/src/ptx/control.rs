@@ -6,20 +6,20 @@ use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
 
 /// Whether a loop begins below its end for certain: it ends at the larger of something and a larger constant, or what is more than its beginning.
 fn has_a_round(kernel: &Kernel, op: &OpData) -> bool {
-    let more = |v: Value| is_more(kernel, v, op.operands[0]);
-    if let Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) =
-        kernel.defining_op(op.operands[1])
+    let [low, high, _] = op.for_bounds();
+    let more = |v: Value| is_more(kernel, v, low);
+    if let Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) = kernel.defining_op(high)
         && operands.iter().any(|&v| more(v))
     {
         return true;
     }
     let known = |value| kernel.as_const(value).map(|l| l.as_i128());
-    let Some(first) = known(op.operands[0]) else { return false };
-    match kernel.defining_op(op.operands[1]) {
+    let Some(first) = known(low) else { return false };
+    match kernel.defining_op(high) {
         Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) => {
             operands.iter().any(|&v| known(v).is_some_and(|least| least > first))
         }
-        _ => known(op.operands[1]).is_some_and(|end| end > first),
+        _ => known(high).is_some_and(|end| end > first),
     }
 }
 
@@ -28,7 +28,7 @@ fn is_more(kernel: &Kernel, value: Value, than: Value) -> bool {
     let Some(OpData { kind: OpKind::Binary(BinaryOp::Add), operands, .. }) = kernel.defining_op(value) else {
         return false;
     };
-    operands[0] == than && kernel.as_const(operands[1]).is_some_and(|l| l.as_i128() == 1)
+    matches!(operands[..], [x, y] if x == than && kernel.as_const(y).is_some_and(|l| l.as_i128() == 1))
 }
 
 impl Writer<'_> {
@@ -83,7 +83,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn if_(&mut self, op: &OpData) -> Result<()> {
-        let cond = self.get(op.operands[0])?;
+        let cond = self.get(op.condition())?;
         let results: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
         let (otherwise, end) = (self.label(), self.label());
         self.put(format_args!("@!{cond} bra {otherwise}"));
@@ -98,11 +98,12 @@ impl Writer<'_> {
     /// Counts down what is left of the range, so that the last step cannot overflow.
     pub(super) fn for_(&mut self, op: &OpData) -> Result<()> {
         let kernel = self.kernel;
-        let operands = self.operands(op)?;
-        let (lo, hi, step) = (operands[0], operands[1], operands[2]);
-        let t = suffix(self.elem(op.operands[0]));
+        let [lo, hi, step] = op.for_bounds();
+        let (lo, hi, step) = (self.get(lo)?, self.get(hi)?, self.get(step)?);
+        let inits = op.inits().iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        let t = suffix(self.elem(op.for_bounds()[0]));
         let unsigned = if lo.class == Class::B64 { "u64" } else { "u32" };
-        let carried = self.copies(&op.results, &op.operands[3..], &operands[3..]);
+        let carried = self.copies(&op.results, op.inits(), &inits);
 
         let args = &kernel.block(op.regions[0]).args;
         let iv = self.define(args[0]);
@@ -117,7 +118,7 @@ impl Writer<'_> {
             self.put(format_args!("setp.ge.{t} {done}, {lo}, {hi}"));
             self.put(format_args!("@{done} bra {end}"));
         }
-        if kernel.as_const(op.operands[2]).is_none_or(|l| l.as_i128() <= 0) {
+        if kernel.as_const(op.for_bounds()[2]).is_none_or(|l| l.as_i128() <= 0) {
             self.put(format_args!("setp.le.{t} {done}, {step}, 0"));
             self.put(format_args!("@{done} bra {end}"));
         }
@@ -172,23 +173,15 @@ impl Writer<'_> {
             OpKind::Address => self.address(op)?,
             OpKind::Scratch { offset } => self.scratch(op, *offset),
             OpKind::Alloc { .. } => {}
-            OpKind::PtrLoad { space, lanes, reuse, predicated } => {
-                self.load(op, *space, *lanes, *reuse, *predicated)?
+            OpKind::PtrLoad { space, lanes, reuse, .. } => self.load(op, *space, *lanes, *reuse)?,
+            OpKind::PtrStore { space, lanes, reuse, .. } => self.store(op, *space, *lanes, *reuse)?,
+            OpKind::PtrAtomic { space, op: atomic, scope, .. } => self.atomic(op, *space, *atomic, *scope)?,
+            OpKind::PtrAtomicCas { space, scope, .. } => self.atomic_cas(op, *space, *scope)?,
+            OpKind::PtrOrderedLoad { space, lanes, order, scope, .. } => {
+                self.ordered_load(op, *space, *lanes, (*order, *scope))?
             }
-            OpKind::PtrStore { space, lanes, reuse, predicated } => {
-                self.store(op, *space, *lanes, *reuse, *predicated)?
-            }
-            OpKind::PtrAtomic { space, op: atomic, scope, predicated } => {
-                self.atomic(op, *space, *atomic, *scope, *predicated)?
-            }
-            OpKind::PtrAtomicCas { space, scope, predicated } => {
-                self.atomic_cas(op, *space, *scope, *predicated)?
-            }
-            OpKind::PtrOrderedLoad { space, lanes, order, scope, predicated } => {
-                self.ordered_load(op, *space, *lanes, (*order, *scope), *predicated)?
-            }
-            OpKind::PtrOrderedStore { space, lanes, order, scope, predicated } => {
-                self.ordered_store(op, *space, *lanes, (*order, *scope), *predicated)?
+            OpKind::PtrOrderedStore { space, lanes, order, scope, .. } => {
+                self.ordered_store(op, *space, *lanes, (*order, *scope))?
             }
             OpKind::Barrier => self.team_barrier(),
             OpKind::Fence(scope) => self.fence(*scope),

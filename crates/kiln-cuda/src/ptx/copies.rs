@@ -47,14 +47,14 @@ impl Writer<'_> {
         multicast: u32,
         way: Way,
     ) -> Result<()> {
-        let rank = data.operands.len() - 6;
-        let tile = self.shared_tile(data.operands[1 + rank], data.operands[2 + rank])?;
-        let row = self.narrow(data.operands[3 + rank])?;
+        let rank = data.coordinates().len();
+        let tile = self.shared_tile(data.tile(), data.stage())?;
+        let row = self.narrow(data.row())?;
         let to = self.reg(Class::B32);
         self.put(format_args!("mad.lo.u32 {to}, {row}, {PANEL}, {}", tile.address));
-        let barrier = self.mbarrier(data, 4 + rank)?;
-        let map = self.tensor_map(data.operands[0], way, [rows, tile.panel_columns()])?;
-        let mut offsets = self.tensor_offsets(&data.operands[1..=rank])?;
+        let barrier = self.mbarrier(data)?;
+        let map = self.tensor_map(data.view(), way, [rows, tile.panel_columns()])?;
+        let mut offsets = self.tensor_offsets(data.coordinates())?;
         if way == Way::LoadTurned {
             offsets.swap(0, 1);
         }
@@ -79,10 +79,10 @@ impl Writer<'_> {
     }
 
     pub(super) fn tma_store(&mut self, data: &OpData, team: Team) -> Result<()> {
-        let tile = self.shared_tile(data.operands[0], data.operands[1])?;
-        let map = self.tensor_map(data.operands[2], Way::Store, [tile.rows, tile.panel_columns()])?;
-        let rank = data.operands.len() - 3;
-        let offsets = self.tensor_offsets(&data.operands[3..])?;
+        let tile = self.shared_tile(data.tile(), data.stage())?;
+        let map = self.tensor_map(data.view(), Way::Store, [tile.rows, tile.panel_columns()])?;
+        let rank = data.coordinates().len();
+        let offsets = self.tensor_offsets(data.coordinates())?;
         for panel in 0..tile.panels() {
             let at = self.panel_coordinates(&offsets, panel * tile.panel_columns());
             self.put(format_args!(

@@ -101,9 +101,9 @@ impl Writer<'_> {
                 ExplicitOp::Mbarrier { count, arrivals } => mbarriers.push((at, *count, *arrivals)),
                 ExplicitOp::TmaLoad { rows, turned, .. } => {
                     let way = if *turned { Way::LoadTurned } else { Way::Load };
-                    boxes.push((data.operands[0], way, Some(*rows), data.operands[data.operands.len() - 5]));
+                    boxes.push((data.view(), way, Some(*rows), data.tile()));
                 }
-                ExplicitOp::TmaStore => boxes.push((data.operands[2], Way::Store, None, data.operands[0])),
+                ExplicitOp::TmaStore => boxes.push((data.view(), Way::Store, None, data.tile())),
                 ExplicitOp::Tasks(tasks) => self.explicit.budgets |= tasks.iter().any(|t| t.registers > 0),
                 _ => {}
             }
@@ -247,7 +247,7 @@ impl Writer<'_> {
                     continue;
                 }
             };
-            let known = *self.explicit.arrivals.entry(data.operands[0]).or_insert(each);
+            let known = *self.explicit.arrivals.entry(data.mbarriers()).or_insert(each);
             if known != each {
                 return Err(self.unsupported(
                     data,
@@ -264,7 +264,7 @@ impl Writer<'_> {
         match op {
             ExplicitOp::SharedTile { .. } | ExplicitOp::Mbarrier { .. } => Ok(()),
             ExplicitOp::MbarrierExpect { bytes } => {
-                let at = self.mbarrier(data, 0)?;
+                let at = self.mbarrier(data)?;
                 self.put(format_args!(
                     "{}mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{at}], {bytes}",
                     team.first
@@ -294,14 +294,17 @@ impl Writer<'_> {
             }
             ExplicitOp::WgmmaRegisters { transposed_b } => self.wgmma_registers(data, *transposed_b),
             ExplicitOp::PackPairs { bf16 } => {
-                let (low, high) = (self.get(data.operands[0])?, self.get(data.operands[1])?);
+                let [low, high] = data.registers()[..] else {
+                    return Err(broken("a pair of other than two"));
+                };
+                let (low, high) = (self.get(low)?, self.get(high)?);
                 let to = self.define(data.results[0]);
                 let elem = if *bf16 { "bf16" } else { "f16" };
                 self.put(format_args!("cvt.rn.{elem}x2.f32 {to}, {high}, {low}"));
                 Ok(())
             }
             ExplicitOp::Exp2Flushed => {
-                let from = self.get(data.operands[0])?;
+                let from = self.get(data.input())?;
                 let to = self.define(data.results[0]);
                 self.put(format_args!("ex2.approx.ftz.f32 {to}, {from}"));
                 Ok(())
@@ -412,7 +415,7 @@ impl Writer<'_> {
     }
 
     fn arrive(&mut self, data: &OpData, team: Team) -> Result<()> {
-        let at = self.mbarrier(data, 0)?;
+        let at = self.mbarrier(data)?;
         match data.operands.get(2) {
             None => {
                 self.put(format_args!("{}mbarrier.arrive.release.cta.shared::cta.b64 _, [{at}]", team.leads))
@@ -428,8 +431,8 @@ impl Writer<'_> {
     }
 
     fn wait(&mut self, data: &OpData) -> Result<()> {
-        let at = self.mbarrier(data, 0)?;
-        let phase = self.narrow(data.operands[2])?;
+        let at = self.mbarrier(data)?;
+        let phase = self.narrow(data.phase())?;
         let (parity, done) = (self.reg(Class::B32), self.reg(Class::Pred));
         let (top, end) = (self.label(), self.label());
         self.put(format_args!("and.b32 {parity}, {phase}, 1"));
@@ -442,8 +445,8 @@ impl Writer<'_> {
     }
 
     /// The 32-bit address of mbarriers, with the index after them.
-    pub(super) fn mbarrier(&mut self, data: &OpData, at: usize) -> Result<Reg> {
-        self.element_address(data.operands[at], data.operands[at + 1], 8)
+    pub(super) fn mbarrier(&mut self, data: &OpData) -> Result<Reg> {
+        self.element_address(data.mbarriers(), data.mbarrier(), 8)
     }
 
     fn element_address(&mut self, view: Value, index: Value, bytes: u32) -> Result<Reg> {

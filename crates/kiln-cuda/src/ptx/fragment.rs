@@ -5,7 +5,7 @@ use super::entry::MIXED_VERSION;
 use super::memory::list;
 use super::writer::{Reg, Writer, suffix};
 use kiln_backend::Result;
-use kiln_ir::{Factor, Factors, FragmentOp, OpData, Scalar};
+use kiln_ir::{Factor, Factors, FragmentOp, OpData, Operand, Scalar};
 
 /// The compute capability that has all of these but `stmatrix`, and that which has it.
 const LEAST: u32 = 80;
@@ -31,21 +31,23 @@ impl Writer<'_> {
                 let transposed = if transposed { ".trans" } else { "" };
                 // In braces, also if it is one.
                 let to = to.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-                let address = operands[0];
+                let address = self.get(op.address())?;
                 self.put(format_args!(
                     "ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{to}}}, [{address}]"
                 ));
             }
             FragmentOp::StMatrix { count } => {
-                let (address, words) = (operands[0], &operands[1..]);
+                let address = self.get(op.address())?;
+                let words = op.registers().iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
                 let words = words.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
                 self.put(format_args!(
                     "stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [{address}], {{{words}}}"
                 ));
             }
             FragmentOp::Pack(factor) => {
-                let (low, high, to) = (operands[0], operands[1], self.define(op.results[0]));
-                match self.elem(op.operands[0]) {
+                let (low, high) = (self.get(op.left())?, self.get(op.right())?);
+                let to = self.define(op.results[0]);
+                match self.elem(op.left()) {
                     Scalar::F32 => {
                         self.put(format_args!("cvt.rn.{}x2.f32 {to}, {high}, {low}", suffix(factor.elem())));
                     }
@@ -53,7 +55,9 @@ impl Writer<'_> {
                 }
             }
             FragmentOp::CpAsync => {
-                let [to, from, bytes] = [operands[0], operands[1], operands[2]];
+                let names = [Operand::Address, Operand::Source, Operand::Bytes];
+                let [to, from, bytes] = names.map(|name| self.get(op.operand(name)));
+                let (to, from, bytes) = (to?, from?, bytes?);
                 self.put(format_args!("cp.async.cg.shared.global [{to}], [{from}], 16, {bytes}"));
             }
             FragmentOp::WarpgroupMma(product) => return self.warpgroup_mma(op, &product),

@@ -60,22 +60,24 @@ impl Sharing<'_> {
             match &data.kind {
                 OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }) => {
                     data.results.iter().for_each(|v| self.products[v.index()] = true);
-                    self.become_(block, data, data.operands.len() - data.results.len());
+                    self.become_(block, data, data.sums());
                 }
                 OpKind::Fragment(FragmentOp::WarpgroupMma(product)) => {
                     data.results.iter().for_each(|v| self.products[v.index()] = true);
                     if product.keep {
-                        self.become_(block, data, data.operands.len() - data.results.len());
+                        self.become_(block, data, data.sums());
                     }
                 }
                 OpKind::Explicit(ExplicitOp::WgmmaWait { .. })
-                | OpKind::Fragment(FragmentOp::WarpgroupWait { .. }) => self.become_(block, data, 0),
+                | OpKind::Fragment(FragmentOp::WarpgroupWait { .. }) => {
+                    self.become_(block, data, data.sums())
+                }
                 OpKind::For => {
-                    self.become_(block, data, 3);
+                    self.become_(block, data, data.inits());
                     self.carried(data, data.regions[0], 1);
                 }
                 OpKind::While => {
-                    self.become_(block, data, 0);
+                    self.become_(block, data, data.inits());
                     // The first region hands on nothing but whether there is another round.
                     self.begins(data, data.regions[0], 0);
                     self.carried(data, data.regions[1], 0);
@@ -86,9 +88,10 @@ impl Sharing<'_> {
         }
     }
 
-    /// Operands from `first` on that are used up here become the results. One from an outer block would be wanted again by the next round.
-    fn become_(&mut self, block: Block, data: &OpData, first: usize) {
-        for (&from, &to) in data.operands[first..].iter().zip(&data.results) {
+    /// Those of the values handed to an operation that are used up here become the results. One from
+    /// an outer block would be wanted again by the next round.
+    fn become_(&mut self, block: Block, data: &OpData, handed: &[Value]) {
+        for (&from, &to) in handed.iter().zip(&data.results) {
             let used_up = self.uses[from.index()] == 1 && self.home[from.index()] == block;
             if used_up && self.kernel.as_const(from).is_none() {
                 self.join(from, to);
@@ -203,7 +206,7 @@ mod tests {
         let block = kernel.block(region.expect("there is a loop"));
         let last = kernel.op(*block.ops.last().expect("it hands values on"));
         let same = |a: Value, b: Value| a == b || classes.get(&a).is_some_and(|c| classes.get(&b) == Some(c));
-        [0, 1].map(|i| [1, 2].map(|j| same(last.operands[i], block.args[j])))
+        [0, 1].map(|i| [1, 2].map(|j| same(last.yielded()[i], block.args[j])))
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) fn list(regs: &[Reg]) -> String {
 impl Writer<'_> {
     /// A word of a view parameter: base, extent or stride.
     pub(super) fn view_word(&mut self, op: &OpData, word: impl Fn(usize) -> usize) -> Result<()> {
-        let view = op.operands[0];
+        let view = op.view();
         let kernel = self.kernel;
         match (kernel.def(view), kernel.defining_op(view)) {
             (Def::Arg(_, position), _) => {
@@ -68,10 +68,10 @@ impl Writer<'_> {
     }
 
     pub(super) fn address(&mut self, op: &OpData) -> Result<()> {
-        match self.offsets[op.operands[0].index()] {
+        match self.offsets[op.view().index()] {
             None => self.view_word(op, |_| 0),
             Some(offset) => {
-                let space = self.kernel.ty(op.operands[0]).as_view().map(|v| v.space);
+                let space = self.kernel.ty(op.view()).as_view().map(|v| v.space);
                 let to = self.define(op.results[0]);
                 let array = if space == Some(Space::Local) { "local" } else { "shared" };
                 self.put(format_args!("mov.b64 {to}, {array}_memory"));
@@ -97,13 +97,13 @@ impl Writer<'_> {
         for _ in 0..64 {
             let Some(data) = self.kernel.defining_op(value) else { return false };
             match data.kind {
-                OpKind::Binary(BinaryOp::Add) => value = data.operands[0],
+                OpKind::Binary(BinaryOp::Add) => value = data.left(),
                 OpKind::Address => {
-                    return match self.kernel.def(data.operands[0]) {
+                    return match self.kernel.def(data.view()) {
                         Def::Arg(block, position) => {
                             block == self.kernel.body
                                 && !self.kernel.params[position as usize].mutable
-                                && !self.watched.contains(&data.operands[0])
+                                && !self.watched.contains(&data.view())
                         }
                         Def::Result(..) => false,
                     };
@@ -114,28 +114,21 @@ impl Writer<'_> {
         false
     }
 
-    pub(super) fn load(
-        &mut self,
-        op: &OpData,
-        space: Space,
-        lanes: u32,
-        reuse: Reuse,
-        predicated: bool,
-    ) -> Result<()> {
-        let address = self.get(op.operands[0])?;
+    pub(super) fn load(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
+        let address = self.get(op.address())?;
         let elem = self.elem(op.results[0]);
         let words = Words::of(elem.bytes(), lanes);
         let regs: Vec<Reg> = (0..words.count).map(|_| self.reg(words.class)).collect();
         let mut guard = String::new();
-        if predicated {
-            guard = format!("@{} ", self.get(op.operands[1])?);
+        if let Some(mask) = op.mask() {
+            guard = format!("@{} ", self.get(mask)?);
             for &reg in &regs {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
         }
         // No hint for data that streams: on an H200, `L1::no_allocate` made a sum 13 % and an addition 6 % slower when L2 was full of dirty lines
         // (bench/notes.md), and nothing was ever faster for a hint on loads.
-        let cache = match (space, self.is_read_only(op.operands[0]), reuse) {
+        let cache = match (space, self.is_read_only(op.address()), reuse) {
             (Space::Global, true, _) => ".nc",
             (Space::Global, false, Reuse::Streaming) => ".cs",
             _ => "",
@@ -177,19 +170,12 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn store(
-        &mut self,
-        op: &OpData,
-        space: Space,
-        lanes: u32,
-        reuse: Reuse,
-        predicated: bool,
-    ) -> Result<()> {
-        let address = self.get(op.operands[0])?;
-        let first = 1 + usize::from(predicated);
-        let guard = if predicated { format!("@{} ", self.get(op.operands[1])?) } else { String::new() };
-        let values: Vec<Reg> = op.operands[first..].iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
-        let elem = self.elem(op.operands[first]);
+    pub(super) fn store(&mut self, op: &OpData, space: Space, lanes: u32, reuse: Reuse) -> Result<()> {
+        let address = self.get(op.address())?;
+        let guard = op.mask().map(|mask| self.get(mask)).transpose()?;
+        let guard = guard.map_or_else(String::new, |mask| format!("@{mask} "));
+        let values: Vec<Reg> = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
+        let elem = self.elem(op.stored_value());
         let words = Words::of(elem.bytes(), lanes);
         let per_word = values.len() / words.count as usize;
         let regs: Vec<Reg> =
@@ -242,19 +228,11 @@ impl Writer<'_> {
         byte
     }
 
-    pub(super) fn atomic(
-        &mut self,
-        op: &OpData,
-        space: Space,
-        atomic: AtomicOp,
-        scope: Scope,
-        predicated: bool,
-    ) -> Result<()> {
-        let value_at = 1 + usize::from(predicated);
-        let elem = self.elem(op.operands[value_at]);
-        let (address, value) = (self.get(op.operands[0])?, self.get(op.operands[value_at])?);
+    pub(super) fn atomic(&mut self, op: &OpData, space: Space, atomic: AtomicOp, scope: Scope) -> Result<()> {
+        let elem = self.elem(op.stored_value());
+        let (address, value) = (self.get(op.address())?, self.get(op.stored_value())?);
         let to = self.define(op.results[0]);
-        let skip = self.open_predicate(op, predicated, to)?;
+        let skip = self.open_predicate(op, to)?;
         let (s, space) = (scope_name(scope), space.name());
         let bits = value.class.bits();
         match (atomic, elem) {
@@ -332,21 +310,14 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn atomic_cas(
-        &mut self,
-        op: &OpData,
-        space: Space,
-        scope: Scope,
-        predicated: bool,
-    ) -> Result<()> {
-        let at = 1 + usize::from(predicated);
+    pub(super) fn atomic_cas(&mut self, op: &OpData, space: Space, scope: Scope) -> Result<()> {
         let (address, expected, desired) =
-            (self.get(op.operands[0])?, self.get(op.operands[at])?, self.get(op.operands[at + 1])?);
+            (self.get(op.address())?, self.get(op.expected())?, self.get(op.desired())?);
         if expected.class == Class::Pred {
             return Err(self.unsupported(op, "an atomic on bool", "Use u32"));
         }
         let to = self.define(op.results[0]);
-        let skip = self.open_predicate(op, predicated, to)?;
+        let skip = self.open_predicate(op, to)?;
         let bits = to.class.bits();
         self.put(format_args!(
             "atom.relaxed.{}.{}.cas.{bits} {to}, [{address}], {expected}, {desired}",
@@ -360,16 +331,9 @@ impl Writer<'_> {
     }
 
     /// Jumps over what follows, with zero as the result, where the predicate is false.
-    fn open_predicate(
-        &mut self,
-        op: &OpData,
-        predicated: bool,
-        to: Reg,
-    ) -> Result<Option<super::writer::Label>> {
-        if !predicated {
-            return Ok(None);
-        }
-        let (guard, label) = (self.get(op.operands[1])?, self.label());
+    fn open_predicate(&mut self, op: &OpData, to: Reg) -> Result<Option<super::writer::Label>> {
+        let Some(mask) = op.mask() else { return Ok(None) };
+        let (guard, label) = (self.get(mask)?, self.label());
         if to.class != Class::Pred {
             self.put(format_args!("mov.{} {to}, 0", to.class.bits()));
         }

@@ -19,13 +19,12 @@ impl Writer<'_> {
         space: Space,
         lanes: u32,
         ordering: (Order, Scope),
-        predicated: bool,
     ) -> Result<()> {
-        let address = self.get(op.operands[0])?;
+        let address = self.get(op.address())?;
         let to: Vec<Reg> = op.results.iter().map(|&v| self.define(v)).collect();
         let mut guard = String::new();
-        if predicated {
-            guard = format!("@{} ", self.get(op.operands[1])?);
+        if let Some(mask) = op.mask() {
+            guard = format!("@{} ", self.get(mask)?);
             for &reg in &to {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
@@ -44,12 +43,11 @@ impl Writer<'_> {
         space: Space,
         lanes: u32,
         ordering: (Order, Scope),
-        predicated: bool,
     ) -> Result<()> {
-        let address = self.get(op.operands[0])?;
-        let first = 1 + usize::from(predicated);
-        let guard = if predicated { format!("@{} ", self.get(op.operands[1])?) } else { String::new() };
-        let values: Vec<Reg> = op.operands[first..].iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
+        let address = self.get(op.address())?;
+        let guard = op.mask().map(|mask| self.get(mask)).transpose()?;
+        let guard = guard.map_or_else(String::new, |mask| format!("@{mask} "));
+        let values: Vec<Reg> = op.stored_values().iter().map(|&v| self.get(v)).collect::<Result<_>>()?;
         let suffix = modifiers(space, lanes, ordering, values[0]);
         self.put(format_args!("{guard}st.{suffix} [{address}], {}", list(&values)));
         Ok(())

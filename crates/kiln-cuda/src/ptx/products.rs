@@ -4,7 +4,7 @@ use super::entry::MIXED_VERSION;
 use super::explicit::{PANEL, SharedTile, Team, WARPGROUP, broken};
 use super::writer::{Class, Reg, Writer};
 use kiln_backend::Result;
-use kiln_ir::{GroupProduct, Lines, OpData, Panels, Scalar, Value};
+use kiln_ir::{GroupProduct, Lines, OpData, Operand, Panels, Scalar, Value};
 
 /// Rows of a product that a warpgroup computes at once, and the depth of one instruction, in bytes.
 const WGMMA_ROWS: u32 = 64;
@@ -18,17 +18,23 @@ impl Writer<'_> {
         transposed_a: bool,
         transposed_b: bool,
     ) -> Result<()> {
-        let a = self.shared_tile(data.operands[0], data.operands[1])?;
-        let b = self.shared_tile(data.operands[2], data.operands[3])?;
-        let keep = self.get(data.operands[4])?;
+        let a = self.shared_tile(data.tile(), data.stage())?;
+        let b = self.shared_tile(data.right_tile(), data.right_stage())?;
+        let keep = self.get(data.keep())?;
         let always = self.explicit.always.unwrap_or(keep);
-        let registers = self.accumulators(data, data.operands[4])?;
+        let registers = self.accumulators(data, data.keep())?;
         let (m, k) = if transposed_a { (a.columns, a.rows) } else { (a.rows, a.columns) };
         let n = if transposed_b { b.columns } else { b.rows };
         let groups = team.threads / WARPGROUP;
         let blocks = m / (WGMMA_ROWS * groups);
         if registers.len() != (blocks * n / 2) as usize {
-            return Err(broken(format!("{} accumulators for a product [{m}, {n}]", registers.len())));
+            let threads = team.threads;
+            let what = format!("{} accumulators of {threads} threads for {m} rows", registers.len());
+            return Err(self.unsupported(
+                data,
+                what,
+                "Give each warpgroup of 128 threads a multiple of 64 rows, and its threads half of the columns",
+            ));
         }
         self.mixed_integers(data, a.elem, b.elem)?;
         let name = wgmma_name(a.elem, b.elem, n);
@@ -89,12 +95,12 @@ impl Writer<'_> {
     }
 
     pub(super) fn wgmma_registers(&mut self, data: &OpData, transposed_b: bool) -> Result<()> {
-        let b = self.shared_tile(data.operands[0], data.operands[1])?;
-        let keep = self.get(data.operands[2])?;
+        let b = self.shared_tile(data.right_tile(), data.right_stage())?;
+        let keep = self.get(data.keep())?;
         let always = self.explicit.always.unwrap_or(keep);
-        let fixed = data.operands.len() - data.results.len();
-        let a = data.operands[3..fixed].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
-        let registers = self.accumulators(data, data.operands[2])?;
+        let words = data.registers().len() - data.results.len();
+        let a = data.registers()[..words].iter().map(|&v| self.get(v)).collect::<Result<Vec<Reg>>>()?;
+        let registers = self.accumulators(data, data.keep())?;
         let (k, n) = if transposed_b { (b.rows, b.columns) } else { (b.columns, b.rows) };
         let each = (n / 2) as usize;
         let steps = k * b.elem.bytes() / WGMMA_DEPTH;
@@ -122,7 +128,7 @@ impl Writer<'_> {
             return Err(broken(format!("{results} accumulators for a product [{m}, {n}]")));
         }
         let mut addresses = Vec::new();
-        for &address in &data.operands[..1 + usize::from(product.left.is_some())] {
+        for &address in data.named(Operand::Left).iter().chain(data.named(Operand::Right)) {
             addresses.push(self.narrow(address)?);
         }
         let (left, right) = (product.factors.left.elem(), product.factors.right.elem());
@@ -166,7 +172,7 @@ impl Writer<'_> {
         if self.kernel.as_const(keep).is_some_and(|keep| !keep.is_true()) {
             return Ok(data.results.iter().map(|&v| self.define(v)).collect());
         }
-        self.take_over(&data.operands[data.operands.len() - data.results.len()..], &data.results)
+        self.take_over(data.sums(), &data.results)
     }
 
     /// A matrix descriptor of swizzled panels from an address on.

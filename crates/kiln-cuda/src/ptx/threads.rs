@@ -46,7 +46,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn shuffle(&mut self, op: &OpData, mode: ShuffleMode) -> Result<()> {
-        let (x, by) = (self.get(op.operands[0])?, self.get(op.operands[1])?);
+        let (x, by) = (self.get(op.input())?, self.get(op.lane())?);
         let to = self.define(op.results[0]);
         let by = match by.class {
             Class::B64 => {
@@ -128,13 +128,13 @@ impl Writer<'_> {
     }
 
     pub(super) fn sleep(&mut self, op: &OpData) -> Result<()> {
-        let nanoseconds = self.get(op.operands[0])?;
+        let nanoseconds = self.get(op.duration())?;
         self.put(format_args!("nanosleep.u32 {nanoseconds}"));
         Ok(())
     }
 
     pub(super) fn vote(&mut self, op: &OpData, mode: VoteMode) -> Result<()> {
-        let x = self.get(op.operands[0])?;
+        let x = self.get(op.condition())?;
         let to = self.define(op.results[0]);
         let name = match mode {
             VoteMode::All => "all.pred",

@@ -95,13 +95,13 @@ fn watched(kernel: &Kernel) -> HashSet<Value> {
     let mut seen = HashSet::new();
     kernel.walk(|_, data| {
         if matches!(data.kind, OpKind::PtrOrderedLoad { .. }) {
-            todo.push(data.operands[0]);
+            todo.push(data.address());
         }
     });
     while let Some(value) = todo.pop() {
         let Some(from) = kernel.defining_op(value).filter(|_| seen.insert(value)) else { continue };
         match from.kind {
-            OpKind::Address => drop(found.insert(from.operands[0])),
+            OpKind::Address => drop(found.insert(from.view())),
             _ => todo.extend(from.operands.iter().copied()),
         }
     }

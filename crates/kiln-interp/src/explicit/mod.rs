@@ -33,7 +33,7 @@ use crate::value::{Data, Trap};
 use crate::warpgroup::Begun;
 use agents::{Condition, Table};
 use kiln_backend::Error;
-use kiln_ir::{Block, ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Shape, Space, Value};
+use kiln_ir::{Block, ExplicitOp, Kernel, Level, OpData, OpKind, Operand, Scalar, Shape, Space, Value};
 use order::{Gate, Place, World};
 use std::sync::Arc;
 
@@ -249,8 +249,8 @@ impl<'m> Machine<'m> {
             ExplicitOp::SignalWait => self.wait_for_signal(data),
             ExplicitOp::MbarrierWait => {
                 let wrong = |m: &Self, trap| m.error(trap, data.loc);
-                let gate = self.gate(data, 0).map_err(|trap| wrong(self, trap))?;
-                let phase = self.int(data.operands[2]).map_err(|trap| wrong(self, trap))?;
+                let gate = self.gate(data).map_err(|trap| wrong(self, trap))?;
+                let phase = self.int(data.phase()).map_err(|trap| wrong(self, trap))?;
                 self.wait_until(Condition::Phase(gate, phase), data)?;
                 let seat = self.seat().map_err(|trap| wrong(self, trap))?;
                 let mut inner = seat.table.lock();
@@ -299,7 +299,6 @@ impl<'m> Machine<'m> {
     fn explicit_step(&mut self, data: &OpData, op: &ExplicitOp) -> Result<(), Trap> {
         let seat = self.seat()?;
         let (agent, rank) = (seat.agent, seat.rank);
-        let operands = &data.operands[..];
         let world = || seat.table.lock();
         match op {
             ExplicitOp::SharedTile { stages, rows, columns } => {
@@ -313,12 +312,12 @@ impl<'m> Machine<'m> {
                 Ok(())
             }
             ExplicitOp::MbarrierExpect { bytes } => {
-                let gate = self.gate(data, 0)?;
+                let gate = self.gate(data)?;
                 world().world.arrive(agent, gate, (*bytes).into())
             }
             ExplicitOp::MbarrierArrive => {
-                let mut gate = self.gate(data, 0)?;
-                if let Some(&there) = operands.get(2) {
+                let mut gate = self.gate(data)?;
+                if let [there] = *data.named(Operand::Rank) {
                     gate.0 = self.natural(there)?;
                 }
                 world().world.arrive(agent, gate, 0)
@@ -338,16 +337,16 @@ impl<'m> Machine<'m> {
             }
             ExplicitOp::Signal => self.signal(data),
             ExplicitOp::SharedStore { column } => {
-                let (place, [_, columns]) = self.place(&seat, operands[1], operands[2])?;
-                let (tile, elem) = (self.data(operands[0]), self.kernel.ty(operands[1]).elem());
+                let (place, [_, columns]) = self.place(&seat, data.tile(), data.stage())?;
+                let (tile, elem) = (self.data(data.stored_value()), self.kernel.ty(data.tile()).elem());
                 let paired = tile.elem() != elem;
                 let tile = if paired { pairs::unpack(tile, elem)? } else { tile.clone() };
-                let width = self.shape(operands[0])[1] as usize * if paired { 2 } else { 1 };
+                let width = self.shape(data.stored_value())[1] as usize * if paired { 2 } else { 1 };
                 let tile = tile.columns(width, *column as usize, columns)?;
                 world().world.put(agent, place, &tile, columns)
             }
             ExplicitOp::SharedLoad => {
-                let (place, _) = self.place(&seat, operands[0], operands[1])?;
+                let (place, _) = self.place(&seat, data.tile(), data.stage())?;
                 let held = world().world.take(agent, place)?;
                 self.registers[data.results[0].index()].copy(&pairs::words(&held)?)
             }
@@ -357,11 +356,11 @@ impl<'m> Machine<'m> {
             ExplicitOp::WgmmaRegisters { transposed_b } => self.wgmma_registers(&seat, data, *transposed_b),
             ExplicitOp::PackPairs { bf16 } => {
                 let elem = if *bf16 { Scalar::BF16 } else { Scalar::F16 };
-                let packed = pairs::pack(self.data(operands[0]), elem)?;
+                let packed = pairs::pack(self.data(data.operand(Operand::Registers)), elem)?;
                 self.registers[data.results[0].index()].copy(&packed)
             }
             ExplicitOp::Exp2Flushed => {
-                let flushed = pairs::exp2_flushed(self.data(operands[0]))?;
+                let flushed = pairs::exp2_flushed(self.data(data.input()))?;
                 self.registers[data.results[0].index()].copy(&flushed)
             }
             ExplicitOp::TaskRank => {
@@ -370,7 +369,7 @@ impl<'m> Machine<'m> {
             }
             ExplicitOp::WgmmaWait { pending } => {
                 world().world.products_done(agent, *pending as usize)?;
-                operands.iter().zip(&data.results).try_for_each(|(&from, &to)| {
+                data.sums().iter().zip(&data.results).try_for_each(|(&from, &to)| {
                     let value = self.data(from).clone();
                     self.registers[to.index()].copy(&value)
                 })
@@ -393,15 +392,15 @@ impl<'m> Machine<'m> {
         multicast: u32,
         turned: bool,
     ) -> Result<(), Trap> {
-        let rank = data.operands.len() - 6;
-        let (place, [_, columns]) = self.place(seat, data.operands[1 + rank], data.operands[2 + rank])?;
-        let first = self.natural(data.operands[3 + rank])?;
-        let gate = self.gate(data, 4 + rank)?;
-        let (view, offsets) = self.tensor(&data.operands[..=rank])?;
+        let rank = data.coordinates().len();
+        let (place, [_, columns]) = self.place(seat, data.tile(), data.stage())?;
+        let first = self.natural(data.row())?;
+        let gate = self.gate(data)?;
+        let (view, offsets) = self.tensor(data)?;
         let mut extents = vec![1; rank];
         let columns_first = [columns as u32, rows];
         extents[rank - 2..].copy_from_slice(&if turned { columns_first } else { [rows, columns as u32] });
-        let mut loaded = Data::zeros(self.kernel.ty(data.operands[0]).elem(), rows as usize * columns);
+        let mut loaded = Data::zeros(self.kernel.ty(data.view()).elem(), rows as usize * columns);
         let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
         access::load(&mut self.spaces, &region, 0, &mut loaded)?;
         if turned {
@@ -418,9 +417,9 @@ impl<'m> Machine<'m> {
     }
 
     fn tma_store(&mut self, seat: &Seat<'m>, data: &OpData) -> Result<(), Trap> {
-        let (place, [rows, columns]) = self.place(seat, data.operands[0], data.operands[1])?;
+        let (place, [rows, columns]) = self.place(seat, data.tile(), data.stage())?;
         let tile = seat.table.lock().world.store(seat.agent, place)?;
-        let (view, offsets) = self.tensor(&data.operands[2..])?;
+        let (view, offsets) = self.tensor(data)?;
         let mut extents = vec![1; offsets.len()];
         extents[offsets.len() - 2..].copy_from_slice(&[rows as u32, columns as u32]);
         let region = Region { view: &view, offsets: &offsets, shape: &Shape::new(&extents) };
@@ -428,14 +427,14 @@ impl<'m> Machine<'m> {
     }
 
     fn wgmma(&mut self, seat: &Seat<'m>, data: &OpData, turn_a: bool, turn_b: bool) -> Result<(), Trap> {
-        let (a, shape_a) = self.place(seat, data.operands[0], data.operands[1])?;
-        let (b, shape_b) = self.place(seat, data.operands[2], data.operands[3])?;
+        let (a, shape_a) = self.place(seat, data.tile(), data.stage())?;
+        let (b, shape_b) = self.place(seat, data.right_tile(), data.right_stage())?;
         let factors = seat.table.lock().world.product(seat.agent, &[a, b])?;
         // `dot` takes [m, k] and [k, n].
         let turned = |data: &Data, turn, shape| if turn { transposed(data, shape) } else { Ok(data.clone()) };
         let (x, y) = (turned(&factors[0], turn_a, shape_a)?, turned(&factors[1], !turn_b, shape_b)?);
         let k = if turn_a { shape_a[0] } else { shape_a[1] };
-        let acc = self.accumulator(data.operands[4], &data.operands[5..])?;
+        let acc = self.accumulator(data.keep(), data.sums())?;
         self.multiply(data, x, y, acc, k)
     }
 
@@ -466,13 +465,13 @@ impl<'m> Machine<'m> {
 
     /// A product of what registers hold.
     fn wgmma_registers(&mut self, seat: &Seat<'m>, data: &OpData, turn_b: bool) -> Result<(), Trap> {
-        let (b, shape_b) = self.place(seat, data.operands[0], data.operands[1])?;
+        let (b, shape_b) = self.place(seat, data.right_tile(), data.right_stage())?;
         let y = seat.table.lock().world.product(seat.agent, &[b])?.remove(0);
-        let sums = data.operands.len() - data.results.len();
-        let x = pairs::unpack(&self.side_by_side(&data.operands[3..sums])?, y.elem())?;
+        let words = data.registers().len() - data.results.len();
+        let x = pairs::unpack(&self.side_by_side(&data.registers()[..words])?, y.elem())?;
         let y = if turn_b { y } else { transposed(&y, shape_b)? };
         let k = if turn_b { shape_b[0] } else { shape_b[1] };
-        let acc = self.accumulator(data.operands[2], &data.operands[sums..])?;
+        let acc = self.accumulator(data.keep(), data.sums())?;
         self.multiply(data, x, y, acc, k)
     }
 
@@ -486,9 +485,9 @@ impl<'m> Machine<'m> {
     }
 
     /// A view, and offsets after it.
-    fn tensor(&self, operands: &[Value]) -> Result<(crate::value::View, Vec<i64>), Trap> {
-        let offsets = operands[1..].iter().map(|&v| self.int(v)).collect::<Result<_, _>>()?;
-        Ok((self.view(operands[0])?.clone(), offsets))
+    fn tensor(&self, data: &OpData) -> Result<(crate::value::View, Vec<i64>), Trap> {
+        let offsets = data.coordinates().iter().map(|&v| self.int(v)).collect::<Result<_, _>>()?;
+        Ok((self.view(data.view())?.clone(), offsets))
     }
 
     /// A shared tile and a stage, and the tile's rows and columns.
@@ -501,9 +500,9 @@ impl<'m> Machine<'m> {
         Ok(((seat.rank, tile, self.natural(stage)?), [*rows as usize, *columns as usize]))
     }
 
-    fn gate(&self, data: &OpData, at: usize) -> Result<Gate, Trap> {
+    fn gate(&self, data: &OpData) -> Result<Gate, Trap> {
         let rank = self.seat()?.rank;
-        Ok((rank, data.operands[at], self.natural(data.operands[at + 1])?))
+        Ok((rank, data.mbarriers(), self.natural(data.mbarrier())?))
     }
 
     fn int(&self, value: Value) -> Result<i64, Trap> {

@@ -5,13 +5,13 @@ use crate::access::{self, Region};
 use crate::machine::Machine;
 use crate::value::{Data, Trap};
 use kiln_backend::{Error, Finding};
-use kiln_ir::{OpData, Scalar, Shape, Value};
+use kiln_ir::{OpData, Scalar, Shape};
 
 impl Machine<'_> {
     /// Stores a signal.
     pub(super) fn signal(&mut self, data: &OpData) -> Result<(), Trap> {
-        let value = self.data(data.operands[2]).clone();
-        self.element(&data.operands, |spaces, region| access::store(spaces, region, &value))?;
+        let value = self.data(data.stored_value()).clone();
+        self.element(data, |spaces, region| access::store(spaces, region, &value))?;
         let seat = self.seat()?;
         seat.table.lock().world.signals += 1;
         Ok(())
@@ -32,17 +32,17 @@ impl Machine<'_> {
 
     fn has_signal(&mut self, data: &OpData) -> Result<bool, Trap> {
         let mut found = Data::zeros(Scalar::U32, 1);
-        self.element(&data.operands, |spaces, region| access::load(spaces, region, 0, &mut found))?;
-        Ok(found.bits(0) == self.data(data.operands[2]).bits(0))
+        self.element(data, |spaces, region| access::load(spaces, region, 0, &mut found))?;
+        Ok(found.bits(0) == self.data(data.expected()).bits(0))
     }
 
     /// Does something with the element of a view, which is followed by an index that must be inside.
     fn element(
         &mut self,
-        operands: &[Value],
+        data: &OpData,
         with: impl FnOnce(&mut crate::spaces::Spaces<'_>, &Region<'_>) -> Result<(), Trap>,
     ) -> Result<(), Trap> {
-        let (view, offsets) = self.tensor(&operands[..2])?;
+        let (view, offsets) = self.tensor(data)?;
         let (at, extent) = (offsets[0], view.extents[0]);
         if !(0..extent).contains(&at) {
             return Err(Trap::finding(Finding::BrokenTrust, format!("signal {at} of {extent}")));

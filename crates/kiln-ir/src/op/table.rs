@@ -238,8 +238,8 @@ impl OpKind {
             OpKind::OrderedStore { .. } => {
                 row("ordered_store", Stays, Threads, list(&[View], Index, &[Stored]))
             }
-            OpKind::LoadQuad(_) => row("load_quad", Stays, Threads, fixed(&[View, Index])),
-            OpKind::StoreQuad(_) => row("store_quad", Stays, Threads, list(&[View, Index], Stored, &[])),
+            OpKind::LoadQuad(_) => row("load_quad", Stays, Threads, list(&[View], Index, &[])),
+            OpKind::StoreQuad(_) => row("store_quad", Stays, Threads, list(&[View], Index, &[Stored; 4])),
 
             OpKind::Barrier => row("barrier", Stays, Threads, NONE),
             OpKind::Shuffle(_) => row("shuffle", Observes, Threads, fixed(&[Input, Lane])),

@@ -6,12 +6,12 @@ use kiln_ir::{BinaryOp, CompareOp, Kernel, Literal, OpKind, Scalar, UnaryOp, Val
 /// The operation that defines a value, if it is of one kind with two operands.
 fn binary_def(kernel: &Kernel, value: Value, kind: BinaryOp) -> Option<(Value, Value)> {
     let data = kernel.defining_op(value)?;
-    (data.kind == OpKind::Binary(kind)).then(|| (data.operands[0], data.operands[1]))
+    (data.kind == OpKind::Binary(kind)).then(|| (data.left(), data.right()))
 }
 
 fn unary_def(kernel: &Kernel, value: Value, kind: UnaryOp) -> Option<Value> {
     let data = kernel.defining_op(value)?;
-    (data.kind == OpKind::Unary(kind)).then(|| data.operands[0])
+    (data.kind == OpKind::Unary(kind)).then(|| data.input())
 }
 
 pub(super) fn unary(cx: &mut Cursor<'_>, kind: UnaryOp, x: Value) -> Change {
@@ -27,7 +27,7 @@ pub(super) fn unary(cx: &mut Cursor<'_>, kind: UnaryOp, x: Value) -> Change {
         && let Some(data) = cx.kernel.defining_op(x)
         && let OpKind::Compare(compare) = data.kind
     {
-        let float = cx.kernel.ty(data.operands[0]).elem().is_float();
+        let float = cx.kernel.ty(data.left()).elem().is_float();
         if let Some(inverse) = inverse(compare, float) {
             return Change::Become(OpKind::Compare(inverse), data.operands.to_vec());
         }
@@ -188,14 +188,14 @@ fn compare_choice(kernel: &Kernel, kind: CompareOp, choice: Value, with: Literal
     let Some(data) = kernel.defining_op(choice).filter(|data| data.kind == OpKind::Select) else {
         return Change::None;
     };
-    let holds = |at: usize| {
-        let known = kernel.as_const(data.operands[at])?;
+    let holds = |choice: Value| {
+        let known = kernel.as_const(choice)?;
         Some(eval::compare(kind, known, with).is_true())
     };
-    match (holds(1), holds(2)) {
+    match (holds(data.if_true()), holds(data.if_false())) {
         (Some(a), Some(b)) if a == b => Change::Constant(Literal::bool(a)),
-        (Some(true), Some(_)) => Change::Value(data.operands[0]),
-        (Some(false), Some(_)) => Change::Become(OpKind::Unary(UnaryOp::Not), vec![data.operands[0]]),
+        (Some(true), Some(_)) => Change::Value(data.condition()),
+        (Some(false), Some(_)) => Change::Become(OpKind::Unary(UnaryOp::Not), vec![data.condition()]),
         _ => Change::None,
     }
 }

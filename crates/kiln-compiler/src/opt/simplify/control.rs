@@ -29,7 +29,7 @@ fn unwrap(cx: &mut Cursor<'_>, op: Op, region: Block) -> Fate {
 
 fn known_branch(cx: &mut Cursor<'_>, op: Op) -> Fate {
     let data = cx.kernel.op(op);
-    match cx.kernel.as_const(data.operands[0]).map(Literal::is_true) {
+    match cx.kernel.as_const(data.condition()).map(Literal::is_true) {
         Some(taken) => {
             let region = data.regions[if taken { 0 } else { 1 }];
             unwrap(cx, op, region)
@@ -40,11 +40,11 @@ fn known_branch(cx: &mut Cursor<'_>, op: Op) -> Fate {
 
 fn known_loop(cx: &mut Cursor<'_>, op: Op) -> Fate {
     let data = cx.kernel.op(op);
-    let [lo, hi, step] = [0, 1, 2].map(|i| cx.kernel.as_const(data.operands[i]).map(Literal::as_i128));
+    let [lo, hi, step] = data.for_bounds().map(|v| cx.kernel.as_const(v).map(Literal::as_i128));
     let never = lo.zip(hi).is_some_and(|(lo, hi)| lo >= hi)
         || step.is_some_and(|s| s <= 0)
-        || data.operands[0] == data.operands[1];
-    let (lower, inits, region) = (data.operands[0], data.operands[3..].to_vec(), data.regions[0]);
+        || data.for_bounds()[0] == data.for_bounds()[1];
+    let (lower, inits, region) = (data.for_bounds()[0], data.inits().to_vec(), data.regions[0]);
     if never {
         return replace(cx, op, &inits);
     }

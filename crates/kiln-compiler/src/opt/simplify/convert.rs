@@ -12,7 +12,7 @@ pub(super) fn cast(cx: &mut Cursor<'_>, x: Value, result: Value) -> Change {
     let Some(inner) = cx.kernel.defining_op(x).filter(|d| d.kind == OpKind::Cast) else {
         return Change::None;
     };
-    let source = inner.operands[0];
+    let source = inner.input();
     let first = cx.kernel.ty(source).elem();
     // A cast that keeps every value can be skipped, unless what follows saturates floats and would wrap integers.
     let saturates =
@@ -47,7 +47,7 @@ pub(super) fn bitcast(cx: &mut Cursor<'_>, x: Value, result: Value) -> Change {
     let Some(inner) = cx.kernel.defining_op(x).filter(|d| d.kind == OpKind::Bitcast) else {
         return Change::None;
     };
-    let source = inner.operands[0];
+    let source = inner.input();
     if cx.kernel.ty(source).elem() == to {
         Change::Value(source)
     } else {

@@ -5,16 +5,7 @@ use kiln_ir::{Kernel, Literal, Op, OpKind};
 
 /// What the mask of an access is known to be.
 fn mask(kernel: &Kernel, op: Op) -> Option<bool> {
-    let data = kernel.op(op);
-    let masked = match data.kind {
-        OpKind::Gather { masked, .. } | OpKind::Scatter { masked, .. } | OpKind::Atomic { masked, .. } => {
-            masked
-        }
-        _ => false,
-    };
-    // Before the padding or the value.
-    let at = data.operands.len().checked_sub(2).filter(|_| masked)?;
-    kernel.as_const(data.operands[at]).map(Literal::is_true)
+    kernel.as_const(kernel.op(op).mask()?).map(Literal::is_true)
 }
 
 pub(super) fn gather(cx: &mut Cursor<'_>, op: Op) -> Change {

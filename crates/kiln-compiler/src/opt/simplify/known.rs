@@ -1,7 +1,7 @@
 //! What is known before the launch.
 
 use super::Change;
-use kiln_ir::{Def, Facts, Kernel, Level, Literal, Loc, Op, OpKind, Type, Value};
+use kiln_ir::{Def, Facts, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Type, Value};
 
 /// Replaces scalar parameters whose value is part of the specialisation by constants; whether any was used.
 pub(super) fn parameters(kernel: &mut Kernel) -> bool {
@@ -40,21 +40,21 @@ fn facts(kernel: &Kernel, view: Value) -> Option<&Facts> {
 }
 
 /// Extents and strides of views, and of the block.
-pub(super) fn of_launch(kernel: &Kernel, kind: &OpKind, operands: &[Value]) -> Change {
+pub(super) fn of_launch(kernel: &Kernel, data: &OpData) -> Change {
     let block = |axis: usize| match kernel.level {
         Level::Thread { block } => Some(i64::from(block[axis])),
         Level::Tile { .. } => None,
     };
-    let alloc = |axis: u32, stride: bool| match &kernel.defining_op(operands[0])?.kind {
+    let alloc = |axis: u32, stride: bool| match &kernel.defining_op(data.view())?.kind {
         OpKind::Alloc { shape, .. } if stride => Some(shape.around(axis as usize).2 as i64),
         OpKind::Alloc { shape, .. } => Some(i64::from(shape[axis as usize])),
         _ => None,
     };
     let param = |axis: u32, stride: bool| {
-        let facts = facts(kernel, operands[0])?;
+        let facts = facts(kernel, data.view())?;
         (if stride { &facts.strides } else { &facts.extents }).get(axis as usize)?.equals
     };
-    let known = match *kind {
+    let known = match data.kind {
         OpKind::BlockDim(axis) => block(axis as usize),
         OpKind::ThreadId(axis) => block(axis as usize).filter(|&e| e == 1).map(|_| 0),
         OpKind::Extent(axis) => param(axis, false).or_else(|| alloc(axis, false)),

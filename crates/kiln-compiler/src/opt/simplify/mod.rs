@@ -88,7 +88,7 @@ fn change(cx: &mut Cursor<'_>, op: Op) -> Change {
             Change::Constant(Literal::zero(cx.kernel.ty(result).elem()))
         }
         (OpKind::Gather { .. }, _) => effect::gather(cx, op),
-        (kind, _) => known::of_launch(cx.kernel, kind, &operands),
+        _ => known::of_launch(cx.kernel, cx.kernel.op(op)),
     }
     .or_else(|| shape::splat(cx, op, result))
 }

@@ -6,7 +6,7 @@ use kiln_ir::{BinaryOp, Kernel, Literal, Op, OpKind, ReduceOp, Shape, Type, Valu
 /// The operand of the operation that defines a value, if it is of this kind.
 fn operand_of(kernel: &Kernel, value: Value, is: impl Fn(&OpKind) -> bool) -> Option<Value> {
     let data = kernel.defining_op(value)?;
-    is(&data.kind).then(|| data.operands[0])
+    is(&data.kind).then(|| data.input())
 }
 
 /// The scalar that every element of a tile is, if a broadcast made it.
@@ -57,7 +57,7 @@ pub(super) fn transpose(cx: &mut Cursor<'_>, perm: &Shape, x: Value) -> Change {
         return Change::Value(x);
     }
     let inner = cx.kernel.defining_op(x).and_then(|data| match &data.kind {
-        OpKind::Transpose(first) => Some((first.clone(), data.operands[0])),
+        OpKind::Transpose(first) => Some((first.clone(), data.input())),
         _ => None,
     });
     moved(cx, x).or_else(|| match inner {
