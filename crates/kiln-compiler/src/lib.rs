@@ -97,7 +97,7 @@ mod specialise;
 mod target;
 mod widen;
 
-pub use analysis::{GridRule, Partition, Unproven, partition};
+pub use analysis::{GridRule, Partition, Unproven, UnsafeOp, make_safe, partition};
 pub use error::CompileError;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use opt::optimize;

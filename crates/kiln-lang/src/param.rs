@@ -194,6 +194,15 @@ impl SpecKey {
         SpecKey { site: std::ptr::from_ref(site) as usize, types, words: SmallVec::new() }
     }
 
+    /// The key of a kernel that was given as IR, which these words tell from every other.
+    pub fn of_ir(identity: [u64; 4]) -> SpecKey {
+        struct GivenAsIr;
+        // No kernel function stands at address 0.
+        let mut key = SpecKey { site: 0, types: TypeId::of::<GivenAsIr>(), words: SmallVec::new() };
+        key.words.extend_from_slice(&identity);
+        key
+    }
+
     /// Adds a word.
     pub fn word(&mut self, word: u64) {
         self.words.push(word);

@@ -1,6 +1,7 @@
 //! What a user of the runtime can get wrong, and what a device can.
 
 use kiln_ir::Scalar;
+use std::panic::Location;
 use std::path::PathBuf;
 
 /// Why an operation of the runtime failed. Whatever it is, the device and every tensor stay usable.
@@ -80,7 +81,7 @@ pub enum Error {
         /// The tensor's shape.
         shape: Vec<usize>,
         /// `file:line:column` of the call.
-        location: String,
+        location: &'static Location<'static>,
     },
     /// Kernels have not written every element of a tensor.
     #[error(
@@ -161,6 +162,52 @@ pub enum Error {
         expected: String,
         /// What was packed.
         given: String,
+    },
+    /// A text was to be a kernel and is none.
+    #[error("the text is no kernel: {message}")]
+    IrText {
+        /// Where, what was expected and what stands there.
+        message: String,
+    },
+    /// A kernel that was given as IR has operations that a launch cannot make safe.
+    #[error(
+        "{location}: `{kernel}` has operations that nothing makes safe; launch it by `unsafe` and `launch_unchecked` if \
+         they are right:\n{}",
+        problems.join("\n")
+    )]
+    UnsafeKernel {
+        /// The kernel.
+        kernel: String,
+        /// The operations, a line each.
+        problems: Vec<String>,
+        /// `file:line:column` of the launch.
+        location: &'static Location<'static>,
+    },
+    /// A kernel that was given as IR was launched with too few or too many arguments.
+    #[error("{location}: `{kernel}` takes {} arguments ({}), got {given}", names.len(), names.join(", "))]
+    ArgumentCount {
+        /// The kernel.
+        kernel: String,
+        /// How many there are.
+        given: usize,
+        /// The parameters.
+        names: Vec<String>,
+        /// `file:line:column` of the launch.
+        location: &'static Location<'static>,
+    },
+    /// An argument of a kernel that was given as IR is none that its parameter takes.
+    #[error("{location}: argument `{argument}` of `{kernel}` must be {expected}, got {given}")]
+    Argument {
+        /// The kernel.
+        kernel: String,
+        /// The parameter.
+        argument: String,
+        /// What it takes.
+        expected: String,
+        /// What it got.
+        given: String,
+        /// `file:line:column` of the launch.
+        location: &'static Location<'static>,
     },
     /// A stream or an event is used with another device than its own.
     #[error("{what} is on {found}, not on {expected}")]

@@ -30,6 +30,26 @@ pub(crate) fn facts(layout: &Layout, address: u64, elem_bytes: usize) -> Facts {
     }
 }
 
+/// What is known of a parameter by two sources that are both right.
+pub(crate) fn both(declared: &Facts, known: Facts) -> Facts {
+    let fact = |a: &IntFact, b: &IntFact| IntFact {
+        divisor: a.divisor.max(b.divisor),
+        equals: a.equals.or(b.equals),
+        fits_i32: a.fits_i32 || b.fits_i32,
+    };
+    let axes = |declared: &[IntFact], known: &[IntFact]| match declared.is_empty() {
+        true => known.iter().copied().collect(),
+        false => declared.iter().zip(known).map(|(a, b)| fact(a, b)).collect(),
+    };
+    Facts {
+        align: declared.align.max(known.align),
+        extents: axes(&declared.extents, &known.extents),
+        strides: axes(&declared.strides, &known.strides),
+        span_fits_i32: declared.span_fits_i32 || known.span_fits_i32,
+        value: fact(&declared.value, &known.value),
+    }
+}
+
 /// [`facts`] in one word. They say nothing of more than [`MAX_VIEW_RANK`] axes, which no launch
 /// takes.
 pub(crate) fn bits(layout: &Layout, address: u64, elem_bytes: usize) -> u64 {

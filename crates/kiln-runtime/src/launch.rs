@@ -174,7 +174,8 @@ impl Settings {
         // unsafe `ArgSink::view` alone, so that they are a live tensor's address, extents and
         // strides; its device was checked, and its buffer orders freeing after this stream's work.
         // A view that is written is a `&mut` tensor, and `check_overlaps` refused any other
-        // argument in its memory.
+        // argument in its memory. What the kernel does inside of them is safe by its language, by
+        // the checks of `DynKernel::new`, or by the promise of `DynLaunch::launch_unchecked`.
         unsafe { device.backend().launch(&*loaded.program, launch)? };
         locked.launched(&self.queue);
         if let Some(started) = started {
@@ -333,7 +334,8 @@ impl LoadedKernel {
         if !partition.unproven.is_empty() {
             let problem = |u: &kiln_compiler::Unproven| {
                 format!(
-                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and `store_overlapping`",
+                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and \
+                     `store_overlapping` (for a kernel from IR, `launch_unchecked`)",
                     u.location, u.param, u.reason
                 )
             };

@@ -6,6 +6,7 @@
 //! | `tensor/`, `buffer.rs` | tensors with and without static types, their views, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
 //! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
+//! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs` | observers, and what they are told |
 //! | [`isolate`] | devices in processes of their own |
@@ -46,6 +47,7 @@ mod backends;
 mod buffer;
 mod cache;
 mod device;
+mod dyn_kernel;
 mod error;
 mod facts;
 pub mod isolate;
@@ -63,6 +65,7 @@ pub use activity::{
 pub use buffer::Residency;
 pub use cache::{Build, DiskCache, DiskStats, ProgramCache};
 pub use device::Device;
+pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
 pub use kiln_backend::{BackendKind, Fault, FaultKind, Properties, Report, Stages};
 pub use launch::Launch;

@@ -18,6 +18,11 @@ impl Given {
             Given::View { elem, rank, .. } => Some((rank, elem.bytes() as usize)),
         }
     }
+
+    /// Whether it is a view that may be written.
+    pub(crate) fn is_mutable(self) -> bool {
+        matches!(self, Given::View { mutable: true, .. })
+    }
 }
 
 impl fmt::Display for Given {

@@ -32,7 +32,7 @@
 //! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
 //! | `ring` | ring kernels: actors that live on a device |
 //! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, and in which order |
-//! | [`DynTensor`] | tensors whose type is known at run time |
+//! | [`DynTensor`], [`DynKernel`], [`ir`] | tensors whose type is known at run time, kernels from IR, and that IR |
 //! | [`Observer`] | who is told of compiles, launches, copies and allocations |
 //! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
 //!
@@ -51,6 +51,7 @@
 //! Opening a device whose backend is not in the build is [`Error::MissingBackend`], which names the
 //! feature.
 
+pub use kiln_ir as ir;
 pub use kiln_kernels as kernels;
 pub use kiln_lang as lang;
 pub use kiln_lang::{DeviceValue, E4M3, E5M2, KernelConst, bf16, device, f16, kernel};
@@ -59,8 +60,9 @@ pub use kiln_ring as ring;
 pub use kiln_runtime::isolate;
 pub use kiln_runtime::{
     Activity, AllocateActivity, BackendKind, CallSite, CompileActivity, CopyActivity, CopyKind, Device,
-    DiskCache, DiskStats, DynTensor, Error, Event, Fault, FaultKind, FreeActivity, Launch, LaunchActivity,
-    LaunchTimer, Observation, Observer, Properties, Report, Residency, Result, Stream, Tensor, observe,
+    DiskCache, DiskStats, DynArg, DynKernel, DynLaunch, DynTensor, Error, Event, Fault, FaultKind,
+    FreeActivity, Launch, LaunchActivity, LaunchTimer, Observation, Observer, Properties, Report, Residency,
+    Result, Stream, Tensor, observe,
 };
 
 /// What programs with kernels import: the language, and devices and tensors.
@@ -86,6 +88,8 @@ mod book {
     struct Kernels;
     #[doc = include_str!("../../../book/src/ring-kernels.md")]
     struct RingKernels;
+    #[doc = include_str!("../../../book/src/dynamic.md")]
+    struct Dynamic;
     #[doc = include_str!("../../../book/src/explicit-level.md")]
     struct ExplicitLevel;
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 ///
 /// It is what [`Tensor`](crate::Tensor) is under its types: the same buffer, views, order of work
 /// and errors. [`downcast`](Self::downcast) gives the typed tensor.
+/// Kernels from IR ([`DynKernel`](crate::DynKernel)) take it.
 ///
 /// ```
 /// use kiln_ir::Scalar;
@@ -449,7 +450,7 @@ impl DynTensor {
     #[cold]
     pub(super) fn wrong_type(&self, expected: Scalar, rank: Option<usize>, site: CallSite) -> Error {
         let (found, shape) = (self.dtype, self.shape().to_vec());
-        Error::DataType { expected, rank, found, shape, location: site.to_string() }
+        Error::DataType { expected, rank, found, shape, location: site }
     }
 
     fn elem_bytes(&self) -> usize {
@@ -461,7 +462,7 @@ impl DynTensor {
     }
 
     /// The device's address of the first element.
-    fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.buffer.ptr().0 + self.byte_offset() as u64
     }
 

@@ -2,6 +2,7 @@
 
 mod absurd;
 mod cache;
+mod dyn_kernels;
 mod dyn_tensors;
 mod faults;
 mod kernels;
