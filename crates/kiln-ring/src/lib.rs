@@ -92,11 +92,12 @@
 //!
 //! **Latency.** A worker holds what a message will need (its port's record, the answer's place and
 //! stamp, the first words of the state) in registers before the message is there, and trusts it for
-//! the first message of a poll (`device/due.rs`). It caches the record of a link that it sends to
-//! again and again in registers (`device/route.rs`) until the next command: only commands change
-//! records. It may stay with one inbound link (`device/stay.rs`) for some messages, with the
-//! actor's state and the next slot in registers, and polls its other ports meanwhile where that
-//! costs nothing.
+//! the first message of a poll (`device/due.rs`). It caches the record of the link that it sends
+//! to next in registers (`device/route.rs`) until the next command: only commands change records. It
+//! may stay with one inbound link (`device/stay.rs`) for some messages, with the actor's state and
+//! the next slot in registers, and polls its other ports meanwhile where that costs nothing. There
+//! it runs only handlers that store nothing and print nothing: when one does anything but send one
+//! message, its result is dropped and the next turn runs it again.
 //!
 //! **Faults.** A fault in a handler is a value (`Guard` in the IR): the actor's gate closes, the
 //! message is answered as failed, and the worker goes on.

@@ -12,6 +12,10 @@ use kiln_lang::prelude::*;
 /// Words of a state that are loaded before it is known which handler runs.
 pub(super) const EARLY: usize = 4;
 
+/// The words of an actor's line that say whether its ring of outputs has room, as far as the worker
+/// knows: the logarithm of its slots, the position of the next output, and how many the host took.
+pub(super) const OUTPUT_ROOM: [usize; 3] = [actor::LOG2_SLOTS, actor::TAIL, actor::TAKEN_SEEN];
+
 /// What [`Due::todo`] says besides the number of a handler.
 pub(super) mod todo {
     /// There is no message.
@@ -47,6 +51,8 @@ pub(super) struct Due {
     pub state: [Val<u32>; EARLY],
     /// How many messages of other actors the actor has had: the low half, then the high half.
     pub received: [Val<u32>; 2],
+    /// Of the actor's ring of outputs: the words of [`OUTPUT_ROOM`].
+    pub output: [Val<u32>; OUTPUT_ROOM.len()],
     /// The first quads of its slot, as far as all lanes can have them without another load.
     pub spread: [[Val<u32>; QUAD]; SPREAD],
 }
@@ -67,6 +73,7 @@ impl Due {
             state_at: zero(),
             state: std::array::from_fn(|_| zero()),
             received: [zero(), zero()],
+            output: OUTPUT_ROOM.map(|_| zero()),
             spread: std::array::from_fn(|_| std::array::from_fn(|_| zero())),
         }
     }
@@ -130,13 +137,15 @@ impl Due {
             // SAFETY: the state lies in the arena, as the record says, and its gauges behind it.
             *value = unsafe { place.word(state_at, word) };
         }
-        let mut received = self.received;
+        let (mut received, mut output) = (self.received, self.output);
         if plan.inlets {
             let line = state_at - actor::WORDS as u32;
             // SAFETY: the actor's line lies in the arena before its state.
-            received = [0, 1].map(|half| unsafe { place.word(line, actor::RECEIVED + half) });
+            let of_line = |word: usize| unsafe { place.word(line, word) };
+            received = [0, 1].map(|half| of_line(actor::RECEIVED + half));
+            output = OUTPUT_ROOM.map(of_line);
         }
-        Due { state_at, state, received, ..self }
+        Due { state_at, state, received, output, ..self }
     }
 
     /// What becomes of it by the table. A message that waited for room is tried again: it says so

@@ -4,6 +4,8 @@
 //! given, its *ports*, hands complete messages to their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp whose
 //! lanes poll side by side; on a CPU and in the interpreter it is one thread.
 //!
+//! What a [`Plan`] or a [`Kind`] says is decided on the host, when the kernel is traced: an `if`, `for` or `match` on it is none in the kernel. All others are the device's.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `record.rs` | what is known of workers and ports, as words that host and device share |
@@ -14,7 +16,7 @@
 //! | `room.rs` | whether there is room for what a handler may send, before it runs |
 //! | `bands.rs` | which message of an actor with several priorities comes next |
 //! | `stay.rs` | an inlet whose messages are passed on, one after the other |
-//! | `route.rs` | where a worker sends again and again |
+//! | `route.rs` | where a worker sends next |
 //! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
 //! | `lend.rs` | arrays that go from actor to actor |
 //! | `cluster.rs` | rings in shared memory |

@@ -24,6 +24,9 @@ pub(crate) struct Kind {
     pub bands: usize,
     /// The layout of the message that each place in the handler sends: set when a plan is traced.
     pub sends: Vec<u64>,
+    /// Whether nobody can tell how often the handler ran before what it decided is carried out: it
+    /// changes no memory and prints nothing. Set when a plan is traced.
+    pub repeatable: bool,
 }
 
 impl Kind {
@@ -39,7 +42,7 @@ impl Kind {
         answers: SlotLayout,
         bands: usize,
     ) -> Kind {
-        Kind { handler, requests, answers, bands, sends: Vec::new() }
+        Kind { handler, requests, answers, bands, sends: Vec::new(), repeatable: false }
     }
 }
 
@@ -173,7 +176,7 @@ const HEARTBEAT_TURNS: u32 = 64;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of [`Patience`].
 pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
-    let plan = &plan.with_sends();
+    let plan = &plan.with_effects();
     trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
         let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
         let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };

@@ -6,6 +6,16 @@
 //! addresses in its state and in the message; how many messages there may be for one of them is the
 //! number of places in the handler that send messages of its type. A queue with fewer slots than
 //! that must be empty, and a handler that then sends more than it holds fails.
+//!
+//! The steps, of which most messages need the first alone:
+//!
+//! 1. What the worker knows without a look at the other end: the room of the actor's outputs, loaded
+//!    with its state ([`At::output_fits`]), and of the link that it sends to, in registers or loaded
+//!    at once ([`Route::turn_to`], [`At::ways_fit`]).
+//! 2. A look at the host's and the receivers' positions, and at addresses that are nobody's yet or
+//!    lead to several actors ([`At::has_room`], [`has_room_for`]).
+//! 3. No room: the message stays where it is, and its port is marked
+//!    ([`HELD_UP`](super::record::gate::HELD_UP)).
 
 use super::poll::Taken;
 use super::resident::{Kind, Place, Plan};
@@ -13,19 +23,19 @@ use super::route::Route;
 use super::send::{fits_now, has_room_for};
 use super::serve::At;
 use crate::handler::RingCtx;
-use kiln_ir::Facts;
+use kiln_ir::{Facts, OpKind};
 use kiln_lang::prelude::*;
 
 /// An address: its link and its serial number.
 type Way = (Val<u32>, Val<u32>);
 
 impl Plan {
-    /// The plan with what its handlers may send, for which each is traced once by itself. A handler
-    /// that cannot be traced says so when the plan is.
-    pub(super) fn with_sends(&self) -> Plan {
+    /// The plan with what its handlers may send and change, for which each is traced once by itself.
+    /// A handler that cannot be traced says so when the plan is.
+    pub(super) fn with_effects(&self) -> Plan {
         let mut plan = self.clone();
         for kind in &mut plan.kinds {
-            kind.sends = sends(kind, self.lanes);
+            (kind.sends, kind.repeatable) = effects(kind, self.lanes);
         }
         plan
     }
@@ -36,8 +46,9 @@ impl Plan {
     }
 }
 
-/// The layout of the message that each place of a handler sends.
-fn sends(kind: &Kind, lanes: u32) -> Vec<u64> {
+/// The layout of the message that each place of a handler sends, and whether the handler is
+/// [`repeatable`](Kind::repeatable).
+fn effects(kind: &Kind, lanes: u32) -> (Vec<u64>, bool) {
     let (mut found, signature) = (Vec::new(), kind.handler.signature());
     let traced = trace(signature.name, Level::Thread { block: [lanes, 1, 1] }, |p| {
         let arena = p.view_mut::<u32, 1>("arena", Facts::default());
@@ -47,7 +58,19 @@ fn sends(kind: &Kind, lanes: u32) -> Vec<u64> {
         kind.handler.trace_guarded(&ctx, val(0), &state, &message);
         found = ctx.sendings().iter().map(|send| send.message).collect();
     });
-    traced.map_or_else(|_| Vec::new(), |_| found)
+    match traced {
+        Ok(kernel) => {
+            let mut repeatable = true;
+            kernel.walk(|_, op| repeatable &= !op.kind.has_effect() || ends_in_guard(&op.kind));
+            (found, repeatable)
+        }
+        Err(_) => (Vec::new(), false),
+    }
+}
+
+/// Whether the operation does nothing but end a region: a fault of a handler ends its guard.
+fn ends_in_guard(op: &OpKind) -> bool {
+    matches!(op, OpKind::Assert(_) | OpKind::Gather { .. } | OpKind::Yield | OpKind::Condition)
 }
 
 impl Kind {
@@ -68,9 +91,15 @@ impl Kind {
         self.sends.iter().filter(|sent| **sent == message).count() as u32
     }
 
+    /// Whether a worker may stay for the handler: it may do no more than pass a message on, and what
+    /// it decides may be dropped.
+    pub(super) fn passes_on(&self) -> bool {
+        self.sends.len() == 1 && self.repeatable && !self.has_arrays()
+    }
+
     /// Of a handler that sends from one place, and can send to one address alone, which is part of
     /// its state: the number of that address's first word.
-    pub(super) fn only_way(&self) -> Option<usize> {
+    fn only_way(&self) -> Option<usize> {
         let [sent] = self.sends[..] else { return None };
         let addresses = self.handler.addresses();
         let takes = |(_, message): &&(usize, u64)| *message == sent;
@@ -82,7 +111,7 @@ impl Kind {
 
 impl At {
     /// The address whose first word has this number in the state.
-    pub(super) fn way(&self, place: &Place, first: usize) -> Way {
+    fn way(&self, place: &Place, first: usize) -> Way {
         (self.state_word(place, first), self.state_word(place, first + 1))
     }
 
@@ -105,36 +134,41 @@ impl At {
         place: &Place,
         kind: &Kind,
         message: &Taken,
-        route: &Route,
+        route: &mut Route,
     ) -> Val<bool> {
         let ways: Vec<_> = self.ways(place, kind, message);
-        // Most messages find room by what is in registers, and most others by one look at the records,
-        // with all loads under way at once.
-        let mut fits: Val<bool> =
-            if plan.inlets { !self.inlet | self.output_fits(place) } else { true.into_val() };
-        let mut led: Val<bool> = fits;
-        for (way, most) in &ways {
-            led = led & route.leads(self.actor, *way, *most);
-        }
-        let mut room: Val<bool> = true.into_val();
-        if block_uniform(!led) {
+        // Most messages find room by what is in registers or is loaded at once.
+        let sends_fit: Val<bool> = match kind.only_way() {
+            Some(first) => route.turn_to(plan, place, self.actor, self.way(place, first)),
+            None => self.ways_fit(place, &ways, route),
+        };
+        let mut room: Val<bool> = sends_fit & (!self.inlet | self.output_fits());
+        if block_uniform(!room) {
+            room = self.has_room(place);
             for (way, most) in &ways {
-                fits = fits
-                    & (route.leads(self.actor, *way, *most) | fits_now(place, *way, self.actor + 1, *most));
-            }
-            if block_uniform(!fits) {
-                if plan.inlets {
-                    if self.inlet {
-                        room = self.has_room(place);
-                    }
-                }
-                for (way, most) in &ways {
-                    if block_uniform(room) {
-                        room = has_room_for(plan, place, *way, self.actor + 1, *most);
-                    }
+                if block_uniform(room) {
+                    room = has_room_for(plan, place, *way, self.actor + 1, *most);
                 }
             }
         }
         block_uniform(room)
+    }
+
+    /// Whether there is room by what is in registers, or else by one look at the records, with all
+    /// loads under way at once.
+    #[device(crate = kiln_lang)]
+    fn ways_fit(&self, place: &Place, ways: &[(Way, u32)], route: &Route) -> Val<bool> {
+        let mut fits: Val<bool> = true.into_val();
+        for (way, most) in ways {
+            fits = fits & route.leads(self.actor, *way, *most);
+        }
+        if block_uniform(!fits) {
+            fits = true.into_val();
+            for (way, most) in ways {
+                fits = fits
+                    & (route.leads(self.actor, *way, *most) | fits_now(place, *way, self.actor + 1, *most));
+            }
+        }
+        fits
     }
 }

@@ -1,14 +1,14 @@
-//! Where a worker sends again and again, as it stands before the next message is there.
+//! Where a worker sends next, as it stands before the message is there.
 //!
 //! Most actors send on to the same actor again and again. What that needs (whose the link is, where its next slot lies, whether there is room) takes a dozen loads, one after the other where the
-//! address comes from the state, while somebody waits. So a worker keeps it of the link that it sent to twice in a row, and a handler that sends one message there needs no more than a comparison. Whatever
-//! else a handler sends goes the way of [`Checked`].
+//! address comes from the state, while somebody waits. So a worker keeps it of one link, and a handler that sends one message there needs no more than a comparison. Of a handler that can send to one
+//! address alone this is read before the handler runs, with what says whether there is room; of the others, where they sent twice in a row. Whatever else a handler sends goes the way of [`Checked`].
 //!
 //! It may be trusted until the next command: all but the head is the sender's own, or changes with a command; and the head only gives more room.
 
 use super::record::link;
 use super::resident::{Place, Plan};
-use super::send::{Checked, Next, field, see_head, write_slot};
+use super::send::{Checked, Next, field, is_plain_and_of, see_head, write_slot};
 use super::serve::At;
 use super::slots::Slot;
 use super::words::Words;
@@ -16,7 +16,7 @@ use crate::outgoing::Sending;
 use crate::payload::Memory;
 use kiln_lang::prelude::*;
 
-/// The link that a worker sent to twice in a row.
+/// The link that a worker sends to next, as far as it knows.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Route {
@@ -28,6 +28,9 @@ pub(super) struct Route {
     serial: Val<u32>,
     /// The number of the actor that sends there, plus 1.
     owner: Val<u32>,
+    /// Whether a message went there before the last one: then the next will, and the head is looked
+    /// at before it comes.
+    settled: Val<bool>,
     /// Whether what follows was read since the last command.
     known: Val<bool>,
     /// For how many more messages there is room, as far as is known.
@@ -50,6 +53,7 @@ impl Route {
             other: val(0),
             serial: val(0),
             owner: val(0),
+            settled: false.into_val(),
             known: false.into_val(),
             room: val(0),
             next: Next::none(),
@@ -61,7 +65,7 @@ impl Route {
     /// Reads what is not known of the link, before the worker looks for messages: after a command all of it, and else how far the receiver is, before there is no room left.
     #[device(crate = kiln_lang)]
     pub fn renew(&mut self, plan: &Plan, place: &Place) {
-        if block_uniform(self.link) != 0 {
+        if block_uniform(self.settled & self.link.ne(0)) {
             let at = self.link;
             if block_uniform(!self.known) {
                 self.next = Next::of(plan, place, at);
@@ -86,6 +90,54 @@ impl Route {
         self.known = false.into_val();
         self.room = val(0);
         self.port = val(NO_PORT);
+    }
+
+    /// Says that messages go there again and again.
+    pub fn settle(&mut self) {
+        self.settled = true.into_val();
+    }
+
+    /// Whether there is room for a message.
+    pub fn has_room(&self) -> Val<bool> {
+        block_uniform(self.room.ne(0))
+    }
+
+    /// Whether there is room for a message at actor `actor`'s own address of one actor, to which the
+    /// route leads from now on. At all other addresses somebody else must look; then it leads nowhere.
+    #[device(crate = kiln_lang)]
+    pub fn turn_to(
+        &mut self,
+        plan: &Plan,
+        place: &Place,
+        actor: Val<u32>,
+        (link, serial): (Val<u32>, Val<u32>),
+    ) -> Val<bool> {
+        let mut leads: Val<bool> = self.leads(actor, (link, serial), 1);
+        self.settled = leads;
+        if block_uniform(!leads) {
+            // An address of another runtime may name a word that this one does not have. All loads are
+            // under way at once: nothing is decided before the last of them.
+            let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+            let known = link.ne(0) & link.le(end);
+            let record = select(known, link, 0);
+            let mine = known & is_plain_and_of(place, (record, serial), actor + 1);
+            let next = Next::of(plan, place, record);
+            let (slots, tail) = (val::<u32>(1) << next.log2_slots, next.tail.cast::<u32>());
+            let mut room = slots - (tail - field(place, record, link::HEAD_SEEN));
+            if block_uniform(mine & room.eq(0)) {
+                room = slots - (tail - see_head(plan, place, record));
+            }
+            self.link = select(mine, link, 0);
+            self.serial = serial;
+            self.owner = actor + 1;
+            self.known = true.into_val();
+            self.room = select(mine, room, 0);
+            self.next = next;
+            self.slot = next.slot();
+            self.port = val(NO_PORT);
+            leads = self.room.ne(0);
+        }
+        leads
     }
 
     /// Whether it leads to an address of actor `actor`, with room for so many messages.
@@ -125,6 +177,7 @@ impl Route {
                     self.link = send.link;
                     self.serial = send.serial;
                     self.owner = actor + 1;
+                    self.settled = true.into_val();
                 }
                 self.other = send.link;
                 if block_uniform(send.link.eq(self.link)) {

@@ -225,10 +225,18 @@ pub(super) fn fits_now(
     let known = at.le(end);
     // One that is not known is looked at where every arena has words.
     let record = select(known, at, 0);
-    let own = field(place, record, link::SERIAL).eq(serial) & field(place, record, link::OWNER).eq(sender);
-    let plain = field(place, record, link::IS_TOPIC).eq(0);
     let fits = fits(place, record, slots(place, record).minimum(most));
-    at.eq(0) | (known & own & plain & fits)
+    at.eq(0) | (known & is_plain_and_of(place, (record, serial), sender) & fits)
+}
+
+/// Whether an address, whose record lies in the arena, is `sender`'s own and leads to one actor.
+pub(super) fn is_plain_and_of(
+    place: &Place,
+    (at, serial): (Val<u32>, Val<u32>),
+    sender: Val<u32>,
+) -> Val<bool> {
+    let own = field(place, at, link::SERIAL).eq(serial) & field(place, at, link::OWNER).eq(sender);
+    own & field(place, at, link::IS_TOPIC).eq(0)
 }
 
 /// Whether up to `most` messages, or as many as a queue ever holds, fit into all queues of an

@@ -1,7 +1,7 @@
 //! One message: its handler, the actor's state, the answer.
 
 use super::command::set_of_actor;
-use super::due::{Due, EARLY, todo};
+use super::due::{Due, EARLY, OUTPUT_ROOM, todo};
 use super::lend::Lending;
 use super::poll::{Poll, Taken, is_before, join, stamp_and_slot, ticket};
 use super::record::{actor, cause, gate, link, port, refusal};
@@ -39,6 +39,8 @@ pub(super) struct At {
     pub(super) state: [Val<u32>; EARLY],
     /// How many messages of other actors the actor has had.
     pub(super) received: Val<u64>,
+    /// See [`Due::output`].
+    pub(super) output: [Val<u32>; OUTPUT_ROOM.len()],
 }
 
 /// What a handler said of a message, before anything is done about it.
@@ -136,6 +138,7 @@ impl At {
             state_at: due.state_at,
             state: due.state,
             received: join(due.received[0], due.received[1]),
+            output: due.output,
         }
     }
 
@@ -229,9 +232,9 @@ impl At {
     }
 
     /// Whether there is room for an output by what the worker last saw of the host.
-    pub(super) fn output_fits(&self, place: &Place) -> Val<bool> {
-        let slots = val::<u32>(1) << self.line(place, actor::LOG2_SLOTS);
-        (self.line(place, actor::TAIL) - self.line(place, actor::TAKEN_SEEN)).lt(slots)
+    pub(super) fn output_fits(&self) -> Val<bool> {
+        let [log2_slots, tail, taken] = self.output;
+        (tail - taken).lt(val::<u32>(1) << log2_slots)
     }
 
     /// Whether there is room for an answer. For one to the host there always is.

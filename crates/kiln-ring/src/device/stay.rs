@@ -7,9 +7,12 @@
 //! It sees its other ports meanwhile (in a cluster only those in its own memory, and where the inbox
 //! lies across a bus only its inlets: the next turn begins with a look at all). It leaves when one of
 //! them has something too, when nothing comes, when there is no room for what comes next, when a
-//! handler does anything but pass on, or after [`STAY`] messages. So it has room for what a handler
-//! sends before that runs: every handler runs once. Nobody stays for one with arrays, whose barriers and
-//! fences cost more than a turn.
+//! handler does anything but pass on, or after [`STAY`] messages.
+//!
+//! What a handler that does anything but pass on decided is dropped, and the turn that follows runs it
+//! again: what else becomes of a message would have to be in registers before the message that is
+//! passed on can leave. So this is for handlers of which nobody can tell how often they ran
+//! ([`Kind::repeatable`]).
 
 use super::due::Due;
 use super::poll::{Aim, Poll, first_lane, join, stamp_and_slot, ticket};
@@ -79,10 +82,10 @@ impl Poll {
             if inlet.alone_waits(&self) {
                 let kind = block_uniform(place.field(plan.record(route.port), port::KIND));
                 for k in 0..plan.kinds.len() {
-                    if let Some(way) = plan.kinds[k].only_way().filter(|_| !plan.kinds[k].has_arrays()) {
+                    if plan.kinds[k].passes_on() {
                         if kind == k as u32 + 1 {
                             (poll, count) =
-                                self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet, way), route);
+                                self.stay_as(plan, place, worker, (&plan.kinds[k], &inlet), route);
                         }
                     }
                 }
@@ -97,7 +100,7 @@ impl Poll {
         plan: &Plan,
         place: &Place,
         worker: &Worker,
-        (kind, inlet, way): (&Kind, &Inlet, usize),
+        (kind, inlet): (&Kind, &Inlet),
         route: &mut Route,
     ) -> (Poll, Val<u32>) {
         let record = plan.record(route.port);
@@ -109,26 +112,24 @@ impl Poll {
             join(place.field(record, port::POSITION), place.field(record, port::POSITION + 1));
         let mut poll = self;
         let mut count: Val<u32> = 0;
-        let at_of = |position, state, received| At {
-            record,
-            position,
-            answer: val(0),
-            lap: val(0),
-            inlet: true.into_val(),
-            fresh: true.into_val(),
-            ports: worker.count,
-            actor,
-            state_at: due.state_at,
-            state,
-            received,
-        };
-        let first = at_of(position, state, received);
-        // A message that is passed on takes no output; whatever else comes of one is the last here.
-        let leads = route.leads(actor, first.way(place, way), 1);
-        let mut staying = block_uniform(first.has_room(place) & leads);
         let most = if plan.far_inbox { STAY_FAR } else { STAY };
+        let mut staying = route.has_room();
+        route.settle();
         while staying {
-            let at = at_of(position, state, received);
+            let at = At {
+                record,
+                position,
+                answer: val(0),
+                lap: val(0),
+                inlet: true.into_val(),
+                fresh: true.into_val(),
+                ports: worker.count,
+                actor,
+                state_at: due.state_at,
+                state,
+                received,
+                output: due.output,
+            };
             let early = poll.spread(plan, inlet.lane);
             let message = poll.take(plan, place, kind, (inlet.lane, &early));
             staying = false.into_val();
@@ -138,25 +139,22 @@ impl Poll {
                 let ran = at.run(plan, place, kind, &message, route);
                 if block_uniform(ran.swift) {
                     at.pass_on(plan, place, kind, &ran, route);
-                    staying = (count + 1).lt(most);
-                } else {
-                    at.conclude(plan, place, kind, &ran, route);
+                    state = std::array::from_fn(|w| ran.outcome.state.get(w).copied().unwrap_or(val(0)));
+                    at.finish(plan, place, kind, begun);
+                    poll.aim.advance(place, record, position);
+                    poll.ready = 0;
+                    position += 1;
+                    received += 1;
+                    count += 1;
+                    staying = count.lt(most);
                 }
-                state = std::array::from_fn(|w| ran.outcome.state.get(w).copied().unwrap_or(val(0)));
-                at.finish(plan, place, kind, begun);
-                poll.aim.advance(place, record, position);
-                poll.ready = 0;
-                position += 1;
-                received += 1;
-                count += 1;
             }
             if staying {
                 route.renew(plan, place);
-                let next = at_of(position, state, received);
                 // Known before the message is there, for which somebody waits.
-                let leads = block_uniform(route.leads(actor, next.way(place, way), 1));
+                let room = route.has_room();
                 poll = poll.look_again(plan, place, worker);
-                staying = leads & inlet.alone_waits(&poll);
+                staying = room & inlet.alone_waits(&poll);
             }
         }
         (poll, count)

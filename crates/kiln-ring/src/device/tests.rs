@@ -2,8 +2,9 @@
 
 use super::probe::trace_probe;
 use super::{Cluster, Kind, Plan, trace_resident};
+use crate::handler::ErasedHandler;
 use crate::slot::SlotLayout;
-use crate::{Address, Payload, RingCtx, State, ring_kernel};
+use crate::{Address, Inline, Payload, RingCtx, State, ring_kernel};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_lang::prelude::*;
 use std::process::{Command, Stdio};
@@ -70,6 +71,57 @@ fn plan(inlets: bool, ordered: bool) -> Plan {
         cluster: None,
         measure_every: 16,
     }
+}
+
+#[ring_kernel(crate = crate)]
+fn pass(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+    ctx.send(next, x);
+}
+
+#[ring_kernel(crate = crate)]
+fn check(ctx: &RingCtx, next: &mut Address<u32>, x: u32) -> Option<u32> {
+    device_assert!(x != 7, "seven");
+    if x == 0 {
+        return Some(x);
+    }
+    ctx.send(next, 1000 / x);
+    None
+}
+
+#[ring_kernel(crate = crate)]
+fn say(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
+    device_print!("{}", x);
+    ctx.send(next, x);
+}
+
+#[derive(State)]
+#[kiln(crate = crate)]
+struct Counting {
+    next: Address<u32>,
+    seen: Inline<u32, 2>,
+}
+
+#[ring_kernel(crate = crate)]
+fn count(ctx: &RingCtx, s: &mut Counting, x: u32) {
+    let seen = ctx.array(&s.seen);
+    seen.set(0, seen.get(0) + 1);
+    ctx.send(&s.next, x);
+}
+
+/// A worker may drop what a handler decided, and run it again, if nobody can tell.
+#[test]
+fn handlers_that_store_or_print_are_not_repeatable() {
+    let of = |handler: Arc<dyn ErasedHandler>| {
+        let slots = || SlotLayout::new(1, false);
+        let kinds = vec![Kind::of_slots(handler, slots(), slots(), 1)];
+        let plan = Plan { kinds, ..plan(true, false) }.with_effects();
+        (plan.kinds[0].repeatable, plan.kinds[0].passes_on())
+    };
+    assert_eq!(of(Arc::new(pass)), (true, true));
+    assert_eq!(of(Arc::new(check)), (true, true), "a fault ends the handler's guard");
+    assert_eq!(of(Arc::new(echo)), (true, false), "it sends nothing");
+    assert_eq!(of(Arc::new(say)), (false, false));
+    assert_eq!(of(Arc::new(count)), (false, false));
 }
 
 /// They compile for every generation, without the hidden parameters of faults and prints that a
