@@ -28,8 +28,11 @@ pub struct Options {
     pub sanitize: bool,
     /// How many bytes of device memory there are.
     pub memory: u64,
-    /// The order in which the blocks of a launch run follows from this seed and the number of the launch: so what depends on that order shows, and shows again. Without one, it
-    /// is increasing; that of the explicit level, where blocks wait for each other, always is.
+    /// The order in which the blocks of a launch run, and the threads of a block between two
+    /// barriers, follows from this seed and the number of the launch: what depends on that order
+    /// shows, and shows again. Without a seed, blocks run in increasing order and threads in
+    /// lockstep. Blocks of a cluster, and of the explicit level, which wait for each other, always
+    /// run in increasing order; the threads of a resident launch always run in lockstep.
     pub seed: Option<u64>,
 }
 
@@ -202,13 +205,15 @@ impl Interp {
         }
     }
 
-    /// Runs a launch to its end, or for as long as it may, and gives the fault it ended with.
+    /// Runs a launch to its end, or for as long as it may, and gives the fault it ended with. Its
+    /// threads run in lockstep without `order_threads`, or a seed.
     fn run(
         &self,
         state: &mut State,
         program: &dyn Program,
         launch: Launch<'_>,
         limit: Option<Duration>,
+        order_threads: bool,
     ) -> Result<Option<Fault>> {
         let loaded = program.as_any().downcast_ref::<Loaded>().ok_or(Error::Internal {
             place: "kiln-interp",
@@ -228,7 +233,8 @@ impl Interp {
         }
         let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
         let order = match self.seed {
-            Some(seed) => Order::seeded(blocks, seed, state.launches),
+            Some(seed) if order_threads => Order::seeded(blocks, seed, state.launches),
+            Some(seed) => Order::seeded(blocks, seed, state.launches).with_threads_in_lockstep(),
             None => Order::increasing(blocks),
         };
         state.launches += 1;
@@ -352,7 +358,7 @@ impl Backend for Interp {
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         let limit = *self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state()?;
-        if let Some(fault) = self.run(&mut state, program, launch, limit)? {
+        if let Some(fault) = self.run(&mut state, program, launch, limit, true)? {
             state.streams.fail(launch.stream, fault);
         }
         Ok(())
@@ -376,7 +382,7 @@ impl Backend for Interp {
 
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         let mut state = self.state()?;
-        let fault = self.run(&mut state, &**program, launch, None)?;
+        let fault = self.run(&mut state, &**program, launch, None, false)?;
         Ok(state.residents.over(fault))
     }
 

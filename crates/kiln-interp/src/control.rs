@@ -82,11 +82,13 @@ impl Machine<'_> {
         kernel.block(region).ops.last().map_or(&[], |&op| &kernel.op(op).operands)
     }
 
-    fn predicate(&self, value: Value, data: &OpData) -> Result<Vec<bool>, Error> {
+    /// A condition in every thread.
+    pub fn predicate(&self, value: Value, data: &OpData) -> Result<Vec<bool>, Error> {
         bool::of(self.data(value)).map(<[bool]>::to_vec).map_err(|trap| self.error(trap, data.loc))
     }
 
-    fn bug(&self, what: &str, data: &OpData) -> Error {
+    /// The error of a kernel that is not well formed.
+    pub fn bug(&self, what: &str, data: &OpData) -> Error {
         self.error(Trap::Bug(what.into()), data.loc)
     }
 
@@ -118,7 +120,7 @@ impl Machine<'_> {
     }
 
     /// How often each thread runs a loop: ceil((hi - lo) / step), or 0.
-    fn trip_counts(&self, bounds: &[Value]) -> Result<Vec<u64>, Trap> {
+    pub fn trip_counts(&self, bounds: &[Value]) -> Result<Vec<u64>, Trap> {
         let [lo, hi, step] = [0, 1, 2].map(|i| self.data(bounds[i]));
         let wide = |data: &Data| -> Result<Vec<i128>, Trap> {
             dispatch!(int data.elem(), T => Ok(T::of(data)?.iter().map(|&x| i128::from(x)).collect()))
@@ -130,7 +132,7 @@ impl Machine<'_> {
     }
 
     /// `iv = lo + trip * step` in every thread; a thread that has finished may wrap.
-    fn set_induction(&mut self, iv: Value, bounds: &[Value], trip: u64) -> Result<(), Trap> {
+    pub fn set_induction(&mut self, iv: Value, bounds: &[Value], trip: u64) -> Result<(), Trap> {
         let mut out = std::mem::take(&mut self.registers[iv.index()]);
         let (lo, step) = (self.data(bounds[0]), self.data(bounds[2]));
         let result = dispatch!(int out.elem(), T => {

@@ -20,14 +20,27 @@ pub const FRAGMENT_LANES: usize = 4;
 /// What lies where a copy will arrive: not a number in any format, so that whoever does not wait notices.
 const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
 
-/// Copies of a block that have not arrived. Its threads begin, commit and wait together or, where only some do, as if the others did too: waiting for
-/// more is no error of theirs.
+/// Copies of a block that have not arrived, by thread.
 #[derive(Debug, Default)]
-pub struct InFlight {
+pub struct InFlight(Vec<Copies>);
+
+/// Copies of a thread that have not arrived.
+#[derive(Debug, Default, Clone)]
+struct Copies {
     /// Those of no group yet.
     begun: Vec<(Place, [u32; WORDS])>,
     /// Groups, the oldest first.
     groups: VecDeque<Vec<(Place, [u32; WORDS])>>,
+}
+
+impl InFlight {
+    /// Those of a thread.
+    fn of(&mut self, lane: usize) -> &mut Copies {
+        if self.0.len() <= lane {
+            self.0.resize(lane + 1, Copies::default());
+        }
+        &mut self.0[lane]
+    }
 }
 
 impl Machine<'_> {
@@ -36,11 +49,13 @@ impl Machine<'_> {
         match op {
             FragmentOp::CpAsync => return self.cp_async(data, mask),
             FragmentOp::CpAsyncCommit => {
-                let group = std::mem::take(&mut self.spaces.in_flight.begun);
-                self.spaces.in_flight.groups.push_back(group);
+                for lane in mask.lanes() {
+                    let copies = self.spaces.in_flight.of(lane);
+                    copies.groups.push_back(std::mem::take(&mut copies.begun));
+                }
                 return Ok(());
             }
-            FragmentOp::CpAsyncWait { pending } => return arrive(&mut self.spaces, pending as usize),
+            FragmentOp::CpAsyncWait { pending } => return arrive(&mut self.spaces, pending as usize, mask),
             FragmentOp::StMatrix { .. } => return self.stmatrix(data, mask),
             FragmentOp::WarpgroupMma(product) => return self.warpgroup_mma(data, &product, mask),
             FragmentOp::WarpgroupWait { pending } => return self.warpgroup_wait(data, pending as usize),
@@ -107,17 +122,19 @@ impl Machine<'_> {
                 spaces.read(from, &mut words[..count])?;
             }
             spaces.write(to, &UNDEFINED)?;
-            spaces.in_flight.begun.push((to, words));
+            spaces.in_flight.of(lane).begun.push((to, words));
         }
         Ok(())
     }
 }
 
-/// All groups but the last `pending` arrive.
-fn arrive(spaces: &mut Spaces, pending: usize) -> Result<(), Trap> {
-    while spaces.in_flight.groups.len() > pending {
-        for (to, words) in spaces.in_flight.groups.pop_front().unwrap_or_default() {
-            spaces.write(to, &words)?;
+/// All groups of the active threads but the last `pending` of each arrive.
+fn arrive(spaces: &mut Spaces, pending: usize, mask: &Mask) -> Result<(), Trap> {
+    for lane in mask.lanes() {
+        while spaces.in_flight.of(lane).groups.len() > pending {
+            for (to, words) in spaces.in_flight.of(lane).groups.pop_front().unwrap_or_default() {
+                spaces.write(to, &words)?;
+            }
         }
     }
     Ok(())

@@ -1,10 +1,12 @@
 //! The reference interpreter: a backend that walks the IR and means exactly what `kiln_ir::OpKind` says. Every other backend is tested
 //! against it.
 //!
-//! Blocks run one after the other. The threads of a block run in lockstep, one operation at a time, under a mask of the active ones; a value
-//! of rank 0 has an element for each thread, a tile one array for the block. Every access is checked against the live allocations, and with
-//! [`Options::sanitize`] also for reads of uninitialised memory and for races. What is found is a
-//! [`Fault`](kiln_backend::Fault) at the operation's source line.
+//! Blocks run one after the other. The threads of a block run in lockstep, one operation at a time,
+//! under a mask of the active ones, or with [`Options::seed`] in a random order between two barriers.
+//! A value of rank 0 has an element for each thread, a tile one array for the block. Every access is
+//! checked against the live allocations, and with [`Options::sanitize`] also for reads of
+//! uninitialised memory and for races. What is found is a [`Fault`](kiln_backend::Fault) at the
+//! operation's source line.
 //!
 //! | file | holds |
 //! |---|---|
@@ -21,11 +23,20 @@
 //! | `fragment.rs` | products of fragments, copies in flight |
 //! | `warpgroup.rs` | products of warpgroups |
 //! | `order.rs` | in which order blocks run |
+//! | `schedule.rs` | in which order the threads of a block run |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `time.rs` | how long a launch may run |
 //! | `eval/` | operations on registers |
 //! | `register.rs` | elements in registers and in memory |
 //! | `value.rs` | registers |
+//!
+//! # Orders of threads
+//!
+//! With a seed, as in `interp:7`, a schedule divides the threads of a block into strands, each with
+//! its own place in the kernel. A random strand runs until it comes to a barrier, a shuffle or a
+//! product, or is interrupted anywhere, so that a missing barrier changes results. Right kernels give
+//! the same results under every seed. Which of several faults is reported depends on the seed. The
+//! threads of a resident launch always run in lockstep.
 //!
 //! # The sanitizer
 //!
@@ -61,6 +72,7 @@ mod program;
 mod quad;
 mod register;
 mod residents;
+mod schedule;
 mod shadow;
 mod spaces;
 mod step;

@@ -9,16 +9,17 @@ use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
 use crate::order::Order;
 use crate::program::Loaded;
+use crate::schedule::Schedule;
 use crate::spaces::Spaces;
 use crate::threads::{thread_id, thread_index};
 use crate::time::Time;
 use crate::value::{Data, Trap, View};
 use crate::warpgroup::Begun;
 use kiln_backend::{Error, Fault, FaultKind, Prints};
-use kiln_ir::{Block, ClusterOp, Kernel, Loc, OpKind, Shape, Value};
+use kiln_ir::{Block, ClusterOp, Kernel, Loc, Op, OpKind, Shape, Value};
 
 /// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in another. All threads of a block execute an operation before
-/// any executes the next one; a mask says which of them take part.
+/// any executes the next one, unless there is a schedule; a mask says which of them take part.
 ///
 /// Operations without side effects are evaluated in inactive threads too: their results are never used, because control flow moves values
 /// out of its regions under the mask.
@@ -45,6 +46,8 @@ pub struct Machine<'a> {
     pub prints: &'a Prints,
     /// The order of the blocks, where they do not run side by side.
     pub order: Order,
+    /// The order of the threads of a block, where they do not run in lockstep.
+    pub schedule: Option<Schedule>,
     /// Its place among those that run side by side, in a kernel of the explicit level.
     pub seat: Option<Seat<'a>>,
     /// How long it may run.
@@ -89,6 +92,7 @@ pub fn run(
         acquires: loaded.acquires,
         op: None,
     };
+    let schedule = order.threads.filter(|_| loaded.threaded).map(|seed| Schedule::new(loaded, seed));
     let mut machine = Machine {
         kernel: &loaded.kernel,
         loaded,
@@ -101,6 +105,7 @@ pub fn run(
         left: None,
         prints,
         order,
+        schedule,
         seat: None,
         time,
     };
@@ -174,13 +179,12 @@ impl Machine<'_> {
 
     fn run_grid(&mut self) -> Result<(), Error> {
         let everyone = Mask::full(self.loaded.lanes());
-        let body = self.kernel.body;
         let [x, y, z] = self.grid.map(u64::from);
         for earlier in 0..x * y * z {
             let block = self.order.block(earlier);
             self.block = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
             self.spaces.begin_block(block as u32);
-            self.run_block(body, &everyone)?;
+            self.run_body(block as u32, &everyone)?;
             if let Some(left) = self.left.take() {
                 return Err(left.fault);
             }
@@ -190,8 +194,13 @@ impl Machine<'_> {
 
     /// Runs the operations of a block under a mask, which is not empty.
     pub fn run_block(&mut self, block: Block, mask: &Mask) -> Result<(), Error> {
+        self.run_ops(&self.kernel.block(block).ops, mask)
+    }
+
+    /// Runs operations in lockstep.
+    pub fn run_ops(&mut self, ops: &[Op], mask: &Mask) -> Result<(), Error> {
         let kernel = self.kernel;
-        for &op in &kernel.block(block).ops {
+        for &op in ops {
             let data = kernel.op(op);
             self.spaces.global.steps += 1;
             self.spaces.op = Some(op);

@@ -302,12 +302,10 @@ impl BlockMemory {
         self.arena.reset();
     }
 
-    /// Makes a range untouched again in some parts. The range lies inside a part.
-    pub fn forget(&mut self, parts: Range<usize>, address: u64, len: usize) {
-        for part in parts {
-            if let Ok(start) = self.offset(part, address, len) {
-                self.arena.forget(start, len);
-            }
+    /// Makes a range of one part untouched again.
+    pub fn forget(&mut self, part: usize, address: u64, len: usize) {
+        if let Ok(start) = self.offset(part, address, len) {
+            self.arena.forget(start, len);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The order in which the blocks of a launch run.
+//! The order in which the blocks of a launch run, and the seed for that of their threads.
 
 /// An order of blocks: each comes once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,12 +6,14 @@ pub struct Order {
     blocks: u64,
     factor: u64,
     first: u64,
+    /// The seed of the order of threads; without one they run in lockstep.
+    pub threads: Option<u64>,
 }
 
 impl Order {
     /// Increasing.
     pub fn increasing(blocks: u64) -> Order {
-        Order { blocks, factor: 1, first: 0 }
+        Order { blocks, factor: 1, first: 0, threads: None }
     }
 
     /// One that follows from a seed and the number of the launch.
@@ -23,7 +25,12 @@ impl Order {
         while divisor(factor, blocks) != 1 {
             factor = 1 + factor % blocks;
         }
-        Order { blocks, factor, first: (bits & 0xffff_ffff) % blocks }
+        Order { blocks, factor, first: (bits & 0xffff_ffff) % blocks, threads: Some(mixed(bits)) }
+    }
+
+    /// The same order of blocks.
+    pub fn with_threads_in_lockstep(self) -> Order {
+        Order { threads: None, ..self }
     }
 
     /// The block that runs after `earlier` others.
@@ -39,7 +46,7 @@ fn divisor(a: u64, b: u64) -> u64 {
 }
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-fn mixed(seed: u64) -> u64 {
+pub fn mixed(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

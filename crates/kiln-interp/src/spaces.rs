@@ -1,6 +1,7 @@
 //! The three address spaces as one running block sees them.
 
 use crate::fragment::InFlight;
+use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
 use crate::shadow::{Actor, Report};
 use crate::value::Trap;
@@ -80,12 +81,13 @@ impl Spaces<'_> {
         (self.block, self.rank, self.epoch) = (turn.block, turn.rank, turn.epoch);
     }
 
-    /// Notes that an allocation of the block or its threads begins anew.
-    pub fn forget(&mut self, space: Space, address: u64, len: usize) {
+    /// Notes that an allocation of the block, or of some of its threads, begins anew.
+    pub fn forget(&mut self, space: Space, address: u64, len: usize, threads: &Mask) {
         match space {
-            Space::Shared => self.shared.forget(self.rank..self.rank + 1, address, len),
+            Space::Shared => self.shared.forget(self.rank, address, len),
             Space::Local => {
-                self.local.forget(self.rank * self.lanes..(self.rank + 1) * self.lanes, address, len)
+                let first = self.rank * self.lanes;
+                threads.lanes().for_each(|lane| self.local.forget(first + lane, address, len));
             }
             Space::Global => {}
         }

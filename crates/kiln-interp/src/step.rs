@@ -16,6 +16,13 @@ use kiln_ir::{Bounds, Check, Op, OpData, OpKind, Scalar, Shape, Space, Value};
 impl Machine<'_> {
     /// Executes an operation in the active threads.
     pub fn step(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Trap> {
+        let kept = self.kept(&data.results, mask);
+        self.execute(op, data, mask)?;
+        self.restore(kept, &data.results, mask)
+    }
+
+    /// Executes an operation, of which the results in other threads may be anything.
+    fn execute(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Trap> {
         match &data.kind {
             // Set once for the launch, or read by the operation around.
             OpKind::Const(_)
@@ -40,7 +47,9 @@ impl Machine<'_> {
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. } => self.pointer(data, mask),
             OpKind::Fragment(op) => self.fragment(data, *op, mask),
-            OpKind::Alloc { space, elem, shape } => self.alloc(op, data.results[0], (*space, *elem, shape)),
+            OpKind::Alloc { space, elem, shape } => {
+                self.alloc(op, data.results[0], (*space, *elem, shape), mask)
+            }
             OpKind::Barrier => self.barrier(mask),
             OpKind::BlockUniform => {
                 self.need_all("a value of the first thread for all", mask)?;
@@ -178,6 +187,7 @@ impl Machine<'_> {
         op: Op,
         result: Value,
         (space, elem, shape): (Space, Scalar, &Shape),
+        mask: &Mask,
     ) -> Result<(), Trap> {
         let address = self.loaded.allocations.get(&op).copied();
         let base = address.ok_or_else(|| Trap::Bug("an allocation without an address".into()))?;
@@ -188,7 +198,7 @@ impl Machine<'_> {
             extents: shape.extents().iter().map(|&e| e.into()).collect(),
             strides: (0..shape.rank()).map(|i| shape.around(i).2 as i64).collect(),
         });
-        self.spaces.forget(space, base, allocation_bytes(elem, shape));
+        self.spaces.forget(space, base, allocation_bytes(elem, shape), mask);
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl Device {
     /// | `cuda`, `cuda:N` | an NVIDIA GPU |
     /// | `cpu` | the host's processor |
     /// | `interp` | the interpreter with its sanitizer: races, missing barriers and reads of memory that nothing has written are faults with their source lines |
-    /// | `interp:SEED` | the same, where the order in which programs run follows from a number: what depends on that order shows, and shows again |
+    /// | `interp:SEED` | the same, where the order in which programs run, and threads between two barriers, follows from a number: what depends on that order shows, and shows again |
     /// | `interp:fast`, `interp:fast:SEED` | the interpreter without the sanitizer |
     /// | `isolated:cpu`, `isolated:cuda:N` | a device in a [process of its own](crate::isolate) |
     ///

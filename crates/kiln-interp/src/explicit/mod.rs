@@ -98,7 +98,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     for memory in &mut memories {
         idle.push(placeholder(memory)?);
     }
-    let Machine { loaded, grid, block, registers, views, spaces, prints, order, time, .. } = base;
+    let Machine { loaded, grid, block, registers, views, spaces, prints, order, schedule, time, .. } = base;
     let (guarded, left) = (Vec::new(), None);
     let mut base = Machine {
         kernel,
@@ -112,6 +112,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
         left,
         prints,
         order,
+        schedule,
         seat: None,
         time,
     };
@@ -202,7 +203,7 @@ fn run_cluster<'m>(
                         } else {
                             machine.spaces.begin_block(block);
                         }
-                        result = machine.run_block(machine.kernel.body, everyone);
+                        result = machine.run_body(block, everyone);
                     }
                     machine.leave(&seat, result, entered);
                     machine.spaces
@@ -237,6 +238,7 @@ impl<'m> Machine<'m> {
             left: None,
             prints: self.prints,
             order: self.order,
+            schedule: self.schedule.clone(),
             seat: self.seat.clone(),
             time: self.time.clone(),
         }

@@ -74,7 +74,8 @@ impl Host {
         Host::with(Options::default())
     }
 
-    fn with(options: Options) -> Host {
+    /// A device set up like this.
+    pub fn with(options: Options) -> Host {
         let device = Interp::new(options);
         let printed = Arc::new(Mutex::new(Vec::new()));
         let sink = printed.clone();

@@ -12,5 +12,6 @@ mod programs;
 mod reductions;
 mod resident;
 mod sanitizer;
+mod schedule;
 mod shapes;
 mod threads;
