@@ -46,11 +46,11 @@ def _layer_norm(x, weight, bias, out, columns, eps, BLOCK: tl.constexpr):
     inside = at < columns
     v = tl.load(x + first + at, inside, other=0.0).to(tl.float32)
     mean = tl.sum(v, axis=0) / columns
-    centred = tl.where(inside, v - mean, 0.0)
-    scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / columns + eps)
+    centered = tl.where(inside, v - mean, 0.0)
+    scale = tl.rsqrt(tl.sum(centered * centered, axis=0) / columns + eps)
     w = tl.load(weight + at, inside).to(tl.float32)
     b = tl.load(bias + at, inside).to(tl.float32)
-    tl.store(out + first + at, (centred * scale * w + b).to(out.dtype.element_ty), inside)
+    tl.store(out + first + at, (centered * scale * w + b).to(out.dtype.element_ty), inside)
 
 
 def add(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:

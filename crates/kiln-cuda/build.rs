@@ -1,5 +1,6 @@
-//! A digest of the sources that decide what code is generated, for the key of programs kept on disk: whoever changes the compiler must never be
-//! served a program of the old one. Outside of this repository the sibling crates are not there, and their versions do the same.
+//! A digest of the sources that decide what code is generated, for the key of programs kept on
+//! disk: whoever changes the compiler must never be served a program of the old one. Outside of
+//! this repository the sibling crates are not there, and their versions do the same.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

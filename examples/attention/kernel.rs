@@ -1,6 +1,7 @@
 //! The kernel: attention that never writes its scores down.
 //!
-//! Each of `n` queries asks every key how well they match, makes weights of the scores, and sums the values by weight:
+//! Each of `n` queries asks every key how well they match, makes weights of the scores, and sums
+//! the values by weight:
 //!
 //! ```text
 //!     scores = q kᵀ / √d          n × n numbers
@@ -8,17 +9,19 @@
 //!     o = weights v               n × d
 //! ```
 //!
-//! Written like this, the two squares travel through memory four times. They need not exist: a softmax can be corrected after the fact. Suppose
-//! the keys come in parts, and of the parts so far we keep for each query
+//! Written like this, the two squares travel through memory four times. They need not exist: a
+//! softmax can be corrected after the fact. Suppose the keys come in parts, and of the parts so far
+//! we keep for each query
 //!
 //! ```text
 //!     m = the greatest score,   s = Σ e^(score - m),   a = Σ e^(score - m) · value
 //! ```
 //!
-//! When the next part brings a greater score m', all that was summed has the wrong reference, and all of it by the same factor: multiplied by
-//! e^(m - m'), s and a are what they would be had we known m' from the start. At the end o = a / s, exactly. So a program holds some
-//! queries with their m, s and a in registers, and keys and values pass by (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018;
-//! Dao et al., "FlashAttention", 2022).
+//! When the next part brings a greater score m', all that was summed has the wrong reference, and
+//! all of it by the same factor: multiplied by e^(m - m'), s and a are what they would be had we
+//! known m' from the start. At the end o = a / s, exactly. So a program holds some queries with
+//! their m, s and a in registers, and keys and values pass by (Milakov and Gimelshein, "Online
+//! normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
 
 use kiln::prelude::*;
 

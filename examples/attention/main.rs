@@ -5,8 +5,8 @@
 //! KILN_DEVICE=cuda:0 cargo run --release --example attention
 //! ```
 //!
-//! Read `kernel.rs` first. This file computes the same by products and a softmax that keep all scores, compares both with f64 on the host, and
-//! prints time, memory and largest error of each.
+//! Read `kernel.rs` first. This file computes the same by products and a softmax that keep all
+//! scores, compares both with f64 on the host, and prints time, memory and largest error of each.
 
 mod kernel;
 

@@ -9,7 +9,8 @@ fn averages(values: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).map(|c| part(c).iter().sum::<f32>() / part(c).len() as f32).collect()
 }
 
-/// The curve in `rows` lines of text, on a logarithmic scale, with eighths of a character as the resolution.
+/// The curve in `rows` lines of text, on a logarithmic scale, with eighths of a character as the
+/// resolution.
 pub fn text(values: &[f32], columns: usize, rows: usize) -> String {
     let points: Vec<f32> = averages(values, columns).iter().map(|v| v.max(1e-6).ln()).collect();
     let (low, high) = bounds(&points);

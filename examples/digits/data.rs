@@ -1,4 +1,5 @@
-//! The images: UCI handwritten digits, which come with the example, or Fashion-MNIST from a folder of IDX files.
+//! The images: UCI handwritten digits, which come with the example, or Fashion-MNIST from a folder
+//! of IDX files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -47,7 +48,8 @@ pub fn digits() -> Result<(Set, Set), String> {
     Ok((train, test))
 }
 
-/// The training and the test images of Fashion-MNIST, as Debian's `dataset-fashion-mnist` installs them (IDX, gzip or plain).
+/// The training and the test images of Fashion-MNIST, as Debian's `dataset-fashion-mnist` installs
+/// them (IDX, gzip or plain).
 pub fn fashion_mnist(folder: &Path) -> Result<(Set, Set), String> {
     let set = |prefix: &str| -> Result<Set, String> {
         let (shape, images) = read_idx(folder, &format!("{prefix}-images-idx3-ubyte"))?;

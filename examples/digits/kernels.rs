@@ -1,4 +1,5 @@
-//! Every step of training, as a kernel. Matrices are row-major `[rows, columns]`; a transposed operand is a transposed view.
+//! Every step of training, as a kernel. Matrices are row-major `[rows, columns]`; a transposed
+//! operand is a transposed view.
 
 use kiln::prelude::*;
 
@@ -29,7 +30,8 @@ pub fn matmul(a: &Tensor<f32, 2>, b: &Tensor<f32, 2>, c: &mut Tensor<f32, 2>) {
     c.tile((i * bm, j * bn), (bm, bn)).store(product(a, b, i, j));
 }
 
-/// dx = (dy wᵀ) where the activation h was positive, else 0: the gradient through a layer and the ReLU before it.
+/// dx = (dy wᵀ) where the activation h was positive, else 0: the gradient through a layer and the
+/// ReLU before it.
 #[kernel]
 pub fn linear_backward(
     dy: &Tensor<f32, 2>,
@@ -56,7 +58,8 @@ fn product(a: View<f32, 2>, b: View<f32, 2>, i: Idx, j: Idx) -> Tile<f32> {
     sum
 }
 
-/// A row a program: the loss -log softmax(logits)[label], its gradient over the batch's mean, and whether the largest logit is the label's. `classes` covers a row.
+/// A row a program: the loss -log softmax(logits)[label], its gradient over the batch's mean, and
+/// whether the largest logit is the label's. `classes` covers a row.
 #[kernel]
 pub fn cross_entropy(
     logits: &Tensor<f32, 2>,
@@ -87,8 +90,8 @@ pub fn column_sums(x: &Tensor<f32, 2>, sums: &mut Tensor<f32, 1>, rows: usize) {
     sums.tile(j * bn, bn).store(x.tile((0, j * bn), (rows, bn)).load(0.0).sum_axis(0));
 }
 
-/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), with the usual betas and epsilon. `rate` is the learning rate,
-/// `correct1` and `correct2` are 1 - betaᵗ.
+/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), with the usual
+/// betas and epsilon. `rate` is the learning rate, `correct1` and `correct2` are 1 - betaᵗ.
 #[kernel]
 pub fn adamw(
     parameter: &mut Tensor<f32, 1>,

@@ -1,5 +1,6 @@
-//! Trains a two-layer perceptron on real handwritten digits. Every step (products, bias and ReLU, softmax cross entropy, the backward pass,
-//! AdamW) is a kernel in `kernels.rs`, and runs on whatever device is there.
+//! Trains a two-layer perceptron on real handwritten digits. Every step (products, bias and ReLU,
+//! softmax cross entropy, the backward pass, AdamW) is a kernel in `kernels.rs`, and runs on
+//! whatever device is there.
 //!
 //! ```text
 //! cargo run --release --example digits
@@ -34,7 +35,8 @@ struct Options {
     /// Where to draw the loss curve.
     #[arg(long, default_value = "target/digits-loss.svg")]
     svg: PathBuf,
-    /// Train on Fashion-MNIST: the folder with its IDX files (Debian's package dataset-fashion-mnist).
+    /// Train on Fashion-MNIST: the folder with its IDX files (Debian's package
+    /// dataset-fashion-mnist).
     #[arg(long, value_name = "DIR")]
     fashion_mnist: Option<PathBuf>,
     /// Train a few steps on this device too, and print how far the losses differ.

@@ -12,7 +12,8 @@ pub struct Recipe {
     pub epochs: usize,
     pub learning_rate: f32,
     pub weight_decay: f32,
-    /// Uniform noise in ± this is added to every training pixel, so that the few images are never seen twice alike.
+    /// Uniform noise in ± this is added to every training pixel, so that the few images are never
+    /// seen twice alike.
     pub noise: f32,
     pub seed: u64,
 }
@@ -42,7 +43,7 @@ struct Parameter {
 
 impl Parameter {
     fn matrix(device: &Device, shape: [usize; 2], random: &mut fastrand::Rng) -> Result<Parameter> {
-        // He initialisation, uniform (He et al., "Delving deep into rectifiers", 2015).
+        // He initialization, uniform (He et al., "Delving deep into rectifiers", 2015).
         let bound = (6.0 / shape[0] as f32).sqrt();
         let values: Vec<f32> = (0..shape[0] * shape[1]).map(|_| (2.0 * random.f32() - 1.0) * bound).collect();
         Parameter::new(device, &values, shape, true)
@@ -153,8 +154,9 @@ impl Network {
         })
     }
 
-    /// Trains for the recipe's epochs, or `limit` steps if that is fewer, and calls `report(step, of, loss)` after each. The short last batch of an
-    /// epoch is dropped, so that every batch has the same shape.
+    /// Trains for the recipe's epochs, or `limit` steps if that is fewer, and calls
+    /// `report(step, of, loss)` after each. The short last batch of an epoch is dropped, so that
+    /// every batch has the same shape.
     pub fn train(
         &mut self,
         set: &Set,
@@ -220,7 +222,8 @@ impl Network {
         kernels::column_sums(&a.d_hidden, &mut self.b1.gradient, rows).launch(d)
     }
 
-    /// Weights and bias of the first layer, then of the second; matrices are row-major `[inputs, outputs]`.
+    /// Weights and bias of the first layer, then of the second; matrices are row-major
+    /// `[inputs, outputs]`.
     #[allow(dead_code)] // examples/inference
     pub fn parameters(&self) -> Result<[Vec<f32>; 4]> {
         let [a, b, c, d] = [&self.w1, &self.b1, &self.w2, &self.b2].map(|p| p.value.to_vec());

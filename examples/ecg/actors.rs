@@ -1,7 +1,7 @@
 //! The actors: filter, detector, judge.
 //!
-//! The method is that of Pan and Tompkins ("A Real-Time QRS Detection Algorithm", IEEE Transactions on Biomedical Engineering, 1985), with
-//! recursive filters in place of their integer ones.
+//! The method is that of Pan and Tompkins ("A Real-Time QRS Detection Algorithm", IEEE Transactions
+//! on Biomedical Engineering, 1985), with recursive filters in place of their integer ones.
 
 use crate::recording::RATE;
 use kiln::prelude::*;
@@ -54,7 +54,8 @@ pub const LEARNING: f64 = 2.0;
 /// Without a beat for so long, in seconds, the level of beats is let sink.
 pub const PATIENCE: f64 = 1.5;
 
-/// A second-order section (Bristow-Johnson, "Cookbook formulae for audio equalizer biquad filter coefficients"): b0, b1, b2, a1, a2.
+/// A second-order section (Bristow-Johnson, "Cookbook formulae for audio equalizer biquad filter
+/// coefficients"): b0, b1, b2, a1, a2.
 pub fn section(frequency: f64, high: bool) -> [f64; 5] {
     let w = 2.0 * std::f64::consts::PI * frequency / RATE;
     let (alpha, cos) = (w.sin() * std::f64::consts::FRAC_1_SQRT_2, w.cos());

@@ -1,7 +1,9 @@
-//! A heart's beats found by three actors in a row, on the device: the first filters an electrocardiogram sample by sample, the second finds the beats, the third judges their
-//! rhythm. The host sends samples to the first and hears of beats from the third.
+//! A heart's beats found by three actors in a row, on the device: the first filters an
+//! electrocardiogram sample by sample, the second finds the beats, the third judges their rhythm.
+//! The host sends samples to the first and hears of beats from the third.
 //!
-//! The recording is real (`data/LICENSE.md`). What the actors find is compared with the same method on the host, in double precision.
+//! The recording is real (`data/LICENSE.md`). What the actors find is compared with the same method
+//! on the host, in double precision.
 //!
 //! ```text
 //! cargo run --release --example ecg
@@ -121,7 +123,8 @@ impl Pipeline {
         Ok(Pipeline { filter, _detector: detector, judge })
     }
 
-    /// Sends a sample at a time, once the one before is filtered, and waits for the report where there is one to come. Gives how long that took, in microseconds, for each.
+    /// Sends a sample at a time, once the one before is filtered, and waits for the report where
+    /// there is one to come. Gives how long that took, in microseconds, for each.
     fn paced(&self, samples: &[f32], want: &[Report]) -> Result<(Vec<Report>, Vec<f64>), Box<dyn Error>> {
         let (mut reports, mut latencies) = (Vec::new(), Vec::new());
         let bar = ProgressBar::new(samples.len() as u64)
@@ -136,7 +139,8 @@ impl Pipeline {
             }
             // As from a sensor, the next sample comes when this one has long been filtered.
             while self.filter.channel().unanswered() > 0 {
-                // There is no reply; but a device that does not run by itself goes on while somebody looks.
+                // There is no reply; but a device that does not run by itself goes on while
+                // somebody looks.
                 self.filter.channel().tidy();
                 if start.elapsed() > SOON {
                     return Err(format!("sample {number} was not filtered in {SOON:?}").into());

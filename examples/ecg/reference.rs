@@ -1,4 +1,5 @@
-//! What the actors are to find, in double precision and on whole recordings: each step is one pass over all samples.
+//! What the actors are to find, in double precision and on whole recordings: each step is one pass
+//! over all samples.
 
 use crate::actors::{
     BAND, IN_RHYTHM, LATE, LEARNING, PATIENCE, PREMATURE, REFRACTORY, Report, SMOOTHING, section,

@@ -1,7 +1,9 @@
-//! A trained network as a resident actor: an image goes in, its class comes out, and nothing is launched in between.
+//! A trained network as a resident actor: an image goes in, its class comes out, and nothing is
+//! launched in between.
 //!
-//! Trains the network of `examples/digits`, leaves its weights on the device as payloads of an actor's state, and classifies the test images one by one, each
-//! as soon as the answer to the one before is there: by the actor, and by launches (copy in, two kernels, copy out).
+//! Trains the network of `examples/digits`, leaves its weights on the device as payloads of an
+//! actor's state, and classifies the test images one by one, each as soon as the answer to the one
+//! before is there: by the actor, and by launches (copy in, two kernels, copy out).
 //!
 //! ```text
 //! cargo run --release --example inference
@@ -60,7 +62,8 @@ struct Weights {
     b2: Payload<f32>,
 }
 
-/// x → relu(x w1 + b1) w2 + b2. The lanes share the hidden units; each adds up what its units give every class.
+/// x → relu(x w1 + b1) w2 + b2. The lanes share the hidden units; each adds up what its units give
+/// every class.
 #[ring_kernel]
 fn classify(ctx: &RingCtx, s: &mut Weights, image: Image) -> Answer {
     let (w1, b1, w2, b2) = (ctx.array(&s.w1), ctx.array(&s.b1), ctx.array(&s.w2), ctx.array(&s.b2));

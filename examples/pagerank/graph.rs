@@ -12,7 +12,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Packages and what they depend on, of the text of a `Cargo.lock`. Versions of one package are one node.
+    /// Packages and what they depend on, of the text of a `Cargo.lock`. Versions of one package are
+    /// one node.
     pub fn of_lock_file(text: &str) -> Graph {
         let mut graph = Graph::default();
         let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);

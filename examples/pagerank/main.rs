@@ -1,7 +1,8 @@
-//! PageRank of a graph that grows: the graph and the ranks live on the device, edges are streamed to an actor, and now and then it is asked to settle.
+//! PageRank of a graph that grows: the graph and the ranks live on the device, edges are streamed
+//! to an actor, and now and then it is asked to settle.
 //!
-//! The graph is that of this repository's dependencies, as `Cargo.lock` has them: an edge leads from a package to one that it depends on. `--edges FILE` takes another, two
-//! names a line.
+//! The graph is that of this repository's dependencies, as `Cargo.lock` has them: an edge leads
+//! from a package to one that it depends on. `--edges FILE` takes another, two names a line.
 //!
 //! ```text
 //! cargo run --release --example pagerank
@@ -22,7 +23,8 @@ use std::time::Instant;
 /// PageRank of a growing graph by an actor that keeps it on the device.
 #[derive(Parser)]
 struct Options {
-    /// A file of edges, two names a line; `#` begins a comment [default: the packages in Cargo.lock].
+    /// A file of edges, two names a line; `#` begins a comment [default: the packages in
+    /// Cargo.lock].
     #[arg(long)]
     edges: Option<PathBuf>,
     /// How many of the highest ranks are shown.
@@ -30,7 +32,8 @@ struct Options {
     top: usize,
 }
 
-/// How likely a walker follows an edge (Brin and Page, "The Anatomy of a Large-Scale Hypertextual Web Search Engine", 1998).
+/// How likely a walker follows an edge (Brin and Page, "The Anatomy of a Large-Scale Hypertextual
+/// Web Search Engine", 1998).
 pub const DAMPING: f64 = 0.85;
 
 /// The sum of all changes below which ranks are settled.
@@ -60,7 +63,8 @@ struct Settled {
     edges: u32,
 }
 
-/// The graph as lists of incoming edges: `first[node]` is the number of an edge, from 1, `next[edge - 1]` the next one in the list; 0 ends it.
+/// The graph as lists of incoming edges: `first[node]` is the number of an edge, from 1,
+/// `next[edge - 1]` the next one in the list; 0 ends it.
 #[derive(State)]
 struct Ranks {
     first: Payload<u32>,
@@ -104,7 +108,8 @@ fn settle(ctx: &RingCtx, s: &RanksVal) -> (Val<u32>, Val<f32>) {
     (iterations, change)
 }
 
-/// Every node gets what its sources give it. The lanes share the nodes. Gives the sum of all changes.
+/// Every node gets what its sources give it. The lanes share the nodes. Gives the sum of all
+/// changes.
 #[device]
 fn pass(ctx: &RingCtx, s: &RanksVal) -> Val<f32> {
     let (rank, fresh, degree) = (ctx.array(&s.rank), ctx.array(&s.fresh), ctx.array(&s.degree));

@@ -19,13 +19,14 @@ impl Bench {
         Bench { device: device.clone(), random: fastrand::Rng::with_seed(14) }
     }
 
-    /// Whole numbers from -8 to 8. Sums and products of so few of them are exact in `f32` whatever the order, so that results can be
-    /// compared for equality.
+    /// Whole numbers from -8 to 8. Sums and products of so few of them are exact in `f32` whatever
+    /// the order, so that results can be compared for equality.
     pub fn numbers(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.random.i32(-8..=8) as f32).collect()
     }
 
-    /// An output in which every element is wrong: one that a kernel leaves out does not go unnoticed.
+    /// An output in which every element is wrong: one that a kernel leaves out does not go
+    /// unnoticed.
     pub fn poisoned<const R: usize>(&self, shape: [usize; R]) -> kiln::Result<Tensor<f32, R>> {
         self.device.tensor(&vec![f32::NAN; shape.iter().product()], shape)
     }

@@ -1,5 +1,6 @@
-//! The fourteen puzzles of Sasha Rush's "GPU Puzzles" (<https://github.com/srush/GPU-Puzzles>), solved at thread level: one kernel is the
-//! program of one thread, as in CUDA. Read the files in this order; each kernel shows one thing more.
+//! The fourteen puzzles of Sasha Rush's "GPU Puzzles" (<https://github.com/srush/GPU-Puzzles>),
+//! solved at thread level: one kernel is the program of one thread, as in CUDA. Read the files in
+//! this order; each kernel shows one thing more.
 //!
 //! | file | puzzles |
 //! |---|---|

@@ -5,8 +5,9 @@ use kiln::prelude::*;
 
 /// Puzzle 1, map: add 10 to each element of `a`, with as many threads as elements.
 ///
-/// A thread-level kernel is the program of *one* thread; the launch runs it for each of them. [`thread_index`] is the thread's number in the
-/// launch. No other thread has it, which is why `set` with it is safe: two threads cannot store to one place.
+/// A thread-level kernel is the program of *one* thread; the launch runs it for each of them.
+/// [`thread_index`] is the thread's number in the launch. No other thread has it, which is why
+/// `set` with it is safe: two threads cannot store to one place.
 #[kernel]
 fn map(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {
     let i = thread_index();
@@ -15,8 +16,9 @@ fn map(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {
 
 /// Puzzle 2, zip: add two vectors element by element.
 ///
-/// Reading is free: any thread may `get` any element of a tensor that the kernel only reads. An index outside the tensor would be no crash
-/// and no stray read: the kernel ends with a fault that names this line, and the host gets it as an error.
+/// Reading is free: any thread may `get` any element of a tensor that the kernel only reads. An
+/// index outside the tensor would be no crash and no stray read: the kernel ends with a fault that
+/// names this line, and the host gets it as an error.
 #[kernel]
 fn zip(a: &Tensor<f32, 1>, b: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {
     let i = thread_index();
@@ -25,8 +27,9 @@ fn zip(a: &Tensor<f32, 1>, b: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {
 
 /// Puzzle 3, guards: as map, but the block has more threads than there are elements.
 ///
-/// `i` and the extent live on the device, so this `if` becomes a branch of the compiled kernel: the threads beyond the end do nothing.
-/// (An `if` on a host value, such as a `bool` parameter, is decided while the kernel is compiled.)
+/// `i` and the extent live on the device, so this `if` becomes a branch of the compiled kernel: the
+/// threads beyond the end do nothing. (An `if` on a host value, such as a `bool` parameter, is
+/// decided while the kernel is compiled.)
 #[kernel]
 fn guards(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {
     let i = thread_index();
@@ -37,8 +40,8 @@ fn guards(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>) {
 
 /// Puzzle 4, map 2D: as guards, for a matrix and a two-dimensional block.
 ///
-/// Axis 0 of a block is the one whose threads are neighbours in a warp; [`thread_index_2d`] makes it the column, so that neighbouring
-/// threads touch neighbouring addresses.
+/// Axis 0 of a block is the one whose threads are neighbors in a warp; [`thread_index_2d`] makes it
+/// the column, so that neighboring threads touch neighboring addresses.
 #[kernel]
 fn map_2d(a: &Tensor<f32, 2>, out: &mut Tensor<f32, 2>) {
     let at = thread_index_2d();
@@ -50,7 +53,8 @@ fn map_2d(a: &Tensor<f32, 2>, out: &mut Tensor<f32, 2>) {
 
 /// Puzzle 5, broadcast: `out[i, j] = a[i, 0] + b[0, j]`, the sum table of a column and a row.
 ///
-/// A thread reads wherever it likes: the index of a read is any expression, here two of them in a tuple.
+/// A thread reads wherever it likes: the index of a read is any expression, here two of them in a
+/// tuple.
 #[kernel]
 fn broadcast(a: &Tensor<f32, 2>, b: &Tensor<f32, 2>, out: &mut Tensor<f32, 2>) {
     let at = thread_index_2d();

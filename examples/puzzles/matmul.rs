@@ -5,12 +5,15 @@ use kiln::prelude::*;
 
 /// Puzzle 14, matrix multiplication: `out = a b`.
 ///
-/// A block makes a square of `out`, `tile` by `tile`, a thread for each element. The row of `a` and the column of `b` that an element needs
-/// are needed by the square's other elements too, so the block goes along both together, a tile at a time: load a tile of each into shared
-/// memory, an element a thread; wait; multiply out of shared memory; wait, before the next tile overwrites this one. Each element is read
-/// from memory once for a tile of results instead of once for each of them.
+/// A block makes a square of `out`, `tile` by `tile`, a thread for each element. The row of `a` and
+/// the column of `b` that an element needs are needed by the square's other elements too, so the
+/// block goes along both together, a tile at a time: load a tile of each into shared memory, an
+/// element a thread; wait; multiply out of shared memory; wait, before the next tile overwrites
+/// this one. Each element is read from memory once for a tile of results instead of once for each
+/// of them.
 ///
-/// The outer loop's bound lives on the device, so it stays a loop; the inner one unrolls. Padding with zeros takes care of every size.
+/// The outer loop's bound lives on the device, so it stays a loop; the inner one unrolls. Padding
+/// with zeros takes care of every size.
 #[kernel]
 fn matmul(a: &Tensor<f32, 2>, b: &Tensor<f32, 2>, out: &mut Tensor<f32, 2>, tile: usize) {
     let at = thread_index_2d();
@@ -19,7 +22,8 @@ fn matmul(a: &Tensor<f32, 2>, b: &Tensor<f32, 2>, out: &mut Tensor<f32, 2>, tile
     let (left, right) = (shared::<f32, 2>([tile, tile]), shared::<f32, 2>([tile, tile]));
     let mut sum: Val<f32> = 0.0;
     for start in (0..a.extent(1)).step_by(tile) {
-        // SAFETY: each thread writes its own element; one barrier stands before the reads, one after.
+        // SAFETY: each thread writes its own element; one barrier stands before the reads, one
+        // after.
         unsafe {
             left.put((y, x), a.get_or((row, start + x), 0.0));
             right.put((y, x), b.get_or((start + y, column), 0.0));

@@ -5,10 +5,11 @@ use kiln::prelude::*;
 
 /// Puzzle 8, shared memory: add 10 to each element, on its way through shared memory.
 ///
-/// `block` is a host number, so it is a constant of the compiled kernel: the array needs one. Writing to shared memory is `unsafe`, because
-/// nothing but the program's own reasoning keeps threads apart; [`barrier`] makes what all threads wrote before it visible to all after it.
-/// Here every thread reads the element that its *neighbour* wrote, and hands its result to the neighbour: without the barrier, that race is
-/// lost now and then.
+/// `block` is a host number, so it is a constant of the compiled kernel: the array needs one.
+/// Writing to shared memory is `unsafe`, because nothing but the program's own reasoning keeps
+/// threads apart; [`barrier`] makes what all threads wrote before it visible to all after it. Here
+/// every thread reads the element that its *neighbor* wrote, and hands its result to the neighbor:
+/// without the barrier, that race is lost now and then.
 #[kernel]
 fn shared_memory(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, block: usize) {
     let (i, t) = (thread_index(), thread_id(0));
@@ -23,27 +24,31 @@ fn shared_memory(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, block: usize) {
 
 /// Puzzle 9, pooling: each element becomes the sum of itself and the two before it.
 ///
-/// Read from memory three times, the elements would cost three times the traffic. A block reads its part once into shared memory, with the
-/// two elements before it (the *halo*), and the threads take their three from there.
+/// Read from memory three times, the elements would cost three times the traffic. A block reads its
+/// part once into shared memory, with the two elements before it (the *halo*), and the threads take
+/// their three from there.
 #[kernel]
 fn pooling(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, block: usize) {
     const HALO: usize = 2;
     let (i, t) = (thread_index(), thread_id(0));
     let first = program_id(0) * block;
     let part = shared::<f32, 1>([block + HALO]);
-    // A loop, because the part has more elements than the block threads. An index before the vector's start reads the 0.0, too.
+    // A loop, because the part has more elements than the block threads. An index before the
+    // vector's start reads the 0.0, too.
     for at in range_step(t, block + HALO, block) {
-        // SAFETY: thread t writes t, t + block, …: no element twice; the barrier stands before every read.
+        // SAFETY: thread t writes t, t + block, …: no element twice; the barrier stands before
+        // every read.
         unsafe { part.put(at, a.get_or(first + at - HALO, 0.0)) };
     }
     barrier();
     out.set_or_skip(i, part.get(t) + part.get(t + 1) + part.get(t + 2));
 }
 
-/// Puzzle 11, 1D convolution: `out[i]` is the sum over `j` of `a[i + j] * b[j]`; `a` counts as zero beyond its end.
+/// Puzzle 11, 1D convolution: `out[i]` is the sum over `j` of `a[i + j] * b[j]`; `a` counts as zero
+/// beyond its end.
 ///
-/// Pooling with weights, for any number of them. The loop over `taps` is one over host numbers, so it unrolls: the compiled kernel is a
-/// straight line of multiplications and additions.
+/// Pooling with weights, for any number of them. The loop over `taps` is one over host numbers, so
+/// it unrolls: the compiled kernel is a straight line of multiplications and additions.
 #[kernel]
 fn convolution(a: &Tensor<f32, 1>, b: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, block: usize, taps: usize) {
     let (i, t) = (thread_index(), thread_id(0));
@@ -66,7 +71,8 @@ fn convolution(a: &Tensor<f32, 1>, b: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>,
     out.set_or_skip(i, sum);
 }
 
-/// Elements and threads of a block: a block larger than the vector, a block of one, odd sizes, many blocks.
+/// Elements and threads of a block: a block larger than the vector, a block of one, odd sizes, many
+/// blocks.
 const SIZES: [(usize, u32); 6] = [(8, 4), (3, 32), (5, 1), (100, 7), (1000, 64), (4097, 256)];
 
 pub fn check_shared_memory(bench: &mut Bench) -> Outcome {

@@ -5,21 +5,24 @@ use kiln::prelude::*;
 
 /// The sum of one number from each thread of the block, in every thread.
 ///
-/// A function that kernels call; it needs `#[device]` because it has control flow over device values. The numbers go to shared memory, and a
-/// tree halves them: the upper half is added to the lower, until one is left. With `block` known on the host the `while` unrolls, and no
-/// power of two is needed, since the halves are rounded up and the middle waits a round.
+/// A function that kernels call; it needs `#[device]` because it has control flow over device
+/// values. The numbers go to shared memory, and a tree halves them: the upper half is added to the
+/// lower, until one is left. With `block` known on the host the `while` unrolls, and no power of
+/// two is needed, since the halves are rounded up and the middle waits a round.
 #[device]
 fn block_sum(mine: Val<f32>, block: usize) -> Val<f32> {
     let t = thread_id(0);
     let tree = shared::<f32, 1>([block]);
-    // SAFETY: each thread writes its own element; a barrier stands between that and every read by others.
+    // SAFETY: each thread writes its own element; a barrier stands between that and every read by
+    // others.
     unsafe { tree.put(t, mine) };
     barrier();
     let mut width = block;
     while width > 1 {
         let half = width.div_ceil(2);
         if t + half < width {
-            // SAFETY: what is read lies in the upper half, what is written in the lower; a barrier stands between the rounds.
+            // SAFETY: what is read lies in the upper half, what is written in the lower; a barrier
+            // stands between the rounds.
             unsafe { tree.put(t, tree.get(t) + tree.get(t + half)) };
         }
         barrier();
@@ -30,8 +33,8 @@ fn block_sum(mine: Val<f32>, block: usize) -> Val<f32> {
 
 /// Puzzle 10, dot product: the sum of `a[i] * b[i]`, by one block.
 ///
-/// Each thread first sums every `block`-th product on its own, so any number of elements will do; then the block adds up. All threads know
-/// the result, one stores it.
+/// Each thread first sums every `block`-th product on its own, so any number of elements will do;
+/// then the block adds up. All threads know the result, one stores it.
 #[kernel]
 fn dot_product(a: &Tensor<f32, 1>, b: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, block: usize) {
     let mut mine: Val<f32> = 0.0;
@@ -45,11 +48,13 @@ fn dot_product(a: &Tensor<f32, 1>, b: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>,
     }
 }
 
-/// Puzzle 12, prefix sum: in each block's part of `a`, every element becomes the sum of those up to it; `sums` gets the sum of each part.
+/// Puzzle 12, prefix sum: in each block's part of `a`, every element becomes the sum of those up to
+/// it; `sums` gets the sum of each part.
 ///
-/// In round `step` each thread adds what the thread `step` before it had. After rounds 1, 2, 4, … a thread's sum reaches back 2, 4, 8, …
-/// elements. All must read before any writes: hence the second barrier of a round. (With the `sums`, prefix-summed in turn and added to the
-/// later parts, the vector's whole prefix sum is two launches away.)
+/// In round `step` each thread adds what the thread `step` before it had. After rounds 1, 2, 4, … a
+/// thread's sum reaches back 2, 4, 8, … elements. All must read before any writes: hence the second
+/// barrier of a round. (With the `sums`, prefix-summed in turn and added to the later parts, the
+/// vector's whole prefix sum is two launches away.)
 #[kernel]
 fn prefix_sum(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, sums: &mut Tensor<f32, 1>, block: usize) {
     let (i, t) = (thread_index(), thread_id(0));
@@ -57,7 +62,8 @@ fn prefix_sum(a: &Tensor<f32, 1>, out: &mut Tensor<f32, 1>, sums: &mut Tensor<f3
     let mut sum = a.get_or(i, 0.0);
     let mut step = 1;
     while step < block {
-        // SAFETY: each thread writes its own element, and barriers stand before and after the reads of this round.
+        // SAFETY: each thread writes its own element, and barriers stand before and after the reads
+        // of this round.
         unsafe { part.put(t, sum) };
         barrier();
         if t >= step {

@@ -94,7 +94,8 @@ pub enum Error {
         /// The message of the panic.
         message: String,
     },
-    /// A device was used from inside a print sink, which is called in the middle of a call of the device.
+    /// A device was used from inside a print sink, which is called in the middle of a call of the
+    /// device.
     #[error(
         "{device} cannot be used from inside a print sink; let the sink hand its lines over, to a channel for example, and use \
          devices after the call that printed"
@@ -150,7 +151,8 @@ pub enum FaultKind {
         /// How long it may run.
         limit: Duration,
     },
-    /// What only a backend that checks every access sees (the interpreter); on the others it is undefined behaviour.
+    /// What only a backend that checks every access sees (the interpreter); on the others it is
+    /// undefined behavior.
     Sanitizer {
         /// The rule that was broken.
         finding: Finding,
@@ -169,12 +171,14 @@ pub enum Finding {
     /// An index outside a view where a pass or `unsafe` code had promised that it is inside.
     BrokenTrust,
     /// A read of memory that nothing has written.
-    Uninitialised,
+    Uninitialized,
     /// Two threads touched one place, one of them writing, with no barrier between.
     Race,
-    /// A barrier or a tile operation that not all threads of the block reached, or reached with different scalars.
+    /// A barrier or a tile operation that not all threads of the block reached, or reached with
+    /// different scalars.
     Divergence,
-    /// An asynchronous copy or product, and an access of the same shared tile, with no order between them.
+    /// An asynchronous copy or product, and an access of the same shared tile, with no order
+    /// between them.
     Unordered,
     /// A wait for what can no longer happen.
     Deadlock,
@@ -186,7 +190,7 @@ impl fmt::Display for Finding {
             Finding::Address => "access outside every allocation",
             Finding::Misaligned => "misaligned access",
             Finding::BrokenTrust => "unchecked access outside its view",
-            Finding::Uninitialised => "read of uninitialised memory",
+            Finding::Uninitialized => "read of uninitialized memory",
             Finding::Race => "data race",
             Finding::Divergence => "divergent threads",
             Finding::Unordered => "accesses without an order",

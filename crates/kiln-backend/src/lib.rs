@@ -1,8 +1,9 @@
 //! The contract between Kiln's runtime and a device.
 //!
-//! [`Backend`] is what `kiln-interp`, `kiln-cpu` and `kiln-cuda` implement and `kiln-runtime` drives: memory, streams, compiling a verified
-//! [`Kernel`], launching it with 64-bit parameter words. It is object-safe. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
-//! that surfaces at the next synchronisation and leaves the device usable.
+//! [`Backend`] is what `kiln-interp`, `kiln-cpu` and `kiln-cuda` implement and `kiln-runtime`
+//! drives: memory, streams, compiling a verified [`Kernel`], launching it with 64-bit parameter
+//! words. It is object-safe. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
+//! that surfaces at the next synchronization and leaves the device usable.
 
 mod device;
 mod error;
@@ -52,7 +53,8 @@ pub struct Report {
     pub spills: u32,
 }
 
-/// The outcome of compiling: the loaded program, and bytes from which [`Backend::load`] makes it again in another process.
+/// The outcome of compiling: the loaded program, and bytes from which [`Backend::load`] makes it
+/// again in another process.
 pub struct Compiled {
     /// The program, ready to launch.
     pub program: Arc<dyn Program>,
@@ -62,10 +64,12 @@ pub struct Compiled {
     pub stages: Stages,
 }
 
-/// Host time that compiling a kernel took, by stage. Zero where a backend has no such stage, or does not take its time.
+/// Host time that compiling a kernel took, by stage. Zero where a backend has no such stage, or
+/// does not take its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// From the kernel as the front end made it to the one that code is written from: verifying, optimising, lowering.
+    /// From the kernel as the front end made it to the one that code is written from: verifying,
+    /// optimizing, lowering.
     pub passes: Duration,
     /// Writing the code: PTX, or machine code where there is no assembler beneath.
     pub emission: Duration,
@@ -88,7 +92,8 @@ pub struct Launch<'a> {
 
 /// A device.
 ///
-/// Work on one stream happens in order; the caller orders streams by events. All methods may be called from any thread.
+/// Work on one stream happens in order; the caller orders streams by events. All methods may be
+/// called from any thread.
 pub trait Backend: Send + Sync {
     /// What the device is and can do.
     fn properties(&self) -> &Properties;
@@ -96,13 +101,14 @@ pub trait Backend: Send + Sync {
     /// Bytes of device memory that are free now.
     fn free_memory(&self) -> Result<u64>;
 
-    /// Bytes that the device's pool of memory holds, in use or not; `None` where there is no pool. An
-    /// allocation that leaves it as it was came from the pool.
+    /// Bytes that the device's pool of memory holds, in use or not; `None` where there is no pool.
+    /// An allocation that leaves it as it was came from the pool.
     fn pool_reserved(&self) -> Option<u64> {
         None
     }
 
-    /// Allocates `bytes` (at least 1) of uninitialised memory, aligned to 256 bytes, usable by work later in `stream`.
+    /// Allocates `bytes` (at least 1) of uninitialized memory, aligned to 256 bytes, usable by work
+    /// later in `stream`.
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr>;
 
     /// Frees an allocation once work already in `stream` is done. Failures are ignored.
@@ -135,47 +141,54 @@ pub trait Backend: Send + Sync {
     /// `dst` points to at least `bytes` bytes of this device's memory.
     unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()>;
 
-    /// Identifies everything but the kernel that an artifact depends on: code generator version, device, driver. `None` if programs
-    /// cannot be kept on disk.
+    /// Identifies everything but the kernel that an artifact depends on: code generator version,
+    /// device, driver. `None` if programs cannot be kept on disk.
     fn artifact_key(&self) -> Option<String>;
 
     /// Compiles a kernel that [`kiln_ir::verify`] accepts, as the front end made it.
     fn compile(&self, kernel: &Kernel) -> Result<Compiled>;
 
-    /// Loads an artifact of [`compile`](Self::compile) that was made under the same [`artifact_key`](Self::artifact_key). Damaged bytes are an error.
+    /// Loads an artifact of [`compile`](Self::compile) that was made under the same
+    /// [`artifact_key`](Self::artifact_key). Damaged bytes are an error.
     fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>>;
 
     /// Enqueues a launch. Limits of the grid are checked here.
     ///
     /// # Safety
-    /// The words are right for the kernel: views point to memory of this device that covers their extents and strides, and that lives until
-    /// the launch is over.
+    /// The words are right for the kernel: views point to memory of this device that covers their
+    /// extents and strides, and that lives until the launch is over.
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()>;
 
-    /// Allocates `bytes` (at least 1) of zeroed memory that the host and running kernels share, aligned to 256 bytes. It is there, and zero for both
-    /// sides, when the call returns, and until [`unmap`](Self::unmap). What orders the accesses of the two sides is the caller's affair: aligned
-    /// words and aligned 16-byte pieces arrive whole, and releasing stores at system scope are seen in order.
+    /// Allocates `bytes` (at least 1) of zeroed memory that the host and running kernels share,
+    /// aligned to 256 bytes. It is there, and zero for both sides, when the call returns, and until
+    /// [`unmap`](Self::unmap). What orders the accesses of the two sides is the caller's affair:
+    /// aligned words and aligned 16-byte pieces arrive whole, and releasing stores at system scope
+    /// are seen in order.
     ///
     /// Neither this nor `unmap` waits for a resident launch.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where there is no such memory ([`mapped_places`](Self::mapped_places) says so beforehand); [`Error::OutOfMemory`].
+    /// [`Error::Unavailable`] where there is no such memory ([`mapped_places`](Self::mapped_places)
+    /// says so beforehand); [`Error::OutOfMemory`].
     fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped>;
 
     /// Frees mapped memory. Failures are ignored.
     ///
     /// # Safety
-    /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight uses its device address, and nobody uses its host address from
-    /// now on.
+    /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight
+    /// uses its device address, and nobody uses its host address from now on.
     unsafe fn unmap(&self, mapped: Mapped);
 
-    /// Takes in host memory as [mapped memory](MappedPlace::Host): memory that another process maps too. It is not zeroed.
+    /// Takes in host memory as [mapped memory](MappedPlace::Host): memory that another process maps
+    /// too. It is not zeroed.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where a device cannot; those of the driver.
     ///
     /// # Safety
-    /// `host` is a multiple of 4096 and points to that many bytes, which live until [`disown`](Self::disown), and beyond as long as the device does if resident launches are there then.
+    /// `host` is a multiple of 4096 and points to that many bytes, which live until
+    /// [`disown`](Self::disown), and beyond as long as the device does if resident launches are
+    /// there then.
     unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
         let _ = (host, bytes);
         Err(Error::Unavailable {
@@ -193,25 +206,32 @@ pub trait Backend: Send + Sync {
         let _ = mapped;
     }
 
-    /// Which mapped memory there is, and why not where there is none. The first call may take a while: it looks for other libraries.
+    /// Which mapped memory there is, and why not where there is none. The first call may take a
+    /// while: it looks for other libraries.
     fn mapped_places(&self) -> MappedPlaces;
 
-    /// Launches a kernel that may run for ever: apart from every stream, with all its blocks at once, from after the work that is now in
-    /// `launch.stream`. [`synchronize`](Self::synchronize) waits for none of it. [`Properties::residency`] says whether it runs beside the host at
-    /// all. The device holds on to the program until the launch is over; a process that ends does not wait for it.
+    /// Launches a kernel that may run for ever: apart from every stream, with all its blocks at
+    /// once, from after the work that is now in `launch.stream`. [`synchronize`](Self::synchronize)
+    /// waits for none of it. [`Properties::residency`] says whether it runs beside the host at all.
+    /// The device holds on to the program until the launch is over; a process that ends does not
+    /// wait for it.
     ///
     /// # Errors
-    /// Those of [`launch`](Self::launch), and [`Error::LaunchLimit`] for more blocks than can run at once.
+    /// Those of [`launch`](Self::launch), and [`Error::LaunchLimit`] for more blocks than can run
+    /// at once.
     ///
     /// # Safety
-    /// As for [`launch`](Self::launch): what the words point to lives until [`resident_done`](Self::resident_done) or
-    /// [`resident_wait`](Self::resident_wait) has said that the launch is over.
+    /// As for [`launch`](Self::launch): what the words point to lives until
+    /// [`resident_done`](Self::resident_done) or [`resident_wait`](Self::resident_wait) has said
+    /// that the launch is over.
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId>;
 
-    /// Whether a resident launch is over. Once it is, its first fault is reported, by the first call that finds out; later calls say `true`.
+    /// Whether a resident launch is over. Once it is, its first fault is reported, by the first
+    /// call that finds out; later calls say `true`.
     fn resident_done(&self, id: ResidentId) -> Result<bool>;
 
-    /// Waits for a resident launch at most this long, and says whether it is over, as [`resident_done`](Self::resident_done) does.
+    /// Waits for a resident launch at most this long, and says whether it is over, as
+    /// [`resident_done`](Self::resident_done) does.
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool>;
 
     /// Returns how much processor time a block of a resident launch has had, where blocks share
@@ -222,12 +242,13 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Makes known who can end resident launches for a moment. A device that cannot load a program beside them asks every tenant to leave
-    /// first; without one, [`compile`](Self::compile) and [`load`](Self::load) fail there while a resident launch runs.
+    /// Makes known who can end resident launches for a moment. A device that cannot load a program
+    /// beside them asks every tenant to leave first; without one, [`compile`](Self::compile) and
+    /// [`load`](Self::load) fail there while a resident launch runs.
     fn add_tenant(&self, tenant: Weak<dyn Tenant>);
 
-    /// Lets kernels of this device access all memory of device `owner`, also what it allocates later (not its mapped memory). Asking again changes
-    /// nothing.
+    /// Lets kernels of this device access all memory of device `owner`, also what it allocates
+    /// later (not its mapped memory). Asking again changes nothing.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where the two devices cannot, with the reason.
@@ -236,11 +257,12 @@ pub trait Backend: Send + Sync {
     /// A new stream.
     fn create_stream(&self) -> Result<StreamId>;
 
-    /// Releases a stream after its work. From then on its number means the default stream, which is ordered after that work: a tensor may still name the
-    /// stream that wrote it last.
+    /// Releases a stream after its work. From then on its number means the default stream, which is
+    /// ordered after that work: a tensor may still name the stream that wrote it last.
     fn destroy_stream(&self, stream: StreamId);
 
-    /// A point after all work now in the stream. `timing` makes it usable for [`elapsed_ms`](Self::elapsed_ms).
+    /// A point after all work now in the stream. `timing` makes it usable for
+    /// [`elapsed_ms`](Self::elapsed_ms).
     fn record(&self, stream: StreamId, timing: bool) -> Result<EventId>;
 
     /// Makes later work of the stream wait for the event.
@@ -255,23 +277,25 @@ pub trait Backend: Send + Sync {
     /// Releases an event.
     fn destroy_event(&self, event: EventId);
 
-    /// Waits for all work of a stream; reports its first fault since the last report, which is then forgotten.
+    /// Waits for all work of a stream; reports its first fault since the last report, which is then
+    /// forgotten.
     fn synchronize(&self, stream: StreamId) -> Result<()>;
 
-    /// Where device prints go from now on; standard output at first. [`PrintSink`] says what a sink may do.
+    /// Where device prints go from now on; standard output at first. [`PrintSink`] says what a sink
+    /// may do.
     fn set_print_sink(&self, sink: PrintSink);
 
     /// The ranges of these bytes that neither a kernel nor the host has written since they were
-    /// allocated, in order; with `filled`, those too that [`fill`](Self::fill) alone has. `None` on a
-    /// device that does not keep track: the interpreter with its sanitizer does.
+    /// allocated, in order; with `filled`, those too that [`fill`](Self::fill) alone has. `None` on
+    /// a device that does not keep track: the interpreter with its sanitizer does.
     fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
         let _ = (ptr, bytes, filled);
         None
     }
 
     /// Sets how long each launch from now on may run; `None` for as long as it takes. A launch that
-    /// runs longer ends with [`FaultKind::LaunchLimit`] in the loop that it is in. Resident launches
-    /// have no limit.
+    /// runs longer ends with [`FaultKind::LaunchLimit`] in the loop that it is in. Resident
+    /// launches have no limit.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a device that cannot end a kernel.

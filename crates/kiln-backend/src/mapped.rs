@@ -1,7 +1,9 @@
 //! Memory that the host and running kernels share.
 //!
-//! Everything else a device has is reached by copies in a stream's order, which wait for the kernels before them. A kernel that stays on the
-//! device ([`Backend::launch_resident`](crate::Backend::launch_resident)) is spoken to through memory that both sides address: *mapped* memory.
+//! Everything else a device has is reached by copies in a stream's order, which wait for the
+//! kernels before them. A kernel that stays on the device
+//! ([`Backend::launch_resident`](crate::Backend::launch_resident)) is spoken to through memory that
+//! both sides address: *mapped* memory.
 
 use crate::DevicePtr;
 use std::fmt;
@@ -10,10 +12,13 @@ use std::ptr::NonNull;
 /// Where mapped memory lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MappedPlace {
-    /// Host memory, which the device reads and writes over the bus. Both sides may do both; for the host it is ordinary cached memory.
+    /// Host memory, which the device reads and writes over the bus. Both sides may do both; for the
+    /// host it is ordinary cached memory.
     Host,
-    /// Device memory, which the host writes over the bus and does not read: a read takes about a microsecond for each few bytes, and where the
-    /// memory is [write-combined](Mapped::write_combined) it may be served before the host's own earlier writes.
+    /// Device memory, which the host writes over the bus and does not read: a read takes about a
+    /// microsecond for each few bytes, and where the memory is
+    /// [write-combined](Mapped::write_combined) it may be served before the host's own earlier
+    /// writes.
     Device,
 }
 
@@ -33,8 +38,9 @@ impl fmt::Display for MappedPlace {
 
 /// An allocation of mapped memory: the host's address and the device's address of the same bytes.
 ///
-/// It is a name and not an owner: it is freed by [`Backend::unmap`](crate::Backend::unmap), and neither address may be used after that. While a
-/// kernel may touch it, the host goes through raw pointers and atomics, never through references to plain data.
+/// It is a name and not an owner: it is freed by [`Backend::unmap`](crate::Backend::unmap), and
+/// neither address may be used after that. While a kernel may touch it, the host goes through raw
+/// pointers and atomics, never through references to plain data.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The host's address, a multiple of 256.
@@ -45,12 +51,14 @@ pub struct Mapped {
     pub bytes: usize,
     /// Where it lies.
     pub place: MappedPlace,
-    /// Whether the host's stores are collected and leave out of order until a store fence (`sfence`): then a message is best written by whole,
-    /// aligned 16-byte or 64-byte streaming stores, and followed by one fence.
+    /// Whether the host's stores are collected and leave out of order until a store fence
+    /// (`sfence`): then a message is best written by whole, aligned 16-byte or 64-byte streaming
+    /// stores, and followed by one fence.
     pub write_combined: bool,
 }
 
-// SAFETY: two addresses and numbers. Whoever follows the addresses needs `unsafe` and promises there that it is in order.
+// SAFETY: two addresses and numbers. Whoever follows the addresses needs `unsafe` and promises
+// there that it is in order.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}

@@ -3,7 +3,8 @@
 use half::{bf16, f16};
 use kiln_ir::{Literal, Scalar};
 
-/// A text with each `{}` replaced by the next value, as Rust's `Display` writes its type. A `{}` without a value stays.
+/// A text with each `{}` replaced by the next value, as Rust's `Display` writes its type. A `{}`
+/// without a value stays.
 ///
 /// ```
 /// use kiln_backend::fill_message;

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Where the output of device prints goes, a line at a time.
 ///
-/// A sink is called by any thread in the middle of a call of the device: while a kernel runs, or while a synchronization collects
-/// what was printed. It hands the line over, to a channel or a file, and does not use devices: that is
-/// [`Error::InsidePrintSink`]. Where it panics, the kernel goes on, and the next synchronization is [`Error::PrintSink`].
+/// A sink is called by any thread in the middle of a call of the device: while a kernel runs, or
+/// while a synchronization collects what was printed. It hands the line over, to a channel or a
+/// file, and does not use devices: that is [`Error::InsidePrintSink`]. Where it panics, the kernel
+/// goes on, and the next synchronization is [`Error::PrintSink`].
 pub type PrintSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 thread_local! {
@@ -65,7 +66,8 @@ impl Default for Prints {
 impl Prints {
     /// Sends lines to another sink from now on.
     pub fn set(&self, sink: PrintSink) {
-        // One assignment, here and below, so that a panic elsewhere leaves nothing half-done. The old sink drops outside the lock.
+        // One assignment, here and below, so that a panic elsewhere leaves nothing half-done. The
+        // old sink drops outside the lock.
         let old = std::mem::replace(&mut *self.sink.write().unwrap_or_else(PoisonError::into_inner), sink);
         drop(old);
     }
@@ -86,7 +88,8 @@ impl Prints {
     /// Reports once that the sink panicked.
     ///
     /// # Errors
-    /// [`Error::PrintSink`] with the message of the first panic since the last report; `device` is the name that it gives.
+    /// [`Error::PrintSink`] with the message of the first panic since the last report; `device` is
+    /// the name that it gives.
     pub fn outcome(&self, device: &str) -> Result<()> {
         match self.panicked.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(message) => Err(Error::PrintSink { device: device.to_owned(), message }),
@@ -95,7 +98,8 @@ impl Prints {
     }
 }
 
-/// Prints a line. Where the reader has gone (`prog | head -1`), there is nobody to print for, and nobody to tell.
+/// Prints a line. Where the reader has gone (`prog | head -1`), there is nobody to print for, and
+/// nobody to tell.
 fn to_standard_output(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }

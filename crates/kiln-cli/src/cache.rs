@@ -21,9 +21,11 @@ pub struct Args {
 enum Action {
     /// Says where they are, how many and how large.
     Stats,
-    /// Prints the choices that tuning has made: Kiln's version, the device, its driver and compiler, what was asked, the choice.
+    /// Prints the choices that tuning has made: Kiln's version, the device, its driver and
+    /// compiler, what was asked, the choice.
     Choices,
-    /// Removes them all; programs are compiled again when they are needed, and choices made again where there is a budget.
+    /// Removes them all; programs are compiled again when they are needed, and choices made again
+    /// where there is a budget.
     Clear,
 }
 

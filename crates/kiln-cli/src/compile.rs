@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
-use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads, specialise};
+use kiln_compiler::{Target as LoweringTarget, expand::expand, lower_to_threads, warp_specialize};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_ir::{Kernel, parse, verify};
 use serde_json::json;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Prints a stage of compiling a kernel that is given as IR text.
 ///
-/// What `Launch::ir` prints for a kernel written in Rust can be given here. Nothing is run and no GPU is needed.
+/// What `Launch::ir` prints for a kernel written in Rust can be given here. Nothing is run and no
+/// GPU is needed.
 #[derive(clap::Args)]
 pub struct Args {
     /// The kernel, as IR text.
@@ -23,7 +24,7 @@ pub struct Args {
     /// What to compile for.
     #[arg(long, value_enum, default_value_t = Target::Sm90)]
     target: Target,
-    /// Optimises the IR first.
+    /// Optimizes the IR first.
     #[arg(long)]
     optimize: bool,
     /// Prints one object of JSON, with the stage as text.
@@ -76,7 +77,8 @@ impl Target {
         Some(ptx::Target { compute, ptx: PTX })
     }
 
-    /// Shared memory that a block can ask for, in bytes (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+    /// Shared memory that a block can ask for, in bytes (CUDA C++ Programming Guide, "Technical
+    /// Specifications per Compute Capability").
     fn shared_memory(self) -> u32 {
         match self {
             Target::Sm80 => 163 << 10,
@@ -128,7 +130,8 @@ fn read(path: &Path) -> Result<Kernel, Failure> {
     Err(Failure::Source(lines.collect::<Vec<_>>().join("\n")))
 }
 
-/// Where the operation that breaks a rule stands in the text, if it is there once, else its place in the source it was made from.
+/// Where the operation that breaks a rule stands in the text, if it is there once, else its place
+/// in the source it was made from.
 fn place(text: &str, name: String, error: &kiln_ir::VerifyError) -> String {
     let mut found = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(&error.op));
     match (found.next(), found.next()) {
@@ -142,7 +145,8 @@ fn place(text: &str, name: String, error: &kiln_ir::VerifyError) -> String {
 fn lower(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
     expand(&mut kernel);
     let target = LoweringTarget::cuda(gpu.compute, shared_memory);
-    let tasks = specialise(&kernel, &target).ok().and_then(|tasks| lower_to_threads(&tasks, &target).ok());
+    let tasks =
+        warp_specialize(&kernel, &target).ok().and_then(|tasks| lower_to_threads(&tasks, &target).ok());
     match tasks {
         Some(lowered) => Ok(lowered),
         None => lower_to_threads(&kernel, &target).map_err(|error| Failure::Source(error.to_string())),
@@ -151,7 +155,7 @@ fn lower(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Ker
 
 fn tasks(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
     expand(&mut kernel);
-    specialise(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory)).map_err(|kept| {
+    warp_specialize(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory)).map_err(|kept| {
         Failure::Source(format!("{}: it gets no task that copies: {}", kept.location, kept.reason))
     })
 }

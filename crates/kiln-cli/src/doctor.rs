@@ -1,6 +1,7 @@
 //! `kiln doctor`: what is here, what is missing and how to get it.
 //!
-//! Everything is asked for without creating a context on a GPU, which takes longer than all the rest together.
+//! Everything is asked for without creating a context on a GPU, which takes longer than all the
+//! rest together.
 
 mod report;
 
@@ -56,7 +57,8 @@ struct Findings {
     missing: Vec<Missing>,
 }
 
-/// Memory through which the host speaks to kernels that stay on a device, or why there is none of a kind.
+/// Memory through which the host speaks to kernels that stay on a device, or why there is none of a
+/// kind.
 struct Mailbox {
     device: String,
     place: MappedPlace,
@@ -203,7 +205,8 @@ fn of_device(id: &str, places: MappedPlaces) -> Vec<Mailbox> {
     MappedPlace::ALL.map(mailbox).into()
 }
 
-/// How messages of ring kernels get to a device, and why that way: what a small runtime finds, which tests it as any other does.
+/// How messages of ring kernels get to a device, and why that way: what a small runtime finds,
+/// which tests it as any other does.
 fn transport(id: &str) -> [String; 2] {
     let small = RuntimeConfig {
         inbox_bytes: 1 << 16,

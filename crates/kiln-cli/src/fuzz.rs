@@ -28,12 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs random kernels on a device and compares what they leave behind with the interpreter.
 ///
 /// A kernel that differs is made smaller and printed as IR text with its grid and arguments. The
-/// last line is `N kernels, N differ`, and the exit status is 1 if any does. The same seeds name the
-/// same kernels everywhere.
+/// last line is `N kernels, N differ`, and the exit status is 1 if any does. The same seeds name
+/// the same kernels everywhere.
 #[derive(clap::Args)]
 pub struct Args {
     /// The device: cuda:0, cpu, interp, or `interp:gpu-code` for the code for GPUs on the
-    /// interpreter, which NVIDIA's assembler has to take too if KILN_PTXAS names it [default: KILN_DEVICE, else the best one here]
+    /// interpreter, which NVIDIA's assembler has to take too if KILN_PTXAS names it [default:
+    /// KILN_DEVICE, else the best one here]
     #[arg(long, short)]
     device: Option<String>,
     /// Stops after so many seconds [default: 60, without --kernels]
@@ -113,7 +114,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if !args.replay.is_empty() {
         return worker::replay(&device, &args.replay, args.json);
     }
-    // A name that is none, or a device that is not there, is better said once than by every process.
+    // A name that is none, or a device that is not there, is better said once than by every
+    // process.
     worker::check(&device)?;
     let seconds = args.seconds.or(args.kernels.is_none().then_some(60));
     let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);

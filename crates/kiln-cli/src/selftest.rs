@@ -14,10 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Runs the conformance suite on a device.
 ///
-/// Prints a line for each case that fails and for each that is skipped for want of a capability. The last line is
-/// `N passed, N failed, N skipped`, and the exit status is 1 if a case failed. A case that takes longer than 15 seconds is named on
-/// standard error while it runs. Programs and choices are kept in a temporary folder, not in the
-/// user's cache.
+/// Prints a line for each case that fails and for each that is skipped for want of a capability.
+/// The last line is `N passed, N failed, N skipped`, and the exit status is 1 if a case failed. A
+/// case that takes longer than 15 seconds is named on standard error while it runs. Programs and
+/// choices are kept in a temporary folder, not in the user's cache.
 #[derive(clap::Args)]
 pub struct Args {
     /// The device: cuda:0, cpu, interp [default: KILN_DEVICE, else the best one here]
@@ -29,7 +29,8 @@ pub struct Args {
     /// Runs cases of any sizes, large ones too, in place of the suite: minutes without a GPU.
     #[arg(long)]
     sweep: bool,
-    /// Runs one part of the cases, so that several processes share them: `2/4` is every fourth case, from the second on.
+    /// Runs one part of the cases, so that several processes share them: `2/4` is every fourth
+    /// case, from the second on.
     #[arg(long, value_name = "K/N", value_parser = parse_shard)]
     shard: Option<Shard>,
     /// Prints the names of the cases and runs nothing.
@@ -158,8 +159,8 @@ struct Ran<'a> {
     seconds: f64,
 }
 
-/// Runs a case, and says on standard error that it still runs whenever it has taken [`PATIENCE`] once more: a device that never answers
-/// is found by the name of the case.
+/// Runs a case, and says on standard error that it still runs whenever it has taken [`PATIENCE`]
+/// once more: a device that never answers is found by the name of the case.
 fn watched(case: &Case, run: impl FnOnce() -> Outcome) -> Outcome {
     let (done, watch) = channel::<()>();
     std::thread::scope(|scope| {

@@ -134,7 +134,8 @@ fn selftest_leaves_the_users_cache_alone() {
     assert!(!own.exists(), "it left its own cache behind");
 }
 
-/// A driver that is there and fails is not the same as none: nothing falls back to the processor in silence.
+/// A driver that is there and fails is not the same as none: nothing falls back to the processor in
+/// silence.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_driver_that_fails_is_an_error() {
@@ -167,7 +168,8 @@ fn a_driver_that_fails_is_an_error() {
     assert!(!bench.status.success() && error.contains("KILN_DEVICE=cpu"), "{bench:?}");
 }
 
-/// A variable that was set by accident, or inherited, does not turn a program into a process of a device.
+/// A variable that was set by accident, or inherited, does not turn a program into a process of a
+/// device.
 #[cfg(unix)]
 #[test]
 fn a_variable_set_by_accident_does_nothing() {

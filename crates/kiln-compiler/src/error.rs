@@ -2,7 +2,8 @@
 
 use kiln_ir::Shape;
 
-/// Why a kernel cannot be compiled for a target. Locations are `file:line:column` of the user's source.
+/// Why a kernel cannot be compiled for a target. Locations are `file:line:column` of the user's
+/// source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// A tile has extents that are sums of many powers of two.

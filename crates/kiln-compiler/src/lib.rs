@@ -1,18 +1,19 @@
-//! Passes over Kiln IR: canonicalisation, analyses, layouts and the lowering from tiles to threads.
+//! Passes over Kiln IR: canonicalization, analyses, layouts and the lowering from tiles to threads.
 //!
-//! A kernel goes through [`optimize`], [`expand::expand`] and, for GPUs, [`specialise`] and [`lower_to_threads`]; each takes and gives a kernel that
-//! [`kiln_ir::verify`] accepts. No pass changes what a kernel means: the interpreter runs what any of them gives, which is how they
-//! are tested.
+//! A kernel goes through [`optimize`], [`expand::expand`] and, for GPUs, [`warp_specialize`] and
+//! [`lower_to_threads`]; each takes and gives a kernel that [`kiln_ir::verify`] accepts. No pass
+//! changes what a kernel means: the interpreter runs what any of them gives, which is how they are
+//! tested.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`opt`] | canonicalisation, folding, common subexpressions, dead code, loop invariants |
+//! | [`opt`] | canonicalization, folding, common subexpressions, dead code, loop invariants |
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
 //! | `guard` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
 //! | `pieces` | tiles of any extents in terms of tiles whose extents are powers of two |
 //! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
-//! | `specialise` | loops of products with a task that copies |
+//! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
 //! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
 //! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
@@ -53,13 +54,13 @@
 //!
 //! # Warp specialization
 //!
-//! On compute capability 9.0, `specialise` divides a kernel over tiles into tasks: where loops load
-//! tiles for products alone, from views that bulk tensor copies can move (the specialization's
+//! On compute capability 9.0, `warp_specialize` divides a kernel over tiles into tasks: where loops
+//! load tiles for products alone, from views that bulk tensor copies can move (the specialization's
 //! facts say so), it writes operations of the explicit level. One warp copies boxes into a ring of
 //! stages; the warpgroups multiply what has arrived and do everything else. Nothing below knows of
 //! it, and the interpreter checks the order of what it writes. Copies see views by rows or by
 //! columns; an empty view is one zero to them. Which loops gain is a rule from measurements
-//! (`specialise/fit.rs`, `bench/notes.md`). If the assembler serializes products in tasks, the
+//! (`warp_specialize/fit.rs`, `bench/notes.md`). If the assembler serializes products in tasks, the
 //! kernel is compiled again without.
 //!
 //! # The explicit level
@@ -93,8 +94,8 @@ pub mod layout;
 mod lower;
 pub mod opt;
 mod pieces;
-mod specialise;
 mod target;
+mod warp_specialize;
 mod widen;
 
 pub use analysis::{GridRule, Partition, Unproven, UnsafeOp, make_safe, partition};
@@ -102,6 +103,6 @@ pub use error::CompileError;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use opt::optimize;
 pub use pieces::divide_tiles;
-pub use specialise::{Unspecialised, specialise};
 pub use target::{Target, TargetKind};
+pub use warp_specialize::{NotSpecialized, warp_specialize};
 pub use widen::widen_products;

@@ -24,11 +24,14 @@ pub struct Target {
     pub max_threads: u32,
     /// The most shared memory of a block, in bytes.
     pub shared_memory: u32,
-    /// Whether products of tiles may be products of warpgroups, which compute capability 9.0 alone has.
+    /// Whether products of tiles may be products of warpgroups, which compute capability 9.0 alone
+    /// has.
     pub warpgroups: bool,
-    /// Whether the assembler knows products of fragments of 8-bit floats and those of warpgroups of signed by unsigned integers.
+    /// Whether the assembler knows products of fragments of 8-bit floats and those of warpgroups of
+    /// signed by unsigned integers.
     pub mixed_products: bool,
-    /// Whether loops of products may get a task that copies, which needs bulk tensor copies: compute capability 9.0 too.
+    /// Whether loops of products may get a task that copies, which needs bulk tensor copies:
+    /// compute capability 9.0 too.
     pub tasks: bool,
 }
 

@@ -1,9 +1,11 @@
-//! Products of what is for storage, where no matrix unit multiplies it: factors are converted to a type that holds all their values and has arithmetic.
+//! Products of what is for storage, where no matrix unit multiplies it: factors are converted to a
+//! type that holds all their values and has arithmetic.
 
 use kiln_ir::{Block, Kernel, Op, OpData, OpKind, Operand, Precision, Scalar, Type, Value};
 
-/// The kernel whose products of 8-bit floats are products of f16, and those of 8-bit integers of i32, but for those to be left; `None` if there is
-/// nothing to do. Products are exact either way, and sums are of the same type.
+/// The kernel whose products of 8-bit floats are products of f16, and those of 8-bit integers of
+/// i32, but for those to be left; `None` if there is nothing to do. Products are exact either way,
+/// and sums are of the same type.
 ///
 /// ```
 /// let kernel = kiln_ir::parse("kernel @k(%a: view<e4m3, 2, global>, %c: mut view<f32, 2, global>) tile {

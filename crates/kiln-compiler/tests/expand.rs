@@ -1,4 +1,5 @@
-//! The expansions of elementary functions, run by the interpreter, against the standard library in f64.
+//! The expansions of elementary functions, run by the interpreter, against the standard library in
+//! f64.
 
 use kiln_backend::{Backend, Launch, StreamId};
 use kiln_compiler::expand::expand;
@@ -49,7 +50,8 @@ fn run(kind: OpKind, elem: Scalar, inputs: &[Vec<u64>]) -> Vec<u64> {
     bytes.chunks(size).map(word).collect()
 }
 
-/// Distance in units of the last place; 0 for equal specials, infinite for a special against something else.
+/// Distance in units of the last place; 0 for equal specials, infinite for a special against
+/// something else.
 fn ulps(elem: Scalar, got: f64, want: f64) -> f64 {
     if got == want || (got.is_nan() && want.is_nan()) {
         return 0.0;
@@ -150,7 +152,8 @@ fn sine_and_cosine() {
     }
 }
 
-/// erf by its series of positive terms, and the complement by its continued fraction: independent of the rational approximations.
+/// erf by its series of positive terms, and the complement by its continued fraction: independent
+/// of the rational approximations.
 fn erf(x: f64) -> f64 {
     if x.is_nan() {
         return x;

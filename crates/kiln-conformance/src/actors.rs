@@ -217,7 +217,8 @@ fn failed_actors_are_restarted(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Each kind of fault fails the actor that had it, says why, rolls its state back, and leaves the others alone.
+/// Each kind of fault fails the actor that had it, says why, rolls its state back, and leaves the
+/// others alone.
 fn faults_are_contained(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let steady = active(&rt, running_sum, RingConfig::default().state(0))?;
@@ -329,7 +330,8 @@ fn doubled(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
     y.tile(at, block).store(x.tile(at, block).load(0.0) * 2.0);
 }
 
-/// Kernels that are new are compiled, loaded and launched while a grid is there, which goes on afterwards.
+/// Kernels that are new are compiled, loaded and launched while a grid is there, which goes on
+/// afterwards.
 fn launches_beside_a_grid(trial: &mut Trial<'_>) -> Verdict {
     for (rt, block) in runtimes(trial)?.into_iter().zip([64, 128]) {
         let actor = active(&rt, running_sum, RingConfig::default().state(0))?;
@@ -347,7 +349,8 @@ fn launches_beside_a_grid(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A grid that has nothing to do leaves, and the next message, from whichever thread, brings it back with all its states.
+/// A grid that has nothing to do leaves, and the next message, from whichever thread, brings it
+/// back with all its states.
 fn parked_grids_come_back(trial: &mut Trial<'_>) -> Verdict {
     let resides = trial.device.properties().residency == Residency::Beside;
     let config = defaults().workers(2).ports_per_worker(8);

@@ -90,7 +90,8 @@ fn config() -> RuntimeConfig {
     config.clusters_of(2).workers(4).ports_per_worker(8)
 }
 
-/// Runtimes with two clusters of two workers, of one thread and of a warp; none where a device has no clusters, which it must say.
+/// Runtimes with two clusters of two workers, of one thread and of a warp; none where a device has
+/// no clusters, which it must say.
 pub(crate) fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let properties = trial.device.properties();
     let has_clusters = match properties.compute_capability {
@@ -140,7 +141,8 @@ fn ends(sink: &Actor<collect>) -> Verdict {
     ensure(sink.outputs().try_recv().is_err(), || "there was one message too many".into())
 }
 
-/// A sink, something that passes on and a source in one cluster, with queues that are full now and then.
+/// A sink, something that passes on and a source in one cluster, with queues that are full now and
+/// then.
 fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = active(&rt, collect, RingConfig::default().state(0).capacity(8))?;
@@ -270,7 +272,8 @@ fn what_a_cluster_does_not_reach(trial: &mut Trial<'_>) -> Verdict {
         };
         let sink = active(&rt, collect, RingConfig::default().state(0).capacity(64))?;
         let address = sink.inlet_in_cluster(8)?;
-        // The first takes the other worker of the cluster, the next one of the other cluster, where there are fewer actors.
+        // The first takes the other worker of the cluster, the next one of the other cluster, where
+        // there are fewer actors.
         let near = active(&rt, emit, stage(Address::none()))?;
         let far = active(&rt, emit, stage(address))?;
         fails(&far, "shared memory of another cluster")?;

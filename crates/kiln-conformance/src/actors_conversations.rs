@@ -42,7 +42,8 @@ struct Player {
     mixed: u32,
 }
 
-/// Sends a ball back with one less to go; says what came when there is none, and what it knows when it is asked.
+/// Sends a ball back with one less to go; says what came when there is none, and what it knows when
+/// it is asked.
 #[ring_kernel(crate = kiln_ring)]
 fn volley(ctx: &RingCtx, s: &mut Player, m: Ball) -> Result<Option<[u32; 6]>, u32> {
     if m.what == ASK {
@@ -68,7 +69,8 @@ struct Known {
 }
 
 impl Known {
-    /// After a ball that the first gets, and all that follows until so many are left. What the last one gets.
+    /// After a ball that the first gets, and all that follows until so many are left. What the last
+    /// one gets.
     fn play(&mut self, ball: Ball, until: u32) -> Ball {
         let (mut ball, mut player) = (ball, 0);
         loop {
@@ -105,7 +107,8 @@ fn inlet<H: Handler>(of: &Actor<H>, near: bool, capacity: usize) -> Result<Addre
     Ok(if near { of.inlet_in_cluster(capacity)? } else { of.inlet(capacity)? })
 }
 
-/// Two of a runtime that send to each other: by way of the shared memory of a cluster, or not. The second fails where so many are left.
+/// Two of a runtime that send to each other: by way of the shared memory of a cluster, or not. The
+/// second fails where so many are left.
 fn players(rt: &RingRuntime, near: bool, fails_at: u32) -> Result<[Actor<volley>; 2], Stop> {
     let a = rt.launch(volley, player(Address::none(), NEVER))?;
     let config = player(inlet(&a, near, 4)?, fails_at);
@@ -233,7 +236,8 @@ fn arrive(_ctx: &RingCtx, seen: &mut u32, m: [u32; 2]) -> [u32; 3] {
     [m[0], m[1], *seen]
 }
 
-/// Two senders, each with its own forwarder on one worker: a worker that stays with one does not starve the other, and keeps each one's order.
+/// Two senders, each with its own forwarder on one worker: a worker that stays with one does not
+/// starve the other, and keeps each one's order.
 fn crowds_are_heard_in_order(trial: &mut Trial<'_>) -> Verdict {
     for (rt, near) in runtimes(trial)? {
         let sink = active(&rt, arrive, RingConfig::default().state(0).capacity(64))?;

@@ -5,8 +5,8 @@ use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
 use kiln_lang::{guarded_into, prelude::*};
 use kiln_ring::{
-    Actor, Address, AskError, Backoff, Handler, Inline, Letter, Lifecycle, RecvError, Restart, RingConfig, RingCtx,
-    RingRuntime, State, What, ring_kernel,
+    Actor, Address, AskError, Backoff, Handler, Inline, Letter, Lifecycle, RecvError, Restart, RingConfig,
+    RingCtx, RingRuntime, State, What, ring_kernel,
 };
 use std::time::{Duration, Instant};
 

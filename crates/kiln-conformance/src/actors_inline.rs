@@ -254,7 +254,8 @@ fn relay(ctx: &RingCtx, s: &mut Relay, m: Parcel) {
     );
 }
 
-/// From the host to an actor, from there to another, and from there to a third, whose replies are outputs.
+/// From the host to an actor, from there to another, and from there to a third, whose replies are
+/// outputs.
 fn arrays_are_sent_on(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let end = active(&rt, reorder, RingConfig::default().capacity(4))?;
@@ -281,7 +282,8 @@ fn what_is_not_handled_comes_back(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = rt.launch(reorder, RingConfig::default().deadlines(true))?;
         let (late, left) = (parcel(trial, 1), parcel(trial, 2));
-        // One nanosecond of the device's clock: long ago. The answer of the next message comes behind the letter.
+        // One nanosecond of the device's clock: long ago. The answer of the next message comes
+        // behind the letter.
         actor.channel().send_by(&late, 1)?;
         let in_time = parcel(trial, 4);
         actor.send(in_time.clone())?;
@@ -324,7 +326,8 @@ fn misuse(ctx: &RingCtx, s: &mut Pair, m: [Inline<u32, 4>; 2]) -> u32 {
 
 fn what_fails_the_actor(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        for (what, why) in [(1, "index 4 of an array of 4"), (2, "only read"), (3, "in the place of another")] {
+        for (what, why) in [(1, "index 4 of an array of 4"), (2, "only read"), (3, "in the place of another")]
+        {
             let state = Pair { left: Inline::from([1, 2, 3, 4]), right: Inline::from([5, 6, 7, 8]) };
             let actor = active(&rt, misuse, RingConfig::default().state(state))?;
             let message = |what| [Inline::from([10, 20, 30, 40]), Inline::from([what; 4])];

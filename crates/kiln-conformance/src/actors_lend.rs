@@ -77,7 +77,8 @@ fn detect(ctx: &RingCtx, m: Block) -> Found {
     Found { number: m.number, len: values.len(), sum: ctx.sum(sum), largest: ctx.max(largest) }
 }
 
-/// Adds one to all elements, and hands the array to the other, as often as the number says. The last gives it back.
+/// Adds one to all elements, and hands the array to the other, as often as the number says. The
+/// last gives it back.
 #[ring_kernel(crate = kiln_ring)]
 fn bounce(ctx: &RingCtx, other: &mut Address<Block>, m: Block) -> Option<Block> {
     let values = ctx.array(&m.values);
@@ -204,7 +205,8 @@ fn found(number: u32, data: &[u32]) -> Found {
     Found { number, len: data.len() as u32, sum, largest: data.iter().copied().max().unwrap_or(0) }
 }
 
-/// Waits until as much memory is free as before: what an actor had comes back when nobody looks at it any more.
+/// Waits until as much memory is free as before: what an actor had comes back when nobody looks at
+/// it any more.
 fn comes_back(rt: &RingRuntime, before: usize) -> Verdict {
     let begun = Instant::now();
     while room(rt) != before && begun.elapsed() < SOON {
@@ -239,7 +241,8 @@ fn held_up<H: Handler<Message = Block>>(
     Ok((last, first))
 }
 
-/// Sends arrays of so many words with the numbers from 0, which nobody has on the host afterwards; gives what was in them.
+/// Sends arrays of so many words with the numbers from 0, which nobody has on the host afterwards;
+/// gives what was in them.
 fn send_all(
     trial: &mut Trial<'_>,
     rt: &RingRuntime,
@@ -258,7 +261,8 @@ fn send_all(
 /// Lengths around those of a warp, none at all, and one that takes a third of the memory or so.
 const LENGTHS: [usize; 8] = [0, 1, 31, 32, 33, 457, 1000, 7001];
 
-/// Two filters in a row, one of them on the worker of the host's actor: nobody but the actors has the arrays.
+/// Two filters in a row, one of them on the worker of the host's actor: nobody but the actors has
+/// the arrays.
 fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, detect, RingConfig::default().capacity(8))?;
@@ -272,7 +276,8 @@ fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
             let want = found(round + 2, &filtered(&filtered(&data, 3), 5));
             same("what was found", last.outputs().recv_timeout(SOON)?, want)?;
         }
-        // Nobody asked for the answers of the first, which holds the arrays of what it was sent until they are taken.
+        // Nobody asked for the answers of the first, which holds the arrays of what it was sent
+        // until they are taken.
         comes_back(&rt, before)?;
         let refused = first.checkpoint();
         let named = |error: &RingError| {
@@ -283,7 +288,8 @@ fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Hundreds of hops between workers, each of which reads what other lanes of the other worker wrote last.
+/// Hundreds of hops between workers, each of which reads what other lanes of the other worker wrote
+/// last.
 fn each_actor_sees_what_the_last_one_wrote(trial: &mut Trial<'_>) -> Verdict {
     let hops = if trial.device.properties().kind == BackendKind::Cuda { 2000 } else { 60 };
     for rt in runtimes(trial)? {
@@ -358,7 +364,8 @@ fn topics_hand_arrays_to_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Arrays that come back in outputs stay as long as the outputs, and then as long as whoever took them.
+/// Arrays that come back in outputs stay as long as the outputs, and then as long as whoever took
+/// them.
 fn replies_hold_arrays(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, bounce, RingConfig::default().state(Address::none()).capacity(8))?;
@@ -451,7 +458,8 @@ fn full_queues_count_once(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Messages on which a handler fails, by an error of its own or by a fault, and a restart between them.
+/// Messages on which a handler fails, by an error of its own or by a fault, and a restart between
+/// them.
 fn failures_let_go(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     let (last, first) = held_up(&rt, picky, 0, 16)?;
@@ -484,7 +492,7 @@ fn failures_let_go(trial: &mut Trial<'_>) -> Verdict {
 /// Messages that come back as dead letters, and those that nobody can be sent any more.
 fn ended_actors_let_go(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
-    // The first of their kind stay compiled in, and have the ledger made.
+    // The first of their kind stay compiled in, and have the reference-count table made.
     drop(held_up(&rt, detect, (), 8)?);
     let before = {
         let _ = rt.dead_letters().drain();
@@ -574,7 +582,8 @@ fn states_keep_their_arrays(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A reference that a handler kept, of which everybody else let go: it is not handed on, and nothing is counted.
+/// A reference that a handler kept, of which everybody else let go: it is not handed on, and
+/// nothing is counted.
 fn what_is_gone_is_refused(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     let last = active(&rt, detect, RingConfig::default())?;
@@ -643,7 +652,8 @@ fn clusters_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// The host goes away from arrays that wait in queues and outputs; what it holds of them outlives the actors.
+/// The host goes away from arrays that wait in queues and outputs; what it holds of them outlives
+/// the actors.
 fn runtimes_end_with_arrays_under_way(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     let (last, first) = held_up(&rt, bounce, Address::none(), 8)?;

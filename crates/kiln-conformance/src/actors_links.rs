@@ -228,8 +228,8 @@ fn full_queues_hold_up_senders(trial: &mut Trial<'_>) -> Verdict {
         let addresses = [slow.inlet(2)?, other.inlet(64)?];
         let sender = active(&rt, twice, RingConfig::default().state(addresses).capacity(64))?;
         feed(&sender, 0..20)?;
-        // The handler may send two messages, for which the queue has no room after 0: 1 waits, and so
-        // does all behind it.
+        // The handler may send two messages, for which the queue has no room after 0: 1 waits, and
+        // so does all behind it.
         same("before", other.outputs().recv_timeout(SOON)?, 100)?;
         settles(&sender, 19)?;
         ensure(other.outputs().try_recv().is_err(), || "half of a message's effects were seen".into())?;
@@ -248,7 +248,8 @@ fn outputs_nobody_takes_hold_up_the_actor(trial: &mut Trial<'_>) -> Verdict {
         let addresses = [end.inlet(2)?, Address::none()];
         let sender = active(&rt, twice, RingConfig::default().state(addresses).capacity(64))?;
         feed(&sender, 1..=20)?;
-        // Four outputs, one in the queue, where the sender needs room for two, and the rest with it.
+        // Four outputs, one in the queue, where the sender needs room for two, and the rest with
+        // it.
         settles(&sender, 15)?;
         same("state", end.state()?, 10)?;
         for x in 1..=20 {
@@ -285,7 +286,8 @@ fn failures_stay_where_they_are(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A second sender, more messages than a queue has places, and a place that sends twice: each fails the actor that did it, by name.
+/// A second sender, more messages than a queue has places, and a place that sends twice: each fails
+/// the actor that did it, by name.
 fn what_may_not_be_sent(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let end = active(&rt, total, RingConfig::default().state(0))?;
@@ -345,7 +347,8 @@ fn circles(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// From one grid to another of the same device and back: the order, a full queue, and the end of the receiver. Where memory cannot be shared so, that is said.
+/// From one grid to another of the same device and back: the order, a full queue, and the end of
+/// the receiver. Where memory cannot be shared so, that is said.
 fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
     let (here, there) = (runtimes(trial)?, runtimes(trial)?);
     for (here, there) in here.iter().zip(&there) {
@@ -421,8 +424,9 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A worker knows by heart where it sends again and again. What comes to lie there when the receiver has ended stays as it is, and the next receiver gets its own, through a queue that is full
-/// again and again.
+/// A worker knows by heart where it sends again and again. What comes to lie there when the
+/// receiver has ended stays as it is, and the next receiver gets its own, through a queue that is
+/// full again and again.
 fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sender = launched(&rt, emit, Stage { number: 0, next: Address::none() })?;

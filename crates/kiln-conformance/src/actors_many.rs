@@ -1,4 +1,5 @@
-//! Ring kernels: many actors, which come and go; many messages at once, and messages that tasks wait for.
+//! Ring kernels: many actors, which come and go; many messages at once, and messages that tasks
+//! wait for.
 
 use crate::actors::{SOON, active, defaults, running_sum, runtimes, same};
 use crate::case::{Case, cases};

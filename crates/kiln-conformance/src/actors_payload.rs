@@ -145,7 +145,8 @@ fn states_refer_to_arrays(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Messages wait behind a gate, nobody else refers to their arrays, and others take all the memory that is free.
+/// Messages wait behind a gate, nobody else refers to their arrays, and others take all the memory
+/// that is free.
 fn arrays_live_until_the_answer(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = rt.launch(sums, RingConfig::default())?;

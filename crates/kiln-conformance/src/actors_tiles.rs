@@ -15,12 +15,14 @@ pub fn cases() -> Vec<Case> {
 
 const SCORES: usize = 64;
 
-/// Weights of scores (softmax) as the threads leave them in shared memory, and how many messages there were.
+/// Weights of scores (softmax) as the threads leave them in shared memory, and how many messages
+/// there were.
 #[ring_kernel(crate = kiln_ring)]
 fn weigh(ctx: &RingCtx, seen: &mut u32, m: Inline<f32, SCORES>) -> [f32; 4] {
     let (scores, row) = (ctx.array(&m), shared::<f32, 1>([SCORES]));
     for i in ctx.share(SCORES as u32) {
-        // SAFETY: every thread has elements of its own, and all wait for each other before they are read.
+        // SAFETY: every thread has elements of its own, and all wait for each other before they are
+        // read.
         unsafe { row.scatter(i, scores.get(i)) };
     }
     ctx.sync();
@@ -37,7 +39,8 @@ fn weigh(ctx: &RingCtx, seen: &mut u32, m: Inline<f32, SCORES>) -> [f32; 4] {
 }
 
 fn handlers_of_tiles(trial: &mut Trial<'_>) -> Verdict {
-    // A tile needs the threads of a warp on a GPU, whose workers always are warps; elsewhere it does without.
+    // A tile needs the threads of a warp on a GPU, whose workers always are warps; elsewhere it
+    // does without.
     let one = trial.device.properties().kind == BackendKind::Cpu;
     for warps in if one { &[false, true][..] } else { &[true] } {
         let rt = RingRuntime::with(trial.device, defaults().workers(2).warps(*warps))?;

@@ -178,7 +178,8 @@ fn sum_in_the_last_block(
         for i in range(p * 32, p * 32 + 32) {
             sum += x.get_or(i, 0);
         }
-        // SAFETY: one thread of each block writes its own element; the fence comes before its arrival is counted.
+        // SAFETY: one thread of each block writes its own element; the fence comes before its
+        // arrival is counted.
         unsafe { partial.write(p, sum) };
         fence();
         let before = arrived.atomic_add(0, 1);

@@ -129,7 +129,8 @@ pub(crate) fn float<T: Sample>(x: &[T]) -> Vec<f64> {
     x.iter().map(|x| x.host().float()).collect()
 }
 
-/// How far results may be off: scores of f32 are exact to about 1e-5; weights are rounded to the type before they are multiplied.
+/// How far results may be off: scores of f32 are exact to about 1e-5; weights are rounded to the
+/// type before they are multiplied.
 fn ulps<T: Sample>() -> f64 {
     if T::EPSILON < 1e-6 { 512.0 } else { 8.0 }
 }
@@ -214,7 +215,8 @@ fn wide_heads<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) 
     attend::<T>(trial, Sizes { shared: 2, ..sizes(2, 20, 40, 200) }, Options::default())
 }
 
-/// Queries, keys and values side by side, in batch × length × 3 × heads × width, and results between others.
+/// Queries, keys and values side by side, in batch × length × 3 × heads × width, and results
+/// between others.
 fn parts_of_a_fused_tensor<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     let [batch, length, heads, width] = [2, 37, 3, 16];
     let (fused, data) = trial.input::<T, 5>([batch, length, 3, heads, width])?;
@@ -336,7 +338,8 @@ fn many(trial: &Trial<'_>) -> usize {
     }
 }
 
-/// Odd, prime, tiny and huge lengths and widths with any options, of which all queries are looked at.
+/// Odd, prime, tiny and huge lengths and widths with any options, of which all queries are looked
+/// at.
 fn odd_lengths<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     // The reference takes all products too, and looks at every query.
     let (most, elements) = (many(trial).min(1 << 23), 1 << 18);

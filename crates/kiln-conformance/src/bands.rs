@@ -1,4 +1,5 @@
-//! Bands of priority: the order in which an actor handles messages, and which of them make room in a full one.
+//! Bands of priority: the order in which an actor handles messages, and which of them make room in
+//! a full one.
 
 use crate::actors::{A_WHILE, SOON, active, running_sum, runtimes, same};
 use crate::case::{Case, cases};
@@ -29,7 +30,8 @@ fn at(priority: u8) -> SendOptions {
     SendOptions::default().priority(priority)
 }
 
-/// What an actor has handled: the last sixteen numbers, the newest last, four bits each; and how many.
+/// What an actor has handled: the last sixteen numbers, the newest last, four bits each; and how
+/// many.
 #[derive(State, Debug, Clone, Copy, PartialEq)]
 #[kiln(crate = kiln_ring)]
 struct Seen {
@@ -83,7 +85,8 @@ fn after(actor: &Actor<noted>, count: u32) -> Result<Seen, Stop> {
     }
 }
 
-/// A held actor gets messages of several bands in all orders; then it handles them band by band, in each in the order of sending.
+/// A held actor gets messages of several bands in all orders; then it handles them band by band, in
+/// each in the order of sending.
 fn higher_bands_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         for bands in [2u8, 3, 8] {
@@ -112,7 +115,8 @@ fn higher_bands_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Messages of a higher band that come when some of a lower one are done come before the rest of those.
+/// Messages of a higher band that come when some of a lower one are done come before the rest of
+/// those.
 fn what_comes_later_in_a_higher_band_overtakes(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = rt.launch(running_sum, RingConfig::default().state(0).bands(3).capacity(32))?;
@@ -142,7 +146,8 @@ fn what_comes_later_in_a_higher_band_overtakes(trial: &mut Trial<'_>) -> Verdict
     Ok(())
 }
 
-/// Bands are places of a worker among those of other actors, which go on while one band is busy, whichever it is.
+/// Bands are places of a worker among those of other actors, which go on while one band is busy,
+/// whichever it is.
 fn bands_share_a_worker_with_other_actors(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let before = active(&rt, running_sum, RingConfig::default().state(0))?;
@@ -182,7 +187,8 @@ fn full_actors_give_up_the_lowest_band_first(trial: &mut Trial<'_>) -> Verdict {
         for (x, band) in [(1, 0), (2, 1), (3, 0), (4, 2)] {
             oldest.send_with(x, at(band))?;
         }
-        // Two of the lowest band give way, then one of the next; what is lower than all that is there is not sent.
+        // Two of the lowest band give way, then one of the next; what is lower than all that is
+        // there is not sent.
         for (x, band) in [(5, 2), (6, 1), (7, 2)] {
             ensure(matches!(oldest.send_with(x, at(band))?, Sent::Queued(_)), || format!("{x} was dropped"))?;
         }

@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Something that every device must do.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The group, the case and where there are several the element type, such as `casts::from::f32`.
+    /// The group, the case and where there are several the element type, such as
+    /// `casts::from::f32`.
     pub name: &'static str,
     pub(crate) body: fn(&mut Trial<'_>) -> Verdict,
 }

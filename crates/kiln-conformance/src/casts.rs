@@ -78,7 +78,8 @@ fn cast_a_thread<T: Elem>(
     }
 }
 
-/// Values at which conversions differ: halves, the edges of every integer type, what overflows 16-bit floats, infinities and NaN.
+/// Values at which conversions differ: halves, the edges of every integer type, what overflows
+/// 16-bit floats, infinities and NaN.
 fn edges<T: Sample>() -> Vec<T> {
     let floats = [
         0.5,

@@ -18,7 +18,7 @@ pub fn cases() -> Vec<Case> {
         actors_are_captured_while_they_work;
         deadlines_go_along;
         failed_actors_are_captured;
-        unfit_checkpoints_are_refused;
+        checkpoints_that_do_not_fit_are_refused;
         what_names_places_is_no_part_of_a_checkpoint;
         pipelines_go_on_elsewhere;
         handlers_take_over;
@@ -50,7 +50,8 @@ fn elsewhere(names: &[&str]) -> Result<Vec<RingRuntime>, Stop> {
     names.iter().map(open).collect()
 }
 
-/// Through bytes, to this device and to others: the state, the messages in their order, and their ids.
+/// Through bytes, to this device and to others: the state, the messages in their order, and their
+/// ids.
 fn actors_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         // More than one lap of the ring, so that the messages lie across its end.
@@ -88,7 +89,8 @@ fn actors_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// While one thread sends, checkpoints hold what was handled and what was not, without a gap; and nothing is lost or doubled for the live actor.
+/// While one thread sends, checkpoints hold what was handled and what was not, without a gap; and
+/// nothing is lost or doubled for the live actor.
 fn actors_are_captured_while_they_work(trial: &mut Trial<'_>) -> Verdict {
     let most: u32 = if trial.device.properties().kind == BackendKind::Interp { 60 } else { 3000 };
     for rt in runtimes(trial)? {
@@ -160,7 +162,7 @@ fn failed_actors_are_captured(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn unfit_checkpoints_are_refused(trial: &mut Trial<'_>) -> Verdict {
+fn checkpoints_that_do_not_fit_are_refused(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = rt.launch(running_sum, RingConfig::default().state(5))?;
         for x in 0..4 {
@@ -267,7 +269,8 @@ fn new(_ctx: &RingCtx, count: &mut u32, x: u32) -> [u32; 3] {
     [x, *count, val(2)]
 }
 
-/// Every message is handled once and in order, by the old handler up to some message and by the new one from there.
+/// Every message is handled once and in order, by the old handler up to some message and by the new
+/// one from there.
 fn handlers_take_over_while_messages_come(trial: &mut Trial<'_>) -> Verdict {
     let most: u32 = if trial.device.properties().kind == BackendKind::Interp { 100 } else { 20_000 };
     for rt in runtimes(trial)? {
@@ -319,7 +322,8 @@ fn collect(_ctx: &RingCtx, count: &mut u32, m: [u32; 2]) -> [u32; 3] {
     [m[0], m[1], *count]
 }
 
-/// Three actors at work, taken apart at one moment: to this device and to others, each message once.
+/// Three actors at work, taken apart at one moment: to this device and to others, each message
+/// once.
 fn pipelines_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let mut hosts = elsewhere(&["interp", "cpu"])?;

@@ -27,7 +27,8 @@ struct Shape {
 /// Rounds of the exchange.
 const ROUNDS: usize = 3;
 
-/// In every round each block gives each of its cluster a quad, its own too, and writes down what it got.
+/// In every round each block gives each of its cluster a quad, its own too, and writes down what it
+/// got.
 #[kernel(crate = kiln_runtime)]
 fn exchange(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>, shape: Shape) {
     let Shape { blocks, threads } = shape;
@@ -42,7 +43,8 @@ fn exchange(x: &Tensor<u32, 1>, y: &mut Tensor<u32, 1>, shape: Shape) {
         let at = (number * ROUNDS + round) * blocks;
         for other in range_step(thread_id(0), blocks, threads) {
             let v = x.get(at + other);
-            // SAFETY: each block has a quad of its own in every block's memory, and barriers lie between rounds.
+            // SAFETY: each block has a quad of its own in every block's memory, and barriers lie
+            // between rounds.
             unsafe { slots.set_quad_of(other, rank * 4, [v, v * 3 + 1, !v, number.cast::<u32>()]) };
         }
         cluster_barrier();
@@ -90,8 +92,9 @@ struct Effort {
     looks: usize,
 }
 
-/// The first block writes quads to the second's memory, one after the other to the same places; that one looks meanwhile, and counts quads that are no later than the one before, or
-/// of which the words differ. It writes down how many there were, and what was there in the end.
+/// The first block writes quads to the second's memory, one after the other to the same places;
+/// that one looks meanwhile, and counts quads that are no later than the one before, or of which
+/// the words differ. It writes down how many there were, and what was there in the end.
 #[kernel(crate = kiln_runtime)]
 fn overwrite(found: &mut Tensor<u32, 1>, effort: Effort) {
     cluster(2);

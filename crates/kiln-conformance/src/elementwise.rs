@@ -1,4 +1,5 @@
-//! How operations on each element are tested: one definition runs on tiles and in threads, and is compared with the host.
+//! How operations on each element are tested: one definition runs on tiles and in threads, and is
+//! compared with the host.
 
 use crate::trial::{Trial, Verdict, close};
 use kiln_lang::prelude::*;
@@ -31,7 +32,8 @@ pub trait Elementwise: 'static {
         Vec::new()
     }
 
-    /// By how many units in the last place a result may be off, and the least magnitude for which this is relative.
+    /// By how many units in the last place a result may be off, and the least magnitude for which
+    /// this is relative.
     const ULPS: f64 = 1.0;
     /// See [`ULPS`](Self::ULPS).
     const SCALE: f64 = 0.0;

@@ -1,8 +1,8 @@
 //! Arithmetic that has the same bits on every device, and those that Rust computes.
 //!
-//! Sums, differences, products, quotients, remainders, square roots, reciprocals and multiply-adds are
-//! rounded once. Nothing is fused that does not say so, subnormal numbers count in full, and a chain of
-//! operations is thus as exact as each of them.
+//! Sums, differences, products, quotients, remainders, square roots, reciprocals and multiply-adds
+//! are rounded once. Nothing is fused that does not say so, subnormal numbers count in full, and a
+//! chain of operations is thus as exact as each of them.
 
 use crate::actors::{active, runtimes};
 use crate::case::{Case, cases};
@@ -218,7 +218,8 @@ fn fast_division<T: Exact>(trial: &mut Trial<'_>) -> Verdict {
 }
 
 /// Readings of 256 sensors, one after the other, and the means and variances of Welford's method in
-/// Rust's own f32 ("Note on a method for calculating corrected sums of squares and products", 1962).
+/// Rust's own f32 ("Note on a method for calculating corrected sums of squares and products",
+/// 1962).
 struct Readings {
     by_sensor: Vec<f32>,
     means: Vec<f32>,

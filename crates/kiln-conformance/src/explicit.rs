@@ -42,7 +42,8 @@ impl Plan {
     const PLAIN: Plan = Plan { stages: 1, blocks: 1, a_transposed: false, b_transposed: false };
 }
 
-/// c = a · b, a tile a program; the blocks of a cluster stand one above the other and each loads a part of the tile of b that they share.
+/// c = a · b, a tile a program; the blocks of a cluster stand one above the other and each loads a
+/// part of the tile of b that they share.
 #[kernel(crate = kiln_runtime)]
 fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>, plan: Plan) {
     let Plan { stages, blocks, .. } = plan;
@@ -98,7 +99,8 @@ fn pipelined<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>,
         .run();
 }
 
-/// Runs the kernel for extents that are multiples of 8, as the copies want rows in multiples of 16 bytes.
+/// Runs the kernel for extents that are multiples of 8, as the copies want rows in multiples of 16
+/// bytes.
 fn product<T: Sample + Float>(trial: &mut Trial<'_>, [m, n, k]: [usize; 3], plan: Plan) -> Verdict {
     let (a, xs) = trial.input::<T, 2>(if plan.a_transposed { [k, m] } else { [m, k] })?;
     let (b, ys) = trial.input::<T, 2>(if plan.b_transposed { [n, k] } else { [k, n] })?;
@@ -137,7 +139,8 @@ fn cluster_shares_loads<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Two tasks take turns at one ring: the first multiplies even tiles of columns, the second odd ones.
+/// Two tasks take turns at one ring: the first multiplies even tiles of columns, the second odd
+/// ones.
 #[kernel(crate = kiln_runtime)]
 fn taking_turns<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<f32, 2>) {
     let (left, right) = (shared_tiles::<T>(2, TILE, TILE), shared_tiles::<T>(2, TILE, TILE));
@@ -224,7 +227,8 @@ fn copies_of_a_task<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     close("a b", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
-/// c = the sum of the products of all steps but the last: each is wanted when the next one is there already.
+/// c = the sum of the products of all steps but the last: each is wanted when the next one is there
+/// already.
 #[kernel(crate = kiln_runtime)]
 fn one_behind<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<f32, 2>) {
     let (left, right) = (shared_tiles::<T>(1, TILE, TILE), shared_tiles::<T>(1, TILE, TILE));
@@ -271,7 +275,8 @@ fn the_product_before<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     close("the sum", &c.to_vec()?, &expected, 64.0, 64.0)
 }
 
-/// The library's kernel with plans that `choose` may or may not make: several tiles a program, both kinds of clusters, both ways to store, f32.
+/// The library's kernel with plans that `choose` may or may not make: several tiles a program, both
+/// kinds of clusters, both ways to store, f32.
 use hopper::Plan as Whole;
 
 /// Plans that `choose` may or may not make.
@@ -295,7 +300,8 @@ fn whole_product<T: Sample + Factor<Sum = f32> + Float>(trial: &mut Trial<'_>) -
     whole::<T, T>(trial, plain, 3)?;
     whole::<T, f32>(trial, Whole { columns: 64, ..plain }, 2)?;
     whole::<T, T>(trial, narrow, 5)?;
-    // Results wait for the next tile: of several steps, and of one; and where a program has no tile.
+    // Results wait for the next tile: of several steps, and of one; and where a program has no
+    // tile.
     whole::<T, T>(trial, Whole { held: true, ..plain }, 3)?;
     whole::<T, T>(trial, Whole { held: true, ..short }, 5)?;
     whole::<T, T>(trial, Whole { held: true, ..short }, 14)?;
@@ -310,7 +316,8 @@ fn whole_product<T: Sample + Factor<Sum = f32> + Float>(trial: &mut Trial<'_>) -
     Ok(())
 }
 
-/// Stream-K: fewer tiles than programs, as many, and more; shares of several tiles, of a part of one, and empty ones; results that wait, and f32.
+/// Stream-K: fewer tiles than programs, as many, and more; shares of several tiles, of a part of
+/// one, and empty ones; results that wait, and f32.
 fn divided_by_steps<T: Sample + Factor<Sum = f32> + Float>(trial: &mut Trial<'_>) -> Verdict {
     let (one, two) = (Whole { streamed: 1, ..PLAIN }, Whole { streamed: 2, ..PLAIN });
     // Four tiles of three steps.
@@ -394,7 +401,8 @@ fn whole<T: Sample + Factor<Sum = f32> + Float, O: Sample + Float>(
     close(&format!("{plan:?}"), &c.to_vec()?, &expected, ulps, 16.0)
 }
 
-/// Copies boxes of a tensor of rank 3 into the place of others: what lies outside is zero on the way in and dropped on the way out.
+/// Copies boxes of a tensor of rank 3 into the place of others: what lies outside is zero on the
+/// way in and dropped on the way out.
 #[kernel(crate = kiln_runtime)]
 fn shift<T: Num>(x: &Tensor<T, 3>, y: &mut Tensor<T, 3>, columns: usize) {
     let tile = shared_tiles::<T>(1, 8, columns);

@@ -1,4 +1,5 @@
-//! The explicit level: products whose first factor is in registers, copies of a task, and the attention that is made of them.
+//! The explicit level: products whose first factor is in registers, copies of a task, and the
+//! attention that is made of them.
 
 use crate::attention::{Options, Sizes, causal, float, reference};
 use crate::case::{Case, cases};
@@ -34,8 +35,9 @@ const COLUMNS: usize = 64;
 /// Of scores: their powers of two are 16-bit numbers.
 const SCALE: f32 = 1.0 / 64.0;
 
-/// c = 2 · exp2(s) · v0 + s · v1, where s = a · b / 64, and v is v0 above v1: a task for each stripe of c. Factors computed by a product go to two others, in flight
-/// at once, of which the first is waited for first.
+/// c = 2 · exp2(s) · v0 + s · v1, where s = a · b / 64, and v is v0 above v1: a task for each
+/// stripe of c. Factors computed by a product go to two others, in flight at once, of which the
+/// first is waited for first.
 #[kernel(crate = kiln_runtime)]
 fn from_registers<T: Float>(
     a: &Tensor<T, 2>,
@@ -210,7 +212,8 @@ fn attention_in_windows<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// One key in each turn matters. Its weight is exact, whatever it is, so the result is, but for its own rounding.
+/// One key in each turn matters. Its weight is exact, whatever it is, so the result is, but for its
+/// own rounding.
 fn attention_of_few_keys_is_exact<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     let (queries, keys, width) = (70, 64 * 7, 64);
     let number = |x: f64| T::from_host(Host::Float(x));

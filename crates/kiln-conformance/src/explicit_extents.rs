@@ -18,7 +18,8 @@ pub fn cases() -> Vec<Case> {
 /// Columns of the first factors, one panel.
 const DEPTH: usize = 64;
 
-/// o = (q · kᵀ / 8) · v with the weights rounded in between, and their sums: a tile of `rows` a program, all `keys` at once.
+/// o = (q · kᵀ / 8) · v with the weights rounded in between, and their sums: a tile of `rows` a
+/// program, all `keys` at once.
 #[kernel(crate = kiln_runtime)]
 fn weighted<T: Float>(
     q: &Tensor<T, 2>,
@@ -80,7 +81,8 @@ fn chained_products<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
 /// Columns of a program.
 const COLUMNS: usize = 192;
 
-/// c = a · b in tiles of `rows` × 192, rounded: sums stay in flight from step to step, and are stored strip by strip.
+/// c = a · b in tiles of `rows` × 192, rounded: sums stay in flight from step to step, and are
+/// stored strip by strip.
 #[kernel(crate = kiln_runtime)]
 fn stepwise<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>, rows: usize) {
     let (left, right) = (shared_tiles::<T>(2, rows, DEPTH), shared_tiles::<T>(2, DEPTH, COLUMNS));

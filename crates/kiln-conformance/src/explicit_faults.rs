@@ -1,5 +1,6 @@
-//! Faults where others wait for the one that has it: tasks at an mbarrier, programs for a signal, warps for a product. Each launch ends, with the fault and
-//! its line, and the next one with good input is right.
+//! Faults where others wait for the one that has it: tasks at an mbarrier, programs for a signal,
+//! warps for a product. Each launch ends, with the fault and its line, and the next one with good
+//! input is right.
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{matrix, product, scale};
@@ -40,8 +41,8 @@ const OWN: usize = 64;
 /// Rows for each element of the table.
 const STEP: usize = 8;
 
-/// Sums that are checked in three ways: none is above the limit of its row, an index lies inside a table, and no divisor is zero. To the sums come the element of the table and a
-/// quotient.
+/// Sums that are checked in three ways: none is above the limit of its row, an index lies inside a
+/// table, and no divisor is zero. To the sums come the element of the table and a quotient.
 struct Checked {
     limits: Tensor<f32, 1>,
     table: Tensor<f32, 1>,
@@ -167,7 +168,8 @@ fn at_line(location: &str, lines: [u32; 2]) -> Verdict {
     ensure(inside, || format!("at `{location}`, expected {} between lines {lines:?}", file!()))
 }
 
-/// Launches a product through the checks with each input, and compares what good input gives with f64; `own` rows have one element of the table.
+/// Launches a product through the checks with each input, and compares what good input gives with
+/// f64; `own` rows have one element of the table.
 fn launches<T: Sample + Factor<Sum = f32>>(
     trial: &mut Trial<'_>,
     what: &str,
@@ -338,7 +340,8 @@ fn tiles_with_a_task_that_copies<T: Sample + Factor<Sum = f32> + Accumulate<Acc 
     by_tiles::<T>(trial, 128, SIZES[2], false)
 }
 
-/// Products of warpgroups, before which one warp of four alone fails: with a task that copies, and from rows that bulk copies do not know, without.
+/// Products of warpgroups, before which one warp of four alone fails: with a task that copies, and
+/// from rows that bulk copies do not know, without.
 fn round_of_products<T: Sample + Factor<Sum = f32> + Accumulate<Acc = f32>>(
     trial: &mut Trial<'_>,
 ) -> Verdict {
@@ -365,7 +368,8 @@ fn chase(next: &Tensor<i64, 1>, last: &mut Tensor<i64, 1>) {
         .run();
 }
 
-/// The same, where each step looks at as many elements as a task of two warps has threads, and goes to the largest.
+/// The same, where each step looks at as many elements as a task of two warps has threads, and goes
+/// to the largest.
 #[kernel(crate = kiln_runtime)]
 fn chase_by_rows(names: &Tensor<i64, 2>, next: &Tensor<i64, 1>, last: &mut Tensor<i64, 1>) {
     let done = mbarriers(1, 1);
@@ -440,7 +444,8 @@ fn loop_that_only_a_check_ends(trial: &mut Trial<'_>) -> Verdict {
 
 fn loop_that_elements_end(trial: &mut Trial<'_>) -> Verdict {
     walk(trial, 9, -1, |trial, good, last| {
-        // From the first row to the second, and from there to the end. What an access that is left out gives leads back to the first.
+        // From the first row to the second, and from there to the end. What an access that is left
+        // out gives leads back to the first.
         let mut names = [[0i64; 64], [1; 64]].concat();
         if !good {
             names[64 + 40] = 9;

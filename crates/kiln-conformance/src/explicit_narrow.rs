@@ -1,4 +1,5 @@
-//! Warpgroup products of what is not 16 bits wide: tf32, 8-bit floats and 8-bit integers, whose factors lie along the inner extent.
+//! Warpgroup products of what is not 16 bits wide: tf32, 8-bit floats and 8-bit integers, whose
+//! factors lie along the inner extent.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, close};
@@ -21,7 +22,8 @@ const TILE: usize = 64;
 /// Bytes of a row of a stage.
 const ROW: usize = 128;
 
-/// c = a · bᵀ, a tile a program, in two stages. In pieces, every stage's product is added to the sum by itself.
+/// c = a · bᵀ, a tile a program, in two stages. In pieces, every stage's product is added to the
+/// sum by itself.
 #[kernel(crate = kiln_runtime)]
 fn product<T: Elem, U: Elem, S: Num>(a: &Tensor<T, 2>, b: &Tensor<U, 2>, c: &mut Tensor<S, 2>, pieces: bool) {
     let depth = ROW / size_of::<T>();
@@ -57,7 +59,8 @@ fn product<T: Elem, U: Elem, S: Num>(a: &Tensor<T, 2>, b: &Tensor<U, 2>, c: &mut
         .run();
 }
 
-/// Runs it; `seen` is what matrix units see of an element, and a result may be off by so many units of its type at a size of 64.
+/// Runs it; `seen` is what matrix units see of an element, and a result may be off by so many units
+/// of its type at a size of 64.
 fn check<T: Sample, U: Sample, S: Sample + Num>(
     trial: &mut Trial<'_>,
     [m, n, k]: [usize; 3],
@@ -75,7 +78,8 @@ fn check<T: Sample, U: Sample, S: Sample + Num>(
     close("a b", &c.to_vec()?, &expected, ulps, 64.0)
 }
 
-/// Units of f32 that a sum of products of 8-bit floats may be off: tensor cores keep fewer bits of it while they add.
+/// Units of f32 that a sum of products of 8-bit floats may be off: tensor cores keep fewer bits of
+/// it while they add.
 const COARSE: f64 = 16384.0;
 
 fn floats_of_8_bits(trial: &mut Trial<'_>) -> Verdict {

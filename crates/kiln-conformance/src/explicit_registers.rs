@@ -1,4 +1,5 @@
-//! Tiles between registers and shared tiles: factors that products take from registers, results that are packed by pairs.
+//! Tiles between registers and shared tiles: factors that products take from registers, results
+//! that are packed by pairs.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, close};
@@ -22,7 +23,8 @@ const ROWS: usize = 64;
 /// Bytes of a row of a stage.
 const ROW: usize = 128;
 
-/// c = a · bᵀ, a tile of 64 × 128 a program, one half of the columns after the other: both take the rows of a from the same registers.
+/// c = a · bᵀ, a tile of 64 × 128 a program, one half of the columns after the other: both take the
+/// rows of a from the same registers.
 #[kernel(crate = kiln_runtime)]
 fn in_halves<T: Factor>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T::Sum, 2>) {
     let depth = ROW / size_of::<T>();
@@ -80,7 +82,8 @@ fn factor_in_registers<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -
     Ok(())
 }
 
-/// c = a · b of 64 × 64 and 64 × 128, rounded: packed by pairs, put strip by strip, and stored in bulk.
+/// c = a · b of 64 × 64 and 64 × 128, rounded: packed by pairs, put strip by strip, and stored in
+/// bulk.
 #[kernel(crate = kiln_runtime)]
 fn packed<T: Float>(a: &Tensor<T, 2>, b: &Tensor<T, 2>, c: &mut Tensor<T, 2>) {
     let (left, right) = (shared_tiles::<T>(1, ROWS, ROWS), shared_tiles::<T>(1, ROWS, 2 * ROWS));
@@ -121,7 +124,8 @@ fn packed_results<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     close("a b", &c.to_vec()?, &expected, 4.0, 8.0)
 }
 
-/// y = x by way of registers in the layout of memory and a shared tile of some of its columns at a time.
+/// y = x by way of registers in the layout of memory and a shared tile of some of its columns at a
+/// time.
 #[kernel(crate = kiln_runtime)]
 fn by_strips<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 2>, strips: usize) {
     let width = ROW / size_of::<T>();

@@ -17,7 +17,8 @@ pub fn cases() -> Vec<Case> {
 /// Columns of a row.
 const WIDTH: usize = 256;
 
-/// Each program adds its row to the sums of those before it, in two tasks, each with signals and half of the columns of its own. What was waited for is taken back.
+/// Each program adds its row to the sums of those before it, in two tasks, each with signals and
+/// half of the columns of its own. What was waited for is taken back.
 #[kernel(crate = kiln_runtime)]
 fn chain<T: Num>(rows: &Tensor<T, 2>, sums: &mut Tensor<T, 2>, signals: &mut Tensor<u32, 1>) {
     let own = program_id(0);
@@ -26,13 +27,15 @@ fn chain<T: Num>(rows: &Tensor<T, 2>, sums: &mut Tensor<T, 2>, signals: &mut Ten
             let (column, before) = (task_rank() * (WIDTH / 2), (own - 1) * 2 + task_rank());
             let mut sum = rows.tile((own, column), (1, WIDTH / 2)).load(0);
             if own.gt(0) {
-                // SAFETY: there are two signals for each program, and the one before begins first and waits for none after it.
+                // SAFETY: there are two signals for each program, and the one before begins first
+                // and waits for none after it.
                 unsafe { signal_wait(signals, before, 7) };
                 sum += sums.tile((own - 1, column), (1, WIDTH / 2)).load(0);
                 // SAFETY: as above, and nobody else waits for it.
                 unsafe { signal(signals, before, 0) };
             }
-            // SAFETY: each task of each program has a place of its own, which the next program reads when it has been told.
+            // SAFETY: each task of each program has a place of its own, which the next program
+            // reads when it has been told.
             unsafe { sums.tile((own, column), (1, WIDTH / 2)).store_overlapping(sum) };
             // SAFETY: as above.
             unsafe { signal(signals, own * 2 + task_rank(), 7) };
@@ -40,7 +43,8 @@ fn chain<T: Num>(rows: &Tensor<T, 2>, sums: &mut Tensor<T, 2>, signals: &mut Ten
         .run();
 }
 
-/// Three launches with one set of signals, which each leaves as it found them but for the last program's.
+/// Three launches with one set of signals, which each leaves as it found them but for the last
+/// program's.
 fn chain_of_programs<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     let mut signals = trial.device.zeros::<u32, 1>([2 * 300])?;
     for programs in [1, 3, 300] {
@@ -72,7 +76,8 @@ fn tell(numbers: &mut Tensor<u32, 1>, signals: &mut Tensor<u32, 1>) {
         })
         .task(8, 0, || {
             for from in range((own - 1).maximum(0), own + 1) {
-                // SAFETY: there is a signal for each program; of other programs only the one before is waited for.
+                // SAFETY: there is a signal for each program; of other programs only the one before
+                // is waited for.
                 unsafe { signal_wait(signals, from, from.cast::<u32>() + 1) };
             }
             let value = full::<u32>(1, own.cast::<u32>() * 10);

@@ -187,7 +187,8 @@ fn three_axes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     same("below the greatest", &z.to_vec()?, &(0..90).map(below).collect::<Vec<T>>())
 }
 
-/// Shapes whose pieces are the same runs of elements, and others, in a loop where each round reads what it has written.
+/// Shapes whose pieces are the same runs of elements, and others, in a loop where each round reads
+/// what it has written.
 #[kernel(crate = kiln_runtime)]
 fn regrouped<T: Elem>(
     x: &Tensor<T, 2>,
@@ -231,7 +232,8 @@ fn permuted<T: Num>(
     let i = index.tile(at, block).load(-1);
     gathered.tile(at, block).store(x.get_where(i, i.ne(4), 9));
     let v = x.tile(at, block).load(0);
-    // SAFETY: the indices inside the tensor are different, and no program reads what another writes.
+    // SAFETY: the indices inside the tensor are different, and no program reads what another
+    // writes.
     unsafe { scattered.scatter(i, v) };
     counts.atomic_add_where(i % 5, i.ge(0), 1);
 }
@@ -310,7 +312,8 @@ fn carried<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// The tiles of a program (m, n, k), the warps if they are chosen, and the matrices: pieces that matrix units take on all axes and on some, on none.
+/// The tiles of a program (m, n, k), the warps if they are chosen, and the matrices: pieces that
+/// matrix units take on all axes and on some, on none.
 const PRODUCTS: [([usize; 3], Option<u32>, [usize; 3]); 6] = [
     ([96, 96, 32], None, [100, 96, 72]),
     ([48, 24, 80], Some(1), [50, 31, 160]),
@@ -345,7 +348,8 @@ fn products<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict
         .try_for_each(|(case, order)| multiply::<T>(trial, case, order))
 }
 
-/// As [`PRODUCTS`], where a GPU has its warpgroups multiply pieces side by side, one above the other, or both.
+/// As [`PRODUCTS`], where a GPU has its warpgroups multiply pieces side by side, one above the
+/// other, or both.
 const LARGE: [([usize; 3], Option<u32>, [usize; 3]); 3] = [
     ([128, 192, 64], Some(8), [130, 200, 136]),
     ([192, 80, 32], Some(4), [192, 80, 72]),

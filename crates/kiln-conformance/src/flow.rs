@@ -1,4 +1,5 @@
-//! Control flow on device values. Each function stands here once and is compiled twice: for the device, and by rustc for the host.
+//! Control flow on device values. Each function stands here once and is compiled twice: for the
+//! device, and by rustc for the host.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, same};
@@ -149,7 +150,7 @@ both! {
         }
         s
     }
-    labelled_break(x) {
+    labeled_break(x) {
         let mut s: I = 0;
         'outer: for i in 0..x {
             for j in 0..x {
@@ -161,7 +162,7 @@ both! {
         }
         s
     }
-    labelled_continue(x) {
+    labeled_continue(x) {
         let mut s: I = 0;
         'outer: for i in 0..x {
             let mut j: I = 0;
@@ -212,7 +213,7 @@ both! {
             if n % 6 == 0 { return n; }
         }
     }
-    labelled_block(x) {
+    labeled_block(x) {
         let y = 'done: {
             if x > 10 { break 'done x - 10; }
             if x > 5 { break 'done 0; }

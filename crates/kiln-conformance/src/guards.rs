@@ -21,7 +21,8 @@ pub fn cases() -> Vec<Case> {
 /// More than one block of 32 threads, and not a whole number of them.
 const COUNT: usize = 53;
 
-/// Launches a kernel in threads, and then as programs over tiles; both leave in each of the views what the reference says of each input.
+/// Launches a kernel in threads, and then as programs over tiles; both leave in each of the views
+/// what the reference says of each input.
 macro_rules! compare {
     ($trial:ident, $inputs:expr, $kernel:ident, $host:expr) => {{
         let inputs: Vec<i32> = $inputs;
@@ -158,7 +159,8 @@ kernel_of!(endless, for_ever);
 
 fn loops_without_end(trial: &mut Trial<'_>) -> Verdict {
     compare!(trial, (0..COUNT as i32).map(|i| i * 37).collect(), endless, |v: i32| {
-        // 38 rounds, the last of which takes no step back to the beginning but ends like all others.
+        // 38 rounds, the last of which takes no step back to the beginning but ends like all
+        // others.
         let value = if v + 1 >= 38 { 410 + 1000 } else { 30 };
         (if (1..=1001).contains(&v) { 1 } else { u32::MAX }, value)
     })

@@ -1,4 +1,5 @@
-//! What makes kernels Rust: structs of device values, closures, generics, helper functions, host constants.
+//! What makes kernels Rust: structs of device values, closures, generics, helper functions, host
+//! constants.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, close, same};
@@ -17,7 +18,7 @@ pub fn cases() -> Vec<Case> {
         arrays_of_tiles;
         tiles_carried_by_loops;
         numbers_known_at_the_launch for bool i32 u32 i64 u64 f16 bf16 f32 f64;
-        specialisations_differ;
+        specializations_differ;
     ]
 }
 
@@ -325,7 +326,7 @@ fn numbers_known_at_the_launch<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn specialisations_differ(trial: &mut Trial<'_>) -> Verdict {
+fn specializations_differ(trial: &mut Trial<'_>) -> Verdict {
     let before = trial.device.programs().len();
     let mut y = trial.output::<u32, 1>([64])?;
     // The block is a constant that no other case uses.

@@ -1,4 +1,5 @@
-//! Launches that must be refused, each with its own error, and the device usable after it; and what a launch works out by itself.
+//! Launches that must be refused, each with its own error, and the device usable after it; and what
+//! a launch works out by itself.
 
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure, same};
@@ -10,7 +11,7 @@ pub fn cases() -> Vec<Case> {
         wrong_number_of_elements;
         shapes_that_cannot_be_addressed;
         out_of_memory;
-        uninitialised_argument;
+        uninitialized_argument;
         overlapping_arguments;
         argument_on_another_device;
         grid_over_the_limit;
@@ -52,7 +53,8 @@ macro_rules! expect {
     }};
 }
 
-/// Ends the case unless an error is a refused kernel whose first problem stands in this file and has some words.
+/// Ends the case unless an error is a refused kernel whose first problem stands in this file and
+/// has some words.
 fn expect_kernel(error: &Error, words: &str) -> Verdict {
     let problems = if let Error::Kernel { problems, .. } = error { &problems[..] } else { &[] };
     let right = problems.iter().any(|p| p.contains(words) && p.contains(concat!(file!(), ":")));
@@ -87,13 +89,13 @@ fn out_of_memory(trial: &mut Trial<'_>) -> Verdict {
     )
 }
 
-fn uninitialised_argument(trial: &mut Trial<'_>) -> Verdict {
+fn uninitialized_argument(trial: &mut Trial<'_>) -> Verdict {
     let x = trial.device.uninit([10])?;
     let mut y = trial.output([10])?;
     let outcome = scale(&x, &mut y, 1.0, 16).launch(trial.device);
-    expect!(refused(trial, outcome)?, Error::Uninitialised { what } if what.contains("`x`") && what.contains("`scale`"))?;
+    expect!(refused(trial, outcome)?, Error::Uninitialized { what } if what.contains("`x`") && what.contains("`scale`"))?;
     let outcome = x.to_vec();
-    expect!(refused(trial, outcome)?, Error::Uninitialised { .. })
+    expect!(refused(trial, outcome)?, Error::Uninitialized { .. })
 }
 
 fn overlapping_arguments(trial: &mut Trial<'_>) -> Verdict {

@@ -1,7 +1,9 @@
-//! What every Kiln device must do: one suite of cases, written in the kernel language, for all backends.
+//! What every Kiln device must do: one suite of cases, written in the kernel language, for all
+//! backends.
 //!
-//! A case computes its own reference on the host, in `f64` or in integers, from fresh random input, fills outputs with garbage beforehand, and
-//! compares every element. `kiln selftest` runs the suite on any device; `tests/` runs it on those that every machine has, and on the code that GPUs
+//! A case computes its own reference on the host, in `f64` or in integers, from fresh random input,
+//! fills outputs with garbage beforehand, and compares every element. `kiln selftest` runs the
+//! suite on any device; `tests/` runs it on those that every machine has, and on the code that GPUs
 //! get, without a GPU.
 //!
 //! | file | holds |
@@ -153,7 +155,8 @@ pub fn suite() -> Vec<Case> {
     groups.iter().flat_map(|group| group()).collect()
 }
 
-/// Cases of any sizes, large ones too: a check of a device that takes minutes without a GPU, apart from the [`suite`].
+/// Cases of any sizes, large ones too: a check of a device that takes minutes without a GPU, apart
+/// from the [`suite`].
 pub fn sweep() -> Vec<Case> {
     [
         odd_shapes::large_cases(),

@@ -29,8 +29,9 @@ fn matmul<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Results of the factors' own type, with every way that the tensor cores have to take factors and to store: by rows and by columns, rows that bulk
-/// copies cannot move, few rows, few columns, one, and parts of larger matrices.
+/// Results of the factors' own type, with every way that the tensor cores have to take factors and
+/// to store: by rows and by columns, rows that bulk copies cannot move, few rows, few columns, one,
+/// and parts of larger matrices.
 fn matmul_of_halves<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict {
     let shapes = [
         [200, 136, 264],

@@ -36,7 +36,8 @@ pub fn large_cases() -> Vec<Case> {
     ]
 }
 
-/// None, few, primes, and those around powers of two: of warps, of what the CPU works on at a time, of programs.
+/// None, few, primes, and those around powers of two: of warps, of what the CPU works on at a time,
+/// of programs.
 pub(crate) const EXTENTS: [usize; 26] = [
     0, 1, 2, 3, 7, 31, 33, 127, 129, 1000, 1023, 1024, 1025, 1031, 1500, 2047, 2049, 4095, 4097, 8191, 16385,
     65537, 131_071, 1_000_003, 5_000_011, 20_000_003,
@@ -128,7 +129,8 @@ impl<T: Sample> Matrix<T> {
         }
     }
 
-    /// Compares each element with what is expected, rounded to the type, within a bound; and what is around with what was there.
+    /// Compares each element with what is expected, rounded to the type, within a bound; and what
+    /// is around with what was there.
     pub fn check(&self, what: &str, expected: impl Fn(usize, usize) -> (Host, f64)) -> Verdict {
         let (got, [rows, columns]) = (self.whole.to_vec()?, self.shape);
         let mut around = vec![true; got.len()];
@@ -170,7 +172,8 @@ impl<T: Sample> Input<T> {
     }
 }
 
-/// Runs `one` on vectors of all extents up to a number of elements: every layout where they are few, else one.
+/// Runs `one` on vectors of all extents up to a number of elements: every layout where they are
+/// few, else one.
 fn vectors(
     trial: &mut Trial<'_>,
     most: usize,
@@ -211,7 +214,8 @@ fn matrices(
     Ok(())
 }
 
-/// By how many units in the last place a sum of n terms may be off, as a part of the sum of their sizes.
+/// By how many units in the last place a sum of n terms may be off, as a part of the sum of their
+/// sizes.
 fn units_of_sum(n: usize) -> f64 {
     4.0 * (16.0 + n as f64 / 8.0).sqrt()
 }
@@ -301,7 +305,8 @@ fn large_summed(trial: &mut Trial<'_>) -> Verdict {
     vectors(trial, most, sum_one)
 }
 
-/// Of small integers the sum is exact in every order, so that no element can be missing; of others it is near.
+/// Of small integers the sum is exact in every order, so that no element can be missing; of others
+/// it is near.
 fn sum_one(trial: &mut Trial<'_>, n: usize, layout: Layout) -> Verdict {
     let largest = ((1 << 24) / n.max(1)).clamp(0, 100) as u64;
     let integer = |rng: &mut Rng| rng.below(2 * largest + 1) as f32 - largest as f32;
@@ -392,7 +397,8 @@ fn layer_norm_one<T: Sample + Float>(trial: &mut Trial<'_>, shape: [usize; 2], l
         let (w, b) = (weight.float(0, j), bias.float(0, j));
         let normal = (x.float(i, j) - mean) / deviation;
         let value = normal * w + b;
-        // Elements are below 4: so far the mean and each difference may be off, in deviations; it is the same for the root of the sum.
+        // Elements are below 4: so far the mean and each difference may be off, in deviations; it
+        // is the same for the root of the sum.
         let units = 8.0 + units_of_sum(columns);
         let inner = F32 * units * (4.0 / deviation) * (1.0 + normal.abs());
         (Host::Float(value), inner * w.abs() + 4.0 * F32 * b.abs() + T::EPSILON * value.abs())

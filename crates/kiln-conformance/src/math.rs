@@ -52,7 +52,8 @@ fn exponentials<T: Sample + Float>(trial: &mut Trial<'_>) -> Verdict {
     check::<Exponentials<T>>(trial)
 }
 
-/// erf by its series of positive terms: `2/√π e^(-x²) Σ 2ⁿ x^(2n+1) / (2n+1)!!` (Abramowitz and Stegun, 7.1.6).
+/// erf by its series of positive terms: `2/√π e^(-x²) Σ 2ⁿ x^(2n+1) / (2n+1)!!` (Abramowitz and
+/// Stegun, 7.1.6).
 fn erf(x: f64) -> f64 {
     if x.abs() > 6.0 {
         return x.signum();

@@ -1,4 +1,5 @@
-//! Products of 16-bit floats as kernels multiply them in earnest: in loops over tiles of every shape, from factors in every order, one after the other.
+//! Products of 16-bit floats as kernels multiply them in earnest: in loops over tiles of every
+//! shape, from factors in every order, one after the other.
 
 use crate::attention::{Sizes, causal, float, reference};
 use crate::case::{Case, cases};
@@ -22,7 +23,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The tiles of a program (m, n, k) and the matrices: within tiles, of whole tiles, rows of odd lengths and of multiples of 16 bytes.
+/// The tiles of a program (m, n, k) and the matrices: within tiles, of whole tiles, rows of odd
+/// lengths and of multiples of 16 bytes.
 const SIZES: [([usize; 3], [usize; 3]); 6] = [
     ([16, 8, 16], [16, 8, 64]),
     ([16, 16, 32], [5, 7, 3]),
@@ -89,8 +91,9 @@ fn loops<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// Tiles of 64 rows and more for every four warps, how many warps, and the matrices: one warpgroup and two, one block of rows for each and two, lines of every length along both
-/// axes, and a loop without rounds.
+/// Tiles of 64 rows and more for every four warps, how many warps, and the matrices: one warpgroup
+/// and two, one block of rows for each and two, lines of every length along both axes, and a loop
+/// without rounds.
 const OF_WARPGROUPS: [([usize; 3], u32, [usize; 3]); 5] = [
     ([64, 16, 64], 4, [72, 16, 136]),
     ([128, 64, 16], 8, [130, 72, 40]),
@@ -249,7 +252,8 @@ fn chained<T: Float + Accumulate<Acc = f32>>(
     e.tile((row, 0), (rows, 16)).store(total);
 }
 
-/// By how much elements may differ that lie in the middle between two floats, as far as sums in f32 tell, so that either may have been taken: an ulp; else nothing.
+/// By how much elements may differ that lie in the middle between two floats, as far as sums in f32
+/// tell, so that either may have been taken: an ulp; else nothing.
 fn either<T: Sample>(exact: &[f64], rounded: &[f64], size: f64) -> Vec<f64> {
     let ulp = |v: f64| T::EPSILON * v.abs().max(f64::from(f32::MIN_POSITIVE)).log2().floor().exp2();
     let known = 4.0 * f64::from(f32::EPSILON) * size;
@@ -283,7 +287,8 @@ fn chains<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> V
     Ok(())
 }
 
-/// Attention over the tiles that GPUs take for heads of each width (queries of a program, keys of a turn, width, and warps), whatever device this is.
+/// Attention over the tiles that GPUs take for heads of each width (queries of a program, keys of a
+/// turn, width, and warps), whatever device this is.
 const OF_ATTENTION: [([usize; 3], Option<u32>); 5] = [
     ([128, 64, 64], None),
     ([128, 128, 64], Some(8)),

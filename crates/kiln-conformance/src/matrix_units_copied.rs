@@ -1,5 +1,6 @@
-//! Products whose tiles are large enough that a GPU may give the copies of their factors to a warp of their own: over every edge of views, in every order of
-//! memory, of views without elements, and with what comes after the sums.
+//! Products whose tiles are large enough that a GPU may give the copies of their factors to a warp
+//! of their own: over every edge of views, in every order of memory, of views without elements, and
+//! with what comes after the sums.
 
 use crate::case::{Case, cases};
 use crate::matrix_units::{host, matrix, product, scale};
@@ -18,8 +19,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The tiles of a program, its warps, and the matrices: over all edges, in no round and in one, in as many as there are stages and more; and with rows of
-/// lengths that bulk copies do not know.
+/// The tiles of a program, its warps, and the matrices: over all edges, in no round and in one, in
+/// as many as there are stages and more; and with rows of lengths that bulk copies do not know.
 const SIZES: [([usize; 3], u32, [usize; 3]); 5] = [
     ([128, 128, 64], 4, [136, 136, 72]),
     ([256, 128, 64], 8, [264, 128, 400]),
@@ -140,7 +141,8 @@ fn several_sums<T: Sample + Accumulate<Acc = f32>>(trial: &mut Trial<'_>) -> Ver
     close("two products", &c.to_vec()?, &host(&expected), 16.0, most)
 }
 
-/// As `blocked`, but rows of a are taken from a place that 32 bits may not hold, and columns of b from one that the loop carries.
+/// As `blocked`, but rows of a are taken from a place that 32 bits may not hold, and columns of b
+/// from one that the loop carries.
 #[kernel(crate = kiln_runtime)]
 fn moved<T: Accumulate<Acc = f32>>(
     a: &Tensor<T, 2>,

@@ -1,5 +1,6 @@
-//! Products of tiles of 8-bit floats, of 8-bit integers, of both types of either, and of f32 as tf32: in loops over tiles of every shape, from factors in every order,
-//! computed, kept, on both sides, one after the other.
+//! Products of tiles of 8-bit floats, of 8-bit integers, of both types of either, and of f32 as
+//! tf32: in loops over tiles of every shape, from factors in every order, computed, kept, on both
+//! sides, one after the other.
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
@@ -23,8 +24,9 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The tiles of a program (m, n, k), how many warps, and the matrices: within tiles, of whole tiles, rows of odd lengths and of multiples of 16 bytes; depths of one step, of a line
-/// of a panel and of several; for one warpgroup and two; a loop without rounds.
+/// The tiles of a program (m, n, k), how many warps, and the matrices: within tiles, of whole
+/// tiles, rows of odd lengths and of multiples of 16 bytes; depths of one step, of a line of a
+/// panel and of several; for one warpgroup and two; a loop without rounds.
 const SIZES: [([usize; 3], u32, [usize; 3]); 7] = [
     ([16, 8, 32], 1, [16, 8, 96]),
     ([16, 16, 64], 1, [5, 7, 3]),
@@ -111,7 +113,8 @@ fn loops_of_mixed_integers(trial: &mut Trial<'_>) -> Verdict {
     loops::<u8, i8>(trial, Precision::Full)
 }
 
-/// Elements with bits that do not count may be off by what these say: 2^-10 of each of both factors.
+/// Elements with bits that do not count may be off by what these say: 2^-10 of each of both
+/// factors.
 fn loops_of_tf32(trial: &mut Trial<'_>) -> Verdict {
     for ([m, n, k], warps, sizes) in SIZES {
         for order in 0..4 {
@@ -165,7 +168,8 @@ fn transposed_bytes<T: Sample + Accumulate<Acc: Sample>>(trial: &mut Trial<'_>) 
     Ok(())
 }
 
-/// x xᵀ + x x, of one tile that is read both ways, and a product with a factor from before the loop.
+/// x xᵀ + x x, of one tile that is read both ways, and a product with a factor from before the
+/// loop.
 #[kernel(crate = kiln_runtime)]
 fn squares<T: Accumulate>(x: &Tensor<T, 2>, c: &mut Tensor<T::Acc, 2>, rounds: usize) {
     let first = x.tile((0, 0), (64, 64)).load(0);

@@ -1,4 +1,5 @@
-//! Reaching tensors: boxes and what lies outside, gather and scatter, strides, rows and columns, local arrays.
+//! Reaching tensors: boxes and what lies outside, gather and scatter, strides, rows and columns,
+//! local arrays.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, same};
@@ -115,7 +116,8 @@ fn by_index<T: Elem>(
     gathered.tile(at, block).store(x.get_or(i, other));
     chosen.tile(at, block).store(x.get_where(i, even, other));
     let v = x.tile(at, block).load(other);
-    // SAFETY: the indices inside the tensor are different, and no program reads what another writes.
+    // SAFETY: the indices inside the tensor are different, and no program reads what another
+    // writes.
     unsafe {
         scattered.scatter(i, v);
         some.scatter_where(i, even, v);
@@ -244,12 +246,14 @@ fn streamed(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>, block: usize) {
     y.tile(at, block).streaming().store(x.tile(at, block).streaming().load(0.0) * 2.0);
 }
 
-/// Each thread takes elements on both sides of its own, by an index and constants, through shared memory.
+/// Each thread takes elements on both sides of its own, by an index and constants, through shared
+/// memory.
 #[kernel(crate = kiln_runtime)]
-fn neighbours<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, threads: usize) {
+fn neighbors<T: Elem>(x: &Tensor<T, 1>, y: &mut Tensor<T, 1>, threads: usize) {
     let table = shared::<T, 1>([threads + 8]);
     let (lane, first) = (thread_id(0), program_id(0) * threads);
-    // SAFETY: the tensor has eight elements more than there are threads, the table too, and no two threads store one place.
+    // SAFETY: the tensor has eight elements more than there are threads, the table too, and no two
+    // threads store one place.
     unsafe {
         table.scatter_unchecked(lane + 5, x.get_unchecked(first + lane + 3));
         barrier();
@@ -261,7 +265,7 @@ fn unchecked_elements<T: Sample>(trial: &mut Trial<'_>) -> Verdict {
     for threads in [1usize, 20, 32, 96] {
         let (x, data) = trial.input::<T, 1>([3 * threads + 8])?;
         let mut y = trial.output::<T, 1>([3 * threads + 8])?;
-        neighbours(&x, &mut y, threads).grid([3, 1, 1]).block([threads as u32]).launch(trial.device)?;
+        neighbors(&x, &mut y, threads).grid([3, 1, 1]).block([threads as u32]).launch(trial.device)?;
         let expected: Vec<T> =
             (0..3 * threads + 8).map(|i| if i < 8 { T::POISON } else { data[i - 5] }).collect();
         same(&format!("{threads} threads"), &y.to_vec()?, &expected)?;

@@ -1,5 +1,5 @@
-//! Tiles and blocks of threads of odd shapes over odd extents: with every modifier of an access, from
-//! and to dense tensors, parts of larger ones and transposed ones.
+//! Tiles and blocks of threads of odd shapes over odd extents: with every modifier of an access,
+//! from and to dense tensors, parts of larger ones and transposed ones.
 
 use crate::case::{Case, cases};
 use crate::library_rows::{LAYOUTS, Matrix};
@@ -56,7 +56,8 @@ fn boxed<T: Num>(
     rows.row(p).tile(column, n).streaming().store(line * 3 - 1);
 }
 
-/// Extents of tiles: one piece on a GPU and several, less than a warp, more than the CPU works on at a time.
+/// Extents of tiles: one piece on a GPU and several, less than a warp, more than the CPU works on
+/// at a time.
 const TILES: [usize; 14] = [1, 2, 3, 5, 7, 8, 33, 100, 127, 1000, 1025, 1500, 2047, 2049];
 
 fn boxes<T: Sample + Num>(trial: &mut Trial<'_>) -> Verdict {
@@ -126,7 +127,8 @@ fn blocked(x: &Tensor<i32, 1>, y: &mut Tensor<i32, 1>, threads: usize) {
     }
 }
 
-/// Blocks of one thread, of parts of warps, of as many threads as there may be, on one axis and on three.
+/// Blocks of one thread, of parts of warps, of as many threads as there may be, on one axis and on
+/// three.
 const BLOCKS: [[u32; 3]; 18] = [
     [1, 1, 1],
     [2, 1, 1],

@@ -180,8 +180,8 @@ fn quads_that_are_none(trial: &mut Trial<'_>) -> Verdict {
 /// How often a kernel looks for what must come, before it gives up: seconds on any device.
 const PATIENCE: i64 = 20_000_000;
 
-/// Block `p` waits for the flag of block `p - 1`, adds to all that this one left, and raises its own. Blocks begin in order, so that those that
-/// are waited for run or have run on every device.
+/// Block `p` waits for the flag of block `p - 1`, adds to all that this one left, and raises its
+/// own. Blocks begin in order, so that those that are waited for run or have run on every device.
 #[kernel(crate = kiln_runtime)]
 fn relay(data: &mut Tensor<u32, 2>, flags: &mut Tensor<u32, 1>, patience: Val<i64>) {
     let (p, n) = (program_id(0), data.extent(1));
@@ -196,7 +196,8 @@ fn relay(data: &mut Tensor<u32, 2>, flags: &mut Tensor<u32, 1>, patience: Val<i6
         if p == 0 || here == 1 {
             for j in range(0, n) {
                 let before: Val<u32> = if p > 0 { data.get((p - 1, j)) } else { val(0u32) };
-                // SAFETY: this thread alone writes the row, which others read after its flag is raised.
+                // SAFETY: this thread alone writes the row, which others read after its flag is
+                // raised.
                 unsafe { data.write((p, j), before + (p * 10 + j).cast::<u32>()) };
             }
             // SAFETY: others access the flag in order.

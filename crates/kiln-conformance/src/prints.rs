@@ -14,7 +14,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// The lines that a launch prints, in order of their text: the order of threads is no one's promise.
+/// The lines that a launch prints, in order of their text: the order of threads is no one's
+/// promise.
 fn printed(
     trial: &Trial<'_>,
     launch: impl FnOnce() -> kiln_runtime::Result<()>,

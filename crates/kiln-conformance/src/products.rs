@@ -1,4 +1,5 @@
-//! Products of the library: every element type, stacks, epilogues, views, random shapes; and its kernel for tensor cores with plans of all kinds.
+//! Products of the library: every element type, stacks, epilogues, views, random shapes; and its
+//! kernel for tensor cores with plans of all kinds.
 
 use crate::case::{Case, cases};
 use crate::products_large::allowed;
@@ -94,7 +95,8 @@ fn tuned<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A product of one type by another: matrices and vectors, whichever way round they lie, and stacks.
+/// A product of one type by another: matrices and vectors, whichever way round they lie, and
+/// stacks.
 fn mixed<T, U>(trial: &mut Trial<'_>, precision: Precision) -> Verdict
 where
     T: Sample + Factor<Sum: Sample>,
@@ -181,7 +183,7 @@ fn vector(trial: &mut Trial<'_>, len: usize) -> Result<(Tensor<f32, 1>, Vec<f64>
     Ok((trial.device.tensor(&values, [len])?, values.iter().map(|&x| f64::from(x)).collect()))
 }
 
-/// Scales for rows, columns and all, as quantised layers have them, and a result of 16 bits.
+/// Scales for rows, columns and all, as quantized layers have them, and a result of 16 bits.
 fn scaled<T: Sample + Factor>(trial: &mut Trial<'_>) -> Verdict
 where
     Then<Identity, Vector<f32>>: kiln_kernels::matmul::Epilogue<T::Sum, Out = f32>,
@@ -204,7 +206,8 @@ where
     Ok(())
 }
 
-/// relu(0.5 a b + bias) - 2 r, whichever way round c lies and however few rows or columns there are.
+/// relu(0.5 a b + bias) - 2 r, whichever way round c lies and however few rows or columns there
+/// are.
 fn epilogues<T: Sample + Factor<Sum = f32>>(trial: &mut Trial<'_>) -> Verdict {
     for [m, n, k] in [[70, 136, 72], [131, 67, 40], [4, 72, 40], [72, 4, 40], [1, 40, 24]] {
         for turned in [false, true] {
@@ -297,7 +300,8 @@ fn misfits(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A product by the kernel for tensor cores with one plan: b by columns, as elements that are not of 16 bits need it.
+/// A product by the kernel for tensor cores with one plan: b by columns, as elements that are not
+/// of 16 bits need it.
 fn planned<T: Sample + Factor<Sum: Sample>>(
     trial: &mut Trial<'_>,
     extents: [usize; 4],
@@ -381,7 +385,8 @@ fn mixed_types(trial: &mut Trial<'_>) -> Verdict {
     planned_of::<u8, i8>(trial, [1, 72, 80, 144], plan_of::<u8>(), 2)
 }
 
-/// A task with copies keeps tiles where they were computed: vectors are loaded for that, and both ways to store are tried.
+/// A task with copies keeps tiles where they were computed: vectors are loaded for that, and both
+/// ways to store are tried.
 fn epilogue_of_copies(trial: &mut Trial<'_>) -> Verdict {
     let [m, n, k] = [200, 264, 72];
     let (a, xs) = trial.input::<bf16, 2>([m, k])?;

@@ -1,7 +1,8 @@
 //! Products of any extents up to 4099 and with any options, against f64.
 //!
-//! Every row of a result is checked as a whole: its sum with random signs is that of the factors (Freivalds, "Probabilistic machines can use less running
-//! time", 1977). Corners and random elements are computed one by one.
+//! Every row of a result is checked as a whole: its sum with random signs is that of the factors
+//! (Freivalds, "Probabilistic machines can use less running time", 1977). Corners and random
+//! elements are computed one by one.
 
 use crate::case::{Case, cases};
 use crate::library_rows::EXTENTS;
@@ -98,7 +99,8 @@ where
 /// The first step of an epilogue, which makes f32 of all sums.
 type Scaled = Then<Identity, Vector<f32>>;
 
-/// Extents of 1 to 4099, as many small as large ones, of which the largest is halved until the product takes so many multiplications at most.
+/// Extents of 1 to 4099, as many small as large ones, of which the largest is halved until the
+/// product takes so many multiplications at most.
 fn extents(rng: &mut Rng, multiplications: f64) -> [usize; 3] {
     let mut all = [(); 3].map(|()| 4100_f64.powf(rng.between(0.0, 1.0)) as usize);
     while all.iter().map(|&e| e as f64).product::<f64>() > multiplications {
@@ -157,7 +159,8 @@ fn any_product<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>, multiplic
     all_rows(trial, &what, shape, [&a, &b], &got, fast)
 }
 
-/// A stack of products of which rows and columns are scaled, a bias is added, negative elements are cut off and others are added. Into elements of 16 bits.
+/// A stack of products of which rows and columns are scaled, a bias is added, negative elements are
+/// cut off and others are added. Into elements of 16 bits.
 fn any_epilogue<T: Sample + Factor<Sum: Sample>>(trial: &mut Trial<'_>, multiplications: f64) -> Verdict
 where
     Scaled: Epilogue<T::Sum, Out = f32>,
@@ -191,7 +194,8 @@ where
         let scales = f64::from(down[i]) * f64::from(across[j]);
         let scaled = sum * scales + f64::from(terms[j]);
         let expected = scaled.max(0.0) - 0.5 * more[at].host().float();
-        // The sum's own error counts as much as its scales make of it; 2 units are those of the conversions.
+        // The sum's own error counts as much as its scales make of it; 2 units are those of the
+        // conversions.
         let own = allowed::<T>(k) * f64::from(f32::EPSILON) * 64.0 * scales.abs();
         let limit = own + 2.0 * <bf16 as Sample>::EPSILON * expected.abs().max(1.0);
         ensure((got[at].to_f64() - expected).abs() <= limit, || {
@@ -236,7 +240,8 @@ fn all_rows<T: Sample + Factor<Sum: Sample>>(
 ) -> Verdict {
     let signs: Vec<f64> = (0..n).map(|_| if trial.rng.below(2) == 0 { 1.0 } else { -1.0 }).collect();
     let inner: Vec<f64> = (0..k).map(|p| (0..n).map(|j| b.at(p, j).float() * signs[j]).sum()).collect();
-    // Errors of one sign in each element add up by their random signs to eight times their root mean square at most, all but surely.
+    // Errors of one sign in each element add up by their random signs to eight times their root
+    // mean square at most, all but surely.
     let one = times * allowed::<T>(k) * T::Sum::EPSILON * 64.0;
     let limit = (8.0 * one * (n as f64).sqrt()).max(1e-6);
     for i in 0..m {
@@ -250,7 +255,8 @@ fn all_rows<T: Sample + Factor<Sum: Sample>>(
     Ok(())
 }
 
-/// By how many units of f32 a sum of so many products in -4..4 may be off, at a size of 64: tensor cores keep fewer bits of those of 8-bit floats.
+/// By how many units of f32 a sum of so many products in -4..4 may be off, at a size of 64: tensor
+/// cores keep fewer bits of those of 8-bit floats.
 pub(crate) fn allowed<T: Sample>(k: usize) -> f64 {
     match T::BITS {
         _ if T::EPSILON == 0.0 => 0.0,

@@ -26,7 +26,8 @@ fn combine(values: impl Iterator<Item = Host> + Clone) -> [Host; 3] {
     [fold(Host::add), fold(Host::min), fold(Host::max)]
 }
 
-/// The magnitude that a sum's error is relative to: that of its terms, as their order is the device's. 16-bit floats add up in f32 and round once.
+/// The magnitude that a sum's error is relative to: that of its terms, as their order is the
+/// device's. 16-bit floats add up in f32 and round once.
 fn magnitude<T: Sample>(terms: usize) -> f64 {
     if T::BITS == 16 { 4.0 } else { 4.0 * terms as f64 }
 }

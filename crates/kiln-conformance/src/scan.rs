@@ -33,7 +33,7 @@ fn scans<T: Num>(x: &Tensor<T, 2>, y: &mut Tensor<T, 3>, op: Op, padding: Val<T>
     }
 }
 
-/// Which combination; a constant of the specialisation.
+/// Which combination; a constant of the specialization.
 #[derive(Clone, Copy, Hash, KernelConst)]
 #[kiln(crate = kiln_runtime)]
 enum Op {

@@ -14,7 +14,8 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// What an actor tells once it is done with so many messages: the last one is counted after its answer.
+/// What an actor tells once it is done with so many messages: the last one is counted after its
+/// answer.
 pub(crate) fn after<H: Handler>(actor: &Actor<H>, processed: u64) -> Result<ActorTelemetry, Stop> {
     let begun = Instant::now();
     loop {

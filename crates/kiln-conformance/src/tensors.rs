@@ -75,7 +75,7 @@ fn host_access(trial: &mut Trial<'_>) -> Verdict {
     same("host and device by turns", &x.to_vec()?, &[13, 32, 51, 7, 8])?;
     ensure(sum == 111, || format!("the host sees a sum of {sum}"))?;
     let mut fresh = trial.device.uninit::<i32, 1>([3])?;
-    ensure(fresh.residency() == Residency::Uninitialised, || format!("{:?}", fresh.residency()))?;
+    ensure(fresh.residency() == Residency::Uninitialized, || format!("{:?}", fresh.residency()))?;
     fresh.with_host_mut(|data| data.copy_from_slice(&[7, 8, 9]))?;
     add_one(&mut fresh).launch(trial.device)?;
     same("filled on the host", &fresh.to_vec()?, &[8, 9, 10])

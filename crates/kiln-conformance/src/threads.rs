@@ -1,4 +1,5 @@
-//! The threads of a block: where they stand, shared memory, barriers, shuffles, votes, and tiles among threads.
+//! The threads of a block: where they stand, shared memory, barriers, shuffles, votes, and tiles
+//! among threads.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, same};

@@ -81,7 +81,8 @@ pub fn same<T: PartialEq + Debug>(what: &str, got: &[T], expected: &[T]) -> Verd
     })
 }
 
-/// Compares integers and bools exactly, floats within `ulps` units in the last place of the larger of the expected value and `scale`.
+/// Compares integers and bools exactly, floats within `ulps` units in the last place of the larger
+/// of the expected value and `scale`.
 pub fn close<T: Sample>(what: &str, got: &[T], expected: &[Host], ulps: f64, scale: f64) -> Verdict {
     ensure(got.len() == expected.len(), || {
         format!("{what}: {} values, expected {}", got.len(), expected.len())

@@ -1,4 +1,5 @@
-//! What all threads of a block agree on: the first thread's value, votes of one warp; and clocks, on which they do not.
+//! What all threads of a block agree on: the first thread's value, votes of one warp; and clocks,
+//! on which they do not.
 
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, ensure, same};
@@ -158,7 +159,8 @@ fn clocks(trial: &mut Trial<'_>) -> Verdict {
         time(&x, &mut y, &mut sum).grid([2, 1, 1]).block([block as u32, 1, 1]).launch(trial.device)?;
         let got = y.to_vec()?;
         let (ns, cycles) = got.split_at(2 * block);
-        // A GPU's clock may stand for a microsecond, but not go back; the work takes well below a minute.
+        // A GPU's clock may stand for a microsecond, but not go back; the work takes well below a
+        // minute.
         ensure(ns.iter().all(|&t| t < 60_000_000_000), || format!("nanoseconds: {ns:?}"))?;
         ensure(cycles.iter().all(|&t| (100..1 << 40).contains(&t)), || format!("cycles: {cycles:?}"))?;
         let total = data.iter().fold(0u32, |t, v| t.wrapping_add(v.wrapping_mul(t).wrapping_add(1)));

@@ -1,4 +1,5 @@
-//! What the interpreter finds in wrong kernels of the explicit level: each is a fault that names the line, and no hang.
+//! What the interpreter finds in wrong kernels of the explicit level: each is a fault that names
+//! the line, and no hang.
 
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;

@@ -1,5 +1,7 @@
-//! The conformance suite on the code that GPUs get, without a GPU: every kernel is compiled as for an H100, written as PTX for three generations,
-//! and its last stage before PTX that the interpreter knows is run by it: over threads, or with tasks. With `KILN_PTXAS` the PTX is assembled too.
+//! The conformance suite on the code that GPUs get, without a GPU: every kernel is compiled as for
+//! an H100, written as PTX for three generations, and its last stage before PTX that the
+//! interpreter knows is run by it: over threads, or with tasks. With `KILN_PTXAS` the PTX is
+//! assembled too.
 
 mod suite;
 
@@ -27,7 +29,8 @@ fn main() -> ExitCode {
     suite::run(open, suite::Threads::Cores, |_| true, vec![assembled()])
 }
 
-/// Stands for the assembling of all cases: ignored where no assembler is named, and nothing is assembled.
+/// Stands for the assembling of all cases: ignored where no assembler is named, and nothing is
+/// assembled.
 fn assembled() -> libtest_mimic::Trial {
     let ptxas = std::env::var_os("KILN_PTXAS");
     let missing = ptxas.is_none();
@@ -91,7 +94,8 @@ fn assemble(kernel: &str, text: &str) -> Result<()> {
     Err(failed(format!("{said}\n{text}")))
 }
 
-/// Runs a check of what the kernel becomes, unless one of an equal kernel has passed: ring kernels are compiled again for every grid.
+/// Runs a check of what the kernel becomes, unless one of an equal kernel has passed: ring kernels
+/// are compiled again for every grid.
 fn once(kernel: &Kernel, check: impl FnOnce() -> Result<()>) -> Result<()> {
     static PASSED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
     let passed = || PASSED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +114,8 @@ impl Backend for GpuCode {
         let of = |compute| ptx::Target { compute, ptx: (9, 0) };
         let hopper = of((9, 0));
         if is_explicit(kernel) {
-            // Its operations are those of one generation, and the interpreter knows them before the lowering only, but in pieces of tiles.
+            // Its operations are those of one generation, and the interpreter knows them before the
+            // lowering only, but in pieces of tiles.
             once(kernel, || assemble(&kernel.name, &compile_to_ptx(kernel, hopper)?.text))?;
             let failed =
                 |e: CompileError| Error::Internal { place: "the division of tiles", message: e.to_string() };

@@ -1,4 +1,5 @@
-//! The ring kernels of the suite on a CPU in a process of its own. (Faults cross as text, so that the suite's other groups would see another error.)
+//! The ring kernels of the suite on a CPU in a process of its own. (Faults cross as text, so that
+//! the suite's other groups would see another error.)
 
 mod suite;
 

@@ -1,6 +1,8 @@
-//! Atomic read-modify-write of memory that other threads share, element by element through an index array. Relaxed order.
+//! Atomic read-modify-write of memory that other threads share, element by element through an index
+//! array. Relaxed order.
 //!
-//! Each operation is the processor's own instruction where it has one, else a loop of compare and exchange on the element's bits.
+//! Each operation is the processor's own instruction where it has one, else a loop of compare and
+//! exchange on the element's bits.
 
 use super::element::{Element, Number, Ordered};
 use super::float16::Half;
@@ -94,7 +96,8 @@ macro_rules! replace_float {
         impl Replace<$t> for $op {
             #[inline(always)]
             unsafe fn replace(place: *mut $t, value: $t) -> $t {
-                // SAFETY: the caller's; the integer of the same size has the same alignment or less.
+                // SAFETY: the caller's; the integer of the same size has the same alignment or
+                // less.
                 let place = unsafe { <$atomic>::from_ptr(place.cast::<$bits>()) };
                 let mut old = place.load(Relaxed);
                 loop {

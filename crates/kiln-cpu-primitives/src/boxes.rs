@@ -1,4 +1,5 @@
-//! Tiles of views: the box of a view that begins at an offset, with what lies outside the view's extents masked.
+//! Tiles of views: the box of a view that begins at an offset, with what lies outside the view's
+//! extents masked.
 
 use super::element::Element;
 use super::signature::{BoxAxis, BoxFn, CopyAxis};
@@ -89,7 +90,8 @@ impl BoxCopy {
         copy
     }
 
-    /// Appends an inner axis, or merges it with the last one if the two run through memory as one on both sides.
+    /// Appends an inner axis, or merges it with the last one if the two run through memory as one
+    /// on both sides.
     #[inline]
     fn push(&mut self, axis: CopyAxis) {
         if let Some(last) = self.axes[..self.rank].last_mut()
@@ -145,7 +147,8 @@ unsafe fn load_axes<T: Element>(tile: *mut T, view: *const T, axes: &[BoxAxis], 
     let (first, rest) = axes.split_first().unwrap_or((&BoxAxis::WHOLE, &[]));
     let slab = rest.iter().map(|axis| axis.tile).product::<i64>();
     let inside = first.inside();
-    // SAFETY: slabs 0..tile make up the tile; those inside are loaded from places inside the view on this axis.
+    // SAFETY: slabs 0..tile make up the tile; those inside are loaded from places inside the view
+    // on this axis.
     unsafe {
         fill(tile, 0..inside.start * slab, padding);
         if axes.len() <= BoxCopy::MAX_RANK && rest.iter().all(BoxAxis::is_inside) {

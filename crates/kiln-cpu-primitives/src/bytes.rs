@@ -1,4 +1,5 @@
-//! Conversions from and to the types of one byte that are for storage: 8-bit floats, which saturate, and integers.
+//! Conversions from and to the types of one byte that are for storage: 8-bit floats, which
+//! saturate, and integers.
 
 use super::cast::{To, ToBool, casts};
 use super::element::Element;
@@ -67,7 +68,8 @@ by_float! {
     E5M2: |x| x.to_f64(), |y| E5M2::from_f64(y);
 }
 
-/// Conversion by way of f64, which holds every element but large integers, and those are beyond every 8-bit float.
+/// Conversion by way of f64, which holds every element but large integers, and those are beyond
+/// every 8-bit float.
 struct Through<R>(std::marker::PhantomData<R>);
 
 impl<T: ByFloat, R: ByFloat> Map<T> for Through<R> {
@@ -85,7 +87,8 @@ casts! {
     i64 => u8;
 }
 
-/// The primitive for a cast between different types, one of which is a type of one byte for storage.
+/// The primitive for a cast between different types, one of which is a type of one byte for
+/// storage.
 pub(super) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
     use Scalar as S;
     match (from, to) {

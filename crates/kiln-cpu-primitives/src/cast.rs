@@ -36,7 +36,8 @@ casts! {
     f64 => i64, u64, f32;
 }
 
-/// Saturating conversions that vectorise: what Rust's `as` does, as a clamp and an unchecked conversion.
+/// Saturating conversions that vectorize: what Rust's `as` does, as a clamp and an unchecked
+/// conversion.
 macro_rules! saturating_casts {
     ($($from:ty => $to:ty: $low:expr, $high:expr;)*) => {$(
         impl Map<$from> for To<$to> {
@@ -146,7 +147,8 @@ impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
         let mut wide = [0.0f32; STAGE];
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; the input is read before its place is written.
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; the input is read
+            // before its place is written.
             unsafe {
                 widen_part::<I, H>(&mut wide[..len], a, start);
                 narrow_part::<I, R>(out, start, &wide[..len]);

@@ -52,7 +52,8 @@ pub(crate) fn lookup(level: Level, op: CompareOp, form: Form, scalar: Scalar) ->
 }
 
 fn compare<T: Element>(level: Level, op: CompareOp, form: Form) -> BinaryFn {
-    // A comparison with exchanged operands is its mirror image, so that ten loops do for eighteen combinations.
+    // A comparison with exchanged operands is its mirror image, so that ten loops do for eighteen
+    // combinations.
     match form {
         Form::Arrays => match op {
             CompareOp::Eq => ZipLoop::<Eq, T, Arrays>::at(level),

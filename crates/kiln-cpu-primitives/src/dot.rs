@@ -1,11 +1,13 @@
 //! Matrix products `c += a · b` of strided matrices.
 //!
-//! A register tile of `MR` × `NR` accumulators runs over the depth of a sliver of `a` (`MR` rows) and a panel of `b` (`NR` columns). The tile
-//! is shaped so that accumulators, a row of the panel and a broadcast element fill the level's vector registers. Slivers are packed, a
-//! block of `DEPTH` at a time, so that one address and constants reach all rows. Panels are packed where that is needed: to widen 16-bit
-//! floats, for elements that are not adjacent, for columns that do not fill a panel, and for panels that so many slivers read that their rows
-//! had better be adjacent. They stay in the L2 cache while all slivers pass over them (Goto and van de Geijn, "Anatomy of high-performance
-//! matrix multiplication", 2008).
+//! A register tile of `MR` × `NR` accumulators runs over the depth of a sliver of `a` (`MR` rows)
+//! and a panel of `b` (`NR` columns). The tile is shaped so that accumulators, a row of the panel
+//! and a broadcast element fill the level's vector registers. Slivers are packed, a block of
+//! `DEPTH` at a time, so that one address and constants reach all rows. Panels are packed where
+//! that is needed: to widen 16-bit floats, for elements that are not adjacent, for columns that do
+//! not fill a panel, and for panels that so many slivers read that their rows had better be
+//! adjacent. They stay in the L2 cache while all slivers pass over them (Goto and van de Geijn,
+//! "Anatomy of high-performance matrix multiplication", 2008).
 
 use super::element::Number;
 use super::level::{Isa, Level};
@@ -24,11 +26,13 @@ const DEPTH: usize = 256;
 const PANEL_BYTES: usize = 256 * 1024;
 /// Columns of the widest panel.
 const WIDEST_PANEL: usize = 32;
-/// Rows that are left over are multiplied by a register tile of this height if they fit, not by the full one.
+/// Rows that are left over are multiplied by a register tile of this height if they fit, not by the
+/// full one.
 const FEW_ROWS: usize = 4;
 
 impl DotShape {
-    /// The bytes of scratch memory that a product of this many columns and this depth needs, for accumulators of so many bytes.
+    /// The bytes of scratch memory that a product of this many columns and this depth needs, for
+    /// accumulators of so many bytes.
     ///
     /// ```
     /// use kiln_cpu_primitives::DotShape;
@@ -47,7 +51,8 @@ impl<T: Accumulate<Acc: Number>> DotLoop for ProductLoop<T> {
     #[inline(always)]
     unsafe fn run<I: Isa>(c: *mut u8, a: *const u8, b: *const u8, shape: *const DotShape) {
         let (c, a, b) = (c.cast::<T::Acc>(), a.cast::<T>(), b.cast::<T>());
-        // SAFETY: the caller's. The register tile depends on the level and the size alone, so that one arm is left of each instance.
+        // SAFETY: the caller's. The register tile depends on the level and the size alone, so that
+        // one arm is left of each instance.
         unsafe {
             let shape = &*shape;
             match (I::LANES_32, size_of::<T::Acc>()) {
@@ -87,8 +92,9 @@ unsafe fn product<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, const NR:
         let depth = DEPTH.min(k - k0);
         for j0 in (0..n).step_by(group) {
             let columns = group.min(n - j0);
-            // SAFETY: all offsets are inside the matrices, whose extents the caller vouches for; `columns` fit the panels. A matrix
-            // is read where it is only if its elements are accumulators.
+            // SAFETY: all offsets are inside the matrices, whose extents the caller vouches for;
+            // `columns` fit the panels. A matrix is read where it is only if its elements are
+            // accumulators.
             unsafe {
                 let a = a.offset(k0 as isize * shape.a_column);
                 let b = b.offset(k0 as isize * shape.b_row + j0 as isize * shape.b_column);
@@ -118,8 +124,8 @@ fn fits_cache<T>(rows: usize, stride: isize) -> bool {
     rows.saturating_mul(stride.unsigned_abs()).saturating_mul(size_of::<T>()) <= CACHED_BYTES
 }
 
-/// Multiplies `depth` columns of all rows of `a` by the panels of `columns` columns of `b`. `panel` gives, for the first column of one, its
-/// first element and the distance of its rows.
+/// Multiplies `depth` columns of all rows of `a` by the panels of `columns` columns of `b`. `panel`
+/// gives, for the first column of one, its first element and the distance of its rows.
 ///
 /// # Safety
 /// `a`, the panels and `c` are valid for these elements.
@@ -197,7 +203,8 @@ unsafe fn multiply_rows<I: Isa, T: Accumulate<Acc: Number>, const MR: usize, con
     }
 }
 
-/// Packs `depth` rows of some columns of `b` as panels of `NR` columns, each of which is contiguous and padded with zeros.
+/// Packs `depth` rows of some columns of `b` as panels of `NR` columns, each of which is contiguous
+/// and padded with zeros.
 ///
 /// # Safety
 /// `b` is valid for these elements, `panels` for the padded ones.
@@ -209,7 +216,8 @@ unsafe fn pack_panels<I: Isa, T: Accumulate<Acc: Number>, const NR: usize>(
     depth: usize,
     columns: Range<usize>,
 ) {
-    // Rows of adjacent elements are read from end to end; what does not fill a panel or is not adjacent, panel by panel.
+    // Rows of adjacent elements are read from end to end; what does not fill a panel or is not
+    // adjacent, panel by panel.
     let adjacent = if shape.b_column == 1 { columns.len() / NR * NR } else { 0 };
     let by_panel = columns.start + adjacent..columns.end;
     if adjacent > 0 {
@@ -228,7 +236,8 @@ unsafe fn pack_panels<I: Isa, T: Accumulate<Acc: Number>, const NR: usize>(
     }
     for j in by_panel.clone().step_by(NR) {
         let width = NR.min(by_panel.end - j);
-        // SAFETY: the panel is `depth` rows of `NR` elements, all of which are set; reads stay within `width` columns.
+        // SAFETY: the panel is `depth` rows of `NR` elements, all of which are set; reads stay
+        // within `width` columns.
         unsafe {
             let panel = panels.add(j * depth);
             let b = b.offset(j as isize * shape.b_column);
@@ -279,7 +288,8 @@ fn prefetch<T>(from: *const T, len: usize) {
 /// `from` is valid for these elements, `to` for `len` adjacent ones.
 #[inline(always)]
 unsafe fn pack_row<I: Isa, T: Accumulate>(to: *mut T::Acc, from: *const T, stride: isize, len: usize) {
-    // SAFETY: the caller's. Every bit pattern is a valid element, so that stale memory may be borrowed.
+    // SAFETY: the caller's. Every bit pattern is a valid element, so that stale memory may be
+    // borrowed.
     unsafe {
         if stride == 1 {
             let from = std::slice::from_raw_parts(from, len);
@@ -297,8 +307,9 @@ unsafe fn pack_row<I: Isa, T: Accumulate>(to: *mut T::Acc, from: *const T, strid
     }
 }
 
-/// A register tile of `MR` × `NR` accumulators. It is a function of its own, whose loops over the tile all have constant bounds: inlined where
-/// some have not, or with iterators in their place, LLVM keeps the tile in memory, at a third to a fifteenth of the speed.
+/// A register tile of `MR` × `NR` accumulators. It is a function of its own, whose loops over the
+/// tile all have constant bounds: inlined where some have not, or with iterators in their place,
+/// LLVM keeps the tile in memory, at a third to a fifteenth of the speed.
 struct RegisterTile<A, const MR: usize, const NR: usize>(PhantomData<A>);
 
 impl<A: Number, const MR: usize, const NR: usize> RegisterTileLoop for RegisterTile<A, MR, NR> {

@@ -15,7 +15,8 @@ pub(crate) trait Map<A>: 'static {
     type Out: Element;
     fn apply<I: Isa>(a: A) -> Self::Out;
 
-    /// Whether `apply` does not hold for this element, so that `exceptional` must replace its result.
+    /// Whether `apply` does not hold for this element, so that `exceptional` must replace its
+    /// result.
     #[inline(always)]
     fn is_exceptional(_: A) -> bool {
         false
@@ -68,8 +69,9 @@ operand_form! {
     ScalarRight: false, true, ZipLoop<K, A, ScalarRight>;
 }
 
-/// Calls `body(output, start)` for parts of `0..n` that together cover it. An output that is also an input is written through a buffer,
-/// so that `body` may take input and output for disjoint: LLVM then vectorises without a scalar version for the other case.
+/// Calls `body(output, start)` for parts of `0..n` that together cover it. An output that is also
+/// an input is written through a buffer, so that `body` may take input and output for disjoint:
+/// LLVM then vectorizes without a scalar version for the other case.
 ///
 /// # Safety
 /// `out` is valid for writes of `n` elements.
@@ -156,7 +158,8 @@ impl<H: Half, K: Map<f32, Out = f32>> UnaryLoop for HalfMapLoop<K, H> {
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
             let wide = &mut wide[..len];
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read before its place is written.
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read
+            // before its place is written.
             unsafe {
                 widen_part::<I, H>(wide, a, start);
                 map(wide.as_mut_ptr().cast(), wide.as_ptr().cast(), len);
@@ -174,7 +177,8 @@ impl<H: Half> UnaryLoop for WidenLoop<H> {
 
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, n: usize) {
-        // SAFETY: the caller passed `n` elements of each; every bit pattern is a valid element, so that stale memory may be borrowed.
+        // SAFETY: the caller passed `n` elements of each; every bit pattern is a valid element, so
+        // that stale memory may be borrowed.
         unsafe { H::widen_slice::<I>(std::slice::from_raw_parts_mut(out.cast(), n), part(a, 0, n)) }
     }
 }
@@ -192,7 +196,8 @@ impl<H: Half> UnaryLoop for NarrowLoop<H> {
     }
 }
 
-/// Fills `wide` from `a[start..]`, by a call: the loop is not worth a copy in every loop of 16-bit floats.
+/// Fills `wide` from `a[start..]`, by a call: the loop is not worth a copy in every loop of 16-bit
+/// floats.
 ///
 /// # Safety
 /// `a` is valid for reads of `start + wide.len()` elements.
@@ -228,7 +233,8 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
             // SAFETY: asked of arrays only.
             size_of::<A>() == size_of::<K::Out>() && out.cast_const() == unsafe { operand.array }
         };
-        // SAFETY: the form says which member each operand is; arrays have `n` elements and the output, too.
+        // SAFETY: the form says which member each operand is; arrays have `n` elements and the
+        // output, too.
         unsafe {
             if F::A_IS_SCALAR {
                 let (x, in_place) = (A::from_bits(a.bits), out.cast_const() == b.array);
@@ -259,11 +265,12 @@ impl<A: Element, K: Zip<A>, F: OperandForm> BinaryLoop for ZipLoop<K, A, F> {
     }
 }
 
-/// Combines the elements at `out`, which are one operand (the second if `SWAPPED`), with those of the other, where they stand: what a loop
-/// carries is mostly made so.
+/// Combines the elements at `out`, which are one operand (the second if `SWAPPED`), with those of
+/// the other, where they stand: what a loop carries is mostly made so.
 ///
 /// # Safety
-/// `out` is valid for as many elements as there are others, and does not overlap them; results are of the elements' size.
+/// `out` is valid for as many elements as there are others, and does not overlap them; results are
+/// of the elements' size.
 #[inline(always)]
 unsafe fn combine<I: Isa, K: Zip<A>, A: Element, const SWAPPED: bool>(out: *mut A, other: &[A]) -> bool {
     // SAFETY: the caller's.
@@ -337,7 +344,8 @@ impl<H: Half, K: Zip<f32, Out = f32>, F: OperandForm> BinaryLoop for HalfZipLoop
         let (mut wide_a, mut wide_b, mut wide) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read before its place is written.
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read
+            // before its place is written.
             unsafe {
                 let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
                 let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);
@@ -380,7 +388,8 @@ impl<A: Element, C: Element, K: Zip3<A, C>, F: OperandForm> TernaryLoop for Zip3
 
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: Operand, b: Operand, c: *const u8, n: usize) {
-        // SAFETY: the form says which member each operand is; arrays have `n` elements and the output, too.
+        // SAFETY: the form says which member each operand is; arrays have `n` elements and the
+        // output, too.
         unsafe {
             let mut in_place = out.cast_const() == c;
             if F::A_IS_SCALAR {
@@ -432,7 +441,8 @@ impl<H: Half, K: Zip3<f32, f32>, F: OperandForm> TernaryLoop for HalfZip3Loop<K,
         let (mut wide_a, mut wide_b, mut wide_c) = ([0.0f32; STAGE], [0.0f32; STAGE], [0.0f32; STAGE]);
         for start in (0..n).step_by(STAGE) {
             let len = STAGE.min(n - start);
-            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read before its place is written.
+            // SAFETY: the caller passed `n` elements and `start + len <= n`; each input is read
+            // before its place is written.
             unsafe {
                 let a = widen_operand::<I, H>(a, F::A_IS_SCALAR, start, &mut wide_a[..len]);
                 let b = widen_operand::<I, H>(b, F::B_IS_SCALAR, start, &mut wide_b[..len]);

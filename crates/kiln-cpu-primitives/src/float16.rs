@@ -1,4 +1,5 @@
-//! 16-bit floats: conversions as branch-free integer arithmetic, so that loops over them vectorise without hardware support.
+//! 16-bit floats: conversions as branch-free integer arithmetic, so that loops over them vectorize
+//! without hardware support.
 
 use super::element::Element;
 use super::level::Isa;
@@ -35,7 +36,7 @@ impl Half for f16 {
     fn widen(self) -> f32 {
         let sign = ((self.to_bits() & 0x8000) as u32) << 16;
         let magnitude = (self.to_bits() & 0x7fff) as u32;
-        // Re-biasing by a multiplication with 2^112 normalises subnormals for free.
+        // Re-biasing by a multiplication with 2^112 normalizes subnormals for free.
         let finite = f32::from_bits(magnitude << 13) * f32::from_bits((127 + 112) << 23);
         let special = 0x7f80_0000 | magnitude << 13;
         let bits = if magnitude >= 0x7c00 { special } else { finite.to_bits() };
@@ -47,10 +48,12 @@ impl Half for f16 {
         let bits = x.to_bits();
         let sign = (bits >> 16) & 0x8000;
         let magnitude = bits & 0x7fff_ffff;
-        // Normal results: re-bias the exponent and round the 13 bits that go; a carry moves into the exponent as it should.
+        // Normal results: re-bias the exponent and round the 13 bits that go; a carry moves into
+        // the exponent as it should.
         let odd = (magnitude >> 13) & 1;
         let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-        // Subnormal results: adding 0.5 makes the unit in the last place that of an f16 subnormal, and the adder rounds.
+        // Subnormal results: adding 0.5 makes the unit in the last place that of an f16 subnormal,
+        // and the adder rounds.
         let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
         let finite = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
         let special = if magnitude > 0x7f80_0000 { 0x7e00 | (magnitude >> 13 & 0x3ff) } else { 0x7c00 };
@@ -96,10 +99,11 @@ impl Half for bf16 {
     }
 }
 
-/// Conversion to f32 that rounds to odd: an inexact value becomes the neighbour whose last bit is set.
+/// Conversion to f32 that rounds to odd: an inexact value becomes the neighbor whose last bit is
+/// set.
 ///
-/// A second rounding, to a format that is at least two bits shorter, then gives the correctly rounded result of the original value;
-/// rounding to nearest twice would not.
+/// A second rounding, to a format that is at least two bits shorter, then gives the correctly
+/// rounded result of the original value; rounding to nearest twice would not.
 pub(crate) trait ToOddF32: Element {
     /// The value rounded to odd.
     fn to_odd_f32(self) -> f32;
@@ -140,7 +144,8 @@ macro_rules! large_int_to_odd {
         impl ToOddF32 for $t {
             #[inline(always)]
             fn to_odd_f32(self) -> f32 {
-                // f64 holds 53 of 64 bits: fold the lowest 11 into a sticky bit above them, where the magnitude needs it.
+                // f64 holds 53 of 64 bits: fold the lowest 11 into a sticky bit above them, where
+                // the magnitude needs it.
                 let low = self & 0x7ff;
                 let folded = (self & !0x7ff) | (((low != 0) as $t) << 11);
                 let top = self >> 52;

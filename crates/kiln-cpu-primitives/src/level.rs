@@ -1,8 +1,9 @@
 //! Which instruction set the primitives run with, decided once per process.
 //!
-//! Every loop is written once, as plain Rust that LLVM vectorises, and compiled once per [`Level`]: [`signature!`](super::signature) wraps
-//! it in functions that carry the level's target features. What a loop must know about its level beyond that (is a fused multiply-add
-//! cheap, how are 16-bit floats converted) it asks of the type parameter [`Isa`].
+//! Every loop is written once, as plain Rust that LLVM vectorizes, and compiled once per [`Level`]:
+//! [`signature!`](super::signature) wraps it in functions that carry the level's target features.
+//! What a loop must know about its level beyond that (is a fused multiply-add cheap, how are 16-bit
+//! floats converted) it asks of the type parameter [`Isa`].
 
 use super::float16;
 use half::f16;
@@ -103,7 +104,8 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn widen_f16(out: &mut [f32], a: &[f16]) {
-        // SAFETY: this type is named only inside functions compiled for and dispatched to processors with F16C.
+        // SAFETY: this type is named only inside functions compiled for and dispatched to
+        // processors with F16C.
         unsafe { f16c::widen(out, a) }
     }
 

@@ -1,9 +1,11 @@
-//! Wide tile primitives: element-wise mathematics, reductions, moves, matrix products and atomics over tiles in memory, compiled ahead of
-//! time for each instruction set the machine may have. Apart from `kiln-cpu`, since they take long to compile and seldom change.
+//! Wide tile primitives: element-wise mathematics, reductions, moves, matrix products and atomics
+//! over tiles in memory, compiled ahead of time for each instruction set the machine may have.
+//! Apart from `kiln-cpu`, since they take long to compile and seldom change.
 //!
-//! Generated code does control flow and addressing and calls these through plain `extern "C"` functions, which [`lookup`] finds by a typed
-//! [`PrimitiveKey`]. Tiles are contiguous, row-major arrays of any length, aligned to their element; 64-byte alignment is faster. Bool is
-//! one byte, 0 or 1, and so are masks. A primitive never panics, allocates or blocks.
+//! Generated code does control flow and addressing and calls these through plain `extern "C"`
+//! functions, which [`lookup`] finds by a typed [`PrimitiveKey`]. Tiles are contiguous, row-major
+//! arrays of any length, aligned to their element; 64-byte alignment is faster. Bool is one byte, 0
+//! or 1, and so are masks. A primitive never panics, allocates or blocks.
 //!
 //! | file | holds |
 //! |---|---|
@@ -18,8 +20,9 @@
 //! | `dot.rs` | matrix products |
 //! | `atomic.rs` | read-modify-write of shared memory |
 //!
-//! To add an operation, write what it does to an element in one of the files of the third group and name it in that file's `lookup`.
-//! Elementary functions must be free of branches and calls, or LLVM does not vectorise them.
+//! To add an operation, write what it does to an element in one of the files of the third group and
+//! name it in that file's `lookup`. Elementary functions must be free of branches and calls, or
+//! LLVM does not vectorize them.
 //!
 //! ```
 //! use kiln_cpu_primitives::{PrimitiveFn, PrimitiveKey, lookup};
@@ -75,7 +78,8 @@ pub enum Form {
     ScalarRight,
 }
 
-/// Names a primitive. Each variant says which function type it has; the scalar is the operands' element type.
+/// Names a primitive. Each variant says which function type it has; the scalar is the operands'
+/// element type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PrimitiveKey {
     /// [`FillFn`]: every element is the scalar.
@@ -102,7 +106,8 @@ pub enum PrimitiveKey {
     /// `ArgMin` and `ArgMax` index 0.
     Reduce(ReduceOp, Scalar),
     /// [`AxisFn`]: running combination along the axis, with any operation but `ArgMin` and `ArgMax`. The identity that
-    /// an exclusive scan begins with takes no part in the following results: of nothing but NaN the least is NaN.
+    /// an exclusive scan begins with takes no part in the following results: of nothing but NaN the
+    /// least is NaN.
     Scan {
         /// What is combined.
         op: ReduceOp,
@@ -133,15 +138,16 @@ pub enum PrimitiveKey {
     AtomicCas(Scalar),
 }
 
-/// The primitive with this key for this processor; none if the operation is not defined on the type.
+/// The primitive with this key for this processor; none if the operation is not defined on the
+/// type.
 ///
 /// The answer for a key never changes within a process.
 pub fn lookup(key: PrimitiveKey) -> Option<PrimitiveFn> {
     lookup_at(Level::best(), key)
 }
 
-/// As [`lookup`], for an instruction set that may not be the best: to compare them. The processor must have `level` if the function is to
-/// be called; see [`Level::available`].
+/// As [`lookup`], for an instruction set that may not be the best: to compare them. The processor
+/// must have `level` if the function is to be called; see [`Level::available`].
 pub fn lookup_at(level: Level, key: PrimitiveKey) -> Option<PrimitiveFn> {
     use PrimitiveKey as Key;
     Some(match key {

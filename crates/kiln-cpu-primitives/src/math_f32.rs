@@ -1,7 +1,9 @@
-//! Elementary functions of f32, within 2 units in the last place, without branches so that loops over them vectorise.
+//! Elementary functions of f32, within 2 units in the last place, without branches so that loops
+//! over them vectorize.
 //!
-//! The polynomials are minimax fits (Remez) of the functions on the intervals named beside them, rounded to f32 or f64. A few functions
-//! compute in f64, where that makes their accuracy obvious and their speed matters less.
+//! The polynomials are minimax fits (Remez) of the functions on the intervals named beside them,
+//! rounded to f32 or f64. A few functions compute in f64, where that makes their accuracy obvious
+//! and their speed matters less.
 
 use super::element::Number;
 use super::level::Isa;
@@ -17,8 +19,8 @@ fn polynomial<I: Isa, T: Number, const N: usize>(x: T, c: [T; N]) -> T {
     sum
 }
 
-/// Adding this and taking it away rounds an f32 of magnitude below 2^22 to an integer, ties to even; between the two, the lowest bits of
-/// the sum are that integer.
+/// Adding this and taking it away rounds an f32 of magnitude below 2^22 to an integer, ties to
+/// even; between the two, the lowest bits of the sum are that integer.
 const ROUND: f32 = 12_582_912.0;
 /// As `ROUND`, for f64 below 2^51.
 const ROUND_64: f64 = 6_755_399_441_055_744.0;
@@ -88,7 +90,8 @@ pub(crate) fn exp2<I: Isa>(x: f32) -> f32 {
     scale(y, shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32)
 }
 
-/// The exponent `e`, `f` and `g` with x = 2^e (1 + f), f from √½ - 1 to √2 - 1, and ln(1 + f) = f + g. For positive finite `x`.
+/// The exponent `e`, `f` and `g` with x = 2^e (1 + f), f from √½ - 1 to √2 - 1, and ln(1 + f) = f +
+/// g. For positive finite `x`.
 #[inline(always)]
 fn log_reduced<I: Isa>(x: f32) -> (f32, f32, f32) {
     const SQRT_HALF: u32 = 0x3f35_04f3;
@@ -140,10 +143,12 @@ pub(crate) fn log2<I: Isa>(x: f32) -> f32 {
     log_special(x, e + (f + low))
 }
 
-/// Above this magnitude `sin` and `cos` are computed one by one; their argument reduction is exact up to here.
+/// Above this magnitude `sin` and `cos` are computed one by one; their argument reduction is exact
+/// up to here.
 pub(crate) const TRIGONOMETRIC_LIMIT: f32 = 1.0e6;
 
-/// `n` and `x - n π/2` for the integer `n` nearest to `x / (π/2)`, for magnitudes up to `TRIGONOMETRIC_LIMIT`.
+/// `n` and `x - n π/2` for the integer `n` nearest to `x / (π/2)`, for magnitudes up to
+/// `TRIGONOMETRIC_LIMIT`.
 #[inline(always)]
 fn quarter_turns<I: Isa>(x: f32) -> (i32, f32) {
     // π/2 in two parts, the first of 33 bits: its product with n is exact.

@@ -1,6 +1,7 @@
 //! Reductions of the middle axis of an `outer` × `len` × `inner` tile.
 //!
-//! The order of combination depends on the shape alone, not on the level, so that results are the same on every machine.
+//! The order of combination depends on the shape alone, not on the level, so that results are the
+//! same on every machine.
 
 use super::binary::unsigned;
 use super::element::{Bits, Element, Number, Ordered};
@@ -152,7 +153,8 @@ impl<A: Bits> Combine<A> for Parity {
     }
 }
 
-/// Independent accumulators of a contiguous run: enough to hide the latency of an addition at every vector width.
+/// Independent accumulators of a contiguous run: enough to hide the latency of an addition at every
+/// vector width.
 const LANES: usize = 32;
 
 /// Columns that are reduced together when the axis is not the innermost.
@@ -195,7 +197,8 @@ impl<T: Accumulate, K: Combine<T::Acc>> AxisLoop for ReduceLoop<K, T> {
 
     #[inline(always)]
     unsafe fn run<I: Isa>(out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize) {
-        // SAFETY: the caller passed `outer * len * inner` readable and `outer * inner` writable elements.
+        // SAFETY: the caller passed `outer * len * inner` readable and `outer * inner` writable
+        // elements.
         let (out, a) = unsafe {
             (
                 std::slice::from_raw_parts_mut(out.cast::<T>(), outer * inner),
@@ -269,7 +272,8 @@ unsafe extern "C" fn arg_axis<E: Extreme, T: Accumulate<Acc: Ordered>>(
     len: usize,
     inner: usize,
 ) {
-    // SAFETY: the caller passed `outer * len * inner` readable elements and `outer * inner` writable results.
+    // SAFETY: the caller passed `outer * len * inner` readable elements and `outer * inner`
+    // writable results.
     let (out, a) = unsafe {
         (
             std::slice::from_raw_parts_mut(out.cast::<i64>(), outer * inner),
@@ -290,7 +294,8 @@ unsafe extern "C" fn arg_axis<E: Extreme, T: Accumulate<Acc: Ordered>>(
     }
 }
 
-/// Where the extreme of a contiguous run stands: first its value, at full vector speed, then its place.
+/// Where the extreme of a contiguous run stands: first its value, at full vector speed, then its
+/// place.
 fn arg_run<E: Extreme, T: Accumulate<Acc: Ordered>>(a: &[T]) -> i64 {
     let mut extreme = T::default();
     let reduce = ReduceLoop::<E::Combine<T::Acc>, T>::at(Level::best());

@@ -1,6 +1,7 @@
 //! Running combinations along the middle axis of an `outer` × `len` × `inner` tile.
 //!
-//! One element waits for the one before it, whatever the vector width, so that there is one loop for all levels.
+//! One element waits for the one before it, whatever the vector width, so that there is one loop
+//! for all levels.
 
 use super::binary::unsigned;
 use super::element::{Bits, Element, Number, Ordered};
@@ -9,7 +10,8 @@ use super::signature::AxisFn;
 use half::{bf16, f16};
 use kiln_ir::{ReduceOp, Scalar};
 
-/// Scans every strip of columns of an `outer` × `len` × `inner` tile. The 16-bit floats accumulate in f32 and every result is rounded.
+/// Scans every strip of columns of an `outer` × `len` × `inner` tile. The 16-bit floats accumulate
+/// in f32 and every result is rounded.
 ///
 /// # Safety
 /// As for [`AxisFn`].
@@ -33,7 +35,8 @@ unsafe extern "C" fn scan_axis<
             let width = COLUMNS.min(inner - column);
             let start = ((o * len * inner + column) as isize).wrapping_add(first_row);
             let (out, a) = (out.cast::<T>().wrapping_offset(start), a.cast::<T>().wrapping_offset(start));
-            // SAFETY: the caller passed `outer * len * inner` elements; this is a strip of `width` columns of one of the `outer` parts.
+            // SAFETY: the caller passed `outer * len * inner` elements; this is a strip of `width`
+            // columns of one of the `outer` parts.
             unsafe {
                 if width == 1 {
                     scan_column::<K, T>(out, a, len, step, EXCLUSIVE);
@@ -45,8 +48,9 @@ unsafe extern "C" fn scan_axis<
     }
 }
 
-/// What a row gets, between the combinations of the rows before it and up to it. The first of an exclusive scan gets the identity,
-/// which takes no part in the next: the combination of NaN alone is NaN.
+/// What a row gets, between the combinations of the rows before it and up to it. The first of an
+/// exclusive scan gets the identity, which takes no part in the next: the combination of NaN alone
+/// is NaN.
 fn given<K: Combine<A>, A: Element>(row: isize, before: A, upto: A, exclusive: bool) -> A {
     match exclusive {
         true if row == 0 => K::IDENTITY,
@@ -77,10 +81,12 @@ unsafe fn scan_column<K: Combine<T::Acc>, T: Accumulate>(
     }
 }
 
-/// Scans `width` adjacent columns of `len` rows that are `step` elements apart. Each input is read before its place is written.
+/// Scans `width` adjacent columns of `len` rows that are `step` elements apart. Each input is read
+/// before its place is written.
 ///
 /// # Safety
-/// Both arrays are valid for those elements and are the same or disjoint; `width` is at most `COLUMNS`.
+/// Both arrays are valid for those elements and are the same or disjoint; `width` is at most
+/// `COLUMNS`.
 unsafe fn scan_strip<K: Combine<T::Acc>, T: Accumulate>(
     out: *mut T,
     a: *const T,

@@ -1,13 +1,16 @@
-//! The few function types that all primitives share, and how a loop becomes one function per [`Level`].
+//! The few function types that all primitives share, and how a loop becomes one function per
+//! [`Level`].
 //!
-//! Every argument is an integer or a pointer of 8 bytes and every result an integer of 4, so that generated code needs one kind of call.
+//! Every argument is an integer or a pointer of 8 bytes and every result an integer of 4, so that
+//! generated code needs one kind of call.
 
 use super::level::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::level::{Avx2, Avx512};
 use super::level::{Isa, Level};
 
-/// An operand that is an array in one form of a primitive and a scalar in another. It is passed as 8 bytes in a register.
+/// An operand that is an array in one form of a primitive and a scalar in another. It is passed as
+/// 8 bytes in a register.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union Operand {
@@ -29,7 +32,8 @@ pub struct CopyAxis {
     pub from_stride: i64,
 }
 
-/// One axis of a box of a view, which a tile is loaded from or stored to. The tile itself is contiguous and row-major.
+/// One axis of a box of a view, which a tile is loaded from or stored to. The tile itself is
+/// contiguous and row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct BoxAxis {
@@ -43,7 +47,8 @@ pub struct BoxAxis {
     pub stride: i64,
 }
 
-/// The shape of a matrix product `c += a · b`, with `a` m × k, `b` k × n and `c` m × n. Strides are in elements.
+/// The shape of a matrix product `c += a · b`, with `a` m × k, `b` k × n and `c` m × n. Strides are
+/// in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DotShape {
@@ -63,11 +68,13 @@ pub struct DotShape {
     pub b_column: isize,
     /// From one row of `c` to the next; its columns are adjacent.
     pub c_row: isize,
-    /// Memory of [`scratch_bytes`](DotShape::scratch_bytes), aligned to the accumulator, which overlaps nothing else; 64-byte alignment is faster.
+    /// Memory of [`scratch_bytes`](DotShape::scratch_bytes), aligned to the accumulator, which
+    /// overlaps nothing else; 64-byte alignment is faster.
     pub scratch: *mut u8,
 }
 
-/// Declares a function type, the trait of loops of that type, and the compilation of such a loop for each level.
+/// Declares a function type, the trait of loops of that type, and the compilation of such a loop
+/// for each level.
 macro_rules! signature {
     ($(#[$doc:meta])* $function:ident, $kernel:ident, ($($arg:ident: $ty:ty),* $(,)?) $(-> $result:ty)?) => {
         $(#[$doc])*
@@ -75,11 +82,13 @@ macro_rules! signature {
 
         #[doc = concat!("A loop that can be compiled to a [`", stringify!($function), "`] for each level.")]
         pub(crate) trait $kernel: 'static {
-            /// Whether a version for AVX-512 is worth its code: else that level runs the one for AVX2.
+            /// Whether a version for AVX-512 is worth its code: else that level runs the one for
+            /// AVX2.
             #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
             const WIDE: bool = true;
 
-            /// The loop. Implementations are `#[inline(always)]`: it takes on the target features of the function that it is inlined into.
+            /// The loop. Implementations are `#[inline(always)]`: it takes on the target features
+            /// of the function that it is inlined into.
             ///
             /// # Safety
             /// As for the function type; and the processor supports `I`.
@@ -91,7 +100,8 @@ macro_rules! signature {
                 Self: Sized,
             {
                 unsafe extern "C" fn portable<K: $kernel>($($arg: $ty),*) $(-> $result)? {
-                    // SAFETY: the caller keeps the function type's contract; every processor supports the portable level.
+                    // SAFETY: the caller keeps the function type's contract; every processor
+                    // supports the portable level.
                     unsafe { K::run::<Portable>($($arg),*) }
                 }
                 #[cfg(target_arch = "x86_64")]
@@ -137,13 +147,14 @@ signature! {
     /// Writes `n` elements, each made from the element of `a` at the same place.
     ///
     /// # Safety
-    /// Both pointers are valid for `n` elements of their types and aligned to them. If the element sizes are equal they may be
-    /// the same address; apart from that they do not overlap.
+    /// Both pointers are valid for `n` elements of their types and aligned to them. If the element
+    /// sizes are equal they may be the same address; apart from that they do not overlap.
     UnaryFn, UnaryLoop, (out: *mut u8, a: *const u8, n: usize)
 }
 
 signature! {
-    /// Writes `n` elements made from two operands each. The result is not 0 if an integer was divided by zero; the element is then 0.
+    /// Writes `n` elements made from two operands each. The result is not 0 if an integer was
+    /// divided by zero; the element is then 0.
     ///
     /// # Safety
     /// As for [`UnaryFn`], for each operand that is an array.
@@ -162,31 +173,36 @@ signature! {
     /// Reduces or scans the middle axis of a contiguous tile of shape `outer` × `len` × `inner`.
     ///
     /// # Safety
-    /// `a` is valid for `outer * len * inner` elements, `out` for as many (a scan) or for `outer * inner` elements of the result
-    /// type (a reduction). A scan may work in place; apart from that the two do not overlap.
+    /// `a` is valid for `outer * len * inner` elements, `out` for as many (a scan) or for
+    /// `outer * inner` elements of the result type (a reduction). A scan may work in place; apart
+    /// from that the two do not overlap.
     AxisFn, AxisLoop, (out: *mut u8, a: *const u8, outer: usize, len: usize, inner: usize)
 }
 
 /// Copies elements between two strided arrays of one shape.
 ///
 /// # Safety
-/// `axes` is valid for `rank` axes, outermost first; both arrays for every element that these address; they do not overlap.
+/// `axes` is valid for `rank` axes, outermost first; both arrays for every element that these
+/// address; they do not overlap.
 pub type StridedCopyFn =
     unsafe extern "C" fn(to: *mut u8, from: *const u8, axes: *const CopyAxis, rank: usize);
 
-/// Moves a tile from (load) or to (store) a box of a view. A load fills elements outside the view's extents with the padding; a
-/// store drops them and ignores `padding`.
+/// Moves a tile from (load) or to (store) a box of a view. A load fills elements outside the view's
+/// extents with the padding; a store drops them and ignores `padding`.
 ///
 /// # Safety
-/// `axes` is valid for `rank` axes, outermost first, the tile for all of its elements, `view` (the address of the view's element 0)
-/// for every element of the box inside the extents. Tile and view do not overlap.
+/// `axes` is valid for `rank` axes, outermost first, the tile for all of its elements, `view` (the
+/// address of the view's element 0) for every element of the box inside the extents. Tile and view
+/// do not overlap.
 pub type BoxFn =
     unsafe extern "C" fn(tile: *mut u8, view: *mut u8, axes: *const BoxAxis, rank: usize, padding: u64);
 
-/// `tile[i] = memory[index[i]]` for `n` elements; where the mask is 0, the padding and no access. A null mask is all ones.
+/// `tile[i] = memory[index[i]]` for `n` elements; where the mask is 0, the padding and no access. A
+/// null mask is all ones.
 ///
 /// # Safety
-/// `tile`, `index` and a mask that is not null are valid for `n` elements; `memory` at each index whose mask is not 0.
+/// `tile`, `index` and a mask that is not null are valid for `n` elements; `memory` at each index
+/// whose mask is not 0.
 pub type GatherFn = unsafe extern "C" fn(
     tile: *mut u8,
     memory: *const u8,
@@ -196,7 +212,8 @@ pub type GatherFn = unsafe extern "C" fn(
     n: usize,
 );
 
-/// `memory[index[i]] = tile[i]` for `n` elements, in order; nothing where the mask is 0. A null mask is all ones.
+/// `memory[index[i]] = tile[i]` for `n` elements, in order; nothing where the mask is 0. A null
+/// mask is all ones.
 ///
 /// # Safety
 /// As for [`GatherFn`], with `memory` writable.
@@ -204,8 +221,9 @@ pub type ScatterFn =
     unsafe extern "C" fn(memory: *mut u8, tile: *const u8, index: *const i64, mask: *const u8, n: usize);
 
 signature! {
-    /// Adds the product of a sliver and a panel to a tile of `c`, whose rows begin `c_row` elements apart; those of the sliver, of `depth` elements,
-    /// begin as far apart as the loop says, the `depth` rows of the panel `stride` elements.
+    /// Adds the product of a sliver and a panel to a tile of `c`, whose rows begin `c_row` elements
+    /// apart; those of the sliver, of `depth` elements, begin as far apart as the loop says, the
+    /// `depth` rows of the panel `stride` elements.
     ///
     /// # Safety
     /// All of these are valid for the elements of a tile of the loop's extents.
@@ -223,17 +241,19 @@ signature! {
     /// `c += a · b` for matrices.
     ///
     /// # Safety
-    /// `shape` is readable, and the matrices and its scratch memory are valid for the elements that it addresses. `c` and the scratch memory
-    /// overlap neither `a` nor `b`.
+    /// `shape` is readable, and the matrices and its scratch memory are valid for the elements that
+    /// it addresses. `c` and the scratch memory overlap neither `a` nor `b`.
     DotFn, DotLoop, (c: *mut u8, a: *const u8, b: *const u8, shape: *const DotShape)
 }
 
-/// Atomically (relaxed) replaces `memory[index[i]]` by `op(itself, value[i])`, for `n` elements in order, and writes the old values to
-/// `old` unless that is null. Where the mask is 0 nothing is accessed and the old value is 0. A null mask is all ones.
+/// Atomically (relaxed) replaces `memory[index[i]]` by `op(itself, value[i])`, for `n` elements in
+/// order, and writes the old values to `old` unless that is null. Where the mask is 0 nothing is
+/// accessed and the old value is 0. A null mask is all ones.
 ///
 /// # Safety
-/// `value`, `index`, and `old` and the mask if not null, are valid for `n` elements; `memory` at each index whose mask is not 0,
-/// where it is aligned and other threads access it only atomically. `old` may be `value`.
+/// `value`, `index`, and `old` and the mask if not null, are valid for `n` elements; `memory` at
+/// each index whose mask is not 0, where it is aligned and other threads access it only atomically.
+/// `old` may be `value`.
 pub type AtomicFn = unsafe extern "C" fn(
     old: *mut u8,
     memory: *mut u8,
@@ -243,7 +263,8 @@ pub type AtomicFn = unsafe extern "C" fn(
     n: usize,
 );
 
-/// Atomically (relaxed) replaces `memory[index[i]]` by `desired[i]` if its bits are those of `expected[i]`; else as [`AtomicFn`].
+/// Atomically (relaxed) replaces `memory[index[i]]` by `desired[i]` if its bits are those of
+/// `expected[i]`; else as [`AtomicFn`].
 ///
 /// # Safety
 /// As for [`AtomicFn`].

@@ -1,10 +1,12 @@
-//! Copies between strided arrays: broadcasts, transpositions, tiles of tensors; and copies past the caches.
+//! Copies between strided arrays: broadcasts, transpositions, tiles of tensors; and copies past the
+//! caches.
 
 use super::element::Element;
 use super::signature::{CopyAxis, StridedCopyFn, UnaryFn};
 use kiln_ir::Scalar;
 
-/// Rows and columns of a transposition that are moved together: both sides stay within a few cache lines, and a block in registers.
+/// Rows and columns of a transposition that are moved together: both sides stay within a few cache
+/// lines, and a block in registers.
 pub(crate) const BLOCK: usize = 8;
 
 /// The primitive that copies between strided arrays.
@@ -148,7 +150,8 @@ unsafe extern "C" fn stream_elements<T: Element>(out: *mut u8, a: *const u8, n: 
     end_streaming();
 }
 
-/// Copies bytes with stores that do not bring their lines into the caches. [`end_streaming`] must follow the last one.
+/// Copies bytes with stores that do not bring their lines into the caches. [`end_streaming`] must
+/// follow the last one.
 ///
 /// # Safety
 /// Both are valid for `bytes` bytes and do not overlap.
@@ -161,7 +164,8 @@ pub(crate) unsafe fn stream(out: *mut u8, a: *const u8, bytes: usize) {
     let head = out.align_offset(LINE).min(bytes);
     let lines = (bytes - head) / LINE;
     let tail = head + lines * LINE;
-    // SAFETY: the three parts cover `bytes` bytes; `out + head` is aligned to a line if there is a line.
+    // SAFETY: the three parts cover `bytes` bytes; `out + head` is aligned to a line if there is a
+    // line.
     unsafe {
         out.copy_from_nonoverlapping(a, head);
         for line in 0..lines {

@@ -25,8 +25,8 @@ impl<T: Number> Zip3<T, T> for Fma {
     }
 }
 
-/// The multiply-add of 16-bit floats, as f32: rounded to odd, so that rounding it to 16 bits is the only
-/// rounding. Rounding to f32 and to 16 bits would meet the middle of two results too often.
+/// The multiply-add of 16-bit floats, as f32: rounded to odd, so that rounding it to 16 bits is the
+/// only rounding. Rounding to f32 and to 16 bits would meet the middle of two results too often.
 struct HalfFma;
 impl Zip3<f32, f32> for HalfFma {
     #[inline(always)]

@@ -138,7 +138,8 @@ map! {
     IsNan: bf16 => u8, |x, _I| ((x.to_bits() & 0x7fff) > 0x7f80) as u8;
 }
 
-/// The sine or cosine of f32: large arguments, which the vector code cannot reduce exactly, go through f64 one by one.
+/// The sine or cosine of f32: large arguments, which the vector code cannot reduce exactly, go
+/// through f64 one by one.
 macro_rules! trigonometric {
     ($($op:ident: $name:ident;)*) => {$(
         impl Map<f32> for $op {

@@ -1,4 +1,5 @@
-//! How fast the CPU backend runs what is bound by memory: GB/s, counting each input read once and each output written once.
+//! How fast the CPU backend runs what is bound by memory: GB/s, counting each input read once and
+//! each output written once.
 //!
 //! `cargo run --release -p kiln-cpu --example throughput [FILTER [LOG2_ELEMENTS [THREADS]]]`
 

@@ -22,10 +22,11 @@ use std::time::{Duration, Instant};
 /// The most blocks on an axis of a grid.
 const MAX_GRID: u32 = i32::MAX as u32;
 
-/// The host's processor as a device: kernels are compiled to machine code and run on a pool of threads.
+/// The host's processor as a device: kernels are compiled to machine code and run on a pool of
+/// threads.
 ///
-/// A launch is over when the call returns, so streams hold nothing but faults that have not been reported yet, and events are the
-/// times at which they were recorded.
+/// A launch is over when the call returns, so streams hold nothing but faults that have not been
+/// reported yet, and events are the times at which they were recorded.
 ///
 /// ```
 /// use kiln_backend::Backend;
@@ -60,7 +61,8 @@ impl CpuBackend {
         CpuBackend::with_threads(std::thread::available_parallelism().map_or(1, |n| n.get()))
     }
 
-    /// A device with this many threads, the launching one among them. Results do not depend on the number.
+    /// A device with this many threads, the launching one among them. Results do not depend on the
+    /// number.
     pub fn with_threads(threads: usize) -> CpuBackend {
         CpuBackend {
             properties: properties(threads),
@@ -76,10 +78,10 @@ impl CpuBackend {
         }
     }
 
-    /// Sets how tiles pass through the caches: element-wise code works on `chunk` elements of a tile at a time, and a
-    /// streamed store to a view of more than `cached` bytes goes past the caches. Results do not depend on either.
-    /// Without this, both follow from the processor's caches; tests set small numbers, so that small tiles go the way of
-    /// large ones.
+    /// Sets how tiles pass through the caches: element-wise code works on `chunk` elements of a
+    /// tile at a time, and a streamed store to a view of more than `cached` bytes goes past the
+    /// caches. Results do not depend on either. Without this, both follow from the processor's
+    /// caches; tests set small numbers, so that small tiles go the way of large ones.
     ///
     /// ```
     /// let cpu = kiln_cpu::CpuBackend::with_threads(1).with_blocking(4, 0);
@@ -185,7 +187,8 @@ impl Backend for CpuBackend {
     }
 
     unsafe fn upload(&self, dst: DevicePtr, src: &[u8], _: StreamId) -> Result<()> {
-        // SAFETY: the caller promises room for `src`, which is not in device memory it could overlap.
+        // SAFETY: the caller promises room for `src`, which is not in device memory it could
+        // overlap.
         unsafe { std::ptr::copy(src.as_ptr(), dst.0 as *mut u8, src.len()) };
         Ok(())
     }
@@ -268,7 +271,8 @@ impl Backend for CpuBackend {
 
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         check_launch(CpuProgram::of(&**program)?, &launch)?;
-        // SAFETY: the caller vouches for the words, and for what they point to until the launch is over.
+        // SAFETY: the caller vouches for the words, and for what they point to until the launch is
+        // over.
         unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.prints()) }
     }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a program of a kernel took in the launch before, in nanoseconds of one thread; 0 before the first.
+/// What a program of a kernel took in the launch before, in nanoseconds of one thread; 0 before the
+/// first.
 #[derive(Default)]
 pub(crate) struct Cost(AtomicU64);
 

@@ -1,4 +1,5 @@
-//! What generated code and this crate say to each other while a program runs: the frame, and calls back on faults and prints.
+//! What generated code and this crate say to each other while a program runs: the frame, and calls
+//! back on faults and prints.
 
 use crate::report::{Incident, Reporter};
 
@@ -22,10 +23,12 @@ pub(crate) struct Frame {
 /// The alignment of the scratch memory in bytes: a cache line.
 pub(crate) const SCRATCH_ALIGN: usize = 64;
 
-/// A compiled kernel: runs one program and returns 0, or another value after a fault, which it has reported.
+/// A compiled kernel: runs one program and returns 0, or another value after a fault, which it has
+/// reported.
 ///
 /// # Safety
-/// The frame's pointers are as its fields say, and the words as [`kiln_backend::Backend::launch`] says.
+/// The frame's pointers are as its fields say, and the words as [`kiln_backend::Backend::launch`]
+/// says.
 pub(crate) type Entry = unsafe extern "C" fn(frame: *const Frame) -> u32;
 
 /// A report as generated code makes it. Each value is 8 bytes, its bits in the lowest.
@@ -35,7 +38,8 @@ pub(crate) type Entry = unsafe extern "C" fn(frame: *const Frame) -> u32;
 pub(crate) type ReportFn =
     unsafe extern "C" fn(frame: *const Frame, site: u64, lane: u64, values: *const u64);
 
-/// Reports a fault or a print at a site, in a lane (the thread's index in its block; 0 in a program over tiles).
+/// Reports a fault or a print at a site, in a lane (the thread's index in its block; 0 in a program
+/// over tiles).
 pub(crate) unsafe extern "C" fn report(frame: *const Frame, site: u64, lane: u64, values: *const u64) {
     // SAFETY: the caller passes the running program's frame, whose reporter outlives the launch.
     let (frame, reporter) = unsafe { (&*frame, &*(*frame).reporter) };

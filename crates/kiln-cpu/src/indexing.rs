@@ -1,4 +1,5 @@
-//! The indices of gathers, scatters and atomics: from one index tile per axis to offsets and a mask.
+//! The indices of gathers, scatters and atomics: from one index tile per axis to offsets and a
+//! mask.
 
 use kiln_cpu_primitives::Level;
 
@@ -13,12 +14,13 @@ pub(crate) struct IndexAxis {
     pub(crate) stride: i64,
 }
 
-/// Writes `sum(index * stride)` over the axes to `linear`, and to `inside` whether all indices lie in their extents and the mask (null
-/// is all ones) is not 0. Gives 1 if an index lies outside where the mask is not 0.
+/// Writes `sum(index * stride)` over the axes to `linear`, and to `inside` whether all indices lie
+/// in their extents and the mask (null is all ones) is not 0. Gives 1 if an index lies outside
+/// where the mask is not 0.
 ///
 /// # Safety
-/// `axes` is readable for `rank` axes, their indices and a mask that is not null for `n` elements; the outputs are writable for `n`
-/// elements and overlap nothing else.
+/// `axes` is readable for `rank` axes, their indices and a mask that is not null for `n` elements;
+/// the outputs are writable for `n` elements and overlap nothing else.
 pub(crate) type LinearizeFn = unsafe extern "C" fn(
     linear: *mut i64,
     inside: *mut u8,
@@ -72,7 +74,8 @@ unsafe fn loops(
     rank: usize,
     n: usize,
 ) -> u32 {
-    // SAFETY: the caller passes `n` writable elements each, `rank` axes, and a mask that is null or has `n` elements.
+    // SAFETY: the caller passes `n` writable elements each, `rank` axes, and a mask that is null or
+    // has `n` elements.
     let (linear, inside, axes) = unsafe {
         (
             std::slice::from_raw_parts_mut(linear, n),
@@ -103,8 +106,9 @@ unsafe fn loops(
     outside as u32
 }
 
-/// Finds the first element (lowest position, then outermost axis) whose index lies outside although the mask is not 0: writes the
-/// index and the extent to `found` and gives the position; `n` if there is none.
+/// Finds the first element (lowest position, then outermost axis) whose index lies outside although
+/// the mask is not 0: writes the index and the extent to `found` and gives the position; `n` if
+/// there is none.
 ///
 /// # Safety
 /// As for [`LinearizeFn`]; `found` is writable for two elements.

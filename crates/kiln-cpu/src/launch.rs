@@ -1,4 +1,5 @@
-//! Running a launch: programs are claimed in increasing order, in batches, by the threads of the pool.
+//! Running a launch: programs are claimed in increasing order, in batches, by the threads of the
+//! pool.
 
 use crate::frame::Frame;
 use crate::limit::Watch;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a launch may run on its own thread before others are woken: about the cost of waking one.
+/// How long a launch may run on its own thread before others are woken: about the cost of waking
+/// one.
 const ALONE: Duration = Duration::from_micros(10);
 /// Batches a thread should get in a launch, so that threads finish together.
 const BATCHES: u64 = 16;
@@ -39,7 +41,8 @@ pub(crate) unsafe fn run(
     let begun = Instant::now();
     let mut first = 0;
     let mut step = 1;
-    // Programs that took long in the launch before are shared out from the first one on: it alone may be a large part of the work.
+    // Programs that took long in the launch before are shared out from the first one on: it alone
+    // may be a large part of the work.
     let alone = program.cost.expected(total) < ALONE;
     while alone && first < total && begun.elapsed() < ALONE {
         // SAFETY: the caller's promise.
@@ -107,7 +110,8 @@ impl Launch<'_> {
                     break;
                 }
                 frame.program = [linear % nx, linear / nx % ny, linear / nx / ny].map(|p| p as i64);
-                // SAFETY: the frame is complete, the scratch memory large enough, and the caller vouches for the words.
+                // SAFETY: the frame is complete, the scratch memory large enough, and the caller
+                // vouches for the words.
                 unsafe { entry(&frame) };
             }
         })
@@ -122,7 +126,8 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// `bytes`, rounded up to whole pages so that it seldom grows; nothing where the system has no more.
+    /// `bytes`, rounded up to whole pages so that it seldom grows; nothing where the system has no
+    /// more.
     fn new(bytes: usize) -> Option<Scratch> {
         let bytes = bytes.max(1).checked_next_multiple_of(4096)?;
         let layout = Layout::from_size_align(bytes, crate::frame::SCRATCH_ALIGN).ok()?;
@@ -146,7 +151,8 @@ fn out_of_memory(bytes: usize) -> Error {
     Error::OutOfMemory { device, requested: bytes as u64, free, total }
 }
 
-/// Calls `body` with at least `bytes` of this thread's scratch memory, which stays for the next call. Nothing where there is not so much.
+/// Calls `body` with at least `bytes` of this thread's scratch memory, which stays for the next
+/// call. Nothing where there is not so much.
 fn with_scratch(bytes: usize, body: impl FnOnce(*mut u8)) -> Option<()> {
     thread_local! {
         static SCRATCH: RefCell<Option<Scratch>> = const { RefCell::new(None) };

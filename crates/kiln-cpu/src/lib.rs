@@ -1,8 +1,10 @@
-//! The CPU backend: Cranelift for control flow and addressing, the SIMD tile primitives of `kiln-cpu-primitives` for the rest.
+//! The CPU backend: Cranelift for control flow and addressing, the SIMD tile primitives of
+//! `kiln-cpu-primitives` for the rest.
 //!
-//! [`CpuBackend`] implements [`kiln_backend::Backend`] on the host's processor. A kernel becomes one function that runs one program; a pool of
-//! threads runs the programs of a launch. Kernels written for threads are first rewritten so that the threads of a block advance in
-//! lockstep, as the lanes of tiles: no operating-system thread stands for a GPU thread.
+//! [`CpuBackend`] implements [`kiln_backend::Backend`] on the host's processor. A kernel becomes
+//! one function that runs one program; a pool of threads runs the programs of a launch. Kernels
+//! written for threads are first rewritten so that the threads of a block advance in lockstep, as
+//! the lanes of tiles: no operating-system thread stands for a GPU thread.
 //!
 //! | module | holds |
 //! |---|---|

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The alignment of every allocation in bytes.
 const ALIGN: usize = 256;
-/// The size of a huge page in bytes. Allocations of several are aligned to it, and the system is asked to use such pages.
+/// The size of a huge page in bytes. Allocations of several are aligned to it, and the system is
+/// asked to use such pages.
 const HUGE: usize = 2 << 20;
 /// From this size on, free memory is looked at first: the system would promise more than it has.
 const CAUTIOUS: usize = 64 << 20;
@@ -18,7 +19,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Uninitialised memory.
+    /// Uninitialized memory.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
         let bytes = bytes.max(1);
         let failed = |free: u64| Error::OutOfMemory {
@@ -72,7 +73,8 @@ fn layout(bytes: usize) -> Option<Layout> {
 
 #[cfg(target_os = "linux")]
 fn advise_huge(at: *mut u8, bytes: usize) {
-    // SAFETY: the range is a live allocation of ours; the advice changes no contents. A refusal costs only speed.
+    // SAFETY: the range is a live allocation of ours; the advice changes no contents. A refusal
+    // costs only speed.
     unsafe { libc::madvise(at.cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 

@@ -1,4 +1,5 @@
-//! Ordered accesses of several lanes, each of which has a place of its own: elements of 4 and 8 bytes, and quads.
+//! Ordered accesses of several lanes, each of which has a place of its own: elements of 4 and 8
+//! bytes, and quads.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Loads `memory[index[i]]` for `n` elements in order; 0 where the mask is 0.
 ///
 /// # Safety
-/// `out`, `index` and `mask` are valid for `n` elements; `memory` at each index whose mask is not 0, where it is aligned.
+/// `out`, `index` and `mask` are valid for `n` elements; `memory` at each index whose mask is not
+/// 0, where it is aligned.
 pub(crate) type LoadFn =
     unsafe extern "C" fn(out: *mut u8, memory: *const u8, index: *const i64, mask: *const u8, n: usize);
 
@@ -56,7 +58,8 @@ macro_rules! accesses {
         ) {
             let (out, memory) = (out.cast::<$t>(), memory.cast::<$t>());
             for i in 0..n {
-                // SAFETY: the caller passes arrays of `n` elements, and memory that is valid and aligned where the mask is not 0.
+                // SAFETY: the caller passes arrays of `n` elements, and memory that is valid and
+                // aligned where the mask is not 0.
                 unsafe {
                     let mut value = 0;
                     if *mask.add(i) != 0 {
@@ -101,7 +104,8 @@ struct Quad([u32; 4]);
 pub(crate) struct Quads {
     /// The view's memory.
     pub(crate) memory: *mut u32,
-    /// How many words it has; the largest number there is where indices are trusted, 0 where the words are not adjacent.
+    /// How many words it has; the largest number there is where indices are trusted, 0 where the
+    /// words are not adjacent.
     pub(crate) extent: i64,
     /// The first word of each lane's quad.
     pub(crate) index: *const i64,
@@ -128,14 +132,15 @@ impl Quads {
 /// Loads each lane's quad; zeros for lanes without one.
 ///
 /// # Safety
-/// `quads` is readable; its index and mask are valid for `n` lanes, its words writable for them, and its memory at every quad that is inside
-/// and wanted, which is aligned to 16 bytes.
+/// `quads` is readable; its index and mask are valid for `n` lanes, its words writable for them,
+/// and its memory at every quad that is inside and wanted, which is aligned to 16 bytes.
 pub(crate) unsafe extern "C" fn load_quads(quads: *const Quads, n: usize) {
     // SAFETY: the caller's promise.
     let quads = unsafe { &*quads };
     for i in 0..n {
-        // SAFETY: the caller's promise. The access is volatile and of one aligned vector, which arrives whole on every x86-64 with AVX (Intel
-        // and AMD say so) and on AArch64 with LSE2; another thread writes there meanwhile in the same way.
+        // SAFETY: the caller's promise. The access is volatile and of one aligned vector, which
+        // arrives whole on every x86-64 with AVX (Intel and AMD say so) and on AArch64 with LSE2;
+        // another thread writes there meanwhile in the same way.
         unsafe {
             let quad = quads.place(i).map_or(Quad([0; 4]), |place| vector::load(place));
             for (word, value) in quads.words.iter().zip(quad.0) {
@@ -172,7 +177,8 @@ mod vector {
     #[inline(always)]
     pub(super) unsafe fn load(place: *const Quad) -> Quad {
         let vector: __m128i;
-        // SAFETY: the caller vouches for the place; the instruction reads 16 bytes there and touches nothing else.
+        // SAFETY: the caller vouches for the place; the instruction reads 16 bytes there and
+        // touches nothing else.
         unsafe {
             asm!("movdqa {v}, [{p}]", v = out(xmm_reg) vector, p = in(reg) place,
                 options(nostack, preserves_flags));
@@ -182,7 +188,8 @@ mod vector {
 
     #[inline(always)]
     pub(super) unsafe fn store(place: *mut Quad, quad: Quad) {
-        // SAFETY: the caller vouches for the place; the instruction writes 16 bytes there and touches nothing else.
+        // SAFETY: the caller vouches for the place; the instruction writes 16 bytes there and
+        // touches nothing else.
         unsafe {
             let vector: __m128i = std::mem::transmute(quad);
             asm!("movdqa [{p}], {v}", v = in(xmm_reg) vector, p = in(reg) place,
@@ -201,7 +208,8 @@ mod vector {
     #[inline(always)]
     pub(super) unsafe fn load(place: *const Quad) -> Quad {
         let vector: uint32x4_t;
-        // SAFETY: the caller vouches for the place; the instruction reads 16 bytes there and touches nothing else.
+        // SAFETY: the caller vouches for the place; the instruction reads 16 bytes there and
+        // touches nothing else.
         unsafe {
             asm!("ldr {v:q}, [{p}]", v = out(vreg) vector, p = in(reg) place,
                 options(nostack, preserves_flags));
@@ -211,7 +219,8 @@ mod vector {
 
     #[inline(always)]
     pub(super) unsafe fn store(place: *mut Quad, quad: Quad) {
-        // SAFETY: the caller vouches for the place; the instruction writes 16 bytes there and touches nothing else.
+        // SAFETY: the caller vouches for the place; the instruction writes 16 bytes there and
+        // touches nothing else.
         unsafe {
             let vector: uint32x4_t = std::mem::transmute(quad);
             asm!("str {v:q}, [{p}]", v = in(vreg) vector, p = in(reg) place,
@@ -281,7 +290,8 @@ mod tests {
         assert_eq!(got, [[0, 1, 2, 3], [100, 101, 102, 103], [20, 21, 22, 23], [0, 1, 2, 3]]);
     }
 
-    /// Two threads write quads of one repeated word as fast as they can; every quad that is read is of one word.
+    /// Two threads write quads of one repeated word as fast as they can; every quad that is read is
+    /// of one word.
     #[test]
     fn quads_arrive_whole() {
         use std::sync::atomic::AtomicBool;

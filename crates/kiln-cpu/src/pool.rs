@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 /// Work that each thread of the pool calls once; the call returns when nothing is left to do.
 type Body<'a> = dyn Fn() + Sync + 'a;
 
-/// How often a worker looks for a job before it sleeps: launches that follow each other closely find it awake.
+/// How often a worker looks for a job before it sleeps: launches that follow each other closely
+/// find it awake.
 const SPINS: u32 = 4000;
 
 thread_local! {
@@ -76,14 +77,16 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `body` on this thread and on every worker that is free in time. Gives whether no call panicked.
+    /// Calls `body` on this thread and on every worker that is free in time. Gives whether no call
+    /// panicked.
     pub(crate) fn run(&self, body: &Body<'_>) -> bool {
         if self.workers.is_empty() || INSIDE.get() {
             return guarded(body);
         }
         // Another launch has the workers: this one makes do with its own thread.
         let Ok(_turn) = self.turn.try_lock() else { return guarded(body) };
-        // SAFETY: only the lifetime changes; `close` below waits for the workers before the borrow ends.
+        // SAFETY: only the lifetime changes; `close` below waits for the workers before the borrow
+        // ends.
         let job = Job(unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) });
         self.shared.open(job);
         let fine = guarded(body);
@@ -133,7 +136,8 @@ impl Shared {
         let mut done = 0;
         while let Some((job, number)) = self.next(done) {
             done = number;
-            // SAFETY: this worker is counted as inside, so `run` has not returned and the body lives.
+            // SAFETY: this worker is counted as inside, so `run` has not returned and the body
+            // lives.
             let fine = guarded(unsafe { &*job.0 });
             let mut state = self.lock();
             state.inside -= 1;

@@ -63,7 +63,7 @@ pub fn clif(kernel: &Kernel) -> Result<String> {
     codegen::clif(&Lowered::of(kernel)?.source(kernel, Blocking::default()))
 }
 
-/// Checks a kernel and optimises it.
+/// Checks a kernel and optimizes it.
 fn prepare(kernel: &Kernel) -> Result<Kernel> {
     if let Err(errors) = verify(kernel) {
         let messages: Vec<String> = errors.iter().map(|e| format!("{}, in `{}`", e.message, e.op)).collect();
@@ -77,14 +77,14 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
     check_limits(kernel)?;
     let mut kernel = widen_products(kernel, |_, _| false).unwrap_or_else(|| kernel.clone());
     optimize(&mut kernel).map_err(|e| Error::Internal {
-        place: "the optimiser",
+        place: "the optimizer",
         message: format!("`{}`: {e}", kernel.name),
     })?;
     Ok(kernel)
 }
 
-/// The explicit level and operations on fragments name what a GPU's units do side by side, of which a CPU has none, and so do the operations of a
-/// kernel that was lowered to a GPU's threads.
+/// The explicit level and operations on fragments name what a GPU's units do side by side, of which
+/// a CPU has none, and so do the operations of a kernel that was lowered to a GPU's threads.
 fn refuse_explicit(kernel: &Kernel) -> Result<()> {
     let (mut found, mut lowered) = (None, None);
     kernel.walk(|_, op| {

@@ -28,7 +28,8 @@ pub(crate) struct Incident {
 pub(crate) struct Reporter {
     table: Arc<SiteTable>,
     prints: Arc<Prints>,
-    /// The linear index of the first program that is known to have faulted: later ones need not run.
+    /// The linear index of the first program that is known to have faulted: later ones need not
+    /// run.
     first: AtomicU64,
     fault: Mutex<Option<(u64, Fault)>>,
     /// The limit of the launch, if it has one, and loops that look whether it is over.
@@ -52,8 +53,8 @@ impl Reporter {
         self.watched.as_ref().map_or(Duration::MAX, |watched| watched.limit)
     }
 
-    /// Whether a program must still run: one that comes before every fault so far. As programs begin in order, the
-    /// fault that is left is the same in every run.
+    /// Whether a program must still run: one that comes before every fault so far. As programs
+    /// begin in order, the fault that is left is the same in every run.
     pub(crate) fn wants(&self, linear: u64) -> bool {
         linear < self.first.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! Resident launches: each block has an operating-system thread of its own, apart from the pool, whose threads must stay free for launches that end.
+//! Resident launches: each block has an operating-system thread of its own, apart from the pool,
+//! whose threads must stay free for launches that end.
 
 use crate::launch::Launch;
 use crate::program::CpuProgram;

@@ -21,7 +21,8 @@ extern "C" fn nanos() -> u64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// The processor's own counter, which on today's processors advances at a constant rate near the nominal frequency.
+/// The processor's own counter, which on today's processors advances at a constant rate near the
+/// nominal frequency.
 extern "C" fn cycles() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {

@@ -87,7 +87,8 @@ fn compare(cpu: &CpuBackend, interp: &Interp, seed: u64, options: &Options) {
             }
         }
         (Err(mut got), Err(want)) => {
-            // The optimiser makes scalar operations of uniform tile operations: those have a thread.
+            // The optimizer makes scalar operations of uniform tile operations: those have a
+            // thread.
             got.thread = want.thread.and(got.thread);
             assert_eq!(got, want, "seed {seed}\n{}", case.kernel);
         }

@@ -1,4 +1,5 @@
-//! Ordered accesses between kernels that run at the same time, and what the code of a polling loop is.
+//! Ordered accesses between kernels that run at the same time, and what the code of a polling loop
+//! is.
 
 use kiln_backend::{Backend, DevicePtr, Launch, StreamId};
 use kiln_cpu::{CpuBackend, clif};

@@ -75,7 +75,8 @@ fn checked_indices_and_divisors() {
     assert_eq!((found.kind, found.thread), (kind, thread));
 }
 
-/// The quotients of the other threads, zeros among them, must not take the place of the divisors before the zero is found.
+/// The quotients of the other threads, zeros among them, must not take the place of the divisors
+/// before the zero is found.
 #[test]
 fn a_zero_among_divisors_that_a_loop_carries() {
     let kernel = parsed(

@@ -15,7 +15,8 @@ const BAD: u32 = u32::MAX - 1;
 /// Long enough for any machine, and no test waits for it unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Each block answers its own word with twice the word, until it is told to stop; it faults at `BAD`.
+/// Each block answers its own word with twice the word, until it is told to stop; it faults at
+/// `BAD`.
 const ECHO: &str =
     "kernel @echo(%in: mut view<u32, 1, global>, %out: mut view<u32, 1, global>) thread [1, 1, 1] {
   %block = program_id x : i64
@@ -56,7 +57,8 @@ impl Rig {
     fn launch(&self, blocks: u32) -> kiln_backend::Result<ResidentId> {
         let words = [self.inbox.device.0, blocks.into(), 1, self.outbox.device.0, blocks.into(), 1];
         let launch = Launch { grid: [blocks, 1, 1], words: &words, stream: STREAM };
-        // SAFETY: the words describe the rig's memory, which outlives the launch: every test waits for its end.
+        // SAFETY: the words describe the rig's memory, which outlives the launch: every test waits
+        // for its end.
         unsafe { self.cpu.launch_resident(&self.program, launch) }
     }
 
@@ -86,7 +88,7 @@ impl Drop for Rig {
 }
 
 fn words(mapped: &Mapped) -> &[AtomicU32] {
-    // SAFETY: aligned, as long as said, initialised, and accessed atomically by both sides.
+    // SAFETY: aligned, as long as said, initialized, and accessed atomically by both sides.
     unsafe { std::slice::from_raw_parts(mapped.host.as_ptr().cast(), mapped.bytes / 4) }
 }
 
@@ -127,7 +129,7 @@ fn blocks_run_beside_the_host_until_they_are_told_to_leave() {
     let begun = Instant::now();
     assert!(!rig.cpu.resident_wait(id, Duration::from_millis(20)).unwrap());
     assert!(begun.elapsed() >= Duration::from_millis(20));
-    // A synchronisation waits for none of it.
+    // A synchronization waits for none of it.
     rig.cpu.synchronize(STREAM).unwrap();
     (0..4).for_each(|block| rig.send(block, STOP));
     assert!(!rig.cpu.resident_wait(id, Duration::from_millis(20)).unwrap());

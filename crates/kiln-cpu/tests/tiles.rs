@@ -40,7 +40,8 @@ fn add_at_odd_sizes() {
     }
 }
 
-/// Outputs that do not fit the caches are written past them, chunk by chunk or whole; smaller ones are not.
+/// Outputs that do not fit the caches are written past them, chunk by chunk or whole; smaller ones
+/// are not.
 #[test]
 fn streamed_stores_of_large_and_small_outputs() {
     let cpu = kiln_cpu::CpuBackend::with_threads(2);

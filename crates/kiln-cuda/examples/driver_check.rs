@@ -1,5 +1,5 @@
-//! Checks the driver layer on a machine with an NVIDIA GPU, and measures what it costs. The last line is `ok`; anything else is a failure, and the
-//! exit status says so too.
+//! Checks the driver layer on a machine with an NVIDIA GPU, and measures what it costs. The last
+//! line is `ok`; anything else is a failure, and the exit status says so too.
 //!
 //! ```text
 //! cargo run --release -p kiln-cuda --example driver_check
@@ -106,7 +106,8 @@ fn ensure(holds: bool, what: &str) -> Outcome {
 
 /// Compiles the kernels in both ways, cold and warm, and says how long it takes.
 fn compiling(context: &Context) -> Result<Module, Box<dyn Error>> {
-    // The driver keeps what it compiled on disk; a comment nobody wrote before makes sure that it has to compile.
+    // The driver keeps what it compiled on disk; a comment nobody wrote before makes sure that it
+    // has to compile.
     let nonce = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let ptx = format!("// {nonce}\n{BASICS}");
     let options = JitOptions::default();
@@ -138,7 +139,7 @@ fn timed<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, Duration), E> 
     Ok((done, started.elapsed()))
 }
 
-/// Bytes that differ from their neighbours.
+/// Bytes that differ from their neighbors.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -366,7 +367,8 @@ fn events_and_streams(rig: &Rig) -> Outcome {
     ensure(Event::new(&rig.context)?.since(&event).is_err(), "events without time have no interval")
 }
 
-/// What should not wait for a kernel that does not end by itself. What waits nevertheless is reported and is no failure: it is the driver's way.
+/// What should not wait for a kernel that does not end by itself. What waits nevertheless is
+/// reported and is no failure: it is the driver's way.
 fn beside_a_resident_kernel(rig: &Rig) -> Outcome {
     let steps: [(&str, Check); 8] = [
         ("launch and small copies", vector_add),
@@ -402,7 +404,8 @@ fn graphs(rig: &Rig) -> Outcome {
     let (pa, pb, pc) = (a.pointer().0, b.pointer().0, c.pointer().0);
     let shape = LaunchShape::new([4, 1, 1], [256, 1, 1]);
     let graph = Graph::capture(&rig.stream, |stream| {
-        // SAFETY: arrays of `LENGTH` floats, which outlive the graph. The second launch adds to the sum of the first.
+        // SAFETY: arrays of `LENGTH` floats, which outlive the graph. The second launch adds to the
+        // sum of the first.
         unsafe {
             add.launch(stream, &shape, &[pa, pb, pc, LENGTH as u64])?;
             add.launch(stream, &shape, &[pa, pc, pc, LENGTH as u64])
@@ -587,7 +590,8 @@ fn threads(rig: &Rig) -> Outcome {
     })
 }
 
-/// The median of what `call` costs the host, back to back. The queue of launches is emptied now and then so that it never fills up.
+/// The median of what `call` costs the host, back to back. The queue of launches is emptied now and
+/// then so that it never fills up.
 fn median_cost(stream: &Stream, mut call: impl FnMut() -> Result<(), CudaError>) -> Result<f64, CudaError> {
     let mut costs = Vec::with_capacity(2000);
     for _ in 0..20 {

@@ -1,6 +1,7 @@
 //! The NVIDIA backend: PTX text, the driver's own JIT compiler, no CUDA toolkit.
 //!
-//! [`Cuda`] is a GPU as Kiln's runtime drives it. [`compile_to_ptx`] needs no GPU. [`driver`] and [`ptx`] are the layers below.
+//! [`Cuda`] is a GPU as Kiln's runtime drives it. [`compile_to_ptx`] needs no GPU. [`driver`] and
+//! [`ptx`] are the layers below.
 //!
 //! # Kernels that stay
 //!

@@ -1,5 +1,6 @@
-//! The parser of the compiler's log against what NVIDIA's assembler writes today, on the handwritten kernels that `driver_check` runs on a GPU.
-//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the tests are ignored.
+//! The parser of the compiler's log against what NVIDIA's assembler writes today, on the
+//! handwritten kernels that `driver_check` runs on a GPU. `KILN_PTXAS` names the assembler
+//! (`tools/ptxas.sh --path`); without it the tests are ignored.
 
 mod assembler;
 
@@ -79,7 +80,8 @@ fn errors_of_ptxas_have_lines() {
 }
 
 fn spills_of_ptxas_are_seen() {
-    // More values alive at once than 32 registers hold: all are read before the first is written, in the order of reading.
+    // More values alive at once than 32 registers hold: all are read before the first is written,
+    // in the order of reading.
     let each = |line: &dyn Fn(u32) -> String| (0..100).map(line).collect::<String>();
     let reads = each(&|i| format!("ld.volatile.global.u32 %r{i}, [%d+{}];\n", 4 * i));
     let writes = each(&|i| format!("st.volatile.global.u32 [%d+{}], %r{i};\n", 4 * i));

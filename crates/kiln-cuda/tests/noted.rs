@@ -1,5 +1,6 @@
-//! Checks where threads wait for each other: the PTX reports a fault and goes on, so that nobody is left waiting. `KILN_PTXAS` names the assembler (`tools/ptxas.sh
-//! --path`); without it the text alone is looked at.
+//! Checks where threads wait for each other: the PTX reports a fault and goes on, so that nobody is
+//! left waiting. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the text
+//! alone is looked at.
 
 mod assembler;
 
@@ -70,7 +71,8 @@ fn a_check_in_a_task_does_not_end_it() {
     %c = gt %n, %0 : bool
     assert %c, \"{} is no index\", %n",
     ));
-    // One report for each access, however many elements a thread has of it, one for the divisions and one for the assertion.
+    // One report for each access, however many elements a thread has of it, one for the divisions
+    // and one for the assertion.
     assert_eq!(count(&text, "atom.relaxed.gpu.global.cas.b32"), 4, "{text}");
     assert_eq!((count(&text, "exit"), count(&text, "$FAULT"), count(&text, "bar.red")), (0, 0, 0), "{text}");
     // Nothing is accessed where an index is outside.

@@ -1,5 +1,6 @@
-//! What kernels that stay compile to: ordered accesses of every kind, and a polling loop with nothing in it that need not be.
-//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the assembling part is skipped, and says so.
+//! What kernels that stay compile to: ordered accesses of every kind, and a polling loop with
+//! nothing in it that need not be. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`);
+//! without it the assembling part is skipped, and says so.
 
 mod assembler;
 
@@ -16,7 +17,8 @@ assembler::tests! {
     plain:
 }
 
-/// Compiles for a generation and, where there is an assembler, assembles without warnings and spills.
+/// Compiles for a generation and, where there is an assembler, assembles without warnings and
+/// spills.
 fn compile(kernel: &Kernel, compute: (u32, u32), arch: &str) -> String {
     let text = compile_to_ptx(kernel, ptx::Target { compute, ptx: (8, 0) }).expect("compiles").text;
     let Some(ptxas) = assembler::path() else { return text };
@@ -113,7 +115,8 @@ fn innermost_loop(text: &str) -> Vec<&str> {
     found.unwrap_or_else(|| panic!("no loop\n{text}"))
 }
 
-/// A warp polls the quads of a message until every one bears the stamp: the addresses are computed before, and nothing is checked.
+/// A warp polls the quads of a message until every one bears the stamp: the addresses are computed
+/// before, and nothing is checked.
 fn a_polling_loop_is_tight() {
     let text = both(
         "kernel @poll(%x: view<u32, 1, global> {align=16, strides=[=1]}, %y: mut view<u32, 1, global> {align=16, strides=[=1]}, %slot: i64, %stamp: u32) thread [32, 1, 1] {

@@ -1,5 +1,6 @@
-//! From kernels to PTX that NVIDIA's assembler takes, for every target, without warnings and without spills. `KILN_PTXAS` names the assembler
-//! (`tools/ptxas.sh --path`); without it the tests with `ptxas` in their names are ignored.
+//! From kernels to PTX that NVIDIA's assembler takes, for every target, without warnings and
+//! without spills. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the tests
+//! with `ptxas` in their names are ignored.
 
 mod assembler;
 
@@ -92,7 +93,8 @@ fn every_case_for_sm_100_by_ptxas() {
     check_target(target((10, 0)));
 }
 
-/// Without a GPU: what the passes make of every case computes the same on the interpreter, and does something.
+/// Without a GPU: what the passes make of every case computes the same on the interpreter, and does
+/// something.
 fn every_case_over_threads_on_the_interpreter() {
     let interp = Interp::new(Options::default());
     let check = |case: &Case| {

@@ -1,5 +1,6 @@
-//! The emitter against NVIDIA's assembler: every operation assembles for every target, without warnings. `KILN_PTXAS` names the assembler
-//! (`tools/ptxas.sh --path`); without it the assembling part is skipped, and says so.
+//! The emitter against NVIDIA's assembler: every operation assembles for every target, without
+//! warnings. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it the assembling
+//! part is skipped, and says so.
 
 mod assembler;
 

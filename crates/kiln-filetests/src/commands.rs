@@ -13,7 +13,7 @@
 
 use crate::file::{TestCase, TestFile};
 use crate::launch;
-use kiln_compiler::{Target, divide_tiles, lower_to_threads, opt, optimize, specialise};
+use kiln_compiler::{Target, divide_tiles, lower_to_threads, opt, optimize, warp_specialize};
 use kiln_ir::{Kernel, Uniformity, parse, verify};
 use std::fmt::Write;
 
@@ -56,7 +56,7 @@ fn one(command: &[String], case: &TestCase) -> Result<String, String> {
             Ok(kernel) => print(&kernel, false),
             Err(error) => Ok(format!("{error}\n")),
         },
-        ["specialise"] => match specialise(&well_formed(case)?, &Target::cuda((9, 0), 227 << 10)) {
+        ["warp_specialize"] => match warp_specialize(&well_formed(case)?, &Target::cuda((9, 0), 227 << 10)) {
             Ok(mut tasks) => {
                 optimize(&mut tasks).map_err(|e| e.to_string())?;
                 print(&tasks, false)

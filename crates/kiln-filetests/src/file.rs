@@ -10,7 +10,8 @@
 //! ;> the expected output, line by line
 //! ```
 //!
-//! A case begins behind the expected output of the one before, and holds directives (`; @…`), comments and one kernel.
+//! A case begins behind the expected output of the one before, and holds directives (`; @…`),
+//! comments and one kernel.
 
 use std::fmt::Write;
 

@@ -8,9 +8,10 @@
 //! ; @arg i64: 5
 //! ```
 //!
-//! The arguments stand in the order of the parameters, the grid is 1 by 1 by 1 unless it is given. The kernel runs on the
-//! interpreter, on the interpreter once more when it is optimised, and on the CPU; all must agree. The output is what was printed,
-//! the fault, and the views that the kernel may write.
+//! The arguments stand in the order of the parameters, the grid is 1 by 1 by 1 unless it is given.
+//! The kernel runs on the interpreter, on the interpreter once more when it is optimized, and on
+//! the CPU; all must agree. The output is what was printed, the fault, and the views that the
+//! kernel may write.
 
 use crate::file::TestCase;
 use kiln_cpu::CpuBackend;
@@ -19,7 +20,8 @@ use kiln_interp::Interp;
 use kiln_ir::{Kernel, Literal};
 use std::fmt::Write;
 
-/// How far apart, relative to their size, results of f32 may be on the CPU: transcendental functions are good to a few ulp.
+/// How far apart, relative to their size, results of f32 may be on the CPU: transcendental
+/// functions are good to a few ulp.
 const CPU_TOLERANCE: f64 = 1e-6;
 
 /// Runs a kernel as the directives of its case say.
@@ -36,7 +38,7 @@ pub(crate) fn run(kernel: &Kernel, test: &TestCase) -> Result<String, String> {
     kiln_compiler::optimize(&mut optimized.kernel).map_err(|e| e.to_string())?;
     let again = run::run(&optimized, &device).map_err(|e| e.to_string())?;
     if let Some(difference) = run::difference(&outcome, &again, 0.0) {
-        return Err(format!("line {}: optimised, the outcome differs: {difference}", test.line));
+        return Err(format!("line {}: optimized, the outcome differs: {difference}", test.line));
     }
     match run::run(&case, &CpuBackend::with_threads(1)) {
         Ok(on_cpu) => {

@@ -1,5 +1,5 @@
-//! Random kernels through NVIDIA's assembler, as the driver compiles them: it must neither refuse one
-//! nor crash. `KILN_PTXAS` names the assembler; without it the tests are ignored, a mode each.
+//! Random kernels through NVIDIA's assembler, as the driver compiles them: it must neither refuse
+//! one nor crash. `KILN_PTXAS` names the assembler; without it the tests are ignored, a mode each.
 
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_fuzz::compare::seeds;

@@ -1,9 +1,9 @@
-//! Element-wise work on boxes of views, on the CPU and under the interpreter: odd shapes, boxes that
-//! views do not fill, values under other shapes and types, several stores to views that are read, and
-//! loops, with tiles that take one chunk or many.
+//! Element-wise work on boxes of views, on the CPU and under the interpreter: odd shapes, boxes
+//! that views do not fill, values under other shapes and types, several stores to views that are
+//! read, and loops, with tiles that take one chunk or many.
 //!
-//! The random kernels of `generate` store boxes that lie inside their views, from values of the same
-//! shape. Two wrong stores of the CPU needed neither.
+//! The random kernels of `generate` store boxes that lie inside their views, from values of the
+//! same shape. Two wrong stores of the CPU needed neither.
 
 use kiln_cpu::CpuBackend;
 use kiln_fuzz::compare::seeds;

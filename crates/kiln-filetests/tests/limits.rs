@@ -28,9 +28,10 @@ fn regions_that_nest_too_deep_are_refused() {
     assert!(error.contains("regions that nest at most 512 deep"), "{error}");
 }
 
-/// Optimising takes time in proportion to the size, as far as a test can tell: ten thousand operations, not minutes.
+/// Optimizing takes time in proportion to the size, as far as a test can tell: ten thousand
+/// operations, not minutes.
 #[test]
-fn long_kernels_are_optimised_quickly() {
+fn long_kernels_are_optimized_quickly() {
     let mut text =
         String::from("kernel @long(%y: mut view<i64, 1, global>, %n: i64) tile {\n%v0 = const 1 : i64\n");
     for i in 0..10_000 {
@@ -45,7 +46,8 @@ fn long_kernels_are_optimised_quickly() {
     assert_eq!(verify(&kernel), Ok(()));
 }
 
-/// The operations of a guard that can fault nest in each other, but not without limit; what they compute arrives at the end.
+/// The operations of a guard that can fault nest in each other, but not without limit; what they
+/// compute arrives at the end.
 #[test]
 fn a_guard_may_hold_many_checks() {
     const CHECKS: usize = 2000;

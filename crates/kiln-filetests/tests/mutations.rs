@@ -1,7 +1,9 @@
-//! Texts of the test files with mistakes in them. Whatever stands in a text, the parser and the verifier refuse it by name, or every
-//! backend compiles it or says what it does not have: nothing panics, hangs, takes memory without bound, or calls itself a bug.
+//! Texts of the test files with mistakes in them. Whatever stands in a text, the parser and the
+//! verifier refuse it by name, or every backend compiles it or says what it does not have: nothing
+//! panics, hangs, takes memory without bound, or calls itself a bug.
 //!
-//! `KILN_MUTATIONS=N` makes so many, and `KILN_SEED=N` begins at another text; a failure names its seed.
+//! `KILN_MUTATIONS=N` makes so many, and `KILN_SEED=N` begins at another text; a failure names its
+//! seed.
 
 use kiln_backend::{Backend, Error};
 use kiln_cuda::{compile_to_ptx, compile_to_threads, ptx};

@@ -1,4 +1,5 @@
-//! The optimiser against the interpreter: a random kernel and what becomes of it do the same, to the bit.
+//! The optimizer against the interpreter: a random kernel and what becomes of it do the same, to
+//! the bit.
 
 use kiln_fuzz::Case;
 use kiln_fuzz::compare::{compare, seeds};
@@ -41,7 +42,7 @@ fn no_pass_changes_a_bit() {
     }
 }
 
-/// What is optimised stays as it is.
+/// What is optimized stays as it is.
 #[test]
 fn optimized_kernels_are_fixed_points() {
     for seed in 0..100 {

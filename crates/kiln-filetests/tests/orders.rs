@@ -1,5 +1,5 @@
-//! The code for GPUs with its threads in random orders: it gives the same results in all of them, and
-//! without one of its barriers it does not.
+//! The code for GPUs with its threads in random orders: it gives the same results in all of them,
+//! and without one of its barriers it does not.
 
 use kiln_compiler::{Target, expand, lower_to_threads, optimize};
 use kiln_fuzz::{Case, run::run};

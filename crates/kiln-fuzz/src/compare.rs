@@ -7,7 +7,8 @@ use crate::run::{Outcome, difference};
 use kiln_backend::FaultKind;
 use std::ops::Range;
 
-/// The seeds to try: those of the environment variable `KILN_FUZZ_SEEDS`, such as `1000..5000`, or these.
+/// The seeds to try: those of the environment variable `KILN_FUZZ_SEEDS`, such as `1000..5000`, or
+/// these.
 pub fn seeds(default: Range<u64>) -> Range<u64> {
     let set = std::env::var("KILN_FUZZ_SEEDS").ok();
     let range = set.as_deref().and_then(|text| text.split_once(".."));
@@ -55,8 +56,8 @@ pub fn compare(
     Ok(())
 }
 
-/// What is different; `None` also where the reference does not run or finds that the kernel breaks a promise, which happens to
-/// reduced kernels.
+/// What is different; `None` also where the reference does not run or finds that the kernel breaks
+/// a promise, which happens to reduced kernels.
 fn disagreement(case: &Case, reference: &Way<'_>, tested: &Way<'_>) -> Option<String> {
     let expected = reference(case).ok()?;
     if matches!(expected.fault, Some(FaultKind::Sanitizer { .. })) {

@@ -1,7 +1,8 @@
 //! Random kernels, and what devices do with them.
 //!
 //! `kiln fuzz` makes random kernels, runs each on the interpreter and on another device, and
-//! compares what they leave behind. A kernel that differs is made smaller until a person can read it.
+//! compares what they leave behind. A kernel that differs is made smaller until a person can read
+//! it.
 //!
 //! | file | holds |
 //! |---|---|

@@ -25,7 +25,8 @@ struct Allocation<'d> {
 
 impl Drop for Allocation<'_> {
     fn drop(&mut self) {
-        // SAFETY: `at` and `bytes` are those of an allocation of this device, whose work has been waited for.
+        // SAFETY: `at` and `bytes` are those of an allocation of this device, whose work has been
+        // waited for.
         unsafe { self.device.free(self.at, self.bytes, StreamId::default()) }
     }
 }
@@ -89,7 +90,8 @@ pub fn run(case: &Case, device: &dyn Backend) -> Result<Outcome> {
         }
     }
     let stream = StreamId::default();
-    // SAFETY: the words describe the parameters in order: dense views of live allocations, and scalars.
+    // SAFETY: the words describe the parameters in order: dense views of live allocations, and
+    // scalars.
     let launched = unsafe { device.launch(&*program, Launch { grid: case.grid, words: &words, stream }) };
     let fault = match launched.and_then(|()| device.synchronize(stream)) {
         Ok(()) => None,
@@ -102,7 +104,8 @@ pub fn run(case: &Case, device: &dyn Backend) -> Result<Outcome> {
     Ok(Outcome { memory, fault, printed })
 }
 
-/// Where two outcomes first differ, in words; floats may be apart by `tolerance` times their size, and NaN is NaN.
+/// Where two outcomes first differ, in words; floats may be apart by `tolerance` times their size,
+/// and NaN is NaN.
 pub fn difference(left: &Outcome, right: &Outcome, tolerance: f64) -> Option<String> {
     if left.fault != right.fault {
         return Some(format!("fault {:?}, {:?}", left.fault, right.fault));

@@ -22,7 +22,8 @@ pub struct Region<'a> {
 }
 
 impl Region<'_> {
-    /// Calls `visit` on each row along the last axis: its positions in the box, those of them inside the view, and the address of the first of these.
+    /// Calls `visit` on each row along the last axis: its positions in the box, those of them
+    /// inside the view, and the address of the first of these.
     fn rows(
         &self,
         mut visit: impl FnMut(Range<usize>, Range<usize>, u64) -> Result<(), Trap>,
@@ -65,8 +66,8 @@ fn inside(first: i64, extent: i64, width: usize) -> Range<usize> {
     start..clamp(i128::from(extent) - i128::from(first)).max(start)
 }
 
-/// The distance of an element from element 0. It wraps at 64 bits, as addresses do; where that leaves the view's memory, the access is caught
-/// there.
+/// The distance of an element from element 0. It wraps at 64 bits, as addresses do; where that
+/// leaves the view's memory, the access is caught there.
 #[derive(Default)]
 struct Position(u64);
 
@@ -203,8 +204,8 @@ impl Elements<'_> {
         })
     }
 
-    /// Replaces each element by what `update` makes of its position and its old value, in order, and gives the old values; 0 for elements
-    /// that take no part.
+    /// Replaces each element by what `update` makes of its position and its old value, in order,
+    /// and gives the old values; 0 for elements that take no part.
     pub fn update(
         &self,
         spaces: &mut Spaces,

@@ -79,7 +79,8 @@ impl Options {
     }
 }
 
-/// The reference interpreter as a device. Everything is done when a call returns. The print sink is called within a launch.
+/// The reference interpreter as a device. Everything is done when a call returns. The print sink is
+/// called within a launch.
 ///
 /// ```
 /// use kiln_backend::{Backend, Launch, StreamId};
@@ -190,7 +191,8 @@ impl Interp {
         if is_printing() {
             return Err(Error::InsidePrintSink { device: self.properties.id.clone() });
         }
-        // It is whole between calls, so that a panic elsewhere while it was locked does not spoil it.
+        // It is whole between calls, so that a panic elsewhere while it was locked does not spoil
+        // it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
         dropped.into_iter().for_each(|gone| state.release(gone));

@@ -92,8 +92,8 @@ impl Machine<'_> {
         self.error(Trap::Bug(what.into()), data.loc)
     }
 
-    /// Gives values to `to` in the active threads, all at once: a loop may swap what it carries. Tiles belong to the block, so that
-    /// threads cannot disagree about them.
+    /// Gives values to `to` in the active threads, all at once: a loop may swap what it carries.
+    /// Tiles belong to the block, so that threads cannot disagree about them.
     pub fn assign(&mut self, to: &[Value], from: &[Value], mask: &Mask, data: &OpData) -> Result<(), Error> {
         if to.len() != from.len() {
             return Err(self.bug("a region that yields a wrong number of values", data));

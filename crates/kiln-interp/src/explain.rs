@@ -25,14 +25,14 @@ impl Machine<'_> {
                 let whose = if element.named { format!(", at {}", element.text) } else { String::new() };
                 (*finding, format!("access of {space} memory: {detail}{whose}"))
             }
-            Report::Uninitialised(skip) => {
+            Report::Uninitialized(skip) => {
                 let element = self.element_at(place, *skip).text;
                 let advice = match place.space {
                     Space::Global => "write it before, or make the tensor by `zeros`",
                     Space::Shared => "write it before, with a `barrier()` between",
                     Space::Local => "write it before",
                 };
-                (Finding::Uninitialised, format!("{element} is read, but nothing has written it; {advice}"))
+                (Finding::Uninitialized, format!("{element} is read, but nothing has written it; {advice}"))
             }
             Report::Race(race) => (Finding::Race, self.explain_race(race, place)),
         }

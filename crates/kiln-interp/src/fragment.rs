@@ -1,4 +1,5 @@
-//! Operations of warps on fragments of matrices, and copies from global to shared memory that arrive when they are waited for.
+//! Operations of warps on fragments of matrices, and copies from global to shared memory that
+//! arrive when they are waited for.
 
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -17,7 +18,8 @@ const WORDS: usize = 4;
 /// Lanes that hold a row of a fragment.
 pub const FRAGMENT_LANES: usize = 4;
 
-/// What lies where a copy will arrive: not a number in any format, so that whoever does not wait notices.
+/// What lies where a copy will arrive: not a number in any format, so that whoever does not wait
+/// notices.
 const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
 
 /// Copies of a block that have not arrived, by thread.

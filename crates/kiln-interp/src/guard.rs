@@ -71,8 +71,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// An operation inside a guard, or of a block that threads have left, in those that had no fault
-    /// yet.
+    /// An operation inside a guard, or of a block that threads have left, in those that had no
+    /// fault yet.
     pub fn run_in_guard(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let mask = &self.unfaulted(mask).into_owned();
         if mask.is_empty() {
@@ -186,8 +186,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The index and the extent of the first axis that a checked access leaves; of a tile, the least
-    /// such index.
+    /// The index and the extent of the first axis that a checked access leaves; of a tile, the
+    /// least such index.
     fn first_outside(&self, data: &OpData, lane: usize) -> Result<Vec<u64>, Trap> {
         let view = self.view(data.view())?;
         let (outside, tile) = self.outside(data)?;

@@ -1,4 +1,5 @@
-//! Elements of memory that the host may touch while a kernel runs: each is read and written whole, reads acquire and writes release.
+//! Elements of memory that the host may touch while a kernel runs: each is read and written whole,
+//! reads acquire and writes release.
 
 use kiln_ir::numeric::Element;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// Reads an element.
 ///
 /// # Safety
-/// `at` points to an initialised element, is a multiple of its size, and everybody else accesses it atomically.
+/// `at` points to an initialized element, is a multiple of its size, and everybody else accesses it
+/// atomically.
 pub unsafe fn read<T: Element>(at: *const u8) -> T {
     let at = at.cast_mut();
     // SAFETY: the caller's promise, for the size in question.

@@ -1,12 +1,12 @@
-//! The reference interpreter: a backend that walks the IR and means exactly what `kiln_ir::OpKind` says. Every other backend is tested
-//! against it.
+//! The reference interpreter: a backend that walks the IR and means exactly what `kiln_ir::OpKind`
+//! says. Every other backend is tested against it.
 //!
 //! Blocks run one after the other. The threads of a block run in lockstep, one operation at a time,
-//! under a mask of the active ones, or with [`Options::seed`] in a random order between two barriers.
-//! A value of rank 0 has an element for each thread, a tile one array for the block. Every access is
-//! checked against the live allocations, and with [`Options::sanitize`] also for reads of
-//! uninitialised memory and for races. What is found is a [`Fault`](kiln_backend::Fault) at the
-//! operation's source line.
+//! under a mask of the active ones, or with [`Options::seed`] in a random order between two
+//! barriers. A value of rank 0 has an element for each thread, a tile one array for the block.
+//! Every access is checked against the live allocations, and with [`Options::sanitize`] also for
+//! reads of uninitialized memory and for races. What is found is a [`Fault`](kiln_backend::Fault)
+//! at the operation's source line.
 //!
 //! | file | holds |
 //! |---|---|
@@ -34,9 +34,9 @@
 //!
 //! With a seed, as in `interp:7`, a schedule divides the threads of a block into strands, each with
 //! its own place in the kernel. A random strand runs until it comes to a barrier, a shuffle or a
-//! product, or is interrupted anywhere, so that a missing barrier changes results. Right kernels give
-//! the same results under every seed. Which of several faults is reported depends on the seed. The
-//! threads of a resident launch always run in lockstep.
+//! product, or is interrupted anywhere, so that a missing barrier changes results. Right kernels
+//! give the same results under every seed. Which of several faults is reported depends on the seed.
+//! The threads of a resident launch always run in lockstep.
 //!
 //! # The sanitizer
 //!
@@ -44,6 +44,12 @@
 //! operation of which thread touched each in this launch. Races, reads of what nothing has written,
 //! and warps that reach a shuffle or a vote in part are faults; `explain.rs` says them in the
 //! user's words. `interp:fast` has no shadow. Loops look at the launch's time limit.
+//!
+//! With a seed (`interp:7`) a *schedule* (`schedule.rs`) divides the threads of a block into
+//! strands, each with its own place in the kernel. A random one runs on to the next barrier,
+//! shuffle or product, or is interrupted anywhere, so that a missing barrier changes results too.
+//! Results of correct kernels are the same under every seed; which thread's fault is reported is
+//! not.
 //!
 //! At the explicit level tasks and the blocks of a cluster run in turns, each with a vector clock.
 //! An access of a shared tile that nothing orders is a fault with its line, and so is a wait that

@@ -18,11 +18,12 @@ use crate::warpgroup::Begun;
 use kiln_backend::{Error, Fault, FaultKind, Prints};
 use kiln_ir::{Block, ClusterOp, Kernel, Loc, Op, OpKind, Shape, Value};
 
-/// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in another. All threads of a block execute an operation before
-/// any executes the next one, unless there is a schedule; a mask says which of them take part.
+/// Runs the blocks of one launch, one after the other, in increasing order (x fastest) or in
+/// another. All threads of a block execute an operation before any executes the next one, unless
+/// there is a schedule; a mask says which of them take part.
 ///
-/// Operations without side effects are evaluated in inactive threads too: their results are never used, because control flow moves values
-/// out of its regions under the mask.
+/// Operations without side effects are evaluated in inactive threads too: their results are never
+/// used, because control flow moves values out of its regions under the mask.
 pub struct Machine<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,

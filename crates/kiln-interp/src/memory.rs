@@ -1,4 +1,5 @@
-//! Device memory, which is host memory, and the memory of a block and its threads. Every access is checked against what is allocated.
+//! Device memory, which is host memory, and the memory of a block and its threads. Every access is
+//! checked against what is allocated.
 
 use crate::host_shared;
 use crate::register::Register;
@@ -12,7 +13,8 @@ use std::ptr::NonNull;
 /// Alignment of every allocation, in bytes.
 const ALIGN: usize = 256;
 
-/// What fresh memory holds: NaN as floats, -1 as integers, so that a kernel that reads it is not right by luck.
+/// What fresh memory holds: NaN as floats, -1 as integers, so that a kernel that reads it is not
+/// right by luck.
 const POISON: u8 = 0xff;
 
 /// A range of memory that kernels address from `base`.
@@ -25,11 +27,13 @@ pub struct Arena {
     mapped: bool,
 }
 
-// SAFETY: an arena owns its bytes, and changes them only through `&mut`; those that the host may touch meanwhile, by atomic accesses.
+// SAFETY: an arena owns its bytes, and changes them only through `&mut`; those that the host may
+// touch meanwhile, by atomic accesses.
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Poisoned memory at the address of its first byte, or at 0 if it is not `global`. `None` if the system has no more.
+    /// Poisoned memory at the address of its first byte, or at 0 if it is not `global`. `None` if
+    /// the system has no more.
     fn new(len: usize, global: bool, sanitize: bool) -> Option<Arena> {
         let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
         // SAFETY: the layout's size is not zero.
@@ -41,7 +45,8 @@ impl Arena {
         Some(arena)
     }
 
-    /// Zeroed memory that the host may touch while a kernel does. The sanitizer takes it as written: it does not see what the host writes.
+    /// Zeroed memory that the host may touch while a kernel does. The sanitizer takes it as
+    /// written: it does not see what the host writes.
     fn mapped(len: usize, sanitize: bool) -> Option<Arena> {
         let mut arena = Arena::new(len, true, sanitize)?;
         arena.mapped = true;
@@ -81,8 +86,8 @@ impl Arena {
         let from = self.bytes.as_ptr().wrapping_add(start);
         for (i, o) in out.iter_mut().enumerate() {
             let at = from.wrapping_add(i * size);
-            // SAFETY: the caller found `out.len()` elements from `start` inside the arena, whose bytes are all initialised, and aligned accesses of
-            // memory that the host shares.
+            // SAFETY: the caller found `out.len()` elements from `start` inside the arena, whose
+            // bytes are all initialized, and aligned accesses of memory that the host shares.
             *o = unsafe { if self.mapped { host_shared::read(at) } else { T::read(at) } };
         }
         Ok(())
@@ -94,14 +99,15 @@ impl Arena {
         if let Some(shadow) = &mut self.shadow {
             for (i, v) in from.iter().enumerate() {
                 let at = to.wrapping_add(i * size);
-                // SAFETY: as below; the bytes are initialised.
+                // SAFETY: as below; the bytes are initialized.
                 let held: T = unsafe { if self.mapped { host_shared::read(at) } else { T::read(at) } };
                 shadow.write(start + i * size, size, actor, held.bits() == v.bits())?;
             }
         }
         for (i, v) in from.iter().enumerate() {
             let at = to.wrapping_add(i * size);
-            // SAFETY: the caller found `from.len()` elements from `start` inside the arena, aligned where the host shares it.
+            // SAFETY: the caller found `from.len()` elements from `start` inside the arena, aligned
+            // where the host shares it.
             unsafe { if self.mapped { host_shared::write(*v, at) } else { v.write(at) } };
         }
         Ok(())
@@ -225,16 +231,18 @@ impl Memory {
             shadow.set_written(start, from.len());
         }
         let at = arena.bytes.as_ptr().wrapping_add(start);
-        // SAFETY: the range lies in the arena; `copy_from` allows overlap with memory that the host reads directly.
+        // SAFETY: the range lies in the arena; `copy_from` allows overlap with memory that the host
+        // reads directly.
         unsafe { at.copy_from(from.as_ptr(), from.len()) };
         Ok(())
     }
 
-    /// Copies to the host. Bytes that nothing has written are poison, not an error: a host may fetch a buffer that is partly filled.
+    /// Copies to the host. Bytes that nothing has written are poison, not an error: a host may
+    /// fetch a buffer that is partly filled.
     pub fn download(&mut self, to: &mut [u8], from: u64) -> Result<(), Report> {
         let (arena, start) = self.find(from, to.len())?;
         let at = arena.bytes.as_ptr().wrapping_add(start);
-        // SAFETY: the range lies in the arena, whose bytes are initialised.
+        // SAFETY: the range lies in the arena, whose bytes are initialized.
         unsafe { at.copy_to(to.as_mut_ptr(), to.len()) };
         Ok(())
     }

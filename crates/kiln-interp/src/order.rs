@@ -21,7 +21,8 @@ impl Order {
         let bits = mixed(seed ^ mixed(launch));
         let blocks = blocks.max(1);
         let mut factor = 1 + (bits >> 32) % blocks;
-        // Only with such a factor do the multiples of all numbers of blocks differ modulo their number.
+        // Only with such a factor do the multiples of all numbers of blocks differ modulo their
+        // number.
         while divisor(factor, blocks) != 1 {
             factor = 1 + factor % blocks;
         }

@@ -1,4 +1,5 @@
-//! Operations on addresses: what the lowering to threads makes of accesses through views. Every value has rank 0.
+//! Operations on addresses: what the lowering to threads makes of accesses through views. Every
+//! value has rank 0.
 
 use crate::access::{atomic, compare_exchange, exchange};
 use crate::mask::Mask;

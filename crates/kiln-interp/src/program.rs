@@ -1,4 +1,5 @@
-//! A compiled kernel: verified, with its block memory laid out. Nothing else is prepared; the machine walks the IR.
+//! A compiled kernel: verified, with its block memory laid out. Nothing else is prepared; the
+//! machine walks the IR.
 
 use crate::leave::leave_alone;
 use crate::value::Data;
@@ -74,7 +75,8 @@ impl Loaded {
         self.block.iter().map(|&e| e as usize).product()
     }
 
-    /// Zeroed registers for the values that the kernel uses, by value index: tiles whole, scalars once a thread, views none.
+    /// Zeroed registers for the values that the kernel uses, by value index: tiles whole, scalars
+    /// once a thread, views none.
     pub fn registers(&self) -> Vec<Data> {
         let mut registers = vec![Data::default(); self.kernel.counts().0];
         let mut add = |value: kiln_ir::Value| {

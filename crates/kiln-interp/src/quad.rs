@@ -1,5 +1,6 @@
-//! Quads: four adjacent words that arrive whole, as blocks and threads take turns. Of memory that the host shares, each word is whole, but not
-//! the quad: a host that writes while a kernel runs needs a release and an acquire.
+//! Quads: four adjacent words that arrive whole, as blocks and threads take turns. Of memory that
+//! the host shares, each word is whole, but not the quad: a host that writes while a kernel runs
+//! needs a release and an acquire.
 
 use crate::machine::Machine;
 use crate::mask::Mask;

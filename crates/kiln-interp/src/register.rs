@@ -22,10 +22,10 @@ pub trait Register: Element {
     /// Reads an element from memory of any alignment.
     ///
     /// # Safety
-    /// `at` points to `SCALAR.bytes()` readable, initialised bytes.
+    /// `at` points to `SCALAR.bytes()` readable, initialized bytes.
     unsafe fn read(at: *const u8) -> Self {
-        // SAFETY: the caller's promise; as many bytes are read as the type has, and every bit pattern
-        // is an integer.
+        // SAFETY: the caller's promise; as many bytes are read as the type has, and every bit
+        // pattern is an integer.
         let bits = unsafe {
             match Self::SCALAR.bytes() {
                 1 => at.read().into(),

@@ -1,4 +1,5 @@
-//! Resident launches. Each is over when the call that begins it returns, so what is left is its fault.
+//! Resident launches. Each is over when the call that begins it returns, so what is left is its
+//! fault.
 
 use kiln_backend::{Error, Fault, ResidentId, Result};
 use std::collections::HashMap;

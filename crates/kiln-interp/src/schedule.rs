@@ -14,9 +14,9 @@
 //! ```
 //!
 //! So both orders of any two accesses by different threads that no barrier separates occur, under
-//! some seed. Where warps have to come together, as for a shuffle, the strands that hold threads of a
-//! warp wait for each other. Registers have an element for each thread, so that strands share them.
-//! Within a strand threads run in lockstep.
+//! some seed. Where warps have to come together, as for a shuffle, the strands that hold threads of
+//! a warp wait for each other. Registers have an element for each thread, so that strands share
+//! them. Within a strand threads run in lockstep.
 
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -55,8 +55,8 @@ const FINE: u64 = 2;
 /// enough to give any two threads both orders under some seed; more only cost time.
 const PARTS: [u64; 2] = [3, 2];
 
-/// After at most so many operations another strand runs: where strands are interrupted anywhere, and
-/// elsewhere. There it is so long that only a strand which waits in a loop is interrupted.
+/// After at most so many operations another strand runs: where strands are interrupted anywhere,
+/// and elsewhere. There it is so long that only a strand which waits in a loop is interrupted.
 const TURNS: [u64; 2] = [24, 10_000];
 
 /// A schedule of the threads of a block.

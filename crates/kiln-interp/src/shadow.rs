@@ -1,10 +1,13 @@
-//! What the sanitizer remembers of memory: which bytes were written, and who touched them in the current launch.
+//! What the sanitizer remembers of memory: which bytes were written, and who touched them in the
+//! current launch.
 //!
-//! Two accesses of one byte race if they are by different threads of a block with no barrier between, or by different blocks, and one of
-//! them writes, and not both are atomic. A write of what the byte already holds is no race.
+//! Two accesses of one byte race if they are by different threads of a block with no barrier
+//! between, or by different blocks, and one of them writes, and not both are atomic. A write of
+//! what the byte already holds is no race.
 //!
-//! The operations on tiles of a program follow each other. Beside threads, in a kernel over threads, an operation on tiles is one more
-//! party: its threads share the work in a way that no thread can know, so that only a barrier orders it and what a thread does alone.
+//! The operations on tiles of a program follow each other. Beside threads, in a kernel over
+//! threads, an operation on tiles is one more party: its threads share the work in a way that no
+//! thread can know, so that only a barrier orders it and what a thread does alone.
 
 use kiln_backend::Finding;
 use kiln_ir::Op;
@@ -21,7 +24,8 @@ pub struct Actor {
     pub epoch: u32,
     /// Whether the access is part of an atomic operation.
     pub atomic: bool,
-    /// Whether the kernel orders its blocks itself, by fences and atomics, which the sanitizer does not follow.
+    /// Whether the kernel orders its blocks itself, by fences and atomics, which the sanitizer does
+    /// not follow.
     pub fenced: bool,
     /// Whether it orders threads of a block so, by loads that acquire.
     pub acquires: bool,
@@ -35,7 +39,7 @@ pub enum Report {
     /// One that concerns the access by itself, in words.
     Access(Finding, String),
     /// A read of what nothing has written, so many bytes behind the beginning of the access.
-    Uninitialised(usize),
+    Uninitialized(usize),
     /// Two accesses that nothing orders.
     Race(Race),
 }
@@ -104,7 +108,8 @@ impl Touch {
 struct Touches {
     /// The last write. It stands for all earlier ones, which it did not race with.
     write: Option<Touch>,
-    /// The last reads by two different threads of the block that read last: any writer differs from one of them.
+    /// The last reads by two different threads of the block that read last: any writer differs from
+    /// one of them.
     reads: [Option<Touch>; 2],
     /// The last read by another block.
     foreign: Option<Touch>,
@@ -192,7 +197,7 @@ impl Shadow {
     /// Notes a read by a kernel.
     pub fn read(&mut self, start: usize, len: usize, actor: Actor) -> Result<(), Report> {
         if let Some(skip) = self.written[start..start + len].iter().position(|&written| !written) {
-            return Err(Report::Uninitialised(skip));
+            return Err(Report::Uninitialized(skip));
         }
         let touch = Touch::by(actor);
         for at in start..start + len {
@@ -205,7 +210,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Notes a write by a kernel. `same` says that the bytes there are already those that are written.
+    /// Notes a write by a kernel. `same` says that the bytes there are already those that are
+    /// written.
     pub fn write(&mut self, start: usize, len: usize, actor: Actor, same: bool) -> Result<(), Report> {
         let touch = Touch::by(actor);
         for at in start..start + len {
@@ -237,8 +243,8 @@ impl Shadow {
         self.filled[start..start + len].fill(true);
     }
 
-    /// The parts of a range that nothing has written, or with `filled` nothing but a fill, counted from
-    /// its start.
+    /// The parts of a range that nothing has written, or with `filled` nothing but a fill, counted
+    /// from its start.
     pub fn unwritten(&self, start: usize, len: usize, filled: bool) -> Vec<Range<usize>> {
         let mut parts: Vec<Range<usize>> = Vec::new();
         for at in 0..len {

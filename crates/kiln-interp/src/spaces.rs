@@ -56,7 +56,8 @@ pub struct Spaces<'a> {
     pub epoch: u32,
     /// Whether the block has threads that the user knows of.
     pub threaded: bool,
-    /// Whether the kernel has fences or loads that acquire, by which its blocks may order themselves.
+    /// Whether the kernel has fences or loads that acquire, by which its blocks may order
+    /// themselves.
     pub fenced: bool,
     /// Whether it has loads that acquire, by which the threads of a block may order themselves.
     pub acquires: bool,

@@ -216,7 +216,8 @@ impl Machine<'_> {
         Err(Trap::Fault { kind, lane: Some(lane) })
     }
 
-    /// Accesses through views. Operands: the view, an index or offset for each axis, then what the operation adds.
+    /// Accesses through views. Operands: the view, an index or offset for each axis, then what the
+    /// operation adds.
     fn access(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
         let view = self.view(data.view())?.clone();
         let (indices, rest) = (data.coordinates(), data.access_values());

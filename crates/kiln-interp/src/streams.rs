@@ -1,4 +1,5 @@
-//! Streams and events. All work is done when the call that enqueues it returns, so what is left is names, times and pending faults.
+//! Streams and events. All work is done when the call that enqueues it returns, so what is left is
+//! names, times and pending faults.
 
 use kiln_backend::{Error, EventId, Fault, Result, StreamId};
 use std::collections::HashMap;
@@ -7,7 +8,8 @@ use std::time::Instant;
 /// The streams and events of a device.
 #[derive(Default)]
 pub struct Streams {
-    /// Each live stream's first fault that was not reported yet. Stream 0 is always there, and stands for those that are gone.
+    /// Each live stream's first fault that was not reported yet. Stream 0 is always there, and
+    /// stands for those that are gone.
     faults: HashMap<StreamId, Option<Fault>>,
     events: HashMap<EventId, Event>,
     next: u64,

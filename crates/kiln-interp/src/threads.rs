@@ -86,7 +86,8 @@ pub fn need_warps(what: &str, mask: &Mask, here: Option<&Mask>) -> Result<(), Tr
     Ok(())
 }
 
-/// Each thread reads the value of another of its warp. A thread that would read one that is not there gets its own value.
+/// Each thread reads the value of another of its warp. A thread that would read one that is not
+/// there gets its own value.
 ///
 /// The masks are as for `vote`.
 pub fn shuffle(

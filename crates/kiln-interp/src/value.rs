@@ -10,7 +10,8 @@ use kiln_ir::numeric::{Element, Int};
 use kiln_ir::{E4M3, E5M2, Scalar, Space};
 use std::borrow::Cow;
 
-/// Why an operation did not complete. The executor adds the source location, the block and the thread's index.
+/// Why an operation did not complete. The executor adds the source location, the block and the
+/// thread's index.
 #[derive(Debug)]
 pub enum Trap {
     /// The kernel is at fault, in a thread if it is one thread's doing.
@@ -22,7 +23,8 @@ pub enum Trap {
     },
     /// An access of memory breaks a rule, of which the machine knows the user's words.
     Memory(Box<(Report, Place)>),
-    /// The kernel is not well formed, which the verifier should have seen, or the interpreter is wrong.
+    /// The kernel is not well formed, which the verifier should have seen, or the interpreter is
+    /// wrong.
     Bug(String),
 }
 
@@ -55,7 +57,8 @@ impl Trap {
     }
 }
 
-/// The elements of a value: one for each thread of the block if its rank is 0, else those of the tile in row-major order.
+/// The elements of a value: one for each thread of the block if its rank is 0, else those of the
+/// tile in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Data {
@@ -80,8 +83,9 @@ impl Default for Data {
     }
 }
 
-/// Runs a body with a type name bound to the Rust type of an element type. The classes `number`, `bits`, `int` and `float` leave out the
-/// types that lack the operations, for which the body is an error.
+/// Runs a body with a type name bound to the Rust type of an element type. The classes `number`,
+/// `bits`, `int` and `float` leave out the types that lack the operations, for which the body is an
+/// error.
 macro_rules! dispatch {
     (@arms $elem:expr, $t:ident => $body:expr, $($variant:ident: $ty:ty),*) => {
         match $elem {

@@ -5,10 +5,11 @@ use crate::literal::Literal;
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type};
 
-/// A cursor into a kernel: every method appends one operation to the current block and gives its result.
+/// A cursor into a kernel: every method appends one operation to the current block and gives its
+/// result.
 ///
-/// The builder trusts its caller: a wrongly typed operation is found by [`verify`](crate::verify). It is what passes and the
-/// front end use.
+/// The builder trusts its caller: a wrongly typed operation is found by [`verify`](crate::verify).
+/// It is what passes and the front end use.
 ///
 /// ```
 /// use kiln_ir::*;
@@ -143,7 +144,8 @@ impl<'k> Builder<'k> {
         self.one(OpKind::Bitcast, &[x], ty)
     }
 
-    /// Stretches to a shape of the same rank, or a scalar to any shape; gives `x` back if it has it.
+    /// Stretches to a shape of the same rank, or a scalar to any shape; gives `x` back if it has
+    /// it.
     pub fn broadcast(&mut self, x: Value, shape: Shape) -> Value {
         let ty = self.ty(x);
         if ty.as_tile().is_some_and(|t| t.shape == shape) {

@@ -1,8 +1,8 @@
-//! What element-wise operations compute: the one implementation of their rules, which constant folding
-//! applies to literals and the interpreter to registers, so that folding changes no bit.
+//! What element-wise operations compute: the one implementation of their rules, which constant
+//! folding applies to literals and the interpreter to registers, so that folding changes no bit.
 //!
-//! Floats of up to 32 bits are computed so that the result is that of one rounding. Functions are those
-//! of the `libm` crate and therefore the same on every host.
+//! Floats of up to 32 bits are computed so that the result is that of one rounding. Functions are
+//! those of the `libm` crate and therefore the same on every host.
 
 use crate::literal::Literal;
 use crate::numeric::{Bits, Element, Float, Int, Number, with_element};
@@ -116,8 +116,8 @@ pub fn unary(op: UnaryOp, x: Literal) -> Option<Literal> {
     with_unary(op, x.elem(), x)
 }
 
-/// A binary operation on operands of one type; `None` is the fault of an integer division by zero, or
-/// that the element type has no such operation.
+/// A binary operation on operands of one type; `None` is the fault of an integer division by zero,
+/// or that the element type has no such operation.
 ///
 /// ```
 /// use kiln_ir::{BinaryOp, Literal, eval};
@@ -169,8 +169,8 @@ pub fn bitcast(x: Literal, elem: Scalar) -> Literal {
     Literal::from_bits(elem, x.bits())
 }
 
-/// What an atomic operation leaves, of the old value and its operand; `None` if the element type has no
-/// such operation.
+/// What an atomic operation leaves, of the old value and its operand; `None` if the element type
+/// has no such operation.
 pub fn atomic(op: AtomicOp, old: Literal, operand: Literal) -> Option<Literal> {
     let combination = match op {
         AtomicOp::Add => BinaryOp::Add,
@@ -295,7 +295,8 @@ mod tests {
         }
     }
 
-    /// Against exact rational arithmetic: a finite f16 is an integer times 2^-24, so a product is one times 2^-48.
+    /// Against exact rational arithmetic: a finite f16 is an integer times 2^-24, so a product is
+    /// one times 2^-48.
     #[test]
     fn f16_fma_rounds_once() {
         let units = |l: Literal| (l.as_f64() * 16_777_216.0) as i128;
@@ -308,16 +309,16 @@ mod tests {
             }
             let exact = units(a) * units(b) + (units(c) << 24);
             let got = fma(a, b, c).unwrap();
-            // The nearest f16: no neighbour is closer, and a tie has an even last bit.
+            // The nearest f16: no neighbor is closer, and a tie has an even last bit.
             let distance = |l: Literal| (exact - (units(l) << 24)).abs();
             if !got.as_f64().is_finite() {
                 assert!(exact.abs() >= (65520i128 << 48), "{a} * {b} + {c} = {got}");
                 continue;
             }
-            for neighbour in [got.bits().wrapping_sub(1), got.bits() + 1] {
-                let neighbour = f16_of(neighbour as u16);
-                if neighbour.as_f64().is_finite() {
-                    let (near, far) = (distance(got), distance(neighbour));
+            for neighbor in [got.bits().wrapping_sub(1), got.bits() + 1] {
+                let neighbor = f16_of(neighbor as u16);
+                if neighbor.as_f64().is_finite() {
+                    let (near, far) = (distance(got), distance(neighbor));
                     assert!(near < far || near == far && got.bits() & 1 == 0, "{a} * {b} + {c} = {got}");
                 }
             }
@@ -352,7 +353,8 @@ mod tests {
     #[test]
     fn extremes_of_functions_are_those_of_the_tables() {
         let smallest = f64::from_bits(1);
-        // (operation, argument, value, the relative error that is allowed; of subnormals, in units of the smallest one)
+        // (operation, argument, value, the relative error that is allowed; of subnormals, in units
+        // of the smallest one)
         let table = [
             // sigmoid(-x) = e^-x / (1 + e^-x), and e^-x to 17 digits
             (UnaryOp::Math(MathFn::Sigmoid), -700.0, 9.859_676_543_759_77e-305),

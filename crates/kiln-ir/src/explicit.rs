@@ -1,21 +1,26 @@
-//! The explicit level: operations under both others, which name what a GPU does beside computing (copies in flight, barriers that
-//! count bytes, products in flight) and divide a block's warps among tasks.
+//! The explicit level: operations under both others, which name what a GPU does beside computing
+//! (copies in flight, barriers that count bytes, products in flight) and divide a block's warps
+//! among tasks.
 //!
-//! They stand in kernels over tiles. The *task* that an operation belongs to is the region of [`ExplicitOp::Tasks`] around it, or the whole
-//! program where there is none; every operation is executed by a task once, however many threads it has. The names are those of PTX.
+//! They stand in kernels over tiles. The *task* that an operation belongs to is the region of
+//! [`ExplicitOp::Tasks`] around it, or the whole program where there is none; every operation is
+//! executed by a task once, however many threads it has. The names are those of PTX.
 //!
-//! **Copies and products are asynchronous.** They read and write shared tiles at some time after the operation, in the *asynchronous proxy*: a
-//! [`TmaLoad`](ExplicitOp::TmaLoad) is done when the phase of its mbarrier is, a [`Wgmma`](ExplicitOp::Wgmma) after a
-//! [`WgmmaWait`](ExplicitOp::WgmmaWait), a [`TmaStore`](ExplicitOp::TmaStore) after a [`TmaStoreWait`](ExplicitOp::TmaStoreWait). To touch what
-//! they touch before that is a race, which the interpreter reports.
+//! **Copies and products are asynchronous.** They read and write shared tiles at some time after
+//! the operation, in the *asynchronous proxy*: a [`TmaLoad`](ExplicitOp::TmaLoad) is done when the
+//! phase of its mbarrier is, a [`Wgmma`](ExplicitOp::Wgmma) after a
+//! [`WgmmaWait`](ExplicitOp::WgmmaWait), a [`TmaStore`](ExplicitOp::TmaStore) after a
+//! [`TmaStoreWait`](ExplicitOp::TmaStoreWait). To touch what they touch before that is a race,
+//! which the interpreter reports.
 
 use smallvec::SmallVec;
 
-/// An explicit operation. *Shared tile* and *mbarriers* are views that the operations of these names made; *stage* and *index* are i64 scalars.
+/// An explicit operation. *Shared tile* and *mbarriers* are views that the operations of these
+/// names made; *stage* and *index* are i64 scalars.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExplicitOp {
-    /// `() -> view<elem, 3, shared>`: memory for `stages` tiles `[rows, columns]`, uninitialised, which only explicit operations reach: how
-    /// it is laid out is the compiler's choice.
+    /// `() -> view<elem, 3, shared>`: memory for `stages` tiles `[rows, columns]`, uninitialized,
+    /// which only explicit operations reach: how it is laid out is the compiler's choice.
     SharedTile {
         /// How many tiles.
         stages: u32,
@@ -24,103 +29,121 @@ pub enum ExplicitOp {
         /// The second.
         columns: u32,
     },
-    /// `() -> view<u64, 1, shared>`: barriers in shared memory, each in phase 0. A phase is complete when so many arrivals have come
-    /// and all bytes that were announced; the next one begins with it.
+    /// `() -> view<u64, 1, shared>`: barriers in shared memory, each in phase 0. A phase is
+    /// complete when so many arrivals have come and all bytes that were announced; the next one
+    /// begins with it.
     Mbarrier {
         /// How many barriers.
         count: u32,
         /// Arrivals in a phase, each that of one task.
         arrivals: u32,
     },
-    /// `(mbarriers, index)`: announces bytes that copies will bring in the current phase, and arrives.
+    /// `(mbarriers, index)`: announces bytes that copies will bring in the current phase, and
+    /// arrives.
     MbarrierExpect {
         /// How many bytes.
         bytes: u32,
     },
-    /// `(mbarriers, index, [i64 rank])`: arrives when everything this task did so far is done, at the mbarrier of the block with
-    /// that rank in the cluster, or its own.
+    /// `(mbarriers, index, [i64 rank])`: arrives when everything this task did so far is done, at
+    /// the mbarrier of the block with that rank in the cluster, or its own.
     MbarrierArrive,
-    /// `(mbarriers, index, i64 phase)`: waits until the phase with this number, counted from 0, is complete; negative ones are. What the
-    /// arrivals and copies of the phase did is visible after. The hardware knows only the number's lowest bit, so a wait must not be
-    /// two phases late.
+    /// `(mbarriers, index, i64 phase)`: waits until the phase with this number, counted from 0, is
+    /// complete; negative ones are. What the arrivals and copies of the phase did is visible after.
+    /// The hardware knows only the number's lowest bit, so a wait must not be two phases late.
     MbarrierWait,
-    /// `(view, i64 offset per axis, shared tile, stage, i64 row, mbarriers, index)`: begins to load a box of the view, `[1…, rows, columns of the
-    /// shared tile]` at the offsets, into the rows of the stage from `row` on (a multiple of 8). Elements outside the view are zero. The
-    /// bytes count for the current phase of the mbarrier.
+    /// `(view, i64 offset per axis, shared tile, stage, i64 row, mbarriers, index)`: begins to load
+    /// a box of the view, `[1…, rows, columns of the shared tile]` at the offsets, into the rows of
+    /// the stage from `row` on (a multiple of 8). Elements outside the view are zero. The bytes
+    /// count for the current phase of the mbarrier.
     TmaLoad {
         /// How many rows.
         rows: u32,
-        /// A bit for each rank of the cluster whose block gets the box in its own shared tile, its mbarrier the bytes; 0 is this block alone.
+        /// A bit for each rank of the cluster whose block gets the box in its own shared tile, its
+        /// mbarrier the bytes; 0 is this block alone.
         multicast: u32,
-        /// The box is `[1…, columns, rows]` of a view whose elements are adjacent on the last axis but one, and arrives transposed.
+        /// The box is `[1…, columns, rows]` of a view whose elements are adjacent on the last axis
+        /// but one, and arrives transposed.
         turned: bool,
     },
-    /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of the view at the offsets. Elements
-    /// outside the view are dropped.
+    /// `(shared tile, stage, view, i64 offset per axis)`: begins to store the stage to the box of
+    /// the view at the offsets. Elements outside the view are dropped.
     TmaStore,
-    /// `()`: waits until all but the last `pending` stores that this task began have read their shared tiles.
+    /// `()`: waits until all but the last `pending` stores that this task began have read their
+    /// shared tiles.
     TmaStoreWait {
         /// How many may still read.
         pending: u32,
     },
-    /// `()`: what this task wrote to shared tiles by [`SharedStore`](ExplicitOp::SharedStore) is visible to copies and products that
-    /// begin after the next barrier.
+    /// `()`: what this task wrote to shared tiles by [`SharedStore`](ExplicitOp::SharedStore) is
+    /// visible to copies and products that begin after the next barrier.
     ProxyFence,
     /// `()`: every thread of the task arrives before any leaves.
     TaskBarrier,
-    /// `(view<u32, 1, global>, i64 index, u32 value)`: stores the value to the element, inside the view, when everything that this task did so far is done, but for
-    /// copies under way.
+    /// `(view<u32, 1, global>, i64 index, u32 value)`: stores the value to the element, inside the
+    /// view, when everything that this task did so far is done, but for copies under way.
     Signal,
-    /// `(view<u32, 1, global>, i64 index, u32 value)`: waits until the element, inside the view, has this value. What the task that stored it by
-    /// [`Signal`](ExplicitOp::Signal) had done to global memory is visible after.
+    /// `(view<u32, 1, global>, i64 index, u32 value)`: waits until the element, inside the view,
+    /// has this value. What the task that stored it by [`Signal`](ExplicitOp::Signal) had done to
+    /// global memory is visible after.
     ///
-    /// Programs begin in the order of their numbers (axis 0 fastest), and a device need not have room for all: what is waited for comes from a program of the same cluster or
-    /// with a smaller number, which in turn waits for no greater one.
+    /// Programs begin in the order of their numbers (axis 0 fastest), and a device need not have
+    /// room for all: what is waited for comes from a program of the same cluster or with a smaller
+    /// number, which in turn waits for no greater one.
     SignalWait,
-    /// `(tile [rows, n], shared tile, stage)`: writes the columns of the tile that begin at `column`, as many as the stage has. Into a
-    /// shared tile of 16-bit elements it may be a u32 tile `[rows, n / 2]` of pairs of them, as [`PackPairs`](ExplicitOp::PackPairs) makes it.
+    /// `(tile [rows, n], shared tile, stage)`: writes the columns of the tile that begin at
+    /// `column`, as many as the stage has. Into a shared tile of 16-bit elements it may be a u32
+    /// tile `[rows, n / 2]` of pairs of them, as [`PackPairs`](ExplicitOp::PackPairs) makes it.
     SharedStore {
         /// The first column of the tile.
         column: u32,
     },
-    /// `(shared tile, stage) -> u32 tile [rows, n]`: what the stage holds, four bytes a number, n of them in a row: what
-    /// [`WgmmaRegisters`](ExplicitOp::WgmmaRegisters) takes. It reads as a copy or product does, but is done at once.
+    /// `(shared tile, stage) -> u32 tile [rows, n]`: what the stage holds, four bytes a number, n
+    /// of them in a row: what [`WgmmaRegisters`](ExplicitOp::WgmmaRegisters) takes. It reads as a
+    /// copy or product does, but is done at once.
     SharedLoad,
-    /// `(shared tile a, stage, shared tile b, stage, bool keep, tile [m, n] acc) -> tile [m, n]`: begins a · b, plus acc where
-    /// `keep`. The factors are both f16, both bf16, both f32 (of which the last 13 bits do not count: tf32), 8-bit floats, or 8-bit integers; acc and the
-    /// result are f32, or i32 for integers, which wraps. k is a multiple of 32 bytes. The stages of a are `[m, k]` and those of b `[n, k]`, unless they are
-    /// stored transposed, which only those of 16-bit elements may be. The result may only go to another
-    /// such product or to `WgmmaWait`; acc has no other use. In their place there may be several tiles side by side, `[m, n₁], [m, n₂], …`, whose columns are n
-    /// in all. In a kernel lowered to threads the tile is the thread's registers of it, by blocks of 64 rows.
+    /// `(shared tile a, stage, shared tile b, stage, bool keep, tile [m, n] acc) -> tile [m, n]`:
+    /// begins a · b, plus acc where `keep`. The factors are both f16, both bf16, both f32 (of which
+    /// the last 13 bits do not count: tf32), 8-bit floats, or 8-bit integers; acc and the result
+    /// are f32, or i32 for integers, which wraps. k is a multiple of 32 bytes. The stages of a are
+    /// `[m, k]` and those of b `[n, k]`, unless they are stored transposed, which only those of
+    /// 16-bit elements may be. The result may only go to another such product or to `WgmmaWait`;
+    /// acc has no other use. In their place there may be several tiles side by side,
+    /// `[m, n₁], [m, n₂], …`, whose columns are n in all. In a kernel lowered to threads the tile
+    /// is the thread's registers of it, by blocks of 64 rows.
     Wgmma {
         /// The stages of a are `[k, m]`.
         transposed_a: bool,
         /// The stages of b are `[k, n]`.
         transposed_b: bool,
     },
-    /// `(shared tile b, stage, bool keep, u32 tile [m, w] a, tile [m, n] acc) -> tile [m, n]`: as `Wgmma`, but a comes from registers: w numbers of four
-    /// bytes are k elements of b's type, packed by [`PackPairs`](ExplicitOp::PackPairs) or read by [`SharedLoad`](ExplicitOp::SharedLoad); it too may be several tiles
-    /// side by side. In a kernel lowered to threads both tiles are the thread's registers of them.
+    /// `(shared tile b, stage, bool keep, u32 tile [m, w] a, tile [m, n] acc) -> tile [m, n]`: as
+    /// `Wgmma`, but a comes from registers: w numbers of four bytes are k elements of b's type,
+    /// packed by [`PackPairs`](ExplicitOp::PackPairs) or read by
+    /// [`SharedLoad`](ExplicitOp::SharedLoad); it too may be several tiles side by side. In a
+    /// kernel lowered to threads both tiles are the thread's registers of them.
     WgmmaRegisters {
         /// The stages of b are `[k, n]`.
         transposed_b: bool,
     },
-    /// `(f32 tile [m, n]) -> u32 tile [m, n / 2]`: each two neighbours of a row, rounded to 16 bits, the first in the lower half.
+    /// `(f32 tile [m, n]) -> u32 tile [m, n / 2]`: each two neighbors of a row, rounded to 16 bits,
+    /// the first in the lower half.
     PackPairs {
         /// To bf16, else to f16.
         bf16: bool,
     },
-    /// `(f32 tile) -> f32 tile`: 2 to the power of each element, within 2 ulp; zero where that is not a normal number.
+    /// `(f32 tile) -> f32 tile`: 2 to the power of each element, within 2 ulp; zero where that is
+    /// not a normal number.
     Exp2Flushed,
-    /// `(tile of sums…) -> tile…`: waits until all but the last `pending` products that this task began are done. The result is what was
-    /// computed if that is this one: with 0, or where so many began after it in the same region. Else it is still in flight and may only go
-    /// to another product or wait.
+    /// `(tile of sums…) -> tile…`: waits until all but the last `pending` products that this task
+    /// began are done. The result is what was computed if that is this one: with 0, or where so
+    /// many began after it in the same region. Else it is still in flight and may only go to
+    /// another product or wait.
     WgmmaWait {
         /// How many may still be in flight.
         pending: u32,
     },
-    /// `()`, a region for each task, which yields nothing: the tasks run side by side, each copy on warps of its own, and the program goes on
-    /// when all are done. Tiles do not enter.
+    /// `()`, a region for each task, which yields nothing: the tasks run side by side, each copy on
+    /// warps of its own, and the program goes on when all are done. Tiles do not enter.
     Tasks(SmallVec<[Task; 4]>),
     /// `() -> i64`: the number of this copy of its task.
     TaskRank,
@@ -135,12 +158,14 @@ pub struct Task {
     pub copies: u32,
     /// Warps of 32 threads of each copy: a power of two.
     pub warps: u32,
-    /// Registers of each thread, a multiple of 8 from 24 to 240; 0 leaves them as the block has them. Needs a multiple of 4 warps.
+    /// Registers of each thread, a multiple of 8 from 24 to 240; 0 leaves them as the block has
+    /// them. Needs a multiple of 4 warps.
     pub registers: u32,
 }
 
 impl Task {
-    /// The first warp of each task of a list: larger ones come first, so that each begins at a multiple of its size.
+    /// The first warp of each task of a list: larger ones come first, so that each begins at a
+    /// multiple of its size.
     ///
     /// ```
     /// use kiln_ir::Task;
@@ -202,11 +227,12 @@ impl ExplicitOp {
         }
     }
 
-    /// The operation with this word in the text format, whose numbers `next` reads: it is asked for each by its word. For tasks it is asked for
-    /// `warps` until it has none.
+    /// The operation with this word in the text format, whose numbers `next` reads: it is asked for
+    /// each by its word. For tasks it is asked for `warps` until it has none.
     ///
     /// # Errors
-    /// Those of `next`, for a number that must be there. `Ok(None)` for a word that names no such operation.
+    /// Those of `next`, for a number that must be there. `Ok(None)` for a word that names no such
+    /// operation.
     pub(crate) fn read<E>(
         name: &str,
         mut next: impl FnMut(&'static str, bool) -> Result<Option<u32>, E>,

@@ -1,8 +1,9 @@
-//! The 8-bit floats of the OCP specification "OFP8" (revision 1.0): numbers that are stored, moved and multiplied by tensor cores, and converted for
-//! everything else.
+//! The 8-bit floats of the OCP specification "OFP8" (revision 1.0): numbers that are stored, moved
+//! and multiplied by tensor cores, and converted for everything else.
 //!
-//! They are types of Kiln's own because their conversions are part of what the IR means: rounded once from f64, ties to even, and *saturating* (what is
-//! too large, infinity too, becomes the largest finite number), as tensor cores' GPUs convert.
+//! They are types of Kiln's own because their conversions are part of what the IR means: rounded
+//! once from f64, ties to even, and *saturating* (what is too large, infinity too, becomes the
+//! largest finite number), as tensor cores' GPUs convert.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -17,7 +18,8 @@ fn encode(value: f64, significand: u32, least: i32, greatest: u8) -> u8 {
     if size >= decode(greatest, significand, least) {
         return sign | greatest;
     }
-    // The exponent of an f64 stands in its bits; those of zero and of subnormal ones are below any of these formats.
+    // The exponent of an f64 stands in its bits; those of zero and of subnormal ones are below any
+    // of these formats.
     let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(least);
     let units = (size / power(exponent - significand as i32)).round_ties_even() as u32;
     // A carry out of the significand runs into the exponent, where it belongs.
@@ -82,7 +84,8 @@ macro_rules! float8 {
             pub fn to_f64(self) -> f64 {
                 let size = match self.0 & 0x7f {
                     code if code <= $greatest => decode(code, $significand, $least),
-                    // Infinity stands between the greatest number and what is none, if the format has it.
+                    // Infinity stands between the greatest number and what is none, if the format
+                    // has it.
                     code if code == $greatest + 1 && code != 0x7f => f64::INFINITY,
                     _ => f64::NAN,
                 };
@@ -117,7 +120,8 @@ macro_rules! float8 {
 }
 
 float8! {
-    /// An 8-bit float of 4 bits of exponent and 3 of significand: up to 448, NaN, no infinity. For weights and activations.
+    /// An 8-bit float of 4 bits of exponent and 3 of significand: up to 448, NaN, no infinity. For
+    /// weights and activations.
     ///
     /// ```
     /// use kiln_ir::E4M3;
@@ -129,7 +133,8 @@ float8! {
 }
 
 float8! {
-    /// An 8-bit float of 5 bits of exponent and 2 of significand: up to 57344, infinity, NaN. For gradients. Conversions give no infinity.
+    /// An 8-bit float of 5 bits of exponent and 2 of significand: up to 57344, infinity, NaN. For
+    /// gradients. Conversions give no infinity.
     ///
     /// ```
     /// use kiln_ir::E5M2;

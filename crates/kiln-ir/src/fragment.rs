@@ -1,9 +1,11 @@
-//! What a warp of a GPU does as one: products of matrix fragments, the way of fragments between shared memory and registers, and copies from
-//! global to shared memory that go on while the program does. The lowering to threads makes them, never a front end.
+//! What a warp of a GPU does as one: products of matrix fragments, the way of fragments between
+//! shared memory and registers, and copies from global to shared memory that go on while the
+//! program does. The lowering to threads makes them, never a front end.
 //!
-//! A *fragment* is a matrix of 8 rows of 16 bytes, spread over a warp: lane `l` holds the four bytes `l % 4` of row `l / 4` in an u32, the first lowest. That is one
-//! element of 32 bits, two neighbours of 16 or four of 8 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16" and "k32"). All lanes of a warp reach
-//! such an operation together.
+//! A *fragment* is a matrix of 8 rows of 16 bytes, spread over a warp: lane `l` holds the four
+//! bytes `l % 4` of row `l / 4` in an u32, the first lowest. That is one element of 32 bits, two
+//! neighbors of 16 or four of 8 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16" and "k32"). All
+//! lanes of a warp reach such an operation together.
 
 use crate::types::Scalar;
 use crate::warpgroup::{GroupProduct, Lines};
@@ -137,50 +139,62 @@ impl Factors {
 /// An operation of a warp on fragments, or of a thread on copies in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FragmentOp {
-    /// `(u32 × 4 a, u32 × 2 b, sum × 4 c) -> sum × 4`: c + a · b, with a of 16 rows of 32 bytes, b of 8 columns of 32 bytes and c of 16 × 8 elements. The fragments of a are
-    /// its upper left, lower left, upper right and lower right quarter; those of b are the *transposes* of its upper and lower half.
-    /// Lane `l` holds of c the elements `(l / 4, 2 * (l % 4))`, the one after it, and the same two 8 rows below. Sums of integers wrap; products of floats are
-    /// exact, and their sum with c is rounded in an order and to a precision that are the device's: at least that of f32 with truncation, but less of
-    /// [8-bit floats](Factors::has_fast_sums).
+    /// `(u32 × 4 a, u32 × 2 b, sum × 4 c) -> sum × 4`: c + a · b, with a of 16 rows of 32 bytes, b
+    /// of 8 columns of 32 bytes and c of 16 × 8 elements. The fragments of a are its upper left,
+    /// lower left, upper right and lower right quarter; those of b are the *transposes* of its
+    /// upper and lower half. Lane `l` holds of c the elements `(l / 4, 2 * (l % 4))`, the one after
+    /// it, and the same two 8 rows below. Sums of integers wrap; products of floats are exact, and
+    /// their sum with c is rounded in an order and to a precision that are the device's: at least
+    /// that of f32 with truncation, but less of [8-bit floats](Factors::has_fast_sums).
     Mma(Factors),
-    /// `(u64 shared address) -> u32 × count`: fragments whose rows of 16 bytes lie at the addresses that lanes `8 i` to `8 i + 7` give for
-    /// fragment `i`. Addresses are multiples of 16; those of other lanes do not matter.
+    /// `(u64 shared address) -> u32 × count`: fragments whose rows of 16 bytes lie at the addresses
+    /// that lanes `8 i` to `8 i + 7` give for fragment `i`. Addresses are multiples of 16; those of
+    /// other lanes do not matter.
     LdMatrix {
         /// 1, 2 or 4.
         count: u32,
         /// Gives the transposes, of elements of 16 bits.
         transposed: bool,
     },
-    /// `(u64 shared address, u32 × count)`: stores fragments, whose rows of 16 bytes lie where those of [`LdMatrix`](FragmentOp::LdMatrix) do.
+    /// `(u64 shared address, u32 × count)`: stores fragments, whose rows of 16 bytes lie where
+    /// those of [`LdMatrix`](FragmentOp::LdMatrix) do.
     StMatrix {
         /// 1, 2 or 4.
         count: u32,
     },
-    /// `(x, x) -> u32`: two neighbours, the first in the lower half. They are of the factor's type, of 16 bits, or f32 and are rounded to it.
+    /// `(x, x) -> u32`: two neighbors, the first in the lower half. They are of the factor's type,
+    /// of 16 bits, or f32 and are rounded to it.
     Pack(Factor),
-    /// `(u64 shared address, u64 global address, u32 bytes)`: begins to copy so many bytes (a multiple of 4, at most 16) to 16 bytes of shared memory, and zeros
-    /// after them. Both addresses are multiples of 16. What is there is not defined until a
+    /// `(u64 shared address, u64 global address, u32 bytes)`: begins to copy so many bytes (a
+    /// multiple of 4, at most 16) to 16 bytes of shared memory, and zeros after them. Both
+    /// addresses are multiples of 16. What is there is not defined until a
     /// [`CpAsyncWait`](FragmentOp::CpAsyncWait) of this thread.
     CpAsync,
     /// `()`: the copies that this thread began since the last such operation are a group.
     CpAsyncCommit,
-    /// `()`: waits until all but the last `pending` groups of this thread have arrived. Other threads see them after a barrier.
+    /// `()`: waits until all but the last `pending` groups of this thread have arrived. Other
+    /// threads see them after a barrier.
     CpAsyncWait {
         /// How many may still be on their way.
         pending: u32,
     },
-    /// `(u64 a, u64 b, sum × r c) -> sum × r`: begins c + a · b by all warpgroups of the block, which reach it together. a and b are the shared addresses, the same in
-    /// all threads, of matrices in [`Panels`](crate::Panels) that lie as the product says, c the thread's sums (none if it does not keep them). With a left factor from registers,
-    /// `(u64 b, u32 × s a, sum × r c)`: of each block of 64 rows and each step of 32 bytes in depth the fragments of [`Mma`](FragmentOp::Mma). The matrices are read, and
-    /// the results made, at some time before a [`WarpgroupWait`](FragmentOp::WarpgroupWait); until then results may only go to another such product, or be
-    /// carried by a loop.
+    /// `(u64 a, u64 b, sum × r c) -> sum × r`: begins c + a · b by all warpgroups of the block,
+    /// which reach it together. a and b are the shared addresses, the same in all threads, of
+    /// matrices in [`Panels`](crate::Panels) that lie as the product says, c the thread's sums
+    /// (none if it does not keep them). With a left factor from registers,
+    /// `(u64 b, u32 × s a, sum × r c)`: of each block of 64 rows and each step of 32 bytes in depth
+    /// the fragments of [`Mma`](FragmentOp::Mma). The matrices are read, and the results made, at
+    /// some time before a [`WarpgroupWait`](FragmentOp::WarpgroupWait); until then results may only
+    /// go to another such product, or be carried by a loop.
     WarpgroupMma(GroupProduct),
-    /// `(sum × r) -> sum × r`: waits until all but the last `pending` products that were begun are done. The results are the operands, computed.
+    /// `(sum × r) -> sum × r`: waits until all but the last `pending` products that were begun are
+    /// done. The results are the operands, computed.
     WarpgroupWait {
         /// How many may still be under way.
         pending: u32,
     },
-    /// `()`: what this thread wrote to shared memory, or copied there and waited for, is seen by products that begin after the next barrier.
+    /// `()`: what this thread wrote to shared memory, or copied there and waited for, is seen by
+    /// products that begin after the next barrier.
     AsyncProxyFence,
 }
 
@@ -210,7 +224,8 @@ impl FragmentOp {
         }
     }
 
-    /// The operation with this word in the text format, whose numbers `number` reads. `Ok(None)` for a word that names none.
+    /// The operation with this word in the text format, whose numbers `number` reads. `Ok(None)`
+    /// for a word that names none.
     ///
     /// # Errors
     /// Those of `number`.

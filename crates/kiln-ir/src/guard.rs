@@ -1,7 +1,7 @@
 //! What guards catch: which operations can fault, how they are numbered, and whom a fault concerns.
 //!
-//! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault inside guards are *sites*, numbered from 1 in the
-//! order of the text.
+//! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault
+//! inside guards are *sites*, numbered from 1 in the order of the text.
 
 use crate::cluster::ClusterOp;
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
@@ -44,7 +44,8 @@ pub struct GuardSite {
 }
 
 impl Kernel {
-    /// The operations inside guards that can fault, in the order of the text: site `n` is at `n - 1`.
+    /// The operations inside guards that can fault, in the order of the text: site `n` is at
+    /// `n - 1`.
     ///
     /// ```
     /// let text = "kernel @k(%n: i64, %c: bool) tile {\n  %0 = const 0 : u32\n  %1, %2 = guard %0, %n : u32, i64 {\n    \
@@ -141,7 +142,8 @@ pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
     barrier || data.kind == OpKind::BlockUniform || (!data.kind.is_terminator() && tiles())
 }
 
-/// Which operations in guards may be followed, inside the innermost guard around them, by one that all threads must reach together.
+/// Which operations in guards may be followed, inside the innermost guard around them, by one that
+/// all threads must reach together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Followed(Vec<bool>);
 
@@ -239,13 +241,14 @@ impl Guards {
         self.sites.get(op.index()).copied().unwrap_or(0)
     }
 
-    /// Whether a fault that arises in an operation of a guard's region concerns all threads of the block. If the operation has regions, they agree
-    /// after it.
+    /// Whether a fault that arises in an operation of a guard's region concerns all threads of the
+    /// block. If the operation has regions, they agree after it.
     pub fn concerns_block(&self, op: Op) -> bool {
         self.threads && self.followed.by_collective(op) && !self.uniformity.diverges(op)
     }
 
-    /// Whether exceeding the budget after a round of a loop concerns all threads of the block, because they run the loop together.
+    /// Whether exceeding the budget after a round of a loop concerns all threads of the block,
+    /// because they run the loop together.
     pub fn rounds_concern_block(&self, op: Op) -> bool {
         self.concerns_block(op) && !self.parting.contains(&op)
     }
@@ -262,7 +265,8 @@ impl Guards {
         self.threads && (self.varies(data.operands[0]) || self.uniformity.steps_vary(kernel, data.regions[0]))
     }
 
-    /// Whether threads may see different values; taken to be so of values that are newer than the analysis.
+    /// Whether threads may see different values; taken to be so of values that are newer than the
+    /// analysis.
     pub fn varies(&self, value: Value) -> bool {
         value.index() >= self.values || self.uniformity.varies(value)
     }

@@ -1,4 +1,5 @@
-//! A kernel: arenas of values, operations and blocks, its parameters and how it wants to be launched.
+//! A kernel: arenas of values, operations and blocks, its parameters and how it wants to be
+//! launched.
 
 use crate::literal::Literal;
 use crate::op::{Message, OpKind};
@@ -47,7 +48,8 @@ entity!(
     Op, "op"
 );
 entity!(
-    /// A straight list of operations with arguments: the body of the kernel or a region of an operation.
+    /// A straight list of operations with arguments: the body of the kernel or a region of an
+    /// operation.
     Block, "block"
 );
 
@@ -62,12 +64,12 @@ pub struct Loc {
     pub column: u32,
 }
 
-/// What is known of an integer when a kernel is specialised.
+/// What is known of an integer when a kernel is specialized.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IntFact {
     /// A power of two that divides it; 1 if nothing is known.
     pub divisor: u32,
-    /// Its value, if that is part of the specialisation.
+    /// Its value, if that is part of the specialization.
     pub equals: Option<i64>,
     /// Whether it lies in `0 ..= i32::MAX`.
     pub fits_i32: bool,
@@ -79,10 +81,11 @@ impl Default for IntFact {
     }
 }
 
-/// What is known of a parameter when a kernel is specialised.
+/// What is known of a parameter when a kernel is specialized.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Facts {
-    /// A power of two that divides the base address, in bytes; 0 means the element size. Views only.
+    /// A power of two that divides the base address, in bytes; 0 means the element size. Views
+    /// only.
     pub align: u32,
     /// The extents, outermost first; empty means nothing known. Views only.
     pub extents: SmallVec<[IntFact; 4]>,
@@ -96,8 +99,8 @@ pub struct Facts {
 
 /// A parameter. Its value is the argument of the body block at the same position.
 ///
-/// At a launch, a view takes `1 + 2 * rank` 64-bit words (base address, extents, strides in elements) and a scalar one
-/// (its bits, zero-extended), in the order of the parameters.
+/// At a launch, a view takes `1 + 2 * rank` 64-bit words (base address, extents, strides in
+/// elements) and a scalar one (its bits, zero-extended), in the order of the parameters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Param {
     /// The name the user wrote.
@@ -147,7 +150,8 @@ pub struct OpData {
     pub loc: Loc,
 }
 
-/// A block: arguments and a list of operations, the last of which ends it (the body of a kernel has no terminator).
+/// A block: arguments and a list of operations, the last of which ends it (the body of a kernel has
+/// no terminator).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BlockData {
     /// The values it begins with.
@@ -167,7 +171,8 @@ pub enum Def {
 
 /// A kernel: one function over tiles and threads.
 ///
-/// Entities that no block reaches any more are allowed to stay in the arenas; [`Kernel::walk`] visits what is live.
+/// Entities that no block reaches any more are allowed to stay in the arenas; [`Kernel::walk`]
+/// visits what is live.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The name the user wrote.
@@ -182,11 +187,12 @@ pub struct Kernel {
     pub files: Vec<String>,
     /// Texts of asserts and prints, with `{}` for each value.
     pub messages: Vec<String>,
-    /// Blocks of a cluster, along x: they run at once, reach each other's shared memory, and end together. 1 is none.
+    /// Blocks of a cluster, along x: they run at once, reach each other's shared memory, and end
+    /// together. 1 is none.
     pub cluster: u32,
-    /// Whether a product and the sum that uses it may be rounded once, as one multiply-add. Off, every
-    /// operation on floats rounds on its own, as Rust's do, and gives the same bits on every device;
-    /// `Fma` is how such a kernel asks for a multiply-add.
+    /// Whether a product and the sum that uses it may be rounded once, as one multiply-add. Off,
+    /// every operation on floats rounds on its own, as Rust's do, and gives the same bits on every
+    /// device; `Fma` is how such a kernel asks for a multiply-add.
     pub contract: bool,
     /// Bytes of block scratch memory, set by the lowering to threads.
     pub scratch_bytes: u32,
@@ -323,7 +329,8 @@ impl Kernel {
         self.op(op).results[0]
     }
 
-    /// How many values, operations and blocks the arenas hold, live or not: the sizes of tables indexed by them.
+    /// How many values, operations and blocks the arenas hold, live or not: the sizes of tables
+    /// indexed by them.
     pub fn counts(&self) -> (usize, usize, usize) {
         (self.values.len(), self.ops.len(), self.blocks.len())
     }
@@ -341,7 +348,8 @@ impl Kernel {
         self.ty(value).as_tile().map_or_else(Shape::scalar, |t| t.shape.clone())
     }
 
-    /// Whether an operation can be removed, merged and moved: as [`OpKind::is_pure`], and also a division by a constant other than zero or of floats.
+    /// Whether an operation can be removed, merged and moved: as [`OpKind::is_pure`], and also a
+    /// division by a constant other than zero or of floats.
     pub fn is_pure(&self, op: Op) -> bool {
         let data = self.op(op);
         match data.kind {

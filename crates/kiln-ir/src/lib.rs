@@ -1,8 +1,9 @@
 //! Kiln's intermediate representation.
 //!
-//! A [`Kernel`] is structured SSA: one set of operations ([`OpKind`]) over tiles, where a scalar is a tile of rank 0; regions for `if`,
-//! `for` and `while`, no jumps; views of memory as (base, extents, strides). The same IR is used at two levels: as a front end makes it, and
-//! after the lowering to threads, where every value is a scalar and memory is reached by address.
+//! A [`Kernel`] is structured SSA: one set of operations ([`OpKind`]) over tiles, where a scalar is
+//! a tile of rank 0; regions for `if`, `for` and `while`, no jumps; views of memory as (base,
+//! extents, strides). The same IR is used at two levels: as a front end makes it, and after the
+//! lowering to threads, where every value is a scalar and memory is reached by address.
 //!
 //! | file | holds |
 //! |---|---|
@@ -65,8 +66,10 @@
 //!
 //! What a fault leaves in memory follows the order of the program: every store before the operation
 //! that faults has happened; that operation and what comes after it change nothing. The interpreter
-//! and the CPU do exactly this, and report the lowest program and in it the lowest thread. `op.rs`,
-//! section "Faults", says what holds on a GPU.
+//! and the CPU do exactly this, and report the lowest program and in it the lowest thread. On a GPU
+//! it holds for each program over tiles, whose threads reduce a check over the block and leave
+//! together ([`OpKind::BlockCheck`]). In a kernel over threads it holds there for the thread that
+//! faults; other threads may have got further.
 //!
 //! A *guard* catches faults. It gives the number of the operation that failed, or says that a
 //! budget of loop rounds was exceeded, and gives fallbacks instead of the region's values, so that

@@ -6,7 +6,8 @@ use crate::types::Scalar;
 use half::{bf16, f16};
 use std::fmt;
 
-/// A constant of an element type, held as bits so that NaN payloads and signed zeros survive and equality is exact.
+/// A constant of an element type, held as bits so that NaN payloads and signed zeros survive and
+/// equality is exact.
 ///
 /// ```
 /// use kiln_ir::{Literal, Scalar};
@@ -59,7 +60,8 @@ impl Literal {
         Literal { elem: Scalar::F32, bits: value.to_bits() as u64 }
     }
 
-    /// A float of any type, rounded to nearest even; integers and 8-bit floats saturate, as Rust's `as` and [`E4M3::from_f64`].
+    /// A float of any type, rounded to nearest even; integers and 8-bit floats saturate, as Rust's
+    /// `as` and [`E4M3::from_f64`].
     pub fn from_f64(elem: Scalar, value: f64) -> Literal {
         let bits = match elem {
             Scalar::Bool => (value != 0.0) as u64,
@@ -94,7 +96,8 @@ impl Literal {
         Some(Literal { elem, bits })
     }
 
-    /// The integer with the low bits of `value`, as wrapping arithmetic leaves it. For floats the nearest.
+    /// The integer with the low bits of `value`, as wrapping arithmetic leaves it. For floats the
+    /// nearest.
     pub fn wrapping(elem: Scalar, value: i128) -> Literal {
         match elem {
             Scalar::I32 | Scalar::U32 => Literal { elem, bits: value as u32 as u64 },
@@ -153,8 +156,8 @@ impl Literal {
     }
 }
 
-/// The text format: integers and bools in decimal and `true`/`false`; floats in the shortest form that reads back the same,
-/// and `0x…` bits for NaN.
+/// The text format: integers and bools in decimal and `true`/`false`; floats in the shortest form
+/// that reads back the same, and `0x…` bits for NaN.
 impl fmt::Display for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.elem {

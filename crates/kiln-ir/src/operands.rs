@@ -1,8 +1,8 @@
-//! The operands of operations by name. The table ([`OpKind::info`](crate::OpKind::info)) says which names
-//! an operation has, and in what order they stand; no other code counts operands.
+//! The operands of operations by name. The table ([`OpKind::info`](crate::OpKind::info)) says which
+//! names an operation has, and in what order they stand; no other code counts operands.
 //!
-//! An accessor of one operand is for operations that have it, as the verifier has checked: it panics
-//! otherwise, as indexing would. Accessors of lists give an empty one.
+//! An accessor of one operand is for operations that have it, as the verifier has checked: it
+//! panics otherwise, as indexing would. Accessors of lists give an empty one.
 
 use crate::kernel::{OpData, Value};
 use crate::op::Operand;
@@ -148,8 +148,8 @@ impl OpData {
         self.operands.get(..count).unwrap_or_default()
     }
 
-    /// What an access of elements has besides the place and the mask: the padding, what is stored, or
-    /// what is expected and what is desired.
+    /// What an access of elements has besides the place and the mask: the padding, what is stored,
+    /// or what is expected and what is desired.
     pub fn access_values(&self) -> &[Value] {
         let last = self.kind.info().operands.last;
         let count = last.iter().filter(|&&name| name != Operand::Mask).count();
@@ -181,8 +181,8 @@ impl OpData {
         self.named(Operand::Yielded)
     }
 
-    /// What a check reports besides its condition: what fills the gaps of its message, or the index and
-    /// the extent.
+    /// What a check reports besides its condition: what fills the gaps of its message, or the index
+    /// and the extent.
     pub fn reported(&self) -> &[Value] {
         &self.operands[self.range(Operand::Condition).end..]
     }

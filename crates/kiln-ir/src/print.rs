@@ -1,7 +1,8 @@
 //! The text format, written.
 //!
-//! `{kernel}` leaves out source locations, `{kernel:#}` writes them. Values are numbered in the order in which they appear,
-//! so that equal kernels give equal text whatever their arenas hold; parameters keep their names. The grammar:
+//! `{kernel}` leaves out source locations, `{kernel:#}` writes them. Values are numbered in the
+//! order in which they appear, so that equal kernels give equal text whatever their arenas hold;
+//! parameters keep their names. The grammar:
 //!
 //! ```text
 //! file    = { 'file' string } kernel
@@ -29,7 +30,8 @@ impl Names {
             names.0[value.index()] = Some(next);
             next += 1;
         };
-        // The arguments of a region stand before its operations and after those of an earlier region.
+        // The arguments of a region stand before its operations and after those of an earlier
+        // region.
         let mut stack = vec![(kernel.body, 0)];
         while let Some((block, at)) = stack.pop() {
             if at == 0 && block != kernel.body {
@@ -61,7 +63,8 @@ impl fmt::Display for Kernel {
 }
 
 impl Kernel {
-    /// One operation in the text format, on one line, without its regions; values are called as in the text of the kernel.
+    /// One operation in the text format, on one line, without its regions; values are called as in
+    /// the text of the kernel.
     pub fn op_text(&self, op: Op) -> String {
         self.op_text_with(&Names::new(self), op)
     }

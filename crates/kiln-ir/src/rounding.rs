@@ -1,7 +1,8 @@
 //! Rounding to the 16-bit floats in one step.
 //!
-//! Rounding to f32 and from there to 16 bits rounds twice, which errs beside ties. Rounding to odd in between does not: an
-//! inexact value gets a last bit of 1, which never looks like a tie, and f32 has enough bits more than either format.
+//! Rounding to f32 and from there to 16 bits rounds twice, which errs beside ties. Rounding to odd
+//! in between does not: an inexact value gets a last bit of 1, which never looks like a tie, and
+//! f32 has enough bits more than either format.
 
 use half::{bf16, f16};
 
@@ -15,7 +16,7 @@ pub(crate) fn bf16_from_f64(value: f64) -> bf16 {
     bf16::from_f32(f32_to_odd(value))
 }
 
-/// The f64 nearest to an integer; where that is inexact, the neighbour with a last bit of 1.
+/// The f64 nearest to an integer; where that is inexact, the neighbor with a last bit of 1.
 pub(crate) fn f64_to_odd(value: i128) -> f64 {
     let near = value as f64;
     let error = value - near as i128;
@@ -26,7 +27,7 @@ pub(crate) fn f64_to_odd(value: i128) -> f64 {
     f64::from_bits(if away_from_zero { near.to_bits() + 1 } else { near.to_bits() - 1 })
 }
 
-/// The f32 nearest to an f64; where that is inexact, the neighbour with a last bit of 1.
+/// The f32 nearest to an f64; where that is inexact, the neighbor with a last bit of 1.
 pub(crate) fn f32_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
@@ -48,7 +49,8 @@ pub(crate) fn sum_to_odd(x: f64, y: f64) -> f64 {
     if error == 0.0 || !error.is_finite() || sum.to_bits() & 1 == 1 {
         return sum;
     }
-    // An even sum is off by `error`: the odd neighbour on that side stands for everything between the two.
+    // An even sum is off by `error`: the odd neighbor on that side stands for everything between
+    // the two.
     let away_from_zero = (error > 0.0) == (sum > 0.0);
     f64::from_bits(if away_from_zero { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
 }

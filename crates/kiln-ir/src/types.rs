@@ -5,8 +5,8 @@ use std::fmt;
 
 /// An element type.
 ///
-/// `Bool` is one byte in memory, 0 or 1. Signedness is part of the type, so no operation carries it. The other types of one byte are for
-/// [storage](Scalar::is_storage).
+/// `Bool` is one byte in memory, 0 or 1. Signedness is part of the type, so no operation carries
+/// it. The other types of one byte are for [storage](Scalar::is_storage).
 ///
 /// ```
 /// use kiln_ir::Scalar;
@@ -50,7 +50,8 @@ impl Scalar {
         Scalar::U8,
     ];
 
-    /// The element types that values are computed in: all but those for [storage](Scalar::is_storage).
+    /// The element types that values are computed in: all but those for
+    /// [storage](Scalar::is_storage).
     pub const COMPUTED: [Scalar; 9] = [
         Scalar::Bool,
         Scalar::I32,
@@ -83,7 +84,8 @@ impl Scalar {
         matches!(self, Scalar::E4M3 | Scalar::E5M2)
     }
 
-    /// Whether this is a type of numbers in memory alone: loaded, stored, moved, converted and multiplied by matrix units, but without arithmetic or order.
+    /// Whether this is a type of numbers in memory alone: loaded, stored, moved, converted and
+    /// multiplied by matrix units, but without arithmetic or order.
     pub const fn is_storage(self) -> bool {
         self.is_float8() || matches!(self, Scalar::I8 | Scalar::U8)
     }
@@ -123,7 +125,8 @@ impl Scalar {
         Scalar::ALL.into_iter().find(|s| s.name() == name)
     }
 
-    /// The type in which sums of this type are accumulated: f32 for the floats of 8 and 16 bits, i32 for the integers of 8, itself otherwise.
+    /// The type in which sums of this type are accumulated: f32 for the floats of 8 and 16 bits,
+    /// i32 for the integers of 8, itself otherwise.
     pub const fn accumulator(self) -> Scalar {
         match self {
             Scalar::F16 | Scalar::BF16 | Scalar::E4M3 | Scalar::E5M2 => Scalar::F32,
@@ -141,7 +144,8 @@ impl fmt::Display for Scalar {
 
 /// The extents of a tile, outermost first. Rank 0 is a scalar.
 ///
-/// Extents are positive. They need not be powers of two; a backend that wants those divides tiles into pieces.
+/// Extents are positive. They need not be powers of two; a backend that wants those divides tiles
+/// into pieces.
 ///
 /// ```
 /// use kiln_ir::Shape;
@@ -198,7 +202,8 @@ impl Shape {
         (product(&self.0[..axis]), self.0[axis] as usize, product(&self.0[axis + 1..]))
     }
 
-    /// The shape both broadcast to by NumPy's rule (align the last axes, stretch extents of 1), if there is one.
+    /// The shape both broadcast to by NumPy's rule (align the last axes, stretch extents of 1), if
+    /// there is one.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.rank().max(other.rank());
         let at = |s: &Shape, i: usize| match (i + s.rank()).checked_sub(rank) {
@@ -266,14 +271,16 @@ pub struct TileType {
     pub shape: Shape,
 }
 
-/// The largest rank of a view: the most axes that bulk copies of a GPU and the packed facts of a launch have room for.
+/// The largest rank of a view: the most axes that bulk copies of a GPU and the packed facts of a
+/// launch have room for.
 ///
 /// ```
 /// assert_eq!(kiln_ir::MAX_VIEW_RANK, 5);
 /// ```
 pub const MAX_VIEW_RANK: usize = 5;
 
-/// A view of memory: a base address, and an extent and a stride (in elements) for each axis, all 64-bit.
+/// A view of memory: a base address, and an extent and a stride (in elements) for each axis, all
+/// 64-bit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ViewType {
     /// The element type.
@@ -296,7 +303,8 @@ pub struct ViewType {
 pub enum Type {
     /// A tile or, at rank 0, a scalar.
     Tile(TileType),
-    /// A view of memory. Only parameters and `alloc` produce views: they never flow through control flow.
+    /// A view of memory. Only parameters and `alloc` produce views: they never flow through control
+    /// flow.
     View(ViewType),
 }
 

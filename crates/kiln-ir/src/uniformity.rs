@@ -1,4 +1,5 @@
-//! Uniformity: which values are the same in every thread of a block, and which operations all threads reach together.
+//! Uniformity: which values are the same in every thread of a block, and which operations all
+//! threads reach together.
 
 use crate::cluster::ClusterOp;
 use crate::guard::{self, Followed};
@@ -12,13 +13,14 @@ const WARP: u32 = 32;
 
 /// What varies between the threads of a block.
 ///
-/// A value varies if it is computed from a thread's index, another lane, an atomic, a clock or local memory, if it is loaded from a
-/// place that varies, or if it leaves an `if` or a loop whose control varies. Values of rank above 0 never do: threads share
-/// them. A load from a uniform place of memory that threads share is taken as uniform, since a kernel in which it is not
-/// has a data race. In kernels over tiles nothing varies.
+/// A value varies if it is computed from a thread's index, another lane, an atomic, a clock or
+/// local memory, if it is loaded from a place that varies, or if it leaves an `if` or a loop whose
+/// control varies. Values of rank above 0 never do: threads share them. A load from a uniform place
+/// of memory that threads share is taken as uniform, since a kernel in which it is not has a data
+/// race. In kernels over tiles nothing varies.
 ///
-/// In a guard, what follows a fault that only some threads may have is divergent, unless the fault concerns the whole block
-/// ([`OpKind::Guard`] says when).
+/// In a guard, what follows a fault that only some threads may have is divergent, unless the fault
+/// concerns the whole block ([`OpKind::Guard`] says when).
 ///
 /// ```
 /// use kiln_ir::*;
@@ -76,7 +78,8 @@ impl Uniformity {
         self.divergent[op.index()]
     }
 
-    /// Whether an operation over tiles, or a barrier, is reached by all threads together and with the same scalars.
+    /// Whether an operation over tiles, or a barrier, is reached by all threads together and with
+    /// the same scalars.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -235,7 +238,8 @@ impl Uniformity {
 
     fn repeat(&mut self, kernel: &Kernel, extents: [u32; 3], op: Op, divergent: bool) -> bool {
         let data = kernel.op(op);
-        // `for` has the loop variable before what it carries, and its bounds before the initial values.
+        // `for` has the loop variable before what it carries, and its bounds before the initial
+        // values.
         let (first_arg, first_init) = if data.kind == OpKind::For { (1, 3) } else { (0, 0) };
         let splits = self.loop_diverges(kernel, data);
         let inits = &data.operands[first_init..];

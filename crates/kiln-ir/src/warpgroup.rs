@@ -1,4 +1,5 @@
-//! Products of warpgroups, four warps each, from matrices in shared memory (PTX ISA 8.0, "wgmma.mma_async"), and how these matrices lie there.
+//! Products of warpgroups, four warps each, from matrices in shared memory (PTX ISA 8.0,
+//! "wgmma.mma_async"), and how these matrices lie there.
 
 use crate::fragment::Factors;
 
@@ -9,9 +10,11 @@ const CHUNK: u32 = 16;
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
 
-/// A matrix in shared memory: *lines* of elements that are adjacent in it, cut into panels of up to 128 bytes. Within a panel lines follow each
-/// other, and chunks of 16 bytes change places within their line, so that eight lines have each chunk in different banks: by exclusive or with the number of the
-/// 128 bytes that they lie in, modulo the chunks of a line. These are the swizzles of 128, 64 and 32 bytes of matrix descriptors.
+/// A matrix in shared memory: *lines* of elements that are adjacent in it, cut into panels of up to
+/// 128 bytes. Within a panel lines follow each other, and chunks of 16 bytes change places within
+/// their line, so that eight lines have each chunk in different banks: by exclusive or with the
+/// number of the 128 bytes that they lie in, modulo the chunks of a line. These are the swizzles of
+/// 128, 64 and 32 bytes of matrix descriptors.
 ///
 /// The offset of an element is linear over GF(2) in the bits of its line and its place.
 ///
@@ -36,7 +39,8 @@ impl Panels {
         self.bytes.min(BANKS)
     }
 
-    /// Where the swizzle begins anew, in bytes; the address of a matrix that a warpgroup multiplies is a multiple of it.
+    /// Where the swizzle begins anew, in bytes; the address of a matrix that a warpgroup multiplies
+    /// is a multiple of it.
     pub fn period(self) -> u32 {
         8 * self.width()
     }
@@ -58,13 +62,16 @@ pub enum Lines {
     Across,
 }
 
-/// A product `[m, n]` of depth k by all warpgroups of a block, of which each has 64 rows, then those so many times 64 below. A thread holds pairs of neighbouring columns:
-/// of lane `l` of warp `w`, `(16 w + l / 4, 2 * (l % 4))`, the same 8 rows below, then both 8 columns further on, and so on, then further blocks of rows.
+/// A product `[m, n]` of depth k by all warpgroups of a block, of which each has 64 rows, then
+/// those so many times 64 below. A thread holds pairs of neighboring columns: of lane `l` of warp
+/// `w`, `(16 w + l / 4, 2 * (l % 4))`, the same 8 rows below, then both 8 columns further on, and
+/// so on, then further blocks of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupProduct {
     /// The elements of both factors.
     pub factors: Factors,
-    /// `[m, n, k]`: powers of two, multiples of 64 for each warpgroup, of 16 up to 256, and of 32 bytes.
+    /// `[m, n, k]`: powers of two, multiples of 64 for each warpgroup, of 16 up to 256, and of 32
+    /// bytes.
     pub extents: [u32; 3],
     /// How the left factor lies in shared memory; `None` if it comes from registers.
     pub left: Option<Lines>,
@@ -89,12 +96,14 @@ impl GroupProduct {
         self.extents[1] as usize / 2
     }
 
-    /// How many words of the left factor a thread has for one block of 64 rows: four of each step of 32 bytes.
+    /// How many words of the left factor a thread has for one block of 64 rows: four of each step
+    /// of 32 bytes.
     pub fn words(&self) -> usize {
         4 * (self.extents[2] / self.factors.depth()) as usize
     }
 
-    /// Blocks of 64 rows of each warpgroup, for so many threads; `None` if they do not divide evenly.
+    /// Blocks of 64 rows of each warpgroup, for so many threads; `None` if they do not divide
+    /// evenly.
     ///
     /// ```
     /// use kiln_ir::{Factors, GroupProduct, Lines, Scalar};

@@ -1,14 +1,17 @@
-//! What a product costs without an epilogue, with one, and with one that checks: `cargo run --release -p kiln-kernels --example epilogue_cost [DEVICE [ROUNDS]]`.
+//! What a product costs without an epilogue, with one, and with one that checks: `cargo run
+//! --release -p kiln-kernels --example epilogue_cost [DEVICE [ROUNDS]]`.
 //!
-//! Prints the median TFLOP/s of products of bf16 into bf16, those of one row taken in turns. Then an assertion fails in every tile of a product, and the same product without it must be
-//! what it was before.
+//! Prints the median TFLOP/s of products of bf16 into bf16, those of one row taken in turns. Then
+//! an assertion fails in every tile of a product, and the same product without it must be what it
+//! was before.
 
 use half::bf16;
 use kiln_kernels::matmul::Matmul;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Device, Event, Result, Tensor};
 
-/// Rows, columns, inner extent: of whole rounds of tiles, of a last round that is divided, and with little to multiply for each result.
+/// Rows, columns, inner extent: of whole rounds of tiles, of a last round that is divided, and with
+/// little to multiply for each result.
 const SHAPES: [[usize; 3]; 4] =
     [[4096, 4096, 4096], [3072, 3072, 3072], [8192, 8192, 512], [1024, 4096, 1024]];
 /// Launches between two events.

@@ -1,8 +1,10 @@
-//! Checks products of random shapes against sums in f64: `cargo run --release -p kiln-kernels --example matmul_check [DEVICE [ROUNDS [LARGEST]]]`.
+//! Checks products of random shapes against sums in f64: `cargo run --release -p kiln-kernels
+//! --example matmul_check [DEVICE [ROUNDS [LARGEST]]]`.
 //!
-//! Extents are from 1 to LARGEST (4099), small ones as likely as large ones; factors and results are by rows, by columns or parts of larger matrices; each
-//! product is computed twice and must be the same; every other one gets a bias. Of each, 200 elements are compared. With `errors` for ROUNDS it prints the
-//! error of products of 512 × 512 × 8192 instead.
+//! Extents are from 1 to LARGEST (4099), small ones as likely as large ones; factors and results
+//! are by rows, by columns or parts of larger matrices; each product is computed twice and must be
+//! the same; every other one gets a bias. Of each, 200 elements are compared. With `errors` for
+//! ROUNDS it prints the error of products of 512 × 512 × 8192 instead.
 
 use half::{bf16, f16};
 use kiln_kernels::matmul::epilogue::{Identity, Then, Vector};
@@ -93,7 +95,8 @@ fn matrix<T: Element>(
     Ok((part, elements))
 }
 
-/// The error of a product relative to its size, at random places and the corners, by how much is allowed.
+/// The error of a product relative to its size, at random places and the corners, by how much is
+/// allowed.
 fn check<T: Element + Factor, O: Element>(
     device: &Device,
     random: &mut Random,

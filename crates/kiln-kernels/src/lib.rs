@@ -1,4 +1,5 @@
-//! Kiln's kernel library: kernels written in the kernel language, with functions that check shapes and choose sizes.
+//! Kiln's kernel library: kernels written in the kernel language, with functions that check shapes
+//! and choose sizes.
 //!
 //! Each module has its kernels under `kernels`, to read, to copy, or to launch with other sizes.
 //!

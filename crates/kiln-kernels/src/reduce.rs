@@ -8,10 +8,12 @@ use kiln_runtime::{BackendKind, Result, Tensor};
 pub mod kernels {
     use super::*;
 
-    /// Each program sums tiles of `block` elements, a grid apart, into its own element of `partial`.
+    /// Each program sums tiles of `block` elements, a grid apart, into its own element of
+    /// `partial`.
     ///
-    /// With `each`, every tile is summed by itself: best where one core holds a program, since nothing but the input passes through its caches.
-    /// Else tiles are added up element by element and summed at the end: best where threads hold the elements, since they meet only once.
+    /// With `each`, every tile is summed by itself: best where one core holds a program, since
+    /// nothing but the input passes through its caches. Else tiles are added up element by element
+    /// and summed at the end: best where threads hold the elements, since they meet only once.
     #[kernel(crate = kiln_runtime)]
     pub fn partial_sums(x: &Tensor<f32, 1>, partial: &mut Tensor<f32, 1>, block: usize, each: bool) {
         let (first, step) = (program_id(0) * block, num_programs(0) * block);
@@ -34,7 +36,8 @@ pub mod kernels {
     }
 }
 
-/// y\[0\] = the sum of x. The order of additions depends on the device and the length only: equal inputs give equal sums.
+/// y\[0\] = the sum of x. The order of additions depends on the device and the length only: equal
+/// inputs give equal sums.
 ///
 /// # Errors
 /// Out of memory for the partial sums.

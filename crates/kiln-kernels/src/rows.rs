@@ -1,4 +1,4 @@
-//! Row-wise normalisations: softmax and layer norm.
+//! Row-wise normalizations: softmax and layer norm.
 
 use crate::sizes::{row_tile, same_shape};
 use kiln_lang::prelude::*;
@@ -17,8 +17,8 @@ pub mod kernels {
         y.row(row).tile(0, block).streaming().store(e.fast_div(e.sum()));
     }
 
-    /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32; `rows` rows a program, which load the weight and
-    /// the bias once; `block` covers a row.
+    /// y = (x - mean) / sqrt(variance + epsilon) · weight + bias over each row, computed in f32;
+    /// `rows` rows a program, which load the weight and the bias once; `block` covers a row.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn layer_norm<T: Float>(
         x: &Tensor<T, 2>,
@@ -36,11 +36,11 @@ pub mod kernels {
         let mean = v.sum_axis(1).fast_div(count).expand(1);
         // Padding must not count towards the variance.
         let inside = iota::<i64>(block).lt(columns).expand(0);
-        let centred = select(inside, v - mean, 0.0);
-        let variance = (centred * centred).sum_axis(1).fast_div(count);
+        let centered = select(inside, v - mean, 0.0);
+        let variance = (centered * centered).sum_axis(1).fast_div(count);
         let scale = (variance + epsilon).rsqrt().expand(1);
         let (w, b) = (weight.load(block, 0).cast::<f32>(), bias.load(block, 0).cast::<f32>());
-        let result = centred * scale * w.expand(0) + b.expand(0);
+        let result = centered * scale * w.expand(0) + b.expand(0);
         y.tile(at, shape).streaming().store(result.cast::<T>());
     }
 }
@@ -62,7 +62,8 @@ pub fn softmax(x: &Tensor<f32, 2>, y: &mut Tensor<f32, 2>) -> Result<()> {
     same_shape("softmax", x, y)?;
     let device = x.device().clone();
     let block = row_tile(x.shape()[1]);
-    // 32 bytes of a row a thread: on an H200, 1 % to 2 % faster than any fewer warps (bench/notes.md).
+    // 32 bytes of a row a thread: on an H200, 1 % to 2 % faster than any fewer warps
+    // (bench/notes.md).
     let warps = (block * 4 / (32 * 32)).clamp(1, 16) as u32;
     kernels::softmax(x, y, block).warps(warps).launch(&device)
 }
@@ -101,7 +102,8 @@ pub fn layer_norm<T: Float>(
     }
     let device = x.device().clone();
     let block = row_tile(columns);
-    // 64 bytes of a row a thread; several rows a program, which could share the weight and the bias, are no faster on an H200 (bench/notes.md).
+    // 64 bytes of a row a thread; several rows a program, which could share the weight and the
+    // bias, are no faster on an H200 (bench/notes.md).
     let warps = (block * size_of::<T>() / (32 * 64)).clamp(1, 16) as u32;
     kernels::layer_norm(x, weight, bias, y, epsilon, 1, block).warps(warps).launch(&device)
 }

@@ -3,8 +3,9 @@
 use kiln_lang::Elem;
 use kiln_runtime::{BackendKind, Device, Error, Result, Tensor};
 
-/// Elements of a streaming kernel's program. On a GPU enough for several 16-byte accesses a thread; on a CPU about an L1 cache of each operand, so that
-/// the cost of starting a program and of each tile operation is spread.
+/// Elements of a streaming kernel's program. On a GPU enough for several 16-byte accesses a thread;
+/// on a CPU about an L1 cache of each operand, so that the cost of starting a program and of each
+/// tile operation is spread.
 pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize {
     match device.properties().kind {
         BackendKind::Cuda => 4096 / elem_bytes.max(2),
@@ -13,7 +14,8 @@ pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize 
     }
 }
 
-/// Programs of a kernel that strides over its input: enough to fill the device, few enough that combining their results costs nothing.
+/// Programs of a kernel that strides over its input: enough to fill the device, few enough that
+/// combining their results costs nothing.
 pub(crate) fn resident_programs(device: &Device) -> usize {
     match device.properties().kind {
         BackendKind::Cuda => 16 * device.properties().units as usize,

@@ -1,5 +1,6 @@
-//! The plans that products get on a Hopper GPU, which need not be there: without spilled registers and serialised products. `KILN_PTXAS` names the assembler
-//! (`tools/ptxas.sh --path`); without it only the text is made.
+//! The plans that products get on a Hopper GPU, which need not be there: without spilled registers
+//! and serialized products. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it
+//! only the text is made.
 
 #[path = "../../kiln-cuda/tests/assembler/mod.rs"]
 mod assembler;

@@ -1,5 +1,6 @@
-//! Products of tiles of 8-bit floats, of 8-bit integers and of f32 as tf32 for GPUs that need not be there: by the instructions that these have, and without spilled registers.
-//! `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it only the text is looked at.
+//! Products of tiles of 8-bit floats, of 8-bit integers and of f32 as tf32 for GPUs that need not
+//! be there: by the instructions that these have, and without spilled registers. `KILN_PTXAS` names
+//! the assembler (`tools/ptxas.sh --path`); without it only the text is looked at.
 
 #[path = "../../kiln-cuda/tests/assembler/mod.rs"]
 mod assembler;
@@ -22,7 +23,8 @@ assembler::tests! {
     plain:
 }
 
-/// A product of tiles into the type of its sums, or of 8-bit floats into bf16: a by rows and b by columns or, if it is `turned`, by rows.
+/// A product of tiles into the type of its sums, or of 8-bit floats into bf16: a by rows and b by
+/// columns or, if it is `turned`, by rows.
 fn kernel<T, U>(precision: Precision, tile: (usize, usize, usize), turned: bool) -> Result<Kernel>
 where
     T: Factor,
@@ -61,7 +63,8 @@ fn turns_words(kernel: &Kernel) {
     assert!(module.text.contains("prmt.b32") && module.text.contains("st.shared.v4.b32"), "{}", module.text);
 }
 
-/// Assembles a kernel for a compute capability, of whose product the text must name the instruction.
+/// Assembles a kernel for a compute capability, of whose product the text must name the
+/// instruction.
 fn check(what: &str, kernel: &Kernel, compute: (u32, u32), instruction: &str) {
     let module = compile_to_ptx(kernel, ptx::Target { compute, ptx: (9, 0) })
         .unwrap_or_else(|e| panic!("{what} for {compute:?}: {e}"));

@@ -1,5 +1,6 @@
-//! The kernels at the tile level for GPUs that need not be there: on tensor cores, and without spilled registers. `KILN_PTXAS` names the assembler
-//! (`tools/ptxas.sh --path`); without it only the text is looked at.
+//! The kernels at the tile level for GPUs that need not be there: on tensor cores, and without
+//! spilled registers. `KILN_PTXAS` names the assembler (`tools/ptxas.sh --path`); without it only
+//! the text is looked at.
 
 #[path = "../../kiln-cuda/tests/assembler/mod.rs"]
 mod assembler;
@@ -24,8 +25,8 @@ assembler::tests! {
 
 const TARGETS: [(u32, u32); 5] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0)];
 
-/// What causal attention spills, by the columns of its tiles, its width and the target, in bytes; why was not looked into.
-/// Where the assembler does better, or worse, the test fails.
+/// What causal attention spills, by the columns of its tiles, its width and the target, in bytes;
+/// why was not looked into. Where the assembler does better, or worse, the test fails.
 const SPILLS: [(usize, usize, (u32, u32), u32); 3] =
     [(64, 64, (10, 0), 12), (64, 128, (8, 6), 4), (64, 128, (8, 9), 4)];
 

@@ -1,4 +1,5 @@
-//! Choices by measurement: that they are made within the budget, kept, found again, made again where a file is no good, and never change what is computed.
+//! Choices by measurement: that they are made within the budget, kept, found again, made again
+//! where a file is no good, and never change what is computed.
 
 use kiln_cpu::CpuBackend;
 use kiln_kernels::{Attention, Matmul, Tuning};
@@ -46,7 +47,8 @@ impl Drop for Folder {
     }
 }
 
-/// Multiplies whole numbers, so that every order of additions gives the same, and compares all of them.
+/// Multiplies whole numbers, so that every order of additions gives the same, and compares all of
+/// them.
 fn multiply(device: &Device, [m, n, k]: [usize; 3], tuning: Tuning) {
     let numbers = |rows: usize, columns: usize| -> Vec<f32> {
         (0..rows * columns).map(|i| ((i * 7 + i / 13) % 9) as f32 - 4.0).collect()

@@ -7,7 +7,8 @@ use kiln_ir::{Literal, OpKind, Shape};
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// Ends the kernel with a fault where a condition is false; the message may show scalars, each as `{}`.
+/// Ends the kernel with a fault where a condition is false; the message may show scalars, each as
+/// `{}`.
 ///
 /// ```
 /// # use kiln_lang::{device_assert, param::Facts, trace, Level};

@@ -30,8 +30,9 @@ pub trait Elem: Copy + Debug + Display + PartialEq + Send + Sync + sealed::Seale
     fn from_bits(bits: u64) -> Self;
 }
 
-/// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are loaded, stored, moved, converted and multiplied by [`dot`](crate::dot); what computes
-/// takes a [`Num`].
+/// An element type of numbers: all but `bool`. Those for storage (`i8`, `u8`, `E4M3`, `E5M2`) are
+/// loaded, stored, moved, converted and multiplied by [`dot`](crate::dot); what computes takes a
+/// [`Num`].
 #[diagnostic::on_unimplemented(message = "`{Self}` is not an element type of numbers")]
 pub trait Numeric: Elem {}
 
@@ -172,7 +173,8 @@ impl HostNumber for isize {
 impl Number {
     /// The literal of an element type that stands for this number, or why there is none.
     ///
-    /// Integers must be in range; a float becomes an integer only if it is one, and may round, but not to infinity.
+    /// Integers must be in range; a float becomes an integer only if it is one, and may round, but
+    /// not to infinity.
     pub(crate) fn literal(self, elem: Scalar) -> Result<Literal, String> {
         let refuse = |n: &dyn Display| Err(format!("{n} does not fit {elem}"));
         match self {

@@ -1,8 +1,11 @@
-//! The explicit level: what a Hopper GPU does beside computing, written by hand. For kernels over tiles.
+//! The explicit level: what a Hopper GPU does beside computing, written by hand. For kernels over
+//! tiles.
 //!
-//! A kernel divides its warps among [`tasks`]: one begins copies from tensors into [`SharedTiles`], others multiply what has arrived and
-//! begin copies back. Copies and products are *asynchronous*: an [`Mbarrier`] tells when a copy is done, [`wgmma_wait`] when a product is,
-//! [`store_wait`] when a stored tile may be overwritten. The interpreter checks the order and reports what is missing with its line.
+//! A kernel divides its warps among [`tasks`]: one begins copies from tensors into [`SharedTiles`],
+//! others multiply what has arrived and begin copies back. Copies and products are *asynchronous*:
+//! an [`Mbarrier`] tells when a copy is done, [`wgmma_wait`] when a product is, [`store_wait`] when
+//! a stored tile may be overwritten. The interpreter checks the order and reports what is missing
+//! with its line.
 //!
 //! Every function is called by a task as a whole, once, however many threads it has.
 //!
@@ -91,7 +94,8 @@ fn scalar(r: &mut Recorder, index: Idx, site: Site) -> Option<Id> {
 
 // ---- mbarriers
 
-/// Barriers in shared memory that count arrivals and bytes, by index. Each goes through phases 0, 1, 2, …
+/// Barriers in shared memory that count arrivals and bytes, by index. Each goes through phases 0,
+/// 1, 2, …
 #[derive(Clone, Copy, Debug)]
 pub struct Mbarriers {
     view: Raw,
@@ -104,8 +108,8 @@ pub struct Mbarrier {
     index: Idx,
 }
 
-/// Makes `count` barriers. A phase of one is complete when `arrivals` have come, each of one task (of any block of the cluster), and all bytes
-/// that were announced.
+/// Makes `count` barriers. A phase of one is complete when `arrivals` have come, each of one task
+/// (of any block of the cluster), and all bytes that were announced.
 #[track_caller]
 pub fn mbarriers(count: usize, arrivals: usize) -> Mbarriers {
     let site = Location::caller();
@@ -161,8 +165,8 @@ impl Mbarrier {
         effect(ExplicitOp::MbarrierArrive, operands, site);
     }
 
-    /// Waits until the phase with this number, counted from 0, is complete. Phases below 0 are: so the first round of a ring needs no
-    /// special case.
+    /// Waits until the phase with this number, counted from 0, is complete. Phases below 0 are: so
+    /// the first round of a ring needs no special case.
     ///
     /// A wait must not come two phases late: the hardware knows a phase by its lowest bit.
     #[track_caller]
@@ -179,7 +183,7 @@ impl Mbarrier {
 
 // ---- shared tiles
 
-/// Tiles in shared memory, by stage, that copies and products reach. Uninitialised at first.
+/// Tiles in shared memory, by stage, that copies and products reach. Uninitialized at first.
 #[derive(Debug)]
 pub struct SharedTiles<T> {
     view: Raw,
@@ -240,7 +244,8 @@ pub struct Part {
     pub row: Idx,
     /// How many rows.
     pub rows: usize,
-    /// A bit for each block of the cluster that gets them, in the same place; 0 is this block alone.
+    /// A bit for each block of the cluster that gets them, in the same place; 0 is this block
+    /// alone.
     pub multicast: u32,
 }
 
@@ -256,8 +261,8 @@ impl<T: Elem> SharedTile<T> {
         Some(vec![r.read(self.tiles.view, site)?, scalar(r, self.stage, site)?])
     }
 
-    /// Begins to load the box of the tile's shape that begins at `offsets`; its bytes count for the current phase of `done`. Elements
-    /// outside the view are zero.
+    /// Begins to load the box of the tile's shape that begins at `offsets`; its bytes count for the
+    /// current phase of `done`. Elements outside the view are zero.
     #[track_caller]
     pub fn load<const R: usize>(&self, view: View<T, R>, offsets: impl Offsets<R>, done: Mbarrier) {
         let part = Part { row: 0.into_index(), rows: self.tiles.rows, multicast: 0 };
@@ -288,15 +293,17 @@ impl<T: Elem> SharedTile<T> {
         effect(ExplicitOp::TmaLoad { rows, multicast: part.multicast, turned: false }, operands, site);
     }
 
-    /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy or product reads them come
-    /// [`proxy_fence`] and [`task_barrier`]. Of a tile whose columns are no power of two they lie within one of the powers of two
-    /// whose sum these are: each 64 of 192 do.
+    /// Writes the columns of a tile that begin at `column`, as many as this one has. Before a copy
+    /// or product reads them come [`proxy_fence`] and [`task_barrier`]. Of a tile whose columns are
+    /// no power of two they lie within one of the powers of two whose sum these are: each 64 of 192
+    /// do.
     #[track_caller]
     pub fn put(&self, value: Val<T>, column: usize) {
         self.put_raw(value.raw(), column, Location::caller());
     }
 
-    /// Writes as [`put`](Self::put) does, where the tile's elements are of 16 bits and were [packed by pairs](pack_pairs): `column` counts elements.
+    /// Writes as [`put`](Self::put) does, where the tile's elements are of 16 bits and were [packed
+    /// by pairs](pack_pairs): `column` counts elements.
     ///
     /// ```
     /// use kiln_lang::explicit::*;
@@ -327,7 +334,8 @@ impl<T: Elem> SharedTile<T> {
         effect(ExplicitOp::SharedStore { column }, operands, site);
     }
 
-    /// What the tile holds, four bytes a number: a factor of [`wgmma_registers`]. Several products may then take it from registers.
+    /// What the tile holds, four bytes a number: a factor of [`wgmma_registers`]. Several products
+    /// may then take it from registers.
     #[track_caller]
     pub fn words(&self) -> Val<u32> {
         let site = Location::caller();
@@ -347,11 +355,13 @@ impl<T: Elem> SharedTile<T> {
         Val::from_id(id.flatten())
     }
 
-    /// Begins to store the tile to the box of a view that begins at `offsets`. Elements outside the view are dropped.
+    /// Begins to store the tile to the box of a view that begins at `offsets`. Elements outside the
+    /// view are dropped.
     ///
     /// # Safety
     ///
-    /// The boxes that the programs of a launch store do not overlap, and no program reads them in the same launch.
+    /// The boxes that the programs of a launch store do not overlap, and no program reads them in
+    /// the same launch.
     #[track_caller]
     pub unsafe fn store<const R: usize>(&self, view: ViewMut<T, R>, offsets: impl Offsets<R>) {
         let (site, offsets) = (Location::caller(), offsets.offsets());
@@ -372,7 +382,8 @@ pub fn store_wait(pending: usize) {
     effect(ExplicitOp::TmaStoreWait { pending }, |_| Some(vec![]), site);
 }
 
-/// What this task wrote to shared tiles with [`SharedTile::put`] is there for copies and products that begin after the next barrier.
+/// What this task wrote to shared tiles with [`SharedTile::put`] is there for copies and products
+/// that begin after the next barrier.
 #[track_caller]
 pub fn proxy_fence() {
     effect(ExplicitOp::ProxyFence, |_| Some(vec![]), Location::caller());
@@ -386,8 +397,9 @@ pub fn task_barrier() {
 
 // ---- products
 
-/// Begins a · b, plus `acc` where `keep`: the tensor cores read the shared tiles. Factors `[m, k]` and `[k, n]`: m a power of two from 64, k a multiple of 32 bytes, n of 8
-/// up to 256: 80 and 192 columns are one instruction as 128 are.
+/// Begins a · b, plus `acc` where `keep`: the tensor cores read the shared tiles. Factors `[m, k]`
+/// and `[k, n]`: m a power of two from 64, k a multiple of 32 bytes, n of 8 up to 256: 80 and 192
+/// columns are one instruction as 128 are.
 ///
 /// | factors | sum | |
 /// |---|---|---|
@@ -396,8 +408,9 @@ pub fn task_barrier() {
 /// | E4M3, E5M2, or one of each | f32 | |
 /// | i8, u8, or one of each | i32 | wraps |
 ///
-/// Elements of 16 bits may lie either way round in shared memory. Others lie along the inner extent: a is not [transposed](SharedTile::transposed), b is. The
-/// sums of 8-bit floats keep fewer bits than an f32 has while products are added to them: add up long sums in pieces.
+/// Elements of 16 bits may lie either way round in shared memory. Others lie along the inner
+/// extent: a is not [transposed](SharedTile::transposed), b is. The sums of 8-bit floats keep fewer
+/// bits than an f32 has while products are added to them: add up long sums in pieces.
 ///
 /// The result is in flight: it may only go to another product, to a variable and to [`wgmma_wait`].
 #[track_caller]
@@ -428,8 +441,9 @@ pub fn wgmma<T: Elem, U: Elem, S: Num>(
     Val::from_id(id.flatten())
 }
 
-/// Begins a · b as [`wgmma`] does, where a is in registers: `[m, k]`, packed by [`pack_pairs`] to the elements of b, or the
-/// [words](SharedTile::words) of a tile of such elements. Computed tiles go to the tensor cores this way without shared memory between.
+/// Begins a · b as [`wgmma`] does, where a is in registers: `[m, k]`, packed by [`pack_pairs`] to
+/// the elements of b, or the [words](SharedTile::words) of a tile of such elements. Computed tiles
+/// go to the tensor cores this way without shared memory between.
 ///
 /// ```
 /// use kiln_lang::explicit::*;
@@ -471,7 +485,8 @@ pub fn wgmma_registers<T: Elem, S: Num>(
     Val::from_id(id.flatten())
 }
 
-/// The elements of a tile `[m, n]` rounded to T, f16 or bf16, each two neighbours of a row in one number, the first in its lower half.
+/// The elements of a tile `[m, n]` rounded to T, f16 or bf16, each two neighbors of a row in one
+/// number, the first in its lower half.
 #[track_caller]
 pub fn pack_pairs<T: Elem>(tile: Val<f32>) -> Val<u32> {
     let site = Location::caller();
@@ -495,7 +510,8 @@ pub fn pack_pairs<T: Elem>(tile: Val<f32>) -> Val<u32> {
     Val::from_id(id.flatten())
 }
 
-/// 2 to the power of each element, zero where that is not a normal number: one instruction, where [`Val::exp2`] takes four.
+/// 2 to the power of each element, zero where that is not a normal number: one instruction, where
+/// [`Val::exp2`] takes four.
 #[track_caller]
 pub fn exp2_flushed(x: Val<f32>) -> Val<f32> {
     let site = Location::caller();
@@ -506,8 +522,9 @@ pub fn exp2_flushed(x: Val<f32>) -> Val<f32> {
     Val::from_id(id.flatten())
 }
 
-/// Waits until all but the last `pending` products that this task began are done. What it gives is there to be used if the product is: with
-/// 0, or if so many products began after it, in the same block of code.
+/// Waits until all but the last `pending` products that this task began are done. What it gives is
+/// there to be used if the product is: with 0, or if so many products began after it, in the same
+/// block of code.
 #[track_caller]
 pub fn wgmma_wait<S: Num>(product: Val<S>, pending: usize) -> Val<S> {
     let site = Location::caller();
@@ -528,13 +545,18 @@ pub struct Tasks {
     site: Site,
 }
 
-/// Divides the program's warps among tasks. Add them with [`Tasks::task`], then [`Tasks::run`]: the program goes on when all are done.
+/// Divides the program's warps among tasks. Add them with [`Tasks::task`], then [`Tasks::run`]: the
+/// program goes on when all are done.
 ///
-/// A task may use scalars and views of the program around it, but no tiles, and changes none of its variables.
+/// A task may use scalars and views of the program around it, but no tiles, and changes none of its
+/// variables.
 ///
-/// A check that fails in a task (an assertion, an index outside its view, an integer divided by zero) is the fault of the launch, but does not end the task while others wait for
-/// it: what lies outside a view is masked, a divisor of zero is one, unchecked accesses take place no more, `while` loops end and `for` loops do not begin, except those that wait or that
-/// what waits depends on. So tasks that wait for each other must count their rounds alike. A check inside a `while` loop that waits is refused on a GPU: count the rounds by a `for`.
+/// A check that fails in a task (an assertion, an index outside its view, an integer divided by
+/// zero) is the fault of the launch, but does not end the task while others wait for it: what lies
+/// outside a view is masked, a divisor of zero is one, unchecked accesses take place no more,
+/// `while` loops end and `for` loops do not begin, except those that wait or that what waits
+/// depends on. So tasks that wait for each other must count their rounds alike. A check inside a
+/// `while` loop that waits is refused on a GPU: count the rounds by a `for`.
 #[track_caller]
 pub fn tasks() -> Tasks {
     let site = Location::caller();
@@ -543,14 +565,15 @@ pub fn tasks() -> Tasks {
 }
 
 impl Tasks {
-    /// Adds a task of so many warps, a power of two, whose threads have so many registers (a multiple of 8 from 24 to 240; needs a multiple
-    /// of 4 warps), or as many as they get with 0.
+    /// Adds a task of so many warps, a power of two, whose threads have so many registers (a
+    /// multiple of 8 from 24 to 240; needs a multiple of 4 warps), or as many as they get with 0.
     #[track_caller]
     pub fn task(self, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
         self.add(1, warps, registers, body, Location::caller())
     }
 
-    /// Adds so many tasks that do the same, each as [`Tasks::task`] would. [`task_rank`] tells them apart.
+    /// Adds so many tasks that do the same, each as [`Tasks::task`] would. [`task_rank`] tells them
+    /// apart.
     #[track_caller]
     pub fn copies(self, copies: usize, warps: usize, registers: usize, body: impl FnOnce()) -> Tasks {
         self.add(copies, warps, registers, body, Location::caller())
@@ -585,7 +608,8 @@ impl Tasks {
     }
 }
 
-/// The number of this task among its copies, from 0; 0 in a task that has none, and outside of tasks.
+/// The number of this task among its copies, from 0; 0 in a task that has none, and outside of
+/// tasks.
 #[track_caller]
 pub fn task_rank() -> Idx {
     let site = Location::caller();
@@ -593,8 +617,8 @@ pub fn task_rank() -> Idx {
     Val::from_id(with(|r| r.op(op, &[], Type::scalar(Scalar::I64), site)))
 }
 
-/// Launches the kernel in clusters of so many programs along axis 0, a power of two up to 8. They run at once, and the grid must be a
-/// multiple of it.
+/// Launches the kernel in clusters of so many programs along axis 0, a power of two up to 8. They
+/// run at once, and the grid must be a multiple of it.
 #[track_caller]
 pub fn cluster(blocks: usize) {
     let site = Location::caller();

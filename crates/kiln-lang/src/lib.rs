@@ -1,9 +1,10 @@
 //! The embedded kernel language: handles that record IR while a kernel is traced.
 //!
-//! A kernel is a Rust function over device values. `#[kernel]` rewrites control flow, comparison, assignment and `&&`/`||`; the rest
-//! is ordinary Rust that runs once, when the kernel is specialised, and records IR through [`Val`] handles. What lives on the host
-//! (`usize`, `bool`, an enum) is a constant of the specialisation: `if` on it picks an arm, `for` over it unrolls. What lives on the
-//! device becomes control flow of the IR.
+//! A kernel is a Rust function over device values. `#[kernel]` rewrites control flow, comparison,
+//! assignment and `&&`/`||`; the rest is ordinary Rust that runs once, when the kernel is
+//! specialized, and records IR through [`Val`] handles. What lives on the host (`usize`, `bool`, an
+//! enum) is a constant of the specialization: `if` on it picks an arm, `for` over it unrolls. What
+//! lives on the device becomes control flow of the IR.
 //!
 //! ```
 //! use kiln_lang::prelude::*;

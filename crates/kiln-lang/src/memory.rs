@@ -10,7 +10,7 @@ use kiln_ir::{ClusterOp, OpKind, Shape, Space, Type};
 use std::ops::Deref;
 use std::panic::Location;
 
-/// Memory that the threads of a block share. Uninitialised at first.
+/// Memory that the threads of a block share. Uninitialized at first.
 ///
 /// ```
 /// # use kiln_lang::{barrier, shared, thread_id, trace, val, Level};
@@ -19,7 +19,7 @@ use std::panic::Location;
 /// // SAFETY: each thread writes its own element, and the barrier comes before any is read.
 /// unsafe { s.put(thread_id(0), 1.0) };
 /// barrier();
-/// let neighbour = s.get((thread_id(0) + 1) % 16);
+/// let neighbor = s.get((thread_id(0) + 1) % 16);
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
@@ -47,7 +47,8 @@ impl<T: Elem, const R: usize> Shared<T, R> {
     ///
     /// # Safety
     ///
-    /// No other thread of the block may read or write the element without a [`barrier`](crate::barrier) in between.
+    /// No other thread of the block may read or write the element without a
+    /// [`barrier`](crate::barrier) in between.
     #[track_caller]
     pub unsafe fn put(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         // SAFETY: the caller keeps the promise that `write` asks for.
@@ -56,8 +57,9 @@ impl<T: Elem, const R: usize> Shared<T, R> {
 }
 
 impl Shared<u32, 1> {
-    /// Stores four words, which arrive whole, at the same place of this memory in a block of the [cluster](crate::explicit::cluster): that with this rank.
-    /// Relaxed: its threads see them by [`get_quad_unchecked`](crate::View::get_quad_unchecked).
+    /// Stores four words, which arrive whole, at the same place of this memory in a block of the
+    /// [cluster](crate::explicit::cluster): that with this rank. Relaxed: its threads see them by
+    /// [`get_quad_unchecked`](crate::View::get_quad_unchecked).
     ///
     /// ```
     /// # use kiln_lang::{cluster_barrier, explicit::cluster, prelude::*};
@@ -77,8 +79,9 @@ impl Shared<u32, 1> {
     ///
     /// # Safety
     ///
-    /// All four words are inside the memory, the first at a multiple of 16 bytes, and the rank is one of the cluster, whose block has begun (a barrier says so) and has not ended. Whoever else accesses the words
-    /// meanwhile does so by quads.
+    /// All four words are inside the memory, the first at a multiple of 16 bytes, and the rank is
+    /// one of the cluster, whose block has begun (a barrier says so) and has not ended. Whoever
+    /// else accesses the words meanwhile does so by quads.
     #[track_caller]
     pub unsafe fn set_quad_of(&self, rank: impl IntoIndex, index: impl IntoIndex, words: [Val<u32>; 4]) {
         let site = Location::caller();
@@ -98,7 +101,7 @@ impl Shared<u32, 1> {
     }
 }
 
-/// An array of one thread, with indices on the device. Uninitialised at first.
+/// An array of one thread, with indices on the device. Uninitialized at first.
 ///
 /// ```
 /// # use kiln_lang::{local, thread_id, trace, Level};

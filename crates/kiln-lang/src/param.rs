@@ -23,28 +23,35 @@
 //!
 //! # What a runtime provides
 //!
-//! - `krate::__private`, which re-exports [`kiln_lang::__private`](crate::__private) and has a type `Launch<P: KernelParams>` with
-//!   `fn new(kernel: KernelFn<P>, args: P::Args) -> Launch<P>`. `krate` is `::kiln`, or what `#[kernel(crate = path)]` says.
-//! - [`KernelParam`] for its tensor references: `&'k Tensor<T, R>` with `Arg = Self` and `Traced = View<T, R>`, and `&'k mut
-//!   Tensor<T, R>` with `Traced = ViewMut<T, R>`. Scalars and host constants are implemented here.
+//! - `krate::__private`, which re-exports [`kiln_lang::__private`](crate::__private) and has a type
+//!   `Launch<P: KernelParams>` with `fn new(kernel: KernelFn<P>, args: P::Args) -> Launch<P>`.
+//!   `krate` is `::kiln`, or what `#[kernel(crate = path)]` says.
+//! - [`KernelParam`] for its tensor references: `&'k Tensor<T, R>` with `Arg = Self` and
+//!   `Traced = View<T, R>`, and `&'k mut Tensor<T, R>` with `Traced = ViewMut<T, R>`. Scalars and
+//!   host constants are implemented here.
 //!
 //! # A launch
 //!
-//! 1. [`KernelFn::key`] writes the specialisation key: the kernel's static address, its generic arguments and what each argument
-//!    contributes (facts of tensors, values of host constants). It does not allocate for ordinary kernels. The runtime adds the [`Level`]
-//!    and the device and looks the compiled kernel up.
+//! 1. [`KernelFn::key`] writes the specialization key: the kernel's static address, its generic
+//!    arguments and what each argument contributes (facts of tensors, values of host constants). It
+//!    does not allocate for ordinary kernels. The runtime adds the [`Level`] and the device and
+//!    looks the compiled kernel up.
 //! 2. Only if it is not there, [`KernelFn::trace`] records the kernel, with the same arguments.
-//! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of the IR's parameters:
-//!    [`ArgSink::view`] for a view, [`ArgSink::scalar`] for a scalar. Host constants pack nothing.
-//! 4. The runtime compares what was packed with what the program was compiled for, argument by argument: their number, the kind,
-//!    element type, rank and mutability of each, and every declared fact. What differs is an error and nothing is launched.
+//! 3. [`KernelParams::pack`] hands the arguments to an [`ArgSink`] of the runtime's in the order of
+//!    the IR's parameters: [`ArgSink::view`] for a view, [`ArgSink::scalar`] for a scalar. Host
+//!    constants pack nothing.
+//! 4. The runtime compares what was packed with what the program was compiled for, argument by
+//!    argument: their number, the kind, element type, rank and mutability of each, and every
+//!    declared fact. What differs is an error and nothing is launched.
 //!
 //! # What safe code can do
 //!
-//! [`KernelParam`] is safe to implement: a parameter made of others forwards to them, adds scalars and keeps host constants. It
-//! cannot make up a view, because [`ArgSink::view`] is `unsafe` and only a runtime's tensors call it; and it cannot make a program
-//! rely on what is not so, because of step 4. An implementation whose [`key`](KernelParam::key) leaves something out that its body
-//! decides on runs a program that was made for another value, within the memory of its own arguments.
+//! [`KernelParam`] is safe to implement: a parameter made of others forwards to them, adds scalars
+//! and keeps host constants. It cannot make up a view, because [`ArgSink::view`] is `unsafe` and
+//! only a runtime's tensors call it; and it cannot make a program rely on what is not so, because
+//! of step 4. An implementation whose [`key`](KernelParam::key) leaves something out that its body
+//! decides on runs a program that was made for another value, within the memory of its own
+//! arguments.
 
 use crate::elem::Elem;
 use crate::trace::{Place, Raw, TraceErrors, trace_at, with};
@@ -60,8 +67,9 @@ use std::hash::{Hash, Hasher};
 
 /// A parameter type of a kernel, as the user writes it in the signature.
 ///
-/// Tensors, numbers and host constants are parameters. A type of your own is made of them: it forwards to their implementations,
-/// in the same order in [`declare`](Self::declare) and [`pack`](Self::pack).
+/// Tensors, numbers and host constants are parameters. A type of your own is made of them: it
+/// forwards to their implementations, in the same order in [`declare`](Self::declare) and
+/// [`pack`](Self::pack).
 ///
 /// ```
 /// use kiln_lang::param::{ArgSink, KernelParam, ParamDecl, SpecKey};
@@ -108,7 +116,8 @@ pub trait KernelParam {
     /// What the body sees.
     type Traced;
 
-    /// Adds to the specialisation key everything that [`declare`](Self::declare) looks at, apart from types.
+    /// Adds to the specialization key everything that [`declare`](Self::declare) looks at, apart
+    /// from types.
     fn key(arg: &Self::Arg, key: &mut SpecKey);
 
     /// Declares the IR's parameters, if any, and gives what the body sees.
@@ -179,7 +188,7 @@ kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13);
 kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14);
 kernel_params!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11 M 12 N 13 O 14 P 15);
 
-/// What distinguishes one specialisation of a kernel from another. Equal keys give equal traces.
+/// What distinguishes one specialization of a kernel from another. Equal keys give equal traces.
 ///
 /// A key is meaningful in one process only.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -241,12 +250,13 @@ pub trait ArgSink {
     /// The value of a scalar parameter.
     fn scalar(&mut self, value: Literal);
 
-    /// A view. The runtime makes the contents valid on the device, orders the launch after other uses, and keeps the storage
-    /// alive until the launch is done with it.
+    /// A view. The runtime makes the contents valid on the device, orders the launch after other
+    /// uses, and keeps the storage alive until the launch is done with it.
     ///
     /// # Safety
-    /// All elements that the extents and strides reach lie inside the storage and are of type `elem`. Where the view is mutable,
-    /// the caller holds the tensor as `&mut`: nobody else may read or write these elements through the storage meanwhile.
+    /// All elements that the extents and strides reach lie inside the storage and are of type
+    /// `elem`. Where the view is mutable, the caller holds the tensor as `&mut`: nobody else may
+    /// read or write these elements through the storage meanwhile.
     unsafe fn view(&mut self, view: ViewArg<'_>);
 }
 
@@ -297,7 +307,7 @@ impl ParamDecl {
     }
 }
 
-/// A number that is passed at each launch; the kernel is not specialised to its value.
+/// A number that is passed at each launch; the kernel is not specialized to its value.
 impl<T: Elem> KernelParam for Val<T> {
     type Arg = T;
     type Traced = Val<T>;
@@ -315,7 +325,7 @@ impl<T: Elem> KernelParam for Val<T> {
 
 macro_rules! constants {
     ($($t:ty: |$v:ident| $word:expr;)*) => {$(
-        /// A host constant: the kernel is specialised to its value.
+        /// A host constant: the kernel is specialized to its value.
         impl KernelParam for $t {
             type Arg = $t;
             type Traced = $t;
@@ -428,14 +438,14 @@ impl<P: KernelParams> KernelFn<P> {
         self.site
     }
 
-    /// What distinguishes the specialisation that these arguments ask for.
+    /// What distinguishes the specialization that these arguments ask for.
     pub fn key(&self, args: &P::Args) -> SpecKey {
         let mut key = SpecKey::new(self.site, self.types);
         P::key(args, &mut key);
         key
     }
 
-    /// Records the specialisation that these arguments ask for.
+    /// Records the specialization that these arguments ask for.
     ///
     /// # Errors
     ///

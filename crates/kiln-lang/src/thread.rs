@@ -61,7 +61,7 @@ pub fn thread_id(axis: usize) -> Idx {
     }
 }
 
-/// The block's extent on an axis: a constant of the specialisation. Needs a launch with threads.
+/// The block's extent on an axis: a constant of the specialization. Needs a launch with threads.
 #[track_caller]
 pub fn block_dim(axis: usize) -> Idx {
     let site = Location::caller();
@@ -89,7 +89,8 @@ pub fn warp_id() -> Idx {
     thread_in_block() / WARP
 }
 
-/// Waits until every thread of the block is here; what they wrote to shared memory before is visible after.
+/// Waits until every thread of the block is here; what they wrote to shared memory before is
+/// visible after.
 ///
 /// All threads of the block must reach the same barrier.
 #[track_caller]
@@ -100,11 +101,12 @@ pub fn barrier() {
     }
 }
 
-/// Waits until every thread of every block of the [cluster](crate::explicit::cluster) is here; what they wrote before, in global memory and in shared memory of whichever block,
-/// is visible after.
+/// Waits until every thread of every block of the [cluster](crate::explicit::cluster) is here; what
+/// they wrote before, in global memory and in shared memory of whichever block, is visible after.
 ///
-/// All threads of the cluster must reach the same barrier, or have ended. A block's shared memory is there from when the block begins until it ends: such a barrier comes before anybody's
-/// first [store](crate::Shared::set_quad_of) to another block's, and one after the last.
+/// All threads of the cluster must reach the same barrier, or have ended. A block's shared memory
+/// is there from when the block begins until it ends: such a barrier comes before anybody's first
+/// [store](crate::Shared::set_quad_of) to another block's, and one after the last.
 #[track_caller]
 pub fn cluster_barrier() {
     let site = Location::caller();
@@ -113,7 +115,8 @@ pub fn cluster_barrier() {
     }
 }
 
-/// Orders this thread's earlier accesses of memory before its later ones, as other threads of the device see them.
+/// Orders this thread's earlier accesses of memory before its later ones, as other threads of the
+/// device see them.
 #[track_caller]
 pub fn fence() {
     let site = Location::caller();
@@ -156,8 +159,10 @@ fn shuffle<T: Elem>(mode: ShuffleMode, value: Val<T>, by: Idx, site: Site) -> Va
 
 /// The value that lane `lane` of the warp has; `lane` counts modulo 32.
 ///
-/// All threads of a warp must reach a shuffle or a vote together: the interpreter faults where only some do, and a GPU waits for the others, so that the launch may not end. A lane that the
-/// block does not have, in a last warp that is not full, gives nothing: who would read it keeps its own value.
+/// All threads of a warp must reach a shuffle or a vote together: the interpreter faults where only
+/// some do, and a GPU waits for the others, so that the launch may not end. A lane that the block
+/// does not have, in a last warp that is not full, gives nothing: who would read it keeps its own
+/// value.
 ///
 /// ```
 /// # use kiln_lang::{param::Facts, prelude::*};
@@ -212,29 +217,30 @@ fn vote<U: Elem>(mode: VoteMode, predicate: Val<bool>, site: Site) -> Val<U> {
     Val::from_id(id.flatten())
 }
 
-/// Whether the predicate holds in every thread of the warp. As for [`shuffle_idx`], all of them reach
-/// it together.
+/// Whether the predicate holds in every thread of the warp. As for [`shuffle_idx`], all of them
+/// reach it together.
 #[track_caller]
 pub fn vote_all(predicate: impl IntoVal<bool>) -> Val<bool> {
     vote(VoteMode::All, predicate.into_val(), Location::caller())
 }
 
-/// Whether the predicate holds in some thread of the warp. As for [`shuffle_idx`], all of them reach it
-/// together.
+/// Whether the predicate holds in some thread of the warp. As for [`shuffle_idx`], all of them
+/// reach it together.
 #[track_caller]
 pub fn vote_any(predicate: impl IntoVal<bool>) -> Val<bool> {
     vote(VoteMode::Any, predicate.into_val(), Location::caller())
 }
 
-/// A bit for each lane of the warp in which the predicate holds. As for [`shuffle_idx`], all threads of
-/// a warp reach it together.
+/// A bit for each lane of the warp in which the predicate holds. As for [`shuffle_idx`], all
+/// threads of a warp reach it together.
 #[track_caller]
 pub fn ballot(predicate: impl IntoVal<bool>) -> Val<u32> {
     vote(VoteMode::Ballot, predicate.into_val(), Location::caller())
 }
 
-/// The value that the first thread of the block has, in every thread: one that the compiler knows to be the same for all, so that barriers and
-/// tile operations may stand under conditions made of it.
+/// The value that the first thread of the block has, in every thread: one that the compiler knows
+/// to be the same for all, so that barriers and tile operations may stand under conditions made of
+/// it.
 ///
 /// All threads of the block must reach it together.
 ///

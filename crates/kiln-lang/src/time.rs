@@ -28,7 +28,8 @@ fn clock(what: &str, unit: ClockUnit) -> Val<u64> {
     Val::from_id(with(|r| r.op(OpKind::Clock(unit), &[], Type::scalar(Scalar::U64), site)))
 }
 
-/// Nanoseconds since an instant that all threads of the device share. GPUs advance it in steps, of a microsecond at worst.
+/// Nanoseconds since an instant that all threads of the device share. GPUs advance it in steps, of
+/// a microsecond at worst.
 ///
 /// In the interpreter both clocks count operations, so that runs repeat exactly.
 #[track_caller]

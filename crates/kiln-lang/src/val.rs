@@ -9,8 +9,9 @@ use std::panic::Location;
 
 /// A value on the device, of any static shape: at rank 0 a scalar, else a tile.
 ///
-/// A `Val` is a handle: what is done with it is recorded, not computed. Operators take another `Val` or a host number, which
-/// becomes a constant of the element type. Shapes combine as in NumPy: scalars and extents of 1 stretch.
+/// A `Val` is a handle: what is done with it is recorded, not computed. Operators take another
+/// `Val` or a host number, which becomes a constant of the element type. Shapes combine as in
+/// NumPy: scalars and extents of 1 stretch.
 ///
 /// ```
 /// # use kiln_lang::{iota, trace, Level};
@@ -67,7 +68,8 @@ impl<T: Elem> Val<T> {
         self.raw
     }
 
-    /// The extents, outermost first; empty for a scalar, and for the result of something that was refused.
+    /// The extents, outermost first; empty for a scalar, and for the result of something that was
+    /// refused.
     pub fn shape(self) -> Vec<usize> {
         let shape = with(|r| r.shape(self.raw)).flatten().unwrap_or_default();
         shape.extents().iter().map(|&e| e as usize).collect()
@@ -78,7 +80,8 @@ impl<T: Elem> Val<T> {
         self.ir_shape().map_or(0, |s| s.rank())
     }
 
-    /// What the handle stands for now: a result that is the operand itself must not follow the operand's variable.
+    /// What the handle stands for now: a result that is the operand itself must not follow the
+    /// operand's variable.
     pub(crate) fn now(self, site: Site) -> Raw {
         match self.raw {
             Raw::Var(_) => with(|r| r.read(self.raw, site)).flatten().map_or(Raw::Poison, Raw::Value),
@@ -94,7 +97,8 @@ impl<T: Elem> Val<T> {
 
 /// Lifts a host number to a device value.
 ///
-/// The element type is usually inferred from the use. A number that does not fit it is an error of the trace.
+/// The element type is usually inferred from the use. A number that does not fit it is an error of
+/// the trace.
 ///
 /// ```
 /// # use kiln_lang::{trace, val, Level, Val};

@@ -3,7 +3,8 @@
 use kiln_lang::prelude::*;
 use kiln_lang::{TraceError, trace};
 
-/// The errors of tracing `body`, as `line-of-the-mistake: message`, where lines count from the call.
+/// The errors of tracing `body`, as `line-of-the-mistake: message`, where lines count from the
+/// call.
 #[track_caller]
 fn errors(body: impl FnOnce(View<f32, 2>, ViewMut<f32, 1>, Val<i32>)) -> Vec<TraceError> {
     let level = Level::Tile { warps: None };
@@ -16,7 +17,8 @@ fn errors(body: impl FnOnce(View<f32, 2>, ViewMut<f32, 1>, Val<i32>)) -> Vec<Tra
     traced.expect_err("the trace should have failed").errors().to_vec()
 }
 
-/// One error, at `line` of this file, whose message contains `message` and whose help contains `help`.
+/// One error, at `line` of this file, whose message contains `message` and whose help contains
+/// `help`.
 #[track_caller]
 fn assert_error(errors: &[TraceError], line: u32, message: &str, help: &str) {
     assert_eq!(errors.len(), 1, "{errors:?}");

@@ -66,7 +66,8 @@ fn carried(n: Val<i32>) {
 
 #[test]
 fn loops_carry_what_is_read_afterwards() {
-    // `unread` feeds itself and is left to dead code elimination; `inner` and `untouched` are not carried.
+    // `unread` feeds itself and is left to dead code elimination; `inner` and `untouched` are not
+    // carried.
     assert_eq!(
         ir(TILE, |_, _, n| carried(n)),
         "\

@@ -1,5 +1,5 @@
-//! Changes by plain Rust that cannot be written down as what Rust does: each is an error at its line. What Rust does otherwise is
-//! shown by `flow/mutation.rs`.
+//! Changes by plain Rust that cannot be written down as what Rust does: each is an error at its
+//! line. What Rust does otherwise is shown by `flow/mutation.rs`.
 
 use kiln_lang::prelude::*;
 use kiln_lang::trace;

@@ -28,8 +28,8 @@ pub fn expand(options: &Options, mut item: ItemFn) -> syn::Result<TokenStream> {
     Ok(quote!(#(#attrs)* #allowed #vis #sig { #body }))
 }
 
-/// Rewrites a function's body; takes `mut` from its parameters. `references` says that those written `&mut` are what they say:
-/// a kernel's are views.
+/// Rewrites a function's body; takes `mut` from its parameters. `references` says that those
+/// written `&mut` are what they say: a kernel's are views.
 pub fn rewritten(options: &Options, item: &mut ItemFn, references: bool) -> syn::Result<TokenStream> {
     let sig = &item.sig;
     if let Some(token) = &sig.asyncness {
@@ -149,7 +149,7 @@ pub fn reject_impl_trait(ty: &Type) -> syn::Result<()> {
     match ty {
         Type::ImplTrait(t) => Err(syn::Error::new(
             t.span(),
-            "a kernel's parameters have named types: the type of an argument is part of the specialisation",
+            "a kernel's parameters have named types: the type of an argument is part of the specialization",
         )),
         _ => Ok(()),
     }

@@ -1,5 +1,5 @@
-//! `#[kernel]`: the function that gathers the arguments of a launch, and the body to trace. What it relies on is described in
-//! `kiln_lang::param`.
+//! `#[kernel]`: the function that gathers the arguments of a launch, and the body to trace. What it
+//! relies on is described in `kiln_lang::param`.
 
 use crate::function;
 use crate::options::{Options, hygienic};
@@ -103,7 +103,8 @@ impl VisitMut for NameLifetimes {
     }
 }
 
-/// The parameters and arguments of a struct whose type identifies the generic arguments, and the arguments themselves.
+/// The parameters and arguments of a struct whose type identifies the generic arguments, and the
+/// arguments themselves.
 struct Generic {
     params: Vec<TokenStream>,
     types: Vec<Ident>,

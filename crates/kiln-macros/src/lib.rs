@@ -1,8 +1,8 @@
 //! The attribute and derive macros of the Kiln kernel language.
 //!
-//! The macros see syntax, not types: they rewrite control flow, comparisons, assignments and `&&`/`||` into calls of
-//! `kiln_lang::flow`, where type inference decides what is host and what is device. Everything else stays as the user wrote it, with
-//! the user's spans.
+//! The macros see syntax, not types: they rewrite control flow, comparisons, assignments and
+//! `&&`/`||` into calls of `kiln_lang::flow`, where type inference decides what is host and what is
+//! device. Everything else stays as the user wrote it, with the user's spans.
 //!
 //! | file | holds |
 //! |---|---|
@@ -25,13 +25,14 @@ use syn::parse_macro_input;
 
 /// Makes a function a kernel.
 ///
-/// The function's parameters are `&Tensor<T, R>`, `&mut Tensor<T, R>`, `Val<T>` for a number known at the launch, and host
-/// constants (`usize`, `bool`, an enum with `#[derive(KernelConst)]`), which the kernel is specialised to. Calling the function
-/// gathers the arguments of a launch; nothing runs before it is launched.
+/// The function's parameters are `&Tensor<T, R>`, `&mut Tensor<T, R>`, `Val<T>` for a number known
+/// at the launch, and host constants (`usize`, `bool`, an enum with `#[derive(KernelConst)]`),
+/// which the kernel is specialized to. Calling the function gathers the arguments of a launch;
+/// nothing runs before it is launched.
 ///
-/// `#[kernel(contract)]` lets a product and the sum that uses it be rounded once, as one multiply-add,
-/// which is faster on GPUs. Without it every operation on floats rounds as Rust's do, so that sums,
-/// products, quotients and square roots have the same bits on every device.
+/// `#[kernel(contract)]` lets a product and the sum that uses it be rounded once, as one
+/// multiply-add, which is faster on GPUs. Without it every operation on floats rounds as Rust's do,
+/// so that sums, products, quotients and square roots have the same bits on every device.
 ///
 /// `#[kernel(crate = path)]` names the crate that the expansion refers to, `::kiln` by default.
 #[proc_macro_attribute]
@@ -43,7 +44,8 @@ pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Lets a helper function use control flow, comparisons and assignment on device values.
 ///
-/// Functions and methods that only compute need no attribute. `#[device(crate = path)]` as for `kernel`.
+/// Functions and methods that only compute need no attribute. `#[device(crate = path)]` as for
+/// `kernel`.
 #[proc_macro_attribute]
 pub fn device(args: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(args as options::Options);
@@ -67,7 +69,8 @@ pub fn derive_kernel_const(item: TokenStream) -> TokenStream {
     derive::kernel_const(item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a function the handler of a ring kernel: a value of the function's name that implements `kiln_ring::Handler`.
+/// Makes a function the handler of a ring kernel: a value of the function's name that implements
+/// `kiln_ring::Handler`.
 ///
 /// `#[ring_kernel(crate = path)]` as for `kernel`.
 #[proc_macro_attribute]
@@ -77,14 +80,16 @@ pub fn ring_kernel(args: TokenStream, item: TokenStream) -> TokenStream {
     ring::expand(&options, item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a struct a message: gives it a fixed layout, and makes a struct `NameVal` of device values for kernels.
+/// Makes a struct a message: gives it a fixed layout, and makes a struct `NameVal` of device values
+/// for kernels.
 #[proc_macro_derive(Message, attributes(kiln))]
 pub fn derive_message(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
     ring::derive(ring::Role::Message, item).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes a struct the state of an actor, as `Message` does. A struct that is both derives `Message` alone.
+/// Makes a struct the state of an actor, as `Message` does. A struct that is both derives `Message`
+/// alone.
 #[proc_macro_derive(State, attributes(kiln))]
 pub fn derive_state(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);

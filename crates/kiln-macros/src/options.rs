@@ -7,8 +7,8 @@ use syn::{Ident, Path, Token};
 
 const EXPECTED: &str = "expected `crate = path` or `contract`";
 
-/// `crate = path`: where the expansion finds the language; `contract`: a kernel's products and sums may
-/// become multiply-adds.
+/// `crate = path`: where the expansion finds the language; `contract`: a kernel's products and sums
+/// may become multiply-adds.
 #[derive(Default)]
 pub struct Options {
     krate: Option<Path>,
@@ -65,7 +65,8 @@ impl Options {
         }
     }
 
-    /// The path of the module that expansions name, with spans of the user's, so that locations in traces are the user's too.
+    /// The path of the module that expansions name, with spans of the user's, so that locations in
+    /// traces are the user's too.
     pub fn private(&self, span: Span) -> TokenStream {
         let path = match &self.krate {
             Some(path) => path.to_token_stream(),
@@ -85,8 +86,9 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
         .collect()
 }
 
-/// Gives the names that an expansion makes up (`__kiln_…`, labels too) one hygiene, that of `base`, whatever macro the syntax around
-/// them came from. Their places stay the user's, so that errors point there.
+/// Gives the names that an expansion makes up (`__kiln_…`, labels too) one hygiene, that of `base`,
+/// whatever macro the syntax around them came from. Their places stay the user's, so that errors
+/// point there.
 pub fn hygienic(tokens: TokenStream, base: Span) -> TokenStream {
     let own = |span: Span| span.resolved_at(base);
     let mut out: Vec<TokenTree> = Vec::new();

@@ -1,7 +1,8 @@
-//! What the conformance suite compares devices with: results worked out on the host in `f64` and in integers, independently of Kiln's own arithmetic.
+//! What the conformance suite compares devices with: results worked out on the host in `f64` and in
+//! integers, independently of Kiln's own arithmetic.
 //!
-//! A crate of its own, since it is optimised where the suite is not: the suite's hundreds of kernels run once each, but a product of matrices
-//! has millions of terms.
+//! A crate of its own, since it is optimized where the suite is not: the suite's hundreds of
+//! kernels run once each, but a product of matrices has millions of terms.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,12 +1,13 @@
 //! Products of matrices, each sum term by term in increasing order of k.
 //!
-//! The functions are not generic, so that they are compiled here, where the profile optimises them.
+//! The functions are not generic, so that they are compiled here, where the profile optimizes them.
 
 use crate::Host;
 use std::num::Wrapping;
 use std::ops::{AddAssign, Mul};
 
-/// a b of the matrices a: m × k and b: k × n by rows, in integers of 128 bits that wrap or in `f64`; `zero` says in which where there is no term.
+/// a b of the matrices a: m × k and b: k × n by rows, in integers of 128 bits that wrap or in
+/// `f64`; `zero` says in which where there is no term.
 ///
 /// # Panics
 ///

@@ -1,4 +1,5 @@
-//! Element types as the host sees them: random values, and arithmetic that does not depend on Kiln's.
+//! Element types as the host sees them: random values, and arithmetic that does not depend on
+//! Kiln's.
 
 use crate::Rng;
 use half::{bf16, f16};
@@ -65,7 +66,8 @@ impl Host {
     }
 }
 
-/// The elements of a matrix by rows, of which `data` holds the rows, or where it is by columns the columns, one after another.
+/// The elements of a matrix by rows, of which `data` holds the rows, or where it is by columns the
+/// columns, one after another.
 pub fn by_rows<T: Sample>(data: &[T], [rows, columns]: [usize; 2], by_columns: bool) -> Vec<Host> {
     match by_columns {
         true => (0..rows * columns).map(|e| data[e % columns * rows + e / columns].host()).collect(),
@@ -88,7 +90,8 @@ pub trait Sample: Elem {
     /// The value, exactly.
     fn host(self) -> Host;
 
-    /// As Rust's `as` converts: integers wrap, floats round to nearest even, float to integer saturates; to bool is `!= 0`.
+    /// As Rust's `as` converts: integers wrap, floats round to nearest even, float to integer
+    /// saturates; to bool is `!= 0`.
     fn from_host(value: Host) -> Self;
 
     /// A small integer, in the type.
@@ -180,7 +183,8 @@ floats! {
     f64, f64::EPSILON, 64, -7777.7, |n| n as f64, |x| x;
 }
 
-/// `half` rounds doubles from their upper 32 bits, which breaks ties that are none: the neighbours of its result are looked at too.
+/// `half` rounds doubles from their upper 32 bits, which breaks ties that are none: the neighbors
+/// of its result are looked at too.
 fn nearest_f16(x: f64) -> f16 {
     let value = |bits| f64::from(f16::from_bits(bits));
     f16::from_bits(nearest(x, f16::from_f64(x).to_bits(), 65536.0, value))
@@ -191,15 +195,16 @@ fn nearest_bf16(x: f64) -> bf16 {
     bf16::from_bits(nearest(x, bf16::from_f64(x).to_bits(), 128f64.exp2(), value))
 }
 
-/// The bits of the number nearest to `x`, of two the even one; `limit` is where the next number would be if there were no infinity.
+/// The bits of the number nearest to `x`, of two the even one; `limit` is where the next number
+/// would be if there were no infinity.
 fn nearest(x: f64, guess: u16, limit: f64, value: impl Fn(u16) -> f64) -> u16 {
     if !x.is_finite() {
         return guess;
     }
     let (sign, magnitude) = (guess & 0x8000, guess & 0x7fff);
     let distance = |m: u16| (value(m).min(limit) - x.abs()).abs();
-    let neighbours = magnitude.saturating_sub(1)..=magnitude + 1;
-    let finite = neighbours.filter(|&m| !value(m).is_nan());
+    let neighbors = magnitude.saturating_sub(1)..=magnitude + 1;
+    let finite = neighbors.filter(|&m| !value(m).is_nan());
     let order = |a: &u16, b: &u16| distance(*a).total_cmp(&distance(*b)).then((a & 1).cmp(&(b & 1)));
     sign | finite.min_by(order).unwrap_or(magnitude)
 }
@@ -233,7 +238,8 @@ macro_rules! floats_of_8_bits {
                 let order = |a: &u8, b: &u8| {
                     distance(*a).total_cmp(&distance(*b)).then((a & 1).cmp(&(b & 1)))
                 };
-                // Codes are in the order of what they say: the last that says no more than x, or the next.
+                // Codes are in the order of what they say: the last that says no more than x, or
+                // the next.
                 let (mut low, mut high) = (0u8, $greatest);
                 while low < high {
                     let middle = high - (high - low) / 2;

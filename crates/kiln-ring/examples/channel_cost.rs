@@ -1,11 +1,13 @@
-//! What a message costs the host: sending, and receiving with every word compared, by a thread that has its core for itself.
+//! What a message costs the host: sending, and receiving with every word compared, by a thread that
+//! has its core for itself.
 //!
 //! ```console
 //! $ cargo run --release -p kiln-ring --example channel_cost
 //! ```
 //!
-//! The device is played by the program between the measured parts: it answers whole batches at once, in memory of the host. So there is no bus,
-//! and all that is measured are the instructions and the caches. `kiln bench ring` measures devices.
+//! The device is played by the program between the measured parts: it answers whole batches at
+//! once, in memory of the host. So there is no bus, and all that is measured are the instructions
+//! and the caches. `kiln bench ring` measures devices.
 
 use kiln_ring::slot::{Kind, QUAD, stamp};
 use kiln_ring::{
@@ -44,7 +46,8 @@ struct Line(#[allow(dead_code)] [u32; 16]);
 fn ring(words: usize, write_combined: bool) -> (RingMemory, *mut u32) {
     let mut lines = vec![Line([0; 16]); words.div_ceil(16)];
     let base = NonNull::from(lines.as_mut_slice()).cast::<u32>();
-    // SAFETY: aligned, zeroed lines that live as long as their owner; the program's one thread plays both sides in turns.
+    // SAFETY: aligned, zeroed lines that live as long as their owner; the program's one thread
+    // plays both sides in turns.
     (unsafe { RingMemory::new(base, words, write_combined, Arc::new(lines)) }, base.as_ptr())
 }
 

@@ -1,8 +1,9 @@
 //! Loses a device for real, and prints how long it takes until that is known.
 //!
-//! `loss_check [DEVICE] hang` has a handler that never ends; `loss_check [DEVICE] trap` has one that stores far outside its block's memory, which only a GPU
-//! survives: a CPU's process ends with it. Then actors come back from their checkpoints: after `hang` on the same device, after `trap` on the CPU, or on the same device where that
-//! is in a process of its own (`isolated:cuda:0`).
+//! `loss_check [DEVICE] hang` has a handler that never ends; `loss_check [DEVICE] trap` has one
+//! that stores far outside its block's memory, which only a GPU survives: a CPU's process ends with
+//! it. Then actors come back from their checkpoints: after `hang` on the same device, after `trap`
+//! on the CPU, or on the same device where that is in a process of its own (`isolated:cuda:0`).
 
 use kiln_lang::prelude::*;
 use kiln_ring::{Actor, Ending, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel};

@@ -12,18 +12,24 @@ use std::sync::{Mutex, PoisonError};
 pub enum Reason {
     /// Its deadline had passed when its turn came.
     Expired,
-    /// The handler failed on it: the cause and its number, as the device reported them. [`RingRuntime::explain`](crate::RingRuntime::explain) says in words what that was, and where.
+    /// The handler failed on it: the cause and its number, as the device reported them.
+    /// [`RingRuntime::explain`](crate::RingRuntime::explain) says in words what that was, and
+    /// where.
     Failed {
-        /// 1: it returned an error. 2: a check failed, or the step budget was exceeded. 3: it sent what cannot be sent.
+        /// 1: it returned an error. 2: a check failed, or the step budget was exceeded. 3: it sent
+        /// what cannot be sent.
         cause: u32,
-        /// The code that it returned; the number of the check, or `u32::MAX` for the budget; why it could not be sent.
+        /// The code that it returned; the number of the check, or `u32::MAX` for the budget; why it
+        /// could not be sent.
         number: u32,
     },
-    /// It was the oldest in a full queue that drops the oldest, or the oldest of the lowest band where a message of a higher one came.
+    /// It was the oldest in a full queue that drops the oldest, or the oldest of the lowest band
+    /// where a message of a higher one came.
     Dropped,
     /// The actor had stopped, or stopped before its turn came.
     Undeliverable,
-    /// It was handled, but whoever had asked no longer waited for the reply. The words are the reply's.
+    /// It was handled, but whoever had asked no longer waited for the reply. The words are the
+    /// reply's.
     Unclaimed,
 }
 
@@ -94,7 +100,8 @@ pub struct Letter {
     pub reason: Reason,
     /// The number of the actor it was for.
     pub actor: u32,
-    /// Its position in the actor's queue; of a message in a band above the lowest, the uppermost byte is the number of the band.
+    /// Its position in the actor's queue; of a message in a band above the lowest, the uppermost
+    /// byte is the number of the band.
     pub position: u64,
     /// The [`Layout::ID`] of the type that `words` hold.
     pub layout: u64,
@@ -113,7 +120,8 @@ impl fmt::Display for Letter {
 }
 
 impl Letter {
-    /// The message, if it is of this type and is known. A letter keeps no arrays: a [`Payload`](crate::Payload) in it may be gone.
+    /// The message, if it is of this type and is known. A letter keeps no arrays: a
+    /// [`Payload`](crate::Payload) in it may be gone.
     pub fn decode<M: Layout>(&self) -> Option<M> {
         (self.layout == M::ID && self.words.len() == M::WORDS).then(|| M::decode(&self.words))
     }

@@ -28,7 +28,8 @@ pub struct RingCtx {
 }
 
 impl RingCtx {
-    /// The context of one message: to which actor, which one, handled by how many threads, and the memory in which payloads lie.
+    /// The context of one message: to which actor, which one, handled by how many threads, and the
+    /// memory in which payloads lie.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
         let memory = Memory { arena, message: None };
         RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new(), faults: None }
@@ -56,19 +57,22 @@ impl RingCtx {
         self.actor
     }
 
-    /// The message's position in its queue, from 0: what a reply is matched with its request by. Where the actor has several bands of priority, the uppermost byte is
-    /// the [band](Self::priority).
+    /// The message's position in its queue, from 0: what a reply is matched with its request by.
+    /// Where the actor has several bands of priority, the uppermost byte is the
+    /// [band](Self::priority).
     pub fn message_id(&self) -> Val<u64> {
         self.message_id
     }
 
-    /// The band of priority that the message was sent in: 0 for the lowest, and for messages of other actors.
+    /// The band of priority that the message was sent in: 0 for the lowest, and for messages of
+    /// other actors.
     pub fn priority(&self) -> Val<u32> {
         (self.message_id >> u64::from(BAND_SHIFT)).cast::<u32>()
     }
 
-    /// How many threads run the handler side by side: the 32 of a warp on a GPU, 1 elsewhere. All do the same, and must come to the same state
-    /// and reply, unless they [share](Self::share) work.
+    /// How many threads run the handler side by side: the 32 of a warp on a GPU, 1 elsewhere. All
+    /// do the same, and must come to the same state and reply, unless they [share](Self::share)
+    /// work.
     pub fn lanes(&self) -> u32 {
         self.lanes
     }
@@ -79,7 +83,8 @@ impl RingCtx {
         if self.lanes == 1 { val(0) } else { lane_id().cast() }
     }
 
-    /// This thread's share of the numbers from 0 to before `n`: every [`lanes`](Self::lanes)-th, from its own number on.
+    /// This thread's share of the numbers from 0 to before `n`: every [`lanes`](Self::lanes)-th,
+    /// from its own number on.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -98,7 +103,8 @@ impl RingCtx {
         range_step(self.lane(), n.into_val(), self.lanes)
     }
 
-    /// The sum of what the threads have, for all of them. Of floating-point numbers the order is fixed, and is not that of one thread.
+    /// The sum of what the threads have, for all of them. Of floating-point numbers the order is
+    /// fixed, and is not that of one thread.
     #[track_caller]
     pub fn sum<T: Num>(&self, value: Val<T>) -> Val<T> {
         self.all(value, |a, b| a + b)
@@ -128,7 +134,8 @@ impl RingCtx {
         if self.lanes > 1 { block_uniform(value) } else { value }
     }
 
-    /// The value that the first thread has, for all of them: what decides whether they [`sync`](Self::sync) must be such a value.
+    /// The value that the first thread has, for all of them: what decides whether they
+    /// [`sync`](Self::sync) must be such a value.
     #[track_caller]
     pub fn uniform<T: Elem>(&self, value: Val<T>) -> Val<T> {
         if self.lanes > 1 { block_uniform(value) } else { value }
@@ -137,12 +144,13 @@ impl RingCtx {
     /// Waits until all threads are here; what they wrote to arrays before, all see after.
     ///
     /// It is needed where a thread reads an element that another thread has replaced *for the same
-    /// message*: after a loop over [`share`](Self::share) that replaces elements of an array, before
-    /// one that reads others than its own. Code without `share` and [`lane`](Self::lane) needs none,
-    /// since each thread replaces each element itself; nor does the next message: what all threads
-    /// wrote for the last one is there.
+    /// message*: after a loop over [`share`](Self::share) that replaces elements of an array,
+    /// before one that reads others than its own. Code without `share` and [`lane`](Self::lane)
+    /// needs none, since each thread replaces each element itself; nor does the next message: what
+    /// all threads wrote for the last one is there.
     ///
-    /// Conditions around it must be the same for all: results of [`sum`](Self::sum), [`max`](Self::max), [`min`](Self::min) or [`uniform`](Self::uniform), or numbers of the
+    /// Conditions around it must be the same for all: results of [`sum`](Self::sum),
+    /// [`max`](Self::max), [`min`](Self::min) or [`uniform`](Self::uniform), or numbers of the
     /// host.
     #[track_caller]
     pub fn sync(&self) {
@@ -151,7 +159,8 @@ impl RingCtx {
         }
     }
 
-    /// Opens an array that a message or the state refers to, or that lies in it: a [`Payload`](crate::Payload) or an [`Inline`](crate::Inline).
+    /// Opens an array that a message or the state refers to, or that lies in it: a
+    /// [`Payload`](crate::Payload) or an [`Inline`](crate::Inline).
     pub fn array<A: ArrayRef>(&self, array: &A) -> Array<A::Elem> {
         array.open(self.memory)
     }
@@ -160,24 +169,28 @@ impl RingCtx {
     ///
     /// A handler begins when there is room for all that it may send, and runs exactly once for a
     /// message, whatever else it does: change arrays in place, count, print. Until then the message
-    /// stays at the head of its queue. All that it may send is, for each address in its state and in
-    /// the message, one message for each place in the handler that sends messages of that type; a
-    /// queue with fewer places must be empty. A message of another actor needs room for one
+    /// stays at the head of its queue. All that it may send is, for each address in its state and
+    /// in the message, one message for each place in the handler that sends messages of that type;
+    /// a queue with fewer places must be empty. A message of another actor needs room for one
     /// [output](crate::Actor::outputs) too.
     ///
     /// A handler is a transaction: what it sends goes out once it has ended without a failure,
     /// together with its new state and its reply. So a full queue holds up its senders, and nobody
-    /// else; actors that send to each other in a circle, all of whose queues are full, wait for ever.
+    /// else; actors that send to each other in a circle, all of whose queues are full, wait for
+    /// ever.
     ///
-    /// A place in a handler sends one message at most for each message that it handles: a device loop that comes past twice is a fault. A loop on the host (`for k in 0..4`) makes
-    /// four places of one.
+    /// A place in a handler sends one message at most for each message that it handles: a device
+    /// loop that comes past twice is a fault. A loop on the host (`for k in 0..4`) makes four
+    /// places of one.
     ///
-    /// A message may refer to arrays ([`Payload`](crate::Payload)s): those that came with the message before the handler, which it may have changed, or those of its state. The receiver finds in them what
-    /// was written before, and they stay as long as anybody has a reference on its way.
-    /// What a handler that fails has replaced in an array stays replaced.
+    /// A message may refer to arrays ([`Payload`](crate::Payload)s): those that came with the
+    /// message before the handler, which it may have changed, or those of its state. The receiver
+    /// finds in them what was written before, and they stay as long as anybody has a reference on
+    /// its way. What a handler that fails has replaced in an array stays replaced.
     ///
-    /// Sending to [`Address::none`](crate::Address::none) does nothing. What is sent to an actor that has ended is counted
-    /// ([`Actor::undelivered`](crate::Actor::undelivered)) and gone. An address belongs to the first actor that sends to it: for another, sending is a failure.
+    /// Sending to [`Address::none`](crate::Address::none) does nothing. What is sent to an actor
+    /// that has ended is counted ([`Actor::undelivered`](crate::Actor::undelivered)) and gone. An
+    /// address belongs to the first actor that sends to it: for another, sending is a failure.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -235,16 +248,19 @@ impl RingCtx {
 /// assert_eq!(running_sum.name(), "running_sum");
 /// ```
 ///
-/// The function's parameters are `&RingCtx`, `&mut` the state (left out by a handler without one) and the message. It returns
+/// The function's parameters are `&RingCtx`, `&mut` the state (left out by a handler without one)
+/// and the message. It returns
 ///
 /// - nothing: messages are not answered,
 /// - `R`: every message is answered,
 /// - `Option<R>`: some are,
-/// - `Result<(), u32>`, `Result<R, u32>` or `Result<Option<R>, u32>`: `Err(code)` marks the actor failed.
+/// - `Result<(), u32>`, `Result<R, u32>` or `Result<Option<R>, u32>`: `Err(code)` marks the actor
+///   failed.
 ///
-/// In the body, the names of the state, message and reply stand for their counterparts on the device, and fields of their struct
-/// literals take host numbers. `Some`, `None`, `Ok` and `Err` may depend on device values where they are returned: by `return`, or as what the
-/// body, or an arm of an `if` or `match` that it ends in, evaluates to.
+/// In the body, the names of the state, message and reply stand for their counterparts on the
+/// device, and fields of their struct literals take host numbers. `Some`, `None`, `Ok` and `Err`
+/// may depend on device values where they are returned: by `return`, or as what the body, or an arm
+/// of an `if` or `match` that it ends in, evaluates to.
 pub trait Handler: Copy + Send + Sync + 'static {
     /// What the actor keeps between messages; `()` for nothing.
     type State: State;
@@ -256,7 +272,8 @@ pub trait Handler: Copy + Send + Sync + 'static {
     /// The function's name.
     fn name(&self) -> &'static str;
 
-    /// Records what the handler does with a message. `state` consists of variables of the trace, so that assignments under device conditions hold.
+    /// Records what the handler does with a message. `state` consists of variables of the trace, so
+    /// that assignments under device conditions hold.
     fn trace(
         &self,
         ctx: &RingCtx,
@@ -286,7 +303,8 @@ pub struct Signature {
     pub reply_words: usize,
 }
 
-/// Which words of a handler's values belong to [inline](crate::Inline) arrays: one range for each array.
+/// Which words of a handler's values belong to [inline](crate::Inline) arrays: one range for each
+/// array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inlines {
     /// Those of the message.
@@ -297,7 +315,8 @@ pub struct Inlines {
     pub state: Vec<Range<usize>>,
 }
 
-/// Which words of a handler's values refer to arrays in device memory: of each [`Payload`](crate::Payload), the number of the first of its three words.
+/// Which words of a handler's values refer to arrays in device memory: of each
+/// [`Payload`](crate::Payload), the number of the first of its three words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// Those of the message.
@@ -340,12 +359,14 @@ pub struct ErasedOutcome {
     pub code: Val<u32>,
 }
 
-/// A [`Handler`] without its types, in words: what a resident kernel with several kinds of actors is traced from.
+/// A [`Handler`] without its types, in words: what a resident kernel with several kinds of actors
+/// is traced from.
 pub trait ErasedHandler: Send + Sync {
     /// The handler's layouts.
     fn signature(&self) -> Signature;
 
-    /// The arrays in its values. Of each, the first word says where it begins and the second one of what; the others say nothing.
+    /// The arrays in its values. Of each, the first word says where it begins and the second one of
+    /// what; the others say nothing.
     fn inlines(&self) -> Inlines;
 
     /// The arrays in device memory that its messages, replies and states refer to.
@@ -357,11 +378,13 @@ pub trait ErasedHandler: Send + Sync {
     /// What tells this handler from every other one of this process.
     fn identity(&self) -> TypeId;
 
-    /// Records what the handler does with a message. `state` and `message` have as many words as the signature says.
+    /// Records what the handler does with a message. `state` and `message` have as many words as
+    /// the signature says.
     fn trace_words(&self, ctx: &RingCtx, state: &[Val<u32>], message: &[Val<u32>]) -> ErasedOutcome;
 
-    /// As [`trace_words`](Self::trace_words), inside a [guard](guarded()) with a budget of loop turns (0 for none): gives the site of the fault too, or 0.
-    /// After a fault the state is what it was, there is no reply, and the handler did not fail by itself.
+    /// As [`trace_words`](Self::trace_words), inside a [guard](guarded()) with a budget of loop
+    /// turns (0 for none): gives the site of the fault too, or 0. After a fault the state is what
+    /// it was, there is no reply, and the handler did not fail by itself.
     fn trace_guarded(
         &self,
         ctx: &RingCtx,
@@ -454,7 +477,8 @@ fn traced<H: Handler>(
     (Probe(state).snapshot(), outcome)
 }
 
-/// Fails the actor if an array of its state stands where another was: they lie where they lie, and to copy one over the other would lose that.
+/// Fails the actor if an array of its state stands where another was: they lie where they lie, and
+/// to copy one over the other would lose that.
 #[track_caller]
 fn arrays_stay<H: Handler>(before: &[Val<u32>], after: &<H::State as Layout>::Device) {
     let mut arrays = Vec::new();

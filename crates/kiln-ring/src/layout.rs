@@ -24,7 +24,8 @@ pub const MAX_WORDS: usize = 16 * 1024;
 
 /// A type with a fixed layout of 32-bit words, and its counterpart in kernels.
 ///
-/// Derived with [`Message`](crate::Message) and [`State`](crate::State); implemented here for the types that their fields may have.
+/// Derived with [`Message`](crate::Message) and [`State`](crate::State); implemented here for the
+/// types that their fields may have.
 ///
 /// ```
 /// use kiln_ring::{Layout, Message};
@@ -54,7 +55,8 @@ pub trait Layout: Sized + Send + 'static {
     /// Whether values refer to arrays in device memory, which [`hold`](Self::hold) names.
     const HOLDS: bool = false;
 
-    /// Whether values mean the same on every device: not so for what names places in a device's memory, [`Payload`](crate::Payload)s and [`Address`](crate::Address)es.
+    /// Whether values mean the same on every device: not so for what names places in a device's
+    /// memory, [`Payload`](crate::Payload)s and [`Address`](crate::Address)es.
     const PORTABLE: bool = true;
 
     /// The value in a kernel.
@@ -63,7 +65,8 @@ pub trait Layout: Sized + Send + 'static {
     /// Writes the value's words. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
     fn encode(&self, words: &mut [u32]);
 
-    /// The value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
+    /// The value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with
+    /// fewer, it panics.
     fn decode(words: &[u32]) -> Self;
 
     /// Adds the arrays in device memory that the value refers to.
@@ -71,12 +74,14 @@ pub trait Layout: Sized + Send + 'static {
         let _ = held;
     }
 
-    /// Adds the [inline](crate::Inline) arrays of a value whose words begin at `at`: their words' numbers.
+    /// Adds the [inline](crate::Inline) arrays of a value whose words begin at `at`: their words'
+    /// numbers.
     fn inlines(at: usize, found: &mut Vec<Range<usize>>) {
         let _ = (at, found);
     }
 
-    /// Adds the references to arrays in device memory ([`Payload`](crate::Payload)s) of a value whose words begin at `at`: the number of the first of each one's three words.
+    /// Adds the references to arrays in device memory ([`Payload`](crate::Payload)s) of a value
+    /// whose words begin at `at`: the number of the first of each one's three words.
     fn references(at: usize, found: &mut Vec<usize>) {
         let _ = (at, found);
     }
@@ -87,7 +92,8 @@ pub trait Layout: Sized + Send + 'static {
         let _ = (at, found);
     }
 
-    /// In a kernel: the value that these words stand for. `words` has [`WORDS`](Self::WORDS) of them; with fewer, it panics.
+    /// In a kernel: the value that these words stand for. `words` has [`WORDS`](Self::WORDS) of
+    /// them; with fewer, it panics.
     #[track_caller]
     fn load(words: &[Val<u32>]) -> Self::Device;
 
@@ -104,7 +110,8 @@ pub trait Layout: Sized + Send + 'static {
     }
 }
 
-/// An array in device memory, which lives at least as long as this: see [`Payload`](crate::Payload).
+/// An array in device memory, which lives at least as long as this: see
+/// [`Payload`](crate::Payload).
 #[derive(Clone)]
 pub struct Hold(pub(crate) Arc<Block>);
 

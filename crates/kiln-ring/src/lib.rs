@@ -1,7 +1,8 @@
 //! Ring kernels: actors that live on a device and are fed messages.
 //!
-//! A ring kernel is a handler, written in the kernel language, that stays on the device with its state. The host sends it typed messages
-//! and takes its replies through lock-free queues, without launching anything.
+//! A ring kernel is a handler, written in the kernel language, that stays on the device with its
+//! state. The host sends it typed messages and takes its replies through lock-free queues, without
+//! launching anything.
 //!
 //! ```
 //! use kiln_lang::prelude::*;
@@ -92,24 +93,26 @@
 //!
 //! **Latency.** A worker holds what a message will need (its port's record, the answer's place and
 //! stamp, the first words of the state) in registers before the message is there, and trusts it for
-//! the first message of a poll (`device/due.rs`). It caches the record of the link that it sends
-//! to next in registers (`device/route.rs`) until the next command: only commands change records. It
+//! the first message of a poll (`device/due.rs`). It caches the record of the link that it sends to
+//! next in registers (`device/route.rs`) until the next command: only commands change records. It
 //! may stay with one inbound link (`device/stay.rs`) for some messages, with the actor's state and
 //! the next slot in registers, and polls its other ports meanwhile where that costs nothing. There
 //! it runs only handlers that store nothing and print nothing: when one does anything but send one
 //! message, its result is dropped and the next turn runs it again.
 //!
 //! **Faults.** A fault in a handler is a value (`Guard` in the IR): the actor's gate closes, the
-//! message is answered as failed, and the worker goes on.
+//! message is answered as failed, and the worker goes on. The answer says which check failed. The
+//! check's values stand in the arena (`telemetry/gauge.rs`) before the answer does, because a slot
+//! may be too narrow for them. The host reads them when it sees the failure (`runtime/faults.rs`).
 //!
 //! **Arrays.** Arrays in a message, a reply or a state are *inline*: they stay in their memory, and
 //! a handler reads them by index. A message has up to 64 KiB. What is larger, or used again, is a
 //! *payload*: a piece of the arena, named by three words of a message, filled by the copy engine
 //! and kept until the message is answered. Actors may hand payloads on, and reply with them. The
 //! host never sees such a message, so the device counts references, in a table of the arena
-//! (`runtime/ledger.rs`), where a worker adds before it sends and subtracts before it answers. The
-//! host takes memory back when it needs some, from arrays of which neither side has a reference; a
-//! model of which every state is visited says in which order it must look.
+//! (`runtime/ref_counts.rs`), where a worker adds before it sends and subtracts before it answers.
+//! The host takes memory back when it needs some, from arrays of which neither side has a
+//! reference; a model of which every state is visited says in which order it must look.
 //!
 //! **Supervision.** A device cannot notify the host that a handler failed, so one thread of a
 //! runtime, the supervisor, looks at the newest answers of its actors. It restarts actors as their
@@ -188,8 +191,9 @@ pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
 pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
 pub use runtime::{
     Actor, AnyActor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER,
-    OutputFuture, OutputManyFuture, Outputs, Pool, PoolFuture, PoolManyFuture, PoolSendManyFuture, Restart, Result, RingConfig, RingError, RingRuntime, Routing,
-    RuntimeConfig, Snapshot, Stages, Topic, Transport, TransportChoice, What,
+    OutputFuture, OutputManyFuture, Outputs, Pool, PoolFuture, PoolManyFuture, PoolSendManyFuture, Restart,
+    Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Snapshot, Stages, Topic, Transport,
+    TransportChoice, What,
 };
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};

@@ -5,9 +5,10 @@ use half::{bf16, f16};
 
 /// What can be sent to an actor, or be its reply.
 ///
-/// `#[derive(Message)]` implements it, and [`Layout`], for a struct of 4 bytes to 64 KiB, and makes a struct for kernels beside it: for
-/// `Sample { channel: u32, value: f32 }` that is `SampleVal { channel: Val<u32>, value: Val<f32> }`. Numbers and arrays of numbers are
-/// messages too.
+/// `#[derive(Message)]` implements it, and [`Layout`], for a struct of 4 bytes to 64 KiB, and makes
+/// a struct for kernels beside it: for `Sample { channel: u32, value: f32 }` that is
+/// `SampleVal { channel: Val<u32>, value: Val<f32> }`. Numbers and arrays of numbers are messages
+/// too.
 ///
 /// The derive refers to the crate `::kiln`; `#[kiln(crate = path)]` names another.
 ///
@@ -29,8 +30,8 @@ pub trait Message: Layout {
     const NAME: &'static str;
 }
 
-/// What an actor keeps from one message to the next: anything that is a [`Message`], and structs with `#[derive(State)]`, which
-/// works as `#[derive(Message)]` does.
+/// What an actor keeps from one message to the next: anything that is a [`Message`], and structs
+/// with `#[derive(State)]`, which works as `#[derive(Message)]` does.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the state of an actor",
     note = "for a struct, add `#[derive(State)]`; a struct that is a message as well derives `Message` alone"

@@ -1,7 +1,8 @@
 //! What a handler returns, on the device.
 //!
-//! A handler's `Option` and `Result` stand for these types: which variant a value has is known on the device alone. In the body of a
-//! `#[ring_kernel]`, `Some(..)`, `None`, `Ok(..)` and `Err(..)` make them where they are returned.
+//! A handler's `Option` and `Result` stand for these types: which variant a value has is known on
+//! the device alone. In the body of a `#[ring_kernel]`, `Some(..)`, `None`, `Ok(..)` and `Err(..)`
+//! make them where they are returned.
 
 use half::{bf16, f16};
 use kiln_lang::{DeviceValue, IntoDevice, IntoVal, Val};
@@ -51,7 +52,8 @@ impl<D: DeviceValue + Zeroed> IntoDevice<DeviceOption<D>> for Option<D> {
     }
 }
 
-/// A value of the device, or a failure with a number. A handler that returns a failure marks its actor failed.
+/// A value of the device, or a failure with a number. A handler that returns a failure marks its
+/// actor failed.
 #[derive(Clone, Copy, Debug, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub struct DeviceResult<D: DeviceValue> {
@@ -136,7 +138,8 @@ impl<D: DeviceValue + Zeroed> Outcome<D> {
     }
 }
 
-// ---- what `#[ring_kernel]` makes of `Some`, `None`, `Ok`, `Err` and of the fields of struct literals
+// ---- what `#[ring_kernel]` makes of `Some`, `None`, `Ok`, `Err` and of the fields of struct
+// literals
 
 /// `Some(value)`.
 #[track_caller]

@@ -1,6 +1,8 @@
-//! Slots: how messages lie in the memory that host and device share. Used by both: the functions count words and know nothing of pointers.
+//! Slots: how messages lie in the memory that host and device share. Used by both: the functions
+//! count words and know nothing of pointers.
 //!
-//! A slot is a row of *quads*, four words of 16 bytes: three words of payload and a *stamp*. An optional header quad comes first.
+//! A slot is a row of *quads*, four words of 16 bytes: three words of payload and a *stamp*. An
+//! optional header quad comes first.
 //!
 //! ```text
 //! word   0    1    2    3      4    5    6    7      8    9   10   11
@@ -8,11 +10,13 @@
 //!       lo   hi    0   stamp  p0   p1   p2   stamp  p3   p4   p5   stamp        with one: the deadline in nanoseconds
 //! ```
 //!
-//! A stamp says which lap of the ring the quad belongs to, and of what kind the slot is. An aligned store of 16 bytes arrives whole, so
-//! that a slot whose stamps all match is complete, without any fence; one whose stamps do not match yet is not there yet.
+//! A stamp says which lap of the ring the quad belongs to, and of what kind the slot is. An aligned
+//! store of 16 bytes arrives whole, so that a slot whose stamps all match is complete, without any
+//! fence; one whose stamps do not match yet is not there yet.
 //!
-//! A channel is two rings with as many slots: the answer to the request in position *i* stands in position *i*. An actor with several priorities has
-//! two rings for each *band* of them; the uppermost byte of a position is the number of its band, 0 for the lowest.
+//! A channel is two rings with as many slots: the answer to the request in position *i* stands in
+//! position *i*. An actor with several priorities has two rings for each *band* of them; the
+//! uppermost byte of a position is the number of its band, 0 for the lowest.
 
 /// Words in a quad.
 pub const QUAD: usize = 4;
@@ -155,7 +159,8 @@ impl SlotLayout {
         quads_for(self.payload_words) + self.header as usize
     }
 
-    /// Words from one slot to the next: one or two quads, or whole cache lines of four, so that no slot straddles a line more than it must.
+    /// Words from one slot to the next: one or two quads, or whole cache lines of four, so that no
+    /// slot straddles a line more than it must.
     #[inline]
     pub const fn stride(&self) -> usize {
         match self.quads() {
@@ -196,14 +201,16 @@ impl SlotLayout {
         [words[0], words[1], words[2], stamp]
     }
 
-    /// Writes a whole slot of [`stride`](Self::stride) words. Words beyond the last quad are left alone.
+    /// Writes a whole slot of [`stride`](Self::stride) words. Words beyond the last quad are left
+    /// alone.
     pub fn encode(&self, header: [u32; PAYLOAD], payload: &[u32], stamp: u32, slot: &mut [u32]) {
         for (q, quad) in slot.chunks_exact_mut(QUAD).take(self.quads()).enumerate() {
             quad.copy_from_slice(&self.quad(q, header, payload, stamp));
         }
     }
 
-    /// Reads the payload of a slot, if it is complete: if as many quads as `payload` needs bear the same stamp of this lap. Gives the kind.
+    /// Reads the payload of a slot, if it is complete: if as many quads as `payload` needs bear the
+    /// same stamp of this lap. Gives the kind.
     pub fn decode(&self, lap: u64, slot: &[u32], payload: &mut [u32]) -> Option<Kind> {
         let quads = quads_for(payload.len()) + self.header as usize;
         let first = *slot.get(PAYLOAD)?;
@@ -218,7 +225,8 @@ impl SlotLayout {
     }
 }
 
-/// A ring of slots. Positions count on for ever; the slot of a position, and its lap, follow from it.
+/// A ring of slots. Positions count on for ever; the slot of a position, and its lap, follow from
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
     slot: SlotLayout,
@@ -326,7 +334,8 @@ mod tests {
         }
     }
 
-    /// A slot is not read while any quad that the payload needs is still of another lap, whichever it is.
+    /// A slot is not read while any quad that the payload needs is still of another lap, whichever
+    /// it is.
     #[test]
     fn a_torn_slot_is_not_read() {
         let slot = SlotLayout::new(10, true);

@@ -1,4 +1,5 @@
-//! A device in a process of its own: a trap ends that process and not this one, and actors go on in the next.
+//! A device in a process of its own: a trap ends that process and not this one, and actors go on in
+//! the next.
 
 use kiln_lang::prelude::*;
 use kiln_ring::{
@@ -7,8 +8,8 @@ use kiln_ring::{
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
 
-/// What has not come by then never comes, however busy the machine is. A call that must not wait for an
-/// acknowledgement would wait as long.
+/// What has not come by then never comes, however busy the machine is. A call that must not wait
+/// for an acknowledgement would wait as long.
 const NEVER: Duration = Duration::from_secs(20 * 60);
 
 /// Adds, but stores 13 where there is no memory, and never ends for 14.

@@ -1,8 +1,10 @@
 //! Who has an array that actors hand on, as a model of which every state is visited.
 //!
-//! One array; a host that sends it to an actor, which hands it on to a second one, which hands it back in an output, or on to a third one, or does not. The host may let go of it at any time, and of what it took from an output, and
-//! send that again. A sweep looks whether anybody has the array, and gives its memory back. Who counts what, and in which order, is as `runtime/ledger.rs` and `device/lend.rs` say; each of the other orders
-//! below is found out.
+//! One array; a host that sends it to an actor, which hands it on to a second one, which hands it
+//! back in an output, or on to a third one, or does not. The host may let go of it at any time, and
+//! of what it took from an output, and send that again. A sweep looks whether anybody has the
+//! array, and gives its memory back. Who counts what, and in which order, is as
+//! `runtime/ref_counts.rs` and `device/lend.rs` say; each of the other orders below is found out.
 
 use std::collections::HashSet;
 
@@ -139,7 +141,8 @@ impl State {
         });
     }
 
-    /// Counts what its reply refers to, lets go of the message, replies; or only lets go; or counts, sends, and lets go.
+    /// Counts what its reply refers to, lets go of the message, replies; or only lets go; or
+    /// counts, sends, and lets go.
     fn second(self, order: Order, next: &mut Vec<State>) {
         match self.second {
             0 if self.queue > 0 => {
@@ -175,7 +178,8 @@ impl State {
         }
     }
 
-    /// Sees that nobody on the host has the array, and how many came back; reads the count; gives the memory back if they agree and nobody found it since.
+    /// Sees that nobody on the host has the array, and how many came back; reads the count; gives
+    /// the memory back if they agree and nobody found it since.
     fn sweep(self, order: Order, next: &mut Vec<State>) {
         if self.given_back {
             return;

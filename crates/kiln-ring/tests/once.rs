@@ -193,7 +193,8 @@ fn spread(ctx: &RingCtx, s: &mut Both, x: u32) {
     }
 }
 
-/// Two places send, and the queues have one: each message begins when both are empty, and all arrive.
+/// Two places send, and the queues have one: each message begins when both are empty, and all
+/// arrive.
 #[test]
 fn queues_with_fewer_places_than_a_handler_may_send_are_no_obstacle() {
     for rt in runtimes() {

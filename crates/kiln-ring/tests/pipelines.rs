@@ -1,5 +1,5 @@
-//! Snapshots: pipelines that are taken apart under load, and go on elsewhere without a message lost,
-//! doubled or out of order.
+//! Snapshots: pipelines that are taken apart under load, and go on elsewhere without a message
+//! lost, doubled or out of order.
 
 use kiln_lang::prelude::*;
 use kiln_ring::{
@@ -89,8 +89,8 @@ fn word(item: u32) -> u32 {
     item.wrapping_mul(0x9e37_79b9)
 }
 
-/// Sends items to a pipeline, takes some outputs, and takes it apart in between, as often as there are
-/// places to go to.
+/// Sends items to a pipeline, takes some outputs, and takes it apart in between, as often as there
+/// are places to go to.
 fn goes_round(first: RingRuntime, near: bool, places: &[(&str, bool)]) {
     let mut at = pipeline(&first, near);
     let mut rt = first;

@@ -1,8 +1,9 @@
 //! The protocol between host and device, as a model of which every state is visited.
 //!
-//! A queue of two slots, two senders, one receiver, and a device that holds up to two messages and answers them in any order. Messages and
-//! replies are two quads. A quad that is stored flies for a while and then arrives whole, in no order with respect to others; the device and
-//! the receiver read the quads of a slot one at a time. Stamps, laps and slots are those of the code.
+//! A queue of two slots, two senders, one receiver, and a device that holds up to two messages and
+//! answers them in any order. Messages and replies are two quads. A quad that is stored flies for a
+//! while and then arrives whole, in no order with respect to others; the device and the receiver
+//! read the quads of a slot one at a time. Stamps, laps and slots are those of the code.
 
 use kiln_ring::slot::{Kind, RingLayout, SlotLayout, stamp};
 use std::collections::HashMap;
@@ -36,7 +37,8 @@ enum Sender {
     Stopped,
 }
 
-/// A message that the device holds: its position, its number, and the quads of its answer that are stored.
+/// A message that the device holds: its position, its number, and the quads of its answer that are
+/// stored.
 type Held = (u8, u8, u8);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -79,7 +81,8 @@ impl State {
             && self.senders.iter().all(|s| *s == Sender::At(EACH))
     }
 
-    /// Every state that one step of anybody leads to. `stop` is the message of the first sender, and the quads of it, after which it stops.
+    /// Every state that one step of anybody leads to. `stop` is the message of the first sender,
+    /// and the quads of it, after which it stops.
     fn next(&self, stop: Option<(u8, u8)>) -> Vec<State> {
         let mut next = Vec::new();
         (0..2).for_each(|s| self.sender(s, stop, &mut next));
@@ -234,7 +237,8 @@ fn explore(stop: Option<(u8, u8)>) -> (Vec<State>, Vec<Vec<usize>>) {
     (states, leads)
 }
 
-/// Nothing is lost, duplicated, torn or reordered; and from every state the end can still be reached.
+/// Nothing is lost, duplicated, torn or reordered; and from every state the end can still be
+/// reached.
 #[test]
 fn every_message_arrives() {
     let (states, leads) = explore(None);
@@ -254,7 +258,8 @@ fn every_message_arrives() {
     assert_eq!(stuck, None, "{} states", states.len());
 }
 
-/// A sender that stops with some quads of a message stored: it is never seen, in whole or in part, nor is any message after it.
+/// A sender that stops with some quads of a message stored: it is never seen, in whole or in part,
+/// nor is any message after it.
 #[test]
 fn a_message_that_is_not_whole_never_arrives() {
     for (message, quads) in [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)] {

@@ -24,7 +24,8 @@ fn directory(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("kiln-telemetry-{name}-{}", std::process::id()))
 }
 
-/// Every line of the format is a comment or a metric with labels and a number, each metric has its type, and the buckets of a histogram add up.
+/// Every line of the format is a comment or a metric with labels and a number, each metric has its
+/// type, and the buckets of a histogram add up.
 #[test]
 fn the_text_is_of_the_prometheus_format() {
     let device = kiln_runtime::Device::open("interp").unwrap();
@@ -56,7 +57,8 @@ fn the_text_is_of_the_prometheus_format() {
     assert!(text.contains("state=\"active\"} 1"), "{text}");
 }
 
-/// A collector that reads the files of several runtimes refuses a metric that comes twice with the same labels.
+/// A collector that reads the files of several runtimes refuses a metric that comes twice with the
+/// same labels.
 #[test]
 fn runtimes_of_one_device_are_told_apart() {
     let device = kiln_runtime::Device::open("interp").unwrap();

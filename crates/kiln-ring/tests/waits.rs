@@ -1,5 +1,5 @@
-//! Calls without a limit return: every call that waits, in every state of an actor, on a device that
-//! runs by itself and on one that runs while the host waits.
+//! Calls without a limit return: every call that waits, in every state of an actor, on a device
+//! that runs by itself and on one that runs while the host waits.
 //!
 //! No call here has a limit. A call that never returned would be found by [`STUCK`], which is not
 //! needed where all is well.
@@ -294,7 +294,8 @@ fn hundredth(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
     ctx.send(next, 100 / x);
 }
 
-/// The first actor of a pipeline fails: what comes after it has nothing to wait for. Its dead letter, and that of a message between actors, name the message.
+/// The first actor of a pipeline fails: what comes after it has nothing to wait for. Its dead
+/// letter, and that of a message between actors, name the message.
 #[test]
 fn a_pipeline_whose_first_actor_fails_ends() {
     for (name, runtime) in runtimes() {
@@ -326,7 +327,8 @@ fn a_pipeline_whose_first_actor_fails_ends() {
     }
 }
 
-/// What failed says on which line of the handler, and dead letters hold the message, also behind bands and deadlines.
+/// What failed says on which line of the handler, and dead letters hold the message, also behind
+/// bands and deadlines.
 #[test]
 fn failures_name_the_message_and_the_line() {
     for (name, runtime) in runtimes() {

@@ -1,4 +1,4 @@
-//! One allocation seen from the device and from the host, synchronised lazily, and ordered between
+//! One allocation seen from the device and from the host, synchronized lazily, and ordered between
 //! streams.
 
 use crate::activity::{CallSite, CopyKind};
@@ -15,13 +15,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 /// Which copy of a buffer's contents is the current one.
 ///
 /// Where host and device share their memory, as on the CPU, there is one copy: it is
-/// `Uninitialised` or `DeviceOnly`.
+/// `Uninitialized` or `DeviceOnly`.
 ///
 /// ```
 /// use kiln_runtime::{Device, Residency};
 /// let device = Device::open("cpu")?;
 /// let mut x = device.uninit::<f32, 1>([3])?;
-/// assert_eq!(x.residency(), Residency::Uninitialised);
+/// assert_eq!(x.residency(), Residency::Uninitialized);
 /// x.with_host_mut(|x| x.fill(1.0))?;
 /// assert_eq!(x.residency(), Residency::DeviceOnly);
 /// # Ok::<(), kiln_runtime::Error>(())
@@ -29,7 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residency {
     /// Nothing was written yet.
-    Uninitialised,
+    Uninitialized,
     /// Only the host has contents.
     HostOnly,
     /// Only the device has contents.
@@ -67,7 +67,7 @@ impl fmt::Display for Named<'_> {
 
 /// A device allocation with an optional mirror on the host.
 ///
-/// Invariant: `state.host` is there in every residency except `Uninitialised` and `DeviceOnly`; on
+/// Invariant: `state.host` is there in every residency except `Uninitialized` and `DeviceOnly`; on
 /// a device with unified memory it is never there, because the device's memory is the host's.
 pub(crate) struct Buffer {
     device: Device,
@@ -91,14 +91,14 @@ struct State {
 }
 
 impl Buffer {
-    /// Allocates `bytes`, uninitialised. Zero bytes allocate nothing.
+    /// Allocates `bytes`, uninitialized. Zero bytes allocate nothing.
     pub(crate) fn new(device: &Device, bytes: usize, log: &mut Log) -> Result<Buffer> {
         let ptr = match bytes {
             0 => DevicePtr(0),
             _ => log.allocate(device, bytes, StreamId::default())?,
         };
         let state = State {
-            residency: if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialised },
+            residency: if bytes == 0 { Residency::DeviceOnly } else { Residency::Uninitialized },
             host: None,
             lent: false,
             // The allocation is ordered before later work of the default stream only: other streams
@@ -209,12 +209,12 @@ impl<'a> Access<'a> {
     pub(crate) fn check_written(&self, what: Named<'_>) -> Result<()> {
         match self.is_written() {
             true => Ok(()),
-            false => Err(Error::Uninitialised { what: what.to_string() }),
+            false => Err(Error::Uninitialized { what: what.to_string() }),
         }
     }
 
     pub(crate) fn is_written(&self) -> bool {
-        self.state.residency != Residency::Uninitialised
+        self.state.residency != Residency::Uninitialized
     }
 
     fn is_newer_on_host(&self) -> bool {
@@ -427,7 +427,7 @@ impl Drop for Lease<'_> {
         state.host = self.host.take();
         state.residency = match (self.write, state.residency) {
             (false, unchanged) => unchanged,
-            (true, Residency::Uninitialised | Residency::HostOnly) => Residency::HostOnly,
+            (true, Residency::Uninitialized | Residency::HostOnly) => Residency::HostOnly,
             (true, _) => Residency::HostDirty,
         };
     }

@@ -11,9 +11,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// A device: an NVIDIA GPU, the host's processor, or the interpreter. Cloning gives another handle to the same device.
+/// A device: an NVIDIA GPU, the host's processor, or the interpreter. Cloning gives another handle
+/// to the same device.
 ///
-/// Devices are opened once in a process: opening `cuda:0` twice gives the same one, with the same caches.
+/// Devices are opened once in a process: opening `cuda:0` twice gives the same one, with the same
+/// caches.
 ///
 /// ```
 /// use kiln_runtime::Device;
@@ -36,14 +38,15 @@ struct Inner {
 }
 
 impl Device {
-    /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the first NVIDIA GPU, else the CPU where
-    /// there is no NVIDIA driver or it sees no GPU. A build without the CPU's backend takes the
-    /// interpreter.
+    /// The best device here: the one named by the environment variable `KILN_DEVICE`, else the
+    /// first NVIDIA GPU, else the CPU where there is no NVIDIA driver or it sees no GPU. A build
+    /// without the CPU's backend takes the interpreter.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a device that cannot be had.
-    /// [`Error::DefaultDevice`] if the variable is not set and there is an NVIDIA driver or GPU that fails: a program that would run
-    /// on the CPU instead is slow for no visible reason. `KILN_DEVICE=cpu` asks for that.
+    /// [`Error::UnknownDevice`] or [`kiln_backend::Error::Unavailable`] if `KILN_DEVICE` names a
+    /// device that cannot be had. [`Error::DefaultDevice`] if the variable is not set and there is
+    /// an NVIDIA driver or GPU that fails: a program that would run on the CPU instead is slow for
+    /// no visible reason. `KILN_DEVICE=cpu` asks for that.
     #[allow(clippy::should_implement_trait)] // it can fail, and `Device::default()?` is what a user expects to write
     pub fn default() -> Result<Device> {
         let wish = std::env::var("KILN_DEVICE").ok();
@@ -94,11 +97,13 @@ impl Device {
         Ok(Device::with_backend(open_backend(name)?, DiskCache::from_env()))
     }
 
-    /// The same device, opened anew beside this handle: for one that is [lost](kiln_backend::Error::Lost), or on which a kernel does not end. It shares nothing with this one, whose
-    /// tensors stay with it. From now on [`open`](Self::open) gives the new one.
+    /// The same device, opened anew beside this handle: for one that is
+    /// [lost](kiln_backend::Error::Lost), or on which a kernel does not end. It shares nothing with
+    /// this one, whose tensors stay with it. From now on [`open`](Self::open) gives the new one.
     ///
     /// # Errors
-    /// As of [`open`](Self::open). NVIDIA's driver gives a process no new context after a trap, and there this fails.
+    /// As of [`open`](Self::open). NVIDIA's driver gives a process no new context after a trap, and
+    /// there this fails.
     pub fn reopen(&self) -> Result<Device> {
         let name = self.id();
         let backend = match name.starts_with(isolate::PREFIX) {
@@ -124,8 +129,8 @@ impl Device {
         }))
     }
 
-    /// The names of the devices that can be opened here, best first. GPUs whose driver fails are not among them:
-    /// [`open`](Self::open) says why.
+    /// The names of the devices that can be opened here, best first. GPUs whose driver fails are
+    /// not among them: [`open`](Self::open) says why.
     pub fn available() -> Vec<String> {
         let gpus = backends::gpu_count().unwrap_or(0);
         (0..gpus).map(|i| format!("cuda:{i}")).chain(backends::hosts().map(String::from)).collect()
@@ -159,13 +164,13 @@ impl Device {
         Ok(self.backend().synchronize(StreamId::default())?)
     }
 
-    /// Sets how long each launch on this device may run, from the next one on; `None` for as long as
-    /// it takes. One that runs longer ends with [`kiln_backend::FaultKind::LaunchLimit`], which names
-    /// a loop that had not ended. Resident launches (ring kernels) have no limit.
+    /// Sets how long each launch on this device may run, from the next one on; `None` for as long
+    /// as it takes. One that runs longer ends with [`kiln_backend::FaultKind::LaunchLimit`], which
+    /// names a loop that had not ended. Resident launches (ring kernels) have no limit.
     ///
     /// At first it is 10 minutes, or what the environment variable `KILN_LAUNCH_LIMIT` says: `30s`,
-    /// `500ms`, `2h`, `off`. The limit of `cpu` and `interp` alone can be set: nothing ends a kernel
-    /// on a GPU but the end of its process (see [`crate::isolate`]).
+    /// `500ms`, `2h`, `off`. The limit of `cpu` and `interp` alone can be set: nothing ends a
+    /// kernel on a GPU but the end of its process (see [`crate::isolate`]).
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -239,7 +244,8 @@ impl Device {
     }
 }
 
-/// What [`Device::default`] gives, by the value of `KILN_DEVICE`, the number of GPUs, and how devices are opened.
+/// What [`Device::default`] gives, by the value of `KILN_DEVICE`, the number of GPUs, and how
+/// devices are opened.
 fn default_of<D>(
     wish: Option<&str>,
     gpus: impl FnOnce() -> kiln_backend::Result<usize>,

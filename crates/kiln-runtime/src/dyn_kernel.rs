@@ -285,7 +285,7 @@ impl DynLaunch<'_> {
     ///
     /// ```
     /// use kiln_runtime::{Device, DynKernel, DynTensor};
-    /// // Each thread stores its number to shared memory and reads its neighbour's.
+    /// // Each thread stores its number to shared memory and reads its neighbor's.
     /// let kernel = DynKernel::parse(
     ///     "kernel @turn(%y: mut view<i64, 1, global>) thread [4, 1, 1] {
     ///        %s = alloc shared i64[4] : view<i64, 1, shared>

@@ -233,7 +233,7 @@ pub enum Error {
     },
     /// The contents of a tensor were never written.
     #[error("{what} was never written; fill it or pass it as `&mut` to a kernel first")]
-    Uninitialised {
+    Uninitialized {
         /// The tensor or argument.
         what: String,
     },

@@ -1,4 +1,4 @@
-//! What a launch knows of a tensor, and specialises the kernel to.
+//! What a launch knows of a tensor, and specializes the kernel to.
 
 use crate::tensor::Layout;
 use kiln_ir::MAX_VIEW_RANK;

@@ -2,7 +2,7 @@
 
 use crate::activity::{Activity, CallSite, CompileActivity, LaunchActivity, LaunchTimer};
 use crate::args::{Arguments, Locked};
-use crate::cache::{Build, DiskCache, Specialisation};
+use crate::cache::{Build, DiskCache, Specialization};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::observe::Log;
@@ -111,9 +111,9 @@ impl<P: KernelParams> Launch<P> {
     ///
     /// # Errors
     /// Wrong kernels with every problem in them ([`Error::Kernel`]), arguments on another device,
-    /// uninitialised or overlapping, grids that do not follow from the stores or exceed the
+    /// uninitialized or overlapping, grids that do not follow from the stores or exceed the
     /// device's limits, and failures of the device. A kernel's own fault surfaces at the next
-    /// synchronisation or read of a tensor. On an error nothing was launched and no argument
+    /// synchronization or read of a tensor. On an error nothing was launched and no argument
     /// changed.
     #[track_caller]
     pub fn launch(self, device: &Device) -> Result<()> {
@@ -129,7 +129,7 @@ impl<P: KernelParams> Launch<P> {
         self.settings.compile(&self.request, device, Location::caller())
     }
 
-    /// The kernel's IR, specialised to these arguments.
+    /// The kernel's IR, specialized to these arguments.
     ///
     /// # Errors
     /// [`Error::Kernel`] with every problem in it.
@@ -201,7 +201,7 @@ impl Settings {
         if let Some(traced) = kiln_lang::traced_now() {
             return Err(Error::LaunchInTrace { kernel: request.name().to_owned(), traced });
         }
-        let key = Specialisation { spec: request.key(), level: self.level };
+        let key = Specialization { spec: request.key(), level: self.level };
         let mut built = None;
         let loaded = device.programs().get(&key, || {
             let (start, kernel) = (Instant::now(), request.specialize(self.level)?);

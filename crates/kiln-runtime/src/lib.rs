@@ -5,7 +5,7 @@
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
 //! | `tensor/`, `buffer.rs` | tensors with and without static types, their views, and the memory behind them on device and host |
 //! | `stream.rs` | streams and events |
-//! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialisation, checks, grid, words |
+//! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialization, checks, grid, words |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs` | observers, and what they are told |
@@ -34,6 +34,18 @@
 //! arguments, in the order of their addresses, from the first check until the work is enqueued:
 //! threads with views of one buffer cannot slip between, and a refused launch has changed nothing.
 //! A stream lives until the last buffer whose work is in it is done with it.
+//!
+//! # Dynamic tensors, kernels from IR, observers
+//!
+//! A [`DynTensor`] is a buffer, an element type and a layout (offset, extents, strides). It has all
+//! of the views, copies and checks; [`Tensor`] is the same struct under static types. A
+//! [`DynKernel`] is launched by the same function as a traced kernel: both are a `Request` (name,
+//! key, specialized IR, packed arguments).
+//!
+//! Each public call that may allocate, copy, compile or launch has a `Log` (`observe.rs`) with the
+//! user's call site. While an observer is registered it collects activities; without one it costs a
+//! relaxed load. The log is dropped, and delivers, after all locks are released, so an observer may
+//! launch. One that panics is removed.
 //!
 //! # Devices in processes of their own
 //!

@@ -5,9 +5,11 @@ use crate::error::{Error, Result};
 use kiln_backend::{EventId, StreamId};
 use std::sync::Arc;
 
-/// A queue of work on a device. Work in one stream happens in order; tensors order the streams that share them by themselves.
+/// A queue of work on a device. Work in one stream happens in order; tensors order the streams that
+/// share them by themselves.
 ///
-/// Dropping a stream waits for nothing: the backend's stream goes when the last tensor that was used in it is done with it.
+/// Dropping a stream waits for nothing: the backend's stream goes when the last tensor that was
+/// used in it is done with it.
 ///
 /// ```
 /// use kiln_runtime::Device;
@@ -71,7 +73,8 @@ pub(crate) fn same_device(what: &str, found: &Device, expected: &Device) -> Resu
     Err(Error::WrongDevice { what: what.to_owned(), found, expected })
 }
 
-/// A stream of the backend, alive as long as a [`Stream`] or a buffer whose work is in it refers to it. `None` is the device's default stream.
+/// A stream of the backend, alive as long as a [`Stream`] or a buffer whose work is in it refers to
+/// it. `None` is the device's default stream.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue(Option<Arc<OwnedStream>>);
 

@@ -1,7 +1,8 @@
-//! Kiln: write a GPU kernel once, in Rust, and run it on NVIDIA GPUs, on the CPU and in the interpreter.
+//! Kiln: write a GPU kernel once, in Rust, and run it on NVIDIA GPUs, on the CPU and in the
+//! interpreter.
 //!
-//! A kernel is a Rust function over device values. Launching it compiles it, once, for the device that is there; stable Rust is enough, and
-//! for a GPU its driver.
+//! A kernel is a Rust function over device values. Launching it compiles it, once, for the device
+//! that is there; stable Rust is enough, and for a GPU its driver.
 //!
 //! ```
 //! use kiln::prelude::*;

@@ -44,7 +44,8 @@ const SHAPES: [Shape; 11] = [
 ];
 
 impl Shape {
-    /// Pairs of a query and a key that it sees, of one head of all sequences; with a causal mask, half of all.
+    /// Pairs of a query and a key that it sees, of one head of all sequences; with a causal mask,
+    /// half of all.
     fn pairs(&self) -> usize {
         let repeats = if self.lengths.len() > 1 { 1 } else { POSITIONS / self.lengths[0] };
         let of = |&n: &usize| match (self.window, self.causal) {

@@ -23,8 +23,9 @@ pub fn times(device: &Device, call: &mut Call, cache: Cache, rounds: usize) -> R
     }
 }
 
-/// Each call stands between two events, behind zeros written to 256 MiB (as the peers do), which evicts L2 and keeps the GPU busy while the host enqueues
-/// the call. All are enqueued before the first wait.
+/// Each call stands between two events, behind zeros written to 256 MiB (as the peers do), which
+/// evicts L2 and keeps the GPU busy while the host enqueues the call. All are enqueued before the
+/// first wait.
 fn on_gpu(device: &Device, call: &mut Call, cache: Cache, rounds: usize) -> Result<Vec<f64>> {
     let mut events = Vec::with_capacity(rounds);
     let mut total = device.zeros([1])?;

@@ -1,4 +1,5 @@
-//! Host time from a first call to its programs loaded on the GPU: traced and compiled, or found in the disk cache.
+//! Host time from a first call to its programs loaded on the GPU: traced and compiled, or found in
+//! the disk cache.
 
 use half::bf16;
 use kiln_cuda::Cuda;
@@ -27,8 +28,9 @@ pub enum FirstCall {
     Attention256,
 }
 
-/// Microseconds of a first call, with Kiln's caches empty and the driver's switched off, each time in a process of its own: the first kernel that a process compiles
-/// has the driver load its compiler.
+/// Microseconds of a first call, with Kiln's caches empty and the driver's switched off, each time
+/// in a process of its own: the first kernel that a process compiles has the driver load its
+/// compiler.
 pub fn cold(device: &Device, work: FirstCall, rounds: usize) -> Result<Vec<f64>> {
     (0..rounds).map(|_| in_a_process(device, work).map_err(|reason| unavailable(device, reason))).collect()
 }
@@ -50,7 +52,8 @@ fn unavailable(device: &Device, reason: String) -> Error {
     kiln_backend::Error::Unavailable { device: device.id().to_owned(), reason, hint }.into()
 }
 
-/// What [`cold`] has a process do: makes a call for the first time, and gives its microseconds and those of each program that it compiled, by stage.
+/// What [`cold`] has a process do: makes a call for the first time, and gives its microseconds and
+/// those of each program that it compiled, by stage.
 pub fn first_call(device: &Device, work: FirstCall) -> Result<Value> {
     let folder = Folder::new("cold");
     let fresh = opened_anew(device, DiskCache::at(&folder.0))?;
@@ -72,8 +75,8 @@ fn stages(build: &Build) -> Value {
     })
 }
 
-/// Microseconds to trace softmax for rows of 4096 numbers and load what the disk cache has of it. Every round opens the device anew, with an empty program
-/// cache.
+/// Microseconds to trace softmax for rows of 4096 numbers and load what the disk cache has of it.
+/// Every round opens the device anew, with an empty program cache.
 pub fn from_disk(device: &Device, rounds: usize) -> Result<Vec<f64>> {
     let folder = Folder::new("disk");
     let round = || once(&opened_anew(device, DiskCache::at(&folder.0))?, FirstCall::Softmax).map(micros);

@@ -1,4 +1,5 @@
-//! Host time of a launch, and of a call that chooses what to launch: bursts of 500, shorter than the driver's queue, from an idle device, drained outside of the clock.
+//! Host time of a launch, and of a call that chooses what to launch: bursts of 500, shorter than
+//! the driver's queue, from an idle device, drained outside of the clock.
 
 use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
 use kiln_cuda::{compile_to_ptx, ptx};
@@ -42,7 +43,8 @@ pub fn driver(device: &Device, rounds: usize) -> Result<Vec<f64>> {
     let mut pointers: Vec<*mut c_void> = words.iter().map(|w| from_ref(w).cast_mut().cast()).collect();
     let [bx, by, bz] = module.block;
     let launch = || {
-        // SAFETY: the kernel takes as many words as it declares and touches none; the context is current on this thread.
+        // SAFETY: the kernel takes as many words as it declares and touches none; the context is
+        // current on this thread.
         let done = unsafe {
             let (api, params) = (context.api(), pointers.as_mut_ptr());
             api.cuLaunchKernel(function.handle(), 1, 1, 1, bx, by, bz, 0, stream.handle(), params, null_mut())

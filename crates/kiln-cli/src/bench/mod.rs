@@ -28,7 +28,8 @@ use kiln_runtime::Device;
 use rows::Row;
 use std::path::PathBuf;
 
-/// Measure Kiln on a device, against a copy in the same run. `bench/compare.py` measures peers beside it.
+/// Measure Kiln on a device, against a copy in the same run. `bench/compare.py` measures peers
+/// beside it.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only rows whose names contain this; `ring` measures messages to resident actors instead
@@ -50,7 +51,8 @@ pub struct Args {
     serve: bool,
     #[command(flatten)]
     ring: ring::Options,
-    /// Call this for the first time, with an empty cache, and print as JSON what took how long: what the rows of compile times run, without the driver's own cache
+    /// Call this for the first time, with an empty cache, and print as JSON what took how long:
+    /// what the rows of compile times run, without the driver's own cache
     #[arg(long, value_name = "WORK", conflicts_with_all = ["filter", "json", "serve"])]
     first_call: Option<compile_cost::FirstCall>,
 }

@@ -1,7 +1,8 @@
 //! `kiln bench ring`: talking to resident actors, against the launch that they replace.
 //!
-//! A round trip is timed on the host, from before the first word of the payload is written to after the reply was compared; the device computes the reply
-//! from the payload. All replies are verified, in every word.
+//! A round trip is timed on the host, from before the first word of the payload is written to after
+//! the reply was compared; the device computes the reply from the payload. All replies are
+//! verified, in every word.
 //!
 //! | file | holds |
 //! |---|---|

@@ -16,7 +16,8 @@ pub struct Row {
     /// Each input read once, each output written once; 0 for host times.
     pub bytes: u64,
     pub flops: u64,
-    /// Whether arithmetic bounds the work: then its rate is in operations, not in bytes, and no copy is its ceiling.
+    /// Whether arithmetic bounds the work: then its rate is in operations, not in bytes, and no
+    /// copy is its ceiling.
     pub arithmetic: bool,
     pub cache: Cache,
     pub(super) work: Work,
@@ -44,7 +45,8 @@ fn sizes(device: &Device) -> Sizes {
 }
 
 impl Row {
-    /// Times of `rounds` calls, in microseconds, in order. Data, compilation and a first call come before.
+    /// Times of `rounds` calls, in microseconds, in order. Data, compilation and a first call come
+    /// before.
     pub fn times(&self, device: &Device, rounds: usize) -> Result<Vec<f64>> {
         match self.work {
             Work::Device(make) => {
@@ -54,7 +56,8 @@ impl Row {
         }
     }
 
-    /// The call alone, for a server that keeps it between requests; `None` for host times, which keep nothing.
+    /// The call alone, for a server that keeps it between requests; `None` for host times, which
+    /// keep nothing.
     pub fn call(&self, device: &Device) -> Result<Option<Call>> {
         match self.work {
             Work::Device(make) => make(device, &sizes(device)).map(Some),
@@ -171,7 +174,8 @@ pub(super) fn random(count: usize) -> Vec<f32> {
     data
 }
 
-/// A vector of random numbers: a block of them, repeated, which is as good for timing and made in a moment.
+/// A vector of random numbers: a block of them, repeated, which is as good for timing and made in a
+/// moment.
 fn vector(device: &Device, n: usize) -> Result<Tensor<f32, 1>> {
     let block = random(n.min(1 << 22));
     let data: Vec<f32> = block.iter().copied().cycle().take(n).collect();

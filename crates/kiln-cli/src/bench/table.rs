@@ -43,7 +43,8 @@ pub fn today() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned()
 }
 
-/// A table: time, bandwidth, and the bandwidth as a fraction of a copy's; of what arithmetic bounds, the operations a second.
+/// A table: time, bandwidth, and the bandwidth as a fraction of a copy's; of what arithmetic
+/// bounds, the operations a second.
 pub fn print(results: &[Measured<'_>]) -> std::io::Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{:28} {:>12} {:>10} {:>9}", "row", "median", "GB/s", "of copy")?;

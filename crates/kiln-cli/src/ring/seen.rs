@@ -1,4 +1,5 @@
-//! What programs publish of their actors: files in the Prometheus text format, as `RingRuntime::publish` writes them.
+//! What programs publish of their actors: files in the Prometheus text format, as
+//! `RingRuntime::publish` writes them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -14,7 +14,8 @@ use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The actors of running programs: their messages a second, queues and handling times. Programs publish them with `RingRuntime::publish`. `q` quits.
+/// The actors of running programs: their messages a second, queues and handling times. Programs
+/// publish them with `RingRuntime::publish`. `q` quits.
 #[derive(clap::Args)]
 pub struct Args {
     /// Look once, and print
@@ -26,7 +27,8 @@ pub struct Args {
     /// Seconds between two looks
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     every: f64,
-    /// Where programs publish [default: kiln in XDG_RUNTIME_DIR, or kiln-USER in the folder for temporary files]
+    /// Where programs publish [default: kiln in XDG_RUNTIME_DIR, or kiln-USER in the folder for
+    /// temporary files]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -67,7 +69,8 @@ struct Line<'a> {
     per_second: f64,
 }
 
-/// The actors of all runtimes, the busiest first. Rates are those since the last look; of an actor that is new, since it was launched.
+/// The actors of all runtimes, the busiest first. Rates are those since the last look; of an actor
+/// that is new, since it was launched.
 fn lines<'a>(runtimes: &'a [Runtime], past: &Past) -> Vec<Line<'a>> {
     let all = runtimes.iter().flat_map(|runtime| runtime.actors.iter().map(move |actor| (runtime, actor)));
     let mut lines: Vec<Line<'a>> = all
@@ -117,7 +120,8 @@ fn short(n: f64) -> String {
     }
 }
 
-/// How many messages wait; behind that, where there are several bands of priority, how many in each, the highest first.
+/// How many messages wait; behind that, where there are several bands of priority, how many in
+/// each, the highest first.
 fn queued(actor: &Actor) -> String {
     let all = short(actor.value("queue_depth"));
     if actor.bands.is_empty() {

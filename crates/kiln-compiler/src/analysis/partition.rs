@@ -1,8 +1,11 @@
-//! Which part of each tensor a program writes: the proof that programs do not collide, and the grid that covers the tensors.
+//! Which part of each tensor a program writes: the proof that programs do not collide, and the grid
+//! that covers the tensors.
 //!
-//! An access *pins* a grid axis if its offset on some axis of the view is `B · pid + r`, where `pid` is the program's index on the grid axis, and what it
-//! covers around `r` is no longer than `B`: then different programs touch different places. A `disjoint` store is proved if it pins every grid axis that the
-//! kernel uses, and all accesses to a view it stores to do so alike. The extents of what is pinned give the grid: `ceil(extent / B)` programs.
+//! An access *pins* a grid axis if its offset on some axis of the view is `B · pid + r`, where
+//! `pid` is the program's index on the grid axis, and what it covers around `r` is no longer than
+//! `B`: then different programs touch different places. A `disjoint` store is proved if it pins
+//! every grid axis that the kernel uses, and all accesses to a view it stores to do so alike. The
+//! extents of what is pinned give the grid: `ceil(extent / B)` programs.
 
 use kiln_ir::{Axis, BinaryOp, Block, Def, ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Value};
 
@@ -43,7 +46,8 @@ pub struct Unproven {
 /// What a kernel's accesses say of the grid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partition {
-    /// For each grid axis, the rules from stores, or if there are none from loads. They must agree at a launch.
+    /// For each grid axis, the rules from stores, or if there are none from loads. They must agree
+    /// at a launch.
     pub grid: [Vec<GridRule>; 3],
     /// Which grid axes the kernel uses.
     pub used: [bool; 3],
@@ -97,7 +101,8 @@ struct Access {
     pins: [Option<Pin>; 3],
 }
 
-/// The place of an access relative to its program: `by * pid + low ..= by * pid + high` on an axis of the view.
+/// The place of an access relative to its program: `by * pid + low ..= by * pid + high` on an axis
+/// of the view.
 #[derive(Clone, Copy)]
 struct Pin {
     axis: usize,
@@ -168,8 +173,8 @@ fn accesses(kernel: &Kernel) -> Vec<Access> {
     found
 }
 
-/// Whether an access of a view writes, and whether it must be proved to be disjoint; `None` for what
-/// reaches no parameter's elements.
+/// Whether an access of a view writes, and whether it must be proved to be disjoint; `None` for
+/// what reaches no parameter's elements.
 fn access(kind: &OpKind) -> Option<(bool, bool)> {
     use OpKind::*;
     Some(match kind {
@@ -417,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_read_is_a_collision() {
+    fn a_neighbor_read_is_a_collision() {
         let p = of(
             "  %0 = program_id x : i64\n  %1 = const 64 : i64\n  %2 = mul %0, %1 : i64\n  %3 = const 1 : i64\n  %4 = add %2, %3 : i64\n  %5 = const 0.0 : f32\n  %6 = load %z[%4] pad %5 : f32[64]\n  store.disjoint %z[%2] = %6\n",
             "tile",

@@ -3,7 +3,8 @@
 use super::math::Math;
 use kiln_ir::Value;
 
-/// msun s_erf.c, highest power first: numerator and denominator on [0, 0.84375], [0.84375, 1.25], [1.25, 1/0.35], [1/0.35, 6].
+/// msun s_erf.c, highest power first: numerator and denominator on [0, 0.84375], [0.84375, 1.25],
+/// [1.25, 1/0.35], [1/0.35, 6].
 const NEAR: [&[f64]; 2] = [
     &[
         -2.376_301_665_665_016e-5,
@@ -125,7 +126,8 @@ impl Math<'_, '_> {
                 5.638_259_427_386_472e-1,
             ],
         );
-        // Past 2 the complement is below 0.005, and past 4 it rounds away: the same polynomial serves within the tolerance.
+        // Past 2 the complement is below 0.005, and past 4 it rounds away: the same polynomial
+        // serves within the tolerance.
         let minus = self.neg(z);
         let e = self.exp(minus);
         let product = self.mul(e, r);

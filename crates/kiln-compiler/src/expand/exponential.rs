@@ -25,8 +25,9 @@ impl Math<'_, '_> {
         if self.is_double() {
             return self.exp_double(x);
         }
-        // x log2(e) = t + f with t whole, f in [0, 1] to well below an ulp; both powers are exact to the hardware's two ulp. Rounding t down
-        // keeps it at 127 for the largest finite results.
+        // x log2(e) = t + f with t whole, f in [0, 1] to well below an ulp; both powers are exact
+        // to the hardware's two ulp. Rounding t down keeps it at 127 for the largest finite
+        // results.
         let x = self.clamp(x, -105.0, 89.0);
         let high = self.c(f64::from(LOG2_E as f32));
         let low = self.c(LOG2_E - f64::from(LOG2_E as f32));
@@ -141,7 +142,8 @@ impl Math<'_, '_> {
         (self.add(k, correction), f)
     }
 
-    /// log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)): with s = f / (2 + f), f - f²/2 + s (f²/2 + R(s²)) (msun e_log.c, e_logf.c).
+    /// log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)): with s = f / (2 + f), f - f²/2 + s (f²/2 +
+    /// R(s²)) (msun e_log.c, e_logf.c).
     fn log1p_small(&mut self, f: Value) -> Value {
         let two = self.c(2.0);
         let denominator = self.add(f, two);
@@ -194,7 +196,8 @@ impl Math<'_, '_> {
         self.div(one, sum)
     }
 
-    /// The exponential is of a negative number, so that it does not overflow where the result is small but not zero.
+    /// The exponential is of a negative number, so that it does not overflow where the result is
+    /// small but not zero.
     fn sigmoid_double(&mut self, x: Value) -> Value {
         let a = self.abs(x);
         let minus = self.neg(a);

@@ -1,16 +1,19 @@
 //! Elementary functions and 16-bit arithmetic in terms of what a GPU has.
 //!
-//! NVIDIA's own code for these lives in a library of the toolkit (libdevice), which Kiln does not use. So `exp`, `log`, `sin`, `tanh`, … are written
-//! here once, as IR, from the operations that hardware gives: `fma`, comparison, selection, bit casts, and the f32 approximations `exp2`, `fast_div`,
-//! `rsqrt`. The interpreter runs the expansion too, so it is tested without a GPU against f64 references. 16-bit floats compute in f32 and round
-//! after each operation; f32 has more than twice their digits, so that a sum, product, quotient or root comes out as if rounded once. Their
-//! multiply-add would not, and is an instruction of its own.
+//! NVIDIA's own code for these lives in a library of the toolkit (libdevice), which Kiln does not
+//! use. So `exp`, `log`, `sin`, `tanh`, … are written here once, as IR, from the operations that
+//! hardware gives: `fma`, comparison, selection, bit casts, and the f32 approximations `exp2`,
+//! `fast_div`, `rsqrt`. The interpreter runs the expansion too, so it is tested without a GPU
+//! against f64 references. 16-bit floats compute in f32 and round after each operation; f32 has
+//! more than twice their digits, so that a sum, product, quotient or root comes out as if rounded
+//! once. Their multiply-add would not, and is an instruction of its own.
 //!
-//! The functions have an error of a few ulp, so their inner quotients are fast ones, and where a product meets a sum they say `fma`: the
-//! assembler fuses nothing by itself.
+//! The functions have an error of a few ulp, so their inner quotients are fast ones, and where a
+//! product meets a sum they say `fma`: the assembler fuses nothing by itself.
 //!
-//! Polynomials: Cephes (Moshier, single and double), and FreeBSD's msun (`e_log.c`, `k_sin.c`, `k_cos.c`, `s_erf.c`), by coefficient.
-//! Accuracy: f32 within 4 ulp, f64 within 4 ulp except `pow` (relative error to 2^-43, as its logarithm is one double); `sin` and `cos` for
+//! Polynomials: Cephes (Moshier, single and double), and FreeBSD's msun (`e_log.c`, `k_sin.c`,
+//! `k_cos.c`, `s_erf.c`), by coefficient. Accuracy: f32 within 4 ulp, f64 within 4 ulp except `pow`
+//! (relative error to 2^-43, as its logarithm is one double); `sin` and `cos` for
 //! |x| < 1e9. The remainder of floats is exact (`remainder.rs`).
 
 mod erf;
@@ -58,7 +61,8 @@ fn needs_expansion(kernel: &Kernel, data: &OpData) -> bool {
     }
 }
 
-/// Builds the expansion before `op`, and turns `op` into its last operation, so that the result keeps its name.
+/// Builds the expansion before `op`, and turns `op` into its last operation, so that the result
+/// keeps its name.
 fn expand_op(
     kernel: &mut Kernel,
     block: Block,
@@ -131,8 +135,8 @@ impl Math<'_, '_> {
         }
     }
 
-    /// ln(1 + x). With u = 1 + x rounded, ln(u) x / (u - 1) has the rounding made good, as ln(t) / (t - 1)
-    /// changes slowly near 1 (Kahan, in HP-15C Advanced Functions Handbook).
+    /// ln(1 + x). With u = 1 + x rounded, ln(u) x / (u - 1) has the rounding made good, as ln(t) /
+    /// (t - 1) changes slowly near 1 (Kahan, in HP-15C Advanced Functions Handbook).
     fn log1p(&mut self, x: Value) -> Value {
         let one = self.c(1.0);
         let u = self.add(x, one);

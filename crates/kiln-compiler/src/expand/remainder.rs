@@ -1,8 +1,9 @@
 //! The remainder of floats, by loops over threads.
 //!
-//! `x - trunc(x / y) y` is exact where the quotient has at most 53 bits, which takes one step in f64. Of a
-//! larger quotient each step takes 52 bits: first with the divisor times a power of 2^52, then with one
-//! that is 2^52 times smaller, until it is the divisor itself. f32 needs 6 steps at most, f64 41.
+//! `x - trunc(x / y) y` is exact where the quotient has at most 53 bits, which takes one step in
+//! f64. Of a larger quotient each step takes 52 bits: first with the divisor times a power of 2^52,
+//! then with one that is 2^52 times smaller, until it is the divisor itself. f32 needs 6 steps at
+//! most, f64 41.
 
 use super::math::Math;
 use kiln_ir::{BinaryOp, Block, Builder, CompareOp, Kernel, Loc, OpKind, Scalar, Type, UnaryOp, Value};
@@ -10,8 +11,8 @@ use kiln_ir::{BinaryOp, Block, Builder, CompareOp, Kernel, Loc, OpKind, Scalar, 
 /// Bits of a quotient that one step takes.
 const STEP: f64 = (1u64 << 52) as f64;
 
-/// Rewrites the remainders of floats in a kernel that was lowered to threads. Tiles cannot loop element by
-/// element, so that [`expand`](super::expand) leaves them alone.
+/// Rewrites the remainders of floats in a kernel that was lowered to threads. Tiles cannot loop
+/// element by element, so that [`expand`](super::expand) leaves them alone.
 pub(crate) fn remainders(kernel: &mut Kernel) {
     let blocks = kernel.counts().2;
     for index in 0..blocks {
@@ -77,8 +78,8 @@ fn double(b: &mut Builder<'_>, x: Value, y: Value) -> Value {
     m.select(nan, rest, signed)
 }
 
-/// What `by` leaves of `r`, where the quotient is at most 2^52. It may round up across a whole number,
-/// which shows as a rest below zero.
+/// What `by` leaves of `r`, where the quotient is at most 2^52. It may round up across a whole
+/// number, which shows as a rest below zero.
 fn step(m: &mut Math<'_, '_>, r: Value, by: Value) -> Value {
     let quotient = m.b.binary(BinaryOp::Div, r, by);
     let whole = m.b.unary(UnaryOp::Trunc, quotient);

@@ -13,7 +13,8 @@ impl Math<'_, '_> {
         self.sin_or_cos(x, 1)
     }
 
-    /// Reduces to r in [-pi/4, pi/4] and a quadrant, which picks a polynomial and a sign. `quarter` is 1 for the cosine, a quadrant ahead.
+    /// Reduces to r in [-pi/4, pi/4] and a quadrant, which picks a polynomial and a sign. `quarter`
+    /// is 1 for the cosine, a quadrant ahead.
     fn sin_or_cos(&mut self, x: Value, quarter: i64) -> Value {
         let elem = self.elem;
         let wide = self.cast(x, Scalar::F64);

@@ -1,5 +1,5 @@
-//! What one thread has found becomes known to its block: by a vote in a block of one warp, else through shared memory. The results are
-//! uniform.
+//! What one thread has found becomes known to its block: by a vote in a block of one warp, else
+//! through shared memory. The results are uniform.
 
 use super::Lowering;
 use kiln_ir::{
@@ -23,7 +23,8 @@ impl Lowering<'_> {
         self.is_fine(at, largest)
     }
 
-    /// The site of an operation with regions: if threads part in it and the block is concerned, the largest one among them.
+    /// The site of an operation with regions: if threads part in it and the block is concerned, the
+    /// largest one among them.
     pub(super) fn agreed_site(&mut self, op: Op, at: Block, site: Value) -> Value {
         if !self.guards.concerns_block(op) || !self.guards.parts_threads(self.kernel, op) {
             return site;

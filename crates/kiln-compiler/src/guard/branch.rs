@@ -25,8 +25,8 @@ impl Lowering<'_> {
         from.iter().zip(to).for_each(|(&from, &to)| self.renames.add(from, to));
     }
 
-    /// Appends the region of a guard inside of which `outer` steps are left to the guard around it. Gives what is left to that one
-    /// afterwards, and whether that is enough, if it may not be.
+    /// Appends the region of a guard inside of which `outer` steps are left to the guard around it.
+    /// Gives what is left to that one afterwards, and whether that is enough, if it may not be.
     pub(super) fn guard(
         &mut self,
         op: Op,

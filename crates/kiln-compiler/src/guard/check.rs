@@ -8,7 +8,8 @@ use kiln_ir::{
 };
 
 impl Lowering<'_> {
-    /// The number of an operation as a site; 0 if it cannot fault, also because that has been proved.
+    /// The number of an operation as a site; 0 if it cannot fault, also because that has been
+    /// proved.
     pub(super) fn site(&self, op: Op) -> u32 {
         let data = self.kernel.op(op);
         let proved = match data.kind {
@@ -18,8 +19,9 @@ impl Lowering<'_> {
         if proved { 0 } else { self.guards.site(op) }
     }
 
-    /// Appends the condition under which an operation does not fault; `None` if it never does. If its fault concerns the block, the
-    /// condition is that no thread's does, and the thread's own condition comes with it.
+    /// Appends the condition under which an operation does not fault; `None` if it never does. If
+    /// its fault concerns the block, the condition is that no thread's does, and the thread's own
+    /// condition comes with it.
     pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<(Value, Option<Value>)> {
         let data = self.kernel.op(op).clone();
         let fine = match data.kind {

@@ -5,7 +5,8 @@ use super::region::{End, Outcome};
 use kiln_ir::{BinaryOp, Block, CompareOp, Kernel, Literal, Op, OpData, OpKind, Scalar, Type, Value};
 
 impl Lowering<'_> {
-    /// Appends a `for` that may be ended: a `while` that carries whether there is another round, and the loop variable.
+    /// Appends a `for` that may be ended: a `while` that carries whether there is another round,
+    /// and the loop variable.
     pub(super) fn counted_loop(&mut self, op: Op, at: Block, left: Option<Value>) -> Outcome {
         let data = self.kernel.op(op).clone();
         if let (Some(left), true) = (left, self.only_counts(op)) {
@@ -40,14 +41,16 @@ impl Lowering<'_> {
         outcome
     }
 
-    /// Whether a `for` by 1 does nothing but take a step in each round, so that it is known before how many there are.
+    /// Whether a `for` by 1 does nothing but take a step in each round, so that it is known before
+    /// how many there are.
     fn only_counts(&self, op: Op) -> bool {
         let data = self.kernel.op(op);
         let one = self.kernel.as_const(data.for_bounds()[2]).is_some_and(|s| s.as_i128() == 1);
         one && self.only_steps(op, data.regions[0])
     }
 
-    /// Appends a `for` by 1 that takes its steps beforehand: if there are too few, it ends after one round more than there are.
+    /// Appends a `for` by 1 that takes its steps beforehand: if there are too few, it ends after
+    /// one round more than there are.
     fn bounded_loop(&mut self, data: &OpData, at: Block, left: Value) -> Outcome {
         for region in &data.regions {
             self.unguarded(*region);
@@ -97,7 +100,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether nothing but the steps of the loop itself can end the guard around in its body, and each thread by itself.
+    /// Whether nothing but the steps of the loop itself can end the guard around in its body, and
+    /// each thread by itself.
     fn only_steps(&self, op: Op, body: Block) -> bool {
         let ends = |&op: &Op| self.can_fault(op, true) || self.takes_steps(op);
         let plain = !self.kernel.block(body).ops.iter().any(ends);
@@ -207,7 +211,8 @@ impl Lowering<'_> {
         Outcome::of(&self.kernel.op(op).results, counted)
     }
 
-    /// The end of a round that has come to its end: the outcome without values, and whether the loop may go on.
+    /// The end of a round that has come to its end: the outcome without values, and whether the
+    /// loop may go on.
     fn after_round(&mut self, op: Op, at: Block, left: Option<Value>) -> (Outcome, Option<Value>) {
         match left {
             None => (Outcome { site: self.site_constant(at, 0), left, values: Vec::new() }, None),
@@ -227,7 +232,8 @@ fn types(kernel: &Kernel, values: &[Value]) -> Vec<Type> {
     values.iter().map(|&v| kernel.ty(v).clone()).collect()
 }
 
-/// The end of a round of a `for`. Values: whether there is another, the next loop variable, what is carried.
+/// The end of a round of a `for`. Values: whether there is another, the next loop variable, what is
+/// carried.
 struct Round {
     op: Op,
     iv: Value,
@@ -240,7 +246,8 @@ impl End for Round {
     fn done(&self, l: &mut Lowering<'_>, at: Block, left: Option<Value>, values: &[Value]) -> Outcome {
         let mut b = l.at(at);
         let next = b.binary(BinaryOp::Add, self.iv, self.step);
-        // Another round begins if the step is less than what is left to go, which does not overflow without sign.
+        // Another round begins if the step is less than what is left to go, which does not overflow
+        // without sign.
         let rest = b.binary(BinaryOp::Sub, self.hi, self.iv);
         let unsigned = match b.kernel.ty(rest).elem() {
             Scalar::I32 => Scalar::U32,
@@ -281,8 +288,8 @@ impl End for Turn {
     }
 }
 
-/// The end of a condition that stands in the body: if it holds, the operations of the body follow. Values: whether the loop goes on, what is
-/// carried.
+/// The end of a condition that stands in the body: if it holds, the operations of the body follow.
+/// Values: whether the loop goes on, what is carried.
 struct Test {
     then: Vec<Op>,
     turn: Turn,

@@ -1,12 +1,14 @@
 //! Guards in terms of `if` and loops.
 //!
-//! What follows an operation that can fault moves into an `if` on the condition that it does not, whose other arm gives the site and the
-//! fallbacks. So a guard without loops costs a comparison and a branch for each check. An `if` that holds such an operation gives the
-//! site too, and what follows it moves into an `if` on the site. A loop carries the site and runs while there is none; with a budget it
-//! also carries the steps that are left.
+//! What follows an operation that can fault moves into an `if` on the condition that it does not,
+//! whose other arm gives the site and the fallbacks. So a guard without loops costs a comparison
+//! and a branch for each check. An `if` that holds such an operation gives the site too, and what
+//! follows it moves into an `if` on the site. A loop carries the site and runs while there is none;
+//! with a budget it also carries the steps that are left.
 //!
-//! After the pass there are no guards, and what the operations in them would have caught cannot happen: accesses are
-//! [`Bounds::Trust`](kiln_ir::Bounds::Trust), asserts are gone, divisors are not zero.
+//! After the pass there are no guards, and what the operations in them would have caught cannot
+//! happen: accesses are [`Bounds::Trust`](kiln_ir::Bounds::Trust), asserts are gone, divisors are
+//! not zero.
 //!
 //! | file | holds |
 //! |---|---|
@@ -40,7 +42,8 @@ pub(crate) fn lowered(kernel: &Kernel) -> Option<Kernel> {
 /// Lowers all guards; whether there were any.
 pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let Some(guards) = Guards::of(kernel) else { return false };
-    // What cannot leave its view needs no check. Operations keep their identity, and so their numbers as sites.
+    // What cannot leave its view needs no check. Operations keep their identity, and so their
+    // numbers as sites.
     prove_bounds(kernel);
     let mut lowering = Lowering {
         kernel,

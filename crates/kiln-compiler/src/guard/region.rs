@@ -4,7 +4,8 @@ use super::Lowering;
 use kiln_ir::{BinaryOp, Block, CompareOp, Literal, Op, OpKind, Scalar, Type, Value};
 use std::collections::{HashMap, HashSet};
 
-/// So many operations of a list that can fault nest in each other at most; beyond that, the values that are still needed leave the nest.
+/// So many operations of a list that can fault nest in each other at most; beyond that, the values
+/// that are still needed leave the nest.
 const NESTED: usize = 24;
 
 /// What a part of a region gives, whether it came to its end or not.
@@ -13,7 +14,8 @@ pub(super) struct Outcome {
     pub site: Value,
     /// How many steps are left, if they are counted.
     pub left: Option<Value>,
-    /// Of what the region hands on; meaningless after a fault, except in the region of a guard or a loop.
+    /// Of what the region hands on; meaningless after a fault, except in the region of a guard or a
+    /// loop.
     pub values: Vec<Value>,
 }
 
@@ -239,7 +241,8 @@ impl Lowering<'_> {
         types.iter().map(zero).collect()
     }
 
-    /// Takes a step at the end of a round: whether there was one left, how many there are then, and the site if not.
+    /// Takes a step at the end of a round: whether there was one left, how many there are then, and
+    /// the site if not.
     pub(super) fn take_step(&mut self, op: Op, at: Block, left: Value) -> (Value, Value, Value) {
         let agree = self.steps_vary && self.guards.rounds_concern_block(op);
         let mut b = self.at(at);

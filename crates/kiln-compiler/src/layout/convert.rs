@@ -32,7 +32,8 @@ pub struct Conversion {
 /// What a conversion does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// Every thread has what it needs: only register names change. Target register `r` is source register `registers.apply(r)`.
+    /// Every thread has what it needs: only register names change. Target register `r` is source
+    /// register `registers.apply(r)`.
     Registers {
         /// From target to source registers.
         registers: Linear,
@@ -57,7 +58,8 @@ pub enum Route {
     Scratch(Staging),
 }
 
-/// A tile in scratch memory: row-major, with padding after every so many elements to spread columns over the banks.
+/// A tile in scratch memory: row-major, with padding after every so many elements to spread columns
+/// over the banks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Staging {
     /// Bytes of an element.
@@ -76,13 +78,14 @@ impl Staging {
         Staging::padded(len, bytes, len.trailing_zeros(), 0)
     }
 
-    /// A tile of `len` elements (a power of two) with `pad` bytes after every `1 << pad_after` elements.
+    /// A tile of `len` elements (a power of two) with `pad` bytes after every `1 << pad_after`
+    /// elements.
     pub fn padded(len: u32, bytes: u32, pad_after: u32, pad: u32) -> Staging {
         Staging { bytes, pad_after, pad, size: len * bytes + (len >> pad_after) * pad }
     }
 
-    /// The byte offset of an element. It is additive: where two indices have no bit in common, the offset of their sum is the sum of
-    /// their offsets.
+    /// The byte offset of an element. It is additive: where two indices have no bit in common, the
+    /// offset of their sum is the sum of their offsets.
     pub fn offset(&self, flat: u32) -> u32 {
         flat * self.bytes + (flat >> self.pad_after) * self.pad
     }
@@ -98,7 +101,8 @@ impl Staging {
         vector
     }
 
-    /// How many 128-byte wavefronts moving a tile of this layout takes: the shared-memory unit's time in cycles.
+    /// How many 128-byte wavefronts moving a tile of this layout takes: the shared-memory unit's
+    /// time in cycles.
     fn wavefronts(&self, layout: &Layout) -> u32 {
         let vector = self.vector(layout);
         let width = (vector * self.bytes).max(4);
@@ -123,7 +127,8 @@ impl Staging {
         waves * (layout.registers() as u32 / vector) * warps
     }
 
-    /// The padding under which one layout is written and the other read fastest, with the time of both.
+    /// The padding under which one layout is written and the other read fastest, with the time of
+    /// both.
     fn best(from: &Layout, to: &Layout, bytes: u32) -> (Staging, u32) {
         let len = elements(from);
         let time = |staging: Staging| (staging, staging.wavefronts(from) + staging.wavefronts(to));
@@ -146,7 +151,8 @@ fn elements(layout: &Layout) -> u32 {
 }
 
 impl Conversion {
-    /// The cheapest way to bring elements of so many bytes from one layout to another of the same tile.
+    /// The cheapest way to bring elements of so many bytes from one layout to another of the same
+    /// tile.
     pub fn between(from: &Layout, to: &Layout, bytes: u32) -> Conversion {
         within_threads(from, to)
             .or_else(|| within_warps(from, to, bytes))
@@ -154,7 +160,8 @@ impl Conversion {
     }
 }
 
-/// Where each hardware bit of the target finds its element in the source: words of register, lane and warp bits of the source.
+/// Where each hardware bit of the target finds its element in the source: words of register, lane
+/// and warp bits of the source.
 fn sources(from: &Layout, to: &Layout) -> Option<Bases> {
     let inverse = from.linear().right_inverse(elements(from).trailing_zeros())?;
     Some(inverse.compose(&to.linear()).bases().into())
@@ -246,7 +253,8 @@ mod tests {
     use super::*;
     use kiln_ir::Shape;
 
-    /// Moves flat indices by the route and checks that every thread ends up with what its layout says.
+    /// Moves flat indices by the route and checks that every thread ends up with what its layout
+    /// says.
     fn check(from: &Layout, to: &Layout, bytes: u32) -> Conversion {
         let conversion = Conversion::between(from, to, bytes);
         if let Route::Shuffle { lanes, .. } = &conversion.route {
@@ -322,7 +330,8 @@ mod tests {
         let conversion = Conversion::between(&rows, &columns, 4);
         let Route::Scratch(staging) = conversion.route else { panic!("{conversion}") };
         assert!(staging.pad > 0);
-        // 4096 elements of 4 bytes are 128 wavefronts each way at best; without padding reading takes 32 times that.
+        // 4096 elements of 4 bytes are 128 wavefronts each way at best; without padding reading
+        // takes 32 times that.
         assert!(conversion.cost - BARRIER <= 4 * 128 + 128, "{conversion}");
         assert_eq!(Staging::packed(4096, 4).wavefronts(&columns), 32 * 128);
     }

@@ -8,10 +8,12 @@ use std::fmt;
 /// Lanes of a warp, as a power of two.
 pub const LANE_BITS: usize = 5;
 
-/// A distributed layout: a linear map from (register, lane, warp) to the row-major index of an element.
+/// A distributed layout: a linear map from (register, lane, warp) to the row-major index of an
+/// element.
 ///
-/// Every base is zero or a power of two, and the powers of two that occur are distinct and cover the tile. A zero lane or warp base
-/// means that the threads which differ in that bit hold the same elements; register bases are never zero.
+/// Every base is zero or a power of two, and the powers of two that occur are distinct and cover
+/// the tile. A zero lane or warp base means that the threads which differ in that bit hold the same
+/// elements; register bases are never zero.
 ///
 /// Because bases are flat indices, reshaping a tile leaves its layout alone.
 ///
@@ -30,7 +32,8 @@ pub struct Layout {
     warp: Bases,
 }
 
-/// The place of an axis in a flat index whose extents are powers of two: `count` bits from bit `shift` up.
+/// The place of an axis in a flat index whose extents are powers of two: `count` bits from bit
+/// `shift` up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AxisBits {
     /// The lowest bit.
@@ -69,8 +72,9 @@ impl Layout {
         Layout::deal([], 0, warps)
     }
 
-    /// Deals the bits of a flat index, in the order given: `vector` bits to registers, then 5 to lanes, then one to each bit of the warp
-    /// index, the rest to registers. Lane and warp bits for which nothing is left hold copies.
+    /// Deals the bits of a flat index, in the order given: `vector` bits to registers, then 5 to
+    /// lanes, then one to each bit of the warp index, the rest to registers. Lane and warp bits for
+    /// which nothing is left hold copies.
     fn deal(bits: impl IntoIterator<Item = u32>, vector: u32, warps: u32) -> Layout {
         let mut bases = bits.into_iter().map(|bit| 1u32 << bit);
         let mut register: Bases = bases.by_ref().take(vector as usize).collect();
@@ -85,8 +89,9 @@ impl Layout {
         Layout { register, lane, warp }
     }
 
-    /// The layout for memory that is contiguous along `axis`: threads hold `vector` adjacent elements, neighbouring lanes neighbouring vectors.
-    /// The vector is shortened where otherwise threads would go without elements. `warps` is a power of two.
+    /// The layout for memory that is contiguous along `axis`: threads hold `vector` adjacent
+    /// elements, neighboring lanes neighboring vectors. The vector is shortened where otherwise
+    /// threads would go without elements. `warps` is a power of two.
     pub fn coalesced(shape: &Shape, axis: usize, vector: u32, warps: u32) -> Layout {
         let mut bits: SmallVec<[u32; 20]> = SmallVec::new();
         if shape.rank() > 0 {
@@ -100,10 +105,12 @@ impl Layout {
         Layout::deal(bits, vector.trailing_zeros().min(spare), warps)
     }
 
-    /// The layout for elements that are adjacent along one axis of memory and another of a slot of shared memory: threads hold up to `vector` neighbours along the
-    /// first, and along the second as many of `chunk` as leave no thread without elements. The eight lanes that store chunks at a time have different banks
-    /// of a slot: two lines, four apart, and four chunks of each. The lanes beyond go on along the first axis, where memory is read by sectors, and so does
-    /// what is left for registers: along the second each would need an address of its own.
+    /// The layout for elements that are adjacent along one axis of memory and another of a slot of
+    /// shared memory: threads hold up to `vector` neighbors along the first, and along the second
+    /// as many of `chunk` as leave no thread without elements. The eight lanes that store chunks at
+    /// a time have different banks of a slot: two lines, four apart, and four chunks of each. The
+    /// lanes beyond go on along the first axis, where memory is read by sectors, and so does what
+    /// is left for registers: along the second each would need an address of its own.
     pub fn turning(shape: &Shape, [from, to]: [usize; 2], [vector, chunk]: [u32; 2], warps: u32) -> Layout {
         let [from, to] = [from, to].map(|axis| AxisBits::of(shape, axis));
         let spare = (from.count + to.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
@@ -122,8 +129,8 @@ impl Layout {
         Layout::deal(order, wide + deep, warps)
     }
 
-    /// The layout in which threads accumulate a product of matrices `[m, n]`: each owns blocks of up to 8 × 8 elements,
-    /// columns in vectors of 4.
+    /// The layout in which threads accumulate a product of matrices `[m, n]`: each owns blocks of
+    /// up to 8 × 8 elements, columns in vectors of 4.
     pub fn product(shape: &Shape, warps: u32) -> Layout {
         let (rows, columns) = (AxisBits::of(shape, 0), AxisBits::of(shape, 1));
         let spare = (rows.count + columns.count).saturating_sub(LANE_BITS as u32 + warps.trailing_zeros());
@@ -141,8 +148,10 @@ impl Layout {
         Layout::deal(bits, wide + high, warps)
     }
 
-    /// The layout in which warpgroups accumulate a product `[m, n]` (PTX ISA, "wgmma.mma_async", register fragments): each of them 64 rows, 16 a
-    /// warp; a thread has pairs of adjacent columns, 8 apart, in two rows that are 8 apart. Rows beyond those of the warps are in registers.
+    /// The layout in which warpgroups accumulate a product `[m, n]` (PTX ISA, "wgmma.mma_async",
+    /// register fragments): each of them 64 rows, 16 a warp; a thread has pairs of adjacent
+    /// columns, 8 apart, in two rows that are 8 apart. Rows beyond those of the warps are in
+    /// registers.
     pub fn wgmma(shape: &Shape, warps: u32) -> Layout {
         let (rows, columns) = (AxisBits::of(shape, 0), AxisBits::of(shape, 1));
         let row = |i: std::ops::Range<u32>| i.filter(|i| *i < rows.count).map(|i| rows.shift + i);
@@ -158,22 +167,23 @@ impl Layout {
         Layout::deal(bits, 2, warps)
     }
 
-    /// The layout in which a product takes a tile from registers whose elements, packed by pairs, have this shape: that of [`Layout::wgmma`], of which a
-    /// register holds two neighbours.
+    /// The layout in which a product takes a tile from registers whose elements, packed by pairs,
+    /// have this shape: that of [`Layout::wgmma`], of which a register holds two neighbors.
     pub fn wgmma_pairs(shape: &Shape, warps: u32) -> Layout {
         let elements = Shape::new(&[shape[0], 2 * shape[1]]);
         Layout::wgmma(&elements, warps).map(|b| b >> 1)
     }
 
-    /// The layout of a tile whose pairs of neighbours have this one: both in one thread, the first register bit between them.
+    /// The layout of a tile whose pairs of neighbors have this one: both in one thread, the first
+    /// register bit between them.
     pub fn before_pairs(&self) -> Layout {
         let mut tile = self.map(|b| b << 1);
         tile.register.insert(0, 1);
         tile
     }
 
-    /// The layout for a scan along `axis`: adjacent elements in registers, then lanes, then warps, so that threads in order hold
-    /// pieces in order.
+    /// The layout for a scan along `axis`: adjacent elements in registers, then lanes, then warps,
+    /// so that threads in order hold pieces in order.
     pub fn scanning(shape: &Shape, axis: usize, warps: u32) -> Layout {
         let place = AxisBits::of(shape, axis);
         let spare = place.count.saturating_sub(LANE_BITS as u32 + warps.trailing_zeros()).min(2);
@@ -223,8 +233,8 @@ impl Layout {
         self.register.iter().enumerate().filter(|(i, _)| register >> i & 1 == 1).map(|(_, b)| b).sum()
     }
 
-    /// The register that holds the element whose flat index differs from that of register 0 by `flat`'s bits. Bits that no register
-    /// has are ignored.
+    /// The register that holds the element whose flat index differs from that of register 0 by
+    /// `flat`'s bits. Bits that no register has are ignored.
     pub fn find_register(&self, flat: u32) -> usize {
         self.register.iter().enumerate().filter(|(_, b)| flat & *b != 0).map(|(i, _)| 1 << i).sum()
     }
@@ -242,8 +252,8 @@ impl Layout {
         }
     }
 
-    /// The layout of a tile of which this one's elements are vectors of `1 << bits` along an axis of `shape`: the elements of a vector in one thread,
-    /// the first register bits between them.
+    /// The layout of a tile of which this one's elements are vectors of `1 << bits` along an axis
+    /// of `shape`: the elements of a vector in one thread, the first register bits between them.
     pub fn of_vectors(&self, shape: &Shape, axis: usize, bits: u32) -> Layout {
         let place = AxisBits::of(shape, axis);
         let spread = |b: u32| {
@@ -255,14 +265,15 @@ impl Layout {
         tile
     }
 
-    /// The layout without an axis of `shape`: what is left of this one when the axis is reduced away, or what to broadcast along
-    /// the axis from.
+    /// The layout without an axis of `shape`: what is left of this one when the axis is reduced
+    /// away, or what to broadcast along the axis from.
     pub fn without(&self, shape: &Shape, axis: usize) -> Layout {
         let place = AxisBits::of(shape, axis);
         self.map(|b| place.remove(b))
     }
 
-    /// The layout an operand must have so that its broadcast to `to` has this one, without moving an element.
+    /// The layout an operand must have so that its broadcast to `to` has this one, without moving
+    /// an element.
     pub fn before_broadcast(&self, from: &Shape, to: &Shape) -> Layout {
         let places: SmallVec<[AxisBits; 4]> =
             (0..to.rank()).filter(|&a| from[a] != to[a]).map(|a| AxisBits::of(to, a)).collect();
@@ -270,7 +281,8 @@ impl Layout {
         self.map(|b| places.iter().fold(b, |b, place| place.remove(b)))
     }
 
-    /// The layout an operand of shape `from` must have so that its transpose by `perm` has this one.
+    /// The layout an operand of shape `from` must have so that its transpose by `perm` has this
+    /// one.
     pub fn before_transpose(&self, from: &Shape, perm: &Shape) -> Layout {
         self.map(|b| transposed_index(b, from, perm, false))
     }
@@ -281,7 +293,8 @@ impl Layout {
     }
 }
 
-/// Maps a flat index between a tile of shape `from` and its transpose: forwards from the operand to the result, or back.
+/// Maps a flat index between a tile of shape `from` and its transpose: forwards from the operand to
+/// the result, or back.
 fn transposed_index(flat: u32, from: &Shape, perm: &Shape, forwards: bool) -> u32 {
     let extents: SmallVec<[u32; 4]> = perm.extents().iter().map(|&p| from[p as usize]).collect();
     let to = Shape::new(&extents);

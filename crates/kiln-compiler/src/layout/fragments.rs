@@ -1,14 +1,16 @@
-//! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments for mma.m16n8k8", "k16", "k32").
+//! Layouts of the matrices of a product whose warps multiply fragments (PTX ISA, "Matrix Fragments
+//! for mma.m16n8k8", "k16", "k32").
 
 use super::distributed::{AxisBits, LANE_BITS, Layout};
 use super::linear::Bases;
 use kiln_ir::Shape;
 
-/// The rows and columns of the product that a warp computes with one instruction. Its depth is 32 bytes.
+/// The rows and columns of the product that a warp computes with one instruction. Its depth is 32
+/// bytes.
 pub const MMA: [u32; 2] = [16, 8];
 
-/// How warps divide a product `[m, n]`: as a grid of so many rows and columns, each a power of two. Where the product is too small for all warps, those
-/// left over compute the same as others.
+/// How warps divide a product `[m, n]`: as a grid of so many rows and columns, each a power of two.
+/// Where the product is too small for all warps, those left over compute the same as others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WarpGrid {
     /// Warps one above the other.
@@ -40,7 +42,8 @@ impl WarpGrid {
         grid
     }
 
-    /// The grid whose warps have whole rows, so that what is computed along them stays within a warp.
+    /// The grid whose warps have whole rows, so that what is computed along them stays within a
+    /// warp.
     pub fn by_rows(m: u32, warps: u32) -> WarpGrid {
         WarpGrid { rows: warps.min(m / MMA[0]), columns: 1 }
     }
@@ -73,8 +76,9 @@ fn warp_bits(rows: Bases, columns: Bases, warps: u32) -> Bases {
 }
 
 impl Layout {
-    /// The layout in which warps accumulate a product `[m, n]`: a thread has pairs of adjacent columns in two rows that are 8 apart, then the same 8 columns
-    /// further, then 16 rows further. Each warp has the rows and columns of one piece.
+    /// The layout in which warps accumulate a product `[m, n]`: a thread has pairs of adjacent
+    /// columns in two rows that are 8 apart, then the same 8 columns further, then 16 rows further.
+    /// Each warp has the rows and columns of one piece.
     ///
     /// ```
     /// use kiln_compiler::layout::{Layout, WarpGrid};
@@ -98,8 +102,9 @@ impl Layout {
         Layout::of_bases(register, lane, warp)
     }
 
-    /// The layout in which a product takes its left factor `[m, k]` from registers, of elements of so many bytes. For a grid of one column and 16 bits it is that
-    /// of a product of the same shape.
+    /// The layout in which a product takes its left factor `[m, k]` from registers, of elements of
+    /// so many bytes. For a grid of one column and 16 bits it is that of a product of the same
+    /// shape.
     pub fn mma_left(shape: &Shape, grid: WarpGrid, warps: u32, bytes: u32) -> Layout {
         let word = word_bits(bytes);
         let axes = Axes::of(shape);
@@ -116,7 +121,8 @@ impl Layout {
         Layout::of_bases(register, lane, warp)
     }
 
-    /// The layout in which a product takes its right factor `[k, n]` from registers, of elements of so many bytes.
+    /// The layout in which a product takes its right factor `[k, n]` from registers, of elements of
+    /// so many bytes.
     pub fn mma_right(shape: &Shape, grid: WarpGrid, warps: u32, bytes: u32) -> Layout {
         let word = word_bits(bytes);
         let axes = Axes::of(shape);
@@ -144,7 +150,8 @@ fn zeros(warps: u32) -> Bases {
 mod tests {
     use super::*;
 
-    /// What the PTX ISA says lane `lane` holds as element `i` of the fragments of a (row, column), b (row, column) and c, for factors of 32, 16 and 8 bits.
+    /// What the PTX ISA says lane `lane` holds as element `i` of the fragments of a (row, column),
+    /// b (row, column) and c, for factors of 32, 16 and 8 bits.
     fn documented(bytes: u32, lane: u32, i: u32) -> [(u32, u32); 3] {
         let (group, member) = (lane / 4, lane % 4);
         let [a, b] = match bytes {

@@ -1,8 +1,9 @@
 //! Linear maps over GF(2): the algebra beneath layouts.
 //!
-//! A map takes a word of input bits to a word of output bits and is determined by its *bases*, the images of the single input bits:
-//! the image of a word is the exclusive or of the bases of its set bits. Composition, inversion and division by an identity
-//! are then elimination on a handful of machine words.
+//! A map takes a word of input bits to a word of output bits and is determined by its *bases*, the
+//! images of the single input bits: the image of a word is the exclusive or of the bases of its set
+//! bits. Composition, inversion and division by an identity are then elimination on a handful of
+//! machine words.
 
 use smallvec::SmallVec;
 use std::fmt;
@@ -59,8 +60,9 @@ impl Linear {
         Elimination::of(&self.bases).rows.len()
     }
 
-    /// A map `g` with `self ∘ g = identity` on words of `outputs` bits, if every such word is an image. Where several inputs have one
-    /// image, `g` uses the lowest input bits and leaves the others zero.
+    /// A map `g` with `self ∘ g = identity` on words of `outputs` bits, if every such word is an
+    /// image. Where several inputs have one image, `g` uses the lowest input bits and leaves the
+    /// others zero.
     pub fn right_inverse(&self, outputs: u32) -> Option<Linear> {
         let elimination = Elimination::of(&self.bases);
         (0..outputs).map(|i| elimination.solve(1 << i)).collect::<Option<_>>().map(|bases| Linear { bases })
@@ -73,7 +75,8 @@ impl fmt::Display for Linear {
     }
 }
 
-/// Reduced rows: `(image, inputs)` pairs with distinct leading bits, where `inputs` is the word whose image it is.
+/// Reduced rows: `(image, inputs)` pairs with distinct leading bits, where `inputs` is the word
+/// whose image it is.
 struct Elimination {
     rows: SmallVec<[(u32, u32); 8]>,
 }
@@ -91,7 +94,8 @@ impl Elimination {
     }
 
     fn reduce(&self, mut image: u32, mut inputs: u32) -> (u32, u32) {
-        // Rows are in the order in which they were reduced, so each row's leading bit is absent from all later rows.
+        // Rows are in the order in which they were reduced, so each row's leading bit is absent
+        // from all later rows.
         for &(row, row_inputs) in &self.rows {
             if image & leading(row) != 0 {
                 image ^= row;
@@ -115,7 +119,8 @@ fn leading(word: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Every map of a small pseudo-random family, as a reference for the algebra by enumeration of all words.
+    /// Every map of a small pseudo-random family, as a reference for the algebra by enumeration of
+    /// all words.
     fn family() -> Vec<Linear> {
         let mut state = 7u32;
         let mut next = move || {

@@ -1,4 +1,5 @@
-//! Matrices in shared memory, swizzled so that neither writing rows nor reading fragments meets conflicts of banks.
+//! Matrices in shared memory, swizzled so that neither writing rows nor reading fragments meets
+//! conflicts of banks.
 
 use super::distributed::{AxisBits, Layout};
 use kiln_ir::{Panels, Shape};
@@ -10,7 +11,8 @@ const PANEL: u32 = 128;
 
 /// A matrix in shared memory: [`Panels`] of lines along one of its axes.
 ///
-/// The offset of an element is linear over GF(2) in the bits of its index: a thread's part and a register's are combined by exclusive or.
+/// The offset of an element is linear over GF(2) in the bits of its index: a thread's part and a
+/// register's are combined by exclusive or.
 ///
 /// ```
 /// use kiln_compiler::layout::Slot;
@@ -30,8 +32,9 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot of a matrix, the last two axes of a shape, of elements of 1, 2 or 4 bytes that are adjacent along one of the axes (0 or 1). Extents are powers of two, that along the
-    /// axis 16 bytes or more.
+    /// The slot of a matrix, the last two axes of a shape, of elements of 1, 2 or 4 bytes that are
+    /// adjacent along one of the axes (0 or 1). Extents are powers of two, that along the axis 16
+    /// bytes or more.
     pub fn new(shape: &Shape, along: u32, elem: u32) -> Slot {
         let rank = shape.rank();
         Slot { rows: shape[rank - 2], columns: shape[rank - 1], along, elem }
@@ -75,12 +78,14 @@ impl Slot {
         Panels { lines, bytes: length * self.elem }
     }
 
-    /// The part of an offset that depends on a thread's and a register's part together. What is above it is a sum of theirs.
+    /// The part of an offset that depends on a thread's and a register's part together. What is
+    /// above it is a sum of theirs.
     pub fn swizzled(offset: u32) -> u32 {
         offset & (PANEL - CHUNK)
     }
 
-    /// The registers of a layout that hold elements adjacent in a chunk: which bits of the register's number step through them, lowest first.
+    /// The registers of a layout that hold elements adjacent in a chunk: which bits of the
+    /// register's number step through them, lowest first.
     pub fn adjacent(&self, layout: &Layout) -> Vec<usize> {
         let shape = Shape::new(&[self.rows, self.columns]);
         let shift = AxisBits::of(&shape, self.along as usize).shift;

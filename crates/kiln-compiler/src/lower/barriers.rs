@@ -1,8 +1,8 @@
 //! Barriers where threads read what others wrote, or write what others may still read.
 //!
-//! The lowering notes every access through which threads of a block exchange data: of scratch memory, and of views by tile
-//! operations. This pass walks the lowered kernel with the accesses made since the last barrier, and puts one in front of an access that
-//! conflicts with one of them.
+//! The lowering notes every access through which threads of a block exchange data: of scratch
+//! memory, and of views by tile operations. This pass walks the lowered kernel with the accesses
+//! made since the last barrier, and puts one in front of an access that conflicts with one of them.
 
 use super::plan::LayoutId;
 use kiln_ir::{Block, ClusterOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
@@ -85,7 +85,8 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// Notes an access, of which an operation may make several; `None` is the user's own, whose order is the user's matter.
+    /// Notes an access, of which an operation may make several; `None` is the user's own, whose
+    /// order is the user's matter.
     pub fn note(&mut self, op: Op, place: Option<Place>, does: Does) {
         if let Some(place) = place {
             self.by_op.entry(op).or_default().push(Access { place, does, stale: false });
@@ -128,7 +129,8 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Walks a block with the accesses that are open when it begins, and gives those that are open when it ends.
+    /// Walks a block with the accesses that are open when it begins, and gives those that are open
+    /// when it ends.
     fn block(&mut self, block: Block, mut open: Vec<Access>) -> Vec<Access> {
         let kernel = self.kernel;
         for &op in &kernel.block(block).ops {
@@ -232,8 +234,9 @@ impl Pass<'_> {
         }
     }
 
-    /// A loop: what is open at the end of an iteration is open at the beginning of the next. Barriers found on the way only close more, so
-    /// a fixed point is reached as soon as an iteration opens nothing new.
+    /// A loop: what is open at the end of an iteration is open at the beginning of the next.
+    /// Barriers found on the way only close more, so a fixed point is reached as soon as an
+    /// iteration opens nothing new.
     fn repeated(&mut self, regions: &[Block], entry: Vec<Access>) -> Vec<Access> {
         let mut open = entry;
         loop {
@@ -291,7 +294,8 @@ mod tests {
             self.accesses.note(op, place, does);
         }
 
-        /// The kernel as a string: `.` an access, `|` a barrier, `f` a block fence, `(`…`)` a region.
+        /// The kernel as a string: `.` an access, `|` a barrier, `f` a block fence, `(`…`)` a
+        /// region.
         fn text(mut self) -> String {
             insert(&mut self.kernel, &self.accesses);
             let mut text = String::new();

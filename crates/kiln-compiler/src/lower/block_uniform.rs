@@ -5,7 +5,8 @@ use crate::error::CompileError;
 use kiln_ir::{CompareOp, Level, OpData, OpKind, ShuffleMode, Value};
 
 impl Lowering<'_> {
-    /// One thread has it, a warp shuffles, and several warps meet in scratch memory, where the barrier pass orders them.
+    /// One thread has it, a warp shuffles, and several warps meet in scratch memory, where the
+    /// barrier pass orders them.
     pub(super) fn block_uniform(&mut self, data: &OpData) -> Result<(), CompileError> {
         let value = self.scalar(data.input())?;
         let threads = match self.em.kernel.level {

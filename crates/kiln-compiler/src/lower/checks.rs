@@ -18,7 +18,8 @@ use std::collections::HashSet;
 /// What the operation that is being lowered has found in the elements of one thread.
 #[derive(Default)]
 pub(super) struct Found {
-    /// By axis: whether the indices so far are inside, one that is not if there is one, and the extent.
+    /// By axis: whether the indices so far are inside, one that is not if there is one, and the
+    /// extent.
     pub outside: Vec<[Value; 3]>,
     /// Whether the divisors so far are not zero.
     pub divisors: Option<Value>,

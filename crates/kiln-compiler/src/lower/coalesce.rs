@@ -1,4 +1,5 @@
-//! How a box of a view is best moved: along which axis, in vectors of which length, and what another layout would cost.
+//! How a box of a view is best moved: along which axis, in vectors of which length, and what
+//! another layout would cost.
 
 use super::facts::{IntFacts, Known};
 use crate::layout::{AxisBits, Layout};
@@ -63,7 +64,7 @@ impl Contiguity {
         Contiguity { axis, aligned: aligned as u32, uncut: aligned.min(extent) as u32 }
     }
 
-    /// Nothing is known: neighbouring lanes take neighbouring elements on an axis.
+    /// Nothing is known: neighboring lanes take neighboring elements on an axis.
     pub fn none(axis: usize) -> Contiguity {
         Contiguity { axis, aligned: 1, uncut: 1 }
     }
@@ -73,7 +74,8 @@ impl Contiguity {
         Layout::coalesced(shape, self.axis, self.aligned, warps)
     }
 
-    /// The register bits of a layout that step through one vector of up to `vector` elements, lowest element bit first.
+    /// The register bits of a layout that step through one vector of up to `vector` elements,
+    /// lowest element bit first.
     pub fn vector_bits(self, layout: &Layout, shape: &Shape, vector: u32) -> Vec<usize> {
         if shape.rank() == 0 {
             return Vec::new();
@@ -84,8 +86,9 @@ impl Contiguity {
             .collect()
     }
 
-    /// The memory sectors a block touches when it moves the box in a layout: time in the unit of [`Conversion::cost`](crate::layout::Conversion::cost).
-    /// Where warps hold copies each of them loads, but only one stores.
+    /// The memory sectors a block touches when it moves the box in a layout: time in the unit of
+    /// [`Conversion::cost`](crate::layout::Conversion::cost). Where warps hold copies each of them
+    /// loads, but only one stores.
     pub fn cost(self, layout: &Layout, shape: &Shape, bytes: u32, load: bool) -> u32 {
         if shape.rank() == 0 {
             return 1;

@@ -1,4 +1,5 @@
-//! What reductions and scans combine with: the working type, neutral elements, and pairs of key and index for argmin and argmax.
+//! What reductions and scans combine with: the working type, neutral elements, and pairs of key and
+//! index for argmin and argmax.
 
 use super::emit::Emitter;
 use kiln_ir::{BinaryOp, CompareOp, Literal, OpKind, ReduceOp, Scalar, UnaryOp, Value};
@@ -24,7 +25,8 @@ impl Combiner {
         matches!(self.op, ReduceOp::ArgMin | ReduceOp::ArgMax)
     }
 
-    /// The type elements are combined in: 16-bit floats widen, bools become integers, and argmin and argmax order floats by an integer key.
+    /// The type elements are combined in: 16-bit floats widen, bools become integers, and argmin
+    /// and argmax order floats by an integer key.
     fn work(self) -> Scalar {
         match self.elem.accumulator() {
             Scalar::Bool => Scalar::U32,
@@ -50,7 +52,8 @@ impl Combiner {
         smallvec![key, index(em)]
     }
 
-    /// An integer that orders as the float does: both zeros are equal, NaN is worse than every number.
+    /// An integer that orders as the float does: both zeros are equal, NaN is worse than every
+    /// number.
     fn key(self, em: &mut Emitter, value: Value, elem: Scalar) -> Value {
         let (int, top, most, least) = match elem {
             Scalar::F64 => (Scalar::I64, 63, i64::MAX, i64::MIN),
@@ -90,7 +93,8 @@ impl Combiner {
         smallvec![em.select(better, b[0], a[0]), em.select(better, b[1], a[1])]
     }
 
-    /// The partial result of a list, as a balanced tree. The list is in the order of the axis if `ordered`.
+    /// The partial result of a list, as a balanced tree. The list is in the order of the axis if
+    /// `ordered`.
     pub fn join_all(self, em: &mut Emitter, mut list: Vec<Partial>, ordered: bool) -> Option<Partial> {
         while list.len() > 1 {
             list = list

@@ -47,7 +47,8 @@ impl Lowering<'_> {
         Ok(converted.into())
     }
 
-    /// The register whose index is `at` exclusive-or what each set bit of the thread index adds: a tree of selections.
+    /// The register whose index is `at` exclusive-or what each set bit of the thread index adds: a
+    /// tree of selections.
     fn select_register(&mut self, registers: &Registers, at: u32, thread: &[u32]) -> Value {
         let Some((bit, base)) = thread.iter().enumerate().find(|(_, b)| **b != 0) else {
             return registers[at as usize];
@@ -112,7 +113,8 @@ impl Lowering<'_> {
         self.scratch_at(area, distance)
     }
 
-    /// The address in an area of a thread whose element index is linear in the bits of the thread index.
+    /// The address in an area of a thread whose element index is linear in the bits of the thread
+    /// index.
     pub(super) fn scratch_thread(&mut self, area: Area, bases: &[u32], bytes: u32) -> Value {
         let index = self.em.linear(bases);
         let distance = self.em.hoisted(|e| {
@@ -163,8 +165,8 @@ impl Lowering<'_> {
         self.em.kernel.op(op).results.to_vec()
     }
 
-    /// Gives every thread what the first of those that share its elements has: the results of an operation that only the first
-    /// performed.
+    /// Gives every thread what the first of those that share its elements has: the results of an
+    /// operation that only the first performed.
     pub(super) fn share(&mut self, layout: LayoutId, registers: Vec<Value>) -> Vec<Value> {
         let layout = self.layout(layout);
         if layout.copies() == 0 {
@@ -178,7 +180,8 @@ impl Lowering<'_> {
     }
 }
 
-/// The registers of each vector in which a tile is moved to or from scratch memory, in order of the elements.
+/// The registers of each vector in which a tile is moved to or from scratch memory, in order of the
+/// elements.
 fn vectors(staging: Staging, layout: &Layout) -> Vec<Vec<usize>> {
     let length = staging.vector(layout);
     let step = (0..length.trailing_zeros()).map(|bit| layout.find_register(1 << bit)).sum::<usize>();

@@ -1,4 +1,5 @@
-//! Products of matrices without matrix units: operands go through scratch memory, every thread adds up outer products in registers.
+//! Products of matrices without matrix units: operands go through scratch memory, every thread adds
+//! up outer products in registers.
 
 use super::Lowering;
 use super::scratch::Area;
@@ -97,7 +98,8 @@ impl Lowering<'_> {
         self.em.kernel.op(op).results.to_vec()
     }
 
-    /// One step: adds the products of `step` columns of the left and rows of the right operand, from `at` on.
+    /// One step: adds the products of `step` columns of the left and rows of the right operand,
+    /// from `at` on.
     fn outer_products(&mut self, product: &Product, at: Value, mut sums: Vec<Value>) -> Vec<Value> {
         let bytes = product.operand.bytes();
         let left_base = self.advance(product.bases.0, at, bytes);
@@ -146,7 +148,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Aligned runs of adjacent columns, `(first, length)`, whose lengths are powers of two up to `most`.
+/// Aligned runs of adjacent columns, `(first, length)`, whose lengths are powers of two up to
+/// `most`.
 fn adjacent(columns: impl Iterator<Item = u32>, most: u32) -> Vec<(u32, u32)> {
     let mut columns: Vec<u32> = columns.collect();
     columns.sort_unstable();

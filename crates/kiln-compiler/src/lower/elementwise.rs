@@ -94,7 +94,8 @@ impl Lowering<'_> {
         divisor
     }
 
-    /// Broadcast, reshape and transpose: each result register is the operand register with the same element.
+    /// Broadcast, reshape and transpose: each result register is the operand register with the same
+    /// element.
     pub(super) fn reshape(&mut self, data: &OpData) -> Result<(), CompileError> {
         let (operand, result) = (data.operands[0], data.results[0]);
         let (from, to) = (self.src.shape(operand), self.src.shape(result));
@@ -156,8 +157,8 @@ impl Lowering<'_> {
     }
 }
 
-/// An earlier register with the same operands: where a tile is broadcast, elements that differ only along the stretched axis are
-/// computed once.
+/// An earlier register with the same operands: where a tile is broadcast, elements that differ only
+/// along the stretched axis are computed once.
 fn twin(operands: &[Registers], r: usize) -> Option<usize> {
     (0..usize::BITS - r.leading_zeros())
         .map(|bit| r & !(1 << bit))

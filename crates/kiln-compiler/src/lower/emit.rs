@@ -1,4 +1,5 @@
-//! Writing a thread-level kernel: operations over scalars, a pool of constants, and the thread's coordinates.
+//! Writing a thread-level kernel: operations over scalars, a pool of constants, and the thread's
+//! coordinates.
 
 use kiln_ir::{
     Axis, BinaryOp, Block, CompareOp, Kernel, Level, Literal, Loc, Op, OpKind, Scalar, Type, UnaryOp, Value,
@@ -7,8 +8,9 @@ use std::collections::HashMap;
 
 /// Appends operations to a thread-level kernel.
 ///
-/// What depends on nothing but the thread and the launch (constants, indices, addresses of parameters) goes to a prologue and is made once; [`finish`](Self::finish)
-/// puts the prologue in front of the body.
+/// What depends on nothing but the thread and the launch (constants, indices, addresses of
+/// parameters) goes to a prologue and is made once; [`finish`](Self::finish) puts the prologue in
+/// front of the body.
 pub(crate) struct Emitter {
     pub kernel: Kernel,
     pub block: Block,
@@ -280,8 +282,8 @@ impl Emitter {
         })
     }
 
-    /// An i32 that is linear in the bits of the thread index: the sum of `bases[i]` over its set bits `i`. Bases are zero or distinct
-    /// powers of two.
+    /// An i32 that is linear in the bits of the thread index: the sum of `bases[i]` over its set
+    /// bits `i`. Bases are zero or distinct powers of two.
     pub fn linear(&mut self, bases: &[u32]) -> Value {
         if let Some(&value) = self.linear.get(bases) {
             return value;
@@ -348,7 +350,8 @@ impl Emitter {
         }
     }
 
-    /// Whether the bits of `mask` are zero in the thread index; `None` if there are none to ask for.
+    /// Whether the bits of `mask` are zero in the thread index; `None` if there are none to ask
+    /// for.
     pub fn thread_is_first(&mut self, mask: u32) -> Option<Value> {
         let bases: Vec<u32> = (0..self.thread_bits).map(|i| mask & 1 << i).collect();
         if mask == 0 {

@@ -1,4 +1,5 @@
-//! The explicit level: what has tiles becomes registers and addresses, the rest stays for the emitter.
+//! The explicit level: what has tiles becomes registers and addresses, the rest stays for the
+//! emitter.
 
 use super::plan::{Plan, Room, registers_of_factor};
 use super::roles::is_tile;
@@ -132,7 +133,7 @@ impl<'k> Lowering<'k> {
         Ok(Vec::new())
     }
 
-    /// The registers of two neighbours become one.
+    /// The registers of two neighbors become one.
     fn pack_pairs(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
         let from = self.operand(data.operand(Operand::Registers), self.plan.input(op, 0))?;
         let home = self.plan.home(data.results[0]);
@@ -143,7 +144,8 @@ impl<'k> Lowering<'k> {
         self.define(data.results[0], home, packed)
     }
 
-    /// `Wgmma`, `WgmmaRegisters` and `WgmmaWait`: `fixed` scalars, maybe the registers of a factor, then the accumulators', which the results take over.
+    /// `Wgmma`, `WgmmaRegisters` and `WgmmaWait`: `fixed` scalars, maybe the registers of a factor,
+    /// then the accumulators', which the results take over.
     fn product_in_flight(&mut self, op: Op, data: &OpData, fixed: usize) -> Result<(), CompileError> {
         let (rows, needed) = (self.src.shape(data.results[0])[0], 16 * self.warps);
         if !self.warps.is_multiple_of(WARPGROUP) || rows < needed {
@@ -205,7 +207,8 @@ impl<'k> Lowering<'k> {
     }
 }
 
-/// The registers of tiles side by side: for each block of rows those of all tiles, as an instruction takes them.
+/// The registers of tiles side by side: for each block of rows those of all tiles, as an
+/// instruction takes them.
 fn by_blocks(tiles: &[Registers], blocks: usize) -> Vec<Value> {
     let of = |block: usize| {
         tiles.iter().flat_map(move |tile| {

@@ -1,5 +1,5 @@
-//! What is known of integers: powers of two that divide them and intervals they lie in. What is known of a tile holds for each
-//! element.
+//! What is known of integers: powers of two that divide them and intervals they lie in. What is
+//! known of a tile holds for each element.
 
 use kiln_ir::{Axis, BinaryOp, Block, Def, IntFact, Kernel, Level, OpKind, Scalar, Value};
 use std::collections::HashMap;

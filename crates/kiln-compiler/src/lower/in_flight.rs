@@ -1,7 +1,9 @@
-//! Products of warpgroups that are still under way when the next round of their loop begins, so that matrix units need not wait for the barrier between.
+//! Products of warpgroups that are still under way when the next round of their loop begins, so
+//! that matrix units need not wait for the barrier between.
 //!
-//! Such a product adds to what its loop carries and nothing else in the loop looks at that, and its factors are stages of the loop. Its sums
-//! stay in the registers in which it makes them, from round to round.
+//! Such a product adds to what its loop carries and nothing else in the loop looks at that, and its
+//! factors are stages of the loop. Its sums stay in the registers in which it makes them, from
+//! round to round.
 
 use super::plan::{LayoutId, Plan};
 use super::products::Unit;

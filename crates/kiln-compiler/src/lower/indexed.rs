@@ -183,7 +183,8 @@ impl Lowering<'_> {
             let stride = self.stride(access.view, axis)?;
             let bytes = self.em.i64(access.elem.bytes().into());
             let step = self.em.hoisted(|e| e.mul(stride, bytes));
-            // Records are reached word by word, by promises: what lies a constant behind has a base in common, and the constant fits the instruction.
+            // Records are reached word by word, by promises: what lies a constant behind has a base
+            // in common, and the constant fits the instruction.
             let (from, behind) = match self.per_thread && access.bounds == Bounds::Trust {
                 true => self.em.split_constant(wide),
                 false => (wide, None),

@@ -1,11 +1,13 @@
 //! Kernels that are over threads already: what the lowering makes, written by hand or read back.
 //!
-//! Needs: a kernel that the verifier accepts. After: such a kernel is left as it is, or refused by the name of what has no place in it.
+//! Needs: a kernel that the verifier accepts. After: such a kernel is left as it is, or refused by
+//! the name of what has no place in it.
 
 use crate::error::CompileError;
 use kiln_ir::{ExplicitOp, Kernel, Level, OpData, OpKind};
 
-/// Whether a kernel has operations that only the lowering makes. One that has is a lowered kernel, or an error.
+/// Whether a kernel has operations that only the lowering makes. One that has is a lowered kernel,
+/// or an error.
 ///
 /// # Errors
 /// [`CompileError::Unsupported`] names the first operation that is above those of a lowered kernel.

@@ -16,8 +16,8 @@ pub(super) struct Mask {
     windows: Vec<(usize, Window)>,
 }
 
-/// The coordinates of a box that lie inside the view on one axis: from `low` (if that is not 0) up to `high` (if that is not the end), as uniform
-/// i32 values from 0 to the box's extent.
+/// The coordinates of a box that lie inside the view on one axis: from `low` (if that is not 0) up
+/// to `high` (if that is not the end), as uniform i32 values from 0 to the box's extent.
 #[derive(Clone, Copy)]
 struct Window {
     low: Option<Value>,
@@ -35,7 +35,8 @@ impl Lowering<'_> {
                 mask.windows.push((axis, self.window(access, axis)?));
             }
         }
-        // What holds for all elements or none closes one window, instead of entering every predicate.
+        // What holds for all elements or none closes one window, instead of entering every
+        // predicate.
         if let Some(holds) = mask.uniform
             && let Some(high) = mask.windows.iter_mut().find_map(|(_, window)| window.high.as_mut())
         {
@@ -59,7 +60,8 @@ impl Lowering<'_> {
         Ok(Some(self.em.compare(CompareOp::Lt, at, extent)))
     }
 
-    /// The part of the box that lies inside the view on an axis. Clamped to the box it fits i32, whatever the offset.
+    /// The part of the box that lies inside the view on an axis. Clamped to the box it fits i32,
+    /// whatever the offset.
     fn window(&mut self, access: &BoxAccess<'_>, axis: usize) -> Result<Window, CompileError> {
         let size = access.shape[axis];
         let offset = self.facts.of(access.offsets[axis]);

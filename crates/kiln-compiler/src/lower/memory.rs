@@ -25,7 +25,8 @@ pub(super) struct BoxAccess<'a> {
     place: Option<Place>,
     /// Several threads of the layout hold the same elements.
     copies: bool,
-    /// Register bits that step through an aligned vector, and how many of them stay in a vector that no edge of the view cuts.
+    /// Register bits that step through an aligned vector, and how many of them stay in a vector
+    /// that no edge of the view cuts.
     vector_bits: Vec<usize>,
     uncut_bits: usize,
 }
@@ -87,7 +88,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Whether the box lies wholly inside the view, if that allows longer vectors than at its edges.
+    /// Whether the box lies wholly inside the view, if that allows longer vectors than at its
+    /// edges.
     fn whole_box(&mut self, access: &BoxAccess<'_>, mask: &Mask) -> Option<Value> {
         (access.uncut_bits < access.vector_bits.len()).then(|| self.whole(access, mask)).flatten()
     }
@@ -168,7 +170,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// What the barrier pass must know: two accesses at the same place in the same layout touch each element from the same thread.
+    /// What the barrier pass must know: two accesses at the same place in the same layout touch
+    /// each element from the same thread.
     fn place(
         &self,
         view: Value,

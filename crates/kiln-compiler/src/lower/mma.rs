@@ -1,5 +1,5 @@
-//! Products on matrix units: fragments of the factors come from registers, or from shared memory by `ldmatrix`, and every warp adds up the fragments of its
-//! piece of the result in registers.
+//! Products on matrix units: fragments of the factors come from registers, or from shared memory by
+//! `ldmatrix`, and every warp adds up the fragments of its piece of the result in registers.
 
 use super::barriers::Does;
 use super::plan::LayoutId;
@@ -60,7 +60,8 @@ impl Lowering<'_> {
         let [m, n, k] = product.extents;
         let (high, wide) = (m / grid.rows / 16, n / grid.columns / FRAGMENT);
         let (steps, together) = (k / product.factors.depth(), if wide >= 2 { 2 } else { 1 });
-        // Steps whose products are added to the sums one after the other, before other fragments are.
+        // Steps whose products are added to the sums one after the other, before other fragments
+        // are.
         let group = if product.pieces { steps.min(PIECE / product.factors.depth()) } else { 1 };
         for from in (0..steps).step_by(group as usize) {
             let of_group = from..from + group;
@@ -97,7 +98,8 @@ impl Lowering<'_> {
         self.define(data.results[0], product.sums, sums)
     }
 
-    /// Adds products of fragments to the four sums of a thread, or makes a piece of them that is added.
+    /// Adds products of fragments to the four sums of a thread, or makes a piece of them that is
+    /// added.
     fn chain<'f>(
         &mut self,
         product: &Product,
@@ -122,7 +124,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Where both factors come from. Those that are at hand in another layout than that of fragments go to shared memory first.
+    /// Where both factors come from. Those that are at hand in another layout than that of
+    /// fragments go to shared memory first.
     pub(super) fn sources(
         &mut self,
         op: Op,
@@ -189,7 +192,8 @@ impl Lowering<'_> {
         Some(Source::Shared { base, slot, transposed: false, area: Some(area) })
     }
 
-    /// Stores a factor where products of a loop read it, if it is one that is too large for registers.
+    /// Stores a factor where products of a loop read it, if it is one that is too large for
+    /// registers.
     pub(super) fn keep_factor(&mut self, value: Value, made: LayoutId, registers: &[Value]) {
         let Some(&(slot, offset)) = self.plan.products.slots.get(&value) else { return };
         let area = self.scratch.kept(offset, slot.bytes());
@@ -224,7 +228,8 @@ impl Lowering<'_> {
         Ok(Some(Source::Shared { base, slot, transposed, area: None }))
     }
 
-    /// The words of fragments of a step: of the left factor 4 of one block of 16 rows, of the right 2 of each of `blocks.1` blocks of 8 columns.
+    /// The words of fragments of a step: of the left factor 4 of one block of 16 rows, of the right
+    /// 2 of each of `blocks.1` blocks of 8 columns.
     pub(super) fn fragments(
         &mut self,
         source: &Source,
@@ -256,7 +261,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Packs two neighbours. What was rounded to 16 bits before is rounded while it is packed.
+    /// Packs two neighbors. What was rounded to 16 bits before is rounded while it is packed.
     pub(super) fn pack(&mut self, kind: FragmentOp, pair: [Value; 2]) -> Value {
         let wide = pair.map(|v| {
             let data = self.em.kernel.defining_op(v).filter(|d| d.kind == OpKind::Cast)?;
@@ -293,7 +298,8 @@ impl Lowering<'_> {
         Ok(self.em.kernel.op(made).results.to_vec())
     }
 
-    /// The address of an offset in a slot, of which the bits of the thread index add the parts `thread`.
+    /// The address of an offset in a slot, of which the bits of the thread index add the parts
+    /// `thread`.
     pub(super) fn slot_address(&mut self, base: Value, thread: &[u32], offset: u32) -> Value {
         let swizzled = Slot::swizzled(offset);
         let mine = self.em.xor_of_bits(thread);
@@ -342,7 +348,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The offset of an element of the factor: its row (of the left one) or column (of the right one), and its depth.
+    /// The offset of an element of the factor: its row (of the left one) or column (of the right
+    /// one), and its depth.
     fn offset(&self, outer: u32, depth: u32) -> u32 {
         let (row, column) = if self.side == Side::Left { (outer, depth) } else { (depth, outer) };
         if self.transposed { self.slot.at(column, row) } else { self.slot.at(row, column) }
@@ -363,12 +370,13 @@ impl Place {
         (self.slot.along() == depth) != self.transposed
     }
 
-    /// Of which row of which fragment each bit of a lane says the address, as what it adds to the outer coordinate and the depth, and whether the
-    /// fragments are to be transposed: where the depth does not run along the lines.
+    /// Of which row of which fragment each bit of a lane says the address, as what it adds to the
+    /// outer coordinate and the depth, and whether the fragments are to be transposed: where the
+    /// depth does not run along the lines.
     fn lanes(&self, blocks: u32) -> ([(u32, u32); LANE_BITS], bool) {
         let along_depth = self.along_depth();
-        // Rows of a fragment are lines. The fragments of the left factor lie one above the other, then side by side; those of the right in order of depth, then
-        // of columns.
+        // Rows of a fragment are lines. The fragments of the left factor lie one above the other,
+        // then side by side; those of the right in order of depth, then of columns.
         let line = |i: u32| if along_depth { (1 << i, 0) } else { (0, 1 << i) };
         let deep = ROW / self.slot.elem();
         let (below, beside) = match self.side {

@@ -1,8 +1,9 @@
 //! The lowering from tiles to threads.
 //!
-//! [`lower_to_threads`] makes of a kernel over tiles one in which every value is a scalar: each tile becomes the registers that one thread
-//! holds of it under a [`Layout`], memory is reached by address in vectors, and threads exchange elements
-//! by shuffles and through the block's scratch memory. Control flow keeps its structure.
+//! [`lower_to_threads`] makes of a kernel over tiles one in which every value is a scalar: each
+//! tile becomes the registers that one thread holds of it under a [`Layout`], memory is reached by
+//! address in vectors, and threads exchange elements by shuffles and through the block's scratch
+//! memory. Control flow keeps its structure.
 //!
 //! | file | holds |
 //! |---|---|
@@ -92,13 +93,16 @@ use std::rc::Rc;
 /// The registers of a tile in one layout, by register index.
 type Registers = Rc<[Value]>;
 
-/// Lowers a kernel to threads: in the result, of level [`Level::Thread`], every value has rank 0, and scratch memory is laid out.
+/// Lowers a kernel to threads: in the result, of level [`Level::Thread`], every value has rank 0,
+/// and scratch memory is laid out.
 ///
-/// A kernel that is at thread level already keeps its block; its accesses become addresses and predicates.
+/// A kernel that is at thread level already keeps its block; its accesses become addresses and
+/// predicates.
 ///
 /// # Errors
-/// A tile whose extents are sums of too many powers of two, blocks or scratch memory over the target's limits, and operations that have no
-/// lowering. Each names the place in the user's source. A kernel that was lowered already is given back as it is.
+/// A tile whose extents are sums of too many powers of two, blocks or scratch memory over the
+/// target's limits, and operations that have no lowering. Each names the place in the user's
+/// source. A kernel that was lowered already is given back as it is.
 ///
 /// ```
 /// use kiln_compiler::{Target, lower_to_threads};
@@ -132,7 +136,8 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     let block = choose_block(kernel, whole, target)?;
     let narrow = narrow::narrow(kernel);
     let kernel = narrow.as_ref().unwrap_or(kernel);
-    // What exchanges take is only known in the end: if stages leave them too little shared memory, they get less.
+    // What exchanges take is only known in the end: if stages leave them too little shared memory,
+    // they get less.
     let mut budget = target.shared_memory;
     loop {
         match attempt(kernel, target, block, budget) {
@@ -142,12 +147,14 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     }
 }
 
-/// The kernel with those products of 8-bit numbers converted that no matrix units of the target multiply, if there are any.
+/// The kernel with those products of 8-bit numbers converted that no matrix units of the target
+/// multiply, if there are any.
 fn widened(kernel: &Kernel, target: &Target) -> Option<Kernel> {
     widen_products(kernel, |kernel, data| products::factors(kernel, data, target).is_some())
 }
 
-/// Lowers a kernel with stages of pipelined loops in so many bytes of shared memory, and says whether there are any.
+/// Lowers a kernel with stages of pipelined loops in so many bytes of shared memory, and says
+/// whether there are any.
 fn attempt(
     kernel: &Kernel,
     target: &Target,
@@ -201,7 +208,8 @@ fn asks_for_uniform(kernel: &Kernel) -> bool {
     asks
 }
 
-/// The block's extents: as given, or as many warps as suit the largest tile of the kernel as it was, `whole`, before tiles were divided into pieces.
+/// The block's extents: as given, or as many warps as suit the largest tile of the kernel as it
+/// was, `whole`, before tiles were divided into pieces.
 fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
     if target.warp != 1 << LANE_BITS {
         return Err(CompileError::Unsupported {
@@ -257,8 +265,9 @@ fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32
     }
 }
 
-/// Warps for a kernel whose largest tile has so many elements: 8 to 32 elements a thread, so that a thread has several vectors in
-/// flight and a block leaves room for others; up to 64 for products of matrices, which reuse what they load more the larger a thread's block is.
+/// Warps for a kernel whose largest tile has so many elements: 8 to 32 elements a thread, so that a
+/// thread has several vectors in flight and a block leaves room for others; up to 64 for products
+/// of matrices, which reuse what they load more the larger a thread's block is.
 fn default_warps(elements: usize, product: bool) -> u32 {
     match elements {
         4096..=16384 if product => (elements / 2048).next_power_of_two().max(4) as u32,
@@ -282,7 +291,8 @@ struct Lowering<'k> {
     facts: IntFacts<'k>,
     plan: Plan,
     target: &'k Target,
-    /// The pipelined loops that are being lowered, outer ones first, with the stage that this round reads.
+    /// The pipelined loops that are being lowered, outer ones first, with the stage that this round
+    /// reads.
     stages: Vec<(Op, Value)>,
     em: Emitter,
     /// What each value of the source has become, in each layout in which it is wanted.
@@ -313,7 +323,8 @@ impl<'k> Lowering<'k> {
         self.ops(body, &[])
     }
 
-    /// Lowers the operations of a block into the current one. `results` are those of the operation whose region this is.
+    /// Lowers the operations of a block into the current one. `results` are those of the operation
+    /// whose region this is.
     fn ops(&mut self, block: kiln_ir::Block, results: &[Value]) -> Result<(), CompileError> {
         let src = self.src;
         for &op in &src.block(block).ops {
@@ -449,7 +460,8 @@ impl<'k> Lowering<'k> {
         self.tiles[value.index()].push((LayoutId::SCALAR, Rc::new([lowered])));
     }
 
-    /// Defines a tile that has been made in a layout, and converts it to its home and the others in which it is wanted.
+    /// Defines a tile that has been made in a layout, and converts it to its home and the others in
+    /// which it is wanted.
     fn define(&mut self, value: Value, made: LayoutId, registers: Vec<Value>) -> Result<(), CompileError> {
         let registers: Registers = registers.into();
         self.keep_factor(value, made, &registers);
@@ -503,8 +515,9 @@ impl<'k> Lowering<'k> {
         Ok(self.em.pooled(OpKey::Address, Some(view), |e| e.one(OpKind::Address, &[view], Scalar::U64)))
     }
 
-    /// Whether this thread is the one that acts for all that hold the same elements of a value in a layout; `None` if each acts. A tile of one
-    /// element has the layout of a scalar, but is always the block's, where a scalar may be each thread's own.
+    /// Whether this thread is the one that acts for all that hold the same elements of a value in a
+    /// layout; `None` if each acts. A tile of one element has the layout of a scalar, but is always
+    /// the block's, where a scalar may be each thread's own.
     fn first_copy(&mut self, value: Value, layout: LayoutId) -> Option<Value> {
         if self.per_thread && !roles::is_tile(self.src, value) {
             return None;

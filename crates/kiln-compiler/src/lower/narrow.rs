@@ -1,8 +1,9 @@
 //! Index arithmetic over tiles in 32 bits.
 //!
-//! Front ends compute indices in i64, each operation of which is several instructions on a GPU. Where every element of a tile provably
-//! fits i32, comparisons, conversions and indexed accesses that use it are given an i32 copy of the arithmetic instead; what is
-//! no longer used is never lowered.
+//! Front ends compute indices in i64, each operation of which is several instructions on a GPU.
+//! Where every element of a tile provably fits i32, comparisons, conversions and indexed accesses
+//! that use it are given an i32 copy of the arithmetic instead; what is no longer used is never
+//! lowered.
 
 use super::facts::{IntFacts, Known};
 use super::roles::is_tile;
@@ -70,7 +71,8 @@ impl Narrowing<'_> {
         let copies = [left, right].map(|v| self.copy(v));
         let both = match copies {
             [Some(a), Some(b)] => Some([a, b]),
-            // One side is the same everywhere: outside the range of the other its exact value makes no difference.
+            // One side is the same everywhere: outside the range of the other its exact value makes
+            // no difference.
             [Some(a), None] => self.clamped(right, left).map(|b| [a, b]),
             [None, Some(b)] => self.clamped(left, right).map(|a| [a, b]),
             [None, None] => None,
@@ -141,7 +143,8 @@ impl Narrowing<'_> {
         Some(self.insert(op, kind, &narrow.operands, ty))
     }
 
-    /// A broadcast scalar, clamped to just outside the range of the tile it is compared with, as an i32 tile.
+    /// A broadcast scalar, clamped to just outside the range of the tile it is compared with, as an
+    /// i32 tile.
     fn clamped(&mut self, value: Value, other: Value) -> Option<Value> {
         let Def::Result(op, _) = self.src.def(value) else { return None };
         let data = self.src.op(op);
@@ -186,7 +189,8 @@ impl Narrowing<'_> {
     }
 }
 
-/// Whether an operation on operands that fit i32 gives in 32 bits what it gives in 64, if that fits too.
+/// Whether an operation on operands that fit i32 gives in 32 bits what it gives in 64, if that fits
+/// too.
 fn is_exact(op: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(op, Add | Sub | Mul | Min | Max | And | Or | Xor)

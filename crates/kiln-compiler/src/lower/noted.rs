@@ -1,13 +1,17 @@
-//! Faults in kernels whose threads wait for each other: a failed check is noted, and the thread goes on.
+//! Faults in kernels whose threads wait for each other: a failed check is noted, and the thread
+//! goes on.
 //!
-//! A task that left would leave others waiting for its arrivals, copies and signals, and a warp that left its warpgroup's products without it. So in kernels with
-//! tasks, signals or products of warpgroups a thread that fails a check notes the fault, which the launch reports, and comes to its end as
-//! ever, with no harm done: an access outside its view gives the padding or is dropped, a divisor of zero becomes one, and accesses that the user vouched
-//! for, maybe because of the check, take place no more. What the kernel computes after the fault means nothing.
+//! A task that left would leave others waiting for its arrivals, copies and signals, and a warp
+//! that left its warpgroup's products without it. So in kernels with tasks, signals or products of
+//! warpgroups a thread that fails a check notes the fault, which the launch reports, and comes to
+//! its end as ever, with no harm done: an access outside its view gives the padding or is dropped,
+//! a divisor of zero becomes one, and accesses that the user vouched for, maybe because of the
+//! check, take place no more. What the kernel computes after the fault means nothing.
 //!
-//! What ends is as certain as before: `while` loops end with the round, and `for` loops that begin after a fault have no rounds, as their bounds may be nonsense. Those whose rounds
-//! others count on go on as they were: loops that wait, or that what waits depends on. Among them a `while` with a check inside is refused, since the
-//! check may be all that ends it.
+//! What ends is as certain as before: `while` loops end with the round, and `for` loops that begin
+//! after a fault have no rounds, as their bounds may be nonsense. Those whose rounds others count
+//! on go on as they were: loops that wait, or that what waits depends on. Among them a `while` with
+//! a check inside is refused, since the check may be all that ends it.
 
 use super::products::Unit;
 use super::{Lowering, facts::IntFacts, plan::Plan, roles};
@@ -132,7 +136,8 @@ fn first_of(kernel: &Kernel, op: Op, among: &HashSet<Op>) -> Option<Op> {
     inside.copied().find_map(|op| if among.contains(&op) { Some(op) } else { first_of(kernel, op, among) })
 }
 
-/// The operations with regions that others count on: those that hold what concerns them, and those that it is computed from.
+/// The operations with regions that others count on: those that hold what concerns them, and those
+/// that it is computed from.
 fn counted_on(kernel: &Kernel) -> HashSet<Op> {
     let mut around = vec![None; kernel.counts().2];
     let (mut found, mut todo) = (HashSet::new(), Vec::new());

@@ -6,7 +6,8 @@ use crate::error::CompileError;
 use kiln_ir::{Bounds, CompareOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value};
 
 impl Lowering<'_> {
-    /// `OrderedLoad` and `OrderedStore`. Their order is the user's matter: the barrier pass does not see them.
+    /// `OrderedLoad` and `OrderedStore`. Their order is the user's matter: the barrier pass does
+    /// not see them.
     pub(super) fn ordered(&mut self, data: &OpData) -> Result<(), CompileError> {
         let (OpKind::OrderedLoad { order, scope, bounds } | OpKind::OrderedStore { order, scope, bounds }) =
             data.kind

@@ -1,9 +1,12 @@
-//! Loops whose loads feed products: the loads of later rounds are under way while a round multiplies.
+//! Loops whose loads feed products: the loads of later rounds are under way while a round
+//! multiplies.
 //!
-//! A tile that is loaded in the body of a `for`, from memory that the kernel does not write, and that only goes to products on matrix units of the same body,
-//! never enters registers as a tile: it is copied to shared memory, some rounds before its own, and the products read fragments of it there.
-//! Shared memory holds it for as many *stages* as rounds are under way. Where rows are aligned to 16 bytes the copies are asynchronous (`cp.async`), and
-//! what lies outside the view is filled with zeros; elsewhere threads load and store.
+//! A tile that is loaded in the body of a `for`, from memory that the kernel does not write, and
+//! that only goes to products on matrix units of the same body, never enters registers as a tile:
+//! it is copied to shared memory, some rounds before its own, and the products read fragments of it
+//! there. Shared memory holds it for as many *stages* as rounds are under way. Where rows are
+//! aligned to 16 bytes the copies are asynchronous (`cp.async`), and what lies outside the view is
+//! filled with zeros; elsewhere threads load and store.
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
@@ -57,7 +60,8 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// How many rounds before their own copies begin. Where the products of a round are still under way in the next, its stage is free one round later.
+    /// How many rounds before their own copies begin. Where the products of a round are still under
+    /// way in the next, its stage is free one round later.
     pub fn ahead(&self) -> u32 {
         self.stages - 1 - u32::from(!self.in_flight.is_empty())
     }
@@ -84,7 +88,8 @@ impl Pipelines {
     }
 }
 
-/// Finds the loops to pipeline in so many bytes of shared memory, and gives what is staged that role.
+/// Finds the loops to pipeline in so many bytes of shared memory, and gives what is staged that
+/// role.
 pub(crate) fn find<'k>(
     kernel: &'k Kernel,
     budget: u32,
@@ -159,7 +164,8 @@ impl Finder<'_, '_> {
         Some((Pipeline { loads, slice: in_order, stages, stage, step, in_flight }, staged))
     }
 
-    /// A load of a body that can be staged, under which values it is used, and what its place is computed from.
+    /// A load of a body that can be staged, under which values it is used, and what its place is
+    /// computed from.
     fn load(&mut self, op: Op, body: Block) -> Option<(StagedLoad, Staged, Vec<Op>)> {
         let data = self.kernel.op(op);
         if !matches!(data.kind, OpKind::Load(_)) || !self.is_read_only(data.view()) {
@@ -212,7 +218,8 @@ impl Finder<'_, '_> {
         }
     }
 
-    /// Whether a tile only goes to products of the body, as it is, without unit extents, or transposed. Collects it and what it becomes, and the axes that are summed over.
+    /// Whether a tile only goes to products of the body, as it is, without unit extents, or
+    /// transposed. Collects it and what it becomes, and the axes that are summed over.
     fn only_factors(
         &self,
         (value, turned): (Value, bool),
@@ -246,7 +253,8 @@ impl Finder<'_, '_> {
             })
     }
 
-    /// Collects the operations of a body that a scalar is computed from, if they depend on the round and what is outside alone.
+    /// Collects the operations of a body that a scalar is computed from, if they depend on the
+    /// round and what is outside alone.
     fn place(&self, value: Value, body: Block, needs: &mut Vec<Op>) -> Option<()> {
         let block = self.kernel.block(body);
         match self.kernel.def(value) {
@@ -266,8 +274,8 @@ impl Finder<'_, '_> {
     }
 }
 
-/// How many stages of so many bytes: as many as leave room for a second block, which registers do too for up to four warps, or else as there is room for. `None` if
-/// not even two.
+/// How many stages of so many bytes: as many as leave room for a second block, which registers do
+/// too for up to four warps, or else as there is room for. `None` if not even two.
 fn stages(bytes: u32, free: u32, warps: u32) -> Option<u32> {
     let fitting = |space: u32| (space / bytes.max(1)).min(MOST_STAGES);
     let beside = if warps <= 4 { fitting(free / 2) } else { 0 };

@@ -1,9 +1,10 @@
 //! Which layout each tile has, and in which layouts each is wanted.
 //!
-//! Values that are combined element by element or carried through control flow form classes with one layout. A class takes
-//! it from what hardware dictates (a product of matrices), from a reduction it holds the result of, from the memory access that moves most
-//! bytes, or from the tile it is a transpose of, in this order. A walk from the last operation to the first then collects the layouts
-//! in which each value is wanted.
+//! Values that are combined element by element or carried through control flow form classes with
+//! one layout. A class takes it from what hardware dictates (a product of matrices), from a
+//! reduction it holds the result of, from the memory access that moves most bytes, or from the tile
+//! it is a transpose of, in this order. A walk from the last operation to the first then collects
+//! the layouts in which each value is wanted.
 
 use super::coalesce::Contiguity;
 use super::facts::IntFacts;
@@ -49,7 +50,8 @@ pub(crate) struct Plan {
 /// What a plan may use shared memory for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Whether threads may exchange tiles. Without, boxes of memory are moved in the layouts at hand, whatever that costs.
+    /// Whether threads may exchange tiles. Without, boxes of memory are moved in the layouts at
+    /// hand, whatever that costs.
     pub exchanges: bool,
     /// Bytes for the stages of pipelined loops.
     pub stages: u32,
@@ -114,7 +116,8 @@ impl Plan {
         self.home[value.index()].unwrap_or(LayoutId::SCALAR)
     }
 
-    /// The layouts in which a value is wanted. For a held tile, others than where it is made need a conversion.
+    /// The layouts in which a value is wanted. For a held tile, others than where it is made need a
+    /// conversion.
     pub fn wanted(&self, value: Value) -> SmallVec<[LayoutId; 2]> {
         self.wanted[value.index()].clone()
     }
@@ -124,7 +127,8 @@ impl Plan {
         self.inputs.get(&op).and_then(|l| l.get(i)).copied().unwrap_or(LayoutId::SCALAR)
     }
 
-    /// The layout an operand of a `Seen` or `Free` change of shape must have for its result to have this one.
+    /// The layout an operand of a `Seen` or `Free` change of shape must have for its result to have
+    /// this one.
     pub fn before(&mut self, kernel: &Kernel, data: &OpData, result: LayoutId) -> LayoutId {
         let from = kernel.shape(data.input());
         if from.rank() == 0 {
@@ -202,7 +206,8 @@ impl Classes {
         roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
             (Role::Held, Role::Held) => {
                 let (a, b) = (classes.find(a), classes.find(b));
-                // The earlier value stands for the class, so that the default layout is that of its shape.
+                // The earlier value stands for the class, so that the default layout is that of its
+                // shape.
                 classes.parent[a.max(b) as usize] = a.min(b);
             }
             (Role::Held, Role::Seen) => seen.push((a, b)),
@@ -345,7 +350,7 @@ fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
             let shape = kernel.shape(data.stored_value());
             Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
         }
-        // Where indices point is not known: neighbouring lanes take neighbouring elements. Nothing
+        // Where indices point is not known: neighboring lanes take neighboring elements. Nothing
         // else than these four asks.
         _ => {
             debug_assert!(data.kind.bounds().is_some(), "{:?} is no access of elements", data.kind);
@@ -464,8 +469,9 @@ impl Demand<'_, '_> {
         self.kernel.ty(value).elem().bytes()
     }
 
-    /// A tile that all its users want in one other layout is made in that one, if this only moves the conversion to the one tile it comes
-    /// from, or if it is loaded: conversions sink to where tiles are smallest, or vanish.
+    /// A tile that all its users want in one other layout is made in that one, if this only moves
+    /// the conversion to the one tile it comes from, or if it is loaded: conversions sink to where
+    /// tiles are smallest, or vanish.
     fn follow_demand(&mut self, data: &OpData) {
         let Some(&result) = data.results.first() else { return };
         let (&[wanted], home) = (&self.plan.wanted(result)[..], self.plan.home(result)) else { return };
@@ -572,7 +578,8 @@ impl Demand<'_, '_> {
             OpKind::For => self.want_like(data.inits(), &data.results),
             OpKind::While => self.want_like(&data.operands, &data.results),
             OpKind::Yield => self.want_like(&data.operands, results),
-            // Element by element: an element of the result needs those of the operands at its own place.
+            // Element by element: an element of the result needs those of the operands at its own
+            // place.
             OpKind::Unary(_)
             | OpKind::Binary(_)
             | OpKind::Compare(_)
@@ -651,8 +658,8 @@ impl Demand<'_, '_> {
         }
     }
 
-    /// A factor that is made in the layout of fragments, or kept from before a loop, is wanted in it; others are read from shared memory, where they are
-    /// from the layout at hand.
+    /// A factor that is made in the layout of fragments, or kept from before a loop, is wanted in
+    /// it; others are read from shared memory, where they are from the layout at hand.
     fn product(&mut self, op: Op, data: &OpData) {
         let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
         let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();

@@ -1,9 +1,13 @@
 //! Which products of matrices go to matrix units, and how warps divide them.
 //!
-//! A product of 16-bit floats, of 8-bit numbers or, by name, of f32 as tf32 becomes one of warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of
-//! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a fragment's. Matrix units turn elements of 16 bits alone: of others both factors
-//! are brought to shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which keep fewer bits there, are made in pieces unless they may be. Where the result is reduced along its rows, or is a factor of another product, warps have whole rows: then reductions stay within a warp,
-//! and the fragments of the result are those of the factor, which stays in registers.
+//! A product of 16-bit floats, of 8-bit numbers or, by name, of f32 as tf32 becomes one of
+//! warpgroups (`wgmma`) where the target has them and each has 64 rows or more, and products of
+//! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a
+//! fragment's. Matrix units turn elements of 16 bits alone: of others both factors are brought to
+//! shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which keep
+//! fewer bits there, are made in pieces unless they may be. Where the result is reduced along its
+//! rows, or is a factor of another product, warps have whole rows: then reductions stay within a
+//! warp, and the fragments of the result are those of the factor, which stays in registers.
 
 use super::plan::LayoutId;
 use super::roles::{self, Role};
@@ -12,11 +16,13 @@ use crate::target::{Target, TargetKind};
 use kiln_ir::{Block, Factor, Factors, Kernel, Level, Op, OpData, OpKind, Precision, Shape, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The least compute capability with products of fragments of all 16-bit floats, of integers and of tf32, and that with those of 8-bit floats.
+/// The least compute capability with products of fragments of all 16-bit floats, of integers and of
+/// tf32, and that with those of 8-bit floats.
 const LEAST: (u32, u32) = (8, 0);
 const LEAST_FLOAT8: (u32, u32) = (8, 9);
 
-/// The most elements of a factor that a thread keeps in registers while a loop runs: two lie in a register.
+/// The most elements of a factor that a thread keeps in registers while a loop runs: two lie in a
+/// register.
 const KEPT: usize = 32;
 
 /// Bytes of the elements that `ldmatrix` and warpgroups turn.
@@ -28,7 +34,8 @@ const WARPGROUP: u32 = 4;
 /// The most columns of a product of warpgroups, and the least.
 const COLUMNS: std::ops::RangeInclusive<u32> = 16..=256;
 
-/// The most sums a thread has of a product of warpgroups in pieces, which take as many registers beside.
+/// The most sums a thread has of a product of warpgroups in pieces, which take as many registers
+/// beside.
 const SUMS_OF_PIECES: u32 = 64;
 
 /// Where the longest swizzle begins anew, in bytes.
@@ -39,7 +46,8 @@ const PERIOD: u32 = 1024;
 pub(crate) enum Unit {
     /// Warps, each the fragments of its piece.
     Warps(WarpGrid),
-    /// Warpgroups, each rows of its own, with the right factor and maybe the left one from shared memory.
+    /// Warpgroups, each rows of its own, with the right factor and maybe the left one from shared
+    /// memory.
     Warpgroups,
 }
 
@@ -56,7 +64,8 @@ pub(crate) struct Product {
     pub unit: Unit,
     /// The layout of the accumulator.
     pub sums: LayoutId,
-    /// The layouts of the factors' fragments, where warps or, of the left one, warpgroups take them from registers.
+    /// The layouts of the factors' fragments, where warps or, of the left one, warpgroups take them
+    /// from registers.
     pub fragments: [Option<LayoutId>; 2],
     /// Whether a factor is kept in registers from before the loop.
     pub kept: [bool; 2],
@@ -67,7 +76,8 @@ pub(crate) struct Product {
 pub(crate) struct Products {
     /// By operation.
     pub by_op: HashMap<Op, Product>,
-    /// Factors from before a loop that are too large for registers: where they lie in shared memory while it runs, from the beginning of its part.
+    /// Factors from before a loop that are too large for registers: where they lie in shared memory
+    /// while it runs, from the beginning of its part.
     pub slots: HashMap<Value, (Slot, u32)>,
     /// Which of these warpgroups read.
     pub read_by_warpgroups: HashSet<Value>,
@@ -115,8 +125,9 @@ pub(crate) fn is_explicit(kernel: &Kernel) -> bool {
     explicit
 }
 
-/// The warps that suit the products of a kernel on matrix units, if it has any: pieces of 64 × 64 a warp, of which one reads the least that
-/// its registers allow. `whole` is the kernel before tiles were divided into pieces.
+/// The warps that suit the products of a kernel on matrix units, if it has any: pieces of 64 × 64 a
+/// warp, of which one reads the least that its registers allow. `whole` is the kernel before tiles
+/// were divided into pieces.
 pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<u32> {
     if is_explicit(kernel) || !matches!(kernel.level, Level::Tile { .. }) {
         return None;
@@ -145,7 +156,8 @@ pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<
     any.then_some(warps.next_power_of_two())
 }
 
-/// Finds the products of a kernel. `class` gives what stands for all values that share a layout with one; `intern` numbers layouts.
+/// Finds the products of a kernel. `class` gives what stands for all values that share a layout
+/// with one; `intern` numbers layouts.
 pub(crate) fn find(
     kernel: &Kernel,
     target: &Target,
@@ -225,7 +237,8 @@ pub(crate) fn find(
     products
 }
 
-/// The axis along which a factor of elements of so many bytes must lie: that of the depth, unless matrix units turn it.
+/// The axis along which a factor of elements of so many bytes must lie: that of the depth, unless
+/// matrix units turn it.
 pub(crate) fn along(side: usize, bytes: u32) -> Option<u32> {
     (bytes != HALF).then_some(if side == 0 { 1 } else { 0 })
 }
@@ -256,7 +269,8 @@ impl Products {
         self.slot_bytes = offset + slot.bytes();
     }
 
-    /// What matrices in shared memory must begin at multiples of, in bytes, if warpgroups read them.
+    /// What matrices in shared memory must begin at multiples of, in bytes, if warpgroups read
+    /// them.
     pub fn alignment(&self) -> Option<u32> {
         let grouped = self.by_op.values().any(|product| product.unit == Unit::Warpgroups);
         grouped.then_some(PERIOD)

@@ -1,5 +1,5 @@
-//! Reductions: in registers, then among lanes by shuffles, then among warps through scratch memory. Every thread that needs
-//! a result ends up with it.
+//! Reductions: in registers, then among lanes by shuffles, then among warps through scratch memory.
+//! Every thread that needs a result ends up with it.
 
 use super::Lowering;
 use super::combine::{Combiner, Partial};
@@ -73,7 +73,8 @@ impl Lowering<'_> {
         Ok(partials)
     }
 
-    /// Each warp leaves its partial results in scratch memory, side by side for one element; then every thread combines them.
+    /// Each warp leaves its partial results in scratch memory, side by side for one element; then
+    /// every thread combines them.
     fn reduce_warps(
         &mut self,
         combiner: Combiner,
@@ -86,7 +87,8 @@ impl Lowering<'_> {
         let shift = along.iter().filter(|a| **a).count() as u32;
         let count = 1usize << shift;
         let elements = 1u32 << slice.linear().rank();
-        // The thread's place: the element's index above, the warp's among those along the axis below.
+        // The thread's place: the element's index above, the warp's among those along the axis
+        // below.
         let mut element: Vec<u32> = slice.thread().iter().map(|b| b << shift).collect();
         let reader = element.clone();
         let mut next = 1;

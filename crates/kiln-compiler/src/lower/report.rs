@@ -7,17 +7,19 @@ use super::roles::{self, Role};
 use super::{choose_block, narrow, widened};
 use crate::error::CompileError;
 use crate::layout::Conversion;
-use crate::specialise;
 use crate::target::Target;
+use crate::warp_specialize;
 use kiln_ir::{Kernel, Op, OpData, OpKind, Value};
 use std::fmt::Write;
 
-/// Says for every tile that is held which layout it has, and for every conversion between layouts how it is done and what it costs. One line
-/// for each, with the place in the user's source. Where warpgroups multiply, it also says whether a warp beside them copies, or why not: of kernels that
-/// are optimised.
+/// Says for every tile that is held which layout it has, and for every conversion between layouts
+/// how it is done and what it costs. One line for each, with the place in the user's source. Where
+/// warpgroups multiply, it also says whether a warp beside them copies, or why not: of kernels that
+/// are optimized.
 ///
 /// # Errors
-/// As [`lower_to_threads`](crate::lower_to_threads), as far as they are found before code is generated.
+/// As [`lower_to_threads`](crate::lower_to_threads), as far as they are found before code is
+/// generated.
 ///
 /// ```
 /// use kiln_compiler::{Target, explain_layouts};
@@ -97,7 +99,7 @@ impl Report<'_> {
         if !target.tasks || !products.into_iter().any(|product| product.unit == Unit::Warpgroups) {
             return;
         }
-        let told = match specialise(self.kernel, target) {
+        let told = match warp_specialize(self.kernel, target) {
             Ok(_) => "a warp beside these copies what loops of products read".to_owned(),
             Err(kept) => format!("{}: no task that copies: {}", kept.location, kept.reason),
         };

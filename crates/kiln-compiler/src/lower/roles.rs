@@ -1,5 +1,5 @@
-//! What each value of a tile kernel becomes: a scalar, a tile that is cheaper to compute again than to move, a tile that is
-//! another one seen differently, or a tile with a layout of its own.
+//! What each value of a tile kernel becomes: a scalar, a tile that is cheaper to compute again than
+//! to move, a tile that is another one seen differently, or a tile with a layout of its own.
 
 use kiln_ir::{BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
 
@@ -129,7 +129,8 @@ fn is_constant_division(kernel: &Kernel, op: BinaryOp, data: &OpData) -> bool {
     op.info().divides && kernel.as_const(data.right()).is_some_and(|literal| literal.is_true())
 }
 
-/// Calls `visit` with every group of values that must share a layout: what an operation carries, joins or combines by element.
+/// Calls `visit` with every group of values that must share a layout: what an operation carries,
+/// joins or combines by element.
 pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
     kernel.walk(|op, data| match &data.kind {
         OpKind::Unary(_)

@@ -1,5 +1,5 @@
-//! Scans: each thread scans the elements it holds side by side, threads scan their totals by shuffles and through scratch memory, and
-//! what came before is added at the end.
+//! Scans: each thread scans the elements it holds side by side, threads scan their totals by
+//! shuffles and through scratch memory, and what came before is added at the end.
 
 use super::Lowering;
 use super::combine::{Combiner, Partial};
@@ -8,7 +8,8 @@ use crate::layout::{AxisBits, LANE_BITS, Layout};
 use kiln_ir::{CompareOp, Op, OpData, OpKind, Scalar, Shape, ShuffleMode, Value};
 use smallvec::smallvec;
 
-/// Who holds a bit of an axis, in the order in which a scan can deal with them from the lowest bit up.
+/// Who holds a bit of an axis, in the order in which a scan can deal with them from the lowest bit
+/// up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     LowRegister,
@@ -58,7 +59,8 @@ struct Run {
     registers: Vec<usize>,
     /// The combination of each element with those before it in the run.
     inclusive: Vec<Value>,
-    /// The combination of all elements of other threads that come before and share the high registers.
+    /// The combination of all elements of other threads that come before and share the high
+    /// registers.
     before: Option<Value>,
     /// The combination of all threads' elements.
     total: Value,
@@ -93,7 +95,8 @@ impl Lowering<'_> {
         self.define(result, id, results)
     }
 
-    /// The runs of a thread, scanned on their own: for each row across the axis those of the high registers in the order of the scan.
+    /// The runs of a thread, scanned on their own: for each row across the axis those of the high
+    /// registers in the order of the scan.
     fn runs(&mut self, scan: &Scan, registers: &[Value]) -> Vec<Vec<Run>> {
         let low = scan.holders.iter().filter(|h| **h == Holder::LowRegister).count();
         let mut order: Vec<(u32, u32, usize)> = (0..registers.len())
@@ -138,7 +141,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// After bit `i` every lane has the total of its group of `2^(i+1)` lanes, and of those in the group that come before it.
+    /// After bit `i` every lane has the total of its group of `2^(i+1)` lanes, and of those in the
+    /// group that come before it.
     fn scan_lanes(&mut self, scan: &Scan, run: &mut Run) {
         for holder in &scan.holders {
             let Holder::Lane(bit) = *holder else { continue };

@@ -1,7 +1,8 @@
 //! Where in the block's scratch memory exchanges between threads take place.
 //!
-//! Small exchanges (partial results of reductions) take turns in a window, so that one need not wait for the last to be read. Large ones
-//! (tiles under conversion, operands of products) share one part: they would cost occupancy otherwise.
+//! Small exchanges (partial results of reductions) take turns in a window, so that one need not
+//! wait for the last to be read. Large ones (tiles under conversion, operands of products) share
+//! one part: they would cost occupancy otherwise.
 
 use super::barriers::{Memory, Place, Same};
 use crate::error::CompileError;
@@ -17,8 +18,8 @@ const WINDOW: u32 = 2048;
 /// What parts begin at multiples of, in bytes, unless warpgroups read them.
 pub(crate) const ALIGN: u32 = 16;
 
-/// The part of the window, that of large exchanges, that of those within a pipelined loop, and that of factors that loops of products read, as
-/// [`Memory::Scratch`] names them.
+/// The part of the window, that of large exchanges, that of those within a pipelined loop, and that
+/// of factors that loops of products read, as [`Memory::Scratch`] names them.
 const PARTS: [u32; 4] = [0, 1, 2, 3];
 
 /// A place for one exchange.
@@ -65,7 +66,8 @@ pub(crate) struct ScratchMemory {
     window: u32,
     /// The size of the largest large exchange.
     large: u32,
-    /// The size of the largest within a pipelined loop: these lie behind the stages, which others may overlap.
+    /// The size of the largest within a pipelined loop: these lie behind the stages, which others
+    /// may overlap.
     within: u32,
     /// How many pipelined loops are being lowered.
     depth: u32,
@@ -156,7 +158,8 @@ impl ScratchMemory {
         }
     }
 
-    /// Begins a pipelined loop with stages of so many bytes in all, whose address an operation gives.
+    /// Begins a pipelined loop with stages of so many bytes in all, whose address an operation
+    /// gives.
     pub fn begin_stages(&mut self, size: u32, address: Op, loc: Loc) {
         self.depth += 1;
         self.stages = self.stages.max(size);

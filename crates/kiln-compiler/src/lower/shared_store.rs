@@ -1,5 +1,5 @@
-//! Tiles between registers and shared tiles: by `stmatrix` where the threads hold fragments of 16-bit elements, as they do of what products become, and by
-//! `ldmatrix` as products take them.
+//! Tiles between registers and shared tiles: by `stmatrix` where the threads hold fragments of
+//! 16-bit elements, as they do of what products become, and by `ldmatrix` as products take them.
 
 use super::Lowering;
 use crate::error::CompileError;
@@ -8,9 +8,11 @@ use kiln_ir::{
     BinaryOp, ExplicitOp, Factor, FragmentOp, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Type, Value,
 };
 
-/// Bytes of a row of a panel: the columns of a shared tile lie in panels of as many, each a run of rows.
+/// Bytes of a row of a panel: the columns of a shared tile lie in panels of as many, each a run of
+/// rows.
 const PANEL: u32 = 128;
-/// Bytes of the chunks that change places within a row of a panel: chunk `i` of row `r` stands at `i ^ r % 8`.
+/// Bytes of the chunks that change places within a row of a panel: chunk `i` of row `r` stands at
+/// `i ^ r % 8`.
 const CHUNK: u32 = 16;
 /// Bits of a lane's number that say which row of a fragment it gives the address of.
 const ROW_BITS: usize = 3;
@@ -28,8 +30,9 @@ struct SharedStore<'a> {
 }
 
 impl Lowering<'_> {
-    /// Stores the registers of a tile where they belong in a shared tile. Bits of an address are sums (exclusive ors) of what the bits of row and
-    /// column give, so that a thread's part and a register's are computed apart.
+    /// Stores the registers of a tile where they belong in a shared tile. Bits of an address are
+    /// sums (exclusive ors) of what the bits of row and column give, so that a thread's part and a
+    /// register's are computed apart.
     pub(super) fn shared_store(&mut self, op: Op, data: &OpData, column: u32) -> Result<(), CompileError> {
         let (tile, view) = (data.stored_value(), data.tile());
         let (elem, stored) = (self.src.ty(tile).elem(), self.src.ty(view).elem());
@@ -123,7 +126,8 @@ impl Lowering<'_> {
         self.em.add(base, offset)
     }
 
-    /// Stores fragments of 8 × 8 elements of 16 bits, up to four at a time, if that is what the threads of a warp have.
+    /// Stores fragments of 8 × 8 elements of 16 bits, up to four at a time, if that is what the
+    /// threads of a warp have.
     fn store_fragments(&mut self, store: &SharedStore<'_>) -> bool {
         let SharedStore { place, layout, registers, elem, .. } = store;
         let Some(pair_bits) = place.fragments(layout, *elem) else { return false };
@@ -173,7 +177,8 @@ impl SharedPlace {
         self.column(flat) & !(self.columns - 1)
     }
 
-    /// The distance from the stage's beginning, in bytes; columns are taken modulo those of the stage.
+    /// The distance from the stage's beginning, in bytes; columns are taken modulo those of the
+    /// stage.
     fn offset(&self, flat: u32) -> u32 {
         let row = AxisBits::of(&self.shape, 0).coordinate(flat);
         let at = (self.column(flat) & (self.columns - 1)) * self.bytes;
@@ -181,14 +186,16 @@ impl SharedPlace {
         panel * self.rows * PANEL + row * PANEL + (within ^ (row % (PANEL / CHUNK) * CHUNK))
     }
 
-    /// How many registers in a row are adjacent columns within a chunk, given the lowest bases of the registers.
+    /// How many registers in a row are adjacent columns within a chunk, given the lowest bases of
+    /// the registers.
     fn lanes(&self, bases: &[u32]) -> usize {
         let adjacent = bases.iter().enumerate().take_while(|(i, b)| **b == 1 << i).count();
         1 << adjacent.min((CHUNK / self.bytes).trailing_zeros() as usize)
     }
 
-    /// What each bit of a thread's number adds to the address of a row of fragments: lanes give the rows of the first, then of the others of 2 to the power of
-    /// `together`, which the registers after a word's follow each other in.
+    /// What each bit of a thread's number adds to the address of a row of fragments: lanes give the
+    /// rows of the first, then of the others of 2 to the power of `together`, which the registers
+    /// after a word's follow each other in.
     fn row_lanes(&self, layout: &Layout, pair_bits: usize, together: usize) -> Vec<u32> {
         let other = |bit: usize| if bit < together { layout.register()[pair_bits + bit] } else { 0 };
         let thread = layout.thread();
@@ -197,7 +204,8 @@ impl SharedPlace {
         lanes.map(|b| self.offset(b)).collect()
     }
 
-    /// If the lanes of a warp hold fragments (see [`FragmentOp`]): how many bits of a register's number lie within a word of 4 bytes.
+    /// If the lanes of a warp hold fragments (see [`FragmentOp`]): how many bits of a register's
+    /// number lie within a word of 4 bytes.
     fn fragments(&self, layout: &Layout, elem: Scalar) -> Option<usize> {
         let pair_bits = match elem {
             Scalar::U32 => 0,

@@ -1,4 +1,5 @@
-//! Signals: one thread of a task stores or waits for an element, in order for the whole GPU, and barriers of the task order the others with it.
+//! Signals: one thread of a task stores or waits for an element, in order for the whole GPU, and
+//! barriers of the task order the others with it.
 
 use super::Lowering;
 use crate::error::CompileError;

@@ -1,6 +1,9 @@
-//! Pipelined loops: a round first waits for its own tiles, then begins the copies of the round `stages - 1` later into the stage that the round before has read,
-//! then computes. One barrier a round is enough: it says at once that the tiles of this round are there and that those of the last are no longer read. Where products
-//! of a round are still under way in the next (`in_flight.rs`), it says so of the tiles before the last, and copies begin `stages - 2` rounds ahead.
+//! Pipelined loops: a round first waits for its own tiles, then begins the copies of the round
+//! `stages - 1` later into the stage that the round before has read, then computes. One barrier a
+//! round is enough: it says at once that the tiles of this round are there and that those of the
+//! last are no longer read. Where products of a round are still under way in the next
+//! (`in_flight.rs`), it says so of the tiles before the last, and copies begin `stages - 2` rounds
+//! ahead.
 
 use super::Lowering;
 use super::memory::BoxAccess;
@@ -64,8 +67,9 @@ impl<'k> Lowering<'k> {
         Ok(values)
     }
 
-    /// The rounds of a loop, if there are any, and a wait for the products of the last. The loop is known not to be empty: around one that
-    /// may be, the assembler takes what products fill for read before they are done.
+    /// The rounds of a loop, if there are any, and a wait for the products of the last. The loop is
+    /// known not to be empty: around one that may be, the assembler takes what products fill for
+    /// read before they are done.
     fn rounds_in_flight(
         &mut self,
         op: Op,
@@ -242,7 +246,8 @@ impl<'k> Lowering<'k> {
         Ok(Vec::new())
     }
 
-    /// Begins to copy a tile to its slot of a stage, or zeros if the round is not to be. Without a branch, what is the same in all rounds can leave the loop.
+    /// Begins to copy a tile to its slot of a stage, or zeros if the round is not to be. Without a
+    /// branch, what is the same in all rounds can leave the loop.
     fn copy_asynchronously(
         &mut self,
         load: &StagedLoad,

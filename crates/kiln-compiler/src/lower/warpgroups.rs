@@ -1,4 +1,5 @@
-//! Products of warpgroups: both factors, or the right one, are read from shared memory by the matrix units themselves.
+//! Products of warpgroups: both factors, or the right one, are read from shared memory by the
+//! matrix units themselves.
 
 use super::Lowering;
 use super::barriers::Does;
@@ -58,7 +59,8 @@ impl Lowering<'_> {
         self.define(data.results[0], product.sums, sums)
     }
 
-    /// A product of which every 128 columns of the left factor and rows of the right, a panel of each, are multiplied by themselves and then added to the sums.
+    /// A product of which every 128 columns of the left factor and rows of the right, a panel of
+    /// each, are multiplied by themselves and then added to the sums.
     fn product_in_pieces(
         &mut self,
         data: &OpData,

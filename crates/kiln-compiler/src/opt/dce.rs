@@ -1,7 +1,9 @@
-//! Dead code: operations whose results nobody uses, and places in control flow through which nothing of use flows.
+//! Dead code: operations whose results nobody uses, and places in control flow through which
+//! nothing of use flows.
 //!
-//! What has an effect is live, and what a live thing uses. A value that a loop carries is live if its result is, or if its
-//! argument is used by something live in the loop: handing itself on is no use. Loops are taken to end.
+//! What has an effect is live, and what a live thing uses. A value that a loop carries is live if
+//! its result is, or if its argument is used by something live in the loop: handing itself on is no
+//! use. Loops are taken to end.
 
 use super::rewrite::Renames;
 use kiln_ir::{BinaryOp, Block, Def, Kernel, Op, OpKind, Type, Value};

@@ -1,5 +1,6 @@
-//! Values that flow through control flow unchanged: what a loop carries but never changes, and what both branches of an `if`
-//! agree on. They are replaced by where they come from; dead-code elimination then takes the places they flowed through.
+//! Values that flow through control flow unchanged: what a loop carries but never changes, and what
+//! both branches of an `if` agree on. They are replaced by where they come from; dead-code
+//! elimination then takes the places they flowed through.
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use kiln_ir::{Block, Kernel, Op, OpKind, Value};

@@ -1,6 +1,8 @@
-//! Loop-invariant code motion: a pure operation in a loop whose operands come from outside moves before the loop.
+//! Loop-invariant code motion: a pure operation in a loop whose operands come from outside moves
+//! before the loop.
 //!
-//! Loads stay, since memory may change. Operations inside an `if` stay, since the loop may never reach them.
+//! Loads stay, since memory may change. Operations inside an `if` stay, since the loop may never
+//! reach them.
 
 use kiln_ir::{Block, Def, Kernel, Op, OpKind};
 
@@ -69,7 +71,8 @@ fn hoist_in(kernel: &mut Kernel, home: &mut Home, block: Block) -> bool {
     changed
 }
 
-/// Takes the invariant operations out of a region of a loop; they belong to the block around the loop then.
+/// Takes the invariant operations out of a region of a loop; they belong to the block around the
+/// loop then.
 fn invariants(kernel: &mut Kernel, home: &mut Home, of: Op, region: Block, around: Block) -> Vec<Op> {
     let ops = std::mem::take(&mut kernel.block_mut(region).ops);
     let (mut moved, mut kept) = (Vec::new(), Vec::with_capacity(ops.len()));

@@ -1,4 +1,4 @@
-//! The optimiser: passes that make a kernel smaller and leave its meaning alone.
+//! The optimizer: passes that make a kernel smaller and leave its meaning alone.
 //!
 //! | file | pass |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | `dce.rs` | dead code, dead results and carried values |
 //! | `rewrite.rs` | how passes walk and change a kernel |
 //!
-//! Every pass keeps a well-formed kernel well-formed, the results of every element-wise operation to the bit, and the faults;
-//! debug builds verify after each. A new pass is a function `run(&mut Kernel) -> bool` in a file of its own, a line in
-//! [`PASSES`] and a file test.
+//! Every pass keeps a well-formed kernel well-formed, the results of every element-wise operation
+//! to the bit, and the faults; debug builds verify after each. A new pass is a function
+//! `run(&mut Kernel) -> bool` in a file of its own, a line in [`PASSES`] and a file test.
 
 mod cse;
 mod dce;
@@ -47,7 +47,8 @@ pub const PASSES: [(&str, Run); 8] = [
     ("dce", dce::run),
 ];
 
-/// How often the passes run at most. Kernels settle after two or three rounds; this bounds compile time.
+/// How often the passes run at most. Kernels settle after two or three rounds; this bounds compile
+/// time.
 const ROUNDS: usize = 6;
 
 /// Runs all passes until nothing changes.

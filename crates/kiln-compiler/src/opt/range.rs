@@ -1,8 +1,9 @@
-//! What intervals of integers decide: comparisons with one outcome, accesses that cannot leave their view, quotients that need not
-//! be 64 bits wide.
+//! What intervals of integers decide: comparisons with one outcome, accesses that cannot leave
+//! their view, quotients that need not be 64 bits wide.
 //!
-//! Besides the intervals themselves, an index is inside a view where it is a loop's variable and the loop ends at the view's
-//! extent, or where an `if` around the access has found it to be less than the extent.
+//! Besides the intervals themselves, an index is inside a view where it is a loop's variable and
+//! the loop ends at the view's extent, or where an `if` around the access has found it to be less
+//! than the extent.
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use crate::lower::facts::{IntFacts, Known};

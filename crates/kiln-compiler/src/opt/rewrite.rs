@@ -136,16 +136,16 @@ impl Cursor<'_> {
         self.changed = true;
     }
 
-    /// Puts the operations of a region, but for its terminator, next in turn; gives what the terminator has. For `enter`: they have
-    /// not been visited yet.
+    /// Puts the operations of a region, but for its terminator, next in turn; gives what the
+    /// terminator has. For `enter`: they have not been visited yet.
     pub(super) fn inline(&mut self, region: Block) -> Vec<Value> {
         let (ops, values) = self.take(region);
         self.pending.extend(ops.into_iter().rev());
         values
     }
 
-    /// Puts the operations of a region, but for its terminator, before the cursor; gives what the terminator has. For `leave`:
-    /// they have been visited.
+    /// Puts the operations of a region, but for its terminator, before the cursor; gives what the
+    /// terminator has. For `leave`: they have been visited.
     pub(super) fn splice(&mut self, region: Block) -> Vec<Value> {
         let (ops, values) = self.take(region);
         self.done.extend(ops);

@@ -1,4 +1,5 @@
-//! Reductions, scans and products of matrices: pieces are combined on their own, and their results with each other.
+//! Reductions, scans and products of matrices: pieces are combined on their own, and their results
+//! with each other.
 
 use super::Division;
 use super::grid::{Cell, Grid};
@@ -38,7 +39,8 @@ impl Division<'_> {
         }
     }
 
-    /// The index of the first best element of pieces along an axis, each of which says its own first best and how good that is.
+    /// The index of the first best element of pieces along an axis, each of which says its own
+    /// first best and how good that is.
     fn first_best(
         &mut self,
         tile: Value,
@@ -127,7 +129,8 @@ impl Division<'_> {
         self.b.broadcast(tile, shape.clone())
     }
 
-    /// 16-bit floats are combined in f32, as by reductions and scans themselves, and rounded when all is combined.
+    /// 16-bit floats are combined in f32, as by reductions and scans themselves, and rounded when
+    /// all is combined.
     fn widened(&mut self, piece: Value) -> Value {
         match self.b.kernel.ty(piece).elem() {
             Scalar::F16 | Scalar::BF16 => self.b.cast(piece, Scalar::F32),

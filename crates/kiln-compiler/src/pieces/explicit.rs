@@ -1,5 +1,5 @@
-//! The explicit level: products keep their one instruction and give their result side by side, one tile for each piece of its columns; tiles are packed and stored
-//! piece by piece.
+//! The explicit level: products keep their one instruction and give their result side by side, one
+//! tile for each piece of its columns; tiles are packed and stored piece by piece.
 
 use super::Division;
 use crate::error::CompileError;

@@ -14,12 +14,14 @@ struct Span {
 /// The place of a piece: the number of its span on each axis.
 pub(super) type Cell = SmallVec<[usize; 4]>;
 
-/// The spans of each axis of a shape. Which they are follows from the shape, so that tiles of one shape have the same pieces.
+/// The spans of each axis of a shape. Which they are follows from the shape, so that tiles of one
+/// shape have the same pieces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Grid(SmallVec<[SmallVec<[Span; 2]>; 4]>);
 
 impl Grid {
-    /// The spans of an axis are the powers of two whose sum it is, the largest first: each begins at a multiple of its length.
+    /// The spans of an axis are the powers of two whose sum it is, the largest first: each begins
+    /// at a multiple of its length.
     pub fn of(shape: &Shape) -> Grid {
         let spans = |&extent: &u32| {
             let lengths = (0..u32::BITS).rev().map(|bit| 1 << bit).filter(|len| extent & len != 0);

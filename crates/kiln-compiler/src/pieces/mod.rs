@@ -1,12 +1,17 @@
 //! Tiles of any extents in terms of tiles whose extents are powers of two.
 //!
-//! Threads and registers hold tiles by the bits of their indices, so the lowering knows powers of two alone. This pass divides every other extent into the powers of two
-//! whose sum it is, the largest first (80 = 64 + 16, 176 = 128 + 32 + 16), and every tile into the products of its axes' *spans*: its pieces. An operation becomes
-//! one for each piece, where pieces are combined (reductions, scans, products of matrices) a few more, and what control flow carries is carried piece by piece.
-//! Boxes of memory are cut at the same places, and what lies outside a view is masked as before.
+//! Threads and registers hold tiles by the bits of their indices, so the lowering knows powers of
+//! two alone. This pass divides every other extent into the powers of two whose sum it is, the
+//! largest first (80 = 64 + 16, 176 = 128 + 32 + 16), and every tile into the products of its axes'
+//! *spans*: its pieces. An operation becomes one for each piece, where pieces are combined
+//! (reductions, scans, products of matrices) a few more, and what control flow carries is carried
+//! piece by piece. Boxes of memory are cut at the same places, and what lies outside a view is
+//! masked as before.
 //!
-//! Before the pass: a valid kernel without guards. After it, the same results: bit for bit but where the order of a combination is open ([`ReduceOp::Sum`](kiln_ir::ReduceOp)).
-//! A tile that divides into more than [`LIMIT`] pieces, or a product of matrices into more products, is refused.
+//! Before the pass: a valid kernel without guards. After it, the same results: bit for bit but
+//! where the order of a combination is open ([`ReduceOp::Sum`](kiln_ir::ReduceOp)). A tile that
+//! divides into more than [`LIMIT`] pieces, or a product of matrices into more products, is
+//! refused.
 //!
 //! | file | holds |
 //! |---|---|
@@ -34,10 +39,12 @@ const LIMIT: usize = 64;
 /// The pieces of a value, the last axis fastest.
 type Pieces = SmallVec<[Value; 1]>;
 
-/// A kernel without guards in terms of tiles whose extents are powers of two; `None` if it has no others.
+/// A kernel without guards in terms of tiles whose extents are powers of two; `None` if it has no
+/// others.
 ///
 /// # Errors
-/// [`CompileError::TooManyPieces`], and [`CompileError::Unsupported`] for an explicit operation that has no pieces.
+/// [`CompileError::TooManyPieces`], and [`CompileError::Unsupported`] for an explicit operation
+/// that has no pieces.
 ///
 /// ```
 /// let kernel = kiln_ir::parse("kernel @k(%y: mut view<f32, 1, global>) tile {
@@ -156,7 +163,8 @@ impl<'a> Division<'a> {
         Ok(())
     }
 
-    /// An operation that stays one, with all pieces of what it takes, gives, and carries into its regions.
+    /// An operation that stays one, with all pieces of what it takes, gives, and carries into its
+    /// regions.
     fn carried(&mut self, data: &'a OpData) -> Result<(), CompileError> {
         let src = self.src;
         let operands: Vec<Value> =
@@ -185,9 +193,11 @@ impl<'a> Division<'a> {
         Ok(())
     }
 
-    /// An operation for each piece of its tiles, which have one shape. `change` sees the operands of each and where its piece begins.
+    /// An operation for each piece of its tiles, which have one shape. `change` sees the operands
+    /// of each and where its piece begins.
     fn each(&mut self, data: &OpData, change: impl Fn(&mut Self, &mut [Value], &[u32])) {
-        // The shape is that of any tile among results and operands; scalars and views are the same for all pieces.
+        // The shape is that of any tile among results and operands; scalars and views are the same
+        // for all pieces.
         let tiles = data.results.iter().chain(&data.operands);
         let Some(&tile) = tiles.into_iter().find(|&&v| !self.is_whole(v)) else { return };
         let grid = self.grid(tile);

@@ -1,8 +1,9 @@
 //! The same elements under another shape.
 //!
-//! Axes of both shapes fall into groups of equally many elements. Where no axis of a group but the first is divided, in both shapes, the pieces of the group are the same
-//! runs of elements on both sides (48 = 32 + 16 and 3 × 16 = 2 × 16 + 1 × 16), so that each piece is one of the other shape. Elsewhere (3 × 5 and 15) the elements go through
-//! shared memory.
+//! Axes of both shapes fall into groups of equally many elements. Where no axis of a group but the
+//! first is divided, in both shapes, the pieces of the group are the same runs of elements on both
+//! sides (48 = 32 + 16 and 3 × 16 = 2 × 16 + 1 × 16), so that each piece is one of the other shape.
+//! Elsewhere (3 × 5 and 15) the elements go through shared memory.
 
 use super::Division;
 use super::grid::{Cell, Grid};
@@ -41,7 +42,8 @@ impl Division<'_> {
         Ok(())
     }
 
-    /// Writes all pieces to where their elements are in row-major order, and reads those of the other shape.
+    /// Writes all pieces to where their elements are in row-major order, and reads those of the
+    /// other shape.
     fn through_memory(&mut self, data: &OpData) -> Result<(), CompileError> {
         let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.src.shape(operand), self.src.shape(result));
@@ -118,7 +120,8 @@ fn groups(from: &Shape, to: &Shape) -> Vec<Group> {
     groups
 }
 
-/// Whether the pieces of these axes are runs of elements in row-major order: only the first of more than one element is divided.
+/// Whether the pieces of these axes are runs of elements in row-major order: only the first of more
+/// than one element is divided.
 fn in_runs(extents: &[u32]) -> bool {
     extents.iter().filter(|e| **e > 1).skip(1).all(|e| e.is_power_of_two())
 }

@@ -1,4 +1,5 @@
-//! Broadcast, transpose and indices: each piece is made from the one piece that its elements are in.
+//! Broadcast, transpose and indices: each piece is made from the one piece that its elements are
+//! in.
 
 use super::Division;
 use super::grid::Cell;

@@ -69,7 +69,8 @@ fn attention_over_keys_in_blocks() {
 #[test]
 fn statistics_stay_where_the_scores_are() {
     let report = explain_layouts(&case().kernel(Some(4), true), &target()).unwrap();
-    // The maximum is carried in the slice of the scores that the reduction leaves: none of its users converts it but the other product.
+    // The maximum is carried in the slice of the scores that the reduction leaves: none of its
+    // users converts it but the other product.
     let of = |what: &str| -> Vec<&str> { report.lines().filter(|l| l.contains(what)).collect() };
     assert!(of("after reducing").is_empty(), "{report}");
     assert!(of(": max f32[32]").len() == 1, "{report}");

@@ -121,7 +121,7 @@ fn products_of_every_type_and_size() {
 }
 
 #[test]
-fn a_product_synchronises_twice_an_iteration() {
+fn a_product_synchronizes_twice_an_iteration() {
     let buffers = vec![
         buffer(Scalar::F32, &[64, 64], Fill::Random),
         buffer(Scalar::F32, &[64, 64], Fill::Random),

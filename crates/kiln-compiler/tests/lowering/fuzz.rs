@@ -1,4 +1,5 @@
-//! Random kernels over tiles of integers, so that results are exact whatever the order of operations.
+//! Random kernels over tiles of integers, so that results are exact whatever the order of
+//! operations.
 
 use crate::harness::*;
 use kiln_ir::*;

@@ -1,4 +1,5 @@
-//! Runs a kernel over tiles and what it is lowered to on the interpreter, and compares every byte of memory they leave.
+//! Runs a kernel over tiles and what it is lowered to on the interpreter, and compares every byte
+//! of memory they leave.
 
 use kiln_backend::{Backend, DevicePtr, Launch, StreamId};
 use kiln_compiler::{Target, lower_to_threads};
@@ -12,7 +13,8 @@ const STREAM: StreamId = StreamId(0);
 /// What a buffer begins with.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Fill {
-    /// Random values: floats and signed integers of both signs, from a small range so that integers meet equal values.
+    /// Random values: floats and signed integers of both signs, from a small range so that integers
+    /// meet equal values.
     Random,
     /// Integers from 0 up to this bound.
     Below(u64),
@@ -199,7 +201,8 @@ impl<'a> Case<'a> {
             .collect()
     }
 
-    /// Checks that the lowered kernel does what the kernel does, with several numbers of warps, with and without facts.
+    /// Checks that the lowered kernel does what the kernel does, with several numbers of warps,
+    /// with and without facts.
     pub fn check(&self) {
         self.check_with(&[Some(1), Some(4), None], &[true, false]);
     }

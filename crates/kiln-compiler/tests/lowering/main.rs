@@ -1,5 +1,5 @@
-//! The lowering from tiles to threads, by what the lowered kernels do: run on the interpreter with its sanitizer, against the kernels they
-//! come from.
+//! The lowering from tiles to threads, by what the lowered kernels do: run on the interpreter with
+//! its sanitizer, against the kernels they come from.
 
 mod attention;
 mod flow;
@@ -15,5 +15,5 @@ mod refusals;
 mod scalars;
 mod shapes;
 mod shared_tiles;
-mod specialise;
+mod warp_specialize;
 mod warpgroups;

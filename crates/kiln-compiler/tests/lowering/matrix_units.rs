@@ -1,4 +1,5 @@
-//! Products of 16-bit floats on matrix units: fragments, stages in shared memory, chains of products.
+//! Products of 16-bit floats on matrix units: fragments, stages in shared memory, chains of
+//! products.
 
 use crate::harness::*;
 use kiln_compiler::{Target, explain_layouts, lower_to_threads};
@@ -116,7 +117,8 @@ fn a_loop_of_products_has_stages_and_one_barrier_a_round() {
     let lowered = lower_to_threads(&kernel, &target).unwrap();
     // Four warps of 32 × 32: 2 × 4 fragments for each 16 of the depth.
     assert_eq!(fragments(&lowered, |op| matches!(op, FragmentOp::Mma(_))), 2 * 4 * 2, "{lowered}");
-    // Each step of 16 reads 2 fragments of 16 × 16 of a and 4 of 16 × 8 of b, two of these at a time.
+    // Each step of 16 reads 2 fragments of 16 × 16 of a and 4 of 16 × 8 of b, two of these at a
+    // time.
     assert_eq!(fragments(&lowered, |op| matches!(op, FragmentOp::LdMatrix { .. })), 2 * (2 + 2), "{lowered}");
     // Around the loop one each, and one within.
     assert_eq!(count(&lowered, |k| *k == OpKind::Barrier), 3, "{lowered}");
@@ -247,7 +249,8 @@ fn attention_keeps_weights_in_registers() {
         let case = attention_case(&text, 64, 75, width.into(), elem);
         case.check_with(&[Some(1), Some(2), Some(4)], &[true]);
         let lowered = lower(&case.kernel(Some(2), true));
-        // Queries pass through scratch memory once; within the loop, only copies and fragments of keys and values touch shared memory.
+        // Queries pass through scratch memory once; within the loop, only copies and fragments of
+        // keys and values touch shared memory.
         let stores = |kernel: &Kernel| {
             let mut stores = 0;
             kernel.walk(|_, data| {

@@ -1,10 +1,12 @@
-//! Products of 8-bit numbers and tf32: which units multiply them on which GPUs, how factors come to lie along the depth, and when sums are made in pieces.
+//! Products of 8-bit numbers and tf32: which units multiply them on which GPUs, how factors come to
+//! lie along the depth, and when sums are made in pieces.
 
 use crate::harness::*;
 use kiln_compiler::{Target, explain_layouts, lower_to_threads};
 use kiln_ir::{Factors, FragmentOp, Kernel, OpKind, Scalar};
 
-/// A loop of products `dot` of tiles `[m, n, k]`, a by rows and b by rows or, if `columns`, as the transpose of tiles of a matrix by columns.
+/// A loop of products `dot` of tiles `[m, n, k]`, a by rows and b by rows or, if `columns`, as the
+/// transpose of tiles of a matrix by columns.
 fn kernel(dot: &str, [left, right]: [Scalar; 2], [m, n, k]: [u32; 3], columns: bool) -> Kernel {
     let sum = left.accumulator();
     let zero = |elem: Scalar| if elem.is_float() { "0.0" } else { "0" };

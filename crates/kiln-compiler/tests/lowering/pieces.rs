@@ -1,4 +1,5 @@
-//! Products of tiles that are divided into pieces: each piece has its matrix unit, its stages, and its sums under way.
+//! Products of tiles that are divided into pieces: each piece has its matrix unit, its stages, and
+//! its sums under way.
 
 use crate::harness::*;
 use crate::matrix_units::{Factor, Sizes, attention, attention_case, case, fragments, product};

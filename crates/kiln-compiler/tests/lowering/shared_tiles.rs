@@ -1,9 +1,11 @@
-//! Tiles between registers and shared tiles: fragments where threads hold them, else what each thread has.
+//! Tiles between registers and shared tiles: fragments where threads hold them, else what each
+//! thread has.
 
 use crate::harness::*;
 use kiln_ir::{FragmentOp, Kernel, OpKind, Space, parse};
 
-/// A product of 64 × 64 whose sums go to a shared tile as `stored` says, from a factor in registers.
+/// A product of 64 × 64 whose sums go to a shared tile as `stored` says, from a factor in
+/// registers.
 fn kernel(elem: &str, stored: &str) -> Kernel {
     let text = format!(
         "kernel @k(%a: view<bf16, 2, global>) tile {{

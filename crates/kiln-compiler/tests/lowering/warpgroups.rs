@@ -1,4 +1,5 @@
-//! Products of warpgroups on compute capability 9.0: which they are, when they are waited for, and what is fenced before them.
+//! Products of warpgroups on compute capability 9.0: which they are, when they are waited for, and
+//! what is fenced before them.
 
 use crate::harness::*;
 use crate::matrix_units::{Factor, Sizes, attention, attention_case, case, fragments, product};

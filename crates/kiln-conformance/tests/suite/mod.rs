@@ -28,7 +28,8 @@ pub enum Threads {
 }
 
 thread_local! {
-    /// This thread's device: cases of several threads do not share one, since a fault is reported to whoever asks next.
+    /// This thread's device: cases of several threads do not share one, since a fault is reported
+    /// to whoever asks next.
     static DEVICE: OnceCell<Device> = const { OnceCell::new() };
 }
 
@@ -43,7 +44,8 @@ fn device(open: impl Fn() -> Result<Device>) -> Result<Device> {
     })
 }
 
-/// Runs the cases of the suite whose names are wanted on a device that must have every capability: here a skip is a failure, except that a CPU must skip the explicit level and clusters, by name.
+/// Runs the cases of the suite whose names are wanted on a device that must have every capability:
+/// here a skip is a failure, except that a CPU must skip the explicit level and clusters, by name.
 /// Tests of the program's `own` come first. `KILN_SEED` repeats a run.
 pub fn run(
     open: impl Fn() -> Result<Device> + Copy + Send + 'static,

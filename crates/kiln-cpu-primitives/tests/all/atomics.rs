@@ -75,7 +75,8 @@ fn compare_exchange_goes_by_bits() {
         let f = primitive!(Level::best(), AtomicCas, PrimitiveKey::AtomicCas(scalar));
         let specials = reference::specials(scalar);
         let n = specials.len();
-        // Each place is tried with its own value, NaN included, then with another one; the last element is masked off.
+        // Each place is tried with its own value, NaN included, then with another one; the last
+        // element is masked off.
         let mut memory = Tile::new(scalar, &specials);
         let index: Vec<i64> = (0..n as i64).chain(0..n as i64).collect();
         let expected = Tile::new(scalar, &[specials.clone(), vec![2; n]].concat());

@@ -1,4 +1,5 @@
-//! Reductions and scans: every operation, type and level, over shapes around the widths that the loops treat apart.
+//! Reductions and scans: every operation, type and level, over shapes around the widths that the
+//! loops treat apart.
 
 use super::{PrimitiveFn, Random, Tile, primitive, reference, values};
 use kiln_cpu_primitives::{Level, PrimitiveKey, lookup_at};

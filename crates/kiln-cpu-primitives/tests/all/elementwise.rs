@@ -1,4 +1,5 @@
-//! Element-wise primitives: every operation, type, form, length and level; in place; special values.
+//! Element-wise primitives: every operation, type, form, length and level; in place; special
+//! values.
 
 use super::{PrimitiveFn, Random, Tile, lengths, primitive, reference, values};
 use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey, lookup_at};
@@ -257,8 +258,9 @@ fn every_16_bit_float_survives_a_round_trip() {
 }
 
 #[test]
-fn narrowing_rounds_every_neighbourhood_of_a_midpoint_once() {
-    // Midpoints between 16-bit floats and their neighbours in f64: rounding to f32 on the way would lose the difference.
+fn narrowing_rounds_every_neighborhood_of_a_midpoint_once() {
+    // Midpoints between 16-bit floats and their neighbors in f64: rounding to f32 on the way would
+    // lose the difference.
     for level in Level::available() {
         for scalar in [Scalar::F16, Scalar::BF16] {
             let f = primitive!(level, Unary, PrimitiveKey::Cast(Scalar::F64, scalar));

@@ -1,5 +1,5 @@
-//! Every primitive, at every level of this machine, against references written a second time in the plainest way: integers in i128, floats
-//! in f64, one element at a time.
+//! Every primitive, at every level of this machine, against references written a second time in the
+//! plainest way: integers in i128, floats in f64, one element at a time.
 
 mod atomics;
 mod axes;
@@ -12,7 +12,8 @@ mod reference;
 use kiln_cpu_primitives::{Form, Level, PrimitiveFn, PrimitiveKey, lookup, lookup_at};
 use kiln_ir::Scalar;
 
-/// The lengths at which element-wise loops are tested: around every vector width and unrolling, and beyond one stack buffer.
+/// The lengths at which element-wise loops are tested: around every vector width and unrolling, and
+/// beyond one stack buffer.
 fn lengths() -> impl Iterator<Item = usize> {
     (0..70).chain([255, 256, 257, 600])
 }
@@ -82,7 +83,7 @@ impl Tile {
 
     fn bytes(&mut self) -> &mut [u8] {
         let words = self.memory.len();
-        // SAFETY: the words are initialised and a byte has no alignment.
+        // SAFETY: the words are initialized and a byte has no alignment.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), words * 8) }
     }
 

@@ -1,7 +1,9 @@
-//! The accuracy of elementary functions, in units in the last place, over the whole range of f32 and f64.
+//! The accuracy of elementary functions, in units in the last place, over the whole range of f32
+//! and f64.
 //!
-//! Those of f32 are compared with functions of f64 that Kiln did not write, those of f64 with a table from
-//! arithmetic of 4000 bits: the functions of f64 call the same libraries that a test would compare them with.
+//! Those of f32 are compared with functions of f64 that Kiln did not write, those of f64 with a
+//! table from arithmetic of 4000 bits: the functions of f64 call the same libraries that a test
+//! would compare them with.
 
 use super::{Random, primitive};
 use kiln_cpu_primitives::{Form, Level, Operand, PrimitiveKey};

@@ -48,7 +48,8 @@ fn row_major(shape: &[i64]) -> Vec<i64> {
 
 #[test]
 fn strided_copies() {
-    // Shapes with the source's strides and first element: rows, transpositions in two and three axes, broadcasts, reversals, gaps.
+    // Shapes with the source's strides and first element: rows, transpositions in two and three
+    // axes, broadcasts, reversals, gaps.
     let cases: [(&[i64], &[i64], i64); 14] = [
         (&[], &[], 3),
         (&[7], &[1], 0),
@@ -104,7 +105,8 @@ fn strided_copies() {
     }
 }
 
-/// Boxes inside, across every edge of, and outside views whose axes are adjacent, padded, transposed, broadcast or reversed.
+/// Boxes inside, across every edge of, and outside views whose axes are adjacent, padded,
+/// transposed, broadcast or reversed.
 fn boxes() -> Vec<Vec<BoxAxis>> {
     let mut random = Random(17);
     let mut all = vec![vec![]];
@@ -169,7 +171,8 @@ fn boxes_load_with_padding() {
             let mut view = Tile::new(scalar, &values(scalar, view_len(&axes), 2));
             let places = places(&axes);
             let mut tile = Tile::poisoned(scalar, places.len());
-            // SAFETY: the view has every element inside the extents and the tile all of its elements.
+            // SAFETY: the view has every element inside the extents and the tile all of its
+            // elements.
             unsafe { f(tile.mut_ptr(), view.mut_ptr(), axes.as_ptr(), axes.len(), 1) };
             let elements = view.elements();
             let expected: Vec<u64> = places.iter().map(|place| place.map_or(1, |p| elements[p])).collect();

@@ -63,7 +63,8 @@ fn check(level: Level, scalar: Scalar, mut shape: DotShape) {
     let words = DotShape::scratch_bytes(n, k, acc.bytes() as usize) / 8;
     let mut scratch = vec![u64::MAX; words + 1];
     shape.scratch = scratch.as_mut_ptr().cast();
-    // SAFETY: the tiles have room for the strided matrices, and the scratch memory is as large as the shape asks.
+    // SAFETY: the tiles have room for the strided matrices, and the scratch memory is as large as
+    // the shape asks.
     unsafe { f(c.mut_ptr(), a.ptr(), b.ptr(), &shape) };
     assert_eq!(scratch[words], u64::MAX, "{level:?} {scalar} {shape:?}: beyond the scratch memory");
 
@@ -117,7 +118,8 @@ fn products() {
     }
 }
 
-/// Enough rows that panels are packed, more columns than are packed at a time, more than one block of depth.
+/// Enough rows that panels are packed, more columns than are packed at a time, more than one block
+/// of depth.
 #[test]
 fn products_of_many_panels() {
     for level in Level::available() {

@@ -127,7 +127,8 @@ pub fn distance(scalar: Scalar, a: u64, b: u64) -> u64 {
     (order(a) - order(b)).unsigned_abs() as u64
 }
 
-/// The result of a unary operation and by how many units it may be missed, if the operation is defined.
+/// The result of a unary operation and by how many units it may be missed, if the operation is
+/// defined.
 pub fn unary(op: UnaryOp, scalar: Scalar, bits: u64) -> Option<(u64, u64)> {
     let width = 8 * scalar.bytes();
     if scalar == Scalar::Bool {
@@ -176,7 +177,8 @@ pub fn unary(op: UnaryOp, scalar: Scalar, bits: u64) -> Option<(u64, u64)> {
     Some((from_float(scalar, result), slack))
 }
 
-/// The result of a binary operation and by how many units it may be missed, if the operation is defined.
+/// The result of a binary operation and by how many units it may be missed, if the operation is
+/// defined.
 pub fn binary(op: BinaryOp, scalar: Scalar, a: u64, b: u64) -> Option<(u64, u64)> {
     if scalar.is_float() {
         return float_binary(op, scalar, to_float(scalar, a), to_float(scalar, b));
@@ -262,7 +264,8 @@ pub fn cast(from: Scalar, to: Scalar, bits: u64) -> u64 {
             Scalar::Bool => (x != 0) as u64,
             Scalar::F64 => (x as f64).to_bits(),
             Scalar::F32 => (x as f32).to_bits() as u64,
-            // f64 does not hold every integer, but more than enough of one that is not halfway between two 16-bit floats.
+            // f64 does not hold every integer, but more than enough of one that is not halfway
+            // between two 16-bit floats.
             Scalar::F16 | Scalar::BF16 => from_float(to, sticky(x)),
             _ => truncate(to, x as u64),
         }

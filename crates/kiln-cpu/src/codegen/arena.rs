@@ -1,4 +1,5 @@
-//! Where tiles lie in a worker's scratch memory. Places are given out while code is generated, in the order of execution.
+//! Where tiles lie in a worker's scratch memory. Places are given out while code is generated, in
+//! the order of execution.
 
 /// A piece of scratch memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn freed_neighbours_merge_and_are_found_first() {
+    fn freed_neighbors_merge_and_are_found_first() {
         let mut arena = Arena::default();
         let slots: Vec<Slot> = [1, 64, 65, 10].iter().map(|&b| arena.take(b)).collect();
         assert_eq!(slots.iter().map(|s| s.offset).collect::<Vec<_>>(), [0, 64, 128, 256]);

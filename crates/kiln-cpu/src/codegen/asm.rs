@@ -1,4 +1,5 @@
-//! A thin layer over Cranelift's function builder: what the rest of the code generator says often, said shortly.
+//! A thin layer over Cranelift's function builder: what the rest of the code generator says often,
+//! said shortly.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -147,14 +148,16 @@ impl<'f> Asm<'f> {
         result.map(|_| self.fb.inst_results(call)[0])
     }
 
-    /// Calls a primitive; gives its flag if it returns one, and nothing if there is no such primitive.
+    /// Calls a primitive; gives its flag if it returns one, and nothing if there is no such
+    /// primitive.
     pub(super) fn primitive(&mut self, key: PrimitiveKey, args: &[ir::Value]) -> Option<Option<ir::Value>> {
         let function: PrimitiveFn = lookup(key)?;
         debug_assert_eq!(function.arity(), args.len(), "{key:?}");
         Some(self.call(function.address(), args, function.returns_flag().then_some(types::I32)))
     }
 
-    /// Calls one of two primitives of one type without a result: the first if the condition is not 0. Gives whether both exist.
+    /// Calls one of two primitives of one type without a result: the first if the condition is
+    /// not 0. Gives whether both exist.
     pub(super) fn either_primitive(
         &mut self,
         condition: ir::Value,

@@ -1,4 +1,5 @@
-//! Atomics of one thread on what the processor has an instruction for; the others are primitives (see `elements.rs`).
+//! Atomics of one thread on what the processor has an instruction for; the others are primitives
+//! (see `elements.rs`).
 
 use super::asm::scalar_type;
 use super::elements::Indexed;

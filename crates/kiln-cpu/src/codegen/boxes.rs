@@ -1,4 +1,5 @@
-//! Loads and stores of boxes: in place where the box is inside the view and contiguous, by a copy where it is not.
+//! Loads and stores of boxes: in place where the box is inside the view and contiguous, by a copy
+//! where it is not.
 
 use super::emitter::{Emitter, Matrix, Repr, Tile, View};
 use super::liveness::inner_len;
@@ -11,7 +12,8 @@ use std::mem::{offset_of, size_of};
 /// Where a box of a view lies.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Not 0 if every element of the box is inside the view and (but for a strided place) they are adjacent, in order.
+    /// Not 0 if every element of the box is inside the view and (but for a strided place) they are
+    /// adjacent, in order.
     pub(super) inside: ir::Value,
     /// The address of the box's first element, if it is inside.
     pub(super) address: ir::Value,
@@ -145,7 +147,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Whether the view of a load or store holds more than the caches keep while it is passed over: only then do stores past the caches pay.
+    /// Whether the view of a load or store holds more than the caches keep while it is passed over:
+    /// only then do stores past the caches pay.
     pub(super) fn outgrows_caches(&mut self, data: &OpData) -> Result<ir::Value> {
         let view = self.view(data.view())?.clone();
         let mut bytes = self.asm.int(view.elem.bytes().into());

@@ -1,4 +1,5 @@
-//! Control flow, which is uniform by the time it arrives here. Scalars are carried as block parameters, tiles in slots.
+//! Control flow, which is uniform by the time it arrives here. Scalars are carried as block
+//! parameters, tiles in slots.
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr, Tile};
@@ -10,7 +11,8 @@ use kiln_ir::{BinaryOp, Block, Op, OpData, OpKind, Value};
 /// Rounds of a loop that does not look whether the launch is to stop.
 const SHORT: i128 = 1 << 16;
 
-/// What a loop or a branch hands over: for each value, nothing for a scalar (it is a block parameter) or the tile it stands in.
+/// What a loop or a branch hands over: for each value, nothing for a scalar (it is a block
+/// parameter) or the tile it stands in.
 struct Carried {
     tiles: Vec<Option<Tile>>,
     params: Vec<ir::Type>,
@@ -45,7 +47,8 @@ impl Emitter<'_> {
         let zero = self.asm.fb.ins().iconst(scalar_type(elem), 0);
         let forwards = self.asm.compare(less, zero, step);
         let runs = self.asm.and(runs, forwards);
-        // What is left of the range, as an unsigned number, cannot overflow where the counter could.
+        // What is left of the range, as an unsigned number, cannot overflow where the counter
+        // could.
         let left = self.asm.fb.ins().isub(hi, lo);
 
         let carried = self.take_inits(op, inits)?;
@@ -148,7 +151,8 @@ impl Emitter<'_> {
         carried
     }
 
-    /// The memory a loop carries its tiles in, with the initial values in it: the memory of an initial value that dies here, or new.
+    /// The memory a loop carries its tiles in, with the initial values in it: the memory of an
+    /// initial value that dies here, or new.
     fn take_inits(&mut self, op: Op, inits: &[Value]) -> Result<Carried> {
         let mut carried = Carried { tiles: Vec::new(), params: Vec::new() };
         for &init in inits {
@@ -179,7 +183,8 @@ impl Emitter<'_> {
         scalars.map(|&v| self.scalar(v)).collect()
     }
 
-    /// Makes values known at the beginning of a region, or (owning their slots) after the operation.
+    /// Makes values known at the beginning of a region, or (owning their slots) after the
+    /// operation.
     fn arrive(&mut self, values: &[Value], carried: &Carried, scalars: &[ir::Value], own: bool) {
         let mut scalars = scalars.iter();
         for (&value, tile) in values.iter().zip(&carried.tiles) {
@@ -236,7 +241,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Lets a tile for the next turn of a loop be made where this turn's stands, if that is not read any more.
+    /// Lets a tile for the next turn of a loop be made where this turn's stands, if that is not
+    /// read any more.
     fn prefer(&mut self, region: Block, args: &[Value], carried: &Carried) {
         let ops = &self.kernel.block(region).ops;
         let Some(end) = ops.last().map(|&op| self.kernel.op(op)) else { return };

@@ -12,7 +12,8 @@ use kiln_ir::{BinaryOp, Message, OpData, ReduceOp, Scalar, Value};
 use std::mem::offset_of;
 
 impl Emitter<'_> {
-    /// Where the condition is not 0: reports the site, lane and values that `report` gives, and ends the program.
+    /// Where the condition is not 0: reports the site, lane and values that `report` gives, and
+    /// ends the program.
     pub(super) fn fault_if(
         &mut self,
         condition: ir::Value,
@@ -77,7 +78,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// `Assert`. Values are scalars or, in a kernel for threads, tiles with an element for each lane.
+    /// `Assert`. Values are scalars or, in a kernel for threads, tiles with an element for each
+    /// lane.
     pub(super) fn assert(&mut self, data: &OpData, message: Message) -> Result<()> {
         let (condition, values) = (data.condition(), data.shown());
         let len = self.len(condition);
@@ -113,8 +115,8 @@ impl Emitter<'_> {
         Ok(self.asm.load(types::I8, all, 0))
     }
 
-    /// `Print`: once for scalars. After the lockstep rewrite the first operand is a mask with an element for each lane, and every lane prints
-    /// where it is not 0.
+    /// `Print`: once for scalars. After the lockstep rewrite the first operand is a mask with an
+    /// element for each lane, and every lane prints where it is not 0.
     pub(super) fn print(&mut self, data: &OpData, message: Message) -> Result<()> {
         let mask = data.shown().first().filter(|&&v| self.lockstep.is_some() && self.is_lane_mask(v));
         let values = &data.shown()[mask.is_some() as usize..];

@@ -200,7 +200,8 @@ impl Emitter<'_> {
 
     pub(super) fn indexed(&self, data: &OpData, masked: bool, values: usize) -> Result<Indexed> {
         let view = self.view(data.view())?.clone();
-        // Ordered accesses of lanes have a mask behind the indices, which those of threads have not.
+        // Ordered accesses of lanes have a mask behind the indices, which those of threads have
+        // not.
         let (indices, lanes) = data.coordinates().split_at(view.strides.len().min(data.coordinates().len()));
         let mask = data.mask().or(lanes.first().copied());
         let in_range = indices.len() == view.strides.len() && data.access_values().len() == values;
@@ -282,7 +283,8 @@ impl Emitter<'_> {
         Ok(wide)
     }
 
-    /// A plain access of one element: `access` gets its address, where it is inside; `otherwise` is the result where it is not.
+    /// A plain access of one element: `access` gets its address, where it is inside; `otherwise` is
+    /// the result where it is not.
     pub(super) fn one_access(
         &mut self,
         indexed: &Indexed,

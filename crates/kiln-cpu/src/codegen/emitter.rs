@@ -1,7 +1,8 @@
 //! The state of code generation, and the walk over a kernel's operations.
 //!
-//! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where a load found them. A tile whose
-//! elements are all the same stays a scalar (a *splat*). Views are their words. Every operation on tiles becomes a call of a primitive.
+//! Scalars are Cranelift values. Tiles are pointers: into the worker's scratch memory, or to where
+//! a load found them. A tile whose elements are all the same stays a scalar (a *splat*). Views are
+//! their words. Every operation on tiles becomes a call of a primitive.
 
 use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
@@ -182,7 +183,8 @@ impl<'a> Emitter<'a> {
         Ok(terminator)
     }
 
-    /// Whether an operation may be emitted before a group that has been collected and not emitted yet.
+    /// Whether an operation may be emitted before a group that has been collected and not emitted
+    /// yet.
     fn passes_group(&self, op: Op) -> bool {
         let data = self.kernel.op(op);
         if let OpKind::Load(_) = data.kind {
@@ -241,7 +243,8 @@ impl<'a> Emitter<'a> {
             OrderedStore { order, bounds, .. } => self.ordered_store(data, *order, *bounds)?,
             LoadQuad(bounds) => self.load_quad(data, *bounds)?,
             StoreQuad(bounds) => self.store_quad(data, *bounds)?,
-            // The threads of a block run in lockstep on one worker: their accesses are in order already.
+            // The threads of a block run in lockstep on one worker: their accesses are in order
+            // already.
             Barrier => {}
             Fence(_) => {
                 self.asm.fb.ins().fence();
@@ -310,7 +313,8 @@ impl<'a> Emitter<'a> {
         match literal.elem() {
             Scalar::F32 => ins.f32const(f32::from_bits(literal.bits() as u32)),
             Scalar::F64 => ins.f64const(f64::from_bits(literal.bits())),
-            // Cranelift wants immediates sign-extended or masked to the type; bits are zero-extended.
+            // Cranelift wants immediates sign-extended or masked to the type; bits are
+            // zero-extended.
             elem => ins.iconst(scalar_type(elem), literal.bits() as i64),
         }
     }

@@ -1,9 +1,10 @@
 //! Groups of element-wise operations over tiles of one length, done chunk by chunk.
 //!
-//! Operations are collected, not emitted, until something needs their results or their place in the order. Then the group runs as one loop:
-//! each turn takes a chunk of every tile through all operations, so that intermediate results never leave the L1 cache. A result that
-//! is stored is written where it belongs at once, if the box lies inside the view and is contiguous: a streamed one that will not stay in the
-//! caches by way of a chunk of scratch memory, past the caches.
+//! Operations are collected, not emitted, until something needs their results or their place in the
+//! order. Then the group runs as one loop: each turn takes a chunk of every tile through all
+//! operations, so that intermediate results never leave the L1 cache. A result that is stored is
+//! written where it belongs at once, if the box lies inside the view and is contiguous: a streamed
+//! one that will not stay in the caches by way of a chunk of scratch memory, past the caches.
 
 use super::arena::Slot;
 use super::boxes::Place;
@@ -63,7 +64,8 @@ enum Argument {
     Scalar(ir::Value),
 }
 
-/// A store whose value may be made chunk by chunk in scratch memory and copied from there past the caches.
+/// A store whose value may be made chunk by chunk in scratch memory and copied from there past the
+/// caches.
 #[derive(Clone, Copy)]
 struct StreamedStore {
     op: Op,
@@ -108,7 +110,8 @@ impl Emitter<'_> {
             Some(&result) => self.kernel.shape(result).len(),
             None => self.group.len,
         };
-        // What comes before a fault has happened, and the first of two faults is reported: chunks would mix them.
+        // What comes before a fault has happened, and the first of two faults is reported: chunks
+        // would mix them.
         if len != self.group.len || (may_fault(self.kernel, op) && self.group.precedes_faults(self.kernel)) {
             self.flush()?;
         }
@@ -192,7 +195,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Whether making a value in the box that it is stored to changes nothing that is read later, and nothing that a fault leaves behind.
+    /// Whether making a value in the box that it is stored to changes nothing that is read later,
+    /// and nothing that a fault leaves behind.
     fn may_store_directly(&self, group: &Group, store: Op, root: Value) -> bool {
         let kernel = self.kernel;
         if group.ops.iter().any(|&op| may_fault(kernel, op)) {
@@ -295,7 +299,8 @@ impl Emitter<'_> {
         self.widen_aliases(group)
     }
 
-    /// Lets the aliases that were made for a window stand for the same memory as their roots again: what follows the group uses whole tiles.
+    /// Lets the aliases that were made for a window stand for the same memory as their roots again:
+    /// what follows the group uses whole tiles.
     fn widen_aliases(&mut self, group: &Group) -> Result<()> {
         for &op in &group.ops {
             let data = self.kernel.op(op);
@@ -307,8 +312,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Lets each streamed value be made in scratch memory if it streams, else where it belongs. Gives the tiles that the values are outside of
-    /// the window.
+    /// Lets each streamed value be made in scratch memory if it streams, else where it belongs.
+    /// Gives the tiles that the values are outside of the window.
     fn aim_streams(&mut self, group: &Group, window: Window) -> Result<Vec<(Value, Tile)>> {
         let mut whole = Vec::new();
         for streamed in &group.streamed {
@@ -464,8 +469,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where a member writes: the memory its result has been given, or new memory. Not that of an operand that dies: primitives are faster from
-    /// one place to another.
+    /// Where a member writes: the memory its result has been given, or new memory. Not that of an
+    /// operand that dies: primitives are faster from one place to another.
     fn destination(&mut self, op: Op, window: Window) -> ir::Value {
         let result = self.kernel.op(op).results[0];
         if let Ok(&Repr::Tile(tile)) = self.repr(result) {

@@ -1,5 +1,5 @@
-//! What the code generator must know of a kernel before it starts: when tiles die, which values share memory, which are splats, and
-//! which loads may be used where they lie.
+//! What the code generator must know of a kernel before it starts: when tiles die, which values
+//! share memory, which are splats, and which loads may be used where they lie.
 
 use kiln_ir::{Block, Def, Kernel, Op, OpKind, Shape, Type, Value};
 use std::collections::HashMap;
@@ -22,7 +22,8 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// The facts of a kernel. Gathers and scatters at `consecutive` indices use the first of them, too.
+    /// The facts of a kernel. Gathers and scatters at `consecutive` indices use the first of them,
+    /// too.
     pub(super) fn of(kernel: &Kernel, consecutive: &HashMap<Value, Value>) -> Liveness {
         let (values, ops, blocks) = kernel.counts();
         let mut walk = Walk {
@@ -50,7 +51,8 @@ impl Liveness {
         walk.facts
     }
 
-    /// The value whose memory a value shares: reshapes and bitcasts are their operand under another type.
+    /// The value whose memory a value shares: reshapes and bitcasts are their operand under another
+    /// type.
     pub(super) fn root(&self, value: Value) -> Value {
         self.root[value.index()]
     }
@@ -60,12 +62,14 @@ impl Liveness {
         self.splat[value.index()]
     }
 
-    /// Whether the result of a `Load` or `Gather` may be used in the view's memory: nothing writes there while the tile lives.
+    /// Whether the result of a `Load` or `Gather` may be used in the view's memory: nothing writes
+    /// there while the tile lives.
     pub(super) fn is_in_place(&self, value: Value) -> bool {
         self.in_place[self.root(value).index()]
     }
 
-    /// Whether a value is a matrix that is only multiplied: it may have any strides, and a transposition costs nothing.
+    /// Whether a value is a matrix that is only multiplied: it may have any strides, and a
+    /// transposition costs nothing.
     pub(super) fn is_matrix(&self, kernel: &Kernel, value: Value) -> bool {
         let Some(data) = kernel.defining_op(value) else { return false };
         if !self.factor[value.index()] || self.splat[value.index()] {
@@ -93,7 +97,8 @@ impl Liveness {
         self.last_use[self.root(value).index()]
     }
 
-    /// Whether a value's memory is used last as an operand of the operation, and not in its regions.
+    /// Whether a value's memory is used last as an operand of the operation, and not in its
+    /// regions.
     pub(super) fn ends_at(&self, value: Value, op: Op) -> bool {
         let root = self.root(value);
         self.dead_after(op).contains(&root) && self.nested_use[root.index()] != Some(op)
@@ -116,7 +121,8 @@ struct Walk<'k> {
 }
 
 impl Walk<'_> {
-    /// Finds what is needed: uses stand after definitions, so that one pass from the end sees them first.
+    /// Finds what is needed: uses stand after definitions, so that one pass from the end sees them
+    /// first.
     fn needed(&mut self, block: Block) {
         for &op in self.kernel.block(block).ops.iter().rev() {
             let data = self.kernel.op(op);
@@ -247,7 +253,8 @@ fn has_effect(kernel: &Kernel, op: Op) -> bool {
     data.kind.has_effect() || !data.regions.is_empty() || faults || atomic
 }
 
-/// Whether an operation, or one inside it, writes memory of a view or lets others do so. Distinct parameters and allocations do not overlap.
+/// Whether an operation, or one inside it, writes memory of a view or lets others do so. Distinct
+/// parameters and allocations do not overlap.
 pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
     use OpKind::*;
     let data = kernel.op(op);
@@ -276,7 +283,8 @@ pub(super) fn tile_bytes(ty: &Type) -> usize {
     ty.as_tile().map_or(0, |t| t.shape.len() * t.elem.bytes() as usize)
 }
 
-/// Whether a row-major box of this shape is one run of memory on each axis from `axis` inwards, whatever the strides outside.
+/// Whether a row-major box of this shape is one run of memory on each axis from `axis` inwards,
+/// whatever the strides outside.
 pub(super) fn inner_len(shape: &Shape, axis: usize) -> u64 {
     shape.extents()[axis + 1..].iter().map(|&e| u64::from(e)).product()
 }

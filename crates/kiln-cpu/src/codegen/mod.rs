@@ -1,7 +1,8 @@
 //! From a kernel with uniform control flow to machine code.
 //!
-//! Cranelift makes the control flow, the scalar arithmetic and the addresses; tiles are the business of
-//! [`primitives`](kiln_cpu_primitives), which the code calls on scratch memory. See `emitter.rs` for how values are represented.
+//! Cranelift makes the control flow, the scalar arithmetic and the addresses; tiles are the
+//! business of [`primitives`](kiln_cpu_primitives), which the code calls on scratch memory. See
+//! `emitter.rs` for how values are represented.
 //!
 //! | file | holds |
 //! |---|---|
@@ -62,7 +63,8 @@ pub(crate) struct Code {
     _constants: Vec<Box<[i64]>>,
 }
 
-// SAFETY: after compilation the module is only kept for its memory, which nothing writes and which is freed once, with exclusive access.
+// SAFETY: after compilation the module is only kept for its memory, which nothing writes and which
+// is freed once, with exclusive access.
 unsafe impl Send for Code {}
 // SAFETY: as above; a shared reference gives out nothing but the entry point and plain data.
 unsafe impl Sync for Code {}
@@ -99,12 +101,14 @@ pub(crate) struct Source<'a> {
 pub(crate) struct Blocking {
     /// Elements of a tile that a group of element-wise operations works on at a time.
     pub(crate) chunk: usize,
-    /// The largest view, in bytes, that streamed stores leave in the caches: inputs want room there, too.
+    /// The largest view, in bytes, that streamed stores leave in the caches: inputs want room
+    /// there, too.
     pub(crate) cached: u64,
 }
 
 impl Default for Blocking {
-    /// A few chunks of 4-byte elements fit an L1 cache, and calls cost little beside the work; half of the last-level cache is an output's.
+    /// A few chunks of 4-byte elements fit an L1 cache, and calls cost little beside the work; half
+    /// of the last-level cache is an output's.
     fn default() -> Blocking {
         static CACHED: LazyLock<u64> =
             LazyLock::new(|| last_level_cache().map_or(16 << 20, |bytes| bytes / 2));

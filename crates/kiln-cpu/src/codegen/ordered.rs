@@ -1,4 +1,5 @@
-//! Ordered accesses. Those of one thread are machine instructions; those of lanes are calls (see [`ordered`](crate::ordered)).
+//! Ordered accesses. Those of one thread are machine instructions; those of lanes are calls (see
+//! [`ordered`](crate::ordered)).
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr};
@@ -24,7 +25,8 @@ impl Emitter<'_> {
         let elem = access.view.elem;
         let zero = self.constant(Literal::zero(elem));
         let value = self.one_access(&access, bounds, Some(zero), |e, at| {
-            // A load that acquires, which costs no more than a plain one on x86-64 and little more on AArch64.
+            // A load that acquires, which costs no more than a plain one on x86-64 and little more
+            // on AArch64.
             let bits = integer(elem);
             let loaded = e.asm.fb.ins().atomic_load(bits, MemFlagsData::trusted(), at);
             Some(match scalar_type(elem) == bits {
@@ -60,8 +62,9 @@ impl Emitter<'_> {
 
     /// A store that releases.
     fn store_in_order(&mut self, scalar: ir::Value, elem: Scalar, at: ir::Value) {
-        // x86-64 makes stores visible in program order, after all loads before them. Cranelift's atomic store is sequentially consistent, which
-        // costs a full fence there; a plain one between sequence points, which no access of memory crosses, does what is asked.
+        // x86-64 makes stores visible in program order, after all loads before them. Cranelift's
+        // atomic store is sequentially consistent, which costs a full fence there; a plain one
+        // between sequence points, which no access of memory crosses, does what is asked.
         if cfg!(target_arch = "x86_64") {
             self.asm.fb.ins().sequence_point();
             self.asm.store(scalar, at, 0);
@@ -84,8 +87,8 @@ impl Emitter<'_> {
         let zero = self.asm.fb.ins().iconst(types::I32, 0);
         let (rest, words) = self.asm.block(&[types::I32; 4]);
         let at = self.quad_address(data, bounds, rest, &[zero; 4])?;
-        // One aligned vector access, which is atomic on every x86-64 with AVX and on AArch64 with LSE2. The sequence points keep Cranelift from
-        // taking the value from an earlier access.
+        // One aligned vector access, which is atomic on every x86-64 with AVX and on AArch64 with
+        // LSE2. The sequence points keep Cranelift from taking the value from an earlier access.
         self.asm.fb.ins().sequence_point();
         let vector = self.asm.load(types::I32X4, at, 0);
         self.asm.fb.ins().sequence_point();
@@ -102,8 +105,7 @@ impl Emitter<'_> {
         self.has_quads()?;
         if self.is_lanes(data) {
             let len = self.len(data.index()).max(1);
-            let words =
-                data.stored_values().iter().map(|&v| self.array(v, len)).collect::<Result<_>>()?;
+            let words = data.stored_values().iter().map(|&v| self.array(v, len)).collect::<Result<_>>()?;
             return self.quads_of_lanes(data, bounds, words, ordered::store_quads as *const u8);
         }
         let words = data.stored_values().iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
@@ -121,7 +123,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The address of one thread's quad; goes to `rest` with `otherwise` where there is none and that is masked.
+    /// The address of one thread's quad; goes to `rest` with `otherwise` where there is none and
+    /// that is masked.
     fn quad_address(
         &mut self,
         data: &OpData,

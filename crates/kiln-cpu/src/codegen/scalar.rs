@@ -1,5 +1,5 @@
-//! Operations on scalars, and on splats, which are scalars. What Cranelift has is emitted; everything else is a primitive over one element,
-//! so that scalars and tiles agree to the bit.
+//! Operations on scalars, and on splats, which are scalars. What Cranelift has is emitted;
+//! everything else is a primitive over one element, so that scalars and tiles agree to the bit.
 
 use super::asm::scalar_type;
 use super::emitter::{Emitter, Repr};

@@ -70,7 +70,8 @@ impl Emitter<'_> {
         self.call(PrimitiveKey::StridedCopy(elem), &[out, from, axes, rank]).map(drop)
     }
 
-    /// `Dot`: the accumulator is copied to the result, unless it is there already, and the product is added to it.
+    /// `Dot`: the accumulator is copied to the result, unless it is there already, and the product
+    /// is added to it.
     pub(super) fn dot(&mut self, data: &OpData) -> Result<()> {
         let [a, b, acc] = [data.left(), data.right(), data.addend()];
         let result = data.results[0];

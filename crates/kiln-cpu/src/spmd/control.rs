@@ -44,7 +44,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// One arm of a masked branch, as lanes. Where it holds a loop, it is skipped if no lane wants it: the loop may be long, or endless.
+    /// One arm of a masked branch, as lanes. Where it holds a loop, it is skipped if no lane wants
+    /// it: the loop may be long, or endless.
     fn arm(&mut self, region: Block, data: &OpData) -> Result<Vec<Value>> {
         if !self.holds_loop(region) {
             let yields = self.body(region)?;
@@ -97,7 +98,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// A loop whose bounds vary runs as often as its most patient lane wants; the others wait with what they carry.
+    /// A loop whose bounds vary runs as often as its most patient lane wants; the others wait with
+    /// what they carry.
     fn masked_for(&mut self, data: &OpData) -> Result<()> {
         let elem = self.old.ty(data.for_bounds()[0]).elem();
         let [lo, _, step] = data.for_bounds();
@@ -198,7 +200,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// A loop whose condition varies runs while any lane is live. A turn tests the condition, and works for the lanes that go on.
+    /// A loop whose condition varies runs while any lane is live. A turn tests the condition, and
+    /// works for the lanes that go on.
     fn masked_while(&mut self, data: &OpData, condition: Block, body: Block) -> Result<()> {
         let lanes = vec![true; data.results.len()];
         let mut inits = self.all_lanes(&data.operands)?;

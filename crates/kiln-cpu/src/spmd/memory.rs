@@ -92,8 +92,8 @@ impl Rewrite<'_> {
         self.b.reshape(value, self.shape())
     }
 
-    /// Stores to a local array at one place that the lanes share. A lane's memory is its own, so lanes that are not there write back what
-    /// they had.
+    /// Stores to a local array at one place that the lanes share. A lane's memory is its own, so
+    /// lanes that are not there write back what they had.
     fn store_lanes(&mut self, view: Value, indices: &[Value], value: Value) {
         let value = if self.mask.is_some() {
             let before = self.load_lanes(view, indices, self.b.kernel.ty(value).elem());
@@ -269,7 +269,8 @@ impl Rewrite<'_> {
         self.set_in_own_form(data.results[0], old)
     }
 
-    /// Lanes that are not there compare and exchange at an index outside the view, which does nothing.
+    /// Lanes that are not there compare and exchange at an index outside the view, which does
+    /// nothing.
     pub(super) fn atomic_cas(&mut self, data: &OpData, scope: Scope, bounds: Bounds) -> Result<()> {
         if self.lanes == 1 && self.old.ty(data.results[0]).is_scalar() {
             return self.plain(data);
@@ -346,7 +347,8 @@ impl Rewrite<'_> {
         Ok(Some(self.narrowed(own)))
     }
 
-    /// Binds a value of lanes to a result. With one thread there are no lanes: the value's one element is the scalar.
+    /// Binds a value of lanes to a result. With one thread there are no lanes: the value's one
+    /// element is the scalar.
     pub(super) fn set_in_own_form(&mut self, result: Value, lanes: Value) -> Result<()> {
         if self.uniformity.varies(result) {
             self.set_lanes(result, lanes);

@@ -1,13 +1,17 @@
-//! Threads to lanes: a kernel written for the threads of a block becomes one over tiles, with uniform control flow.
+//! Threads to lanes: a kernel written for the threads of a block becomes one over tiles, with
+//! uniform control flow.
 //!
-//! All threads of a block advance together. A scalar that varies between them becomes a tile with an element for each thread (a *lane*),
-//! x fastest; what is uniform stays a scalar. Where threads part ways, both ways are taken, under masks: a varying `if` becomes its two
-//! arms and a `select`, a varying loop runs while any lane wants to, and accesses to memory take the mask of the lanes that are there.
-//! The values of lanes that are not there are arbitrary and never seen. Barriers vanish, local memory gets an axis for the lanes.
+//! All threads of a block advance together. A scalar that varies between them becomes a tile with
+//! an element for each thread (a *lane*), x fastest; what is uniform stays a scalar. Where threads
+//! part ways, both ways are taken, under masks: a varying `if` becomes its two arms and a `select`,
+//! a varying loop runs while any lane wants to, and accesses to memory take the mask of the lanes
+//! that are there. The values of lanes that are not there are arbitrary and never seen. Barriers
+//! vanish, local memory gets an axis for the lanes.
 //!
-//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end may write in some points: the
-//! values of `Assert` and the operand of `BlockUniform` may have an element for each lane, `Print` begins with a mask, and ordered accesses
-//! of lanes have a mask after the index.
+//! What comes out is IR that [`codegen`](crate::codegen) compiles. It differs from what a front end
+//! may write in some points: the values of `Assert` and the operand of `BlockUniform` may have an
+//! element for each lane, `Print` begins with a mask, and ordered accesses of lanes have a mask
+//! after the index.
 //!
 //! | file | holds |
 //! |---|---|

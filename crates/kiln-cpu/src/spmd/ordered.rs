@@ -5,7 +5,8 @@ use kiln_backend::Result;
 use kiln_ir::{OpData, Type};
 
 impl Rewrite<'_> {
-    /// With one thread, the operation as it is. With several, the same on lanes, with a mask after the indices.
+    /// With one thread, the operation as it is. With several, the same on lanes, with a mask after
+    /// the indices.
     pub(super) fn ordered(&mut self, data: &OpData) -> Result<()> {
         if self.lanes == 1 {
             return self.plain(data);

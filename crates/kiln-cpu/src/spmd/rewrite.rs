@@ -25,7 +25,8 @@ pub(crate) struct Lockstep {
     pub(crate) kernel: Kernel,
     /// The block's extents: a lane's number is x + (y + z * block[1]) * block[0].
     pub(crate) block: [u32; 3],
-    /// Operations of the new kernel that the block does as one: the elements of their tiles are no lanes.
+    /// Operations of the new kernel that the block does as one: the elements of their tiles are no
+    /// lanes.
     pub(crate) collective: HashSet<Op>,
     /// Tiles of consecutive numbers: lane `l` has the scalar that stands here plus `l`.
     pub(crate) consecutive: HashMap<Value, Value>,
@@ -93,7 +94,8 @@ pub(super) struct Rewrite<'a> {
 }
 
 impl Rewrite<'_> {
-    /// What the body may use everywhere: thread indices, and the mask of the lanes that are threads.
+    /// What the body may use everywhere: thread indices, and the mask of the lanes that are
+    /// threads.
     fn prologue(&mut self, threads: u32) {
         for axis in [Axis::X, Axis::Y, Axis::Z] {
             let mut used = false;

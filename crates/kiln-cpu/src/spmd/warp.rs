@@ -143,7 +143,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Combines each warp's lanes and gives all of them the result; as `one` scalar for the only warp.
+    /// Combines each warp's lanes and gives all of them the result; as `one` scalar for the only
+    /// warp.
     fn over_warps(&mut self, op: ReduceOp, lanes: Value, one: bool) -> Value {
         if one {
             return self.b.reduce(op, 0, lanes);

@@ -1,4 +1,5 @@
-//! Kernels with arguments: what a GPU must compute as the interpreter does, and what ptxas must assemble.
+//! Kernels with arguments: what a GPU must compute as the interpreter does, and what ptxas must
+//! assemble.
 
 use kiln_ir::{Facts, IntFact, Kernel, Param, ReduceOp, Scalar, parse};
 
@@ -9,7 +10,8 @@ pub struct Case {
     pub text: String,
     pub grid: [u32; 3],
     pub views: Vec<View>,
-    /// How far floats may be from the reference, relative to its magnitude or 1, whichever is larger.
+    /// How far floats may be from the reference, relative to its magnitude or 1, whichever is
+    /// larger.
     pub tolerance: f64,
 }
 

@@ -8,7 +8,8 @@ use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
 use std::sync::{Arc, Mutex};
 
-/// Every case on the GPU and on the interpreter, with and without what a runtime would tell of the arguments.
+/// Every case on the GPU and on the interpreter, with and without what a runtime would tell of the
+/// arguments.
 pub fn results(gpu: &Cuda) -> Outcome {
     let interp = Interp::new(Options::default());
     let (mut passed, mut failed) = (0, Vec::new());
@@ -88,7 +89,7 @@ pub fn faults(gpu: &Cuda) -> Outcome {
     // A download reports it too, and a fault belongs to its stream.
     let words = [view_words(x.ptr, &[128]), view_words(y.ptr, &[128]), vec![3]].concat();
     let other = gpu.create_stream()?;
-    // SAFETY: the views are as long as said, and live until the stream is synchronised.
+    // SAFETY: the views are as long as said, and live until the stream is synchronized.
     unsafe { gpu.launch(&*program, Launch { grid: [2, 1, 1], words: &words, stream: other }) }?;
     ensure(gpu.synchronize(STREAM).is_ok(), "a fault is not reported by another stream")?;
     ensure(matches!(gpu.synchronize(other), Err(Error::Fault(_))), "it is reported by its own")?;
@@ -198,7 +199,7 @@ pub fn streams_and_events(gpu: &Cuda) -> Outcome {
     // x = x + y, from two streams in turn.
     for i in 0..16 {
         let stream = streams[i % 2];
-        // SAFETY: the views are as long as said, and live until the streams are synchronised.
+        // SAFETY: the views are as long as said, and live until the streams are synchronized.
         unsafe { gpu.launch(&*program, Launch { grid: case.grid, words: &words, stream }) }?;
         let done = gpu.record(stream, false)?;
         gpu.wait(streams[(i + 1) % 2], done)?;

@@ -1,5 +1,6 @@
-//! Checks the backend on a machine with an NVIDIA GPU, against the interpreter and against its own promises, and measures what it costs. The last
-//! line is `ok`; anything else is a failure, and the exit status says so too.
+//! Checks the backend on a machine with an NVIDIA GPU, against the interpreter and against its own
+//! promises, and measures what it costs. The last line is `ok`; anything else is a failure, and the
+//! exit status says so too.
 //!
 //! ```text
 //! cargo run --release -p kiln-cuda --example backend_check

@@ -46,7 +46,8 @@ pub fn launch_cost(gpu: &Cuda) -> Outcome {
         words.iter().map(|word| from_ref(word).cast_mut().cast::<c_void>()).collect();
     let [bx, by, bz] = module.block;
     let mut raw = || -> Result<(), CudaError> {
-        // SAFETY: the kernel takes three views of one float, which live until the streams are waited for; the context is current.
+        // SAFETY: the kernel takes three views of one float, which live until the streams are
+        // waited for; the context is current.
         unsafe {
             let params = pointers.as_mut_ptr();
             let api = context.api();

@@ -15,8 +15,9 @@ const STOP: u32 = u32::MAX;
 const BLOCKS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Each block answers its own word with twice the word, until it is told to stop or has polled often enough. The fences keep the accesses in the loop: atomics
-/// would not do, since those of a GPU on host memory may undo what the host writes meanwhile.
+/// Each block answers its own word with twice the word, until it is told to stop or has polled
+/// often enough. The fences keep the accesses in the loop: atomics would not do, since those of a
+/// GPU on host memory may undo what the host writes meanwhile.
 const ECHO: &str =
     "kernel @echo(%in: mut view<u32, 1, global>, %out: mut view<u32, 1, global>) thread [32, 1, 1] {
   %block = program_id x : i64

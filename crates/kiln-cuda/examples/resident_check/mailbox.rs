@@ -1,5 +1,6 @@
-//! Round trips of a 48-byte payload to a resident kernel, through each kind of mapped memory, beside what a launch costs. The clock starts before the first
-//! byte is written and stops when the answer is verified.
+//! Round trips of a 48-byte payload to a resident kernel, through each kind of mapped memory,
+//! beside what a launch costs. The clock starts before the first byte is written and stops when the
+//! answer is verified.
 
 use crate::rig::{Outcome, Rig, ensure, timed};
 use kiln_cuda::driver::{Bar, BarBuffer, DeviceBuffer, Graph, LaunchShape, PinnedBuffer, Stream};
@@ -84,7 +85,8 @@ fn trips(
     outbox: &PinnedBuffer,
     store: Store,
 ) -> Result<Vec<Duration>, Box<dyn Error>> {
-    // SAFETY: 16 words, aligned, zeroed, and accessed by the host through atomics alone while the kernel runs.
+    // SAFETY: 16 words, aligned, zeroed, and accessed by the host through atomics alone while the
+    // kernel runs.
     let answers =
         unsafe { std::slice::from_raw_parts(outbox.host_pointer().as_ptr().cast::<AtomicU32>(), SLOT) };
     answers.iter().for_each(|word| word.store(0, Ordering::Release));

@@ -1,11 +1,13 @@
-//! Checks, on a machine with an NVIDIA GPU, what a kernel that stays on it does to everything else, and measures how fast it is spoken to. The last line
-//! is `ok`; anything else is a failure, and the exit status says so too.
+//! Checks, on a machine with an NVIDIA GPU, what a kernel that stays on it does to everything else,
+//! and measures how fast it is spoken to. The last line is `ok`; anything else is a failure, and
+//! the exit status says so too.
 //!
 //! ```text
 //! cargo run --release -p kiln-cuda --example resident_check [stalls] [mailbox] [backend] [peers]
 //! ```
 //!
-//! `stalls` runs in two processes of its own, since the driver's mode of loading modules is chosen once a process.
+//! `stalls` runs in two processes of its own, since the driver's mode of loading modules is chosen
+//! once a process.
 
 mod backend;
 mod mailbox;

@@ -32,7 +32,8 @@ pub fn check() -> Outcome {
     let program = here.compile(&parse(&other(41)).map_err(|e| e.to_string())?)?.program;
     for memory in [before, after] {
         let mut bytes = [0; BYTES];
-        // SAFETY: 256 words of the other GPU, which wait for the fill, are waited for in turn, and are freed after their last use.
+        // SAFETY: 256 words of the other GPU, which wait for the fill, are waited for in turn, and
+        // are freed after their last use.
         unsafe {
             there.fill(memory, 1, BYTES, STREAM)?;
             there.synchronize(STREAM)?;

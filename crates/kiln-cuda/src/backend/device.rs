@@ -1,4 +1,5 @@
-//! What everything on one GPU shares: its context, streams, events, what its programs report, and programs that are being unloaded.
+//! What everything on one GPU shares: its context, streams, events, what its programs report, and
+//! programs that are being unloaded.
 
 use super::mappings::Mappings;
 use super::maps::NOTHING;
@@ -78,14 +79,16 @@ impl Device {
         self.prints.set(sink);
     }
 
-    /// As [`report`](Self::report), and whether the print sink panicked: for synchronizations. The end of a resident launch, whose owner has nothing to do
-    /// with the sink, is no place to say so.
+    /// As [`report`](Self::report), and whether the print sink panicked: for synchronizations. The
+    /// end of a resident launch, whose owner has nothing to do with the sink, is no place to say
+    /// so.
     pub(super) fn report_all(&self, queue: &Arc<Queue>) -> Result<()> {
         self.report(queue)?;
         self.prints.outcome(&self.properties.id)
     }
 
-    /// Passes on what the work of a stream, which is done, printed, and returns its first fault as the error.
+    /// Passes on what the work of a stream, which is done, printed, and returns its first fault as
+    /// the error.
     pub(super) fn report(&self, queue: &Arc<Queue>) -> Result<()> {
         let mut fault = None;
         for queue in self.streams.due(queue).map_err(|error| self.explain(error))? {
@@ -108,7 +111,7 @@ impl Device {
         }
         if printed.lost > 0 {
             self.prints.line(&format!(
-                "[kiln] {} more prints were lost: their buffer was full; print in fewer threads, or synchronise more often",
+                "[kiln] {} more prints were lost: their buffer was full; print in fewer threads, or synchronize more often",
                 printed.lost
             ));
         }

@@ -1,4 +1,5 @@
-//! Mapped memory. What is given back while a kernel stays on the device is kept and used again: it could not be freed before that kernel ends.
+//! Mapped memory. What is given back while a kernel stays on the device is kept and used again: it
+//! could not be freed before that kernel ends.
 
 use super::device::Device;
 use crate::driver::{Bar, BarBuffer, Device as Gpu, PinnedBuffer};
@@ -72,7 +73,8 @@ impl Piece {
     /// Zeroes what was used before.
     fn clear(&mut self) -> crate::driver::Result<()> {
         match self {
-            // SAFETY: whoever used the memory has given it back, and with it the promise that nobody touches it.
+            // SAFETY: whoever used the memory has given it back, and with it the promise that
+            // nobody touches it.
             Piece::Pinned(buffer) => unsafe { buffer.host_pointer().write_bytes(0, buffer.len()) },
             Piece::Bar(buffer) => return buffer.clear(),
         }
@@ -170,7 +172,8 @@ impl Mappings {
     }
 }
 
-/// What mapped memory a GPU has, without making it ready for work. It takes some tenths of a second where Vulkan is there.
+/// What mapped memory a GPU has, without making it ready for work. It takes some tenths of a second
+/// where Vulkan is there.
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a driver or such a GPU.

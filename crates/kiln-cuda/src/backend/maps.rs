@@ -1,4 +1,5 @@
-//! Tensor maps of a kernel's launches: made from the words of its views, and kept for the next launch with the same ones.
+//! Tensor maps of a kernel's launches: made from the words of its views, and kept for the next
+//! launch with the same ones.
 
 use crate::driver::{Context, MapElement, MapShape, TensorMap};
 use crate::ptx::{self, Way};
@@ -7,11 +8,13 @@ use kiln_ir::Scalar;
 use smallvec::SmallVec;
 use std::sync::{Mutex, PoisonError};
 
-/// How many maps of one view parameter are kept: a kernel in a loop often goes through a few tensors in turn.
+/// How many maps of one view parameter are kept: a kernel in a loop often goes through a few
+/// tensors in turn.
 const KEPT: usize = 16;
 /// Addresses and distances of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
-/// Bytes of what stands for views without elements: one element that is loaded, and one that is stored.
+/// Bytes of what stands for views without elements: one element that is loaded, and one that is
+/// stored.
 pub(super) const NOTHING: usize = 2 * ALIGNMENT as usize;
 
 /// What one map of a kernel is made from.
@@ -28,7 +31,8 @@ impl MapSlot {
 
     /// The map for a launch with these words.
     ///
-    /// `nothing` are [`NOTHING`] bytes of zeros that stand for a view without elements, which a map cannot be of.
+    /// `nothing` are [`NOTHING`] bytes of zeros that stand for a view without elements, which a map
+    /// cannot be of.
     pub(super) fn get(
         &self,
         context: &Context,
@@ -65,7 +69,8 @@ impl MapSlot {
             strides.swap(0, 1);
         }
         if extents.contains(&0) {
-            // What is loaded of it is zero, like the one element of these; what is stored goes where nobody looks.
+            // What is loaded of it is zero, like the one element of these; what is stored goes
+            // where nobody looks.
             base = nothing.0 + if way == Way::Store { ALIGNMENT } else { 0 };
             extents.fill(1);
         }

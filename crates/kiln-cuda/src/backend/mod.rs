@@ -46,16 +46,18 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older compiler is never taken from a cache.
+/// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older
+/// compiler is never taken from a cache.
 const GENERATOR: &str = env!("KILN_SOURCE_DIGEST");
 
-/// Whether PTX means what it says only when it is compiled as a whole program: the driver's linker ignores register budgets.
+/// Whether PTX means what it says only when it is compiled as a whole program: the driver's linker
+/// ignores register budgets.
 fn needs_whole_program(ptx: &str) -> bool {
     ptx.contains("setmaxnreg")
 }
 
-/// Refuses code for which the compiler gave performance up where the kernel asked for it: that is a bug of the emitter, and no slower kernel than
-/// the user wrote.
+/// Refuses code for which the compiler gave performance up where the kernel asked for it: that is a
+/// bug of the emitter, and no slower kernel than the user wrote.
 fn accept(kernel: &Kernel, log: &JitLog) -> Result<()> {
     use DiagnosticKind::{SetMaxRegistersIgnored, TooFewRegisters, WgmmaSerialized};
     let slow = |d: &&Diagnostic| matches!(d.kind, SetMaxRegistersIgnored | TooFewRegisters | WgmmaSerialized);
@@ -69,7 +71,8 @@ fn accept(kernel: &Kernel, log: &JitLog) -> Result<()> {
     }
 }
 
-/// What is kept of a kernel of which the assembler said this; `code` makes what the driver loads from the text, or from what it has.
+/// What is kept of a kernel of which the assembler said this; `code` makes what the driver loads
+/// from the text, or from what it has.
 fn artifact(
     kernel: &Kernel,
     module: ptx::Module,
@@ -113,7 +116,8 @@ fn gives_up_products(log: &JitLog) -> bool {
 /// How many GPUs this process sees: none where there is no driver.
 ///
 /// # Errors
-/// [`Error::Unavailable`] where a driver is there and fails, with what to do about it. The answer is found once a process.
+/// [`Error::Unavailable`] where a driver is there and fails, with what to do about it. The answer
+/// is found once a process.
 ///
 /// ```
 /// match kiln_cuda::device_count() {
@@ -154,15 +158,18 @@ impl Cuda {
     /// Opens GPU `index`, from 0.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without a driver or such a GPU, with what to do about it; [`Error::Driver`] where the GPU does not start.
+    /// [`Error::Unavailable`] without a driver or such a GPU, with what to do about it;
+    /// [`Error::Driver`] where the GPU does not start.
     pub fn open(index: usize) -> Result<Cuda> {
         Device::open(index, Context::new).map(|device| Cuda { device: Arc::new(device) })
     }
 
-    /// Opens GPU `index` in a new context of Kiln's own, which shares nothing with the one before: beside a kernel that does not end.
+    /// Opens GPU `index` in a new context of Kiln's own, which shares nothing with the one before:
+    /// beside a kernel that does not end.
     ///
     /// # Errors
-    /// As of [`open`](Self::open); [`Error::Lost`] after a trap, when the driver gives this process no new context.
+    /// As of [`open`](Self::open); [`Error::Lost`] after a trap, when the driver gives this process
+    /// no new context.
     pub fn open_anew(index: usize) -> Result<Cuda> {
         Device::open(index, Context::anew).map(|device| Cuda { device: Arc::new(device) })
     }
@@ -212,8 +219,9 @@ impl Cuda {
             let loading = clock.lap();
             return Ok((artifact, program, Stages { passes, emission, assembly, loading }));
         }
-        // The driver compiles this only as it loads it, so what it loaded is the program: from the text it would be compiled once more, unless the
-        // driver has a cache of its own. The residents are away meanwhile.
+        // The driver compiles this only as it loads it, so what it loaded is the program: from the
+        // text it would be compiled once more, unless the driver has a cache of its own. The
+        // residents are away meanwhile.
         let (artifact, program) = self.device.tenants.with_room(&self.device, || {
             let (loaded, log) =
                 Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused)?;
@@ -236,7 +244,8 @@ impl Cuda {
         if !gives_up_products(&cubin.log) {
             return Ok((module, cubin));
         }
-        // Who multiplies tiles did not ask for warpgroups: where theirs would wait for each other, in tasks or without, warps multiply.
+        // Who multiplies tiles did not ask for warpgroups: where theirs would wait for each other,
+        // in tasks or without, warps multiply.
         let (target, shared) = (self.target(), self.device.properties.shared_memory);
         let whole = Target { tasks: false, ..pipeline::lowering_target(target, shared) };
         let (mut module, mut cubin) = (module, cubin);

@@ -2,14 +2,15 @@
 
 use crate::ptx;
 use kiln_backend::{Error, Result};
-use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize, specialise};
+use kiln_compiler::{CompileError, Target, expand::expand, lower_to_threads, optimize, warp_specialize};
 use kiln_ir::{Kernel, verify};
 
 /// Compiles a kernel to PTX, for a GPU that need not be there.
 ///
 /// # Errors
-/// [`Error::Compile`] for a kernel that is not well-formed or cannot be lowered, [`Error::Unsupported`] for an operation that the target does
-/// not have, [`Error::LaunchLimit`] for a block that is too large for it.
+/// [`Error::Compile`] for a kernel that is not well-formed or cannot be lowered,
+/// [`Error::Unsupported`] for an operation that the target does not have, [`Error::LaunchLimit`]
+/// for a block that is too large for it.
 ///
 /// ```
 /// use kiln_cuda::{compile_to_ptx, ptx};
@@ -40,7 +41,8 @@ pub fn threads_to_ptx(kernel: &Kernel, target: ptx::Target) -> Result<ptx::Modul
     emit(kernel, target, shared_memory_of(target))
 }
 
-/// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions expanded. For looking at.
+/// Compiles a kernel as far as PTX is written from it: over threads, with elementary functions
+/// expanded. For looking at.
 ///
 /// # Errors
 /// Those of [`compile_to_ptx`], except for what only the emitter knows.
@@ -48,15 +50,16 @@ pub fn compile_to_threads(kernel: &Kernel, target: ptx::Target) -> Result<Kernel
     lower(kernel, &lowering_target(target, shared_memory_of(target)), target)
 }
 
-/// The explicit level's kernel that a kernel over tiles becomes where its loops of products get a task that copies; `None` for one that is left as it is. For
-/// looking at, and for the interpreter, which knows tasks before the lowering only.
+/// The explicit level's kernel that a kernel over tiles becomes where its loops of products get a
+/// task that copies; `None` for one that is left as it is. For looking at, and for the interpreter,
+/// which knows tasks before the lowering only.
 ///
 /// # Errors
 /// [`Error::Compile`] for a kernel that is not well-formed.
 pub fn compile_to_tasks(kernel: &Kernel, target: ptx::Target) -> Result<Option<Kernel>> {
     check(kernel)?;
     let threads = lowering_target(target, shared_memory_of(target));
-    let tasks = canonical(kernel).and_then(|source| specialised(&source, &threads));
+    let tasks = canonical(kernel).and_then(|source| specialized(&source, &threads));
     Ok(tasks.map_err(|error| explain(kernel, target, error))?.map(|(tasks, _)| tasks))
 }
 
@@ -65,7 +68,8 @@ pub(super) fn lowering_target(target: ptx::Target, shared: u32) -> Target {
     Target { mixed_products: target.ptx >= ptx::MIXED_VERSION, ..Target::cuda(target.compute, shared) }
 }
 
-/// Writes the PTX of a kernel that was lowered, for a GPU whose blocks can have `shared` bytes of shared memory.
+/// Writes the PTX of a kernel that was lowered, for a GPU whose blocks can have `shared` bytes of
+/// shared memory.
 pub(super) fn emit(kernel: &Kernel, target: ptx::Target, shared: u32) -> Result<ptx::Module> {
     let module = ptx::emit(kernel, target)?;
     // The lowering counts what it needs itself; the emitter lays everything out.
@@ -81,11 +85,12 @@ pub(super) fn lower(kernel: &Kernel, threads: &Target, target: ptx::Target) -> R
     run_passes(kernel, threads).map_err(|error| explain(kernel, target, error))
 }
 
-/// What is cleaned up over tiles is cleaned up once and not for every register, so most of it is done there: before the expansion, and after it.
-/// The third time is for the index arithmetic of the lowering.
+/// What is cleaned up over tiles is cleaned up once and not for every register, so most of it is
+/// done there: before the expansion, and after it. The third time is for the index arithmetic of
+/// the lowering.
 fn run_passes(kernel: &Kernel, target: &Target) -> std::result::Result<Kernel, CompileError> {
     let source = canonical(kernel)?;
-    let mut lowered = match specialised(&source, target)? {
+    let mut lowered = match specialized(&source, target)? {
         Some((_, lowered)) => lowered,
         None => lower_to_threads(&source, target)?,
     };
@@ -102,13 +107,13 @@ fn canonical(kernel: &Kernel) -> std::result::Result<Kernel, CompileError> {
     Ok(source)
 }
 
-/// The kernel with a task that copies, before and after its lowering, if it is one that gets one. What has no room or no lowering in this form is left
-/// as it is.
-fn specialised(
+/// The kernel with a task that copies, before and after its lowering, if it is one that gets one.
+/// What has no room or no lowering in this form is left as it is.
+fn specialized(
     source: &Kernel,
     target: &Target,
 ) -> std::result::Result<Option<(Kernel, Kernel)>, CompileError> {
-    let Ok(mut tasks) = specialise(source, target) else { return Ok(None) };
+    let Ok(mut tasks) = warp_specialize(source, target) else { return Ok(None) };
     optimize(&mut tasks)?;
     match lower_to_threads(&tasks, target) {
         Ok(lowered) => Ok(Some((tasks, lowered))),
@@ -165,8 +170,8 @@ fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
     }
 }
 
-/// The shared memory that a block can ask for (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"), less 1 KiB that
-/// the system keeps.
+/// The shared memory that a block can ask for (CUDA C++ Programming Guide, "Technical
+/// Specifications per Compute Capability"), less 1 KiB that the system keeps.
 fn shared_memory_of(target: ptx::Target) -> u32 {
     let kib = match target.capability() {
         80 | 87 => 163,

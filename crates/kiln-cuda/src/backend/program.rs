@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Parameter words that a launch copies on the stack, the hidden ones included; more of them cost an allocation.
+/// Parameter words that a launch copies on the stack, the hidden ones included; more of them cost
+/// an allocation.
 const STACK_WORDS: usize = 64;
 
 /// A kernel that is loaded on a device.
@@ -115,7 +116,8 @@ impl CudaProgram {
             maps.push(slot.get(&self.device.context, self.device.nothing, &self.kernel, launch.words)?);
         }
         let launched = match &self.hidden {
-            // SAFETY: the words are as many as the kernel's parameters; what they mean is the caller's promise. The maps describe what they do.
+            // SAFETY: the words are as many as the kernel's parameters; what they mean is the
+            // caller's promise. The maps describe what they do.
             None => unsafe { enqueue(function, queue, &shape, &maps, launch.words) },
             // SAFETY: as above.
             Some(hidden) => unsafe {
@@ -140,8 +142,9 @@ impl CudaProgram {
         let mut all: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(words);
         all.extend_from_slice(&[reports.control(), hidden.number.into()]);
         let _expected = if hidden.prints { Some(reports.expect_prints()?) } else { None };
-        // SAFETY: the two hidden words follow the parameters, as the kernel declares them: the control block lives as long as the stream's work,
-        // which its owner waits for before it goes. The rest is the caller's promise.
+        // SAFETY: the two hidden words follow the parameters, as the kernel declares them: the
+        // control block lives as long as the stream's work, which its owner waits for before it
+        // goes. The rest is the caller's promise.
         unsafe { enqueue(function, queue, shape, maps, &all) }
     }
 

@@ -1,7 +1,8 @@
 //! Where the kernels of a stream leave faults and prints, and how the host collects them.
 //!
-//! Each stream in which something that can report was launched has its own control block in device memory, its own fault record and, once
-//! something that prints was launched, its own ring of print records in mapped host memory. So a fault is reported by the stream it happened in, and
+//! Each stream in which something that can report was launched has its own control block in device
+//! memory, its own fault record and, once something that prints was launched, its own ring of print
+//! records in mapped host memory. So a fault is reported by the stream it happened in, and
 //! everything is cleared in that stream's order.
 
 use super::sites::FAULT_WORDS;
@@ -12,7 +13,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Words of a print ring: 1 MiB, some 26,000 prints of one value between two synchronisations.
+/// Words of a print ring: 1 MiB, some 26,000 prints of one value between two synchronizations.
 const RING_WORDS: usize = 1 << 18;
 
 /// The reports of one stream.
@@ -53,8 +54,9 @@ impl Reports {
         self.control.pointer().0
     }
 
-    /// Makes ready for a launch that prints. The launch must be enqueued before the guard drops: whoever collects prints meanwhile waits, so that
-    /// no record is written between the reading of the ring and its clearing.
+    /// Makes ready for a launch that prints. The launch must be enqueued before the guard drops:
+    /// whoever collects prints meanwhile waits, so that no record is written between the reading of
+    /// the ring and its clearing.
     pub(super) fn expect_prints(&self) -> Result<MutexGuard<'_, Prints>> {
         let mut prints = self.lock();
         if prints.ring.is_none() {
@@ -67,7 +69,8 @@ impl Reports {
         Ok(prints)
     }
 
-    /// Takes the prints of the stream's work, if something that prints was launched. Waits for the stream.
+    /// Takes the prints of the stream's work, if something that prints was launched. Waits for the
+    /// stream.
     pub(super) fn take_prints(&self) -> Result<Option<Printed>> {
         let mut prints = self.lock();
         let Prints { ring: Some(ring), pending: pending @ true } = &mut *prints else {
@@ -81,12 +84,14 @@ impl Reports {
         self.clear(offset_of!(Control, lost))?;
         *pending = false;
         let words = ring.words().get(..written as usize).unwrap_or(ring.words());
-        // Cleared, so that nothing old is read where the next record that finds no room leaves a gap.
+        // Cleared, so that nothing old is read where the next record that finds no room leaves a
+        // gap.
         let records = words.iter().map(|word| word.swap(0, Ordering::Relaxed)).collect();
         Ok(Some(Printed { records, lost }))
     }
 
-    /// Takes the record of the first fault since the last one that was taken. The stream's work is done.
+    /// Takes the record of the first fault since the last one that was taken. The stream's work is
+    /// done.
     pub(super) fn take_fault(&self) -> Result<Option<Vec<u32>>> {
         let ready = &self.fault.words()[offset_of!(FaultRecord, ready) / 4];
         if ready.load(Ordering::Acquire) == 0 {

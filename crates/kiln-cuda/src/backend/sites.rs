@@ -1,4 +1,5 @@
-//! What the records that a kernel leaves mean: the tables of sites by program number, and the text of faults and prints.
+//! What the records that a kernel leaves mean: the tables of sites by program number, and the text
+//! of faults and prints.
 
 use crate::ptx::diagnostics::{FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
 
@@ -23,9 +24,11 @@ impl SiteTable {
     }
 }
 
-/// The tables of the programs of a device, by number. Numbers begin at 1: in a record, 0 is "nothing was written here".
+/// The tables of the programs of a device, by number. Numbers begin at 1: in a record, 0 is
+/// "nothing was written here".
 ///
-/// Tables stay for the life of the device, so that a report is readable after its program is gone. Equal ones share a number.
+/// Tables stay for the life of the device, so that a report is readable after its program is gone.
+/// Equal ones share a number.
 #[derive(Default)]
 pub(super) struct SiteTables(RwLock<Vec<Arc<SiteTable>>>);
 
@@ -82,7 +85,8 @@ impl SiteTables {
         decode().ok_or_else(unreadable)
     }
 
-    /// The text of the print records in a ring's words, in their order, up to the first that was not written.
+    /// The text of the print records in a ring's words, in their order, up to the first that was
+    /// not written.
     pub(super) fn prints(&self, mut ring: &[u32]) -> Vec<String> {
         let mut texts = Vec::new();
         while let Some((text, rest)) = self.print(ring) {

@@ -36,21 +36,25 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // The kernels that still run write to their reports until they end: better to keep those for ever than to take them away.
+        // The kernels that still run write to their reports until they end: better to keep those
+        // for ever than to take them away.
         if let Some(reports) = self.reports.take().filter(|_| !self.stream.is_idle().unwrap_or(false)) {
             std::mem::forget(reports);
         }
     }
 }
 
-/// The streams of a device. Number 0 is the default stream, an ordinary one: nothing is ordered with it implicitly.
+/// The streams of a device. Number 0 is the default stream, an ordinary one: nothing is ordered
+/// with it implicitly.
 ///
-/// Numbers are not used twice. That of a destroyed stream means the default stream, which was made to wait for its work.
+/// Numbers are not used twice. That of a destroyed stream means the default stream, which was made
+/// to wait for its work.
 pub(super) struct Streams {
     default: Arc<Queue>,
     others: RwLock<HashMap<u64, Arc<Queue>>>,
     next: AtomicU64,
-    /// Destroyed streams with reports that nobody has asked for yet; they are reported with the default stream's.
+    /// Destroyed streams with reports that nobody has asked for yet; they are reported with the
+    /// default stream's.
     orphans: Mutex<Vec<Arc<Queue>>>,
     has_orphans: AtomicBool,
 }
@@ -79,7 +83,8 @@ impl Streams {
         if id.0 == 0 {
             return self.default.clone();
         }
-        // Insertions and removals are whole or not at all, so a panic elsewhere leaves the table usable.
+        // Insertions and removals are whole or not at all, so a panic elsewhere leaves the table
+        // usable.
         let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
         others.get(&id.0).unwrap_or(&self.default).clone()
     }
@@ -98,8 +103,8 @@ impl Streams {
         Ok(())
     }
 
-    /// The streams whose reports are due when the work of `queue`, now done, is reported: itself, and for the default stream the destroyed ones
-    /// that are done too.
+    /// The streams whose reports are due when the work of `queue`, now done, is reported: itself,
+    /// and for the default stream the destroyed ones that are done too.
     pub(super) fn due(&self, queue: &Arc<Queue>) -> Result<Vec<Arc<Queue>>> {
         let mut due = Vec::new();
         if self.has_orphans.load(Ordering::Acquire) && Arc::ptr_eq(queue, &self.default) {
@@ -135,7 +140,8 @@ impl Streams {
     }
 }
 
-/// The events of a device. Driver events are kept and used again: making one costs more than recording it.
+/// The events of a device. Driver events are kept and used again: making one costs more than
+/// recording it.
 #[derive(Default)]
 pub(super) struct Events(Mutex<EventTable>);
 
@@ -178,7 +184,8 @@ impl Events {
     }
 
     fn table(&self) -> MutexGuard<'_, EventTable> {
-        // Every change is one push, pop, insertion or removal, so a panic in between leaves nothing half-done.
+        // Every change is one push, pop, insertion or removal, so a panic in between leaves nothing
+        // half-done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,14 @@
-//! Room for what the driver does not do beside a kernel that stays: loading a program. It waits for every kernel of the context, and holds up the calls of all other
-//! threads meanwhile, whatever the way of loading (measured by `examples/resident_check`). So those who keep kernels on the GPU are asked to leave first.
+//! Room for what the driver does not do beside a kernel that stays: loading a program. It waits for
+//! every kernel of the context, and holds up the calls of all other threads meanwhile, whatever the
+//! way of loading (measured by `examples/resident_check`). So those who keep kernels on the GPU are
+//! asked to leave first.
 
 use super::device::Device;
 use kiln_backend::{Error, Result, Tenant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-/// How often tenants are asked to leave before something that did not is taken for nobody's. A launch may come in between.
+/// How often tenants are asked to leave before something that did not is taken for nobody's. A
+/// launch may come in between.
 const ATTEMPTS: usize = 10;
 
 /// Who keeps kernels on the GPU.
@@ -33,7 +36,8 @@ impl Tenants {
     /// Does `work`, which waits for all kernels, while no resident launch runs.
     ///
     /// # Errors
-    /// Those of `work` and of the tenants; [`Error::Unavailable`] where a resident launch runs that no tenant ends.
+    /// Those of `work` and of the tenants; [`Error::Unavailable`] where a resident launch runs that
+    /// no tenant ends.
     pub(super) fn with_room<T>(&self, device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
         if let Some(_door) = self.empty(device) {
             return work();
@@ -112,7 +116,8 @@ mod tests {
         }
     }
 
-    /// One that does not leave: those asked before it and itself are called back, those after it are left alone.
+    /// One that does not leave: those asked before it and itself are called back, those after it
+    /// are left alone.
     #[test]
     fn a_tenant_that_stays_is_an_error_and_the_others_come_back() {
         let tenants = [false, true, false].map(|refuses| Arc::new(Noting { refuses, ..Noting::default() }));

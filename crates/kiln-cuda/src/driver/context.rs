@@ -1,7 +1,8 @@
 //! The context: this process's state on one GPU, shared by everything that uses the GPU.
 //!
-//! Kiln uses the *primary* context, the one that the CUDA runtime, and with it PyTorch and others, use too: pointers and streams can be exchanged
-//! with them in one process. It is retained once a process, however often [`Context::new`] is called.
+//! Kiln uses the *primary* context, the one that the CUDA runtime, and with it PyTorch and others,
+//! use too: pointers and streams can be exchanged with them in one process. It is retained once a
+//! process, however often [`Context::new`] is called.
 
 use super::device::{Device, DeviceProperties};
 use super::error::{CudaError, Result};
@@ -51,7 +52,8 @@ impl Context {
     /// Those of [`Device::new`] and of the calls.
     pub fn new(ordinal: usize) -> Result<Context> {
         let device = Device::new(ordinal)?;
-        // The list is only ever pushed to and filtered, so a panic elsewhere cannot have left it half-changed.
+        // The list is only ever pushed to and filtered, so a panic elsewhere cannot have left it
+        // half-changed.
         let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
         let live = contexts.iter().filter(|(of, _)| *of == ordinal).find_map(|(_, state)| state.upgrade());
         if let Some(state) = live {
@@ -63,11 +65,13 @@ impl Context {
         Ok(context)
     }
 
-    /// A context of Kiln's own for GPU `ordinal`, beside the one there is, which [`Context::new`](Self::new) gives from now on. The two share the GPU in turns.
-    /// It stays until the process ends: destroying it would wait for the kernels of the other one.
+    /// A context of Kiln's own for GPU `ordinal`, beside the one there is, which
+    /// [`Context::new`](Self::new) gives from now on. The two share the GPU in turns. It stays
+    /// until the process ends: destroying it would wait for the kernels of the other one.
     ///
     /// # Errors
-    /// As of [`new`](Self::new). After a kernel has trapped the driver gives the process no new context, and reports the loss of the old one.
+    /// As of [`new`](Self::new). After a kernel has trapped the driver gives the process no new
+    /// context, and reports the loss of the old one.
     pub fn anew(ordinal: usize) -> Result<Context> {
         let device = Device::new(ordinal)?;
         let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +86,8 @@ impl Context {
 
     fn retain(device: Device) -> Result<Context> {
         let mut handle = ContextHandle::NULL;
-        // SAFETY: `handle` is writable; every retain is matched by the release when the state drops.
+        // SAFETY: `handle` is writable; every retain is matched by the release when the state
+        // drops.
         unsafe { device.driver().api().cuDevicePrimaryCtxRetain(&mut handle, device.handle()) }?;
         Context::over(device, handle, true)
     }
@@ -101,8 +106,8 @@ impl Context {
 
     /// Makes this context the calling thread's current one.
     ///
-    /// The check is a read of a thread-local variable of the driver. A copy of it in Kiln would be no faster and could be wrong: any library in
-    /// the process may switch the thread's context.
+    /// The check is a read of a thread-local variable of the driver. A copy of it in Kiln would be
+    /// no faster and could be wrong: any library in the process may switch the thread's context.
     ///
     /// # Errors
     /// Those of the calls.
@@ -152,8 +157,8 @@ impl Context {
         unsafe { self.api().cuMemPoolTrimTo(pool, keep) }
     }
 
-    /// Lets kernels of this GPU access the memory of `owner`, another one: what is there and what is allocated later, from the pool or not. Asking again
-    /// changes nothing.
+    /// Lets kernels of this GPU access the memory of `owner`, another one: what is there and what
+    /// is allocated later, from the pool or not. Asking again changes nothing.
     ///
     /// # Errors
     /// [`CudaError::NoPeerAccess`] where the hardware cannot; those of the calls.
@@ -205,7 +210,8 @@ impl Context {
         &self.0.stays
     }
 
-    /// The error for an allocation of `requested` bytes that failed with `error`: typed, with the numbers, where memory ran out.
+    /// The error for an allocation of `requested` bytes that failed with `error`: typed, with the
+    /// numbers, where memory ran out.
     pub(super) fn explain_allocation(
         &self,
         memory: &'static str,
@@ -244,7 +250,8 @@ impl ContextState {
     }
 }
 
-/// A pool of Kiln's own, so that what it keeps and when it is trimmed is independent of other libraries that use the device's default pool.
+/// A pool of Kiln's own, so that what it keeps and when it is trimmed is independent of other
+/// libraries that use the device's default pool.
 fn create_pool(api: &Api, device: &Device) -> Result<PoolHandle> {
     let properties = ffi::PoolProperties {
         allocation: ffi::MEM_ALLOCATION_PINNED,
@@ -258,7 +265,8 @@ fn create_pool(api: &Api, device: &Device) -> Result<PoolHandle> {
     let mut pool = PoolHandle::NULL;
     // SAFETY: `pool` is writable, the properties are complete.
     unsafe { api.cuMemPoolCreate(&mut pool, &properties) }?;
-    // Without this the pool returns what is unused to the system at every synchronisation, and the next allocation pays for it again.
+    // Without this the pool returns what is unused to the system at every synchronization, and the
+    // next allocation pays for it again.
     let mut keep = u64::MAX;
     // SAFETY: the attribute is a 64-bit number.
     let kept =
@@ -274,17 +282,21 @@ fn create_pool(api: &Api, device: &Device) -> Result<PoolHandle> {
 impl Drop for ContextState {
     fn drop(&mut self) {
         if !self.primary {
-            // It was made beside a kernel that does not end, for which freeing and destroying would wait. The process's end takes it.
+            // It was made beside a kernel that does not end, for which freeing and destroying would
+            // wait. The process's end takes it.
             return;
         }
         let api = self.device.driver().api();
-        // A failure here has nobody to report to; it happens when the process is ending and the driver already stopped.
+        // A failure here has nobody to report to; it happens when the process is ending and the
+        // driver already stopped.
         if self.bind().is_ok() {
             self.staging.release(api);
-            // SAFETY: the context is current; a kernel that stays holds on to the context, so there is none.
+            // SAFETY: the context is current; a kernel that stays holds on to the context, so there
+            // is none.
             unsafe { self.stays.clear(api) };
             if let Some(pool) = self.pool {
-                // SAFETY: every allocation holds the context, so none is left. The driver defers what is still in flight.
+                // SAFETY: every allocation holds the context, so none is left. The driver defers
+                // what is still in flight.
                 let _ = unsafe { api.cuMemPoolDestroy(pool) };
             }
         }

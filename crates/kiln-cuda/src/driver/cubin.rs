@@ -1,7 +1,8 @@
 //! A check that bytes are a whole cubin before the driver sees them.
 //!
-//! The driver takes a cubin without its length and follows the offsets in it: a file cut short would make it read beyond the end. So everything
-//! that the ELF headers point to is checked to be inside the bytes. What the sections contain is the driver's to judge.
+//! The driver takes a cubin without its length and follows the offsets in it: a file cut short
+//! would make it read beyond the end. So everything that the ELF headers point to is checked to be
+//! inside the bytes. What the sections contain is the driver's to judge.
 
 use super::error::{CudaError, Result};
 use std::borrow::Cow;
@@ -14,7 +15,8 @@ const SECTION_NO_BITS: u64 = 8;
 /// Checks the headers, and returns the bytes at an address the driver can read them from.
 pub(super) fn checked(bytes: &[u8]) -> Result<Cow<'_, [u8]>> {
     check(bytes).map_err(|reason| CudaError::BadImage { reason: reason.to_owned() })?;
-    // The driver reads the headers as 64-bit words. A vector's allocation is aligned enough; a slice of a larger file may not be.
+    // The driver reads the headers as 64-bit words. A vector's allocation is aligned enough; a
+    // slice of a larger file may not be.
     let aligned = bytes.as_ptr().align_offset(8) == 0;
     Ok(if aligned { Cow::Borrowed(bytes) } else { Cow::Owned(bytes.to_vec()) })
 }
@@ -72,7 +74,8 @@ fn number(bytes: &[u8], at: u64, width: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An ELF file with one segment, an ordinary section of 16 bytes at its end, and a section without bytes that claims to be huge.
+    /// An ELF file with one segment, an ordinary section of 16 bytes at its end, and a section
+    /// without bytes that claims to be huge.
     fn image() -> Vec<u8> {
         const HEADER: usize = 64;
         const SEGMENT: usize = 56;

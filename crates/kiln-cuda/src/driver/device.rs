@@ -46,7 +46,8 @@ pub struct DeviceProperties {
     pub max_blocks_per_multiprocessor: u32,
     /// Shared memory a block has without asking.
     pub shared_per_block: u32,
-    /// Shared memory a block can ask for, see [`Function::allow_shared`](super::Function::allow_shared).
+    /// Shared memory a block can ask for, see
+    /// [`Function::allow_shared`](super::Function::allow_shared).
     pub shared_per_block_opt_in: u32,
     /// Shared memory of a multiprocessor.
     pub shared_per_multiprocessor: u32,

@@ -102,7 +102,8 @@ pub enum CudaError {
         free: usize,
         /// Bytes the GPU has.
         total: usize,
-        /// Bytes that are reserved by Kiln's pool and unused, but not in one piece of the size asked for.
+        /// Bytes that are reserved by Kiln's pool and unused, but not in one piece of the size
+        /// asked for.
         cached: usize,
     },
     /// The driver's compiler refused PTX.
@@ -163,7 +164,8 @@ pub enum CudaError {
         /// What was asked for.
         what: &'static str,
     },
-    /// A kernel or the hardware failed in a way that costs the context: every later call on this GPU fails too.
+    /// A kernel or the hardware failed in a way that costs the context: every later call on this
+    /// GPU fails too.
     #[error("the GPU's context is lost: {call} reports {name} ({code}: {description}); restart the program")]
     ContextLost {
         /// The call that reported it, often long after the cause.

@@ -29,7 +29,8 @@ impl Event {
         Event::with_flags(context, 0)
     }
 
-    /// An event for ordering for whose passing a host thread sleeps and does not spin: later to wake, and free for other threads meanwhile.
+    /// An event for ordering for whose passing a host thread sleeps and does not spin: later to
+    /// wake, and free for other threads meanwhile.
     ///
     /// # Errors
     /// Those of the calls.
@@ -112,7 +113,8 @@ impl Stream {
 impl Drop for Event {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: made by `with_flags`, destroyed here alone. A failure has nobody to report to.
+            // SAFETY: made by `with_flags`, destroyed here alone. A failure has nobody to report
+            // to.
             let _ = unsafe { self.context.api().cuEventDestroy_v2(self.handle) };
         }
     }

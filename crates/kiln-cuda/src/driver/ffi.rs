@@ -1,11 +1,15 @@
-//! The part of the driver's C interface that Kiln calls: handles, constants, structures and the table of entry points.
+//! The part of the driver's C interface that Kiln calls: handles, constants, structures and the
+//! table of entry points.
 //!
-//! An own table and not a binding crate: the driver's interface is stable by contract (a changed function gets a new `_v2` symbol), Kiln needs
-//! some sixty of its six hundred functions, and a table that is filled once answers a missing library, a driver that is too old and a missing
-//! symbol with an error value. The binding crates look symbols up lazily and panic where one is missing, and cost 17,000 lines of generated code.
+//! An own table and not a binding crate: the driver's interface is stable by contract (a changed
+//! function gets a new `_v2` symbol), Kiln needs some sixty of its six hundred functions, and a
+//! table that is filled once answers a missing library, a driver that is too old and a missing
+//! symbol with an error value. The binding crates look symbols up lazily and panic where one is
+//! missing, and cost 17,000 lines of generated code.
 //!
-//! Every entry of the table is a method of [`Api`] under the driver's own name, which turns the status into a `Result`. A call whose status is
-//! an answer and not a failure (`cuEventQuery`) goes through the field of the same name instead.
+//! Every entry of the table is a method of [`Api`] under the driver's own name, which turns the
+//! status into a `Result`. A call whose status is an answer and not a failure (`cuEventQuery`) goes
+//! through the field of the same name instead.
 
 use super::error::CudaError;
 pub use super::status::Status;
@@ -25,9 +29,11 @@ macro_rules! handles {
             pub const NULL: $name = $name(std::ptr::null_mut());
         }
 
-        // SAFETY: a handle is a name that only the driver dereferences. The driver's interface may be called from any thread, and a handle made
-        // on one thread may be used on another as long as its context is current there, which `Context::bind` sees to. The driver serialises
-        // calls on one object itself; what order concurrent calls take effect in is the caller's business, and never a memory error on the host.
+        // SAFETY: a handle is a name that only the driver dereferences. The driver's interface may
+        // be called from any thread, and a handle made on one thread may be used on another as long
+        // as its context is current there, which `Context::bind` sees to. The driver serializes
+        // calls on one object itself; what order concurrent calls take effect in is the caller's
+        // business, and never a memory error on the host.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
@@ -67,7 +73,7 @@ pub type Address = u64;
 pub const MEM_LOCATION_DEVICE: c_int = 1;
 /// The kind of allocation a pool makes: ordinary device memory.
 pub const MEM_ALLOCATION_PINNED: c_int = 1;
-/// Pool attribute: how many unused bytes to keep at a synchronisation.
+/// Pool attribute: how many unused bytes to keep at a synchronization.
 pub const POOL_RELEASE_THRESHOLD: c_int = 4;
 /// Pool attribute: bytes the pool holds.
 pub const POOL_RESERVED: c_int = 5;
@@ -162,7 +168,8 @@ pub struct PoolAccess {
 /// Permission to read and write.
 pub const ACCESS_READ_WRITE: c_int = 3;
 
-/// Kind of external memory: a file descriptor, which the driver owns once it has taken the memory in.
+/// Kind of external memory: a file descriptor, which the driver owns once it has taken the memory
+/// in.
 pub const EXTERNAL_OPAQUE_FD: c_int = 1;
 
 /// The memory that `cuImportExternalMemory` takes in.
@@ -231,7 +238,8 @@ pub struct LaunchDescription {
     pub attribute_count: c_uint,
 }
 
-/// An attribute of a launch. The value is a union of 64 bytes of which Kiln uses the first three words.
+/// An attribute of a launch. The value is a union of 64 bytes of which Kiln uses the first three
+/// words.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy)]
 pub struct LaunchAttribute {
@@ -243,17 +251,19 @@ pub struct LaunchAttribute {
     pub value: [c_uint; 16],
 }
 
-/// Declares the table of entry points: those every driver Kiln accepts has, and those that came later.
+/// Declares the table of entry points: those every driver Kiln accepts has, and those that came
+/// later.
 macro_rules! driver_functions {
     (
         required { $(fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)* }
         optional { $(fn $late:ident($($late_arg:ident: $late_ty:ty),* $(,)?);)* }
     ) => {
-        /// The driver's entry points. Every method may fail with any error of [`CudaError`] that a call can have.
+        /// The driver's entry points. Every method may fail with any error of [`CudaError`] that a
+        /// call can have.
         ///
         /// # Safety
-        /// The methods are unsafe as the C functions are: handles must be live, pointers valid for what the function reads and writes, and the
-        /// right context current.
+        /// The methods are unsafe as the C functions are: handles must be live, pointers valid for
+        /// what the function reads and writes, and the right context current.
         #[allow(non_snake_case)]
         pub struct Api {
             $(pub(super) $name: unsafe extern "system" fn($($ty),*) -> Status,)*
@@ -268,8 +278,8 @@ macro_rules! driver_functions {
                     $($name: required(&library, stringify!($name))?,)*
                     $($late: optional(&library, stringify!($late)),)*
                 };
-                // The library stays for the life of the process: errors carry its constant strings, and it does not survive being unloaded
-                // after its initialisation anyway.
+                // The library stays for the life of the process: errors carry its constant strings,
+                // and it does not survive being unloaded after its initialization anyway.
                 std::mem::forget(library);
                 Ok(api)
             }
@@ -277,7 +287,8 @@ macro_rules! driver_functions {
             $(
                 #[doc = concat!("The driver's `", stringify!($name), "`.")]
                 pub unsafe fn $name(&self, $($arg: $ty),*) -> Result<(), CudaError> {
-                    // SAFETY: the caller keeps the function's contract; the table has its C signature.
+                    // SAFETY: the caller keeps the function's contract; the table has its C
+                    // signature.
                     self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
                 }
             )*
@@ -410,7 +421,8 @@ driver_functions! {
 }
 
 fn optional<F: Copy>(library: &Library, symbol: &'static str) -> Option<F> {
-    // SAFETY: `F` is the C signature of this symbol, as declared in the table above from NVIDIA's documentation.
+    // SAFETY: `F` is the C signature of this symbol, as declared in the table above from NVIDIA's
+    // documentation.
     unsafe { library.get::<F>(symbol) }.ok().map(|entry| *entry)
 }
 
@@ -443,7 +455,8 @@ impl Api {
         status: Status,
     ) -> &'static str {
         let mut text = std::ptr::null();
-        // SAFETY: `text` is writable; the driver stores the address of a constant string, or null for a status it does not know.
+        // SAFETY: `text` is writable; the driver stores the address of a constant string, or null
+        // for a status it does not know.
         let answer = unsafe { source(status, &mut text) };
         if answer != Status::SUCCESS || text.is_null() {
             return "unknown to this driver";

@@ -46,8 +46,8 @@ mod attribute {
 }
 
 impl Module {
-    /// The kernel of this name, loaded for launching: no launch of it waits for the loader later, which matters beside a resident kernel, for
-    /// whose end the loader would wait.
+    /// The kernel of this name, loaded for launching: no launch of it waits for the loader later,
+    /// which matters beside a resident kernel, for whose end the loader would wait.
     ///
     /// # Errors
     /// [`CudaError::NoSuchFunction`]; those of the calls.
@@ -69,7 +69,8 @@ impl Function {
     pub(super) fn load(module: &Module, handle: FunctionHandle, name: &str) -> Result<Function> {
         let api = module.context().api();
         if api.cuFuncLoad.is_some() {
-            // SAFETY: the handle was just found in the module. Drivers without the call load when the attributes are read.
+            // SAFETY: the handle was just found in the module. Drivers without the call load when
+            // the attributes are read.
             unsafe { api.cuFuncLoad(handle) }?;
         }
         let attribute = |attribute| read(module, handle, attribute);
@@ -106,8 +107,9 @@ impl Function {
         self.attributes
     }
 
-    /// Lets launches ask for up to `bytes` of dynamic shared memory. Needed above 48 KiB, up to the device's
-    /// [opt-in limit](super::DeviceProperties::shared_per_block_opt_in) less the kernel's static shared memory.
+    /// Lets launches ask for up to `bytes` of dynamic shared memory. Needed above 48 KiB, up to the
+    /// device's [opt-in limit](super::DeviceProperties::shared_per_block_opt_in) less the kernel's
+    /// static shared memory.
     ///
     /// # Errors
     /// Those of the calls, among them a size above the limit.
@@ -115,7 +117,8 @@ impl Function {
         self.set(attribute::MAX_DYNAMIC_SHARED, c_int::try_from(bytes).unwrap_or(c_int::MAX))
     }
 
-    /// Lets launches ask for clusters of 16 blocks, which not every GPU of a generation has room for. Up to 8 needs no permission.
+    /// Lets launches ask for clusters of 16 blocks, which not every GPU of a generation has room
+    /// for. Up to 8 needs no permission.
     ///
     /// # Errors
     /// Those of the calls.
@@ -162,7 +165,8 @@ impl Function {
         context.bind()?;
         let mut clusters = 0;
         shape.describe(super::ffi::StreamHandle::NULL, |description| {
-            // SAFETY: `clusters` is writable, the function is live, the description is complete for the duration of the call.
+            // SAFETY: `clusters` is writable, the function is live, the description is complete for
+            // the duration of the call.
             unsafe { context.api().cuOccupancyMaxActiveClusters(&mut clusters, self.handle, description) }
         })?;
         Ok(u32::try_from(clusters).unwrap_or(0))

@@ -1,4 +1,5 @@
-//! What cannot be freed while a kernel stays on the GPU, kept until the last one has ended; see [`Context::begin_stay`](super::Context::begin_stay).
+//! What cannot be freed while a kernel stays on the GPU, kept until the last one has ended; see
+//! [`Context::begin_stay`](super::Context::begin_stay).
 
 use super::bar::Mapping;
 use super::ffi::{Address, Api, ModuleHandle};
@@ -19,7 +20,8 @@ pub(super) enum Garbage {
     Bar(Mapping),
 }
 
-// SAFETY: names that only the driver dereferences; each is freed once, by whoever takes it out of the list.
+// SAFETY: names that only the driver dereferences; each is freed once, by whoever takes it out of
+// the list.
 unsafe impl Send for Garbage {}
 
 impl Garbage {

@@ -14,10 +14,12 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Records what `record` enqueues in the stream, instead of running it. Work in other streams is recorded too if they wait for an event of
-    /// this one and this one waits for them at the end.
+    /// Records what `record` enqueues in the stream, instead of running it. Work in other streams
+    /// is recorded too if they wait for an event of this one and this one waits for them at the
+    /// end.
     ///
-    /// While recording, this thread cannot wait for the device, allocate or free: the call that tries fails, and with it the recording.
+    /// While recording, this thread cannot wait for the device, allocate or free: the call that
+    /// tries fails, and with it the recording.
     ///
     /// # Errors
     /// The error of `record`; those of the calls.
@@ -41,8 +43,8 @@ impl Graph {
     /// Those of the calls, and of earlier work in the context.
     ///
     /// # Safety
-    /// Everything that the recorded work uses (memory, modules) is still alive and stays so until this run of it is done: the promises made
-    /// for the recorded launches hold for each run.
+    /// Everything that the recorded work uses (memory, modules) is still alive and stays so until
+    /// this run of it is done: the promises made for the recorded launches hold for each run.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
         self.context.bind()?;
         // SAFETY: graph and stream are live; the rest is the caller's promise.
@@ -53,13 +55,15 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: made by `instantiate`, destroyed here alone; the driver finishes a run that is under way. A failure has nobody to report to.
+            // SAFETY: made by `instantiate`, destroyed here alone; the driver finishes a run that
+            // is under way. A failure has nobody to report to.
             let _ = unsafe { self.context.api().cuGraphExecDestroy(self.exec) };
         }
     }
 }
 
-/// A stream that is recording. Dropped early, by an error or a panic, it gives the stream back and forgets the record.
+/// A stream that is recording. Dropped early, by an error or a panic, it gives the stream back and
+/// forgets the record.
 struct Recording<'a> {
     stream: &'a Stream,
     ended: bool,
@@ -109,7 +113,8 @@ impl Record {
     fn instantiate(&self, stream: &Stream) -> Result<Graph> {
         let api = self.context.api();
         let mut graph = Graph { context: self.context.clone(), exec: GraphExecHandle::NULL, nodes: 0 };
-        // SAFETY: the graph is live; null asks for the number of nodes only; the results are writable.
+        // SAFETY: the graph is live; null asks for the number of nodes only; the results are
+        // writable.
         unsafe {
             api.cuGraphGetNodes(self.graph, null_mut(), &mut graph.nodes)?;
             api.cuGraphInstantiateWithFlags(&mut graph.exec, self.graph, 0)?;

@@ -2,11 +2,14 @@
 //!
 //! There are two ways through it, and neither has everything:
 //!
-//! - [`Module::from_ptx`] compiles a whole program and loads it. The code is as good as offline ptxas makes it. The driver does not hand the
-//!   cubin out, but keeps it in a cache of its own (`~/.nv/ComputeCache`, see `CUDA_CACHE_PATH`), so that the next process loads the same PTX fast.
-//! - [`compile_to_cubin`] uses the driver's linker, which hands the cubin out. The linker compiles *relocatable* code, ready to be linked with
-//!   more: `setmaxnreg` is ignored in it (C7504), and registers are budgeted for callers that are not there. Kernels that depend on either must
-//!   take the other way.
+//! - [`Module::from_ptx`] compiles a whole program and loads it. The code is as good as offline
+//!   ptxas makes it. The driver does not hand the cubin out, but keeps it in a cache of its own
+//!   (`~/.nv/ComputeCache`, see `CUDA_CACHE_PATH`), so that the next process loads the same PTX
+//!   fast.
+//! - [`compile_to_cubin`] uses the driver's linker, which hands the cubin out. The linker compiles
+//!   *relocatable* code, ready to be linked with more: `setmaxnreg` is ignored in it (C7504), and
+//!   registers are budgeted for callers that are not there. Kernels that depend on either must take
+//!   the other way.
 //!
 //! Both return the compiler's log, parsed.
 
@@ -47,8 +50,9 @@ pub struct Cubin {
     pub log: JitLog,
 }
 
-/// Compiles PTX for the context's GPU into a cubin that can be kept, as relocatable code: `setmaxnreg` is ignored in it, and it may spill where
-/// what [`Module::from_ptx`] makes does not. The log says so.
+/// Compiles PTX for the context's GPU into a cubin that can be kept, as relocatable code:
+/// `setmaxnreg` is ignored in it, and it may spill where what [`Module::from_ptx`] makes does not.
+/// The log says so.
 ///
 /// `name` is for messages.
 ///
@@ -69,8 +73,9 @@ pub fn compile_to_cubin(context: &Context, name: &str, ptx: &str, options: &JitO
 }
 
 impl Module {
-    /// Compiles PTX for the context's GPU and loads it, with the best code the driver makes. Unlike [`compile_to_cubin`] it leaves nothing for
-    /// the caller to keep: keep the PTX, which the driver has in a cache of its own.
+    /// Compiles PTX for the context's GPU and loads it, with the best code the driver makes. Unlike
+    /// [`compile_to_cubin`] it leaves nothing for the caller to keep: keep the PTX, which the
+    /// driver has in a cache of its own.
     ///
     /// `name` is for messages. The log is empty where the driver found the PTX in its cache.
     ///
@@ -87,7 +92,8 @@ impl Module {
         let mut request = Request::new(options);
         let mut handle = ModuleHandle::NULL;
         let (count, keys, values) = request.arguments();
-        // SAFETY: `handle` is writable, the text ends with a NUL, the options and the logs they point to live until `request` drops.
+        // SAFETY: `handle` is writable, the text ends with a NUL, the options and the logs they
+        // point to live until `request` drops.
         let status = unsafe {
             (context.api().cuModuleLoadDataEx)(&mut handle, text.as_ptr().cast(), count, keys, values)
         };
@@ -138,7 +144,8 @@ fn refusal(context: &Context, name: &str, status: Status, log: JitLog) -> CudaEr
     CudaError::Jit(Box::new(JitFailure { name: name.to_owned(), status: api.name(status), advice, log }))
 }
 
-/// The options of one compilation, in the two parallel arrays the driver takes, and the memory its logs go to.
+/// The options of one compilation, in the two parallel arrays the driver takes, and the memory its
+/// logs go to.
 struct Request {
     // Never resized: the driver keeps their addresses.
     info: Vec<u8>,
@@ -199,11 +206,13 @@ struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// `request` must outlive the link: the driver writes its logs there until the link is destroyed.
+    /// `request` must outlive the link: the driver writes its logs there until the link is
+    /// destroyed.
     fn new(api: &'a Api, request: &mut Request) -> Result<Link<'a>> {
         let mut handle = LinkHandle::NULL;
         let (count, keys, values) = request.arguments();
-        // SAFETY: `handle` is writable; the options and logs live until after the link in the only caller.
+        // SAFETY: `handle` is writable; the options and logs live until after the link in the only
+        // caller.
         unsafe { api.cuLinkCreate_v2(count, keys, values, &mut handle) }?;
         Ok(Link { api, handle })
     }
@@ -211,7 +220,8 @@ impl<'a> Link<'a> {
     fn compile(&self, text: &CStr) -> std::result::Result<Vec<u8>, Status> {
         let bytes = text.to_bytes_with_nul();
         let (mut cubin, mut length) = (null_mut::<c_void>(), 0usize);
-        // SAFETY: the link is live and the text is as long as said; the driver does not write to it. A null name and no options are allowed.
+        // SAFETY: the link is live and the text is as long as said; the driver does not write to
+        // it. A null name and no options are allowed.
         let status = unsafe {
             (self.api.cuLinkAddData_v2)(
                 self.handle,

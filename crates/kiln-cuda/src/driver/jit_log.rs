@@ -1,7 +1,8 @@
-//! The log of the driver's PTX compiler, parsed: what it refused, where it gave performance up, and what each kernel uses.
+//! The log of the driver's PTX compiler, parsed: what it refused, where it gave performance up, and
+//! what each kernel uses.
 //!
-//! The text is that of ptxas. Its wording is no interface, so nothing here fails: a line that is not understood is left out, and the text itself
-//! stays in [`JitLog::text`].
+//! The text is that of ptxas. Its wording is no interface, so nothing here fails: a line that is
+//! not understood is left out, and the text itself stays in [`JitLog::text`].
 
 use std::fmt;
 
@@ -49,11 +50,13 @@ pub enum Severity {
 /// What a message means to Kiln.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiagnosticKind {
-    /// `setmaxnreg` has no effect (C7504 to C7508): the entry lacks `.maxntid` or `.minnctapersm`, or the code was compiled as relocatable.
+    /// `setmaxnreg` has no effect (C7504 to C7508): the entry lacks `.maxntid` or `.minnctapersm`,
+    /// or the code was compiled as relocatable.
     SetMaxRegistersIgnored,
-    /// Warpgroup matrix multiplications wait for each other because registers do not suffice (C7511).
+    /// Warpgroup matrix multiplications wait for each other because registers do not suffice
+    /// (C7511).
     TooFewRegisters,
-    /// Warpgroup matrix multiplications wait for each other (C7515 and its neighbours).
+    /// Warpgroup matrix multiplications wait for each other (C7515 and its neighbors).
     WgmmaSerialized,
     /// Registers are kept in memory.
     Spill {
@@ -123,7 +126,8 @@ impl JitLog {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.severity >= Severity::Error)
     }
 
-    /// Where the compiled code is slower than its PTX asks for: lost register budgets, serialised matrix multiplications, spills.
+    /// Where the compiled code is slower than its PTX asks for: lost register budgets, serialized
+    /// matrix multiplications, spills.
     pub fn performance_losses(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_performance_loss())
     }
@@ -229,7 +233,8 @@ fn diagnostic(prefix: &str, severity: Severity, message: &str) -> Option<Diagnos
     })
 }
 
-/// What a message means, by its words, which say more than its number and are as stable; by its number where the words are new.
+/// What a message means, by its words, which say more than its number and are as stable; by its
+/// number where the words are new.
 fn kind(code: Option<u16>, message: &str) -> DiagnosticKind {
     if message.contains("'setmaxnreg' ignored") {
         DiagnosticKind::SetMaxRegistersIgnored

@@ -1,10 +1,12 @@
 //! Launching a kernel.
 //!
-//! Parameters are one run of 64-bit words, which the driver copies as it is. A kernel therefore declares `.u64` parameters (or one `.b8` array),
-//! and their number must be that of the words. Nothing is allocated on the way; what went wrong is looked into only after a launch has failed.
+//! Parameters are one run of 64-bit words, which the driver copies as it is. A kernel therefore
+//! declares `.u64` parameters (or one `.b8` array), and their number must be that of the words.
+//! Nothing is allocated on the way; what went wrong is looked into only after a launch has failed.
 //!
-//! Tensor maps come before the words, and each parameter is passed by its address then: the compiler aligns them in its constant bank, whose
-//! beginning is not aligned, so that only the driver knows where they are.
+//! Tensor maps come before the words, and each parameter is passed by its address then: the
+//! compiler aligns them in its constant bank, whose beginning is not aligned, so that only the
+//! driver knows where they are.
 
 use super::error::{CudaError, Result};
 use super::ffi::{self, Status};
@@ -20,11 +22,13 @@ impl Function {
     /// Enqueues a launch. A grid with a zero extent does nothing.
     ///
     /// # Errors
-    /// [`CudaError::LaunchLimit`] where a limit explains the failure; those of the calls, and of earlier work in the context.
+    /// [`CudaError::LaunchLimit`] where a limit explains the failure; those of the calls, and of
+    /// earlier work in the context.
     ///
     /// # Safety
-    /// The words are as many as the kernel's 64-bit parameters and mean what it takes them for; memory they point to lives until the kernel is
-    /// done, and is not used in a conflicting way meanwhile.
+    /// The words are as many as the kernel's 64-bit parameters and mean what it takes them for;
+    /// memory they point to lives until the kernel is done, and is not used in a conflicting way
+    /// meanwhile.
     #[inline]
     pub unsafe fn launch(&self, stream: &Stream, shape: &LaunchShape, words: &[u64]) -> Result<()> {
         if shape.grid.contains(&0) {
@@ -64,12 +68,14 @@ impl Function {
         let maps = maps.iter().map(|map| std::ptr::from_ref(map).cast_mut().cast::<c_void>());
         let words = words.iter().map(|word| std::ptr::from_ref(word).cast_mut().cast::<c_void>());
         let mut parameters: SmallVec<[*mut c_void; 64]> = maps.chain(words).collect();
-        // SAFETY: every pointer is to a parameter that lives during the call; the driver only reads them. The rest is the caller's promise.
+        // SAFETY: every pointer is to a parameter that lives during the call; the driver only reads
+        // them. The rest is the caller's promise.
         unsafe { self.enqueue(stream, shape, parameters.as_mut_ptr(), null_mut()) }
     }
 
     /// # Safety
-    /// That of [`launch`](Self::launch): one of `parameters` and `extra` describes what the kernel takes, the other is null.
+    /// That of [`launch`](Self::launch): one of `parameters` and `extra` describes what the kernel
+    /// takes, the other is null.
     #[inline]
     unsafe fn enqueue(
         &self,
@@ -82,7 +88,8 @@ impl Function {
         let api = self.module().context().api();
         let launched = if shape.is_plain() {
             let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
-            // SAFETY: function and stream are live; the driver copies the words during the call. The rest is the caller's promise.
+            // SAFETY: function and stream are live; the driver copies the words during the call.
+            // The rest is the caller's promise.
             unsafe {
                 api.cuLaunchKernel(
                     self.handle(),

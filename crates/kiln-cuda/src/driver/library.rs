@@ -11,14 +11,16 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Where the driver's library may be. The last is for WSL distributions without the directory in their loader's path.
+/// Where the driver's library may be. The last is for WSL distributions without the directory in
+/// their loader's path.
 #[cfg(not(windows))]
 const LIBRARY_NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
 /// Where the driver's library may be.
 #[cfg(windows)]
 const LIBRARY_NAMES: &[&str] = &["nvcuda.dll"];
 
-/// What the driver opens on Linux. A process that may not open them is told that there is no GPU, which is no help.
+/// What the driver opens on Linux. A process that may not open them is told that there is no GPU,
+/// which is no help.
 const DEVICE_NODES: &[&str] = &["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"];
 
 /// The driver, loaded and started.
@@ -30,11 +32,13 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The process's driver. The first call loads it; the outcome, failure included, holds for the life of the process.
+    /// The process's driver. The first call loads it; the outcome, failure included, holds for the
+    /// life of the process.
     ///
     /// # Errors
-    /// [`CudaError::LibraryNotFound`], [`CudaError::LibraryNotLoaded`], [`CudaError::StubLibrary`], [`CudaError::DriverTooOld`], [`CudaError::SymbolMissing`],
-    /// [`CudaError::NoDevice`], [`CudaError::PermissionDenied`] or [`CudaError::InitFailed`].
+    /// [`CudaError::LibraryNotFound`], [`CudaError::LibraryNotLoaded`], [`CudaError::StubLibrary`],
+    /// [`CudaError::DriverTooOld`], [`CudaError::SymbolMissing`], [`CudaError::NoDevice`],
+    /// [`CudaError::PermissionDenied`] or [`CudaError::InitFailed`].
     ///
     /// ```
     /// match kiln_cuda::driver::Driver::get() {
@@ -95,7 +99,8 @@ impl Driver {
 fn open(names: &[&str]) -> Result<Library> {
     let (mut reasons, mut absent) = (Vec::with_capacity(names.len()), true);
     for name in names {
-        // SAFETY: loading the driver runs its initialisers, which are NVIDIA's and expect to be run this way by any program.
+        // SAFETY: loading the driver runs its initializers, which are NVIDIA's and expect to be run
+        // this way by any program.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
             Err(error) => {
@@ -109,8 +114,8 @@ fn open(names: &[&str]) -> Result<Library> {
     Err(if absent { CudaError::LibraryNotFound { reason } } else { CudaError::LibraryNotLoaded { reason } })
 }
 
-/// The loader's own words, which are in the source of the error, or less where there is only one thing to say; and whether there
-/// is no such library at all.
+/// The loader's own words, which are in the source of the error, or less where there is only one
+/// thing to say; and whether there is no such library at all.
 fn refused(name: &str, error: &libloading::Error) -> (String, bool) {
     let words = error.source().map_or_else(|| format!("{name}: {error}"), ToString::to_string);
     // A library that is there and needs another one which is not fails with the name of the other.
@@ -123,7 +128,8 @@ fn refused(name: &str, error: &libloading::Error) -> (String, bool) {
     if missing { (format!("no {name}"), true) } else { (words, false) }
 }
 
-/// Asks a library for its version before anything else: an old one lacks entry points, and that it is old says more than which.
+/// Asks a library for its version before anything else: an old one lacks entry points, and that it
+/// is old says more than which.
 fn version_of(library: &Library) -> Result<CudaVersion> {
     const SYMBOL: &str = "cuDriverGetVersion";
     // SAFETY: the C signature of this function, which may be called before the driver is started.
@@ -156,7 +162,7 @@ fn explain_init(error: CudaError) -> CudaError {
             "the library and the kernel module are of different versions; restart the computer after a driver update"
         }
         Status::COMPAT_NOT_SUPPORTED => {
-            "the CUDA compatibility package works on data centre GPUs only; remove it or update the driver itself"
+            "the CUDA compatibility package works on data center GPUs only; remove it or update the driver itself"
         }
         _ => {
             "see that `nvidia-smi` works; load the kernel modules (`nvidia-modprobe -u -c 0`) or restart the computer"

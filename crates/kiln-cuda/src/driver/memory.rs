@@ -1,7 +1,8 @@
 //! Device memory: allocation in stream order, copies and fills.
 //!
-//! Memory comes from a pool of the context's, which the driver manages: an allocation that fits what was freed earlier in the same stream costs
-//! about a microsecond and no synchronisation. Where a device has no pools, the slow calls are used, which wait for the device.
+//! Memory comes from a pool of the context's, which the driver manages: an allocation that fits
+//! what was freed earlier in the same stream costs about a microsecond and no synchronization.
+//! Where a device has no pools, the slow calls are used, which wait for the device.
 
 use super::error::Result;
 use super::garbage::Garbage;
@@ -12,17 +13,20 @@ use kiln_backend::DevicePtr;
 use std::ops::Range;
 
 impl Stream {
-    /// Allocates uninitialised device memory, aligned to 256 bytes, for work later in this stream. Zero bytes are the null pointer.
+    /// Allocates uninitialized device memory, aligned to 256 bytes, for work later in this stream.
+    /// Zero bytes are the null pointer.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`] with the numbers; [`CudaError::Recording`] during a [capture](super::Graph::capture).
+    /// [`CudaError::OutOfMemory`] with the numbers; [`CudaError::Recording`] during a
+    /// [capture](super::Graph::capture).
     pub fn allocate(&self, bytes: usize) -> Result<DevicePtr> {
         if bytes == 0 {
             return Ok(DevicePtr(0));
         }
         self.refuse_recording("allocate")?;
         let allocated = self.try_allocate(bytes).or_else(|error| {
-            // Pooled memory that is free in other pieces can be given back and taken again in one. A pool that cannot shrink changes nothing.
+            // Pooled memory that is free in other pieces can be given back and taken again in one.
+            // A pool that cannot shrink changes nothing.
             self.context().trim(0)?;
             self.try_allocate(bytes).map_err(|_| error)
         });
@@ -45,11 +49,12 @@ impl Stream {
     /// Frees memory once the work now in this stream is done.
     ///
     /// # Errors
-    /// Those of the calls, and [`CudaError::Recording`]; the memory is then lost until the context ends.
+    /// Those of the calls, and [`CudaError::Recording`]; the memory is then lost until the context
+    /// ends.
     ///
     /// # Safety
-    /// `pointer` came from [`Stream::allocate`] in this context and was not freed. Work in other streams that uses it is over, or this stream
-    /// was made to wait for it.
+    /// `pointer` came from [`Stream::allocate`] in this context and was not freed. Work in other
+    /// streams that uses it is over, or this stream was made to wait for it.
     pub unsafe fn free(&self, pointer: DevicePtr) -> Result<()> {
         if pointer.0 == 0 {
             return Ok(());
@@ -108,7 +113,8 @@ impl Stream {
     /// [`CudaError::OutOfRange`] for a part outside the buffer; those of the calls.
     ///
     /// # Safety
-    /// `destination` has room for the bytes. Until the copy is done, the part is not written and the buffer is not dropped.
+    /// `destination` has room for the bytes. Until the copy is done, the part is not written and
+    /// the buffer is not dropped.
     pub unsafe fn upload_pinned(
         &self,
         destination: DevicePtr,
@@ -129,7 +135,8 @@ impl Stream {
     /// [`CudaError::OutOfRange`] for a part outside the buffer; those of the calls.
     ///
     /// # Safety
-    /// `source` has that many bytes. Until the copy is done, the part is neither read nor written and the buffer is not dropped.
+    /// `source` has that many bytes. Until the copy is done, the part is neither read nor written
+    /// and the buffer is not dropped.
     pub unsafe fn download_pinned(
         &self,
         destination: &PinnedBuffer,
@@ -193,8 +200,9 @@ impl Stream {
 
 /// Device memory that frees itself, in the order of the stream it was allocated in.
 ///
-/// Reads and writes here go through that stream, so they need no care. Whoever passes [`pointer`](DeviceBuffer::pointer) to work in another
-/// stream must make the buffer's stream wait for that work before the buffer drops, and must not drop it during a capture of its stream.
+/// Reads and writes here go through that stream, so they need no care. Whoever passes
+/// [`pointer`](DeviceBuffer::pointer) to work in another stream must make the buffer's stream wait
+/// for that work before the buffer drops, and must not drop it during a capture of its stream.
 pub struct DeviceBuffer {
     stream: Stream,
     pointer: DevicePtr,
@@ -202,7 +210,7 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Allocates uninitialised memory.
+    /// Allocates uninitialized memory.
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`] with the numbers.
@@ -267,7 +275,8 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, freed here alone; the type's contract covers other streams. A failure has nobody to report to.
+        // SAFETY: allocated by `new`, freed here alone; the type's contract covers other streams. A
+        // failure has nobody to report to.
         let _ = unsafe { self.stream.free(self.pointer) };
     }
 }

@@ -1,36 +1,44 @@
 //! The CUDA driver: loading it, and its objects as Rust values.
 //!
-//! Nothing of the toolkit is needed: no headers, no runtime library, no nvrtc. `libcuda` is opened when the first object is asked for, and on a
-//! machine without it that is an error value that says what to install. [`Context`] stands for a GPU, [`Stream`], [`Event`], [`DeviceBuffer`],
-//! [`PinnedBuffer`], [`MappedWords`], [`BarBuffer`], [`Module`], [`Function`] and [`Graph`] are made in it, keep it alive, and free themselves on drop.
+//! Nothing of the toolkit is needed: no headers, no runtime library, no nvrtc. `libcuda` is opened
+//! when the first object is asked for, and on a machine without it that is an error value that says
+//! what to install. [`Context`] stands for a GPU, [`Stream`], [`Event`], [`DeviceBuffer`],
+//! [`PinnedBuffer`], [`MappedWords`], [`BarBuffer`], [`Module`], [`Function`] and [`Graph`] are
+//! made in it, keep it alive, and free themselves on drop.
 //!
 //! # Why an own table of entry points
 //!
-//! See [`ffi`]: some seventy functions, looked up once, each failure a value. The common binding crates panic on a missing library or symbol and
-//! generate 17,000 lines.
+//! See [`ffi`]: some seventy functions, looked up once, each failure a value. The common binding
+//! crates panic on a missing library or symbol and generate 17,000 lines.
 //!
 //! # Threads
 //!
-//! Every object may be used from every thread. The driver's interface is made for it; what it asks for is that the right context is current on
-//! the calling thread, and every method sees to that first ([`Context::bind`]). Handles are never dereferenced by the host, and each is destroyed
-//! by the one owner that made it, so concurrent use can put work in an order the caller did not want, but cannot break memory on the host.
+//! Every object may be used from every thread. The driver's interface is made for it; what it asks
+//! for is that the right context is current on the calling thread, and every method sees to that
+//! first ([`Context::bind`]). Handles are never dereferenced by the host, and each is destroyed by
+//! the one owner that made it, so concurrent use can put work in an order the caller did not want,
+//! but cannot break memory on the host.
 //!
 //! # Memory
 //!
-//! Methods that take raw device addresses are unsafe: the driver checks nothing, and the device does not know Rust's borrows. Host memory is never
-//! handed to the device beyond a call except by the unsafe `*_pinned` copies and by launches.
+//! Methods that take raw device addresses are unsafe: the driver checks nothing, and the device
+//! does not know Rust's borrows. Host memory is never handed to the device beyond a call except by
+//! the unsafe `*_pinned` copies and by launches.
 //!
 //! # Kernels that stay
 //!
-//! Some calls wait for the end of every kernel of the context: loading a program, unloading it, unpinning memory, freeing memory that is not of the pool.
-//! [`Context::begin_stay`] puts off what is made by drops; whoever loads programs must see that no kernel stays meanwhile. [`Module::function`] loads the kernel
-//! at once and not, as the driver does by default, before its first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the
+//! Some calls wait for the end of every kernel of the context: loading a program, unloading it,
+//! unpinning memory, freeing memory that is not of the pool. [`Context::begin_stay`] puts off what
+//! is made by drops; whoever loads programs must see that no kernel stays meanwhile.
+//! [`Module::function`] loads the kernel at once and not, as the driver does by default, before its
+//! first launch. That does not depend on `CUDA_MODULE_LOADING`, which would have to be set in the
 //! environment of a process that may already have threads, and makes no difference to what waits.
 //!
 //! # Errors
 //!
-//! [`CudaError`] says which call failed and why. A kernel that crashes costs the context ([`CudaError::ContextLost`]), which is why the code that
-//! Kiln generates checks and reports instead of crashing.
+//! [`CudaError`] says which call failed and why. A kernel that crashes costs the context
+//! ([`CudaError::ContextLost`]), which is why the code that Kiln generates checks and reports
+//! instead of crashing.
 //!
 //! ```no_run
 //! use kiln_cuda::driver::{Context, DeviceBuffer, JitOptions, LaunchShape, Module, Stream};

@@ -8,8 +8,8 @@ use super::garbage::Garbage;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// A program in a GPU's memory. Clones share it; it is unloaded with the last clone or [`Function`](super::Function) of it, which must not be while one of its
-/// kernels runs.
+/// A program in a GPU's memory. Clones share it; it is unloaded with the last clone or
+/// [`Function`](super::Function) of it, which must not be while one of its kernels runs.
 #[derive(Clone)]
 pub struct Module(Arc<ModuleState>);
 
@@ -22,7 +22,8 @@ impl Module {
     /// Loads a cubin.
     ///
     /// # Errors
-    /// [`CudaError::BadImage`] for bytes that are damaged, cut short, or for another GPU; those of the calls.
+    /// [`CudaError::BadImage`] for bytes that are damaged, cut short, or for another GPU; those of
+    /// the calls.
     pub fn load(context: &Context, cubin: &[u8]) -> Result<Module> {
         let image = cubin::checked(cubin)?;
         context.bind()?;

@@ -10,10 +10,12 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
-/// Pinned, zeroed host memory that is mapped into the device's address space. It is unpinned on drop, which waits for copies in flight; beside a kernel that stays
-/// ([`Context::begin_stay`]), when that has ended.
+/// Pinned, zeroed host memory that is mapped into the device's address space. It is unpinned on
+/// drop, which waits for copies in flight; beside a kernel that stays ([`Context::begin_stay`]),
+/// when that has ended.
 ///
-/// A copy or a kernel that uses it without waiting is started by an unsafe call, whose contract keeps the host away until it is done.
+/// A copy or a kernel that uses it without waiting is started by an unsafe call, whose contract
+/// keeps the host away until it is done.
 pub struct PinnedBuffer {
     context: Context,
     host: NonNull<u8>,
@@ -23,7 +25,8 @@ pub struct PinnedBuffer {
     owned: bool,
 }
 
-// SAFETY: the buffer owns its memory; what the host does with it follows Rust's rules for `&` and `&mut`, as for a `Box<[u8]>`.
+// SAFETY: the buffer owns its memory; what the host does with it follows Rust's rules for `&` and
+// `&mut`, as for a `Box<[u8]>`.
 unsafe impl Send for PinnedBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedBuffer {}
@@ -64,8 +67,8 @@ impl PinnedBuffer {
     /// Those of the calls.
     ///
     /// # Safety
-    /// `host` points to that many bytes of whole pages, initialised, which live until the buffer is dropped, or, where a kernel stays then, until it has ended. Nobody has a
-    /// reference to them.
+    /// `host` points to that many bytes of whole pages, initialized, which live until the buffer is
+    /// dropped, or, where a kernel stays then, until it has ended. Nobody has a reference to them.
     pub unsafe fn register(context: &Context, host: NonNull<u8>, bytes: usize) -> Result<PinnedBuffer> {
         context.bind()?;
         let (api, address) = (context.api(), host.as_ptr().cast());
@@ -100,7 +103,8 @@ impl PinnedBuffer {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: allocated, initialised, and not written by the device while the host may look: see the type.
+        // SAFETY: allocated, initialized, and not written by the device while the host may look:
+        // see the type.
         unsafe { std::slice::from_raw_parts(self.host.as_ptr(), self.bytes) }
     }
 

@@ -1,8 +1,10 @@
 //! Reusable pinned memory through which large pageable copies go.
 //!
-//! A copy from pageable memory makes the driver stage it in pieces of its own; done here, the pieces are large and the next one is filled while
-//! the copy engine moves the last. A chunk that is in flight carries an event. A copy takes only chunks whose event has passed, makes new ones up
-//! to a limit, and goes without staging beyond it: it never waits for another stream, which may be held up by a resident kernel for ever.
+//! A copy from pageable memory makes the driver stage it in pieces of its own; done here, the
+//! pieces are large and the next one is filled while the copy engine moves the last. A chunk that
+//! is in flight carries an event. A copy takes only chunks whose event has passed, makes new ones
+//! up to a limit, and goes without staging beyond it: it never waits for another stream, which may
+//! be held up by a resident kernel for ever.
 
 use super::error::Result;
 use super::ffi::{self, Address, Api, EventHandle, Status, StreamHandle};
@@ -10,7 +12,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a chunk: large enough to hide the cost of a copy's start, small enough that filling one takes well under a millisecond.
+/// Bytes of a chunk: large enough to hide the cost of a copy's start, small enough that filling one
+/// takes well under a millisecond.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// The most chunks of one context.
@@ -19,7 +22,8 @@ const MAX_CHUNKS: usize = 16;
 /// How many chunks one copy alternates between.
 const CHUNKS_PER_COPY: usize = 2;
 
-/// Up to this size the driver puts the source into the command stream during the call, which is as fast as staging and leaves the source free.
+/// Up to this size the driver puts the source into the command stream during the call, which is as
+/// fast as staging and leaves the source free.
 const INLINE_BYTES: usize = 64 << 10;
 
 /// The chunks of a context.
@@ -42,7 +46,8 @@ struct Chunk {
     event: EventHandle,
 }
 
-// SAFETY: a chunk is owned by whoever holds the value; pinned memory and events may be used from any thread.
+// SAFETY: a chunk is owned by whoever holds the value; pinned memory and events may be used from
+// any thread.
 unsafe impl Send for Chunk {}
 
 impl Staging {
@@ -60,8 +65,8 @@ impl Staging {
         let inline = source.len() <= INLINE_BYTES;
         let chunks = if inline { Vec::new() } else { self.take(api) };
         if chunks.is_empty() {
-            // SAFETY: as the caller promises. A source that is not inlined may be read after the call where the GPU can read pageable memory
-            // itself, hence the wait.
+            // SAFETY: as the caller promises. A source that is not inlined may be read after the
+            // call where the GPU can read pageable memory itself, hence the wait.
             return unsafe {
                 api.cuMemcpyHtoDAsync_v2(destination, source.as_ptr().cast(), source.len(), stream)?;
                 if inline { Ok(()) } else { api.cuStreamSynchronize(stream) }
@@ -70,8 +75,8 @@ impl Staging {
         for (index, piece) in source.chunks(CHUNK_BYTES).enumerate() {
             let chunk = &chunks[index % chunks.len()];
             chunk.wait(api)?;
-            // SAFETY: the chunk is held by this call alone, its last copy is done, and a piece is at most a chunk long. `destination` is the
-            // caller's promise.
+            // SAFETY: the chunk is held by this call alone, its last copy is done, and a piece is
+            // at most a chunk long. `destination` is the caller's promise.
             unsafe {
                 chunk.memory.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
                 let to = destination + (index * CHUNK_BYTES) as u64;
@@ -105,7 +110,8 @@ impl Staging {
         let pieces = destination.len().div_ceil(CHUNK_BYTES);
         let fetch = |index: usize, length: usize| {
             let chunk = &chunks[index % chunks.len()];
-            // SAFETY: the chunk is held by this call alone and is not in flight: it is either fresh or was emptied by the loop below.
+            // SAFETY: the chunk is held by this call alone and is not in flight: it is either fresh
+            // or was emptied by the loop below.
             unsafe {
                 api.cuMemcpyDtoHAsync_v2(
                     chunk.memory.cast(),
@@ -161,7 +167,8 @@ impl Staging {
     }
 
     fn lock(&self) -> MutexGuard<'_, StagingState> {
-        // Every change of the state is one push or one removal, so a panic in between leaves nothing half-done.
+        // Every change of the state is one push or one removal, so a panic in between leaves
+        // nothing half-done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -199,8 +206,9 @@ impl Chunk {
     }
 
     fn free(self, api: &Api) {
-        // SAFETY: both were made in `new` and are used by nobody else. A copy in flight holds the memory until it is done: freeing pinned
-        // memory waits for it. Failures have nobody to report to.
+        // SAFETY: both were made in `new` and are used by nobody else. A copy in flight holds the
+        // memory until it is done: freeing pinned memory waits for it. Failures have nobody to
+        // report to.
         unsafe {
             let _ = api.cuEventDestroy_v2(self.event);
             let _ = api.cuMemFreeHost(self.memory.cast());

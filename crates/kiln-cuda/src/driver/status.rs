@@ -40,7 +40,8 @@ impl Status {
     pub const NOT_FOUND: Status = Status(500);
     /// Work that is not finished: an answer, not a failure.
     pub const NOT_READY: Status = Status(600);
-    /// A kernel accessed memory that is not mapped. The first of the statuses that cost the context, see [`Status::loses_context`].
+    /// A kernel accessed memory that is not mapped. The first of the statuses that cost the
+    /// context, see [`Status::loses_context`].
     pub const ILLEGAL_ADDRESS: Status = Status(700);
     /// More threads, registers or shared memory than a block can have.
     pub const LAUNCH_OUT_OF_RESOURCES: Status = Status(701);

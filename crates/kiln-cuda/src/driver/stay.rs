@@ -1,8 +1,10 @@
 //! Kernels that stay, and what must not be freed beside them.
 //!
-//! Some of the driver's calls wait until the GPU is idle: unloading a module, unpinning host memory, freeing memory that is not of a pool. Beside a kernel
-//! that stays they would wait for its end, and they are mostly made by a drop. So while such a kernel is there ([`Context::begin_stay`]), what they would
-//! free is kept, and freed when the last one has ended. (`examples/resident_check` shows which calls wait.)
+//! Some of the driver's calls wait until the GPU is idle: unloading a module, unpinning host
+//! memory, freeing memory that is not of a pool. Beside a kernel that stays they would wait for its
+//! end, and they are mostly made by a drop. So while such a kernel is there
+//! ([`Context::begin_stay`]), what they would free is kept, and freed when the last one has ended.
+//! (`examples/resident_check` shows which calls wait.)
 
 use super::context::Context;
 use super::garbage::Garbage;
@@ -12,9 +14,11 @@ use std::sync::PoisonError;
 pub struct Stay(Context);
 
 impl Context {
-    /// Announces a kernel that stays: to be called before its launch. What the driver would free only after its end is kept until the last [`Stay`] drops.
+    /// Announces a kernel that stays: to be called before its launch. What the driver would free
+    /// only after its end is kept until the last [`Stay`] drops.
     pub fn begin_stay(&self) -> Stay {
-        // A number and a list whose changes are whole or not at all, here and below: a panic elsewhere leaves them usable.
+        // A number and a list whose changes are whole or not at all, here and below: a panic
+        // elsewhere leaves them usable.
         *self.stays().count.write().unwrap_or_else(PoisonError::into_inner) += 1;
         Stay(self.clone())
     }

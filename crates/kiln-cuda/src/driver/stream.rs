@@ -6,7 +6,8 @@ use super::ffi::{self, Status, StreamHandle};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// A queue of work. Clones share it; the last one to drop destroys it, after which the driver still finishes the work in it.
+/// A queue of work. Clones share it; the last one to drop destroys it, after which the driver still
+/// finishes the work in it.
 ///
 /// It is independent of the legacy default stream: nothing is ordered with it implicitly.
 #[derive(Clone)]
@@ -26,8 +27,9 @@ impl Stream {
         Stream::with_priority(context, 0)
     }
 
-    /// A new stream whose waiting blocks go before those of streams of a greater number: 0 is the lowest priority, -1 and less are higher. Numbers
-    /// outside the device's range are brought into it.
+    /// A new stream whose waiting blocks go before those of streams of a greater number: 0 is the
+    /// lowest priority, -1 and less are higher. Numbers outside the device's range are brought into
+    /// it.
     ///
     /// # Errors
     /// Those of the calls.
@@ -54,7 +56,8 @@ impl Stream {
     /// Waits for the work in it.
     ///
     /// # Errors
-    /// Those of the calls, and of the work: [`CudaError::ContextLost`](super::CudaError::ContextLost) if a kernel crashed.
+    /// Those of the calls, and of the work:
+    /// [`CudaError::ContextLost`](super::CudaError::ContextLost) if a kernel crashed.
     pub fn synchronize(&self) -> Result<()> {
         self.context().bind()?;
         // SAFETY: the stream is live.
@@ -89,8 +92,9 @@ impl Stream {
 }
 
 impl Stream {
-    /// Refuses `what` while the stream is recorded. The driver would take it into the graph, where it means something else: memory that belongs to
-    /// the graph, or a copy that reads the host's memory again at every launch.
+    /// Refuses `what` while the stream is recorded. The driver would take it into the graph, where
+    /// it means something else: memory that belongs to the graph, or a copy that reads the host's
+    /// memory again at every launch.
     pub(super) fn refuse_recording(&self, what: &'static str) -> Result<()> {
         if self.is_capturing()? { Err(CudaError::Recording { what }) } else { Ok(()) }
     }
@@ -99,7 +103,8 @@ impl Stream {
 impl Drop for StreamState {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: made by `with_priority`, destroyed here alone. A failure has nobody to report to.
+            // SAFETY: made by `with_priority`, destroyed here alone. A failure has nobody to report
+            // to.
             let _ = unsafe { self.context.api().cuStreamDestroy_v2(self.handle) };
         }
     }

@@ -32,7 +32,8 @@ pub struct MapShape<'a> {
     pub base: Address,
     /// Elements along each axis, 1 to 2^32; 1 to 5 axes.
     pub extents: &'a [u64],
-    /// Bytes from one element to the next on all axes but the first, on which they are adjacent: multiples of 16 below 2^40.
+    /// Bytes from one element to the next on all axes but the first, on which they are adjacent:
+    /// multiples of 16 below 2^40.
     pub strides: &'a [u64],
     /// The box: 1 to 256 elements along each axis, 128 bytes along the first.
     pub extents_of_box: &'a [u32],
@@ -41,7 +42,8 @@ pub struct MapShape<'a> {
 impl TensorMap {
     const WORDS: usize = 16;
 
-    /// Encodes a map for boxes whose rows of 128 bytes are swizzled in shared memory. Elements outside the tensor are zero.
+    /// Encodes a map for boxes whose rows of 128 bytes are swizzled in shared memory. Elements
+    /// outside the tensor are zero.
     ///
     /// # Errors
     /// Those of the call, among them a shape that is out of range.
@@ -50,8 +52,9 @@ impl TensorMap {
         debug_assert!(shape.strides.len() + 1 == rank && shape.extents_of_box.len() == rank);
         let mut map = TensorMap([0; TensorMap::WORDS]);
         let steps = [1u32; 5];
-        // SAFETY: the map is writable and aligned to 64 bytes; the lists are as long as the rank says (strides one less), and the driver reads
-        // them during the call only. It does not touch the tensor.
+        // SAFETY: the map is writable and aligned to 64 bytes; the lists are as long as the rank
+        // says (strides one less), and the driver reads them during the call only. It does not
+        // touch the tensor.
         unsafe {
             context.api().cuTensorMapEncodeTiled(
                 (&raw mut map).cast::<c_void>(),

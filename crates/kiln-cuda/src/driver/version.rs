@@ -1,4 +1,5 @@
-//! Versions: of CUDA, as the driver states it, and of the PTX language that a driver of that version accepts.
+//! Versions: of CUDA, as the driver states it, and of the PTX language that a driver of that
+//! version accepts.
 
 use std::fmt;
 
@@ -12,7 +13,8 @@ pub struct CudaVersion {
 }
 
 impl CudaVersion {
-    /// The oldest version Kiln works with: it brought PTX for `sm_90a` and has every entry point that Kiln calls.
+    /// The oldest version Kiln works with: it brought PTX for `sm_90a` and has every entry point
+    /// that Kiln calls.
     pub const OLDEST: CudaVersion = CudaVersion { major: 12, minor: 0 };
 
     /// The number on the package of the first driver that supports [`CudaVersion::OLDEST`].
@@ -40,8 +42,8 @@ pub struct PtxVersion {
     pub minor: u32,
 }
 
-/// The first CUDA version (major, minor) that accepts a PTX version (major, minor), oldest first. Versions between two rows accept what the row
-/// before them does.
+/// The first CUDA version (major, minor) that accepts a PTX version (major, minor), oldest first.
+/// Versions between two rows accept what the row before them does.
 const PTX_OF_CUDA: &[[u32; 4]] = &[
     [12, 0, 8, 0],
     [12, 1, 8, 1],
@@ -61,8 +63,9 @@ const PTX_OF_CUDA: &[[u32; 4]] = &[
 ];
 
 impl PtxVersion {
-    /// The highest version that a driver of this CUDA version accepts, as far as this release of Kiln knows: a driver newer than the table gets
-    /// the table's newest version, which it accepts too. Below [`CudaVersion::OLDEST`] there is none.
+    /// The highest version that a driver of this CUDA version accepts, as far as this release of
+    /// Kiln knows: a driver newer than the table gets the table's newest version, which it accepts
+    /// too. Below [`CudaVersion::OLDEST`] there is none.
     ///
     /// ```
     /// use kiln_cuda::driver::{CudaVersion, PtxVersion};

@@ -1,13 +1,13 @@
 //! Element-wise operations on registers.
 //!
-//! Sums, products, quotients, square roots and reciprocals are rounded once, as Rust's are: `.rn` also
-//! keeps the assembler from fusing a product with a sum, which it does to instructions without a
-//! rounding modifier (PTX ISA, "Floating Point Instructions: add"). Kernels with `contract` are written
-//! without it. f32 `fast_div`, `rsqrt` and `exp2` are the hardware's approximations, within 2 ulp. No
-//! instruction here flushes subnormal numbers.
+//! Sums, products, quotients, square roots and reciprocals are rounded once, as Rust's are: `.rn`
+//! also keeps the assembler from fusing a product with a sum, which it does to instructions without
+//! a rounding modifier (PTX ISA, "Floating Point Instructions: add"). Kernels with `contract` are
+//! written without it. f32 `fast_div`, `rsqrt` and `exp2` are the hardware's approximations, within
+//! 2 ulp. No instruction here flushes subnormal numbers.
 //!
-//! Everything longer was expanded by the compiler. 16-bit floats were promoted to f32, so only moves,
-//! selects and multiply-adds of them arrive here.
+//! Everything longer was expanded by the compiler. 16-bit floats were promoted to f32, so only
+//! moves, selects and multiply-adds of them arrive here.
 
 use super::writer::{Class, Reg, Writer, suffix};
 use kiln_backend::Result;

@@ -1,6 +1,7 @@
 //! Conversions from and to the types of one byte, which registers of 16 bits hold, zero-extended.
 //!
-//! GPUs from compute capability 8.9 on convert 8-bit floats; before, integer and f32 arithmetic does.
+//! GPUs from compute capability 8.9 on convert 8-bit floats; before, integer and f32 arithmetic
+//! does.
 
 use super::entry::FLOAT8_VERSION;
 use super::writer::{Class, Reg, Writer};
@@ -27,8 +28,9 @@ impl Format {
 }
 
 impl Writer<'_> {
-    /// Four bytes in one word, if each was part of a word that was loaded: by permutations of these, or without any. Those words are written where the bytes
-    /// are, so that they are there whenever these are.
+    /// Four bytes in one word, if each was part of a word that was loaded: by permutations of
+    /// these, or without any. Those words are written where the bytes are, so that they are there
+    /// whenever these are.
     pub(super) fn bytes_of_other_words(&mut self, bytes: &[Reg]) -> Option<Reg> {
         let &[a, b, c, d] = bytes else { return None };
         let of = |byte| self.bytes_of_words.get(&byte).copied();
@@ -122,7 +124,8 @@ impl Writer<'_> {
         let special = self.reg(Class::Pred);
         self.put(format_args!("cvt.u32.u16 {bits}, {x}"));
         self.put(format_args!("and.b32 {code}, {bits}, 127"));
-        // The fields in their places in an f32, whose exponent then lacks the difference of the biases.
+        // The fields in their places in an f32, whose exponent then lacks the difference of the
+        // biases.
         self.put(format_args!("shl.b32 {size}, {code}, {}", 23 - format.significand));
         self.put(format_args!("mov.b32 {power}, 0x{:08x}", (127 + 127 - format.bias) << 23));
         self.put(format_args!("mul.rn.f32 {size}, {size}, {power}"));
@@ -158,7 +161,8 @@ impl Writer<'_> {
         self.put(format_args!("min.u32 {size}, {size}, 0x{:08x}", largest.to_bits()));
         self.put(format_args!("and.b32 {exponent}, {size}, 0x7f800000"));
         self.put(format_args!("max.u32 {exponent}, {exponent}, 0x{least:08x}"));
-        // A power of two whose last bit counts in units of the result: the sum is rounded to them, and its low bits are how many.
+        // A power of two whose last bit counts in units of the result: the sum is rounded to them,
+        // and its low bits are how many.
         self.put(format_args!("add.u32 {magic}, {exponent}, 0x{:08x}", shift << 23));
         self.put(format_args!("add.rn.f32 {sum}, {size}, {magic}"));
         self.put(format_args!("sub.u32 {sum}, {sum}, {magic}"));

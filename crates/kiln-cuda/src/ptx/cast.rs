@@ -67,8 +67,8 @@ impl Writer<'_> {
         self.put(format_args!("selp.{} {to}, 0x{one:x}, 0, {x}", to.class.bits()));
     }
 
-    /// PTX's conversions to integers clamp, but what they make of NaN depends on the types: an H200 gives 0 for f32 to s32 and the least integer for
-    /// f32 to s64 and f64 to s32.
+    /// PTX's conversions to integers clamp, but what they make of NaN depends on the types: an H200
+    /// gives 0 for f32 to s32 and the least integer for f32 to s64 and f64 to s32.
     fn float_to_int(&mut self, from: Scalar, into: Scalar, x: Reg, to: Reg) {
         let (clamped, number) = (self.reg(to.class), self.reg(Class::Pred));
         self.put(format_args!("cvt.rzi.{}.{} {clamped}, {x}", suffix(into), suffix(from)));
@@ -95,8 +95,8 @@ impl Writer<'_> {
         }
     }
 
-    /// f64 to f32, rounding an inexact result to an odd significand, so that a second rounding to fewer bits is right
-    /// (Boldo and Melquiond, "When double rounding is odd", 2005).
+    /// f64 to f32, rounding an inexact result to an odd significand, so that a second rounding to
+    /// fewer bits is right (Boldo and Melquiond, "When double rounding is odd", 2005).
     pub(super) fn round_to_odd(&mut self, x: Reg) -> Reg {
         let (down, back, odd) = (self.reg(Class::B32), self.reg(Class::B64), self.reg(Class::B32));
         let inexact = self.reg(Class::Pred);
@@ -108,8 +108,8 @@ impl Writer<'_> {
         odd
     }
 
-    /// An integer as f64, rounding an inexact result to an odd significand: only those of more than 53
-    /// bits are inexact.
+    /// An integer as f64, rounding an inexact result to an odd significand: only those of more than
+    /// 53 bits are inexact.
     fn integer_to_odd(&mut self, from: Scalar, x: Reg) -> Reg {
         let (t, wide) = (suffix(from), self.reg(Class::B64));
         self.put(format_args!("cvt.rz.f64.{t} {wide}, {x}"));

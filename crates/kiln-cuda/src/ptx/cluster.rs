@@ -1,8 +1,10 @@
 //! Operations among the blocks of a cluster (PTX ISA 7.8, "barrier.cluster", "mapa", "st").
 //!
-//! That a store of 16 bytes to another block's shared memory arrives whole is, as for [ordered accesses](super::ordered), a property of every GPU with clusters that this crate knows
-//! of and not of the memory model: an aligned vector lies in one 32-byte sector, which travels between multiprocessors as one packet, and banks of shared memory are written
-//! 128 bytes at a time. What relies on it tests it.
+//! That a store of 16 bytes to another block's shared memory arrives whole is, as for [ordered
+//! accesses](super::ordered), a property of every GPU with clusters that this crate knows of and
+//! not of the memory model: an aligned vector lies in one 32-byte sector, which travels between
+//! multiprocessors as one packet, and banks of shared memory are written 128 bytes at a time. What
+//! relies on it tests it.
 
 use super::entry::HOPPER_VERSION;
 use super::memory::list;
@@ -16,8 +18,10 @@ fn stores(kind: &OpKind) -> bool {
 }
 
 impl Writer<'_> {
-    /// Finds out where shared memory lies among generic addresses, for a kernel that stores to that of other blocks. Such stores are to generic addresses for the hardware
-    /// anyway, and the assembler asks it for their upper half wherever it makes one of a shared address: some 50 cycles before the store.
+    /// Finds out where shared memory lies among generic addresses, for a kernel that stores to that
+    /// of other blocks. Such stores are to generic addresses for the hardware anyway, and the
+    /// assembler asks it for their upper half wherever it makes one of a shared address: some 50
+    /// cycles before the store.
     pub(super) fn begin_cluster(&mut self) {
         let kernel = self.kernel;
         let mut any = false;

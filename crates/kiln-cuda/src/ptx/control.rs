@@ -4,7 +4,8 @@ use super::writer::{Class, Reg, Writer, suffix};
 use kiln_backend::{Error, Result};
 use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
 
-/// Whether a loop begins below its end for certain: it ends at the larger of something and a larger constant, or what is more than its beginning.
+/// Whether a loop begins below its end for certain: it ends at the larger of something and a larger
+/// constant, or what is more than its beginning.
 fn has_a_round(kernel: &Kernel, op: &OpData) -> bool {
     let [low, high, _] = op.for_bounds();
     let more = |v: Value| is_more(kernel, v, low);
@@ -113,7 +114,8 @@ impl Writer<'_> {
         let left = self.reg(lo.class);
         let done = self.reg(Class::Pred);
         let (top, end) = (self.label(), self.label());
-        // Around a loop that may be empty the assembler takes accumulators that products fill within it for read while they are in flight (C7514).
+        // Around a loop that may be empty the assembler takes accumulators that products fill
+        // within it for read while they are in flight (C7514).
         if !has_a_round(kernel, op) {
             self.put(format_args!("setp.ge.{t} {done}, {lo}, {hi}"));
             self.put(format_args!("@{done} bra {end}"));

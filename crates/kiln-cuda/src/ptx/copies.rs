@@ -10,7 +10,8 @@ use kiln_ir::{Def, OpData, Scalar, Value};
 pub enum Way {
     /// Boxes are loaded.
     Load,
-    /// Boxes are loaded of a view whose elements are adjacent on the last axis but one: for the copy that is the last one.
+    /// Boxes are loaded of a view whose elements are adjacent on the last axis but one: for the
+    /// copy that is the last one.
     LoadTurned,
     /// Boxes are stored.
     Store,
@@ -21,7 +22,8 @@ impl Way {
     pub const ALL: [Way; 3] = [Way::Load, Way::LoadTurned, Way::Store];
 }
 
-/// A tensor map that a launch must pass, made from a view parameter. The maps come before the words, 128 bytes each.
+/// A tensor map that a launch must pass, made from a view parameter. The maps come before the
+/// words, 128 bytes each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorMap {
     /// The parameter, as the user calls it.
@@ -32,7 +34,8 @@ pub struct TensorMap {
     pub rank: u32,
     /// Its elements.
     pub elem: Scalar,
-    /// The extents of the box on the last two axes, as the copy sees them; on the others they are 1.
+    /// The extents of the box on the last two axes, as the copy sees them; on the others they
+    /// are 1.
     pub extents: [u32; 2],
     /// What it is for.
     pub way: Way,
@@ -112,7 +115,8 @@ impl Writer<'_> {
         format!("{{{}}}", all.join(", "))
     }
 
-    /// Fetches the map that a copy will need: that takes about as long as everything else at the beginning.
+    /// Fetches the map that a copy will need: that takes about as long as everything else at the
+    /// beginning.
     pub(super) fn prefetch_map(&mut self, view: Value, way: Way, rows: u32, team: Team) -> Result<()> {
         let known = self.explicit.maps.len();
         let map = self.tensor_map(view, way, [rows, PANEL / self.elem(view).bytes()])?;

@@ -1,13 +1,16 @@
 //! Faults, asserts and prints: what the device writes when one happens, and how the host reads it.
 //!
-//! Two hidden words follow a kernel's parameters if it has any site: the address of the [`Control`] block in device memory, and the number of the
-//! program. The first thread to fault claims the control block, fills the [`FaultRecord`] in mapped host memory, sets its `ready` word and exits;
-//! every other faulting thread just exits. So nothing traps and the context survives. Prints append records to a mapped ring, whose end is the
-//! control block's cursor.
+//! Two hidden words follow a kernel's parameters if it has any site: the address of the [`Control`]
+//! block in device memory, and the number of the program. The first thread to fault claims the
+//! control block, fills the [`FaultRecord`] in mapped host memory, sets its `ready` word and exits;
+//! every other faulting thread just exits. So nothing traps and the context survives. Prints append
+//! records to a mapped ring, whose end is the control block's cursor.
 //!
-//! A check of the block ([`OpKind::BlockCheck`](kiln_ir::OpKind::BlockCheck)) is a reduction over its threads, after which all leave or none.
-//! A check that is *noted* ([`OpKind::Note`](kiln_ir::OpKind::Note)) reports in the same way, but the thread goes on. Where something depends on whether one has failed, a register says
-//! so, the same in all threads of a task: those of a check whose operands differ from thread to thread agree at a barrier.
+//! A check of the block ([`OpKind::BlockCheck`](kiln_ir::OpKind::BlockCheck)) is a reduction over
+//! its threads, after which all leave or none. A check that is *noted*
+//! ([`OpKind::Note`](kiln_ir::OpKind::Note)) reports in the same way, but the thread goes on. Where
+//! something depends on whether one has failed, a register says so, the same in all threads of a
+//! task: those of a check whose operands differ from thread to thread agree at a barrier.
 
 use super::writer::{Class, Label, Reg, Writer};
 use kiln_backend::Result;
@@ -24,7 +27,8 @@ pub const MAX_VALUES: usize = 8;
 pub struct Control {
     /// 1 once a thread has faulted.
     pub claimed: u32,
-    /// Where the next print record goes, in 4-byte words; runs past the capacity when the ring is full.
+    /// Where the next print record goes, in 4-byte words; runs past the capacity when the ring is
+    /// full.
     pub cursor: u32,
     /// Print records that found no room.
     pub lost: u32,
@@ -56,7 +60,8 @@ pub struct FaultRecord {
     pub values: [u64; MAX_VALUES],
 }
 
-/// Words of a print record before its values: program (never 0), site, block, thread. Each value takes two words.
+/// Words of a print record before its values: program (never 0), site, block, thread. Each value
+/// takes two words.
 pub const PRINT_HEADER: u32 = 8;
 
 /// A place in a kernel that can report.
@@ -235,7 +240,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Fills in the record of the launch, unless another thread has: this one goes on at `otherwise` then, or ends. `hidden` is the number of the first hidden word.
+    /// Fills in the record of the launch, unless another thread has: this one goes on at
+    /// `otherwise` then, or ends. `hidden` is the number of the first hidden word.
     fn report(
         &mut self,
         hidden: usize,

@@ -1,4 +1,5 @@
-//! The head of a PTX module, the entry's parameters and memory, and the emitter's only public function.
+//! The head of a PTX module, the entry's parameters and memory, and the emitter's only public
+//! function.
 
 use super::copies::TensorMap;
 use super::diagnostics::Site;
@@ -23,7 +24,8 @@ impl Target {
         self.compute.0 * 10 + self.compute.1
     }
 
-    /// The oldest PTX ISA version that knows this GPU: what a kernel with no newer needs is written in.
+    /// The oldest PTX ISA version that knows this GPU: what a kernel with no newer needs is written
+    /// in.
     fn least_version(self) -> (u32, u32) {
         match self.capability() {
             ..=80 => (7, 0),
@@ -37,7 +39,8 @@ impl Target {
         }
     }
 
-    /// The name of the target: an unknown newer GPU runs code for the newest known without features of a family.
+    /// The name of the target: an unknown newer GPU runs code for the newest known without features
+    /// of a family.
     fn name(self) -> String {
         match self.capability() {
             n @ (80 | 86 | 87 | 89 | 90 | 100 | 101 | 120) => format!("sm_{n}"),
@@ -56,7 +59,8 @@ pub struct Module {
     pub entry: String,
     /// The block's extents.
     pub block: [u32; 3],
-    /// Shared memory of a block, in bytes. Above [`STATIC_SHARED`] it must be asked for at the launch.
+    /// Shared memory of a block, in bytes. Above [`STATIC_SHARED`] it must be asked for at the
+    /// launch.
     pub shared: u32,
     /// 64-bit words of the parameters the user passes.
     pub words: u32,
@@ -64,24 +68,28 @@ pub struct Module {
     pub maps: Vec<TensorMap>,
     /// Blocks of a cluster, along x.
     pub cluster: u32,
-    /// What can fault or print. If there is any, two hidden words follow the parameters; see [`diagnostics`](super::diagnostics).
+    /// What can fault or print. If there is any, two hidden words follow the parameters; see
+    /// [`diagnostics`](super::diagnostics).
     pub sites: Vec<Site>,
 }
 
-/// The first PTX ISA version with products of warpgroups of signed by unsigned integers, and of fragments of 8-bit floats.
+/// The first PTX ISA version with products of warpgroups of signed by unsigned integers, and of
+/// fragments of 8-bit floats.
 pub(crate) const MIXED_VERSION: (u32, u32) = (8, 4);
 /// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.
 pub(super) const FLOAT8_VERSION: (u32, u32) = (8, 1);
 /// The first PTX ISA version with all that compute capability 9.0 has.
 pub(super) const HOPPER_VERSION: (u32, u32) = (8, 0);
 
-/// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide, "Shared Memory").
+/// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide,
+/// "Shared Memory").
 pub const STATIC_SHARED: u32 = 48 * 1024;
 
 /// Writes a kernel that was lowered to threads as PTX.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for an operation this target does not have, by name and place; [`Error::Internal`] if the kernel was not lowered.
+/// [`Error::Unsupported`] for an operation this target does not have, by name and place;
+/// [`Error::Internal`] if the kernel was not lowered.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let Level::Thread { block } = kernel.level else {
         return Err(Error::Internal {
@@ -150,8 +158,9 @@ fn head(w: &Writer<'_>, entry: &str, block: [u32; 3], words: usize, roomy: bool)
     let [x, y, z] = block;
     // Instructions of this GPU alone.
     let family = if explicit.used { "a" } else { "" };
-    // Without it the assembler ignores register budgets; and of a kernel of one warp that waits for others, which runs alone on its multiprocessor, it spills
-    // registers to make room for more blocks.
+    // Without it the assembler ignores register budgets; and of a kernel of one warp that waits for
+    // others, which runs alone on its multiprocessor, it spills registers to make room for more
+    // blocks.
     let blocks = if explicit.budgets || roomy { ".minnctapersm 1\n" } else { "" };
     format!(
         ".version {major}.{minor}\n.target {}{family}\n.address_size 64\n\n.visible .entry {entry}(\n{}\n)\n.reqntid {x}, {y}, {z}\n{blocks}{{\n",
@@ -166,7 +175,8 @@ fn entry_name(name: &str) -> String {
     format!("kiln_{}", plain.collect::<String>())
 }
 
-/// Gives every `alloc` its place after the scratch memory, and the bytes of shared and local memory in all.
+/// Gives every `alloc` its place after the scratch memory, and the bytes of shared and local memory
+/// in all.
 fn lay_out(kernel: &Kernel, w: &mut Writer<'_>) -> (u32, u32) {
     let (mut shared, mut local) = (kernel.scratch_bytes, 0u32);
     kernel.walk(|_, data| {

@@ -1,4 +1,5 @@
-//! The explicit level: tasks and their warps, mbarriers, shared tiles (PTX ISA 8.0, "mbarrier", "setmaxnreg").
+//! The explicit level: tasks and their warps, mbarriers, shared tiles (PTX ISA 8.0, "mbarrier",
+//! "setmaxnreg").
 
 use super::copies::{TensorMap, Way};
 use super::writer::{Class, Reg, Writer};
@@ -34,7 +35,8 @@ pub(super) struct Team {
     pub warpgroup: Reg,
 }
 
-/// Before an instruction: the predicate of the threads that execute it, or nothing where no others come.
+/// Before an instruction: the predicate of the threads that execute it, or nothing where no others
+/// come.
 #[derive(Clone, Copy)]
 pub(super) struct Guard(Option<Reg>);
 
@@ -88,7 +90,8 @@ impl SharedTile {
 }
 
 impl Writer<'_> {
-    /// Looks the kernel through, which has so many threads and bytes of shared memory, and writes what comes first: which thread this is, and the mbarriers' beginning.
+    /// Looks the kernel through, which has so many threads and bytes of shared memory, and writes
+    /// what comes first: which thread this is, and the mbarriers' beginning.
     pub(super) fn begin_explicit(&mut self, threads: u32, shared: u32) -> Result<()> {
         let kernel = self.kernel;
         let mut mbarriers = Vec::new();
@@ -172,7 +175,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Comes before each operation of the body: everybody waits for the mbarriers before the first that may use one.
+    /// Comes before each operation of the body: everybody waits for the mbarriers before the first
+    /// that may use one.
     pub(super) fn before(&mut self, op: Op) {
         if self.explicit.meet_before == Some(op) {
             self.explicit.meet_before = None;
@@ -197,8 +201,8 @@ impl Writer<'_> {
         }
     }
 
-    /// The registers that say where this thread stands in a team, one of the task's copies from a thread on; `thread` is its index in the
-    /// block.
+    /// The registers that say where this thread stands in a team, one of the task's copies from a
+    /// thread on; `thread` is its index in the block.
     fn team(&mut self, barrier: u32, thread: Reg, first_thread: u32, task: &Task) -> Team {
         let threads = 32 * task.warps;
         let (first, leads) = (self.reg(Class::Pred), self.reg(Class::Pred));
@@ -218,7 +222,8 @@ impl Writer<'_> {
         Team { barrier, copy, threads, first, leads, warpgroup }
     }
 
-    /// The upper bits of a number, the same in all lanes of a warp, which the assembler only sees after a shuffle.
+    /// The upper bits of a number, the same in all lanes of a warp, which the assembler only sees
+    /// after a shuffle.
     fn uniform_quotient(&mut self, number: Reg, shift: u32) -> Reg {
         let (mine, uniform) = (self.reg(Class::B32), self.reg(Class::B32));
         self.put(format_args!("shr.u32 {mine}, {number}, {shift}"));
@@ -397,7 +402,8 @@ impl Writer<'_> {
             }
             let mut team = self.team(barrier, thread, 32 * first, task);
             if is_one_thread(self.kernel, data.regions[i], 32 * task.warps) {
-                // A predicate would cost the assembler its registers for what is the same in a warp, and a round of copies hundreds of cycles.
+                // A predicate would cost the assembler its registers for what is the same in a
+                // warp, and a round of copies hundreds of cycles.
                 [team.first, team.leads] = [Guard(None); 2];
             }
             barrier += task.copies;
@@ -508,7 +514,8 @@ pub(super) fn size(kernel: &Kernel, data: &OpData) -> u32 {
     }
 }
 
-/// Whether all that a task of so many threads does is within one branch, which its first thread alone takes.
+/// Whether all that a task of so many threads does is within one branch, which its first thread
+/// alone takes.
 fn is_one_thread(kernel: &Kernel, region: Block, threads: u32) -> bool {
     let made_by = |value| kernel.defining_op(value).map(|data| (&data.kind, &data.operands));
     let is = |value, number: i128| kernel.as_const(value).is_some_and(|l| l.as_i128() == number);
@@ -529,7 +536,8 @@ fn is_one_thread(kernel: &Kernel, region: Block, threads: u32) -> bool {
         && matches!(index, Some((OpKind::ThreadId(Axis::X), _)))
 }
 
-/// Whether an operation is, or has inside, one of the explicit level that does more than name memory or the one that executes it.
+/// Whether an operation is, or has inside, one of the explicit level that does more than name
+/// memory or the one that executes it.
 fn needs_mbarriers(kernel: &Kernel, data: &OpData) -> bool {
     use ExplicitOp::*;
     match &data.kind {

@@ -1,5 +1,5 @@
-//! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma", "ldmatrix", "cp.async"; 7.8, "stmatrix"), for GPUs of compute
-//! capability 8.0 and later.
+//! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma",
+//! "ldmatrix", "cp.async"; 7.8, "stmatrix"), for GPUs of compute capability 8.0 and later.
 
 use super::entry::MIXED_VERSION;
 use super::memory::list;

@@ -1,7 +1,9 @@
-//! Which values share a register: the accumulators of products in flight, from one product to the next.
+//! Which values share a register: the accumulators of products in flight, from one product to the
+//! next.
 //!
-//! A product works on its registers while the program goes on, so nothing may copy them. A value that flows into a product, a wait or a loop
-//! and is used for nothing else shares its register with what it becomes.
+//! A product works on its registers while the program goes on, so nothing may copy them. A value
+//! that flows into a product, a wait or a loop and is used for nothing else shares its register
+//! with what it becomes.
 
 use kiln_ir::{Block, ExplicitOp, FragmentOp, Kernel, Op, OpData, OpKind, Value};
 use std::collections::HashMap;
@@ -88,8 +90,8 @@ impl Sharing<'_> {
         }
     }
 
-    /// Those of the values handed to an operation that are used up here become the results. One from
-    /// an outer block would be wanted again by the next round.
+    /// Those of the values handed to an operation that are used up here become the results. One
+    /// from an outer block would be wanted again by the next round.
     fn become_(&mut self, block: Block, data: &OpData, handed: &[Value]) {
         for (&from, &to) in handed.iter().zip(&data.results) {
             let used_up = self.uses[from.index()] == 1 && self.home[from.index()] == block;
@@ -111,8 +113,9 @@ impl Sharing<'_> {
         }
     }
 
-    /// The end of a region is behind every other use in it of what it hands on. Who hands on one value twice, or in another's place, keeps copies,
-    /// and so does who makes a round's value while that of the round before, the argument from `carried` on, is still wanted.
+    /// The end of a region is behind every other use in it of what it hands on. Who hands on one
+    /// value twice, or in another's place, keeps copies, and so does who makes a round's value
+    /// while that of the round before, the argument from `carried` on, is still wanted.
     fn yielded(&mut self, data: &OpData, region: Block, carried: Option<usize>) {
         let block = self.kernel.block(region);
         let Some(last) = block.ops.last().map(|&op| self.kernel.op(op)) else { return };
@@ -131,7 +134,8 @@ impl Sharing<'_> {
         }
     }
 
-    /// Whether the last use of an argument of the region comes before the first value of a class is made.
+    /// Whether the last use of an argument of the region comes before the first value of a class is
+    /// made.
     fn is_over(&mut self, argument: Value, class: Value, region: Block) -> bool {
         let ops = &self.kernel.block(region).ops;
         let made = ops.iter().position(|&op| self.makes(op, class)).unwrap_or(ops.len());
@@ -176,7 +180,8 @@ impl Sharing<'_> {
 mod tests {
     use super::*;
 
-    /// A loop with two products: `%prev` and `%sum` are carried, `%next` comes of a product, and what is handed on is up to the test.
+    /// A loop with two products: `%prev` and `%sum` are carried, `%next` comes of a product, and
+    /// what is handed on is up to the test.
     fn looped(body: &str) -> Kernel {
         let text = format!(
             "kernel @looped(%c: mut view<f32, 2, global>) tile {{
@@ -198,7 +203,8 @@ mod tests {
         kiln_ir::parse(&text).expect("the text is right")
     }
 
-    /// Whether values of the loop's region, by the number of the operation, share a register with its arguments: each with each.
+    /// Whether values of the loop's region, by the number of the operation, share a register with
+    /// its arguments: each with each.
     fn shares(kernel: &Kernel) -> [[bool; 2]; 2] {
         let classes = classes(kernel);
         let region =

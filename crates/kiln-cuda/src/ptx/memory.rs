@@ -91,7 +91,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an address comes from a view that nobody writes meanwhile: its loads may use the read-only path.
+    /// Whether an address comes from a view that nobody writes meanwhile: its loads may use the
+    /// read-only path.
     fn is_read_only(&self, address: Value) -> bool {
         let mut value = address;
         for _ in 0..64 {
@@ -126,8 +127,9 @@ impl Writer<'_> {
                 self.put(format_args!("mov.{} {reg}, 0", reg.class.bits()));
             }
         }
-        // No hint for data that streams: on an H200, `L1::no_allocate` made a sum 13 % and an addition 6 % slower when L2 was full of dirty lines
-        // (bench/notes.md), and nothing was ever faster for a hint on loads.
+        // No hint for data that streams: on an H200, `L1::no_allocate` made a sum 13 % and an
+        // addition 6 % slower when L2 was full of dirty lines (bench/notes.md), and nothing was
+        // ever faster for a hint on loads.
         let cache = match (space, self.is_read_only(op.address()), reuse) {
             (Space::Global, true, _) => ".nc",
             (Space::Global, false, Reuse::Streaming) => ".cs",

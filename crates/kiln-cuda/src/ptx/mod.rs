@@ -1,7 +1,8 @@
 //! From a kernel lowered to threads to PTX text.
 //!
-//! Every value becomes one virtual register; structured control flow becomes labels and branches; `ptxas`, inside the driver, does the rest.
-//! The text uses the lowest PTX ISA version that has what the kernel needs, and no library: elementary functions were expanded before.
+//! Every value becomes one virtual register; structured control flow becomes labels and branches;
+//! `ptxas`, inside the driver, does the rest. The text uses the lowest PTX ISA version that has
+//! what the kernel needs, and no library: elementary functions were expanded before.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Warpgroup products, and the registers that they fill while the program goes on (PTX ISA 8.0, "Asynchronous warpgroup level matrix instructions").
+//! Warpgroup products, and the registers that they fill while the program goes on (PTX ISA 8.0,
+//! "Asynchronous warpgroup level matrix instructions").
 
 use super::entry::MIXED_VERSION;
 use super::explicit::{PANEL, SharedTile, Team, WARPGROUP, broken};
@@ -233,7 +234,8 @@ fn wgmma_name(a: Scalar, b: Scalar, n: u32) -> String {
     format!("wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{sum}.{}.{}", suffix(a), suffix(b))
 }
 
-/// What follows its operands: signs for floats, and for those of 16 bits which factors are transposed.
+/// What follows its operands: signs for floats, and for those of 16 bits which factors are
+/// transposed.
 fn wgmma_modifiers(elem: Scalar, transposed: &[bool]) -> String {
     let mut text = String::from(if elem.is_float() { ", 1, 1" } else { "" });
     if elem.bytes() == 2 {
@@ -279,7 +281,8 @@ impl Matrix {
         Matrix { address: tile.address, lines: tile.rows, width: PANEL, elem: tile.elem, across }
     }
 
-    /// All of its descriptor but the address (PTX ISA, "Matrix descriptor format"): the swizzle, the distance of eight lines, that of panels.
+    /// All of its descriptor but the address (PTX ISA, "Matrix descriptor format"): the swizzle,
+    /// the distance of eight lines, that of panels.
     fn layout(&self) -> u64 {
         let swizzle: u64 = match self.width {
             64 => 2,

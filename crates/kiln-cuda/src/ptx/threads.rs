@@ -32,7 +32,8 @@ impl Writer<'_> {
         self.put(format_args!("cvt.u64.u32 {to}, {narrow}"));
     }
 
-    /// The mask of warp operations: all lanes, or those that exist where the last warp of the block is partial.
+    /// The mask of warp operations: all lanes, or those that exist where the last warp of the block
+    /// is partial.
     pub(super) fn find_members(&mut self, threads: u32) {
         if !threads.is_multiple_of(32) {
             let members = self.reg(Class::B32);
@@ -56,7 +57,8 @@ impl Writer<'_> {
             }
             _ => by,
         };
-        // A warp that is not full may name lanes that the block does not have: those are looked for first.
+        // A warp that is not full may name lanes that the block does not have: those are looked for
+        // first.
         let (mode, by) = match self.members == ALL_LANES {
             true => (mode, by),
             false => (ShuffleMode::Index, self.lane_that_exists(mode, by)),

@@ -1,4 +1,5 @@
-//! PTX text under construction: registers, labels, instructions, and which register holds which value.
+//! PTX text under construction: registers, labels, instructions, and which register holds which
+//! value.
 
 use super::entry::Target;
 use super::explicit::Explicit;
@@ -7,7 +8,8 @@ use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 
-/// A register class. PTX lets untyped registers serve every instruction of their width. Types of one byte but bool have 16 bits, the upper ones 0.
+/// A register class. PTX lets untyped registers serve every instruction of their width. Types of
+/// one byte but bool have 16 bits, the upper ones 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Class {
     Pred,
@@ -116,13 +118,15 @@ pub(super) struct Writer<'k> {
     registers: Vec<Option<Reg>>,
     counts: [u32; 4],
     labels: u32,
-    /// The lanes that take part in warp operations: a literal, or a register set at entry for a partial warp.
+    /// The lanes that take part in warp operations: a literal, or a register set at entry for a
+    /// partial warp.
     pub(super) members: String,
     /// Sites of faults and prints, in order of their numbers.
     pub(super) sites: Vec<super::diagnostics::Site>,
     /// The reports of checks that end their thread, which stand behind the kernel's own code.
     pub(super) reports: String,
-    /// Says whether a check that was noted has failed in a thread of the task, in kernels that ask for it.
+    /// Says whether a check that was noted has failed in a thread of the task, in kernels that ask
+    /// for it.
     pub(super) faulted: Option<Reg>,
     /// Views with ordered loads: others write there while the kernel runs.
     pub(super) watched: HashSet<Value>,

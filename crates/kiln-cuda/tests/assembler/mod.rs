@@ -1,7 +1,8 @@
 //! Test programs whose tests assemble PTX: what was not assembled is counted as skipped, by name.
 //!
-//! With the assembler that `KILN_PTXAS` names (`tools/ptxas.sh --path`) a test runs as `name`. Without one it runs as
-//! `name::text`, which looks at no more than the text, and `name` is ignored.
+//! With the assembler that `KILN_PTXAS` names (`tools/ptxas.sh --path`) a test runs as `name`.
+//! Without one it runs as `name::text`, which looks at no more than the text, and `name` is
+//! ignored.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::ffi::OsString;

@@ -93,7 +93,8 @@ impl Generator<'_> {
         self.keep(value, a.varying || b.varying);
     }
 
-    /// Where results must be exact, the sum of an extremum and zero: which zero is the smaller is nobody's business.
+    /// Where results must be exact, the sum of an extremum and zero: which zero is the smaller is
+    /// nobody's business.
     pub(super) fn positive_zero(&mut self, value: Value) -> Value {
         let (elem, shape) = (self.ty(value).elem(), self.kernel.shape(value));
         if !self.options.exact || !elem.is_float() {
@@ -204,7 +205,8 @@ impl Generator<'_> {
         self.keep(value, false);
     }
 
-    /// Combinations that a type has, and whose result does not depend on the order if it must be exact.
+    /// Combinations that a type has, and whose result does not depend on the order if it must be
+    /// exact.
     fn combinations(&self, elem: Scalar) -> &'static [ReduceOp] {
         use ReduceOp::*;
         match elem {
@@ -241,7 +243,8 @@ impl Generator<'_> {
         self.keep(value, false);
     }
 
-    /// Where results must be exact, zeros for NaN: an extremum so far of NaN alone may be NaN or the identity.
+    /// Where results must be exact, zeros for NaN: an extremum so far of NaN alone may be NaN or
+    /// the identity.
     fn number(&mut self, value: Value) -> Value {
         let (elem, shape) = (self.ty(value).elem(), self.kernel.shape(value));
         if !self.options.exact || !elem.is_float() {

@@ -1,9 +1,10 @@
 //! Random well-formed kernels, with arguments and a grid to launch them on.
 //!
-//! A seed and [`Options`] name one kernel. It uses all operations that a front end can make, nests control flow, terminates,
-//! stays inside its views, and has no data race: programs and threads write to places of their own, or by atomics that
-//! commute and whose results nobody reads. So every run of it, on every backend, gives the same memory, as far as the
-//! operations themselves are exact ([`Options::exact`]).
+//! A seed and [`Options`] name one kernel. It uses all operations that a front end can make, nests
+//! control flow, terminates, stays inside its views, and has no data race: programs and threads
+//! write to places of their own, or by atomics that commute and whose results nobody reads. So
+//! every run of it, on every backend, gives the same memory, as far as the operations themselves
+//! are exact ([`Options::exact`]).
 //!
 //! | file | makes |
 //! |---|---|
@@ -38,7 +39,8 @@ pub struct Options {
     pub depth: usize,
     /// The element types to use; i64, i32 and bool come in any case.
     pub elems: Vec<Scalar>,
-    /// Only operations whose results are the same bits everywhere, but for the payload of NaN: no transcendental functions, no sums of floats in unspecified order.
+    /// Only operations whose results are the same bits everywhere, but for the payload of NaN: no
+    /// transcendental functions, no sums of floats in unspecified order.
     pub exact: bool,
     /// Divisions by zero, checked indices out of bounds and asserts may fail.
     pub faults: bool,
@@ -232,7 +234,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Mostly small numbers, which meet each other in comparisons, and sometimes the ends of the type.
+    /// Mostly small numbers, which meet each other in comparisons, and sometimes the ends of the
+    /// type.
     fn literal(&mut self, elem: Scalar) -> Literal {
         let small = self.rng.below(24) as i128 - 8;
         match self.rng.below(12) {

@@ -79,7 +79,8 @@ impl Generator<'_> {
         found.unwrap_or_else(|| self.constant(elem)).value
     }
 
-    /// Turns a value into one of another type, by casting, and by reducing to a scalar and broadcasting.
+    /// Turns a value into one of another type, by casting, and by reducing to a scalar and
+    /// broadcasting.
     pub(super) fn convert(&mut self, entry: Entry, ty: &Type) -> Entry {
         let Some(target) = ty.as_tile() else { return entry };
         let (elem, shape) = (target.elem, target.shape.clone());

@@ -1,4 +1,5 @@
-//! A small seeded generator of random numbers (SplitMix64), so that a seed names the same kernel for ever.
+//! A small seeded generator of random numbers (SplitMix64), so that a seed names the same kernel
+//! for ever.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]

@@ -7,8 +7,9 @@ use kiln_ir::Scalar;
 use kiln_ir::numeric::Number;
 use std::borrow::Cow;
 
-/// `out = acc + a · b` for a: [m, k], b: [k, n], in increasing order of k, with a rounding to the accumulator's type after every product
-/// and every sum. Factors count in full whatever precision is asked for.
+/// `out = acc + a · b` for a: [m, k], b: [k, n], in increasing order of k, with a rounding to the
+/// accumulator's type after every product and every sum. Factors count in full whatever precision
+/// is asked for.
 pub fn dot(out: &mut Data, a: &Data, b: &Data, acc: &Data, k: usize, n: usize) -> Result<(), Trap> {
     let (a, b) = (widened(a, acc.elem())?, widened(b, acc.elem())?);
     dispatch!(number acc.elem(), T => product::<T>(out, T::of(&a)?, T::of(&b)?, acc, k, n))

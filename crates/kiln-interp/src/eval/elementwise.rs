@@ -1,5 +1,5 @@
-//! Element-wise operations: `kiln_ir::eval` says what each computes, and here a loop over slices applies
-//! it. No choice is made inside a loop.
+//! Element-wise operations: `kiln_ir::eval` says what each computes, and here a loop over slices
+//! applies it. No choice is made inside a loop.
 
 use crate::mask::Mask;
 use crate::register::Register;

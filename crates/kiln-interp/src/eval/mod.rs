@@ -1,4 +1,5 @@
-//! Operations on registers that touch no memory: every function reads operand registers and writes a result register of the right length.
+//! Operations on registers that touch no memory: every function reads operand registers and writes
+//! a result register of the right length.
 //!
 //! | file | holds |
 //! |---|---|

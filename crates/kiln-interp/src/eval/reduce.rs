@@ -5,7 +5,8 @@ use crate::value::{Data, Trap, dispatch};
 use kiln_ir::numeric::{Bits, Element, Number};
 use kiln_ir::{ReduceOp, Shape};
 
-/// Combines the elements of `a` along an axis. The first elements of `out` are written, as many as the reduced shape has.
+/// Combines the elements of `a` along an axis. The first elements of `out` are written, as many as
+/// the reduced shape has.
 pub fn reduce(op: ReduceOp, out: &mut Data, a: &Data, shape: &Shape, axis: usize) -> Result<(), Trap> {
     let around = shape.around(axis);
     let elem = a.elem();
@@ -45,7 +46,8 @@ fn along<T: Element, R: Element>(
     Ok(())
 }
 
-/// Combines by halving, which keeps the rounding error of sums logarithmic in the length. The slice is not empty.
+/// Combines by halving, which keeps the rounding error of sums logarithmic in the length. The slice
+/// is not empty.
 fn pairwise<T: Copy>(x: &[T], f: &impl Fn(T, T) -> T) -> T {
     if x.len() <= 8 {
         return x[1..].iter().fold(x[0], |a, &b| f(a, b));

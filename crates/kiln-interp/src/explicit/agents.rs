@@ -1,7 +1,9 @@
-//! Agents: programs of a cluster and their tasks, each on a thread of its own, of which one runs at a time.
+//! Agents: programs of a cluster and their tasks, each on a thread of its own, of which one runs at
+//! a time.
 //!
-//! The one that runs holds memory. It goes on until it ends or must wait; then the next in the circle that can go on does. So the order is the same
-//! in every run, and when nobody can go on, that is known.
+//! The one that runs holds memory. It goes on until it ends or must wait; then the next in the
+//! circle that can go on does. So the order is the same in every run, and when nobody can go on,
+//! that is known.
 
 use super::order::{Gate, World};
 use crate::machine::Machine;
@@ -135,7 +137,8 @@ impl Inner<'_> {
         Some((all.join("; "), loc, block))
     }
 
-    /// Lets the next agent that can go on run. A wait that has become wrong is found by the one that waits.
+    /// Lets the next agent that can go on run. A wait that has become wrong is found by the one
+    /// that waits.
     fn pass_on(&mut self, from: usize) {
         let count = self.agents.len();
         let next = (1..=count).map(|i| (from + i) % count).find(|&id| match &self.agents[id] {

@@ -1,4 +1,5 @@
-//! Blocks of threads in a cluster: each runs until it ends or comes to a barrier of the cluster, then the next.
+//! Blocks of threads in a cluster: each runs until it ends or comes to a barrier of the cluster,
+//! then the next.
 
 use super::agents::Condition;
 use crate::machine::Machine;

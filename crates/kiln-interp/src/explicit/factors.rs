@@ -7,7 +7,8 @@ use kiln_ir::{E4M3, E5M2, Scalar};
 /// The low bits of an f32 that matrix units do not look at: tf32 has 10 bits of significand.
 const BELOW_TF32: u32 = (1 << 13) - 1;
 
-/// The elements of a factor as matrix units see them: of f32 the upper 19 bits, those of one byte as the type in which they are summed.
+/// The elements of a factor as matrix units see them: of f32 the upper 19 bits, those of one byte
+/// as the type in which they are summed.
 pub fn multiplied(factor: Data) -> Result<Data, Trap> {
     Ok(match factor.elem() {
         Scalar::F32 => {

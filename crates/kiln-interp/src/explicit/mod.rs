@@ -10,7 +10,8 @@
 //! | `signals.rs` | by which programs wait for each other |
 //! | `order.rs` | mbarriers, shared tiles, and which accesses are ordered |
 //!
-//! Copies and products take place when they are begun. That they might have taken place later is what the order is checked for.
+//! Copies and products take place when they are begun. That they might have taken place later is
+//! what the order is checked for.
 
 mod agents;
 mod cluster;
@@ -166,7 +167,8 @@ fn placeholder(memory: &mut Memory) -> Result<Spaces<'_>, Error> {
     })
 }
 
-/// Runs one cluster, with memory that idle agents hold in the place of the real one; gives that back.
+/// Runs one cluster, with memory that idle agents hold in the place of the real one; gives that
+/// back.
 fn run_cluster<'m>(
     base: &mut Machine<'m>,
     mut idle: Vec<Spaces<'m>>,

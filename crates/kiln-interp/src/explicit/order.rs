@@ -1,7 +1,9 @@
-//! What is known of the order of asynchronous copies and products: mbarriers, shared tiles, and a vector clock for each agent.
+//! What is known of the order of asynchronous copies and products: mbarriers, shared tiles, and a
+//! vector clock for each agent.
 //!
-//! A clock counts, for every agent, what of it has been waited for; copies count apart from the agent that began them. An access of a shared tile
-//! that another one conflicts with must be in the clock of whoever comes second, else nothing orders them.
+//! A clock counts, for every agent, what of it has been waited for; copies count apart from the
+//! agent that began them. An access of a shared tile that another one conflicts with must be in the
+//! clock of whoever comes second, else nothing orders them.
 
 use crate::value::{Data, Trap};
 use kiln_backend::Finding;
@@ -247,7 +249,8 @@ impl World {
         Ok(())
     }
 
-    /// A copy that an agent begins brings rows to a stage, and its bytes to an mbarrier of the same block.
+    /// A copy that an agent begins brings rows to a stage, and its bytes to an mbarrier of the same
+    /// block.
     pub fn load(
         &mut self,
         agent: usize,
@@ -298,7 +301,8 @@ impl World {
         self.written(place, Write { rows, by, passage: Passage::Written }, from, columns)
     }
 
-    /// What an agent wrote goes one step on its way to copies and products: past the fence, or past the barrier after it.
+    /// What an agent wrote goes one step on its way to copies and products: past the fence, or past
+    /// the barrier after it.
     pub fn advance(&mut self, agent: usize, fence: bool) {
         for write in self.tiles.values_mut().flatten().flat_map(|s| &mut s.writes) {
             if write.by.counter == agent {
@@ -316,7 +320,7 @@ impl World {
         let stage = self.stage(place)?.clone();
         if let Some(row) = stage.filled.iter().position(|f| !f) {
             return Err(Trap::finding(
-                Finding::Uninitialised,
+                Finding::Uninitialized,
                 format!("row {row} of a shared tile that nothing has filled"),
             ));
         }

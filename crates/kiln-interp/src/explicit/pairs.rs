@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use kiln_ir::Scalar;
 use kiln_ir::numeric::Element;
 
-/// Two neighbours in each number, the first in its lower half.
+/// Two neighbors in each number, the first in its lower half.
 pub fn pack(tile: &Data, elem: Scalar) -> Result<Data, Trap> {
     let bits = |x: f32| match elem {
         Scalar::BF16 => bf16::from_f32(x).to_bits(),
@@ -31,7 +31,7 @@ pub fn unpack(words: &Data, elem: Scalar) -> Result<Data, Trap> {
     Ok(out)
 }
 
-/// Neighbours in numbers of four bytes, the first in the lowest.
+/// Neighbors in numbers of four bytes, the first in the lowest.
 pub fn words(tile: &Data) -> Result<Data, Trap> {
     let bits = 8 * tile.elem().bytes() as usize;
     dispatch!(any tile.elem(), T => {

@@ -36,7 +36,8 @@ impl Machine<'_> {
         Ok(found.bits(0) == self.data(data.expected()).bits(0))
     }
 
-    /// Does something with the element of a view, which is followed by an index that must be inside.
+    /// Does something with the element of a view, which is followed by an index that must be
+    /// inside.
     fn element(
         &mut self,
         data: &OpData,

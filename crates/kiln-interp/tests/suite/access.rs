@@ -166,7 +166,8 @@ fn masked_gathers_read_nothing() {
     assert_eq!(host.read::<f32>(&out), [1.0, 3.0, 5.0, 0.5]);
 }
 
-/// An atomic of 4 threads on one element that holds `start`; thread `i` brings `values[i]`. The old values, and what is left.
+/// An atomic of 4 threads on one element that holds `start`; thread `i` brings `values[i]`. The old
+/// values, and what is left.
 fn atomics(op: AtomicOp, elem: Scalar, start: u64, values: [u64; 4]) -> (Vec<u64>, u64) {
     let kernel = threads(4, &[P::View(elem, 1), P::View(elem, 1), P::View(elem, 1)], |b, p| {
         let tid = b.thread_id(Axis::X);

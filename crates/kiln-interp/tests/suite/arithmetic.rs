@@ -1,4 +1,5 @@
-//! Element-wise operations: against values by hand, against Rust's own arithmetic, and bit for bit against constant folding.
+//! Element-wise operations: against values by hand, against Rust's own arithmetic, and bit for bit
+//! against constant folding.
 
 use crate::harness::*;
 use half::{bf16, f16};

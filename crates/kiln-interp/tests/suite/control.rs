@@ -107,7 +107,8 @@ fn loops_may_swap_what_they_carry_for_good() {
 
 #[test]
 fn a_thread_that_left_a_loop_stays_out() {
-    // The condition reads memory; threads that have left read nothing and get the padding, which would let them in again.
+    // The condition reads memory; threads that have left read nothing and get the padding, which
+    // would let them in again.
     let kernel = threads(6, &[P::View(I64, 1), P::View(I64, 1)], |b, p| {
         let tid = b.thread_id(Axis::X);
         let zero = b.index(0);

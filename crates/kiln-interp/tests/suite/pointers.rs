@@ -29,7 +29,8 @@ fn store(space: Space, lanes: u32, predicated: bool) -> OpKind {
 
 #[test]
 fn vectors_of_lanes_with_predicates() {
-    // Thread t copies elements 4t..4t+4, in reverse, if t < 3; the loads of the others give zeros, which they store.
+    // Thread t copies elements 4t..4t+4, in reverse, if t < 3; the loads of the others give zeros,
+    // which they store.
     let kernel = threads(4, &[P::View(Scalar::F32, 1), P::View(Scalar::F32, 1)], |b, p| {
         let tid = b.thread_id(Axis::X);
         let from = one(b, OpKind::Address, &[p[0]], U64);
@@ -104,7 +105,7 @@ fn scratch_memory_is_fresh_in_every_block() {
     host.run(&kernel, [1; 3], &[]).unwrap();
     let fault = host.fault(&kernel, [2, 1, 1], &[]);
     assert_eq!((fault.block, fault.location.as_str()), ([1, 0, 0], "test.rs:40:1"));
-    assert!(matches!(fault.kind, FaultKind::Sanitizer { finding: Finding::Uninitialised, .. }));
+    assert!(matches!(fault.kind, FaultKind::Sanitizer { finding: Finding::Uninitialized, .. }));
 }
 
 #[test]

@@ -202,8 +202,9 @@ fn reduction_by_shuffles() {
     assert_eq!(host.read::<f32>(&out), [vec![496.0; 32], vec![1520.0; 32]].concat());
 }
 
-/// A step of training a 64-128-10 perceptron on 1437 digits is three products of this size; with their loads they must
-/// stay near a second even in a debug build; a busy machine may take many times that.
+/// A step of training a 64-128-10 perceptron on 1437 digits is three products of this size; with
+/// their loads they must stay near a second even in a debug build; a busy machine may take many
+/// times that.
 #[test]
 fn fast_enough_to_train_a_small_network() {
     let (m, k, n) = (1437, 64, 128);

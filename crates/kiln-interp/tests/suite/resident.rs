@@ -21,7 +21,7 @@ const ADD: &str =
 ";
 
 fn words(mapped: &Mapped) -> &[AtomicU32] {
-    // SAFETY: aligned, as long as said, initialised, and accessed atomically by both sides.
+    // SAFETY: aligned, as long as said, initialized, and accessed atomically by both sides.
     unsafe { std::slice::from_raw_parts(mapped.host.as_ptr().cast(), mapped.bytes / 4) }
 }
 

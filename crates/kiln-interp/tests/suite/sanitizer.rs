@@ -10,7 +10,8 @@ fn barrier(b: &mut Builder) {
     b.op(OpKind::Barrier, &[], &[]);
 }
 
-/// Threads write their index to shared memory at `write` and read it at `read`, which get the thread's index.
+/// Threads write their index to shared memory at `write` and read it at `read`, which get the
+/// thread's index.
 fn exchange(with_barrier: bool, shift: i64) -> Kernel {
     threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
         let tid = b.thread_id(Axis::X);
@@ -236,7 +237,7 @@ fn a_thread_and_an_operation_on_tiles_need_a_barrier_between() {
 }
 
 #[test]
-fn uninitialised_reads_are_found_in_every_space() {
+fn uninitialized_reads_are_found_in_every_space() {
     let host = Host::sanitizing();
     let global = tiles(&[P::View(Scalar::F32, 1)], |b, p| {
         let (zero, pad) = (b.index(0), b.f32(0.0));
@@ -245,7 +246,7 @@ fn uninitialised_reads_are_found_in_every_space() {
     let fresh = host.uninit(16, &[4]);
     let fault = host.fault(&global, [1; 3], &args(&[&fresh]));
     assert_eq!(fault.location, "test.rs:3:1");
-    let want = "read of uninitialised memory in `under_test`: `p0[0]` is read, but nothing has written it; \
+    let want = "read of uninitialized memory in `under_test`: `p0[0]` is read, but nothing has written it; \
                 write it before, or make the tensor by `zeros`, at test.rs:3:1";
     assert!(fault.to_string().starts_with(want), "{fault}");
     // A filled buffer, and a copy of one, are written; a copy of a fresh one is not.
@@ -258,7 +259,7 @@ fn uninitialised_reads_are_found_in_every_space() {
         host.run(&global, [1; 3], &args(&[&other])).unwrap();
         host.device.copy(other.ptr, fresh.ptr, 16, STREAM).unwrap();
     }
-    assert_eq!(host.finding(&global, [1; 3], &args(&[&other])).0, Finding::Uninitialised);
+    assert_eq!(host.finding(&global, [1; 3], &args(&[&other])).0, Finding::Uninitialized);
     // Freed and allocated again is fresh again.
     for space in [Space::Shared, Space::Local] {
         let kernel = threads(4, &[P::Scalar(Scalar::I64)], |b, p| {
@@ -272,7 +273,7 @@ fn uninitialised_reads_are_found_in_every_space() {
         });
         host.run(&kernel, [1; 3], &[Arg::Bits(0)]).unwrap();
         if space == Space::Local {
-            assert_eq!(host.finding(&kernel, [1; 3], &[Arg::Bits(1)]).0, Finding::Uninitialised);
+            assert_eq!(host.finding(&kernel, [1; 3], &[Arg::Bits(1)]).0, Finding::Uninitialized);
         } else {
             host.run(&kernel, [1; 3], &[Arg::Bits(1)]).unwrap();
         }
@@ -320,11 +321,12 @@ fn block_memory_is_fresh_in_every_block_and_iteration() {
             vec![]
         });
     });
-    assert_eq!(host.finding(&in_loop, [1; 3], &[]).0, Finding::Uninitialised);
+    assert_eq!(host.finding(&in_loop, [1; 3], &[]).0, Finding::Uninitialized);
 }
 
-/// A divergent condition that the verifier takes as uniform: threads load it from one place, which a race changes between.
-/// Kernels lowered to threads are exempt from the verifier's rule, so an address operation is there.
+/// A divergent condition that the verifier takes as uniform: threads load it from one place, which
+/// a race changes between. Kernels lowered to threads are exempt from the verifier's rule, so an
+/// address operation is there.
 fn divergent(body: impl FnOnce(&mut Builder, Value)) -> Kernel {
     threads(N, &[P::View(Scalar::I64, 1)], |b, p| {
         let tid = b.thread_id(Axis::X);

@@ -81,7 +81,8 @@ fn a_seed_names_an_order() {
     }
 }
 
-/// The outcomes of a body in which thread 3 and another one do something, as the first elements of the result.
+/// The outcomes of a body in which thread 3 and another one do something, as the first elements of
+/// the result.
 fn pair(other: u32, three_does: &str, other_does: &str) -> BTreeSet<i64> {
     let body = format!(
         "  %3 = const 3 : i64\n  %9 = const {other} : i64\n  %x = eq %t, %3 : bool\n  %z = eq %t, %9 : bool\n  \

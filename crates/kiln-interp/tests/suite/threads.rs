@@ -63,7 +63,8 @@ fn shuffles_stay_in_the_warp() {
         })
     };
     let want = |f: fn(i32) -> i32| (0..70).map(|t| t / 32 * 32 + f(t % 32)).collect::<Vec<_>>();
-    // In the last warp only lanes 0 to 5 are there; a lane that would read another one keeps its own value.
+    // In the last warp only lanes 0 to 5 are there; a lane that would read another one keeps its
+    // own value.
     assert_eq!(by(ShuffleMode::Index, 3), want(|_| 3));
     assert_eq!(by(ShuffleMode::Up, 5), want(|l| if l >= 5 { l - 5 } else { l }));
     let down = by(ShuffleMode::Down, 5);

@@ -20,7 +20,8 @@ pub trait Element: Copy + PartialOrd + Display + 'static {
     /// The value with these low bits; bool is `!= 0`.
     fn of_bits(bits: u64) -> Self;
 
-    /// Conversions as `OpKind::Cast` says, from the four types that together hold every element type exactly.
+    /// Conversions as `OpKind::Cast` says, from the four types that together hold every element
+    /// type exactly.
     fn of_i64(x: i64) -> Self;
     /// From an unsigned integer.
     fn of_u64(x: u64) -> Self;

@@ -15,8 +15,8 @@ pub use element::Element;
 pub use float::Float;
 pub use number::{Bits, Int, Number};
 
-/// Runs a body with a type name bound to the Rust type of an element type. `None` for types that are
-/// not of the class.
+/// Runs a body with a type name bound to the Rust type of an element type. `None` for types that
+/// are not of the class.
 macro_rules! with_element {
     (@arms $elem:expr, $t:ident => $body:expr, $($variant:ident: $ty:ty),*) => {
         match $elem {

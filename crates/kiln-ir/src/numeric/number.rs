@@ -197,7 +197,8 @@ macro_rules! float_number {
 float_number!(f32);
 float_number!(f64);
 
-/// The 16-bit floats: one operation in f32, which has more than twice their precision, then one rounding.
+/// The 16-bit floats: one operation in f32, which has more than twice their precision, then one
+/// rounding.
 macro_rules! half_number {
     ($t:ty) => {
         impl Number for $t {

@@ -39,10 +39,11 @@ pub enum Precision {
     /// Elements count in full, and sums are about as exact as their type.
     #[default]
     Full,
-    /// Of f32 the first 10 bits of the significand count, where a device has matrix units for that ("TF32"); elsewhere they count in full.
+    /// Of f32 the first 10 bits of the significand count, where a device has matrix units for that
+    /// ("TF32"); elsewhere they count in full.
     Tf32,
-    /// Sums of 8-bit floats keep the fewer bits that matrix units keep, where a device has them; in full, these are added up in f32 every 128 products or
-    /// sooner ("fast accumulation").
+    /// Sums of 8-bit floats keep the fewer bits that matrix units keep, where a device has them; in
+    /// full, these are added up in f32 every 128 products or sooner ("fast accumulation").
     FastSums,
 }
 
@@ -110,7 +111,8 @@ pub enum Scope {
 pub enum Order {
     /// Nothing. Accesses of one place are still seen in one order by all.
     Relaxed,
-    /// Loads only: what the thread does after comes after the load. A value that a release stored brings what was stored before it.
+    /// Loads only: what the thread does after comes after the load. A value that a release stored
+    /// brings what was stored before it.
     Acquire,
     /// Stores only: what the thread did before comes before the store.
     Release,
@@ -119,9 +121,11 @@ pub enum Order {
 /// What a clock counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ClockUnit {
-    /// Nanoseconds since an instant that all threads of a device share. A GPU advances it in steps, of a microsecond at worst.
+    /// Nanoseconds since an instant that all threads of a device share. A GPU advances it in steps,
+    /// of a microsecond at worst.
     Nanos,
-    /// Cycles of the core that runs the thread, from anywhere: only differences taken by one thread mean something.
+    /// Cycles of the core that runs the thread, from anywhere: only differences taken by one thread
+    /// mean something.
     Cycles,
 }
 

@@ -8,7 +8,8 @@ use super::class::Class;
 /// Element-wise operations with two operands of one type, which is also the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BinaryOp {
-    /// Sum; integers wrap, floats are correctly rounded (but see [`Kernel::contract`](crate::Kernel::contract)).
+    /// Sum; integers wrap, floats are correctly rounded (but see
+    /// [`Kernel::contract`](crate::Kernel::contract)).
     Add,
     /// Difference, as `Add`.
     Sub,

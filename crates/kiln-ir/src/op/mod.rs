@@ -1,27 +1,33 @@
-//! The operations. This file *is* the language definition: each variant states its operands, results and meaning, and the
-//! interpreter implements exactly that.
+//! The operations. This file *is* the language definition: each variant states its operands,
+//! results and meaning, and the interpreter implements exactly that.
 //!
-//! Notation: `tile` is a value of any rank, `scalar` one of rank 0. Unless said otherwise, operands of an element-wise
-//! operation have one common type: the front end inserts `Broadcast`, `Splat` and `Cast`.
+//! Notation: `tile` is a value of any rank, `scalar` one of rank 0. Unless said otherwise, operands
+//! of an element-wise operation have one common type: the front end inserts `Broadcast`, `Splat`
+//! and `Cast`.
 //!
-//! *Uniform* values are the same in every thread of a block. Tile operations (rank of any operand or result above 0) need
-//! uniform scalar operands and stand in uniform control flow; scalars that depend on `ThreadId` are *varying*.
+//! *Uniform* values are the same in every thread of a block. Tile operations (rank of any operand
+//! or result above 0) need uniform scalar operands and stand in uniform control flow; scalars that
+//! depend on `ThreadId` are *varying*.
 //!
 //! # Faults
 //!
-//! An assert that does not hold, a checked index outside its view and an integer division by zero end the launch with a
-//! *fault*. What is in memory then follows the order of the program. Every store, atomic and print that comes before the
-//! operation that faults has happened. That operation itself, and what comes after it, changes nothing. The threads of a
-//! block execute an operation together before the next one, so that this holds for all of them, and the thread of the
-//! lowest index that faults is reported. Of several programs that fault, the lowest is reported, and all programs below it
-//! have run to their end. Programs above it run to their end, to a fault of their own, or not at all.
+//! An assert that does not hold, a checked index outside its view and an integer division by zero
+//! end the launch with a *fault*. What is in memory then follows the order of the program. Every
+//! store, atomic and print that comes before the operation that faults has happened. That operation
+//! itself, and what comes after it, changes nothing. The threads of a block execute an operation
+//! together before the next one, so that this holds for all of them, and the thread of the lowest
+//! index that faults is reported. Of several programs that fault, the lowest is reported, and all
+//! programs below it have run to their end. Programs above it run to their end, to a fault of their
+//! own, or not at all.
 //!
-//! The interpreter and the CPU do exactly this. On a GPU a program over tiles does too: its threads decide about a check
-//! together, before any of them goes on. Any of several elements that fail may be the one that is reported, and programs above
-//! may have run. Exceptions are kernels whose threads wait for each other (tasks, signals, products of warpgroups), which a
-//! fault does not end at once. In a kernel over threads each thread runs by itself there. What comes before the operation has
-//! happened for the thread that faults, and what comes after has not; other threads of the block may have got further or less
-//! far, and any of several faults may be the one that is reported.
+//! The interpreter and the CPU do exactly this. On a GPU a program over tiles does too: its threads
+//! decide about a check together, before any of them goes on. Any of several elements that fail may
+//! be the one that is reported, and programs above may have run. Exceptions are kernels whose
+//! threads wait for each other (tasks, signals, products of warpgroups), which a fault does not end
+//! at once. In a kernel over threads each thread runs by itself there. What comes before the
+//! operation has happened for the thread that faults, and what comes after has not; other threads
+//! of the block may have got further or less far, and any of several faults may be the one that is
+//! reported.
 
 mod attribute;
 mod binary;
@@ -41,7 +47,8 @@ use crate::fragment::{Factor, FragmentOp};
 use crate::literal::Literal;
 use crate::types::{Scalar, Shape, Space};
 
-/// An operation. Operands, results, regions and the source location stand beside it in [`OpData`](crate::OpData).
+/// An operation. Operands, results, regions and the source location stand beside it in
+/// [`OpData`](crate::OpData).
 #[derive(Clone, PartialEq, Debug)]
 pub enum OpKind {
     // ---- constants and indices
@@ -53,7 +60,8 @@ pub enum OpKind {
     ProgramId(Axis),
     /// `() -> i64`: how many programs (blocks) the launch has, on an axis.
     NumPrograms(Axis),
-    /// `() -> i64`, varying: the thread's index in its block, on an axis. Thread-level kernels only.
+    /// `() -> i64`, varying: the thread's index in its block, on an axis. Thread-level kernels
+    /// only.
     ThreadId(Axis),
     /// `() -> i64`: the block's extent, on an axis. Thread-level kernels only.
     BlockDim(Axis),
@@ -67,16 +75,18 @@ pub enum OpKind {
     Compare(CompareOp),
     /// `(bool tile, tile a, tile b) -> tile`: a where true, b where false.
     Select,
-    /// `(tile a, tile b, tile c) -> tile`: a * b + c, rounded once for floats, wrapping for integers.
+    /// `(tile a, tile b, tile c) -> tile`: a * b + c, rounded once for floats, wrapping for
+    /// integers.
     Fma,
-    /// `(tile) -> tile` of another element type. As Rust's `as`: float to integer saturates and NaN gives 0, integers wrap,
-    /// floats round to nearest even; to bool is `!= 0`.
+    /// `(tile) -> tile` of another element type. As Rust's `as`: float to integer saturates and NaN
+    /// gives 0, integers wrap, floats round to nearest even; to bool is `!= 0`.
     Cast,
     /// `(tile) -> tile`: the same bits as another element type of the same size.
     Bitcast,
 
     // ---- shape
-    /// `(tile) -> tile`: extents of 1 stretch to the result's; the rank stays, except that a scalar goes to any shape.
+    /// `(tile) -> tile`: extents of 1 stretch to the result's; the rank stays, except that a scalar
+    /// goes to any shape.
     Broadcast,
     /// `(tile) -> tile`: the same elements in row-major order under another shape.
     Reshape,
@@ -100,10 +110,13 @@ pub enum OpKind {
         /// Without the element itself; the first result is the identity.
         exclusive: bool,
     },
-    /// `(tile [m, k], tile [k, n], tile [m, n] acc) -> tile [m, n]`: acc + a·b. Both factors have one element type, or one is of each of the 8-bit floats or
-    /// 8-bit integers. The accumulator's is f32 for floats of up to 32 bits, i32 for the integers of 8, which wraps, otherwise the operands'. Products of floats of
-    /// 8 and 16 bits are exact; their sum is rounded in the device's order, to f32 or, on matrix units, truncated to its precision. Those of f32 are never
-    /// rounded to less before. A [`Precision`] other than the full one allows less, of the types that it is about.
+    /// `(tile [m, k], tile [k, n], tile [m, n] acc) -> tile [m, n]`: acc + a·b. Both factors have
+    /// one element type, or one is of each of the 8-bit floats or 8-bit integers. The accumulator's
+    /// is f32 for floats of up to 32 bits, i32 for the integers of 8, which wraps, otherwise the
+    /// operands'. Products of floats of 8 and 16 bits are exact; their sum is rounded in the
+    /// device's order, to f32 or, on matrix units, truncated to its precision. Those of f32 are
+    /// never rounded to less before. A [`Precision`] other than the full one allows less, of the
+    /// types that it is about.
     Dot(Precision),
 
     // ---- memory
@@ -111,7 +124,7 @@ pub enum OpKind {
     Extent(u32),
     /// `(view) -> i64`: the stride on an axis, in elements.
     Stride(u32),
-    /// `() -> view`: memory of a block or thread, uninitialised, row-major, with static extents.
+    /// `() -> view`: memory of a block or thread, uninitialized, row-major, with static extents.
     Alloc {
         /// `Shared` or `Local`.
         space: Space,
@@ -120,8 +133,9 @@ pub enum OpKind {
         /// The extents.
         shape: Shape,
     },
-    /// `(view, i64 offset per axis, scalar padding) -> tile` of the view's rank: the box of the result's shape that begins at the
-    /// offsets; elements outside the view's extents are the padding.
+    /// `(view, i64 offset per axis, scalar padding) -> tile` of the view's rank: the box of the
+    /// result's shape that begins at the offsets; elements outside the view's extents are the
+    /// padding.
     Load(Reuse),
     /// `(view, i64 offset per axis, tile)`: elements outside the view's extents are dropped.
     Store {
@@ -130,24 +144,26 @@ pub enum OpKind {
         /// The programs' stores are known or must be proved to be disjoint (a safe store).
         disjoint: bool,
     },
-    /// `(view, integer tile index per axis, [bool tile mask], tile-typed padding scalar) -> tile`: element by element. The indices have
-    /// one shape, which is the result's. Masked-off elements read nothing and give the padding. Rank 0 is a thread's load.
+    /// `(view, integer tile index per axis, [bool tile mask], tile-typed padding scalar) -> tile`:
+    /// element by element. The indices have one shape, which is the result's. Masked-off elements
+    /// read nothing and give the padding. Rank 0 is a thread's load.
     Gather {
         /// What an index outside the extents does.
         bounds: Bounds,
         /// Whether the mask operand is there.
         masked: bool,
     },
-    /// `(view, integer tile index per axis, [bool tile mask], tile value)`: element by element. Two elements that name one place leave
-    /// one of the values. Rank 0 is a thread's store.
+    /// `(view, integer tile index per axis, [bool tile mask], tile value)`: element by element. Two
+    /// elements that name one place leave one of the values. Rank 0 is a thread's store.
     Scatter {
         /// What an index outside the extents does.
         bounds: Bounds,
         /// Whether the mask operand is there.
         masked: bool,
     },
-    /// `(view, integer tile index per axis, [bool tile mask], tile value) -> tile`: atomically replaces each element by `op(old, value)` and
-    /// gives the old one; masked-off or outside elements give zero. Relaxed order.
+    /// `(view, integer tile index per axis, [bool tile mask], tile value) -> tile`: atomically
+    /// replaces each element by `op(old, value)` and gives the old one; masked-off or outside
+    /// elements give zero. Relaxed order.
     Atomic {
         /// The operation.
         op: AtomicOp,
@@ -158,7 +174,8 @@ pub enum OpKind {
         /// Whether the mask operand is there.
         masked: bool,
     },
-    /// `(view, integer tile index per axis, tile expected, tile desired) -> tile`: atomic compare and exchange; gives the old value.
+    /// `(view, integer tile index per axis, tile expected, tile desired) -> tile`: atomic compare
+    /// and exchange; gives the old value.
     AtomicCas {
         /// Among whom it is atomic.
         scope: Scope,
@@ -168,9 +185,10 @@ pub enum OpKind {
     /// `()`: every earlier access of this thread is visible in the scope before every later one.
     Fence(Scope),
 
-    // ---- memory that others write meanwhile (thread level): never merged, moved, removed or reordered with one another
-    /// `(view, i64 scalar index per axis) -> scalar`, varying: a whole load of an element of 4 or 8 bytes, of global or shared memory.
-    /// Outside the extents `Mask` gives zero.
+    // ---- memory that others write meanwhile (thread level): never merged, moved, removed or
+    // reordered with one another
+    /// `(view, i64 scalar index per axis) -> scalar`, varying: a whole load of an element of 4 or 8
+    /// bytes, of global or shared memory. Outside the extents `Mask` gives zero.
     OrderedLoad {
         /// `Relaxed` or `Acquire`.
         order: Order,
@@ -179,7 +197,8 @@ pub enum OpKind {
         /// What an index outside the extents does.
         bounds: Bounds,
     },
-    /// `(view, i64 scalar index per axis, scalar)`: a whole store of an element of 4 or 8 bytes. Outside the extents `Mask` drops it.
+    /// `(view, i64 scalar index per axis, scalar)`: a whole store of an element of 4 or 8 bytes.
+    /// Outside the extents `Mask` drops it.
     OrderedStore {
         /// `Relaxed` or `Release`.
         order: Order,
@@ -188,36 +207,42 @@ pub enum OpKind {
         /// What an index outside the extents does.
         bounds: Bounds,
     },
-    /// `(global or shared view of u32 of rank 1, i64 scalar index) -> u32 × 4`, varying: the words from the index on, of which none is older than
-    /// another, as a whole quad was stored. Relaxed, among all devices and the host. `Mask` gives zeros where not all four are inside the
-    /// extent, where the first does not lie at a multiple of 16 bytes, and where the stride is not 1; `Trust` says that this cannot be.
+    /// `(global or shared view of u32 of rank 1, i64 scalar index) -> u32 × 4`, varying: the words
+    /// from the index on, of which none is older than another, as a whole quad was stored. Relaxed,
+    /// among all devices and the host. `Mask` gives zeros where not all four are inside the extent,
+    /// where the first does not lie at a multiple of 16 bytes, and where the stride is not 1;
+    /// `Trust` says that this cannot be.
     LoadQuad(
         /// `Mask` or `Trust`.
         Bounds,
     ),
-    /// `(global or shared view of u32 of rank 1, i64 scalar index, u32 × 4)`: stores a quad that arrives whole, or nothing
-    /// where `LoadQuad` would give zeros.
+    /// `(global or shared view of u32 of rank 1, i64 scalar index, u32 × 4)`: stores a quad that
+    /// arrives whole, or nothing where `LoadQuad` would give zeros.
     StoreQuad(
         /// `Mask` or `Trust`.
         Bounds,
     ),
 
     // ---- threads of a block (thread level)
-    /// `()`: all threads of the block arrive before any leaves; shared memory written before is visible after. Uniform control flow.
+    /// `()`: all threads of the block arrive before any leaves; shared memory written before is
+    /// visible after. Uniform control flow.
     Barrier,
-    /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32 consecutive
-    /// threads). `b` counts modulo 32. A lane that the block does not have, in a last warp that is
-    /// not full, gives nothing: who would read it gets its own value.
+    /// `(scalar value, i64 scalar b) -> scalar`: the value of another lane of the warp (32
+    /// consecutive threads). `b` counts modulo 32. A lane that the block does not have, in a last
+    /// warp that is not full, gives nothing: who would read it gets its own value.
     ///
     /// All threads of a warp reach it together. Where only some do, the interpreter faults, a CPU
     /// gives a thread its own value in place of that of one that is missing, and a GPU waits for
     /// those that are missing, so that the launch may not end.
     Shuffle(ShuffleMode),
-    /// `(bool scalar) -> scalar`. In a block of one warp the result is uniform where control flow is.
+    /// `(bool scalar) -> scalar`. In a block of one warp the result is uniform where control flow
+    /// is.
     ///
-    /// All threads of a warp reach it together, as for `Shuffle`. Where only some do, a CPU asks those.
+    /// All threads of a warp reach it together, as for `Shuffle`. Where only some do, a CPU asks
+    /// those.
     Vote(VoteMode),
-    /// `(scalar) -> scalar`, uniform: the value that the first thread of the block has, in every thread. Uniform control flow.
+    /// `(scalar) -> scalar`, uniform: the value that the first thread of the block has, in every
+    /// thread. Uniform control flow.
     BlockUniform,
 
     // ---- blocks of a cluster (thread level)
@@ -225,19 +250,22 @@ pub enum OpKind {
     Cluster(ClusterOp),
 
     // ---- time (thread level): never merged or moved
-    /// `() -> u64`, varying. In the interpreter both units count the operations that the device has begun.
+    /// `() -> u64`, varying. In the interpreter both units count the operations that the device has
+    /// begun.
     Clock(ClockUnit),
-    /// `(u32 scalar)`: the thread rests for about so many nanoseconds, at most a millisecond. A hint.
+    /// `(u32 scalar)`: the thread rests for about so many nanoseconds, at most a millisecond. A
+    /// hint.
     Sleep,
 
     // ---- control flow; regions end in `Yield` or `Condition`
     /// `(bool scalar) -> …`, regions then, else: yields of the region that ran.
     If,
-    /// `(integer lo, hi, step, inits…) -> …`, one region `(iv, carried…)`, which yields the next carried values. Runs
-    /// ceil((hi - lo) / step) times, computed without overflow; not at all where `hi <= lo` or `step <= 0`.
+    /// `(integer lo, hi, step, inits…) -> …`, one region `(iv, carried…)`, which yields the next
+    /// carried values. Runs ceil((hi - lo) / step) times, computed without overflow; not at all
+    /// where `hi <= lo` or `step <= 0`.
     For,
-    /// `(inits…) -> …`, region one `(carried…)` ends in `Condition`, region two `(carried…)` yields the next carried values. The results are
-    /// the carried values when the condition is false.
+    /// `(inits…) -> …`, region one `(carried…)` ends in `Condition`, region two `(carried…)` yields
+    /// the next carried values. The results are the carried values when the condition is false.
     While,
     /// `(…)`: ends a region with its values.
     Yield,
@@ -245,18 +273,23 @@ pub enum OpKind {
     Condition,
 
     // ---- guards: faults as values
-    /// `(u32 budget, [view<u64, 1, local> record], fallbacks…) -> (u32 site, values…)`, one region without arguments, which yields the values. Where an assert, a
-    /// checked access outside its view or a zero integer divisor would end the program, the operation does nothing, the rest of the region is
-    /// skipped, and the results are the number of the *site* (see [`Kernel::guard_sites`](crate::Kernel::guard_sites)) and the fallbacks.
-    /// Else they are 0 and what the region yields. Effects before the fault stay.
+    /// `(u32 budget, [view<u64, 1, local> record], fallbacks…) -> (u32 site, values…)`, one region
+    /// without arguments, which yields the values. Where an assert, a checked access outside its
+    /// view or a zero integer divisor would end the program, the operation does nothing, the rest
+    /// of the region is skipped, and the results are the number of the *site* (see
+    /// [`Kernel::guard_sites`](crate::Kernel::guard_sites)) and the fallbacks. Else they are 0 and
+    /// what the region yields. Effects before the fault stay.
     ///
-    /// Every execution of a loop's body inside takes one step at its end. Where no more steps than the budget allow it, the rest of the
-    /// region is skipped likewise, with the site [`BUDGET_EXCEEDED`](crate::BUDGET_EXCEEDED); a budget of 0 has no limit. A guard inside
-    /// another one ends what faults inside it; its steps are taken from both budgets, and what exceeds the outer one ends the outer one.
+    /// Every execution of a loop's body inside takes one step at its end. Where no more steps than
+    /// the budget allow it, the rest of the region is skipped likewise, with the site
+    /// [`BUDGET_EXCEEDED`](crate::BUDGET_EXCEEDED); a budget of 0 has no limit. A guard inside
+    /// another one ends what faults inside it; its steps are taken from both budgets, and what
+    /// exceeds the outer one ends the outer one.
     ///
-    /// In a kernel over threads, a fault concerns the thread that has it, unless an operation that all threads of the block must reach
-    /// together (a barrier, tiles) may follow inside the region, or the guard gives tiles: then it concerns all threads of the block, from
-    /// the place on where they are together, and they get the largest site among them.
+    /// In a kernel over threads, a fault concerns the thread that has it, unless an operation that
+    /// all threads of the block must reach together (a barrier, tiles) may follow inside the
+    /// region, or the guard gives tiles: then it concerns all threads of the block, from the place
+    /// on where they are together, and they get the largest site among them.
     ///
     /// With a record, a thread whose own check fails first stores the number of the site in element
     /// 0, and behind it the values of the check, as
@@ -266,9 +299,11 @@ pub enum OpKind {
     Guard,
 
     // ---- diagnostics
-    /// `(bool tile, scalars…)`: where any element is false the program ends with a fault; the values fill `{}` in the message.
+    /// `(bool tile, scalars…)`: where any element is false the program ends with a fault; the
+    /// values fill `{}` in the message.
     Assert(Message),
-    /// `(scalars…)`: prints; the values fill `{}` in the message. At thread level every active thread prints, at tile level the program once.
+    /// `(scalars…)`: prints; the values fill `{}` in the message. At thread level every active
+    /// thread prints, at tile level the program once.
     Print(Message),
 
     // ---- the explicit level
@@ -280,16 +315,19 @@ pub enum OpKind {
     Fragment(FragmentOp),
     /// `(view) -> u64`: the address of element 0, in the view's space.
     Address,
-    /// `() -> u64`: the address of a byte of the block's scratch memory, which the lowering lays out.
+    /// `() -> u64`: the address of a byte of the block's scratch memory, which the lowering lays
+    /// out.
     Scratch {
         /// Offset from the start of the scratch memory, in bytes.
         offset: u32,
     },
-    /// `(u64 address, [bool predicate]) -> elem × lanes`: a load of adjacent elements; zeros where the predicate is false.
+    /// `(u64 address, [bool predicate]) -> elem × lanes`: a load of adjacent elements; zeros where
+    /// the predicate is false.
     PtrLoad {
         /// The space of the address.
         space: Space,
-        /// How many adjacent elements, 1 to 16; `lanes * size` is at most 16 bytes and the address is a multiple of it.
+        /// How many adjacent elements, 1 to 16; `lanes * size` is at most 16 bytes and the address
+        /// is a multiple of it.
         lanes: u32,
         /// Cache use.
         reuse: Reuse,
@@ -327,7 +365,8 @@ pub enum OpKind {
         /// Whether the predicate operand is there.
         predicated: bool,
     },
-    /// `(u64 address, [bool predicate]) -> elem × lanes`: an ordered load; zeros where the predicate is false.
+    /// `(u64 address, [bool predicate]) -> elem × lanes`: an ordered load; zeros where the
+    /// predicate is false.
     PtrOrderedLoad {
         /// The space of the address.
         space: Space,
@@ -361,14 +400,16 @@ pub enum OpKind {
     /// any of them, all end before any goes on, with the check's fault in a thread where it is
     /// false. Uniform control flow.
     BlockCheck(Check),
-    /// The operands of the check: its fault where the first is false, which the launch reports, but *the thread goes on*. For threads that others wait
-    /// for: what would have been reached outside a view, or divided by, must be of no harm after it.
+    /// The operands of the check: its fault where the first is false, which the launch reports, but
+    /// *the thread goes on*. For threads that others wait for: what would have been reached outside
+    /// a view, or divided by, must be of no harm after it.
     Note {
         /// What is checked.
         check: Check,
         /// All threads of the task have the same operands.
         together: bool,
     },
-    /// `() -> bool`, uniform: whether a check that was noted before has failed in a thread of this task. Never merged or moved.
+    /// `() -> bool`, uniform: whether a check that was noted before has failed in a thread of this
+    /// task. Never merged or moved.
     Faulted,
 }

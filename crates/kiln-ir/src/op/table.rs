@@ -1,8 +1,8 @@
-//! The table of operations: of each its name in the text format, its operands by name, what passes may
-//! do with it, where it may stand, and its regions. [`OpKind`] says what it means.
+//! The table of operations: of each its name in the text format, its operands by name, what passes
+//! may do with it, where it may stand, and its regions. [`OpKind`] says what it means.
 //!
-//! Element-wise operations have a table of their own besides (`unary.rs`, `binary.rs`). A new operation
-//! does not compile without a row.
+//! Element-wise operations have a table of their own besides (`unary.rs`, `binary.rs`). A new
+//! operation does not compile without a row.
 
 use super::*;
 use Availability::{Anywhere, Lowered, Threads};
@@ -14,7 +14,8 @@ use Operand::*;
 pub enum Effect {
     /// It depends on its operands alone: it can be removed, merged and moved.
     Pure,
-    /// It depends on its place: it can be removed where its results are unused, but not be merged or moved.
+    /// It depends on its place: it can be removed where its results are unused, but not be merged
+    /// or moved.
     Observes,
     /// It must stay.
     Stays,
@@ -88,7 +89,8 @@ pub enum Operand {
     Yielded,
     /// How many rounds of loops a guard allows.
     Budget,
-    /// What a guard gives where something failed; the record of faults stands before, if there is one.
+    /// What a guard gives where something failed; the record of faults stands before, if there is
+    /// one.
     Fallback,
     /// What fills the gaps of a message.
     Shown,
@@ -323,7 +325,8 @@ impl OpKind {
         self.info().availability == Lowered
     }
 
-    /// Whether the operation loads what others may store meanwhile, so that no load through its view reads constant memory.
+    /// Whether the operation loads what others may store meanwhile, so that no load through its
+    /// view reads constant memory.
     pub fn is_ordered_load(&self) -> bool {
         matches!(self, OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_))
     }
@@ -343,15 +346,17 @@ impl OpKind {
         }
     }
 
-    /// Whether the operation neither writes, communicates, faults nor prints, and depends on its operands alone: it can be
-    /// removed, merged and moved. Loads are not pure (memory may change); regions are judged by what they hold.
-    /// Integer `Div` and `Rem` may fault and are pure only if the divisor is known; see [`Kernel::is_pure`](crate::Kernel::is_pure).
+    /// Whether the operation neither writes, communicates, faults nor prints, and depends on its
+    /// operands alone: it can be removed, merged and moved. Loads are not pure (memory may change);
+    /// regions are judged by what they hold. Integer `Div` and `Rem` may fault and are pure only if
+    /// the divisor is known; see [`Kernel::is_pure`](crate::Kernel::is_pure).
     pub fn is_pure(&self) -> bool {
         self.info().effect == Pure
     }
 
-    /// Whether the operation may change memory, fault, print, or order threads, so that it must stay although its results are unused.
-    /// Integer `Div` and `Rem` count as operations without such an effect here: only the kernel knows their divisors.
+    /// Whether the operation may change memory, fault, print, or order threads, so that it must
+    /// stay although its results are unused. Integer `Div` and `Rem` count as operations without
+    /// such an effect here: only the kernel knows their divisors.
     pub fn has_effect(&self) -> bool {
         self.info().effect == Stays
     }

@@ -1,15 +1,16 @@
 //! Element-wise operations with one operand: what they are, and the table that every stage reads.
 //!
-//! A new operation is a variant and a row of [`UnaryOp::info`] or [`MathFn::info`]. Printer, parser,
-//! builder, verifier, constant folding, the interpreter, the legalization of tiles and the random
-//! kernels follow from the row. What remains is the code of each device: `kiln-cpu-primitives`
-//! (`unary.rs`), and for GPUs either an instruction (`kiln-cuda`, `ptx/arith.rs`) or, for a
-//! [`MathFn`], an expansion (`kiln-compiler`, `expand/mod.rs`).
+//! A new operation is a variant and a row of [`UnaryOp::info`] or [`MathFn::info`]. Printer,
+//! parser, builder, verifier, constant folding, the interpreter, the legalization of tiles and the
+//! random kernels follow from the row. What remains is the code of each device:
+//! `kiln-cpu-primitives` (`unary.rs`), and for GPUs either an instruction (`kiln-cuda`,
+//! `ptx/arith.rs`) or, for a [`MathFn`], an expansion (`kiln-compiler`, `expand/mod.rs`).
 
 use super::class::Class;
 use crate::types::Scalar;
 
-/// Element-wise operations with one operand. The result has the operand's type unless said otherwise.
+/// Element-wise operations with one operand. The result has the operand's type unless said
+/// otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnaryOp {
     /// Negation; wraps for integers.
@@ -249,8 +250,8 @@ const fn function(name: &'static str, f: fn(f64) -> f64) -> UnaryInfo {
     approximate(name, Expansion::Always, f)
 }
 
-/// `1 / (1 + e^-x)`. The exponential is of a negative number, so that it cannot overflow: below -709
-/// the result is as small as the exponential, and not zero.
+/// `1 / (1 + e^-x)`. The exponential is of a negative number, so that it cannot overflow: below
+/// -709 the result is as small as the exponential, and not zero.
 fn sigmoid(x: f64) -> f64 {
     let e = libm::exp(-x.abs());
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)

@@ -7,7 +7,8 @@
 //! | `operation.rs` | operations and their regions |
 //! | `ordered.rs` | ordered accesses |
 //!
-//! The parser wants every result type spelled out and infers nothing, so that text can hold kernels that the verifier refuses.
+//! The parser wants every result type spelled out and infers nothing, so that text can hold kernels
+//! that the verifier refuses.
 
 mod header;
 mod lexer;
@@ -33,7 +34,8 @@ pub struct ParseError {
     pub found: String,
 }
 
-/// Reads a kernel from the text that its `Display` writes. From `;` to the end of a line is comment.
+/// Reads a kernel from the text that its `Display` writes. From `;` to the end of a line is
+/// comment.
 ///
 /// The result need not be well-formed: see [`verify`](crate::verify).
 ///

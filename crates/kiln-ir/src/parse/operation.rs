@@ -35,8 +35,8 @@ impl Modifiers {
 pub(super) struct Head {
     kind: Kind,
     operands: Vec<Value>,
-    /// The regions to come: words before each, and names and types of its arguments (the names of the second region of
-    /// `while` stand before its brace and are read there).
+    /// The regions to come: words before each, and names and types of its arguments (the names of
+    /// the second region of `while` stand before its brace and are read there).
     regions: Vec<Region>,
 }
 
@@ -367,7 +367,8 @@ impl Parser {
         Ok(Head::new(OpKind::Yield, self.values_on_line(at)?))
     }
 
-    /// The operands of `yield` and the like begin on its line; what follows on the next is another operation.
+    /// The operands of `yield` and the like begin on its line; what follows on the next is another
+    /// operation.
     fn values_on_line(&mut self, at: usize) -> Parsed<Vec<Value>> {
         let same_line = self.tokens[at].line == self.tokens[self.at].line;
         let some = same_line && matches!(self.peek(), Token::Value(_));

@@ -65,8 +65,8 @@ pub(super) fn foreign_use(s: &Subject) -> Outcome {
     Ok(())
 }
 
-/// Whether this is what a wait gives of a product that is done: it waits for all but `pending` products, and as many began after
-/// that one in the same region.
+/// Whether this is what a wait gives of a product that is done: it waits for all but `pending`
+/// products, and as many began after that one in the same region.
 fn is_done(kernel: &Kernel, waited: Value, op: &ExplicitOp) -> bool {
     let ExplicitOp::WgmmaWait { pending } = *op else { return false };
     if pending == 0 {
@@ -180,7 +180,8 @@ impl Subject<'_> {
         }
     }
 
-    /// A view of global memory of rank 2 to 5 with these elements at a position, followed by an offset for each axis; gives its rank.
+    /// A view of global memory of rank 2 to 5 with these elements at a position, followed by an
+    /// offset for each axis; gives its rank.
     fn tensor(&self, at: usize, elem: Scalar) -> Result<usize, String> {
         let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
         let ty = self.kernel.ty(value);
@@ -309,7 +310,8 @@ impl Subject<'_> {
         })
     }
 
-    /// The operands from one on are the accumulators of a product, side by side, and the results are like them.
+    /// The operands from one on are the accumulators of a product, side by side, and the results
+    /// are like them.
     fn accumulators(&self, from: usize, columns: u32, [m, n]: [u32; 2]) -> Outcome {
         let count = self.data.operands.len().saturating_sub(from);
         require(columns == n, || format!("accumulators of {columns} columns for a product [{m}, {n}]"))?;

@@ -1,4 +1,5 @@
-//! Rules of operations that reach memory: through views, and below the tile level through addresses.
+//! Rules of operations that reach memory: through views, and below the tile level through
+//! addresses.
 
 use super::ordered;
 use super::rules::{Outcome, Subject, require};
@@ -119,7 +120,8 @@ impl Subject<'_> {
         Ok(view)
     }
 
-    /// The view, followed by an integer tile for each axis, all of one shape (`None` at rank 0), a mask and `rest` other operands.
+    /// The view, followed by an integer tile for each axis, all of one shape (`None` at rank 0), a
+    /// mask and `rest` other operands.
     fn indices(&self, masked: bool, rest: usize) -> Result<(ViewType, Option<Shape>), String> {
         let view = self.view()?;
         let rank = view.rank as usize;
@@ -141,7 +143,8 @@ impl Subject<'_> {
         Ok((view, shape))
     }
 
-    /// The box of a load or store has the view's rank, and if it is a tile, all threads see the memory.
+    /// The box of a load or store has the view's rank, and if it is a tile, all threads see the
+    /// memory.
     fn box_of(&self, view: &ViewType, shape: &Shape) -> Outcome {
         require(shape.rank() == view.rank as usize, || {
             format!("a box of rank {} in a view of rank {}", shape.rank(), view.rank)
@@ -183,7 +186,8 @@ impl Subject<'_> {
         self.values(view, shape, values)
     }
 
-    /// A u64 address and maybe a predicate, then `rest` other operands, the first of which has the position that is returned.
+    /// A u64 address and maybe a predicate, then `rest` other operands, the first of which has the
+    /// position that is returned.
     pub(super) fn address(&self, predicated: bool, rest: usize) -> Result<usize, String> {
         let first = 1 + predicated as usize;
         let have = self.data.operands.len();

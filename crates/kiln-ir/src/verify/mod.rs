@@ -9,9 +9,10 @@
 //! | `ordered.rs` | the same, of ordered accesses |
 //! | `explicit.rs` | the same, of the explicit level |
 //!
-//! Last comes uniformity (`uniformity.rs`): tile operations and barriers are reached by all threads of a block together. That
-//! is checked of kernels as a front end makes them; the lowering to threads makes values uniform in ways the analysis cannot
-//! see (a butterfly of shuffles), so a kernel that has operations below the tile level is exempt.
+//! Last comes uniformity (`uniformity.rs`): tile operations and barriers are reached by all threads
+//! of a block together. That is checked of kernels as a front end makes them; the lowering to
+//! threads makes values uniform in ways the analysis cannot see (a butterfly of shuffles), so a
+//! kernel that has operations below the tile level is exempt.
 
 mod cluster;
 mod explicit;
@@ -31,8 +32,8 @@ use crate::uniformity::Uniformity;
 /// How deep regions may nest, so that recursive passes do not run out of stack.
 pub const MAX_DEPTH: usize = 512;
 
-/// The most bytes of local memory of a thread: what GPUs have (CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability").
+/// The most bytes of local memory of a thread: what GPUs have (CUDA C++ Programming Guide,
+/// "Technical Specifications per Compute Capability").
 const MAX_LOCAL: u64 = 512 << 10;
 /// The most bytes of shared memory of a block. Every device has less, and says so itself.
 const MAX_SHARED: u64 = 16 << 20;
@@ -94,7 +95,8 @@ struct Verifier<'k> {
     lowered: bool,
     /// A guard, if there is one.
     guard: Option<Op>,
-    /// Bytes of shared memory of a block, and of local memory of a thread, that were allocated so far.
+    /// Bytes of shared memory of a block, and of local memory of a thread, that were allocated so
+    /// far.
     memory: [u64; 2],
     errors: Vec<VerifyError>,
     /// Computed at the first error.
@@ -142,7 +144,8 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// Checks an operation and what it holds; false where the arenas themselves are broken, so that the walk must stop.
+    /// Checks an operation and what it holds; false where the arenas themselves are broken, so that
+    /// the walk must stop.
     fn op(&mut self, op: Op, depth: usize) -> bool {
         let kernel = self.kernel;
         if let Err(message) = self.entities(op) {
@@ -178,7 +181,8 @@ impl<'k> Verifier<'k> {
         true
     }
 
-    /// Refuses memory beyond what any device has, so that no later stage adds up numbers that overflow. A device's own limit is lower.
+    /// Refuses memory beyond what any device has, so that no later stage adds up numbers that
+    /// overflow. A device's own limit is lower.
     fn count_memory(&mut self, op: Op) {
         let (at, bytes) = match &self.kernel.op(op).kind {
             OpKind::Alloc { space: Space::Local, elem, shape } => {

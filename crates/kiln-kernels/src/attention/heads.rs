@@ -9,7 +9,8 @@ mod sealed {
     impl<T> Sealed for kiln_runtime::Tensor<T, 4> {}
 }
 
-/// A tensor of queries, keys, values or results: of rank 3, heads × length × width, or of rank 4, batch × length × heads × width.
+/// A tensor of queries, keys, values or results: of rank 3, heads × length × width, or of rank 4,
+/// batch × length × heads × width.
 pub trait Heads: sealed::Sealed + Sized {
     /// Its elements.
     type Elem: Float + Accumulate<Acc = f32>;

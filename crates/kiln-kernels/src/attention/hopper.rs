@@ -1,8 +1,9 @@
 //! Attention on a Hopper GPU, at the explicit level (Shah et al., "FlashAttention-3", 2024).
 //!
-//! Programs stay and go through tiles of queries. In each, one task copies queries, keys and values into shared memory; the others, copies of one,
-//! take 64 queries each: they multiply queries with the next keys and the last weights with their values at once, and while one computes weights, another
-//! one's products run. Weights go from registers to the tensor cores.
+//! Programs stay and go through tiles of queries. In each, one task copies queries, keys and values
+//! into shared memory; the others, copies of one, take 64 queries each: they multiply queries with
+//! the next keys and the last weights with their values at once, and while one computes weights,
+//! another one's products run. Weights go from registers to the tensor cores.
 
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
@@ -35,7 +36,8 @@ pub struct Plan {
     pub shared: usize,
     /// Registers of the threads that multiply, and of those that copy.
     pub registers: [usize; 2],
-    /// Whether there is a limit to the keys that a query sees before its place, and after it; the last query has the place of the last key.
+    /// Whether there is a limit to the keys that a query sees before its place, and after it; the
+    /// last query has the place of the last key.
     pub bounded: [bool; 2],
     /// Whether scores are capped.
     pub capped: bool,
@@ -49,7 +51,8 @@ impl Plan {
         self.tasks * ROWS
     }
 
-    /// Whether results leave through the tiles of the queries, since shared memory has no room for both.
+    /// Whether results leave through the tiles of the queries, since shared memory has no room for
+    /// both.
     fn in_place(&self) -> bool {
         self.width > 128
     }
@@ -58,9 +61,11 @@ impl Plan {
 /// Numbers of the host, the same for all queries.
 #[derive(Clone, Copy)]
 struct Numbers {
-    /// What scores are multiplied by, or, where they are capped, their negative halves in units of the cap.
+    /// What scores are multiplied by, or, where they are capped, their negative halves in units of
+    /// the cap.
     scale: Val<f32>,
-    /// By what products are multiplied to give the powers of two that the hyperbolic tangent is made of.
+    /// By what products are multiplied to give the powers of two that the hyperbolic tangent is
+    /// made of.
     inner: Val<f32>,
     /// Keys that a query sees before its place, and after it.
     window: [Index; 2],
@@ -106,7 +111,8 @@ fn place(entry: Idx, lengths: [Index; 2], sequences: View<i32, 2>, window: [Inde
     Place { batch, head, queries, keys, asked, known, first, top, turns }
 }
 
-/// Shared tiles by stage, and who may touch them: a stage is full when its bytes have come, empty when every task that reads it has.
+/// Shared tiles by stage, and who may touch them: a stage is full when its bytes have come, empty
+/// when every task that reads it has.
 struct Ring<T> {
     tiles: SharedTiles<T>,
     full: Mbarriers,
@@ -170,15 +176,18 @@ struct Seen {
     result: Val<f32>,
 }
 
-/// o = softmax(scale q kᵀ) v for each head, and `sums`, the logarithms of the sums of e^(scale q kᵀ). q and o are batch × heads × queries × width, k and v
-/// batch × heads / `plan.shared` × keys × width, of f16 or bf16, with fewer than 2²⁹ keys and queries, and limits of at most as many; sums are batch × heads × queries. A query that sees no
-/// key gives zeros. The scale is above 0.
+/// o = softmax(scale q kᵀ) v for each head, and `sums`, the logarithms of the sums of e^(scale q
+/// kᵀ). q and o are batch × heads × queries × width, k and v batch × heads / `plan.shared` × keys ×
+/// width, of f16 or bf16, with fewer than 2²⁹ keys and queries, and limits of at most as many; sums
+/// are batch × heads × queries. A query that sees no key gives zeros. The scale is above 0.
 ///
-/// With a limit, a query at place p sees the keys from p - `left`, or up to p + `right`. Capped scores are `cap` · tanh(score / `cap`). For packed tensors,
-/// of batch 1, `sequences` has a row for each sequence: its first query, how many, its first key, how many; values of one sequence that are no
-/// finite numbers may reach the one before it.
+/// With a limit, a query at place p sees the keys from p - `left`, or up to p + `right`. Capped
+/// scores are `cap` · tanh(score / `cap`). For packed tensors, of batch 1, `sequences` has a row
+/// for each sequence: its first query, how many, its first key, how many; values of one sequence
+/// that are no finite numbers may reach the one before it.
 ///
-/// `order` says which tiles of queries a program takes, in its column: how many, then each as a number of its batch (or sequence), of its head and in the head. See
+/// `order` says which tiles of queries a program takes, in its column: how many, then each as a
+/// number of its batch (or sequence), of its head and in the head. See
 /// [`order`](super::schedule::order); launch it with as many programs on axis 0 as it has columns.
 #[kernel(crate = kiln_runtime, contract)]
 pub fn attention<T: Float>(
@@ -252,7 +261,8 @@ pub fn attention<T: Float>(
                     if plan.packed {
                         let rows = iota::<i32>(ROWS) + row;
                         let (inside, at) = (rows.lt(tile.asked), rows + tile.queries);
-                        // SAFETY: every query belongs to one sequence and one tile of it, which has one number; one program takes it.
+                        // SAFETY: every query belongs to one sequence and one tile of it, which has
+                        // one number; one program takes it.
                         unsafe { sums.row(0).row(tile.head).scatter_where(at, inside, logarithm) };
                         if (row + ROWS).le(tile.asked) {
                             leave(result, out, own, o, [tile.batch, tile.head, row + tile.queries]);
@@ -318,7 +328,8 @@ fn edges(tile: Place, row: Index, window: [Index; 2], plan: Plan) -> Edges {
     Edges { place, first, last: tile.top - (from_all + (plan.keys - 1)) / plan.keys }
 }
 
-/// Sees all keys, the last ones first. `row` is the first query, `before` the number of the first stage.
+/// Sees all keys, the last ones first. `row` is the first query, `before` the number of the first
+/// stage.
 #[device(crate = kiln_runtime)]
 fn attend<T: Float>(
     queries: SharedTile<T>,
@@ -385,9 +396,10 @@ fn attend<T: Float>(
     Seen { reference, sum, result: product }
 }
 
-/// What the weights of a turn are relative to, given its greatest score and how far that is below the greatest of all so far: a whole number above the one, within a
-/// half of the other. So the turn's greatest weight is a power of two, which rounding to 16 bits leaves as it is: a good part of what rounding
-/// does to a result is done to the greatest weights.
+/// What the weights of a turn are relative to, given its greatest score and how far that is below
+/// the greatest of all so far: a whole number above the one, within a half of the other. So the
+/// turn's greatest weight is a power of two, which rounding to 16 bits leaves as it is: a good part
+/// of what rounding does to a result is done to the greatest weights.
 #[device(crate = kiln_runtime)]
 fn nearest_reference(reference: Val<f32>, own: Val<f32>, below: Val<f32>) -> Val<f32> {
     // Sums above 2²³ have no fractions.
@@ -396,7 +408,8 @@ fn nearest_reference(reference: Val<f32>, own: Val<f32>, below: Val<f32>) -> Val
     select(below.lt(64.0), own + whole, reference)
 }
 
-/// With c the cap, the score s becomes c tanh(s / c) = c - 2c / (1 + e^(2s / c)), of which a softmax needs no c: -1 / (1 + e^(2s / c)), in units of 2c.
+/// With c the cap, the score s becomes c tanh(s / c) = c - 2c / (1 + e^(2s / c)), of which a
+/// softmax needs no c: -1 / (1 + e^(2s / c)), in units of 2c.
 #[device(crate = kiln_runtime)]
 fn capped(scores: Val<f32>, numbers: Numbers, plan: Plan) -> Val<f32> {
     if plan.capped { (-1.0 - exp2_flushed(scores * numbers.inner)).fast_recip() } else { scores }
@@ -414,9 +427,11 @@ fn pass<T: Float>(keys: Ring<T>, values: Ring<T>, before: Index, turns: Index, p
     }
 }
 
-/// The scores of the keys from `at` on, without those that a query does not see, and those from `known` on.
+/// The scores of the keys from `at` on, without those that a query does not see, and those from
+/// `known` on.
 ///
-/// What differs between threads is in the limits, of which each has two, so that columns are constants.
+/// What differs between threads is in the limits, of which each has two, so that columns are
+/// constants.
 #[device(crate = kiln_runtime)]
 fn mask(
     scores: Val<f32>,
@@ -444,7 +459,8 @@ fn mask(
     scores.reshape((ROWS, columns))
 }
 
-/// The sums of each row over columns that are 8 apart, and their neighbours: of those that a thread holds, so that threads exchange nothing.
+/// The sums of each row over columns that are 8 apart, and their neighbors: of those that a thread
+/// holds, so that threads exchange nothing.
 #[device(crate = kiln_runtime)]
 fn partial_sums(weights: Val<f32>) -> Val<f32> {
     let shape = weights.shape();

@@ -28,7 +28,8 @@ use crate::Tuning;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
-/// o = softmax(q kᵀ / √d) v for each head, of tensors heads × length × d: [`Attention`] with no options, or with [`causal`](Attention::causal).
+/// o = softmax(q kᵀ / √d) v for each head, of tensors heads × length × d: [`Attention`] with no
+/// options, or with [`causal`](Attention::causal).
 ///
 /// # Errors
 /// Those of [`Attention::run`].
@@ -52,7 +53,8 @@ pub fn attention<T: Float + Accumulate<Acc = f32>>(
     shorthand(causal).run(q, k, v, o)
 }
 
-/// [`attention`], and for each head and query the logarithm of the sum of e^(q kᵀ / √d), as [`Attention::run_with_sums`] gives it.
+/// [`attention`], and for each head and query the logarithm of the sum of e^(q kᵀ / √d), as
+/// [`Attention::run_with_sums`] gives it.
 ///
 /// # Errors
 /// Those of [`Attention::run_with_sums`].

@@ -7,15 +7,18 @@ use crate::Tuning;
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
-/// Scaled dot-product attention with options: o = softmax(scale q kᵀ) v for each head, where a query sees the keys that all options let it see.
+/// Scaled dot-product attention with options: o = softmax(scale q kᵀ) v for each head, where a
+/// query sees the keys that all options let it see.
 ///
-/// Tensors are heads × length × width, or batch × length × heads × width; or tokens × heads × width, where sequences of any lengths follow each other
-/// ([`packed`](Self::packed)). Only elements of a row must be adjacent, so queries, keys and values may be views of one fused tensor. k and v may have fewer
-/// heads than q, of which as many neighbours share one as the numbers say ("grouped-query attention"). Scores and sums are f32. A query that sees no key gives
-/// zeros. The same inputs give the same bits.
+/// Tensors are heads × length × width, or batch × length × heads × width; or tokens × heads ×
+/// width, where sequences of any lengths follow each other ([`packed`](Self::packed)). Only
+/// elements of a row must be adjacent, so queries, keys and values may be views of one fused
+/// tensor. k and v may have fewer heads than q, of which as many neighbors share one as the numbers
+/// say ("grouped-query attention"). Scores and sums are f32. A query that sees no key gives zeros.
+/// The same inputs give the same bits.
 ///
-/// On a Hopper GPU, f16 and bf16 of widths up to 256 that are multiples of 8, at addresses and strides of multiples of 16 bytes, with a scale above 0, go to
-/// the tensor cores.
+/// On a Hopper GPU, f16 and bf16 of widths up to 256 that are multiples of 8, at addresses and
+/// strides of multiples of 16 bytes, with a scale above 0, go to the tensor cores.
 ///
 /// ```
 /// use kiln_kernels::Attention;
@@ -72,8 +75,9 @@ impl Attention {
         self.window(None, 0)
     }
 
-    /// Query i sees only the keys from p - `left` to p + `right`, where p = i + (keys - queries); `None` is no limit ("sliding window"). With
-    /// [`causal`](Self::causal) and other windows, what all of them let it see.
+    /// Query i sees only the keys from p - `left` to p + `right`, where p = i + (keys - queries);
+    /// `None` is no limit ("sliding window"). With [`causal`](Self::causal) and other windows, what
+    /// all of them let it see.
     #[must_use]
     pub fn window(mut self, left: impl Into<Option<usize>>, right: impl Into<Option<usize>>) -> Attention {
         let narrower = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
@@ -82,7 +86,8 @@ impl Attention {
         self
     }
 
-    /// Scores s become c · tanh(s / c) before the softmax ("logit soft-capping"; Gemma Team, "Gemma 2", 2024). c is finite and above 0.
+    /// Scores s become c · tanh(s / c) before the softmax ("logit soft-capping"; Gemma Team, "Gemma
+    /// 2", 2024). c is finite and above 0.
     #[must_use]
     pub fn soft_cap(mut self, c: f32) -> Attention {
         self.soft_cap = Some(c);
@@ -117,15 +122,17 @@ impl Attention {
     /// Writes the results to o, of the shape of q.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless k and v have the batch and width of q, one length and a number of heads that divides that of q, and o the shape of q;
-    /// [`Error::Value`] for a scale or soft-cap that is none.
+    /// [`Error::Shape`] unless k and v have the batch and width of q, one length and a number of
+    /// heads that divides that of q, and o the shape of q; [`Error::Value`] for a scale or soft-cap
+    /// that is none.
     pub fn run<X: Heads>(&self, q: &X, k: &X, v: &X, o: &mut X) -> Result<()> {
         let mut sums = X::sums_of(q)?;
         self.run_with_sums(q, k, v, o, &mut sums)
     }
 
-    /// [`run`](Self::run), and for each query the logarithm of the sum of e^score: what joins results over parts of the keys, and what a backward pass
-    /// wants. It is -∞ for a query that sees no key. `sums` are heads × length, or batch × heads × length.
+    /// [`run`](Self::run), and for each query the logarithm of the sum of e^score: what joins
+    /// results over parts of the keys, and what a backward pass wants. It is -∞ for a query that
+    /// sees no key. `sums` are heads × length, or batch × heads × length.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), and [`Error::Shape`] for `sums` of another shape.
@@ -143,14 +150,16 @@ impl Attention {
         dispatch(self.problem([q, k, v, o], sums, None)?)
     }
 
-    /// The same options for sequences that follow each other in tensors tokens × heads × width ("variable lengths"): sequence i has the queries from
-    /// `query_starts[i]` up to `query_starts[i + 1]`, and the keys likewise.
+    /// The same options for sequences that follow each other in tensors tokens × heads × width
+    /// ("variable lengths"): sequence i has the queries from `query_starts[i]` up to
+    /// `query_starts[i + 1]`, and the keys likewise.
     ///
-    /// The starts are read here, on the host: where a kernel computes them, this waits for it. What it gives serves any number of calls, such as all layers of a
-    /// model.
+    /// The starts are read here, on the host: where a kernel computes them, this waits for it. What
+    /// it gives serves any number of calls, such as all layers of a model.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless both have one length, of 1 or more; [`Error::Value`] for a start below the one before.
+    /// [`Error::Shape`] unless both have one length, of 1 or more; [`Error::Value`] for a start
+    /// below the one before.
     pub fn packed<I: Start>(&self, query_starts: &Tensor<I, 1>, key_starts: &Tensor<I, 1>) -> Result<Packed> {
         Packed::new(*self, query_starts, key_starts)
     }

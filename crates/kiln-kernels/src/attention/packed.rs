@@ -12,10 +12,12 @@ pub trait Start: Elem + TryInto<usize> + std::fmt::Display {}
 impl Start for u32 {}
 impl Start for i32 {}
 
-/// Attention of sequences that follow each other in tensors tokens × heads × width; [`Attention::packed`] makes it.
+/// Attention of sequences that follow each other in tensors tokens × heads × width;
+/// [`Attention::packed`] makes it.
 ///
-/// Tokens before the first start and from the last one on belong to no sequence: of q, k and v they are not looked at, of o they stay as they are. On a
-/// Hopper GPU the values of a sequence should be finite: what is not may reach the one before it.
+/// Tokens before the first start and from the last one on belong to no sequence: of q, k and v they
+/// are not looked at, of o they stay as they are. On a Hopper GPU the values of a sequence should
+/// be finite: what is not may reach the one before it.
 ///
 /// ```
 /// use kiln_kernels::Attention;
@@ -32,7 +34,8 @@ pub struct Packed {
     options: Attention,
     /// The queries and the keys of each sequence.
     pub(super) sequences: Vec<[Range<usize>; 2]>,
-    /// The same for kernels: a row for each sequence, with the first query, how many, the first key and how many.
+    /// The same for kernels: a row for each sequence, with the first query, how many, the first key
+    /// and how many.
     pub(super) table: Tensor<i32, 2>,
 }
 
@@ -66,8 +69,9 @@ impl Packed {
     /// Writes the results to o, of the shape of q: tokens × heads × width.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless q and o have one shape, k and v another of the same width, of whose heads the number divides that of q; [`Error::Value`] if a
-    /// sequence ends behind the last token, or for a scale or soft-cap that is none.
+    /// [`Error::Shape`] unless q and o have one shape, k and v another of the same width, of whose
+    /// heads the number divides that of q; [`Error::Value`] if a sequence ends behind the last
+    /// token, or for a scale or soft-cap that is none.
     pub fn run<T: Float + Accumulate<Acc = f32>>(
         &self,
         q: &Tensor<T, 3>,
@@ -80,7 +84,8 @@ impl Packed {
         self.run_with_sums(q, k, v, o, &mut sums)
     }
 
-    /// [`run`](Self::run), and for each query the logarithm of the sum of e^score, as [`Attention::run_with_sums`] gives it. `sums` are heads × tokens.
+    /// [`run`](Self::run), and for each query the logarithm of the sum of e^score, as
+    /// [`Attention::run_with_sums`] gives it. `sums` are heads × tokens.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), and [`Error::Shape`] for `sums` of another shape.

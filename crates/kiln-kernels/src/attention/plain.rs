@@ -52,7 +52,8 @@ pub mod kernels {
     }
 
     impl Place {
-        /// The place of the first query among the keys, where the last query has the place of the last key.
+        /// The place of the first query among the keys, where the last query has the place of the
+        /// last key.
         fn among_keys(&self) -> Idx {
             self.first + self.known - self.asked
         }
@@ -68,13 +69,17 @@ pub mod kernels {
         out: Val<f32>,
     }
 
-    /// o = softmax(scale q kᵀ) v for each head, some queries a program (axis 0; heads and batch are axes 1 and 2), of which no score outlives its turn: each turn
-    /// rescales what the turns before have summed (Dao, "FlashAttention-2", 2023). `sums` are the logarithms of the sums of e^(scale q kᵀ).
+    /// o = softmax(scale q kᵀ) v for each head, some queries a program (axis 0; heads and batch are
+    /// axes 1 and 2), of which no score outlives its turn: each turn rescales what the turns before
+    /// have summed (Dao, "FlashAttention-2", 2023). `sums` are the logarithms of the sums of
+    /// e^(scale q kᵀ).
     ///
-    /// With a limit, a query at place p sees the keys from p - `left`, or up to p + `right`, where the last query has the place of the last key. A query that sees no key gives
-    /// zeros. Capped scores are `cap` · tanh(score / `cap`).
+    /// With a limit, a query at place p sees the keys from p - `left`, or up to p + `right`, where
+    /// the last query has the place of the last key. A query that sees no key gives zeros. Capped
+    /// scores are `cap` · tanh(score / `cap`).
     ///
-    /// `sequences`, used where the form says so, has a row for each sequence, which axis 2 then counts: its first query, how many, its first key, how many.
+    /// `sequences`, used where the form says so, has a row for each sequence, which axis 2 then
+    /// counts: its first query, how many, its first key, how many.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn attention<T: Float + Accumulate<Acc = f32>>(
         q: &Tensor<T, 4>,
@@ -121,7 +126,8 @@ pub mod kernels {
         }
     }
 
-    /// Goes through the keys that a program's queries see: first, where only the right is bounded, those that all of them see.
+    /// Goes through the keys that a program's queries see: first, where only the right is bounded,
+    /// those that all of them see.
     #[device(crate = kiln_runtime)]
     fn turns<T: Float + Accumulate<Acc = f32>>(
         queries: Val<T>,
@@ -170,7 +176,8 @@ pub mod kernels {
         let Form { rows, columns, width, .. } = form;
         let shape = (columns, width);
         let products = dot(queries, keys.tile((place.keys + first, 0), shape).load(0).transpose());
-        // Powers of two are one instruction on a GPU, those of e are many: scores are kept as their logarithms to base 2.
+        // Powers of two are one instruction on a GPU, those of e are many: scores are kept as their
+        // logarithms to base 2.
         let mut scores = if form.capped {
             (products * numbers.scale.fast_div(numbers.cap)).tanh() * (numbers.cap * LOG2_E)
         } else {
@@ -244,7 +251,8 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
     }
 }
 
-/// The queries of a program, and the keys of a turn, that a device is given for heads of a width: the fastest of those tried first.
+/// The queries of a program, and the keys of a turn, that a device is given for heads of a width:
+/// the fastest of those tried first.
 pub(super) fn tiles<T: Elem>(device: &Device, width: usize) -> &'static [(usize, usize)] {
     let narrow = row_tile(width) <= 64;
     match device.properties().kind {

@@ -10,13 +10,15 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 impl Plan {
-    /// The plan for heads of a width from 8 to 256 in steps of 8, `shared` of which have the same keys: the fastest of those tried on an H200
-    /// (`bench/notes.md`). Without limits, caps and packing.
+    /// The plan for heads of a width from 8 to 256 in steps of 8, `shared` of which have the same
+    /// keys: the fastest of those tried on an H200 (`bench/notes.md`). Without limits, caps and
+    /// packing.
     pub fn of(width: usize, shared: usize) -> Plan {
         Plan::divided(width, shared, Plan::divisions(width)[0])
     }
 
-    /// Tasks, keys of a turn and stages of plans for heads of a width, that of [`of`](Self::of) first.
+    /// Tasks, keys of a turn and stages of plans for heads of a width, that of [`of`](Self::of)
+    /// first.
     pub fn divisions(width: usize) -> &'static [(usize, usize, usize)] {
         match width {
             ..=64 => &[(3, 128, 4), (3, 128, 2), (2, 128, 4), (3, 64, 4)],
@@ -38,7 +40,8 @@ impl Plan {
 /// Lengths are less: sums of two, and of a few more, are 32-bit numbers.
 const LENGTHS: usize = 1 << 29;
 
-/// Whether the kernel for Hopper GPUs can take these tensors: bulk copies want adjacent elements in a row, and multiples of 16 bytes from row to row.
+/// Whether the kernel for Hopper GPUs can take these tensors: bulk copies want adjacent elements in
+/// a row, and multiples of 16 bytes from row to row.
 pub(super) fn suits<T: Elem>(problem: &Problem<'_, T>) -> bool {
     let Problem { q, k, v, o, packed, scale, .. } = problem;
     let properties = q.device().properties();
@@ -133,7 +136,8 @@ impl Work {
         let begin = if plan.bounded[0] { (place - self.window[0]).max(0) } else { 0 };
         let top = end.clamp(1, keys.max(1) as i64).unsigned_abs() as usize;
         let turns = top.div_ceil(plan.keys) - begin as usize / plan.keys;
-        // What comes before and after the turns takes about as long as one; tasks without queries leave the others more of the multiprocessor.
+        // What comes before and after the turns takes about as long as one; tasks without queries
+        // leave the others more of the multiprocessor.
         let busy = (queries - tile * plan.rows()).div_ceil(ROWS).min(plan.tasks);
         (1 + turns) * (1 + busy)
     }
@@ -175,7 +179,7 @@ fn kept(device: &Device, work: Work, programs: usize) -> Result<Arc<Order>> {
     Ok(order)
 }
 
-/// The divisors of extents that programs are specialised for.
+/// The divisors of extents that programs are specialized for.
 const PADDING: usize = 16;
 
 /// The tiles that each program takes.
@@ -197,8 +201,9 @@ impl Taken {
     /// Gives away the tiles of sequences of equal lengths, with all heads.
     fn take_all(&mut self, work: &Work, lengths: [usize; 2], sequences: Range<usize>) {
         let (down, limited, heads) = (work.down(lengths[0]), work.plan.bounded[1], work.heads);
-        // Programs that run at the same time share keys and values in L2. Causal attention has more tiles than programs in a group, so that
-        // the next one's long tiles begin before this one's short ones have ended.
+        // Programs that run at the same time share keys and values in L2. Causal attention has more
+        // tiles than programs in a group, so that the next one's long tiles begin before this one's
+        // short ones have ended.
         let together = self.tiles.len().div_ceil(down.max(1)) * if limited { 2 } else { 1 };
         let all = sequences.len() * heads;
         let groups = all.div_ceil(together.max(1)).max(1);
@@ -215,10 +220,12 @@ impl Taken {
     }
 }
 
-/// The order in which so many programs take the tiles of queries, `[1 + most tiles of a program or more, programs]`, as the kernel wants it.
+/// The order in which so many programs take the tiles of queries,
+/// `[1 + most tiles of a program or more, programs]`, as the kernel wants it.
 ///
-/// Each tile goes to the program that would be free first; for causal attention the last queries of a group of heads, which see the most keys, come first, and
-/// so do long sequences. So programs end together, and the order is the same in every launch.
+/// Each tile goes to the program that would be free first; for causal attention the last queries of
+/// a group of heads, which see the most keys, come first, and so do long sequences. So programs end
+/// together, and the order is the same in every launch.
 pub fn order(work: &Work, programs: usize) -> (Vec<i64>, [usize; 2]) {
     let free = (0..programs).map(|p| Reverse((0, p))).collect();
     let mut taken = Taken { free, tiles: vec![Vec::new(); programs] };

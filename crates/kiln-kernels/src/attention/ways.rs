@@ -43,7 +43,8 @@ impl FromStr for Way {
     }
 }
 
-/// The way for a problem: the one that was measured, if that is asked for, else the fastest of those tried (`bench/notes.md`).
+/// The way for a problem: the one that was measured, if that is asked for, else the fastest of
+/// those tried (`bench/notes.md`).
 pub(super) fn choose<T: Float + Accumulate<Acc = f32>>(problem: &Problem<'_, T>) -> Result<Way> {
     Ok(tuned(problem)?.unwrap_or_else(|| estimate(problem)))
 }

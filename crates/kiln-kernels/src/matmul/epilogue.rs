@@ -1,7 +1,9 @@
-//! What is done to the sums of a product on their way to the result, without a trip to memory in between.
+//! What is done to the sums of a product on their way to the result, without a trip to memory in
+//! between.
 //!
-//! An [`Epilogue`] is written in the kernel language and gets a tile of sums where they were computed, in registers. [`Matmul`](super::Matmul) has methods for
-//! the usual ones and chains them; [`Matmul::then`](super::Matmul::then) takes yours.
+//! An [`Epilogue`] is written in the kernel language and gets a tile of sums where they were
+//! computed, in registers. [`Matmul`](super::Matmul) has methods for the usual ones and chains
+//! them; [`Matmul::then`](super::Matmul::then) takes yours.
 
 use kiln_lang::param::{ArgSink, IntFact, KernelParam, ParamDecl, SpecKey};
 use kiln_lang::prelude::*;
@@ -21,12 +23,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// The elements of a vector that belong to the rows of the tile, each repeated along its row; zeros beyond the end.
+    /// The elements of a vector that belong to the rows of the tile, each repeated along its row;
+    /// zeros beyond the end.
     pub fn per_row<T: Numeric>(&self, vector: &View<T, 1>) -> Val<T> {
         vector.tile(self.row, self.shape[0]).load(0).expand(1).broadcast_to((self.shape[0], self.shape[1]))
     }
 
-    /// The elements of a vector that belong to the columns of the tile, each repeated down its column; zeros beyond the end.
+    /// The elements of a vector that belong to the columns of the tile, each repeated down its
+    /// column; zeros beyond the end.
     pub fn per_column<T: Numeric>(&self, vector: &View<T, 1>) -> Val<T> {
         vector.tile(self.column, self.shape[1]).load(0).expand(0).broadcast_to((self.shape[0], self.shape[1]))
     }
@@ -37,8 +41,9 @@ impl Place {
     }
 }
 
-/// What is done to sums of type `S`. A clone stands for the same tensors. The value is a parameter of the kernel: [`KernelParam::key`] must add whatever `apply` decides on, tensors
-/// and numbers are packed.
+/// What is done to sums of type `S`. A clone stands for the same tensors. The value is a parameter
+/// of the kernel: [`KernelParam::key`] must add whatever `apply` decides on, tensors and numbers
+/// are packed.
 ///
 /// ```
 /// use kiln_kernels::matmul::{Epilogue, Matmul, Place};
@@ -84,8 +89,9 @@ pub trait Epilogue<S: Num>: KernelParam<Arg = Self> + Clone + 'static {
 
     /// What becomes of a tile of sums. Every element must depend on those in its place alone.
     ///
-    /// A check that fails in it (`device_assert!`, an index outside its view, an integer divided by zero) is the fault of the launch, with its line. The result means
-    /// nothing then; the next launch is as any other.
+    /// A check that fails in it (`device_assert!`, an index outside its view, an integer divided by
+    /// zero) is the fault of the launch, with its line. The result means nothing then; the next
+    /// launch is as any other.
     fn apply(traced: &Self::Traced, sums: Val<S>, place: &Place) -> Val<Self::Out>;
 
     /// The same for the transposed product, whose rows are the columns of this one.
@@ -380,7 +386,8 @@ impl<S: InF32, T: Numeric> Epilogue<S> for Residual<T> {
 pub struct Map<F>(F);
 
 impl<F> Map<F> {
-    /// The function is told from others by its type alone, so it must not capture anything: that is an error when it is compiled.
+    /// The function is told from others by its type alone, so it must not capture anything: that is
+    /// an error when it is compiled.
     pub fn new(function: F) -> Map<F> {
         const { assert!(size_of::<F>() == 0, "the function of an epilogue must not capture anything") };
         Map(function)

@@ -7,7 +7,8 @@ use kiln_runtime::Tensor;
 
 /// An element type of factors.
 pub trait Factor: Accumulate<Acc = <Self as Factor>::Sum> {
-    /// What products are summed in: f32 for the floats of up to 32 bits, i32 for the integers of 8, otherwise the type itself.
+    /// What products are summed in: f32 for the floats of up to 32 bits, i32 for the integers of 8,
+    /// otherwise the type itself.
     type Sum: Num;
     /// How matrix units multiply it.
     const UNIT: Unit;

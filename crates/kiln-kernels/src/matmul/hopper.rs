@@ -1,10 +1,13 @@
 //! The product of matrices on a Hopper GPU, at the explicit level.
 //!
-//! Programs stay and go through the tiles of c, in clusters of neighbours. In each, one task copies tiles of a and b into a ring of stages; the others
-//! multiply what has arrived, each for rows of its own, and store the sums, while the copies for the next tile are already under way. The multiplying
-//! tasks do not wait for each other: one stores while the other multiplies. What a tile's sums become may also wait in registers, and be stored while the
-//! tensor cores have the first products of the next tile. The blocks of a cluster stand one above the other and need the
-//! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all of them.
+//! Programs stay and go through the tiles of c, in clusters of neighbors. In each, one task copies
+//! tiles of a and b into a ring of stages; the others multiply what has arrived, each for rows of
+//! its own, and store the sums, while the copies for the next tile are already under way. The
+//! multiplying tasks do not wait for each other: one stores while the other multiplies. What a
+//! tile's sums become may also wait in registers, and be stored while the tensor cores have the
+//! first products of the next tile. The blocks of a cluster stand one above the other and need the
+//! same tile of b, or side by side and need the same tile of a: each copies a part of it, into all
+//! of them.
 
 use super::epilogue::{Epilogue, Place};
 use super::factor::Factor;
@@ -19,7 +22,8 @@ use kiln_runtime::Tensor;
 pub struct Plan {
     /// Rows of c a program computes at once: 64 for each of `tasks`, or 128 for each.
     pub rows: usize,
-    /// Columns of c: a power of two from 8 to 256, and at least those of 128 bytes of c if a task stores in bulk.
+    /// Columns of c: a power of two from 8 to 256, and at least those of 128 bytes of c if a task
+    /// stores in bulk.
     pub columns: usize,
     /// How far a stage reaches along the inner extent: a multiple of 128 bytes.
     pub depth: usize,
@@ -27,10 +31,11 @@ pub struct Plan {
     pub stages: usize,
     /// Programs of a cluster: a power of two up to 8.
     pub cluster: usize,
-    /// Whether the programs of a cluster stand side by side and share tiles of a; else one above the other, and share tiles of b.
+    /// Whether the programs of a cluster stand side by side and share tiles of a; else one above
+    /// the other, and share tiles of b.
     pub side_by_side: bool,
-    /// Whether programs stay and go through tiles, so many rows of clusters' tiles at a time, so that what they read stays in L2; 0 is a program for
-    /// each tile.
+    /// Whether programs stay and go through tiles, so many rows of clusters' tiles at a time, so
+    /// that what they read stays in L2; 0 is a program for each tile.
     pub group: usize,
     /// Tasks that multiply, each of 4 warps.
     pub tasks: usize,
@@ -46,20 +51,24 @@ pub struct Plan {
     pub stack: bool,
     /// See `stack`: a, b.
     pub shared: [bool; 2],
-    /// Programs that share the inner extent of a tile, one part after the other: c is a stack of as many results for each product, to be added up.
+    /// Programs that share the inner extent of a tile, one part after the other: c is a stack of as
+    /// many results for each product, to be added up.
     pub splits: usize,
-    /// Whether the product of every stage is added to the sum outside of the tensor cores, which keep fewer bits of sums of 8-bit floats.
+    /// Whether the product of every stage is added to the sum outside of the tensor cores, which
+    /// keep fewer bits of sums of 8-bit floats.
     pub pieces: bool,
-    /// 2 if the columns of a tile are multiplied one half after the other, so that a piece takes half as many registers; with pieces alone. Else 1.
+    /// 2 if the columns of a tile are multiplied one half after the other, so that a piece takes
+    /// half as many registers; with pieces alone. Else 1.
     pub halves: usize,
-    /// Whether what becomes of the sums of a tile waits in registers, packed by pairs, and is stored while the products of the next tile are computed. c
-    /// is of f16 or bf16 and stored in bulk, programs stay, and nothing is multiplied in pieces.
+    /// Whether what becomes of the sums of a tile waits in registers, packed by pairs, and is
+    /// stored while the products of the next tile are computed. c is of f16 or bf16 and stored in
+    /// bulk, programs stay, and nothing is multiplied in pieces.
     pub held: bool,
-    /// Whether programs begin at different steps of the inner extent and go round, so that they do not all read the same columns of memory at a time. With a
-    /// `group` of 0 and one split.
+    /// Whether programs begin at different steps of the inner extent and go round, so that they do
+    /// not all read the same columns of memory at a time. With a `group` of 0 and one split.
     pub staggered: bool,
-    /// For [`stream_k`]: of how many rounds of tiles the steps are divided evenly among all programs, the last, incomplete one first; 0 of none. With a group, one split
-    /// and no cluster.
+    /// For [`stream_k`]: of how many rounds of tiles the steps are divided evenly among all
+    /// programs, the last, incomplete one first; 0 of none. With a group, one split and no cluster.
     pub streamed: usize,
 }
 
@@ -109,8 +118,8 @@ fn quotient(of: Idx, by: Idx) -> Idx {
     (of.cast::<i32>() / by.cast::<i32>().maximum(1)).cast()
 }
 
-/// Where the tile with a number begins, in rows of clusters' tiles and columns of tiles: `group` rows at a time, down, then across. In 32 bits, whose
-/// divisions take a fraction of the time.
+/// Where the tile with a number begins, in rows of clusters' tiles and columns of tiles: `group`
+/// rows at a time, down, then across. In 32 bits, whose divisions take a fraction of the time.
 #[device(crate = kiln_runtime)]
 fn place(tile: Idx, down: Idx, across: Idx, group: usize) -> (Idx, Idx) {
     let (tile, down, across) = (tile.cast::<i32>(), down.cast::<i32>(), across.cast::<i32>());
@@ -139,10 +148,13 @@ struct Job {
     count: Idx,
 }
 
-/// c = a · b through the epilogue, for stacks of matrices. No extent is 0, and a and b are such as bulk copies can move: elements adjacent on the last axis,
-/// rows and matrices in multiples of 16 bytes; so is c if it is stored in bulk. Elements that are not of 16 bits lie along the inner extent: a is not
-/// transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis 0, as many as run at once; or, with a `group` of 0, with one for each row of
-/// tiles on axis 0, each column on axis 1, the other way round for clusters side by side, and each matrix of c on axis 2.
+/// c = a · b through the epilogue, for stacks of matrices. No extent is 0, and a and b are such as
+/// bulk copies can move: elements adjacent on the last axis, rows and matrices in multiples of 16
+/// bytes; so is c if it is stored in bulk. Elements that are not of 16 bits lie along the inner
+/// extent: a is not transposed, b is. Launch it with a multiple of `plan.cluster` programs on axis
+/// 0, as many as run at once; or, with a `group` of 0, with one for each row of tiles on axis 0,
+/// each column on axis 1, the other way round for clusters side by side, and each matrix of c on
+/// axis 2.
 #[kernel(crate = kiln_runtime, contract)]
 pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
@@ -156,9 +168,11 @@ pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric
     product::<T, U, O>(a, b, c, Finish { floats: &floats, elements: &elements }, plan, None);
 }
 
-/// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has [room](Plan::parts) for sums that programs leave for each other; `signals` have a
-/// number for each task of each program that multiplies: 0 before and after. Launch it with at most as many programs on axis 0 as run at once, alone. A tile's sums may be added
-/// up in another order than by `matmul`, but always in the same.
+/// [`matmul`] with rounds of tiles whose steps are divided among all programs. `parts` has
+/// [room](Plan::parts) for sums that programs leave for each other; `signals` have a number for
+/// each task of each program that multiplies: 0 before and after. Launch it with at most as many
+/// programs on axis 0 as run at once, alone. A tile's sums may be added up in another order than by
+/// `matmul`, but always in the same.
 #[kernel(crate = kiln_runtime, contract)]
 pub fn stream_k<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
     a: &Tensor<T, 3>,
@@ -211,7 +225,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     };
     let width = Plan::strip(size_of::<O>());
     let out = plan.bulk.then(|| shared_tiles::<O>(2 * plan.tasks, own, width));
-    // A stage is full when its bytes have come, and empty when every task of every block that gets a part of what this one copies has multiplied it.
+    // A stage is full when its bytes have come, and empty when every task of every block that gets
+    // a part of what this one copies has multiplied it.
     let (full, empty) = (mbarriers(stages, 1), mbarriers(stages, blocks * plan.tasks));
 
     let inner = if plan.a_transposed { a.extent(1) } else { a.extent(2) };
@@ -245,7 +260,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
             false => (matrix, (i * blocks + rank) * rows, j * columns),
         }
     };
-    // The product that a matrix of c belongs to, and the steps that it has of the inner extent: the first and how many.
+    // The product that a matrix of c belongs to, and the steps that it has of the inner extent: the
+    // first and how many.
     let part = |matrix: Idx| match splits {
         1 => (matrix, val(0), steps),
         _ => {
@@ -279,7 +295,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
         let none = || zeros::<u32>((own, if plan.held { columns / 2 } else { 2 }));
         let mut held = none();
         let (mut held_matrix, mut held_row, mut held_column) = (val::<i64>(0), val::<i64>(0), val::<i64>(0));
-        // Strip by strip, results go to memory by way of two buffers in turn, which those of the tile before may still occupy.
+        // Strip by strip, results go to memory by way of two buffers in turn, which those of the
+        // tile before may still occupy.
         let deliver = |number: usize, occupied: bool, put: &dyn Fn(SharedTile<O>), corner: Corner| {
             let Some(out) = out else { return };
             let buffer = out.at(index * 2 + number % 2);
@@ -307,7 +324,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
             let mut before = stage;
             // Whether a tile's results wait.
             let holds = if exchange.is_some() { holding } else { number.gt(first) };
-            // Of this tile alone: sums that outlived the epilogue would need registers beside what becomes of them.
+            // Of this tile alone: sums that outlived the epilogue would need registers beside what
+            // becomes of them.
             let (mut sum, mut second) = (zeros::<T::Sum>((own, half)), zeros::<T::Sum>((own, half)));
             // Beside the products of the first two steps, if there are two.
             let beside = (count - 1).minimum(1);
@@ -352,7 +370,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
                 sum = product;
             }
 
-            // Sums of a tile that another program stores: the first that this one has, so that no results wait.
+            // Sums of a tile that another program stores: the first that this one has, so that no
+            // results wait.
             let left = if exchange.is_some() { (from + count).lt(steps) } else { val(false) };
             if left {
                 if let Some(exchange) = exchange {
@@ -385,7 +404,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
                         }
                     } else {
                         let result = (finish.elements)(sum, &place);
-                        // SAFETY: every tile of c has one number, and one task of one program takes it.
+                        // SAFETY: every tile of c has one number, and one task of one program takes
+                        // it.
                         unsafe { c.row(matrix).tile((row, column), (own, half)).store_overlapping(result) };
                     }
                 }
@@ -409,8 +429,8 @@ fn product<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
             let (mut row, mut column, mut batch, mut from, mut count) = (row, column, batch, from, count);
             for number in range_step(first, end, apart) {
                 // The blocks of a cluster keep step.
-                let neighbour = program_id(0) / blocks;
-                let mut next = neighbour - quotient(neighbour, count) * count;
+                let neighbor = program_id(0) / blocks;
+                let mut next = neighbor - quotient(neighbor, count) * count;
                 let of = |shared: bool| if shared { val(0) } else { batch };
                 let (in_a, in_b) = (of(plan.shared[0]), of(plan.shared[1]));
                 for step in range(0, count) {

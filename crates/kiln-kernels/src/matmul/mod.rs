@@ -1,6 +1,7 @@
 //! Products of matrices.
 //!
-//! [`matmul`] is the plain product; [`Matmul`] multiplies stacks of matrices, chooses a precision, and does to the sums what an [`Epilogue`] says.
+//! [`matmul`] is the plain product; [`Matmul`] multiplies stacks of matrices, chooses a precision,
+//! and does to the sums what an [`Epilogue`] says.
 //!
 //! | file | holds |
 //! |---|---|
@@ -35,17 +36,20 @@ use epilogue::{Along, Combined, Identity, Map, Residual, Scale, Then, Vector};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 
-/// c = a b, accumulated in f32 for the floats of 8 and 16 bits and in i32 for the integers of 8, which wraps, otherwise in the factors' type. A
-/// transposed factor or result is a [transposed](Tensor::transpose) tensor; stacks of matrices are tensors of rank 3. Both factors have one type, but one may be
-/// of each of the 8-bit floats, or of each of the 8-bit integers.
+/// c = a b, accumulated in f32 for the floats of 8 and 16 bits and in i32 for the integers of 8,
+/// which wraps, otherwise in the factors' type. A transposed factor or result is a
+/// [transposed](Tensor::transpose) tensor; stacks of matrices are tensors of rank 3. Both factors
+/// have one type, but one may be of each of the 8-bit floats, or of each of the 8-bit integers.
 ///
-/// On a GPU of compute capability 9.0, products of 8-bit and 16-bit numbers run on the tensor cores. Rows of a, b and c in multiples of 16 bytes make them
-/// faster: other factors are copied first. So are factors of 8 bits unless a lies by rows and b by columns. Elsewhere this is the plain path,
-/// whose products of 16-bit floats go to the tensor cores of GPUs from compute capability 8.0 on. The result is the same in every run.
+/// On a GPU of compute capability 9.0, products of 8-bit and 16-bit numbers run on the tensor
+/// cores. Rows of a, b and c in multiples of 16 bytes make them faster: other factors are copied
+/// first. So are factors of 8 bits unless a lies by rows and b by columns. Elsewhere this is the
+/// plain path, whose products of 16-bit floats go to the tensor cores of GPUs from compute
+/// capability 8.0 on. The result is the same in every run.
 ///
 /// # Errors
-/// [`Error::Shape`] unless a is m × k, b is k × n and c is m × n, and stacks have the same number of matrices; a stack of one serves for all. Those of
-/// a launch.
+/// [`Error::Shape`] unless a is m × k, b is k × n and c is m × n, and stacks have the same number
+/// of matrices; a stack of one serves for all. Those of a launch.
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -117,7 +121,8 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>> Matmul<T, U> {
 }
 
 impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>> Matmul<T, U, E> {
-    /// How exact the product is. Tensor cores of compute capability 9.0 need a by rows and b by columns for tf32, too; factors that lie the other way round are copied first.
+    /// How exact the product is. Tensor cores of compute capability 9.0 need a by rows and b by
+    /// columns for tf32, too; factors that lie the other way round are copied first.
     pub fn precision(self, precision: Precision) -> Self {
         Matmul { precision, ..self }
     }
@@ -199,7 +204,8 @@ impl<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, E: Epilogue<T::Sum>
     /// Computes it.
     ///
     /// # Errors
-    /// [`Error::Shape`] for factors, a result or tensors of the epilogue that do not fit each other; those of a launch.
+    /// [`Error::Shape`] for factors, a result or tensors of the epilogue that do not fit each
+    /// other; those of a launch.
     pub fn run<O: Numeric, C: Matrices<O>>(self, c: &mut C) -> Result<()> {
         let ([x, m, k], [y, inner, n]) = (self.a.shape(), self.b.shape());
         let shape = |what: &str, expected: [usize; 3], given: [usize; 3], rank: usize| {

@@ -12,8 +12,9 @@ use std::any::TypeId;
 pub mod kernels {
     use super::*;
 
-    /// c = a b through the epilogue: a tile of `rows` × `columns` a program, `depth` columns of a and rows of b at a time. A factor that is `shared` is the same
-    /// for all products of the stack.
+    /// c = a b through the epilogue: a tile of `rows` × `columns` a program, `depth` columns of a
+    /// and rows of b at a time. A factor that is `shared` is the same for all products of the
+    /// stack.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn matmul<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric, E: Epilogue<T::Sum>>(
         a: &Tensor<T, 3>,
@@ -115,7 +116,8 @@ impl Units {
     }
 }
 
-/// The estimate's tile, and the others that are worth trying: half and twice of each extent where the device gains from larger ones.
+/// The estimate's tile, and the others that are worth trying: half and twice of each extent where
+/// the device gains from larger ones.
 fn tiles<T: Factor>(
     device: &Device,
     precision: Precision,
@@ -157,7 +159,8 @@ fn tiles<T: Factor>(
     tiles
 }
 
-/// The rows, columns and depth of the tile that a device's programs take by estimate, for a product `[m, k]` · `[k, n]`.
+/// The rows, columns and depth of the tile that a device's programs take by estimate, for a product
+/// `[m, k]` · `[k, n]`.
 ///
 /// ```
 /// let device = kiln_runtime::Device::open("interp")?;
@@ -170,13 +173,14 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
     match (device.properties().kind, units) {
         (BackendKind::Cpu, _) => {
-            // What a program packs serves all of its rows and columns, and what it holds stays in the L2 cache; smaller tiles where large ones
-            // would leave a core without work.
+            // What a program packs serves all of its rows and columns, and what it holds stays in
+            // the L2 cache; smaller tiles where large ones would leave a core without work.
             let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
             let rows = if programs(256) >= 2 * device.properties().units as usize { 256 } else { 128 };
             (within(m, rows), within(n, 256), within(k, 512))
         }
-        // Products of warpgroups: as many sums as registers hold, or fewer where the device would have too little to do.
+        // Products of warpgroups: as many sums as registers hold, or fewer where the device would
+        // have too little to do.
         (BackendKind::Cuda, Some(Units { depth, pieces })) if has_warpgroups(device) => {
             let fills = |rows: usize, columns: usize| {
                 m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize

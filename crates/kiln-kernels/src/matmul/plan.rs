@@ -1,13 +1,16 @@
-//! How a product is divided on a Hopper GPU: an estimate of the time of each of a few dozen plans, from the shape alone.
+//! How a product is divided on a Hopper GPU: an estimate of the time of each of a few dozen plans,
+//! from the shape alone.
 //!
-//! A program's tile takes as long as its products, or as the copies of what they need, whichever is longer; a launch as long as its last program, or as
-//! reading every factor once from memory. The constants are those of an H200; only their ratios matter.
+//! A program's tile takes as long as its products, or as the copies of what they need, whichever is
+//! longer; a launch as long as its last program, or as reading every factor once from memory. The
+//! constants are those of an H200; only their ratios matter.
 
 use super::hopper::Plan;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is asked for: so many products c `[m, n]` from factors with an inner extent of `k`. No extent is 0.
+/// What is asked for: so many products c `[m, n]` from factors with an inner extent of `k`. No
+/// extent is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// Matrices c.
@@ -28,7 +31,8 @@ pub struct Request {
     pub pieces: bool,
     /// Whether f32 becomes 16-bit floats at the end, which pack by pairs.
     pub packs: bool,
-    /// Whether sums go through an epilogue, for which the threads of a task alone may exchange a tile.
+    /// Whether sums go through an epilogue, for which the threads of a task alone may exchange a
+    /// tile.
     pub epilogue: bool,
 }
 
@@ -46,7 +50,8 @@ pub struct Gpu {
 pub struct Choice {
     /// For factors that are not transposed.
     pub plan: Plan,
-    /// Whether the product to launch is cᵀ = bᵀ aᵀ: the few rows of c become columns, of which a tile may have as few as 8.
+    /// Whether the product to launch is cᵀ = bᵀ aᵀ: the few rows of c become columns, of which a
+    /// tile may have as few as 8.
     pub swapped: bool,
     /// Programs on each axis.
     pub grid: [u32; 3],
@@ -80,7 +85,8 @@ pub enum Division {
     Whole,
     /// Into so many parts for each tile, which a second launch adds up: split-K.
     InParts,
-    /// That of the last tiles evenly, by steps; who ends a tile adds up what others did of it: stream-K.
+    /// That of the last tiles evenly, by steps; who ends a tile adds up what others did of it:
+    /// stream-K.
     ByStep,
 }
 
@@ -126,7 +132,8 @@ const MOST_STEPS: usize = 1 << 31;
 const EXCHANGED: f64 = 24.0;
 /// Cycles until it knows that they are there.
 const SIGNAL: f64 = 1500.0;
-/// How much longer a step takes of tiles that programs share, since they are not all at the same step and find less in L2.
+/// How much longer a step takes of tiles that programs share, since they are not all at the same
+/// step and find less in L2.
 const APART: f64 = 1.1;
 /// How much longer everything takes where no program is idle: the clock falls.
 const POWER: f64 = 1.03;
@@ -142,7 +149,8 @@ const FROM_L2: f64 = 40.0;
 const FROM_SHARED: f64 = 128.0;
 /// Bytes a cycle that all of them get from memory.
 const FROM_MEMORY: f64 = 2400.0;
-/// Cycles from the beginning of a program to its first product, and from its last one to its end, without the stores.
+/// Cycles from the beginning of a program to its first product, and from its last one to its end,
+/// without the stores.
 const LATENCY: f64 = 3500.0;
 /// Bytes a cycle in which a program stores its sums, registers to memory.
 const STORED: f64 = 24.0;
@@ -152,7 +160,8 @@ const COPY: f64 = 25.0;
 /// Cycles between two instructions, and between two stages.
 const ISSUE: f64 = 2.0;
 const WAIT: f64 = 30.0;
-/// Cycles that a task waits for a piece of 64 rows, and adds it to its sum, for each of its columns.
+/// Cycles that a task waits for a piece of 64 rows, and adds it to its sum, for each of its
+/// columns.
 const PIECE: f64 = 60.0;
 const ADDED: f64 = 0.5;
 /// How much of that the tensor cores wait if there are two tasks, which may add at the same time.
@@ -162,12 +171,14 @@ const SECOND: f64 = 28000.0;
 const ADDED_UP: f64 = 2000.0;
 /// Columns of a piece that fits a task's registers beside the sums.
 const MOST_IN_A_PIECE: usize = 128;
-/// Columns from which on programs that begin at different steps were slower: they share more of what they read.
+/// Columns from which on programs that begin at different steps were slower: they share more of
+/// what they read.
 const STAGGERED_BELOW: usize = 64;
 /// Columns up to which tiles narrower than 64 are looked at.
 const NARROW_UP_TO: usize = 64;
 
-/// The fastest plan by the estimate, which takes one that divides tiles by steps where that was seen to be faster: see [`is_known`].
+/// The fastest plan by the estimate, which takes one that divides tiles by steps where that was
+/// seen to be faster: see [`is_known`].
 pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
     let columns = Plan::strip(request.result_bytes);
     let least = Tile { swapped: false, rows: 64, columns, tasks: 1, depth: 1, bulk: true };
@@ -175,8 +186,10 @@ pub fn choose(request: &Request, gpu: &Gpu) -> Choice {
         .unwrap_or_else(|| least.choice(request, gpu, 2, 1))
 }
 
-/// Whether the estimate is to be trusted with a plan: one that divides tiles by steps where whole rounds leave at most five ninths of a round, which is divided together with the round
-/// before it. Then programs go through the inner extent nearly together; in other cases what was measured is up to half slower than estimated (`bench/notes.md`).
+/// Whether the estimate is to be trusted with a plan: one that divides tiles by steps where whole
+/// rounds leave at most five ninths of a round, which is divided together with the round before it.
+/// Then programs go through the inner extent nearly together; in other cases what was measured is
+/// up to half slower than estimated (`bench/notes.md`).
 fn is_known(request: &Request, choice: &Choice) -> bool {
     let programs = choice.grid[0] as usize;
     let tiles = choice.tiles(request).iter().product::<usize>();
@@ -229,7 +242,8 @@ struct Tile {
     bulk: bool,
 }
 
-/// Plans whose tiles fit shared memory in four stages or more. None has clusters: by turns with others they were no faster (`bench/notes.md`).
+/// Plans whose tiles fit shared memory in four stages or more. None has clusters: by turns with
+/// others they were no faster (`bench/notes.md`).
 fn candidates(request: &Request, gpu: &Gpu) -> Vec<Choice> {
     // Rows, columns, tasks.
     const WIDE: &[[usize; 3]] =
@@ -297,7 +311,8 @@ impl Tile {
         (request.k * request.factor_bytes).div_ceil(self.depth * ROW)
     }
 
-    /// Numbers of parts of the inner extent to look at: more than one where there are fewer tiles than multiprocessors.
+    /// Numbers of parts of the inner extent to look at: more than one where there are fewer tiles
+    /// than multiprocessors.
     fn splits(&self, request: &Request, gpu: &Gpu) -> Vec<usize> {
         let whole = self.choice(request, gpu, 2, 1);
         let (tiles, steps) = (whole.tiles(request).iter().product::<usize>(), self.steps(request));
@@ -309,7 +324,8 @@ impl Tile {
         all
     }
 
-    /// Plans that divide the steps of the last tiles among all programs, where whole tiles would leave some idle.
+    /// Plans that divide the steps of the last tiles among all programs, where whole tiles would
+    /// leave some idle.
     fn streamed(&self, request: &Request, gpu: &Gpu, stages: usize) -> Vec<Choice> {
         let whole = self.choice(request, gpu, stages, 1);
         let (tiles, steps) = (whole.tiles(request).iter().product::<usize>(), self.steps(request));
@@ -400,7 +416,8 @@ impl Choice {
 fn cycles(request: &Request, gpu: &Gpu, choice: &Choice) -> f64 {
     let plan = &choice.plan;
     let rounds = choice.tiles(request).iter().product::<usize>().div_ceil(gpu.units) as f64;
-    // An instruction of 64 rows and a depth of 16 takes a cycle for two columns, or what shared memory takes to give it both factors.
+    // An instruction of 64 rows and a depth of 16 takes a cycle for two columns, or what shared
+    // memory takes to give it both factors.
     let fed = ((INSTRUCTION_ROWS + plan.columns) * INSTRUCTION_BYTES) as f64 / FROM_SHARED;
     let instruction = (plan.columns as f64 / 2.0).max(fed) + ISSUE;
     let depth = plan.depth * request.factor_bytes;
@@ -517,7 +534,8 @@ mod tests {
         }
         // 1.5 rounds.
         assert_eq!(chosen(2560, 2560, 8192).plan.streamed, 2);
-        // Of 8-bit floats in full, tiles of 192 x 128 would leave a third of a round, but larger ones are faster.
+        // Of 8-bit floats in full, tiles of 192 x 128 would leave a third of a round, but larger
+        // ones are faster.
         let bytes = Request { m: 4096, n: 4096, k: 4096, factor_bytes: 1, pieces: true, ..HALVES };
         assert_eq!(choose(&bytes, &H200).plan.streamed, 0);
         // 15.5 rounds, and 62.1: there is little to win.
@@ -607,7 +625,8 @@ mod tests {
             let wide = |c: &Choice| c.plan.streamed > 0 && c.plan.columns == 256 && c.plan.rows == 128;
             of.into_iter().filter(wide).collect()
         };
-        // 512 tiles: 3 rounds and 116 tiles of 64 steps; 128 tiles of 32 steps; 33 rounds; 32 tiles, of which 4 programs can share each.
+        // 512 tiles: 3 rounds and 116 tiles of 64 steps; 128 tiles of 32 steps; 33 rounds; 32
+        // tiles, of which 4 programs can share each.
         let shares = |m, n, k| -> Vec<_> {
             let request = Request { m, n, k, ..HALVES };
             let all = by_step(m, n, k).into_iter().filter(|c| c.plan.depth == 64);

@@ -1,4 +1,5 @@
-//! Products of a matrix and one vector: every row is read once, by whole cache lines, and memory bounds the time.
+//! Products of a matrix and one vector: every row is read once, by whole cache lines, and memory
+//! bounds the time.
 
 use super::factor::Factor;
 use kiln_lang::prelude::*;
@@ -8,7 +9,8 @@ use kiln_runtime::{Device, Result, Tensor};
 pub mod kernels {
     use super::*;
 
-    /// y\[i\] = the sum of x\[0, i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at a time.
+    /// y\[i\] = the sum of x\[0, i, k\] v\[k\]: `rows` rows a program, `depth` elements of each at
+    /// a time.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn dot_rows<T: Factor, U: Factor, O: Numeric>(
         x: &Tensor<T, 3>,

@@ -1,4 +1,5 @@
-//! Choices of plans for what was multiplied lately: an estimate looks at every way to divide the work, which would be much of a call's time on the host.
+//! Choices of plans for what was multiplied lately: an estimate looks at every way to divide the
+//! work, which would be much of a call's time on the host.
 
 use super::plan::{Choice, Form, Gpu, Request, choose, of_form};
 use std::cell::RefCell;

@@ -8,7 +8,8 @@ use kiln_runtime::{Result, Tensor};
 pub mod kernels {
     use super::*;
 
-    /// c = the sums of `splits` matrices of `parts` each, in their order, through the epilogue: a tile a program.
+    /// c = the sums of `splits` matrices of `parts` each, in their order, through the epilogue: a
+    /// tile a program.
     #[kernel(crate = kiln_runtime, contract)]
     pub fn add_up<S: Num, O: Numeric, E: Epilogue<S>>(
         parts: &Tensor<S, 3>,

@@ -1,11 +1,15 @@
-//! Stream-K: where the tiles of a product are no multiple of the programs, those of the last round are divided evenly among all of them, step by step of the inner
-//! extent (Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU", 2023).
+//! Stream-K: where the tiles of a product are no multiple of the programs, those of the last round
+//! are divided evenly among all of them, step by step of the inner extent (Osama et al., "Stream-K:
+//! Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU", 2023).
 //!
-//! A program takes its share of those steps from behind: the beginning of a tile, whole tiles if the share is long, the end of a tile. Then come whole tiles, as many for
-//! each program. Sums of a tile that lack its last steps are left in memory; who has the last steps adds them, the nearest first, and stores the tile. So
-//! programs go through the inner extent together, but for the part of a tile by which shares are longer or shorter than one: what they read they find in L2, while in the order of
-//! the steps each would be elsewhere. A program waits for those with smaller numbers alone, and for the first that each of them does. So nobody waits for a program that
-//! the GPU has no room for yet, and most find what they wait for.
+//! A program takes its share of those steps from behind: the beginning of a tile, whole tiles if
+//! the share is long, the end of a tile. Then come whole tiles, as many for each program. Sums of a
+//! tile that lack its last steps are left in memory; who has the last steps adds them, the nearest
+//! first, and stores the tile. So programs go through the inner extent together, but for the part
+//! of a tile by which shares are longer or shorter than one: what they read they find in L2, while
+//! in the order of the steps each would be elsewhere. A program waits for those with smaller
+//! numbers alone, and for the first that each of them does. So nobody waits for a program that the
+//! GPU has no room for yet, and most find what they wait for.
 
 use kiln_lang::explicit::*;
 use kiln_lang::prelude::*;
@@ -23,7 +27,8 @@ pub(super) struct Segment {
     pub count: Idx,
 }
 
-/// A number of tiles, steps or programs. Half of the registers of an index, which are wanted for sums, and a fraction of its divisions' time.
+/// A number of tiles, steps or programs. Half of the registers of an index, which are wanted for
+/// sums, and a fraction of its divisions' time.
 type Count = Val<i32>;
 
 /// What each program has to do.
@@ -49,7 +54,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Divides so many tiles of so many steps. With a number of rounds above 1, whole rounds but the last ones, which are divided too, are fewer.
+    /// Divides so many tiles of so many steps. With a number of rounds above 1, whole rounds but
+    /// the last ones, which are divided too, are fewer.
     pub fn new(tiles: Idx, steps: Idx, rounds: usize) -> Shares {
         let [program, programs, tiles, steps] =
             [program_id(0), num_programs(0), tiles, steps].map(|n| n.cast::<i32>());
@@ -107,8 +113,9 @@ impl Shares {
     }
 }
 
-/// Columns that lie together where sums are left. A product gives two of eight neighbouring columns to each of four threads; those of two times eight lie so that each thread
-/// has 16 bytes, and a warp whole lines.
+/// Columns that lie together where sums are left. A product gives two of eight neighboring columns
+/// to each of four threads; those of two times eight lie so that each thread has 16 bytes, and a
+/// warp whole lines.
 const GROUP: usize = 16;
 
 /// Sums as they are left: groups of columns, rows, and in a group what a thread has.
@@ -125,8 +132,9 @@ fn by_row<S: Num>(left: Val<S>, [rows, columns]: [usize; 2]) -> Val<S> {
     split.permute([1, 0, 3, 2, 4]).reshape((rows, columns))
 }
 
-/// Where programs leave sums for each other: `parts` has room for a tile of each program, `signals` a number for each of its tasks, which is 0 before a launch and after
-/// it, and 1 while there are sums to be taken.
+/// Where programs leave sums for each other: `parts` has room for a tile of each program, `signals`
+/// a number for each of its tasks, which is 0 before a launch and after it, and 1 while there are
+/// sums to be taken.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<S> {
     pub parts: ViewMut<S, 1>,
@@ -152,7 +160,8 @@ impl<S: Num> Exchange<S> {
         for (part, &sum) in sums.iter().enumerate().take(self.halves) {
             let (place, count) = self.place(program, task, part);
             let place = self.parts.tile(place, count);
-            // SAFETY: every task of a program has a place of its own, leaves sums once, and who reads them has been told.
+            // SAFETY: every task of a program has a place of its own, leaves sums once, and who
+            // reads them has been told.
             unsafe { place.store_overlapping(by_thread(sum, self.shape)) };
         }
         // SAFETY: there is a signal for each task of a program.
@@ -173,7 +182,8 @@ pub(super) fn take<S: Num>(
     let mut other = shares.program - 1;
     while shares.helps(other, tile) {
         let at = other.cast::<i64>() * exchange.tasks + task;
-        // SAFETY: there is a signal for each task of a program. The other's number is smaller, and leaving sums is the first that a program does.
+        // SAFETY: there is a signal for each task of a program. The other's number is smaller, and
+        // leaving sums is the first that a program does.
         unsafe { signal_wait(exchange.signals, at, 1) };
         let left = |part: usize| {
             let (place, count) = exchange.place(other.cast(), task, part);
@@ -193,8 +203,8 @@ pub(super) fn take<S: Num>(
 /// Of how many devices signals are kept.
 const KEPT: usize = 16;
 
-/// At least so many signals, all 0, as each launch leaves them. All launches of a device share them: those in other streams wait for each other, as for anything that both
-/// write.
+/// At least so many signals, all 0, as each launch leaves them. All launches of a device share
+/// them: those in other streams wait for each other, as for anything that both write.
 pub(super) fn signals(device: &Device, count: usize) -> Result<Tensor<u32, 1>> {
     static SIGNALS: Mutex<Vec<(Device, Tensor<u32, 1>)>> = Mutex::new(Vec::new());
     let mut kept = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a plan, a launch.
+//! How a product goes to the tensor cores of a Hopper GPU: factors as bulk copies can move them, a
+//! plan, a launch.
 
 use super::epilogue::{Epilogue, Identity};
 use super::factor::{Factor, Unit, factors};
@@ -187,7 +188,8 @@ fn longer<T>(columns: usize) -> usize {
     columns.next_multiple_of(ALIGNMENT / size_of::<T>())
 }
 
-/// Multiplies a matrix whose rows are adjacent elements and one vector, if that is what the factors are.
+/// Multiplies a matrix whose rows are adjacent elements and one vector, if that is what the factors
+/// are.
 fn by_vector<T: Factor, U: Factor<Sum = T::Sum, Family = T::Family>, O: Numeric>(
     a: &Tensor<T, 3>,
     b: &Tensor<U, 3>,
@@ -217,8 +219,8 @@ fn of_rows<T: Factor, U: Factor, O: Numeric>(
     Ok(true)
 }
 
-/// Whether bulk copies can move boxes of a stack: its elements are adjacent on the last axis, and its rows, its matrices and its beginning at multiples of 16
-/// bytes.
+/// Whether bulk copies can move boxes of a stack: its elements are adjacent on the last axis, and
+/// its rows, its matrices and its beginning at multiples of 16 bytes.
 fn movable<T: Elem>(x: &Tensor<T, 3>) -> bool {
     let ([matrices, rows, columns], [far, apart, adjacent]) = (x.shape(), x.strides());
     let whole = |elements: usize| (elements * size_of::<T>()).is_multiple_of(ALIGNMENT);
@@ -228,7 +230,8 @@ fn movable<T: Elem>(x: &Tensor<T, 3>) -> bool {
         && whole(x.offset())
 }
 
-/// A factor as bulk copies can move it, and whether it is the transpose: a view if there is one, else a copy with longer rows.
+/// A factor as bulk copies can move it, and whether it is the transpose: a view if there is one,
+/// else a copy with longer rows.
 fn factor<T: Numeric>(x: &Tensor<T, 3>) -> Result<(Tensor<T, 3>, bool)> {
     let transpose = x.swap_axes(1, 2)?;
     if !movable(x) && movable(&transpose) {
@@ -237,7 +240,8 @@ fn factor<T: Numeric>(x: &Tensor<T, 3>) -> Result<(Tensor<T, 3>, bool)> {
     Ok((by_rows(x)?, false))
 }
 
-/// A factor as bulk copies can move it row by row: itself, or a copy with rows in multiples of 16 bytes.
+/// A factor as bulk copies can move it row by row: itself, or a copy with rows in multiples of 16
+/// bytes.
 fn by_rows<T: Numeric>(x: &Tensor<T, 3>) -> Result<Tensor<T, 3>> {
     if movable(x) {
         return Ok(x.alias());

@@ -6,14 +6,15 @@ use kiln_runtime::{Result, Tensor};
 /// Rows and columns of a program's tile.
 const TILE: usize = 64;
 
-/// Fills a result with a number that it would not have everywhere, before a way computes it: what that leaves out stays.
+/// Fills a result with a number that it would not have everywhere, before a way computes it: what
+/// that leaves out stays.
 pub(super) fn poison<O: Numeric>(to: &mut Tensor<O, 3>) -> Result<()> {
     let device = to.device().clone();
     kernels::fill(to, TILE).launch(&device)
 }
 
-/// Whether every element of two results differs by no more than what roundings and the order of additions explain, in proportion to the largest of all: nothing
-/// for integers.
+/// Whether every element of two results differs by no more than what roundings and the order of
+/// additions explain, in proportion to the largest of all: nothing for integers.
 pub(super) fn agree<O: Numeric>(expected: &Tensor<O, 3>, found: &Tensor<O, 3>) -> Result<bool> {
     let ([matrices, rows, columns], device) = (expected.shape(), expected.device());
     let mut parts = device.uninit::<f64, 3>([matrices, rows.div_ceil(TILE), columns.div_ceil(TILE) * 2])?;
@@ -23,7 +24,8 @@ pub(super) fn agree<O: Numeric>(expected: &Tensor<O, 3>, found: &Tensor<O, 3>) -
     Ok(largest(0) <= tolerance(O::SCALAR) * largest(1))
 }
 
-/// Twice the distance of neighbouring numbers, and at least what sums of thousands of terms in f32 may differ by.
+/// Twice the distance of neighboring numbers, and at least what sums of thousands of terms in f32
+/// may differ by.
 fn tolerance(elem: kiln_ir::Scalar) -> f64 {
     use kiln_ir::Scalar::*;
     match elem {
@@ -47,7 +49,8 @@ mod kernels {
         x.row(program_id(2)).tile(at, (size, size)).store(full::<f32>((size, size), 77.0).cast::<O>());
     }
 
-    /// Of each tile the largest difference, which is infinite where one of two is no number, and the largest finite element of x.
+    /// Of each tile the largest difference, which is infinite where one of two is no number, and
+    /// the largest finite element of x.
     #[kernel(crate = kiln_runtime)]
     pub fn differences<O: Numeric>(
         x: &Tensor<O, 3>,

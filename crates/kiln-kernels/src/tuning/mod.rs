@@ -1,4 +1,5 @@
-//! Choosing by measurement: where a kernel can divide its work in several ways, an estimate chooses, unless a [`Tuning`] allows time to try the most promising ones.
+//! Choosing by measurement: where a kernel can divide its work in several ways, an estimate
+//! chooses, unless a [`Tuning`] allows time to try the most promising ones.
 //!
 //! | file | holds |
 //! |---|---|
@@ -13,15 +14,21 @@ use std::time::{Duration, Instant};
 
 /// How much time a call may take to find out which of several ways of doing it is the fastest.
 ///
-/// Without a tuning, which is the default, the way follows from shapes, element types and the device alone, and nothing is measured or read from disk.
+/// Without a tuning, which is the default, the way follows from shapes, element types and the
+/// device alone, and nothing is measured or read from disk.
 ///
-/// With a budget, the first call of a *class* tries the ways that the estimate thinks best, on the call's own arguments but into memory of its own, and keeps the fastest whose result
-/// agrees with that of the estimate's choice. Later calls of the class, in this process and in others, take that one. A class is what is computed, of which element types, laid out
-/// which way, and each extent rounded up to a power of two or to a quarter, a half or three quarters of the way to the next. A choice is kept beside the compiled programs (`kiln cache choices`
-/// prints them, `kiln cache clear` forgets them), for the device's name, its driver and this version of Kiln; where the disk does not take it, for this process. Two processes that measure
-/// the same at once keep one of their two answers.
+/// With a budget, the first call of a *class* tries the ways that the estimate thinks best, on the
+/// call's own arguments but into memory of its own, and keeps the fastest whose result agrees with
+/// that of the estimate's choice. Later calls of the class, in this process and in others, take
+/// that one. A class is what is computed, of which element types, laid out which way, and each
+/// extent rounded up to a power of two or to a quarter, a half or three quarters of the way to the
+/// next. A choice is kept beside the compiled programs (`kiln cache choices` prints them,
+/// `kiln cache clear` forgets them), for the device's name, its driver and this version of Kiln;
+/// where the disk does not take it, for this process. Two processes that measure the same at once
+/// keep one of their two answers.
 ///
-/// One choice gives the same bits in every run, but two choices may add in different orders: results can change when a choice is made or forgotten, and only then.
+/// One choice gives the same bits in every run, but two choices may add in different orders:
+/// results can change when a choice is made or forgotten, and only then.
 ///
 /// ```
 /// use kiln_kernels::{Matmul, Tuning};
@@ -44,7 +51,8 @@ impl Tuning {
     /// Choices that were kept are used, but none is made.
     pub const KEPT: Tuning = Tuning(Some(Duration::ZERO));
 
-    /// A choice is made if there is none: for so long, after which no further way is begun. One way, with its compilation, is always finished, and so is the estimate's choice.
+    /// A choice is made if there is none: for so long, after which no further way is begun. One
+    /// way, with its compilation, is always finished, and so is the estimate's choice.
     pub const fn budget(time: Duration) -> Tuning {
         Tuning(Some(time))
     }
@@ -86,11 +94,13 @@ pub(crate) struct Choosing<'a> {
 }
 
 impl Choosing<'_> {
-    /// The way to take, unless it is the estimate's: the one that was kept for the question, as `named` knows it by its name, else the fastest of `ways` within the budget. The first of
+    /// The way to take, unless it is the estimate's: the one that was kept for the question, as
+    /// `named` knows it by its name, else the fastest of `ways` within the budget. The first of
     /// those is the estimate's.
     ///
     /// # Errors
-    /// Those of work that was enqueued before, which are reported when it is waited for. What goes wrong in a trial only ends it.
+    /// Those of work that was enqueued before, which are reported when it is waited for. What goes
+    /// wrong in a trial only ends it.
     pub(crate) fn choose<W: Copy, O: Numeric>(
         &self,
         named: impl Fn(&str) -> Option<W>,
@@ -167,7 +177,8 @@ impl<W: Copy, O: Numeric> Trial<'_, W, O> {
         self.device.synchronize()
     }
 
-    /// The least time of a call, in milliseconds. All are enqueued before the first wait, so that the device does not wait for the host.
+    /// The least time of a call, in milliseconds. All are enqueued before the first wait, so that
+    /// the device does not wait for the host.
     fn time(&self, way: W, to: &mut Tensor<O, 3>) -> Result<f32> {
         let mut events = Vec::with_capacity(ROUNDS + 1);
         events.push(Event::now(self.device)?);

@@ -8,8 +8,9 @@ use crate::view::core::ViewCore;
 use kiln_ir::{ExplicitOp, Shape};
 use std::panic::Location;
 
-/// Stores a value to an element of `signals` when everything that this task did so far is done, but for copies under way. The task that [waits](signal_wait) for it sees
-/// what this one did to global memory.
+/// Stores a value to an element of `signals` when everything that this task did so far is done, but
+/// for copies under way. The task that [waits](signal_wait) for it sees what this one did to global
+/// memory.
 ///
 /// ```
 /// use kiln_lang::explicit::*;
@@ -44,13 +45,15 @@ pub unsafe fn signal(signals: ViewMut<u32, 1>, index: impl IntoIndex, value: imp
     of_signal(ExplicitOp::Signal, signals.core, (index.into_index(), value.into_val()), Location::caller());
 }
 
-/// Waits until an element of `signals` has a value that a task stores by [`signal`], or that it had before the launch.
+/// Waits until an element of `signals` has a value that a task stores by [`signal`], or that it had
+/// before the launch.
 ///
 /// # Safety
 ///
-/// The index is inside the view, and nothing but signals touches the element during the launch. Programs begin in the order of their numbers, along axis 0 first, and those
-/// that the device has no room for begin when others have ended: so what is waited for is stored by the same program or one of its cluster, or by one with a smaller
-/// number, and not after a wait that breaks this rule.
+/// The index is inside the view, and nothing but signals touches the element during the launch.
+/// Programs begin in the order of their numbers, along axis 0 first, and those that the device has
+/// no room for begin when others have ended: so what is waited for is stored by the same program or
+/// one of its cluster, or by one with a smaller number, and not after a wait that breaks this rule.
 #[track_caller]
 pub unsafe fn signal_wait(signals: ViewMut<u32, 1>, index: impl IntoIndex, value: impl IntoVal<u32>) {
     let place = (index.into_index(), value.into_val());

@@ -6,9 +6,10 @@ use std::panic::Location;
 
 /// A place in a trace, for which variables can be declared from deeper in the control flow around.
 ///
-/// A function that is called under device conditions can keep a value for whoever called it, though nobody declared a variable for it
-/// beforehand. Where control does not come past, the variable holds zeros; so it does after a fault in a [guard](super::guarded()) that is opened
-/// after the place.
+/// A function that is called under device conditions can keep a value for whoever called it, though
+/// nobody declared a variable for it beforehand. Where control does not come past, the variable
+/// holds zeros; so it does after a fault in a [guard](super::guarded()) that is opened after the
+/// place.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
@@ -42,7 +43,8 @@ impl Anchor {
         Anchor(with(|r| r.innermost()).unwrap_or(0))
     }
 
-    /// A variable of the type of `like`, which lives where the anchor was made and holds zeros until it is [set](Self::set).
+    /// A variable of the type of `like`, which lives where the anchor was made and holds zeros
+    /// until it is [set](Self::set).
     #[track_caller]
     pub fn variable<D: DeviceValue>(&self, like: &D) -> D {
         let site = Location::caller();

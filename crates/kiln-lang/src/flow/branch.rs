@@ -9,7 +9,8 @@
 //! JoinProbe::new(branch, then, otherwise).join()
 //! ```
 //!
-//! A host condition runs one arm; a device condition traces both into regions of their own. An arm that ends in an exit is `None`.
+//! A host condition runs one arm; a device condition traces both into regions of their own. An arm
+//! that ends in an exit is `None`.
 
 use super::condition::{Condition, Decision, scalar_condition};
 use super::value::{DeviceValue, IntoDevice, Places, Zip, type_of};
@@ -68,7 +69,8 @@ fn begin(cond: Option<Id>, guard: bool, site: Site) -> Branch {
     Branch { site, state: State::Device(state) }
 }
 
-/// Ends the trace if control flow nests without end: a device function that calls itself is traced for ever.
+/// Ends the trace if control flow nests without end: a device function that calls itself is traced
+/// for ever.
 pub(super) fn check_nesting(site: Site) {
     const MAX_NESTING: usize = 200;
     let nested = with(|r| r.regions.len()).unwrap_or(0);
@@ -292,7 +294,8 @@ fn differing_hosts(site: Site) {
     );
 }
 
-/// The host's side of [`JoinProbe`]: values that can be compared must be equal if the device decides.
+/// The host's side of [`JoinProbe`]: values that can be compared must be equal if the device
+/// decides.
 pub trait JoinHost<T> {
     fn join_or_exit(self) -> Option<T>;
     fn join(self) -> T;

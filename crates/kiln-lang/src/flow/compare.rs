@@ -98,7 +98,8 @@ impl<A: PartialOrd<B> + ?Sized, B: ?Sized> CompareOrd for &CompareProbe<'_, A, B
     }
 }
 
-/// A literal on the left of an arithmetic operator, which takes the type of a device value on the right.
+/// A literal on the left of an arithmetic operator, which takes the type of a device value on the
+/// right.
 pub struct LiteralLeft<L, R>(pub L, pub R);
 
 macro_rules! literal_left {

@@ -3,7 +3,8 @@
 use crate::trace::{Raw, Site, error, with};
 use crate::val::Val;
 
-/// The condition of an `if` or `while`: a host `bool` decides while the kernel is traced, a device `Val<bool>` becomes control flow.
+/// The condition of an `if` or `while`: a host `bool` decides while the kernel is traced, a device
+/// `Val<bool>` becomes control flow.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a condition",
     label = "expected `bool` or `Val<bool>`",

@@ -1,28 +1,30 @@
 //! `break`, `continue` and `return`, and the values they carry.
 //!
-//! The value of an exit, if it has one, is put into the target's [`Slot`]; then the exit is recorded: either the host jumps to the
-//! target, or flags were set and what is left of the innermost block on the device is skipped.
+//! The value of an exit, if it has one, is put into the target's [`Slot`]; then the exit is
+//! recorded: either the host jumps to the target, or flags were set and what is left of the
+//! innermost block on the device is skipped.
 
 use super::value::{DeviceValue, IntoDevice, Places};
 use crate::trace::{ExitKind, Raw, ScopeKind, Site, abort, error, with};
 use std::panic::Location;
 
-/// Records a `break` out of the scope `levels` outside the innermost one, or a `return` through that many scopes; whether the host
-/// itself jumps there.
+/// Records a `break` out of the scope `levels` outside the innermost one, or a `return` through
+/// that many scopes; whether the host itself jumps there.
 #[track_caller]
 pub fn exit_break(levels: usize) -> bool {
     let site = Location::caller();
     with(|r| r.exit(levels, ExitKind::Break, site)).unwrap_or(true)
 }
 
-/// Records a `continue` of the loop `levels` outside the innermost scope; whether the host itself jumps there.
+/// Records a `continue` of the loop `levels` outside the innermost scope; whether the host itself
+/// jumps there.
 #[track_caller]
 pub fn exit_continue(levels: usize) -> bool {
     let site = Location::caller();
     with(|r| r.exit(levels, ExitKind::Continue, site)).unwrap_or(true)
 }
 
-/// A function body or labelled block that can be left early.
+/// A function body or labeled block that can be left early.
 pub struct Block {
     scope: u32,
 }
@@ -114,7 +116,8 @@ fn declare(raw: Raw, home: usize) -> Raw {
     .unwrap_or(Raw::Poison)
 }
 
-/// The host's side of [`SlotProbe`]: under device control flow, every exit must carry the same value.
+/// The host's side of [`SlotProbe`]: under device control flow, every exit must carry the same
+/// value.
 pub trait SlotHost {
     fn put(self);
 }

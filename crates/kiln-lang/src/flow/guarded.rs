@@ -8,15 +8,18 @@ use crate::val::{IntoVal, Val};
 use kiln_ir::{Scalar, Shape, Type};
 use std::panic::Location;
 
-/// Runs `body` on the device such that what would end the kernel ends `body` alone. Gives 0 and the body's value, or the number of the *site* of the
-/// fault and `fallback`.
+/// Runs `body` on the device such that what would end the kernel ends `body` alone. Gives 0 and the
+/// body's value, or the number of the *site* of the fault and `fallback`.
 ///
-/// What is caught: a [`device_assert!`](crate::device_assert) that does not hold, an index outside its view, an integer division by zero, in the
-/// body and in the functions it calls. `Kernel::guard_sites` of the traced kernel says what each site is. If `budget` is not 0, the body also ends where
-/// its loops have run their bodies more than `budget` times together, with the site [`u32::MAX`].
+/// What is caught: a [`device_assert!`](crate::device_assert) that does not hold, an index outside
+/// its view, an integer division by zero, in the body and in the functions it calls.
+/// `Kernel::guard_sites` of the traced kernel says what each site is. If `budget` is not 0, the
+/// body also ends where its loops have run their bodies more than `budget` times together, with the
+/// site [`u32::MAX`].
 ///
-/// After a fault, variables that the body has assigned are what they were before; what it has written to memory stays. A fault is
-/// that of one thread, unless the block's threads meet at a barrier or in tiles later in the body: then it is the whole block's.
+/// After a fault, variables that the body has assigned are what they were before; what it has
+/// written to memory stays. A fault is that of one thread, unless the block's threads meet at a
+/// barrier or in tiles later in the body: then it is the whole block's.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
@@ -53,8 +56,8 @@ pub fn guarded<D: DeviceValue>(
 }
 
 /// As [`guarded`], with a record of the fault: where a check fails, the thread stores the number of
-/// the site in element 0 of the array and the check's values behind it, as `GuardSite::values` of the
-/// traced kernel says. Nothing is stored where nothing fails, where only another thread's check
+/// the site in element 0 of the array and the check's values behind it, as `GuardSite::values` of
+/// the traced kernel says. Nothing is stored where nothing fails, where only another thread's check
 /// fails, and where the budget is exceeded; values for which the array has no room are left out.
 ///
 /// A check that holds costs what it costs in a guard without a record.

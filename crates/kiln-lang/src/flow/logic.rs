@@ -1,7 +1,8 @@
 //! `&&` and `||`.
 //!
-//! `a && b` becomes `let mut lhs = and(a); let b = if lhs.wants_right() { Some(b) } else { None }; lhs.join(b)`. With a device value
-//! on the left, the right side is traced into a region that runs only where it matters, unless running it always does no harm.
+//! `a && b` becomes `let mut lhs = and(a); let b = if lhs.wants_right() { Some(b) } else { None };
+//! lhs.join(b)`. With a device value on the left, the right side is traced into a region that runs
+//! only where it matters, unless running it always does no harm.
 
 use super::condition::{Condition, Decision};
 use crate::trace::{Id, Item, Raw, Region, RegionKind, Site, error, with};

@@ -1,8 +1,9 @@
 //! `for`, `while` and `loop`.
 //!
-//! A loop over a host iterator, or while a host condition holds, runs on the host: it unrolls. A loop over a [`DeviceRange`] or a
-//! device condition is traced once, into a region. `loop` shows which it is by how its first iteration ends: if it was left by
-//! the host's own `break`, or can only be, it is unrolled; else it belongs to the device.
+//! A loop over a host iterator, or while a host condition holds, runs on the host: it unrolls. A
+//! loop over a [`DeviceRange`] or a device condition is traced once, into a region. `loop` shows
+//! which it is by how its first iteration ends: if it was left by the host's own `break`, or can
+//! only be, it is unrolled; else it belongs to the device.
 
 use super::condition::{Condition, Decision, scalar_condition};
 use super::range::DeviceRange;

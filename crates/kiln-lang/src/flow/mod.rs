@@ -1,8 +1,9 @@
 //! What `#[kernel]` and `#[device]` turn control flow into.
 //!
-//! The macros see syntax, not types. Wherever the meaning depends on whether a value lives on the host or on the device, they
-//! emit a *probe*: a wrapper with an inherent method for device values and a trait method of the same name for everything else.
-//! The compiler prefers the inherent one where its bounds hold, so type inference alone tells the two apart, with no annotation.
+//! The macros see syntax, not types. Wherever the meaning depends on whether a value lives on the
+//! host or on the device, they emit a *probe*: a wrapper with an inherent method for device values
+//! and a trait method of the same name for everything else. The compiler prefers the inherent one
+//! where its bounds hold, so type inference alone tells the two apart, with no annotation.
 //!
 //! | file | holds |
 //! |---|---|
@@ -22,13 +23,16 @@
 //!
 //! What follows from seeing syntax alone:
 //!
-//! - both arms of an `if` are compiled one after the other, so a host value that is not `Copy` cannot be moved in both;
-//! - a type parameter without the bound [`DeviceValue`] counts as a host type: variables of it are not seen by the device;
-//! - a change by plain Rust is found where a place is lent to a call (`&mut x`, a method's receiver, a name
-//!   of a mutable reference). What changes through a shared reference is found for the cells and locks of
-//!   the standard library alone, and only where the method is called by its own name;
-//! - a function without the attribute that returns an element of a borrowed array of variables returns the variable: bind it in
-//!   code with the attribute, where reads take snapshots.
+//! - both arms of an `if` are compiled one after the other, so a host value that is not `Copy`
+//!   cannot be moved in both;
+//! - a type parameter without the bound [`DeviceValue`] counts as a host type: variables of it are
+//!   not seen by the device;
+//! - a change by plain Rust is found where a place is lent to a call (`&mut x`, a method's
+//!   receiver, a name of a mutable reference). What changes through a shared reference is found for
+//!   the cells and locks of the standard library alone, and only where the method is called by its
+//!   own name;
+//! - a function without the attribute that returns an element of a borrowed array of variables
+//!   returns the variable: bind it in code with the attribute, where reads take snapshots.
 
 mod anchor;
 pub mod branch;

@@ -7,7 +7,8 @@ use kiln_ir::{BinaryOp, Shape, Type};
 use std::ops::Range;
 use std::panic::Location;
 
-/// A range of integers for a loop on the device. Made by [`range`], [`range_step`], or `a..b` with a device bound.
+/// A range of integers for a loop on the device. Made by [`range`], [`range_step`], or `a..b` with
+/// a device bound.
 #[derive(Clone, Copy)]
 pub struct DeviceRange<T> {
     lo: Val<T>,
@@ -17,8 +18,8 @@ pub struct DeviceRange<T> {
     site: Site,
 }
 
-/// The bounds of a range: integers of the device or the host. A device value decides the type; two host numbers are `i64`, the type of
-/// indices.
+/// The bounds of a range: integers of the device or the host. A device value decides the type; two
+/// host numbers are `i64`, the type of indices.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` are not the bounds of a range",
     note = "bounds are integers of one type: device values, host numbers or one of each"
@@ -133,7 +134,8 @@ impl<T: Int> DeviceRange<T> {
         if !self.reversed {
             return Val::from_id(Some(index));
         }
-        // With last = lo + (hi - 1 - lo) / step * step, the loop over lo, lo + step, … visits last - (index - lo).
+        // With last = lo + (hi - 1 - lo) / step * step, the loop over lo, lo + step, … visits
+        // last - (index - lo).
         let site = self.site;
         let id = with(|r| {
             let one = Val::<T>::from_raw(Raw::Const(kiln_ir::Literal::one(T::SCALAR)));

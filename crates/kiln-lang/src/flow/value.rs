@@ -7,8 +7,9 @@ use kiln_ir::Type;
 
 /// A device value, or a tuple, array, box or struct of device values.
 ///
-/// `#[derive(DeviceValue)]` implements it for a struct, so that `let mut`, assignment and `if` work on the struct as a whole.
-/// Fields that are not device values are host values: constants that may not change under device control flow.
+/// `#[derive(DeviceValue)]` implements it for a struct, so that `let mut`, assignment and `if` work
+/// on the struct as a whole. Fields that are not device values are host values: constants that may
+/// not change under device control flow.
 ///
 /// ```
 /// use kiln_lang::{DeviceValue, Val};
@@ -160,7 +161,8 @@ macro_rules! into_device {
 }
 for_host_numbers!(into_device);
 
-/// A field of a derived [`DeviceValue`]: device values and host values are told apart by the methods' bounds.
+/// A field of a derived [`DeviceValue`]: device values and host values are told apart by the
+/// methods' bounds.
 #[doc(hidden)]
 pub struct FieldProbe<'a, T>(pub &'a T);
 
@@ -208,12 +210,14 @@ pub(crate) trait Places: DeviceValue {
         *self = self.zip(value, &mut Overwrite { site, declared: None });
     }
 
-    /// As [`overwrite`](Self::overwrite), for a place that was declared at some depth of device control flow.
+    /// As [`overwrite`](Self::overwrite), for a place that was declared at some depth of device
+    /// control flow.
     fn overwrite_declared(&mut self, value: &Self, declared: Depth, site: Site) {
         *self = self.zip(value, &mut Overwrite { site, declared: Some(declared) });
     }
 
-    /// Reports parts that are not variables if the place was declared outside the device control flow around.
+    /// Reports parts that are not variables if the place was declared outside the device control
+    /// flow around.
     fn check_assignable(&self, declared: Depth, site: Site) {
         self.map(&mut |raw| {
             if matches!(raw, Raw::Const(_) | Raw::Value(_)) {

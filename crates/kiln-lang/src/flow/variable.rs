@@ -1,14 +1,16 @@
 //! `let mut`, reads of mutable names, assignment.
 //!
-//! A handle is `Copy`, so a mutable name must hold a variable of the trace: then `let y = x; x += 1;` leaves `y` alone, because
-//! the macro takes a snapshot where a mutable name is read as a value, and a loop or branch that assigns `x` is seen by what follows.
+//! A handle is `Copy`, so a mutable name must hold a variable of the trace: then
+//! `let y = x; x += 1;` leaves `y` alone, because the macro takes a snapshot where a mutable name
+//! is read as a value, and a loop or branch that assigns `x` is seen by what follows.
 
 use super::value::{DeviceValue, IntoDevice, Places};
 use crate::trace::{Depth, with};
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// How deep in device control flow the trace is: recorded where a name is declared, compared where it is assigned.
+/// How deep in device control flow the trace is: recorded where a name is declared, compared where
+/// it is assigned.
 pub fn depth() -> Depth {
     with(|r| r.depth()).unwrap_or_default()
 }

@@ -1,15 +1,16 @@
 //! Changes that the macros do not see.
 //!
-//! `x = v` is written in a kernel, and becomes a write of the variable. `std::mem::swap(&mut x, &mut y)`,
-//! `list.swap(0, 1)` and a method without the attribute that says `self.a = v` are plain Rust: they put
-//! other handles in the places, at once, whatever the device's control flow around says. So the macros
-//! look at a place before and after it is lent to a call:
+//! `x = v` is written in a kernel, and becomes a write of the variable.
+//! `std::mem::swap(&mut x, &mut y)`, `list.swap(0, 1)` and a method without the attribute that says
+//! `self.a = v` are plain Rust: they put other handles in the places, at once, whatever the
+//! device's control flow around says. So the macros look at a place before and after it is lent to
+//! a call:
 //!
 //! - what is made of variables is lent as variables of the callee's own, and gets its handles back;
-//!   where others stand in their places, the variables are written instead. Then branches, loops and
-//!   exits see the change as they see an assignment;
-//! - anything else (a `Vec`, an `Option`, a number of the host) may not change where the device decides,
-//!   which is an error as it is for an assignment.
+//!   where others stand in their places, the variables are written instead. Then branches, loops
+//!   and exits see the change as they see an assignment;
+//! - anything else (a `Vec`, an `Option`, a number of the host) may not change where the device
+//!   decides, which is an error as it is for an assignment.
 //!
 //! The first level of [`WatchProbe`]'s that fits a type decides how its changes are found.
 
@@ -149,8 +150,8 @@ fn with_handles<D: DeviceValue>(value: &D, handles: Vec<Raw>) -> D {
 }
 
 impl<D: DeviceValue> Witness<D> for Handles<D> {
-    /// The callee gets variables of its own: a handle that it keeps, gives back or puts elsewhere goes on standing for the value
-    /// that it stood for, whatever the place is assigned.
+    /// The callee gets variables of its own: a handle that it keeps, gives back or puts elsewhere
+    /// goes on standing for the value that it stood for, whatever the place is assigned.
     fn open(&mut self, now: &mut D) {
         let site = self.loan.site;
         let own = |raw: &Raw| match raw {
@@ -223,7 +224,8 @@ fn host_changed<D: DeviceValue>(before: &D, now: &D) -> bool {
 #[derive(Default)]
 pub struct Marks(DefaultHasher);
 
-/// A host value, or one that holds device values, of which a change is found by what it held before.
+/// A host value, or one that holds device values, of which a change is found by what it held
+/// before.
 #[diagnostic::on_unimplemented(
     message = "whether `{Self}` changes under device control flow cannot be found out here",
     note = "write the type of the variable where it is declared, such as `let mut list: Vec<{Self}> = Vec::new()`"
@@ -416,8 +418,8 @@ impl<T: ?Sized, W: Witness<T>> Witness<&mut T> for Behind<T, W> {
 
 // ---- which it is
 
-/// A place about to be lent. Called as `(&&&&&&WatchProbe(&place)).watch(depth)`: the first trait below that fits
-/// is taken.
+/// A place about to be lent. Called as `(&&&&&&WatchProbe(&place)).watch(depth)`: the first trait
+/// below that fits is taken.
 pub struct WatchProbe<'a, T: ?Sized>(pub &'a T);
 
 macro_rules! levels {

@@ -56,8 +56,8 @@ macro_rules! bitwise {
 
 bitwise! { BitAnd bitand BitAndAssign bitand_assign And; BitOr bitor BitOrAssign bitor_assign Or; BitXor bitxor BitXorAssign bitxor_assign Xor; }
 
-/// A host number on the left. Inside `#[kernel]` and `#[device]` a literal needs no suffix; elsewhere `2.0 * x` may need one
-/// before a method is called on the result.
+/// A host number on the left. Inside `#[kernel]` and `#[device]` a literal needs no suffix;
+/// elsewhere `2.0 * x` may need one before a method is called on the result.
 macro_rules! host_left {
     ($bound:ident, $($trait:ident $method:ident)*: $types:tt) => {$( host_left! { @each $bound $trait $method $types } )*};
     (@each $bound:ident $trait:ident $method:ident [$($t:ty)*]) => {$(

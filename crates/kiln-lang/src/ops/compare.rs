@@ -1,6 +1,7 @@
 //! Comparisons and selection.
 //!
-//! Inside `#[kernel]` and `#[device]` the operators `<`, `==` and so on do this; the methods are for code without the attribute.
+//! Inside `#[kernel]` and `#[device]` the operators `<`, `==` and so on do this; the methods are
+//! for code without the attribute.
 
 use super::elementwise;
 use crate::elem::{Elem, Num, Ordered};

@@ -8,8 +8,9 @@ use kiln_ir::{OpKind, Scalar};
 use std::panic::Location;
 
 impl<T: Elem> Val<T> {
-    /// Converts the elements as Rust's `as` does: float to integer saturates and NaN gives 0, integers wrap, floats round to
-    /// nearest even. 8-bit floats saturate: what is too large for them becomes their largest number. To `bool` it asks whether the element differs from zero.
+    /// Converts the elements as Rust's `as` does: float to integer saturates and NaN gives 0,
+    /// integers wrap, floats round to nearest even. 8-bit floats saturate: what is too large for
+    /// them becomes their largest number. To `bool` it asks whether the element differs from zero.
     #[track_caller]
     pub fn cast<U: Elem>(self) -> Val<U> {
         if T::SCALAR == U::SCALAR {

@@ -9,9 +9,11 @@ use std::panic::Location;
 
 /// An element type of factors, and the type in which their products accumulate.
 pub trait Accumulate: Numeric {
-    /// `f32` for the floats of 8 and 16 bits, `i32` for the integers of 8, otherwise the type itself.
+    /// `f32` for the floats of 8 and 16 bits, `i32` for the integers of 8, otherwise the type
+    /// itself.
     type Acc: Num;
-    /// What both factors of a product have in common: the type itself, or the kind of 8-bit numbers, of which both types may meet.
+    /// What both factors of a product have in common: the type itself, or the kind of 8-bit
+    /// numbers, of which both types may meet.
     type Family;
 }
 
@@ -47,15 +49,21 @@ accumulate! {
     u64: u64 => u64;
 }
 
-/// The product of an `[m, k]` and a `[k, n]` tile, accumulated in `f32` for the floats of 8 and 16 bits and in `i32`, which wraps, for the integers of 8. Both
-/// tiles have one type, or one is of each of the 8-bit floats or 8-bit integers.
+/// The product of an `[m, k]` and a `[k, n]` tile, accumulated in `f32` for the floats of 8 and 16
+/// bits and in `i32`, which wraps, for the integers of 8. Both tiles have one type, or one is of
+/// each of the 8-bit floats or 8-bit integers.
 ///
-/// On GPUs of compute capability 8.0 and later, products of 16-bit floats and of 8-bit integers whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes, run on
-/// the tensor cores; those of 8-bit floats do from 8.9 on, and as 16-bit floats before. Their terms are exact, and the
-/// sums are rounded in the order and to the precision of the hardware, about that of `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the result
-/// every 128 products or sooner. Factors that are loaded in a loop and used for nothing else are
-/// fetched some rounds ahead; those of 8 bits fastest if they lie along the depth. On compute capability 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns, straight from shared memory, and a loop that
-/// only adds products up goes on meanwhile. Products of `f32` are never rounded to less, unless [`dot_with`] is told to: they run on the ordinary units.
+/// On GPUs of compute capability 8.0 and later, products of 16-bit floats and of 8-bit integers
+/// whose extents m and n are at least 16 and 8, and whose depth is at least 32 bytes, run on the
+/// tensor cores; those of 8-bit floats do from 8.9 on, and as 16-bit floats before. Their terms are
+/// exact, and the sums are rounded in the order and to the precision of the hardware, about that of
+/// `f32`; what it adds up with fewer bits, products of 8-bit floats, is added to the result every
+/// 128 products or sooner. Factors that are loaded in a loop and used for nothing else are fetched
+/// some rounds ahead; those of 8 bits fastest if they lie along the depth. On compute capability
+/// 9.0, warpgroups multiply tiles with 64 rows or more for each four warps and 16 to 256 columns,
+/// straight from shared memory, and a loop that only adds products up goes on meanwhile. Products
+/// of `f32` are never rounded to less, unless [`dot_with`] is told to: they run on the ordinary
+/// units.
 ///
 /// ```
 /// # use kiln_lang::{bf16, dot, trace, zeros, Level, Val};
@@ -85,8 +93,9 @@ where
     dot_with(a, b, acc, Precision::Full)
 }
 
-/// `acc` plus the product of an `[m, k]` and a `[k, n]` tile, with less precision if that is asked for: [`Precision::Tf32`] is about factors of `f32`, and
-/// [`Precision::FastSums`] about 8-bit floats. Factors of other types have the full one.
+/// `acc` plus the product of an `[m, k]` and a `[k, n]` tile, with less precision if that is asked
+/// for: [`Precision::Tf32`] is about factors of `f32`, and [`Precision::FastSums`] about 8-bit
+/// floats. Factors of other types have the full one.
 ///
 /// ```
 /// # use kiln_lang::{dot_with, trace, zeros, Level, Precision, Val};

@@ -196,7 +196,8 @@ impl<T: Num> Val<T> {
         self.scan(op.op(), axis, false, false, Location::caller())
     }
 
-    /// As [`scan_axis`](Val::scan_axis), without the element itself: the first result is the identity.
+    /// As [`scan_axis`](Val::scan_axis), without the element itself: the first result is the
+    /// identity.
     #[track_caller]
     pub fn scan_axis_exclusive(self, op: Combine, axis: usize) -> Val<T> {
         self.scan(op.op(), axis, false, true, Location::caller())

@@ -1,11 +1,13 @@
 //! `break`, `continue` and `return`.
 //!
-//! The IR has no jumps. An exit under a device condition sets flags instead: that of the scope it leaves (`left`, or
-//! `skipped` for `continue`) and `left` of every scope in between. The macro wraps what follows in each enclosing block in a
-//! guard on the innermost scope's flags, and a loop on the device runs while its `left` is false. Flags are variables that
-//! exist only once an exit needed them, and which begin as false like every variable.
+//! The IR has no jumps. An exit under a device condition sets flags instead: that of the scope it
+//! leaves (`left`, or `skipped` for `continue`) and `left` of every scope in between. The macro
+//! wraps what follows in each enclosing block in a guard on the innermost scope's flags, and a loop
+//! on the device runs while its `left` is false. Flags are variables that exist only once an exit
+//! needed them, and which begin as false like every variable.
 //!
-//! Where no device control flow lies between an exit and its target, the exit is *real*: the host itself jumps.
+//! Where no device control flow lies between an exit and its target, the exit is *real*: the host
+//! itself jumps.
 
 use super::item::{Id, Item, Raw, Region, Var};
 use super::recorder::{Recorder, RegionKind, Site};
@@ -20,7 +22,7 @@ pub(crate) enum ScopeKind {
     DeviceLoop,
     /// A `while` or `loop` that has not shown yet where it runs.
     UndecidedLoop,
-    /// A function body or a labelled block.
+    /// A function body or a labeled block.
     Block,
 }
 
@@ -33,7 +35,7 @@ pub(crate) enum ExitKind {
     Continue,
 }
 
-/// A loop, labelled block or function body around the step that is being traced.
+/// A loop, labeled block or function body around the step that is being traced.
 pub(crate) struct Scope {
     uid: u32,
     pub kind: ScopeKind,
@@ -45,7 +47,8 @@ pub(crate) struct Scope {
     skipped: Option<Var>,
     /// Some exit aimed at this scope, not beyond it.
     own: bool,
-    /// The condition of the region that this iteration of an unrolled loop stands in, if an earlier one may have left the loop.
+    /// The condition of the region that this iteration of an unrolled loop stands in, if an earlier
+    /// one may have left the loop.
     iteration: Option<Id>,
 }
 
@@ -95,7 +98,8 @@ impl Recorder {
         self.scopes.iter().find(|s| s.uid == uid)?.left
     }
 
-    /// Leaves a scope and everything inside; whether control can come out of it at its end is `alive`.
+    /// Leaves a scope and everything inside; whether control can come out of it at its end is
+    /// `alive`.
     pub fn leave(&mut self, uid: u32, alive: bool) {
         let Some(at) = self.scopes.iter().position(|s| s.uid == uid) else { return };
         let own = self.scopes[at].own;
@@ -103,7 +107,7 @@ impl Recorder {
         self.set_dead(!alive && !own);
     }
 
-    /// Leaves a labelled block or a function body at its end.
+    /// Leaves a labeled block or a function body at its end.
     pub fn leave_block(&mut self, uid: u32) {
         let alive = !self.is_dead();
         self.leave(uid, alive);
@@ -204,7 +208,8 @@ impl Recorder {
         !over && !self.overflowed(site)
     }
 
-    /// Begins another iteration of an unrolled loop: if an earlier one may have left the loop, in a region of its own.
+    /// Begins another iteration of an unrolled loop: if an earlier one may have left the loop, in a
+    /// region of its own.
     pub fn begin_iteration(&mut self, uid: u32, site: Site) {
         let Some(at) = self.scopes.iter().position(|s| s.uid == uid) else { return };
         let Some(left) = self.scopes[at].left else { return };

@@ -21,7 +21,8 @@ pub enum Raw {
     Value(Id),
     /// A variable: every use reads it anew.
     Var(Var),
-    /// The result of something that was refused. Everything computed from it is poison too, without a second error.
+    /// The result of something that was refused. Everything computed from it is poison too, without
+    /// a second error.
     Poison,
 }
 
@@ -36,7 +37,8 @@ pub(crate) enum Item {
     Set { var: Var, value: Id },
     /// Runs one of two regions.
     If { cond: Id, then: Region, otherwise: Region, site: Site, live: Live },
-    /// Runs a region that a fault may end. Then its writes are undone, `fault` is the fault's site, and `record` has its values; else `fault` is 0.
+    /// Runs a region that a fault may end. Then its writes are undone, `fault` is the fault's site,
+    /// and `record` has its values; else `fault` is 0.
     Guard { budget: Id, record: Option<Id>, fault: Id, body: Region, site: Site, live: Live },
     /// Runs regions side by side.
     Tasks { tasks: Vec<(Task, Region)>, site: Site },
@@ -64,7 +66,8 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Whether the steps neither touch memory nor can fail, so that they may run although nobody asked.
+    /// Whether the steps neither touch memory nor can fail, so that they may run although nobody
+    /// asked.
     pub fn is_pure(&self) -> bool {
         self.items.iter().all(|item| match item {
             Item::Op { kind, .. } => kind.is_pure(),

@@ -1,11 +1,13 @@
-//! Which variables an `if`, a guard or a loop must hand on: those it writes that are read afterwards.
+//! Which variables an `if`, a guard or a loop must hand on: those it writes that are read
+//! afterwards.
 
 use super::item::{Item, Loop, Region, Var};
 use std::collections::BTreeSet;
 
 type Vars = BTreeSet<Var>;
 
-/// Fills in the `live` lists of every step in a region, given what is read after it; gives what it reads before writing.
+/// Fills in the `live` lists of every step in a region, given what is read after it; gives what it
+/// reads before writing.
 pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
     let mut live = after.clone();
     let mut births = births(region);
@@ -47,7 +49,8 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
                 if let Loop::While { test, .. } = head {
                     writes(test, &mut written);
                 }
-                // What is live at the head is live at the end of the body: repeat until nothing is added.
+                // What is live at the head is live at the end of the body: repeat until nothing is
+                // added.
                 let mut at_head = live.clone();
                 loop {
                     let mut now = annotate(body, &at_head);
@@ -72,7 +75,8 @@ pub(super) fn annotate(region: &mut Region, after: &Vars) -> Vars {
     live
 }
 
-/// The variables that a region owns, each with the position of the first step that mentions it, in order: before that, none is live.
+/// The variables that a region owns, each with the position of the first step that mentions it, in
+/// order: before that, none is live.
 fn births(region: &Region) -> Vec<(usize, Var)> {
     let mut waiting: Vars = region.owned.iter().copied().collect();
     let mut births = Vec::with_capacity(waiting.len());

@@ -1,5 +1,5 @@
-//! Closing the loops of the device: with an exit in its body, a `for` becomes a `while`, and every loop also runs only while
-//! it was not left.
+//! Closing the loops of the device: with an exit in its body, a `for` becomes a `while`, and every
+//! loop also runs only while it was not left.
 
 use super::exits::ScopeKind;
 use super::item::{Id, Item, Loop, Raw, Region, Var};
@@ -69,7 +69,8 @@ impl Recorder {
         self.op(OpKind::Binary(BinaryOp::And), &[stays, cond], Type::scalar(Scalar::Bool), site)
     }
 
-    /// Ends the body of a `while` or `loop` on the device. `test` computes whether it runs again; without one it does until it is left.
+    /// Ends the body of a `while` or `loop` on the device. `test` computes whether it runs again;
+    /// without one it does until it is left.
     pub fn end_while(&mut self, scope: u32, test: Option<(Region, Id)>, site: Site) {
         let body = self.close();
         let left = self.left_flag(scope);
@@ -101,8 +102,8 @@ impl Recorder {
         self.push(Item::Loop { head: Loop::While { test, cond }, body, site, live: Vec::new() });
     }
 
-    /// A condition that assigns moves into the body, for in the IR a condition cannot hand values on: the loop
-    /// runs until a flag says that the condition failed.
+    /// A condition that assigns moves into the body, for in the IR a condition cannot hand values
+    /// on: the loop runs until a flag says that the condition failed.
     fn test_in_body(&mut self, test: Region, cond: Id, body: Region, site: Site) -> ((Region, Id), Region) {
         let failed = self.declare(Type::scalar(Scalar::Bool), self.regions.len() - 1);
         let no = self.constant(Literal::bool(false), Shape::scalar(), site);

@@ -1,8 +1,8 @@
 //! Recording a kernel: what an operator on a handle leaves behind, and how that becomes IR.
 //!
-//! A trace is a tree of [`Item`]s: IR operations, reads and writes of *variables* (which the IR does not have), and structured
-//! control flow. When the kernel has run to its end, `promote` turns variables into region arguments and results and
-//! writes a [`kiln_ir::Kernel`].
+//! A trace is a tree of [`Item`]s: IR operations, reads and writes of *variables* (which the IR
+//! does not have), and structured control flow. When the kernel has run to its end, `promote` turns
+//! variables into region arguments and results and writes a [`kiln_ir::Kernel`].
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Where a panic of a kernel's happened.
 //!
-//! Catching a panic gives its message but not its line, which only the panic hook sees. The hook here
-//! notes the line if the thread is tracing, and then does what the hook before it does.
+//! Catching a panic gives its message but not its line, which only the panic hook sees. The hook
+//! here notes the line if the thread is tracing, and then does what the hook before it does.
 
 use super::recorder::with;
 use std::cell::RefCell;
@@ -15,8 +15,8 @@ thread_local! {
     static LAST: RefCell<Option<Line>> = const { RefCell::new(None) };
 }
 
-/// Sees to it that panics on threads that trace leave their line behind. A hook that the program sets
-/// later replaces this one; then the line is that of the kernel's function.
+/// Sees to it that panics on threads that trace leave their line behind. A hook that the program
+/// sets later replaces this one; then the line is that of the kernel's function.
 pub(super) fn watch() {
     static INSTALLED: Once = Once::new();
     // The hook cannot be changed by a thread that unwinds; the next trace will do it.

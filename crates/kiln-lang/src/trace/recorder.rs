@@ -70,7 +70,8 @@ pub(crate) fn error(site: Site, message: impl Into<String>, help: impl Into<Stri
 pub(crate) enum RegionKind {
     /// An arm or a loop body on the device.
     Device,
-    /// The condition of a `while` or the body of a `loop`, of which it is not known yet whether it runs on the host.
+    /// The condition of a `while` or the body of a `loop`, of which it is not known yet whether it
+    /// runs on the host.
     Undecided,
 }
 
@@ -157,7 +158,8 @@ impl Recorder {
         self.push_error(TraceError { file: file.to_owned(), line, column, message, help });
     }
 
-    /// Reports a panic of the kernel's, at the line it names; where that is not known, at the kernel's function.
+    /// Reports a panic of the kernel's, at the line it names; where that is not known, at the
+    /// kernel's function.
     pub fn panicked(&mut self, line: Option<(String, u32, u32)>, text: &str) {
         let here = self.place;
         let (file, line, column) = line.unwrap_or_else(|| (here.file.to_owned(), here.line, here.column));
@@ -332,7 +334,8 @@ impl Recorder {
         self.ty(raw)?.as_tile().map(|t| t.shape.clone())
     }
 
-    /// Whether the region that computes a value is still open. Handles kept from another trace may not be values of this one.
+    /// Whether the region that computes a value is still open. Handles kept from another trace may
+    /// not be values of this one.
     fn exists_here(&self, id: Id) -> bool {
         self.homes.get(id.0 as usize).is_some_and(|home| self.open_position(*home).is_some())
     }

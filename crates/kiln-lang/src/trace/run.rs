@@ -36,7 +36,8 @@ pub(crate) const NEVER_RETURNS: (&str, &str) = (
 ///
 /// # Errors
 ///
-/// Every mistake that the body's operations noticed, with its source location. A panic in the body is one of them.
+/// Every mistake that the body's operations noticed, with its source location. A panic in the body
+/// is one of them.
 ///
 /// ```
 /// use kiln_lang::{param::Facts, program_id, trace};
@@ -70,8 +71,8 @@ pub fn traced_now() -> Option<String> {
     with(|r| r.name.clone())
 }
 
-/// As [`trace`], of a function that stands at `caller`. Calls `body` once. Not generic, because every
-/// kernel of a program would have a copy.
+/// As [`trace`], of a function that stands at `caller`. Calls `body` once. Not generic, because
+/// every kernel of a program would have a copy.
 pub(crate) fn trace_at(
     name: &str,
     caller: Place,

@@ -102,7 +102,8 @@ macro_rules! atomics {
         impl<T: $bound, const R: usize> ViewMut<T, R> {$(
             $(#[$doc])*
             ///
-            /// Gives the old value. A thread's index outside the view is a fault; of a tile of indices, those outside do nothing and give 0.
+            /// Gives the old value. A thread's index outside the view is a fault; of a tile of
+            /// indices, those outside do nothing and give 0.
             #[track_caller]
             pub fn $name(&self, index: impl Indices<R>, value: impl IntoVal<T>) -> Val<T> {
                 self.atomic(AtomicOp::$op, index.indices(), None, value.into_val(), false, Location::caller())

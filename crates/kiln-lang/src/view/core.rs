@@ -1,6 +1,7 @@
 //! A view of the IR, with some axes fixed at an index.
 //!
-//! `x.row(i)` is no operation: the index is kept beside the view, and loads and stores add it again.
+//! `x.row(i)` is no operation: the index is kept beside the view, and loads and stores add it
+//! again.
 
 use crate::trace::{Id, Raw, Recorder, Site, with};
 use crate::val::{Idx, Val};
@@ -20,7 +21,8 @@ impl ViewCore {
         ViewCore { view: Raw::Value(view), rank, fixed: [None; MAX_VIEW_RANK] }
     }
 
-    /// What is wrong with a view of this rank, and what to write instead; `None` if there is room for its axes.
+    /// What is wrong with a view of this rank, and what to write instead; `None` if there is room
+    /// for its axes.
     pub fn refusal(rank: usize) -> Option<(String, &'static str)> {
         (rank > MAX_VIEW_RANK).then(|| {
             let message = format!("a view of rank {rank}: a view has at most {MAX_VIEW_RANK} axes");

@@ -10,8 +10,8 @@ use kiln_ir::{Bounds, Literal, OpKind, Shape, Type};
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// Indices into a view of rank `R`: one for rank 1, else a tuple with one for each axis. Tiles of indices name as many
-/// elements as they have, and stretch to one shape.
+/// Indices into a view of rank `R`: one for rank 1, else a tuple with one for each axis. Tiles of
+/// indices name as many elements as they have, and stretch to one shape.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not index a view of rank {R}",
     note = "use one integer for rank 1, else a tuple with an integer for each axis"
@@ -29,7 +29,8 @@ impl<I: super::Offsets<R>, const R: usize> Indices<R> for I {
     }
 }
 
-/// The number of a thread in the launch, which no other thread has: where it may store without racing.
+/// The number of a thread in the launch, which no other thread has: where it may store without
+/// racing.
 ///
 /// ```
 /// # use kiln_lang::{param::Facts, thread_index, trace, Level};
@@ -81,8 +82,8 @@ macro_rules! thread_index_offsets {
 }
 thread_index_offsets!(2 3);
 
-/// The thread's number in the launch: `program_id(0) * block_dim(0) + thread_id(0)` where blocks and grid have one axis; further
-/// axes of the grid and of blocks count on from there.
+/// The thread's number in the launch: `program_id(0) * block_dim(0) + thread_id(0)` where blocks
+/// and grid have one axis; further axes of the grid and of blocks count on from there.
 #[track_caller]
 pub fn thread_index() -> ThreadIndex<1> {
     let block = program_id(0) + num_programs(0) * (program_id(1) + num_programs(1) * program_id(2));
@@ -90,8 +91,8 @@ pub fn thread_index() -> ThreadIndex<1> {
     ThreadIndex { axes: [block * threads + thread_in_block()] }
 }
 
-/// The thread's place in a two-dimensional launch: row (axis 1 of grid and block), column (axis 0). A third axis counts on in
-/// rows.
+/// The thread's place in a two-dimensional launch: row (axis 1 of grid and block), column (axis 0).
+/// A third axis counts on in rows.
 #[track_caller]
 pub fn thread_index_2d() -> ThreadIndex<2> {
     let block_row = program_id(1) + num_programs(1) * program_id(2);
@@ -150,7 +151,8 @@ impl<T: Elem, const R: usize> View<T, R> {
         Val::from_id(id.flatten())
     }
 
-    /// The element at an index, or the elements at a tile of indices. An index outside the view ends the kernel with a fault.
+    /// The element at an index, or the elements at a tile of indices. An index outside the view
+    /// ends the kernel with a fault.
     #[track_caller]
     pub fn get(&self, index: impl Indices<R>) -> Val<T> {
         let zero = Raw::Const(Literal::zero(T::SCALAR));
@@ -209,7 +211,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
         });
     }
 
-    /// Stores an element at the thread's own index. An index outside the view ends the kernel with a fault.
+    /// Stores an element at the thread's own index. An index outside the view ends the kernel with
+    /// a fault.
     #[track_caller]
     pub fn set(&self, index: ThreadIndex<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
@@ -227,7 +230,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     ///
     /// # Safety
     ///
-    /// No other thread of the launch may read or write the element, unless a barrier or an atomic orders the two.
+    /// No other thread of the launch may read or write the element, unless a barrier or an atomic
+    /// orders the two.
     #[track_caller]
     pub unsafe fn write(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();
@@ -249,7 +253,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
     ///
     /// # Safety
     ///
-    /// As for [`write`](Self::write), and all indices lie inside the view. Where two are equal, one of the values stays.
+    /// As for [`write`](Self::write), and all indices lie inside the view. Where two are equal, one
+    /// of the values stays.
     #[track_caller]
     pub unsafe fn scatter_unchecked(&self, index: impl Indices<R>, value: impl IntoVal<T>) {
         let value = value.into_val().raw();

@@ -100,7 +100,7 @@ impl<T: Elem, const R: usize> View<T, R> {
         }
     }
 
-    /// The distance of neighbours on an axis, in elements.
+    /// The distance of neighbors on an axis, in elements.
     #[track_caller]
     pub fn stride(&self, axis: usize) -> Idx {
         match self.axis(axis) {
@@ -138,7 +138,8 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
 macro_rules! subviews {
     ($($rank:literal -> $lower:literal;)*) => {$(
         impl<T: Elem> View<T, $rank> {
-            /// The part at index `i` of the first axis. An index outside the extent gives an empty part.
+            /// The part at index `i` of the first axis. An index outside the extent gives an empty
+            /// part.
             #[track_caller]
             pub fn row(&self, i: impl IntoIndex) -> View<T, $lower> {
                 self.fixed(0, i)
@@ -152,7 +153,8 @@ macro_rules! subviews {
         }
 
         impl<T: Elem> ViewMut<T, $rank> {
-            /// The part at index `i` of the first axis. An index outside the extent gives an empty part.
+            /// The part at index `i` of the first axis. An index outside the extent gives an empty
+            /// part.
             #[track_caller]
             pub fn row(&self, i: impl IntoIndex) -> ViewMut<T, $lower> {
                 ViewMut { view: self.view.fixed(0, i) }

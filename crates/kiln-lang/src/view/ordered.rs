@@ -1,7 +1,9 @@
-//! Elements that other threads, devices or the host write while the kernel runs. Needs a launch with threads.
+//! Elements that other threads, devices or the host write while the kernel runs. Needs a launch
+//! with threads.
 //!
-//! An ordered access is whole, happens where and as often as it stands in the program, and orders the thread's other accesses as its
-//! [`Order`] says. What a thread stored before a release is there for whoever sees the released value by an acquire:
+//! An ordered access is whole, happens where and as often as it stands in the program, and orders
+//! the thread's other accesses as its [`Order`] says. What a thread stored before a release is
+//! there for whoever sees the released value by an acquire:
 //!
 //! ```
 //! # use kiln_lang::{param::Facts, prelude::*};
@@ -18,9 +20,11 @@
 //! # Ok::<(), kiln_lang::TraceErrors>(())
 //! ```
 //!
-//! On a GPU an acquire empties the first cache of the core: who waits for long should look relaxed, and acquire once it has come.
+//! On a GPU an acquire empties the first cache of the core: who waits for long should look relaxed,
+//! and acquire once it has come.
 //!
-//! A view that a kernel loads from in order is not taken to be constant, though the kernel may not write it.
+//! A view that a kernel loads from in order is not taken to be constant, though the kernel may not
+//! write it.
 
 use super::{Indices, View, ViewMut};
 use crate::elem::Word;
@@ -58,9 +62,11 @@ impl<T: Word, const R: usize> View<T, R> {
         Val::from_id(id.flatten())
     }
 
-    /// The element at a thread's index, relaxed or acquired. An index outside the view ends the kernel with a fault.
+    /// The element at a thread's index, relaxed or acquired. An index outside the view ends the
+    /// kernel with a fault.
     ///
-    /// The value varies between threads, also where they load the same place: it may change in between.
+    /// The value varies between threads, also where they load the same place: it may change in
+    /// between.
     #[track_caller]
     pub fn get_ordered(&self, index: impl Indices<R>, order: Order, scope: Scope) -> Val<T> {
         self.load_ordered(index.indices(), (order, scope), Bounds::Check, Location::caller())
@@ -97,7 +103,8 @@ impl<T: Word, const R: usize> ViewMut<T, R> {
         });
     }
 
-    /// Stores an element at any index, relaxed or released. An index outside the view ends the kernel with a fault.
+    /// Stores an element at any index, relaxed or released. An index outside the view ends the
+    /// kernel with a fault.
     ///
     /// # Safety
     ///
@@ -156,9 +163,11 @@ impl View<u32, 1> {
         }
     }
 
-    /// The four words from a thread's index on, as one store of a quad left them: relaxed, seen by the host and all devices.
+    /// The four words from a thread's index on, as one store of a quad left them: relaxed, seen by
+    /// the host and all devices.
     ///
-    /// Zeros where not all four are inside the view, or where they do not lie at a multiple of 16 bytes one after the other.
+    /// Zeros where not all four are inside the view, or where they do not lie at a multiple of 16
+    /// bytes one after the other.
     ///
     /// ```
     /// # use kiln_lang::{param::Facts, prelude::*};
@@ -178,7 +187,8 @@ impl View<u32, 1> {
     ///
     /// # Safety
     ///
-    /// All four words are inside the view, whose stride is 1, and the first lies at a multiple of 16 bytes.
+    /// All four words are inside the view, whose stride is 1, and the first lies at a multiple of
+    /// 16 bytes.
     #[track_caller]
     pub unsafe fn get_quad_unchecked(&self, index: impl IntoIndex) -> [Val<u32>; 4] {
         self.load_quad(index.into_index().raw(), Bounds::Trust, Location::caller())
@@ -200,9 +210,11 @@ impl ViewMut<u32, 1> {
         });
     }
 
-    /// Stores four words from any index on, which arrive whole: relaxed, seen by the host and all devices.
+    /// Stores four words from any index on, which arrive whole: relaxed, seen by the host and all
+    /// devices.
     ///
-    /// Nothing is stored where not all four are inside the view, or where they do not lie at a multiple of 16 bytes one after the other.
+    /// Nothing is stored where not all four are inside the view, or where they do not lie at a
+    /// multiple of 16 bytes one after the other.
     ///
     /// # Safety
     ///
@@ -216,7 +228,8 @@ impl ViewMut<u32, 1> {
     ///
     /// # Safety
     ///
-    /// As for [`set_quad`](Self::set_quad). All four words are inside the view, whose stride is 1, and the first lies at a multiple of 16 bytes.
+    /// As for [`set_quad`](Self::set_quad). All four words are inside the view, whose stride is 1,
+    /// and the first lies at a multiple of 16 bytes.
     #[track_caller]
     pub unsafe fn set_quad_unchecked(&self, index: impl IntoIndex, words: [Val<u32>; 4]) {
         self.store_quad(index.into_index().raw(), words, Bounds::Trust, Location::caller());

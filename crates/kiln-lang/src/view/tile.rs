@@ -163,7 +163,8 @@ impl<T: Elem> TileViewMut<T> {
 
     /// Stores a value, stretched to the box; elements outside the view are dropped.
     ///
-    /// The programs of a launch must store to different places: the compiler proves it, or the sanitizer checks it.
+    /// The programs of a launch must store to different places: the compiler proves it, or the
+    /// sanitizer checks it.
     #[track_caller]
     pub fn store(&self, value: impl IntoVal<T>) {
         self.store_as(value, true, Location::caller());
@@ -173,8 +174,8 @@ impl<T: Elem> TileViewMut<T> {
     ///
     /// # Safety
     ///
-    /// Where two programs store different values to one element, which one stays is unspecified, and no program may
-    /// read it in the same launch.
+    /// Where two programs store different values to one element, which one stays is unspecified,
+    /// and no program may read it in the same launch.
     #[track_caller]
     pub unsafe fn store_overlapping(&self, value: impl IntoVal<T>) {
         self.store_as(value, false, Location::caller());

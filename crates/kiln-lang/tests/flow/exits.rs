@@ -99,7 +99,7 @@ both! {
         loop { s += 1; break; }
         s
     }
-    labelled_break(x) {
+    labeled_break(x) {
         let mut s: I = 0;
         'outer: for i in 0..x {
             for j in 0..x {
@@ -111,7 +111,7 @@ both! {
         }
         s
     }
-    labelled_continue(x) {
+    labeled_continue(x) {
         let mut s: I = 0;
         'outer: for i in 0..x {
             let mut j: I = 0;
@@ -216,7 +216,7 @@ both! {
         }
         s
     }
-    labelled_block(x) {
+    labeled_block(x) {
         let y = 'done: {
             if x > 10 { break 'done x - 10; }
             if x > 5 { break 'done 0; }
@@ -224,7 +224,7 @@ both! {
         };
         y + 1
     }
-    labelled_block_unit(x) {
+    labeled_block_unit(x) {
         let mut y = x;
         'done: {
             if x > 10 { y = 1; break 'done; }
@@ -234,7 +234,7 @@ both! {
         }
         y + 1
     }
-    labelled_block_in_loop(x) {
+    labeled_block_in_loop(x) {
         let mut s: I = 0;
         'l: for i in 0..x {
             'skip: {
@@ -253,7 +253,7 @@ both! {
         s += 10;
         s
     }
-    return_from_labelled_block(x) {
+    return_from_labeled_block(x) {
         let y = 'a: {
             if x > 20 { return -5; }
             if x > 10 { break 'a x + 3; }

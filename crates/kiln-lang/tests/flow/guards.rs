@@ -1,4 +1,5 @@
-//! Guards: what a fault leaves of the variables, the values and the loops around it. The reference is plain Rust.
+//! Guards: what a fault leaves of the variables, the values and the loops around it. The reference
+//! is plain Rust.
 
 use crate::harness::{INPUTS, on_device};
 use kiln_lang::prelude::*;

@@ -27,7 +27,8 @@ pub fn on_device(name: &str, device: impl FnOnce(Val<i32>) -> Val<i32>) -> Vec<i
     let stream = StreamId::default();
     let program = interp.compile(&kernel).unwrap().program;
     let mut out = poison.clone();
-    // SAFETY: every pointer is an allocation of this device of `bytes.len()` bytes, and the words describe them.
+    // SAFETY: every pointer is an allocation of this device of `bytes.len()` bytes, and the words
+    // describe them.
     unsafe {
         let x = interp.allocate(bytes.len(), stream).unwrap();
         let y = interp.allocate(bytes.len(), stream).unwrap();

@@ -1,7 +1,8 @@
-//! Control flow, each shape run twice: on the device, through the interpreter, and on the host, as the same Rust source over `i32`.
+//! Control flow, each shape run twice: on the device, through the interpreter, and on the host, as
+//! the same Rust source over `i32`.
 //!
-//! `both!` compiles one body as a `#[device]` function over `Val<i32>` and as an ordinary function; the two must agree on
-//! every input.
+//! `both!` compiles one body as a `#[device]` function over `Val<i32>` and as an ordinary function;
+//! the two must agree on every input.
 
 mod branches;
 mod exits;

@@ -1,5 +1,6 @@
-//! Changes by plain Rust: functions and methods without the attribute, and those of the standard library. Each body runs on the
-//! host and, on inputs for which its conditions hold and others, on the device.
+//! Changes by plain Rust: functions and methods without the attribute, and those of the standard
+//! library. Each body runs on the host and, on inputs for which its conditions hold and others, on
+//! the device.
 
 use crate::both;
 

@@ -73,7 +73,8 @@ impl Rewriter<'_> {
         self.value(&mut right);
         self.place(&mut place);
         let p = self.private(span);
-        // A literal keeps its own inference; anything else is evaluated before the place is borrowed.
+        // A literal keeps its own inference; anything else is evaluated before the place is
+        // borrowed.
         let (bound, value) = if literal {
             (quote!(), quote!(#right))
         } else {

@@ -12,7 +12,8 @@ use syn::{Expr, Ident, Local, Pat, Stmt, Type};
 pub enum Tail {
     /// It is the block's value.
     Value,
-    /// It goes into the slot of the function (or labelled block) with this number, like the value of an exit.
+    /// It goes into the slot of the function (or labeled block) with this number, like the value of
+    /// an exit.
     Slot(usize),
 }
 
@@ -130,7 +131,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Puts a value into a slot. A number literal takes the type that the slot has from an earlier exit.
+    /// Puts a value into a slot. A number literal takes the type that the slot has from an earlier
+    /// exit.
     pub fn put(&mut self, slot: usize, value: TokenStream, literal: bool, span: Span) -> TokenStream {
         let p = self.private(span);
         let name = slot_name(slot, span);
@@ -164,8 +166,9 @@ impl Rewriter<'_> {
         self.scopes.iter().find(of_function).and(self.result.clone())
     }
 
-    /// Converts the number literals that arms of an `if` or `match` end in, where their type is known: with both arms literal, there is
-    /// nothing else to tell that `if c { 1.0 } else { 0.0 }` is a device value.
+    /// Converts the number literals that arms of an `if` or `match` end in, where their type is
+    /// known: with both arms literal, there is nothing else to tell that
+    /// `if c { 1.0 } else { 0.0 }` is a device value.
     pub fn convert_literals(&self, e: &mut Expr, ty: &Type) {
         let in_block = |block: &mut syn::Block| {
             if let Some(Stmt::Expr(last, None)) = block.stmts.last_mut() {
@@ -237,7 +240,8 @@ impl Rewriter<'_> {
         quote_spanned!(span=> #(#attrs)* let #pat #ty = #value #diverge; #rebind #depths)
     }
 
-    /// Takes `mut` from a pattern, and gives the statements that bind its names again, as variables.
+    /// Takes `mut` from a pattern, and gives the statements that bind its names again, as
+    /// variables.
     pub fn rebind(&mut self, pat: &mut Pat, span: Span) -> TokenStream {
         let mutable: Vec<Ident> = names::bound(pat).into_iter().filter(|(_, m)| *m).map(|(i, _)| i).collect();
         names::strip_mut(pat);
@@ -280,7 +284,8 @@ impl Rewriter<'_> {
     }
 }
 
-/// `x = if c { break } else { v }` becomes two statements, so that the assignment is behind the guard.
+/// `x = if c { break } else { v }` becomes two statements, so that the assignment is behind the
+/// guard.
 fn hoist_assigned_exit(stmt: &mut Stmt, rest: &mut std::collections::VecDeque<Stmt>) {
     let Stmt::Expr(e, _) = stmt else { return };
     let (right, span) = match e {

@@ -38,7 +38,7 @@ struct Finder {
 }
 
 impl Finder {
-    fn labelled(&mut self, label: &Option<syn::Label>, visit: impl FnOnce(&mut Self)) {
+    fn labeled(&mut self, label: &Option<syn::Label>, visit: impl FnOnce(&mut Self)) {
         let depth = self.labels.len();
         self.labels.extend(label.iter().map(|l| l.name.ident.to_string()));
         visit(self);
@@ -47,7 +47,7 @@ impl Finder {
 
     fn looping(&mut self, label: &Option<syn::Label>, visit: impl FnOnce(&mut Self)) {
         self.loops += 1;
-        self.labelled(label, visit);
+        self.labeled(label, visit);
         self.loops -= 1;
     }
 
@@ -75,7 +75,7 @@ impl<'a> Visit<'a> for Finder {
                 self.visit_expr(&l.cond);
                 self.looping(&l.label, |f| f.visit_block(&l.body));
             }
-            Expr::Block(b) => self.labelled(&b.label, |f| f.visit_block(&b.block)),
+            Expr::Block(b) => self.labeled(&b.label, |f| f.visit_block(&b.block)),
             Expr::Break(b) => {
                 self.jump(ExitKind::Break, &b.label, b.expr.is_some(), b.break_token.span);
                 visit::visit_expr_break(self, b);

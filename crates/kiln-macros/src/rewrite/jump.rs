@@ -1,4 +1,4 @@
-//! `break`, `continue`, `return`; blocks, labelled or not.
+//! `break`, `continue`, `return`; blocks, labeled or not.
 
 use super::block::{Tail, slot_name};
 use super::loops::{body_label, break_label};
@@ -98,7 +98,7 @@ impl Rewriter<'_> {
                 quote_spanned!(u.unsafe_token.span=> unsafe { #tokens })
             }
             Expr::Block(b) => match b.label {
-                Some(label) => self.labelled(label, b.block),
+                Some(label) => self.labeled(label, b.block),
                 None => {
                     let span = b.block.brace_token.span.open();
                     let tokens = self.block(b.block, Tail::Value);
@@ -110,8 +110,8 @@ impl Rewriter<'_> {
         *e = Expr::Verbatim(tokens);
     }
 
-    /// A labelled block.
-    fn labelled(&mut self, label: syn::Label, block: syn::Block) -> TokenStream {
+    /// A labeled block.
+    fn labeled(&mut self, label: syn::Label, block: syn::Block) -> TokenStream {
         let span = label.name.ident.span();
         let name = label.name.ident.to_string();
         let found = exits::of_block(&block);
@@ -127,14 +127,15 @@ impl Rewriter<'_> {
         let p = self.private(span);
         let bounce = self.bounce(span);
         if slot {
-            // The value is there if control is: after an exit that goes beyond, there is only a placeholder.
+            // The value is there if control is: after an exit that goes beyond, there is only a
+            // placeholder.
             quote_spanned!(span=> { let __kiln_value = #tokens; if #p::unreachable() { #bounce } __kiln_value })
         } else {
             quote_spanned!(span=> { #tokens if #p::unreachable() { #bounce } })
         }
     }
 
-    /// The body of a function or labelled block that exits leave, some with values.
+    /// The body of a function or labeled block that exits leave, some with values.
     pub fn exitable(&mut self, block: syn::Block, id: usize, slot: bool, span: Span) -> TokenStream {
         let tail = if slot { Tail::Slot(id) } else { Tail::Value };
         let (frame, body) = self.framed("block", false, span, |r| r.block(block, tail));

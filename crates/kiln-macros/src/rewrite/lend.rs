@@ -1,7 +1,9 @@
-//! Places that are lent to calls: `&mut x` as an argument, the receiver of a method, the name of a mutable reference.
+//! Places that are lent to calls: `&mut x` as an argument, the receiver of a method, the name of a
+//! mutable reference.
 //!
-//! What the callee does is plain Rust, unless it has the attribute too. So the place is looked at before and after the call; what
-//! becomes of a change is described in `kiln_lang::flow::watch`. Syntax decides how:
+//! What the callee does is plain Rust, unless it has the attribute too. So the place is looked at
+//! before and after the call; what becomes of a change is described in `kiln_lang::flow::watch`.
+//! Syntax decides how:
 //!
 //! | written | rewritten |
 //! |---|---|
@@ -29,7 +31,8 @@ struct Place {
 }
 
 impl Rewriter<'_> {
-    /// Rewrites the arguments of a call. If one is settled when the call is over, gives the statements that go before.
+    /// Rewrites the arguments of a call. If one is settled when the call is over, gives the
+    /// statements that go before.
     pub(super) fn arguments<'e>(
         &mut self,
         args: impl Iterator<Item = &'e mut Expr>,
@@ -185,7 +188,8 @@ impl Rewriter<'_> {
         Some(quote_spanned!(span=> #p::CellProbe(&#place).check(#depth);))
     }
 
-    /// What goes before and after a statement that is a macro of the user's: what it makes of the variables it mentions is not seen.
+    /// What goes before and after a statement that is a macro of the user's: what it makes of the
+    /// variables it mentions is not seen.
     pub(super) fn around_macro(&mut self, mac: &syn::Macro) -> (TokenStream, TokenStream) {
         let (mut before, mut after) = (TokenStream::new(), TokenStream::new());
         if names::is_known_macro(&mac.path) {
@@ -221,7 +225,8 @@ impl Rewriter<'_> {
         self.names.iter().rfind(|n| *root == n.ident)
     }
 
-    /// The depth of device control flow at which the name behind a place was declared; of a parameter, that of the body.
+    /// The depth of device control flow at which the name behind a place was declared; of a
+    /// parameter, that of the body.
     pub(super) fn depth_of(&self, place: &Expr, span: Span) -> Ident {
         let known = names::root(place).filter(|root| {
             let name = self.names.iter().rfind(|n| **root == n.ident);
@@ -283,7 +288,8 @@ fn leaves_alone(method: &str) -> bool {
         )
 }
 
-/// Whether a call by its name changes what it is given: it then pays to settle even where no control flow lies between.
+/// Whether a call by its name changes what it is given: it then pays to settle even where no
+/// control flow lies between.
 pub(super) fn replaces(func: &Expr) -> bool {
     let Expr::Path(path) = func else { return false };
     path.path.segments.last().is_some_and(|s| ["swap", "replace", "take"].iter().any(|name| s.ident == name))

@@ -101,7 +101,8 @@ impl Rewriter<'_> {
         }}
     }
 
-    /// What a `for` runs over: `a..b` may have device bounds, and so may `(a..b).rev()` and `(a..b).step_by(k)`.
+    /// What a `for` runs over: `a..b` may have device bounds, and so may `(a..b).rev()` and
+    /// `(a..b).step_by(k)`.
     fn source(&mut self, e: &mut Expr) -> TokenStream {
         match e {
             Expr::Paren(p) => self.source(&mut p.expr),

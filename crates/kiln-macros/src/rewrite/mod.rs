@@ -1,14 +1,15 @@
 //! Rewriting expressions.
 //!
-//! Every expression stands in a *value* or in a *place* position. A mutable name, field or element that is read as a value is
-//! replaced by a snapshot; in a place position (a method's receiver, behind `&`, left of `=`) it is left alone.
+//! Every expression stands in a *value* or in a *place* position. A mutable name, field or element
+//! that is read as a value is replaced by a snapshot; in a place position (a method's receiver,
+//! behind `&`, left of `=`) it is left alone.
 //!
 //! | file | rewrites |
 //! |---|---|
 //! | `block.rs` | statements, `let`, the guards behind exits |
 //! | `branch.rs` | `if`, `match`, `&&`, `\|\|` |
 //! | `loops.rs` | `for`, `while`, `loop` |
-//! | `jump.rs` | `break`, `continue`, `return`, labelled blocks |
+//! | `jump.rs` | `break`, `continue`, `return`, labeled blocks |
 //! | `assign.rs` | assignments, `&mut` |
 //! | `lend.rs` | what is lent to calls |
 //! | `closure.rs` | closures and macros |
@@ -34,7 +35,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Expr, Ident, Lifetime, UnOp};
 
-/// A loop, labelled block or function body that an exit may leave.
+/// A loop, labeled block or function body that an exit may leave.
 pub struct Scope {
     pub kind: ScopeKind,
     pub label: Option<String>,
@@ -52,7 +53,8 @@ pub enum ScopeKind {
     Function,
 }
 
-/// A piece of the expansion whose end is reached by `break 'label`, once nothing more in it can run.
+/// A piece of the expansion whose end is reached by `break 'label`, once nothing more in it can
+/// run.
 pub struct Frame {
     label: Lifetime,
     /// Whether the block has the type `Option<_>`, and is left with `None`.
@@ -176,7 +178,8 @@ impl<'a> Rewriter<'a> {
         self.names.iter().rfind(|n| *name == n.ident).is_some_and(|n| n.mutable)
     }
 
-    /// Rewrites an expression that is a place, or whose value is used at once by what stands around.
+    /// Rewrites an expression that is a place, or whose value is used at once by what stands
+    /// around.
     pub fn place(&mut self, e: &mut Expr) {
         if !may_contain_exits(e)
             && let Some(span) = exits::misplaced(e)

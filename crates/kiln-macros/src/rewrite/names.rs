@@ -121,7 +121,8 @@ pub fn mentions(tokens: proc_macro2::TokenStream, name: &str) -> bool {
     })
 }
 
-/// The names that a function passes on or calls methods of, somewhere: those of variables and references may change there.
+/// The names that a function passes on or calls methods of, somewhere: those of variables and
+/// references may change there.
 pub fn lent(block: &syn::Block) -> Vec<String> {
     struct Roots(Vec<String>);
     impl<'a> Visit<'a> for Roots {
@@ -153,8 +154,8 @@ pub fn changes_cells(method: &str) -> bool {
     )
 }
 
-/// Whether a value may be or hold a mutable reference, as far as its tokens tell: `&mut` stands in it, a name that ends in `_mut`,
-/// or one that may be such a reference itself.
+/// Whether a value may be or hold a mutable reference, as far as its tokens tell: `&mut` stands in
+/// it, a name that ends in `_mut`, or one that may be such a reference itself.
 pub fn lends(tokens: proc_macro2::TokenStream, names: &[Name]) -> bool {
     let mut after_and = false;
     tokens.into_iter().any(|t| {

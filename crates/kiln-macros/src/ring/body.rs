@@ -1,7 +1,7 @@
 //! What a handler's body says of its messages, before it is rewritten as any other device function.
 //!
-//! - The names of the state, message and reply become those of their counterparts on the device; the fields of their struct literals
-//!   take host numbers.
+//! - The names of the state, message and reply become those of their counterparts on the device;
+//!   the fields of their struct literals take host numbers.
 //! - `Some`, `None`, `Ok` and `Err`, where they are returned, become values of the device.
 
 use super::signature::{Reply, Signature};

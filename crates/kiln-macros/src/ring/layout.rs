@@ -88,7 +88,8 @@ fn instead_span(fields: &Fields, name: &str) -> Span {
     found.map_or_else(Span::call_site, |(field, _)| field.ty.span())
 }
 
-/// What a type that no field may have is called, and what to use instead. Types that only the compiler can tell are left to it.
+/// What a type that no field may have is called, and what to use instead. Types that only the
+/// compiler can tell are left to it.
 fn unsupported(ty: &Type) -> Option<(String, &'static str)> {
     match ty {
         Type::Array(array) => unsupported(&array.elem),

@@ -1,8 +1,10 @@
 //! Bands: the queues of one actor, one for each priority.
 //!
-//! Each band is a ring of requests and a ring of answers of its own, so that a message of one never waits in a row behind those of another. The number of messages
-//! under way is limited for all of them together: a position is taken once there is a *credit* for it, and a credit comes back when an answer was taken. Every band has
-//! as many slots as the actor has credits, and so none is full before the credits are used up.
+//! Each band is a ring of requests and a ring of answers of its own, so that a message of one never
+//! waits in a row behind those of another. The number of messages under way is limited for all of
+//! them together: a position is taken once there is a *credit* for it, and a credit comes back when
+//! an answer was taken. Every band has as many slots as the actor has credits, and so none is full
+//! before the credits are used up.
 
 use super::failure::Noted;
 use super::held::Held;
@@ -45,7 +47,8 @@ impl<P: Platform> Credits<P> {
             if count == 0 {
                 return 0;
             }
-            // Acquire: whoever takes a credit knows the head of the queue from which it came back, and so a free slot.
+            // Acquire: whoever takes a credit knows the head of the queue from which it came back,
+            // and so a free slot.
             match self.left.compare_exchange_weak(left, left - count, Acquire, Relaxed) {
                 Ok(_) => return count,
                 Err(now) => left = now,

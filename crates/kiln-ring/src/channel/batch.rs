@@ -25,7 +25,8 @@ impl<'a, P: Platform> Batch<'a, P> {
         self.sent
     }
 
-    /// Sends messages, given as what their slots hold, one after the other. Where the queue is full, does as its policy says.
+    /// Sends messages, given as what their slots hold, one after the other. Where the queue is
+    /// full, does as its policy says.
     #[inline]
     pub fn send(&mut self, words: &[u32], until: Option<Deadline>) -> Result<(), SendError> {
         let queue = &self.to.queue;

@@ -160,9 +160,9 @@ pub enum RecvError {
         /// On which message, why, and where in the source.
         failed: Arc<Failed>,
     },
-    /// None will come by itself: every message that was sent is answered, and all replies are taken.
-    /// A message that is handled without a reply has none. Calls with a limit wait for messages that
-    /// other threads are yet to send.
+    /// None will come by itself: every message that was sent is answered, and all replies are
+    /// taken. A message that is handled without a reply has none. Calls with a limit wait for
+    /// messages that other threads are yet to send.
     #[error(
         "actor {actor} has no message to answer: all replies were taken, and a handler that returns `None` gives none.          To wait for messages that others are yet to send, use `recv_timeout`"
     )]
@@ -209,9 +209,9 @@ pub enum AskError {
         /// The same in words, with the place in the handler's source where a check failed.
         why: Arc<str>,
     },
-    /// No reply will come by itself: the actor holds its messages until it is activated. The request
-    /// was not sent; or it was, before the actor was deactivated: then its reply will be a dead
-    /// letter.
+    /// No reply will come by itself: the actor holds its messages until it is activated. The
+    /// request was not sent; or it was, before the actor was deactivated: then its reply will be a
+    /// dead letter.
     #[error("actor {actor} is {is}, and answers nothing: {}", advice(*is))]
     NotActive {
         /// The actor.

@@ -1,7 +1,8 @@
 //! The newest failure of a handler, as its queue shows it.
 //!
-//! Failures are answers, and answers are taken in order: one may lie behind replies that nobody receives. So whoever looks after an actor looks at the
-//! newest answers themselves, and at what was noted when the answer of a failure was taken.
+//! Failures are answers, and answers are taken in order: one may lie behind replies that nobody
+//! receives. So whoever looks after an actor looks at the newest answers themselves, and at what
+//! was noted when the answer of a failure was taken.
 
 use super::band::Band;
 use super::mailbox::Mailbox;
@@ -59,7 +60,8 @@ impl<P: Platform> Mailbox<P> {
         Settled(self.bands().map(|band| band.queue.tail()).collect())
     }
 
-    /// The newest failure of those that are not over. After one, an actor handles no message of any band.
+    /// The newest failure of those that are not over. After one, an actor handles no message of any
+    /// band.
     pub fn failure_since(&self, settled: &Settled) -> Option<Failure> {
         self.bands().zip(&settled.0).find_map(|(band, &from)| band.failure_since(from))
     }
@@ -73,7 +75,8 @@ impl<P: Platform> Band<P> {
         noted.into_iter().chain(newest).max_by_key(|&(position, _)| position)
     }
 
-    /// The failure that the newest answers show: an actor that failed answers nothing after it, but that messages were dropped to make room.
+    /// The failure that the newest answers show: an actor that failed answers nothing after it, but
+    /// that messages were dropped to make room.
     fn newest_failure(&self, from: u64) -> Option<Failure> {
         let mut position = self.queue.first_unanswered();
         while position > from {

@@ -31,7 +31,8 @@ impl<'a> Waiting<'a> {
     /// Has the task woken once what it waits for is there.
     fn until(&mut self, awaited: Awaited, cx: &Context<'_>) {
         self.ticket = Some(self.mailbox.wakers.add(self.ticket, awaited, cx.waker()));
-        // It may have come before the waker was there. Without a thread that looks, the task looks itself.
+        // It may have come before the waker was there. Without a thread that looks, the task looks
+        // itself.
         if self.mailbox.is_ready(awaited) || poller::see_to(self.mailbox).is_err() {
             cx.waker().wake_by_ref();
         }
@@ -39,8 +40,8 @@ impl<'a> Waiting<'a> {
 }
 
 /// Has a task that waits for any of several channels woken by a reply of this one, or when none is
-/// to come from it any more; whether one of both is so already. A channel that has nothing to answer
-/// now wakes it by a reply alone, and one of which none will come does not.
+/// to come from it any more; whether one of both is so already. A channel that has nothing to
+/// answer now wakes it by a reply alone, and one of which none will come does not.
 pub(crate) fn wake_by_reply(mailbox: &Arc<Mailbox<Native>>, ticket: &mut Option<u64>, waker: &Waker) -> bool {
     if mailbox.none_to_come(false).is_some() {
         return false;
@@ -108,8 +109,8 @@ impl<'a, R: Layout> RecvFuture<'a, R> {
         RecvFuture { waiting: Waiting::new(&channel.mailbox), sent_later: false, reply: PhantomData }
     }
 
-    /// Has the future also wait for replies to messages that other tasks are yet to send, and for an
-    /// actor that is not active yet. Without this, it ends with an error where no reply comes by
+    /// Has the future also wait for replies to messages that other tasks are yet to send, and for
+    /// an actor that is not active yet. Without this, it ends with an error where no reply comes by
     /// itself, as [`recv`](Channel::recv) does.
     ///
     /// ```
@@ -238,15 +239,16 @@ impl<M: Message> Future for SendManyFuture<'_, M> {
     }
 }
 
-/// A request under way: [`Channel::ask_async`]. Dropped before its answer, it leaves the request with the actor, and the reply becomes a
-/// dead letter.
+/// A request under way: [`Channel::ask_async`]. Dropped before its answer, it leaves the request
+/// with the actor, and the reply becomes a dead letter.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct AskFuture<'a, M, R> {
     waiting: Waiting<'a>,
     message: &'a M,
     options: SendOptions,
-    /// Where the request is, and the arrays it refers to: once the answer is taken, others may let go of them before the reply, which may name them, is read.
+    /// Where the request is, and the arrays it refers to: once the answer is taken, others may let
+    /// go of them before the reply, which may name them, is read.
     sent: Option<(u64, Vec<Hold>)>,
     reply: PhantomData<fn() -> R>,
 }

@@ -58,7 +58,8 @@ impl<P: Platform> Mailbox<P> {
 impl<P: Platform> Band<P> {
     fn let_go_answered(&self, held: &mut VecDeque<(u64, Vec<Hold>)>) {
         let answered = self.queue.head();
-        // Those of messages that other threads sent meanwhile may stand a little out of order, and are let go a little later.
+        // Those of messages that other threads sent meanwhile may stand a little out of order, and
+        // are let go a little later.
         while held.front().is_some_and(|&(position, _)| position < answered) {
             held.pop_front();
         }

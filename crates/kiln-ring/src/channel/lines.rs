@@ -1,7 +1,8 @@
 //! Rows of quads by the widest vectors that the processor has: cache lines at once.
 //!
-//! Twelve words of payload and four stamps are a line. A vector of 64 bytes takes the twelve words, and a permutation makes room for the stamps;
-//! one of 32 bytes does so with six words and two stamps. Accesses are aligned, so that each quad of 16 bytes arrives whole: processors with such
+//! Twelve words of payload and four stamps are a line. A vector of 64 bytes takes the twelve words,
+//! and a permutation makes room for the stamps; one of 32 bytes does so with six words and two
+//! stamps. Accesses are aligned, so that each quad of 16 bytes arrives whole: processors with such
 //! vectors move at least 16 aligned bytes at once.
 
 use crate::slot::PAYLOAD;
@@ -28,7 +29,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// These slots, or as many of them as there is room for: the words of each, and the [`SLACK`] behind them.
+    /// These slots, or as many of them as there is room for: the words of each, and the [`SLACK`]
+    /// behind them.
     #[inline]
     pub fn that_fit(self, words: usize) -> Slots {
         let room = words.saturating_sub(SLACK) / (self.quads * PAYLOAD);
@@ -71,13 +73,16 @@ mod x86 {
     use super::{LINE_PAYLOAD, Slots, Width};
     use std::arch::x86_64::*;
 
-    /// Lines ahead of the one that is read which are asked for. What the device wrote lies in no cache of this core.
+    /// Lines ahead of the one that is read which are asked for. What the device wrote lies in no
+    /// cache of this core.
     const AHEAD: usize = 8;
 
-    /// Stores whole lines, each of twelve of the words and four stamps, past the caches if `stream` says so.
+    /// Stores whole lines, each of twelve of the words and four stamps, past the caches if `stream`
+    /// says so.
     ///
     /// # Safety
-    /// `to` is valid for a line for each twelve words, and aligned to 64 bytes. The width is not [`Width::Quad`], and the processor has it.
+    /// `to` is valid for a line for each twelve words, and aligned to 64 bytes. The width is not
+    /// [`Width::Quad`], and the processor has it.
     pub unsafe fn store(width: Width, stream: bool, to: *mut u32, words: &[u32], stamp: u32) {
         // SAFETY: the caller's promises.
         unsafe {
@@ -122,11 +127,13 @@ mod x86 {
         }
     }
 
-    /// Loads the payload of slots of up to four quads, as long as they bear the stamp; gives how many did.
+    /// Loads the payload of slots of up to four quads, as long as they bear the stamp; gives how
+    /// many did.
     ///
     /// # Safety
-    /// `from` is valid for the slots, and aligned to 64 bytes, as is their stride; `to` is valid for three words for each quad, and
-    /// [`SLACK`](super::SLACK) words more. There are one to four quads. The width is not [`Width::Quad`], and the processor has it.
+    /// `from` is valid for the slots, and aligned to 64 bytes, as is their stride; `to` is valid
+    /// for three words for each quad, and [`SLACK`](super::SLACK) words more. There are one to four
+    /// quads. The width is not [`Width::Quad`], and the processor has it.
     pub unsafe fn load(width: Width, from: *const u32, slots: &Slots, to: *mut u32) -> usize {
         // SAFETY: the caller's promises.
         unsafe {
@@ -143,8 +150,9 @@ mod x86 {
         let stamps = _mm512_set1_epi32(slots.stamp as i32);
         let wanted = (0x8888_u32 & ((1 << (4 * slots.quads)) - 1)) as u16;
         for i in 0..slots.count {
-            // SAFETY: the slot is the caller's, aligned; a prefetch may have any address; twelve words from a slot's place on are the caller's
-            // too, those behind its own of the slack or of a slot that is written later.
+            // SAFETY: the slot is the caller's, aligned; a prefetch may have any address; twelve
+            // words from a slot's place on are the caller's too, those behind its own of the slack
+            // or of a slot that is written later.
             unsafe {
                 let slot = from.add(i * slots.stride);
                 _mm_prefetch::<_MM_HINT_T0>(slot.wrapping_add(AHEAD * slots.stride).cast());

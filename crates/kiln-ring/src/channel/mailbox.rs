@@ -1,5 +1,5 @@
-//! The queues of an actor with their policies: what happens when it is full, how to wait, where dead letters go. In words; [`Channel`](super::Channel) adds the
-//! types.
+//! The queues of an actor with their policies: what happens when it is full, how to wait, where
+//! dead letters go. In words; [`Channel`](super::Channel) adds the types.
 
 use super::band::Band;
 use super::batch::Batch;
@@ -21,11 +21,13 @@ use std::time::{Duration, Instant};
 
 /// What a channel needs of the device's side.
 pub trait DeviceSide: Send + Sync {
-    /// Asks that requests of the position's band, in positions below it, which are not begun be answered [`Kind::Dropped`](crate::slot::Kind::Dropped). It may come again with
-    /// a lower position, which changes nothing.
+    /// Asks that requests of the position's band, in positions below it, which are not begun be
+    /// answered [`Kind::Dropped`](crate::slot::Kind::Dropped). It may come again with a lower
+    /// position, which changes nothing.
     fn skip(&self, position: u64);
 
-    /// Called after a send while [`Channel::set_parked`](crate::Channel::set_parked) says that nobody polls the request ring.
+    /// Called after a send while [`Channel::set_parked`](crate::Channel::set_parked) says that
+    /// nobody polls the request ring.
     fn wake(&self) {}
 
     /// Lets a device that does not run by itself go on for a while; whether it is one.
@@ -33,7 +35,8 @@ pub trait DeviceSide: Send + Sync {
         false
     }
 
-    /// Waits until an array that a message refers to is filled. Whether it is one that this device's side can reach.
+    /// Waits until an array that a message refers to is filled. Whether it is one that this
+    /// device's side can reach.
     ///
     /// # Errors
     /// What the device failed with, in words.
@@ -67,14 +70,15 @@ pub trait DeviceSide: Send + Sync {
 /// What became of a send that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The message is in the queue, in this position. In a band above the lowest, the uppermost byte is the number of the band.
+    /// The message is in the queue, in this position. In a band above the lowest, the uppermost
+    /// byte is the number of the band.
     Queued(u64),
     /// The queue is full and drops the newest: the message was not sent.
     Dropped,
 }
 
 /// What a mailbox is called, and how it behaves.
-pub struct Manner {
+pub struct ChannelPolicy {
     /// The actor's number.
     pub actor: u32,
     /// What a full queue does.
@@ -102,7 +106,7 @@ pub struct Mailbox<P: Platform> {
     pub(super) lowest: Band<P>,
     /// Those above, from the lowest.
     pub(super) higher: Box<[Band<P>]>,
-    pub(super) manner: Manner,
+    pub(super) policy: ChannelPolicy,
     pub(super) counters: Counters,
     pub(crate) wakers: Wakers,
     parked: AtomicBool,
@@ -118,16 +122,17 @@ impl<P: Platform> fmt::Debug for Mailbox<P> {
 impl<P: Platform> Mailbox<P> {
     /// A mailbox of one band.
     #[cfg(test)]
-    pub fn new(queue: Queue<P>, manner: Manner) -> Mailbox<P> {
-        Mailbox::with_bands(queue, Vec::new(), manner)
+    pub fn new(queue: Queue<P>, policy: ChannelPolicy) -> Mailbox<P> {
+        Mailbox::with_bands(queue, Vec::new(), policy)
     }
 
-    /// A mailbox of several bands: the lowest, and those above, from the lowest. They share credits.
-    pub fn with_bands(lowest: Queue<P>, higher: Vec<Queue<P>>, manner: Manner) -> Mailbox<P> {
+    /// A mailbox of several bands: the lowest, and those above, from the lowest. They share
+    /// credits.
+    pub fn with_bands(lowest: Queue<P>, higher: Vec<Queue<P>>, policy: ChannelPolicy) -> Mailbox<P> {
         Mailbox {
             lowest: Band::new(lowest),
             higher: higher.into_iter().map(Band::new).collect(),
-            manner,
+            policy,
             counters: Counters::default(),
             wakers: Wakers::default(),
             parked: AtomicBool::new(false),
@@ -167,7 +172,7 @@ impl<P: Platform> Mailbox<P> {
     }
 
     pub(super) fn device(&self) -> &dyn DeviceSide {
-        &*self.manner.device
+        &*self.policy.device
     }
 
     /// What all bands have in common.
@@ -194,7 +199,8 @@ impl<P: Platform> Mailbox<P> {
         self.under_way().1
     }
 
-    /// How many messages were sent, and how many of them the device has answered: since the actor's beginning.
+    /// How many messages were sent, and how many of them the device has answered: since the actor's
+    /// beginning.
     pub fn progress(&self) -> (u64, u64) {
         self.bands().fold((0, 0), |(sent, answered), band| {
             // What was answered first: of a later moment, no less was sent.
@@ -204,16 +210,16 @@ impl<P: Platform> Mailbox<P> {
     }
 
     pub fn actor(&self) -> u32 {
-        self.manner.actor
+        self.policy.actor
     }
 
     pub fn letters(&self) -> &Arc<DeadLetters> {
-        &self.manner.letters
+        &self.policy.letters
     }
 
     /// Whether a full queue is an error, and no reason to wait.
     pub fn rejects(&self) -> bool {
-        self.manner.overflow == Overflow::Reject
+        self.policy.overflow == Overflow::Reject
     }
 
     pub fn counts(&self) -> Counts {
@@ -235,8 +241,8 @@ impl<P: Platform> Mailbox<P> {
 
     /// Says whether nobody polls the request ring, so that senders call [`DeviceSide::wake`].
     ///
-    /// Whoever parks the device's side says so first, and then looks whether the queue's tail has moved: either it sees the message, or the
-    /// sender sees that it must wake it.
+    /// Whoever parks the device's side says so first, and then looks whether the queue's tail has
+    /// moved: either it sees the message, or the sender sees that it must wake it.
     pub fn set_parked(&self, parked: bool) {
         self.parked.store(parked, SeqCst);
         std::sync::atomic::fence(SeqCst);
@@ -255,7 +261,8 @@ impl<P: Platform> Mailbox<P> {
         self.bands().for_each(|band| band.queue.reopen());
     }
 
-    /// Refuses senders, and ends the waits of those who wait for answers that are not there: none will come.
+    /// Refuses senders, and ends the waits of those who wait for answers that are not there: none
+    /// will come.
     pub fn abandon(&self) {
         for band in self.bands() {
             band.queue.close();
@@ -266,7 +273,7 @@ impl<P: Platform> Mailbox<P> {
 
     /// Lets a device that does not run by itself go on for a while; whether it is one.
     pub fn pump(&self) -> bool {
-        self.manner.device.pump()
+        self.policy.device.pump()
     }
 
     pub fn is_lost(&self) -> bool {
@@ -281,7 +288,8 @@ impl<P: Platform> Mailbox<P> {
 
     // ---- sending
 
-    /// Sends a message of some band, given as what its slot holds (see [`Queue::write`]); where the actor is full, does as its policy says, and waits at most until `until`.
+    /// Sends a message of some band, given as what its slot holds (see [`Queue::write`]); where the
+    /// actor is full, does as its policy says, and waits at most until `until`.
     #[inline]
     pub fn send(&self, to: &Band<P>, words: &[u32], until: Option<Deadline>) -> Result<Sent, SendError> {
         let Some(position) = self.reserve(to, until)? else { return Ok(Sent::Dropped) };
@@ -329,7 +337,7 @@ impl<P: Platform> Mailbox<P> {
     pub(super) fn sent(&self, to: &Band<P>) {
         to.queue.publish();
         if self.parked.load(SeqCst) {
-            self.manner.device.wake();
+            self.policy.device.wake();
         }
     }
 
@@ -349,7 +357,8 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// A position in a queue that was full, as its policy says. `until` is `None` for those who do not wait.
+    /// A position in a queue that was full, as its policy says. `until` is `None` for those who do
+    /// not wait.
     #[cold]
     pub(super) fn overflow(
         &self,
@@ -359,7 +368,7 @@ impl<P: Platform> Mailbox<P> {
     ) -> Result<Option<u64>, SendError> {
         let actor = self.actor();
         let begun = Instant::now();
-        let mut wait = Wait::new(self.manner.wait, until.flatten().map(Deadline::end));
+        let mut wait = Wait::new(self.policy.wait, until.flatten().map(Deadline::end));
         let (mut refused, mut warned) = (refused, false);
         let full = || SendError::Full { actor, capacity: self.form().capacity };
         loop {
@@ -375,7 +384,7 @@ impl<P: Platform> Mailbox<P> {
             if refused == Refused::Closed {
                 continue;
             }
-            match self.manner.overflow {
+            match self.policy.overflow {
                 Overflow::Reject => {
                     self.counters.rejected.add_one();
                     return Err(full());
@@ -400,7 +409,7 @@ impl<P: Platform> Mailbox<P> {
             if until.is_none() {
                 return to.queue.reserve(1).map(|p| Some(p.start)).map_err(|_| full());
             }
-            let over = if self.manner.device.pump() { wait.is_over() } else { !P::step(&mut wait) };
+            let over = if self.policy.device.pump() { wait.is_over() } else { !P::step(&mut wait) };
             if over {
                 return Err(SendError::TimedOut { actor, waited: Deadline::waited(until.flatten()) });
             }
@@ -414,7 +423,7 @@ impl<P: Platform> Mailbox<P> {
     /// The error of a sender that would wait for ever: the queue is full of messages which nobody
     /// handles until the actor is told to. While there are replies, receivers may make room.
     pub(super) fn no_room_comes(&self) -> Option<SendError> {
-        let is = match self.manner.device.standing() {
+        let is = match self.policy.device.standing() {
             Standing::Answers => return None,
             Standing::Holds(is) => is,
             Standing::Failed(_) => Lifecycle::Failed,
@@ -426,19 +435,20 @@ impl<P: Platform> Mailbox<P> {
 
     /// Whether a full queue waits for the device to make room.
     pub(super) fn blocks(&self) -> bool {
-        self.manner.overflow == Overflow::Block
+        self.policy.overflow == Overflow::Block
     }
 
     /// How threads wait.
     pub fn wait_policy(&self) -> WaitPolicy {
-        self.manner.wait
+        self.policy.wait
     }
 
-    /// The band whose oldest message makes room for one of the band `to`, by the policy: the lowest that holds any, as long as it is not above `to`. Where the newest is dropped, that
-    /// is the message to be sent, unless one of a lower band is there.
+    /// The band whose oldest message makes room for one of the band `to`, by the policy: the lowest
+    /// that holds any, as long as it is not above `to`. Where the newest is dropped, that is the
+    /// message to be sent, unless one of a lower band is there.
     fn gives_way(&self, to: &Band<P>) -> Option<&Band<P>> {
         let own = band_of(to.queue.head());
-        let may = own + usize::from(self.manner.overflow == Overflow::DropOldest);
+        let may = own + usize::from(self.policy.overflow == Overflow::DropOldest);
         self.bands().take(may).find(|band| band.queue.under_way().0 > 0)
     }
 
@@ -465,7 +475,7 @@ impl<P: Platform> Mailbox<P> {
                 } else if !dropped && answer.position == oldest {
                     // The oldest is a reply that nobody received.
                     dropped = true;
-                    self.letter(Reason::Dropped, &answer, self.manner.reply_layout);
+                    self.letter(Reason::Dropped, &answer, self.policy.reply_layout);
                     self.counters.dropped_oldest.add_one();
                 } else {
                     break;
@@ -477,7 +487,7 @@ impl<P: Platform> Mailbox<P> {
             }
         }
         if !dropped && band.queue.head() == oldest {
-            self.manner.device.skip(oldest + 1);
+            self.policy.device.skip(oldest + 1);
         }
     }
 
@@ -509,15 +519,15 @@ impl<P: Platform> Mailbox<P> {
                 let queue = &self.of(position).queue;
                 position < queue.head()
                     || queue.answered(position).is_some()
-                    || self.manner.device.standing() != Standing::Answers
+                    || self.policy.device.standing() != Standing::Answers
             }
         }
     }
 
-    /// Lets the device's side go on where it does not run by itself, takes answers that nobody receives, and wakes those whose wait is over; whether
-    /// there were any.
+    /// Lets the device's side go on where it does not run by itself, takes answers that nobody
+    /// receives, and wakes those whose wait is over; whether there were any.
     pub fn attend(&self) -> bool {
-        self.manner.device.pump();
+        self.policy.device.pump();
         self.tidy();
         self.wakers.wake(|awaited| self.is_ready(awaited))
     }

@@ -22,8 +22,9 @@ enum Stores {
 
 /// Ring memory that host and device share.
 ///
-/// The host reaches it through a pointer; what it may do there depends on the memory. Memory of a GPU that is mapped into the host is
-/// write-combined: the host writes it with streaming stores and never reads it, for a read takes microseconds.
+/// The host reaches it through a pointer; what it may do there depends on the memory. Memory of a
+/// GPU that is mapped into the host is write-combined: the host writes it with streaming stores and
+/// never reads it, for a read takes microseconds.
 pub struct RingMemory {
     base: NonNull<u32>,
     words: usize,
@@ -42,19 +43,20 @@ impl fmt::Debug for RingMemory {
     }
 }
 
-// SAFETY: the memory is shared by design: every access is atomic or of a whole quad, and the queue's protocol says who accesses what when.
+// SAFETY: the memory is shared by design: every access is atomic or of a whole quad, and the
+// queue's protocol says who accesses what when.
 unsafe impl Send for RingMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// `words` words of shared memory, which `owner` keeps alive. `write_combined` says that stores are collected and leave out of order until
-    /// a store fence.
+    /// `words` words of shared memory, which `owner` keeps alive. `write_combined` says that stores
+    /// are collected and leave out of order until a store fence.
     ///
     /// # Safety
     ///
-    /// `base` points to that many words, aligned to 64 bytes and zeroed, which live as long as `owner`. Until then, the host accesses
-    /// them through this value alone.
+    /// `base` points to that many words, aligned to 64 bytes and zeroed, which live as long as
+    /// `owner`. Until then, the host accesses them through this value alone.
     pub unsafe fn new(
         base: NonNull<u32>,
         words: usize,
@@ -114,7 +116,8 @@ impl RingMemory {
         let end = at + before + lines.len() / PAYLOAD * QUAD;
         if !lines.is_empty() {
             let to = self.at(at + before, end - at - before);
-            // SAFETY: the lines lie inside the memory, which is aligned as lines are; the width was detected, and is no quad's.
+            // SAFETY: the lines lie inside the memory, which is aligned as lines are; the width was
+            // detected, and is no quad's.
             unsafe { lines::store(self.width, self.stores == Stores::Stream, to, lines, stamp) };
         }
         self.store_each(end, last, stamp);
@@ -133,7 +136,8 @@ impl RingMemory {
             return 0;
         }
         let from = self.at(slots.at, (slots.count - 1) * slots.stride + 4 * QUAD);
-        // SAFETY: the slots lie inside the memory, aligned as lines are; the words have room for as many, and the slack; the width was detected.
+        // SAFETY: the slots lie inside the memory, aligned as lines are; the words have room for as
+        // many, and the slack; the width was detected.
         unsafe { lines::load(self.width, from, &slots, words.as_mut_ptr()) }
     }
 
@@ -147,7 +151,8 @@ impl RingMemory {
     fn at(&self, at: usize, count: usize) -> *mut u32 {
         // The queue computes offsets from the layouts that the memory was checked against.
         debug_assert!(at + count <= self.words, "{at} + {count} of {} words", self.words);
-        // SAFETY: the words lie inside the memory, as `Channel::new` checked for the largest offset.
+        // SAFETY: the words lie inside the memory, as `Channel::new` checked for the largest
+        // offset.
         unsafe { self.base.as_ptr().add(at) }
     }
 }
@@ -216,15 +221,17 @@ impl Memory for RingMemory {
     }
 }
 
-/// Accesses of 16 bytes that happen whole. Processors with AVX do so for every aligned access of 16 bytes (Intel's and AMD's manuals
-/// both promise it); `volatile` keeps the compiler from dividing, repeating or leaving out one.
+/// Accesses of 16 bytes that happen whole. Processors with AVX do so for every aligned access of 16
+/// bytes (Intel's and AMD's manuals both promise it); `volatile` keeps the compiler from dividing,
+/// repeating or leaving out one.
 #[cfg(target_arch = "x86_64")]
 mod whole {
     use super::QUAD;
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
-    /// A quad in a register. Put together there: four stores of a word each are not forwarded to a load of 16 bytes.
+    /// A quad in a register. Put together there: four stores of a word each are not forwarded to a
+    /// load of 16 bytes.
     #[inline]
     pub fn vector(quad: [u32; QUAD]) -> __m128i {
         let [a, b, c, d] = quad.map(|word| word as i32);
@@ -252,7 +259,8 @@ mod whole {
     /// `to` is valid for a quad and aligned to 16 bytes.
     #[inline]
     pub unsafe fn stream(to: *mut u32, quad: [u32; QUAD]) {
-        // SAFETY: the caller's promise; a streaming store is not reordered with the fence that `flush` issues.
+        // SAFETY: the caller's promise; a streaming store is not reordered with the fence that
+        // `flush` issues.
         unsafe { _mm_stream_si128(to.cast(), vector(quad)) }
     }
 
@@ -263,8 +271,8 @@ mod whole {
     }
 }
 
-/// Accesses of 16 bytes in one instruction, which happen whole on AArch64 with LSE2. The start-up test of a transport finds processors
-/// where they do not.
+/// Accesses of 16 bytes in one instruction, which happen whole on AArch64 with LSE2. The start-up
+/// test of a transport finds processors where they do not.
 #[cfg(target_arch = "aarch64")]
 mod whole {
     use super::QUAD;

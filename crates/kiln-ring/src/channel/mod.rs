@@ -1,7 +1,9 @@
 //! Channels: the host's side of an actor's queue.
 //!
-//! A channel sends messages of one type and takes the replies to them, in the order in which they were sent; where it has several bands of priority, in that order within
-//! each, and those of a higher band first. Any number of threads may send and receive. A reply belongs to whoever *receives* next, or, for a request, to whoever *asked*.
+//! A channel sends messages of one type and takes the replies to them, in the order in which they
+//! were sent; where it has several bands of priority, in that order within each, and those of a
+//! higher band first. Any number of threads may send and receive. A reply belongs to whoever
+//! *receives* next, or, for a request, to whoever *asked*.
 //!
 //! | file | holds |
 //! |---|---|
@@ -69,7 +71,7 @@ use crate::layout::Layout;
 use crate::message::Message;
 use crate::slot::{PAYLOAD, RingLayout, SlotLayout, in_band};
 use band::Credits;
-use mailbox::Manner;
+use mailbox::ChannelPolicy;
 use options::Way;
 pub(crate) use platform::{Memory, Native};
 pub(crate) use queue::Queue;
@@ -87,9 +89,11 @@ pub const MAX_CAPACITY: usize = 1 << 24;
 #[non_exhaustive]
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct ChannelConfig {
-    /// The most messages that are under way, in all bands together: sent, and their answer not taken.
+    /// The most messages that are under way, in all bands together: sent, and their answer not
+    /// taken.
     pub capacity: usize,
-    /// How many bands of priority there are, from 1 to [`MAX_BANDS`]. Each has slots for as many messages as the capacity.
+    /// How many bands of priority there are, from 1 to [`MAX_BANDS`]. Each has slots for as many
+    /// messages as the capacity.
     pub bands: usize,
     /// What a full queue does.
     pub overflow: Overflow,
@@ -209,7 +213,8 @@ impl ChannelConfig {
         let credits = (form.bands > 1).then(|| Arc::new(Credits::new(form.capacity)));
         let mut queues = (0..form.bands).map(|band| {
             let first = in_band(band, parts.passed.get(band).copied().unwrap_or(0));
-            // SAFETY: as was checked, the bands lie inside one after the other, each a whole number of lines, and each queue keeps the owner of the memory.
+            // SAFETY: as was checked, the bands lie inside one after the other, each a whole number
+            // of lines, and each queue keeps the owner of the memory.
             let (requests, answers) = unsafe {
                 (
                     parts.requests.part(band * form.request_words(), form.requests.words()),
@@ -224,7 +229,7 @@ impl ChannelConfig {
         });
         let lowest = queues.next().ok_or(ConfigError::Bands { bands: 0 })?;
         let higher = queues.collect();
-        let manner = Manner {
+        let policy = ChannelPolicy {
             actor: parts.actor,
             overflow: self.overflow,
             wait: self.wait,
@@ -234,7 +239,7 @@ impl ChannelConfig {
             letters: parts.letters,
             device: parts.device,
         };
-        Ok(Arc::new(Mailbox::with_bands(lowest, higher, manner)))
+        Ok(Arc::new(Mailbox::with_bands(lowest, higher, policy)))
     }
 }
 
@@ -242,11 +247,14 @@ impl ChannelConfig {
 pub struct Parts {
     /// The actor's number.
     pub actor: u32,
-    /// The memory of the request rings, the lowest band's first: at least [`request_words`](Form::request_words) for each.
+    /// The memory of the request rings, the lowest band's first: at least
+    /// [`request_words`](Form::request_words) for each.
     pub requests: RingMemory,
-    /// The memory of the answer rings, which the host reads: at least [`answer_words`](Form::answer_words) for each.
+    /// The memory of the answer rings, which the host reads: at least
+    /// [`answer_words`](Form::answer_words) for each.
     pub answers: RingMemory,
-    /// How many messages each band, from the lowest, had before, in a channel where this one goes on: so many positions are passed over. None where it is not said.
+    /// How many messages each band, from the lowest, had before, in a channel where this one goes
+    /// on: so many positions are passed over. None where it is not said.
     pub passed: Vec<u64>,
     /// Where dead letters go.
     pub letters: Arc<DeadLetters>,
@@ -265,7 +273,8 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// The host's side of an actor's queue, for messages `M` and replies `R`. Clones are the same channel.
+/// The host's side of an actor's queue, for messages `M` and replies `R`. Clones are the same
+/// channel.
 pub struct Channel<M, R> {
     mailbox: Arc<Mailbox<Native>>,
     types: PhantomData<fn(M) -> R>,
@@ -292,7 +301,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// A capacity that cannot be; memory that is too small, not aligned to cache lines, or write-combined where it must not be.
+    /// A capacity that cannot be; memory that is too small, not aligned to cache lines, or
+    /// write-combined where it must not be.
     pub fn new(config: &ChannelConfig, protocol: Protocol, parts: Parts) -> Result<Self, ConfigError> {
         let form = config.form::<M, R>(protocol)?;
         Ok(Channel::of(config.mailbox(form, [M::ID, R::ID], parts)?))
@@ -348,7 +358,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
         })
     }
 
-    /// As [`send`](Self::send), without waiting: a queue that would have to wait is [`SendError::Full`].
+    /// As [`send`](Self::send), without waiting: a queue that would have to wait is
+    /// [`SendError::Full`].
     ///
     /// # Errors
     ///
@@ -369,8 +380,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.send_with(message, SendOptions::default().timeout(timeout))
     }
 
-    /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the message's turn comes later, it is not handled and becomes
-    /// a dead letter.
+    /// As [`send`](Self::send), with a deadline by the device's clock, in nanoseconds: if the
+    /// message's turn comes later, it is not handled and becomes a dead letter.
     ///
     /// # Errors
     ///
@@ -379,8 +390,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.send_with(message, SendOptions::default().deadline(deadline))
     }
 
-    /// Sends messages in order, and gives how many: fewer only if the queue drops the newest. Other senders' messages may come between. Cheaper
-    /// than one by one: positions are taken, and stores pushed out, for many at once.
+    /// Sends messages in order, and gives how many: fewer only if the queue drops the newest. Other
+    /// senders' messages may come between. Cheaper than one by one: positions are taken, and stores
+    /// pushed out, for many at once.
     ///
     /// # Errors
     ///
@@ -420,7 +432,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// As of [`send_timeout`](Self::send_timeout), with the number of messages that were sent before.
+    /// As of [`send_timeout`](Self::send_timeout), with the number of messages that were sent
+    /// before.
     pub fn send_many_timeout(&self, messages: &[M], timeout: Duration) -> Result<usize, SendManyError> {
         self.send_many_with(messages, SendOptions::default().timeout(timeout))
     }
@@ -430,16 +443,16 @@ impl<M: Message, R: Layout> Channel<M, R> {
         SendFuture::new(self, message, SendOptions::default())
     }
 
-    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before its
-    /// end, the future leaves the messages that it has sent with the actor.
+    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before
+    /// its end, the future leaves the messages that it has sent with the actor.
     pub fn send_many_async<'a>(&'a self, messages: &'a [M]) -> SendManyFuture<'a, M> {
         SendManyFuture::new(self, messages)
     }
 
     // ---- asking
 
-    /// Sends a request and waits for its reply; `None` if it is handled without one. A failure to handle it is an error here, and no dead
-    /// letter.
+    /// Sends a request and waits for its reply; `None` if it is handled without one. A failure to
+    /// handle it is an error here, and no dead letter.
     ///
     /// # Errors
     ///
@@ -468,7 +481,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
         }
         let holds = self.mailbox.settled(message)?;
         let position = laid(message, header, |words| self.mailbox.request(band, words, until))?;
-        // Once the answer is taken, others may let go of the arrays before the reply, which may name them, is read.
+        // Once the answer is taken, others may let go of the arrays before the reply, which may
+        // name them, is read.
         let held = holds.clone();
         self.mailbox.keep(Sent::Queued(position), holds);
         let mut outcome = Ok(false);
@@ -515,23 +529,26 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.mailbox.reopen();
     }
 
-    /// Closes the channel whose device answers no more: waits end, and answers that are not there will not come.
+    /// Closes the channel whose device answers no more: waits end, and answers that are not there
+    /// will not come.
     pub fn abandon(&self) {
         self.mailbox.abandon();
     }
 
-    /// Takes answers that nobody receives (of messages handled without a reply, and dead letters), as far as they come first. Sends that find
-    /// the queue full, and receivers, do so too. A device that runs while the host waits, the
-    /// interpreter, first goes on until it has nothing to do.
+    /// Takes answers that nobody receives (of messages handled without a reply, and dead letters),
+    /// as far as they come first. Sends that find the queue full, and receivers, do so too. A
+    /// device that runs while the host waits, the interpreter, first goes on until it has nothing
+    /// to do.
     pub fn tidy(&self) {
         self.mailbox.pump();
         self.mailbox.tidy();
     }
 
-    /// Says whether nobody on the device's side polls the request ring, so that senders call [`DeviceSide::wake`].
+    /// Says whether nobody on the device's side polls the request ring, so that senders call
+    /// [`DeviceSide::wake`].
     ///
-    /// Whoever parks the device's side says so first, and then looks whether [`tail`](Self::tail) has moved: either it sees the message, or the
-    /// sender sees that it must wake it.
+    /// Whoever parks the device's side says so first, and then looks whether [`tail`](Self::tail)
+    /// has moved: either it sees the message, or the sender sees that it must wake it.
     pub fn set_parked(&self, parked: bool) {
         self.mailbox.set_parked(parked);
     }

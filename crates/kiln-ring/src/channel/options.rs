@@ -11,7 +11,8 @@ use crate::message::Message;
 use crate::slot::PAYLOAD;
 use std::time::Duration;
 
-/// How a message is sent: by default in the lowest band, without a deadline, and by a thread that waits as long as it takes.
+/// How a message is sent: by default in the lowest band, without a deadline, and by a thread that
+/// waits as long as it takes.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
@@ -36,9 +37,11 @@ use std::time::Duration;
 #[non_exhaustive]
 #[must_use = "options do nothing until something is sent with them"]
 pub struct SendOptions {
-    /// The band: 0 is the lowest, and an actor has [as many as it was launched with](crate::RingConfig::bands).
+    /// The band: 0 is the lowest, and an actor has [as many as it was launched
+    /// with](crate::RingConfig::bands).
     pub priority: u8,
-    /// By the device's clock, in nanoseconds: if the message's turn comes later, it is not handled and becomes a dead letter.
+    /// By the device's clock, in nanoseconds: if the message's turn comes later, it is not handled
+    /// and becomes a dead letter.
     pub deadline: Option<u64>,
     /// How long a thread waits for room, and for the reply of a request. Futures do not heed it.
     pub timeout: Option<Duration>,
@@ -70,17 +73,20 @@ impl SendOptions {
 pub(super) type Way<'a> = (&'a Band<Native>, Option<[u32; PAYLOAD]>);
 
 impl<M: Message, R: Layout> Channel<M, R> {
-    /// Sends a message [in some way](SendOptions). A full queue does as its [`Overflow`](super::Overflow) says.
+    /// Sends a message [in some way](SendOptions). A full queue does as its
+    /// [`Overflow`](super::Overflow) says.
     ///
     /// # Errors
     ///
-    /// The queue is closed, is full and rejects, or stayed full; it has no such band, or no deadlines.
+    /// The queue is closed, is full and rejects, or stayed full; it has no such band, or no
+    /// deadlines.
     pub fn send_with(&self, message: &M, options: SendOptions) -> Result<Sent, SendError> {
         let (band, header) = self.mailbox.way(&options)?;
         self.holding(message, header, |words| self.mailbox.send(band, words, options.until()))
     }
 
-    /// As [`send_with`](Self::send_with), without waiting: a queue that would have to wait is [`SendError::Full`].
+    /// As [`send_with`](Self::send_with), without waiting: a queue that would have to wait is
+    /// [`SendError::Full`].
     ///
     /// # Errors
     ///
@@ -104,7 +110,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in time.
+    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in
+    /// time.
     pub fn ask_with(&self, message: &M, options: SendOptions) -> Result<Option<R>, AskError> {
         self.ask_until(message, self.mailbox.way(&options)?, options.until())
     }

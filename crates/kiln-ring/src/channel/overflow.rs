@@ -10,29 +10,37 @@ pub enum Overflow {
     Block,
     /// It fails with [`SendError::Full`](crate::SendError::Full).
     Reject,
-    /// The message is not sent, and counted as dropped. Where the actor has several [bands](crate::RingConfig::bands) and holds messages of a lower one, the oldest of the
-    /// lowest of them is given up instead, as by [`DropOldest`](Self::DropOldest): what is in a queue can only leave it from the front.
+    /// The message is not sent, and counted as dropped. Where the actor has several
+    /// [bands](crate::RingConfig::bands) and holds messages of a lower one, the oldest of the
+    /// lowest of them is given up instead, as by [`DropOldest`](Self::DropOldest): what is in a
+    /// queue can only leave it from the front.
     DropNewest,
-    /// The oldest message that is not being handled is given up, and becomes a dead letter; so does the oldest reply, where nobody receives. The
-    /// send waits until its slot is free: at most until the message being handled is done. With several [bands](crate::RingConfig::bands), it is the oldest of the lowest
-    /// band that holds any; if all messages are of higher bands than the one to be sent, that one is dropped.
+    /// The oldest message that is not being handled is given up, and becomes a dead letter; so does
+    /// the oldest reply, where nobody receives. The send waits until its slot is free: at most
+    /// until the message being handled is done. With several [bands](crate::RingConfig::bands), it
+    /// is the oldest of the lowest band that holds any; if all messages are of higher bands than
+    /// the one to be sent, that one is dropped.
     DropOldest,
 }
 
 /// What becomes of replies that nobody asked for.
 ///
-/// A reply has a place in its queue until it is received, and the message that it answers counts as under way until then. So whoever sends to an actor that
-/// replies, and neither receives nor [asks](crate::Channel::ask), comes to a full queue for good: a send that has to wait for that for more than a second says so in the log.
+/// A reply has a place in its queue until it is received, and the message that it answers counts as
+/// under way until then. So whoever sends to an actor that replies, and neither receives nor
+/// [asks](crate::Channel::ask), comes to a full queue for good: a send that has to wait for that
+/// for more than a second says so in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replies {
     /// They wait to be received.
     #[default]
     Keep,
-    /// They go where the queue is full, without a letter. Whoever receives gets those that are there still.
+    /// They go where the queue is full, without a letter. Whoever receives gets those that are
+    /// there still.
     Discard,
 }
 
-/// What became of messages that went another way than request and reply. All count from the channel's beginning.
+/// What became of messages that went another way than request and reply. All count from the
+/// channel's beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages sent.
@@ -62,7 +70,8 @@ impl Counts {
     }
 }
 
-/// The counters behind [`Counts`]. None of them is touched by a message that is sent, handled and received.
+/// The counters behind [`Counts`]. None of them is touched by a message that is sent, handled and
+/// received.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub rejected: Counter,

@@ -1,5 +1,5 @@
-//! What a queue is made of: atomics, fences and ring memory. The queue is written against these traits, so that loom's model checker runs
-//! the same code as programs do.
+//! What a queue is made of: atomics, fences and ring memory. The queue is written against these
+//! traits, so that loom's model checker runs the same code as programs do.
 
 use super::lines::Slots;
 use super::wait::Wait;
@@ -23,11 +23,13 @@ pub trait Atomic<T>: Send + Sync {
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
 }
 
-/// Memory that rings lie in, which the device accesses at the same time. Offsets are words; quads are aligned to four.
+/// Memory that rings lie in, which the device accesses at the same time. Offsets are words; quads
+/// are aligned to four.
 pub trait Memory: Send + Sync {
     /// Stores a quad that arrives whole. Unordered.
     fn store_quad(&self, at: usize, quad: [u32; QUAD]);
-    /// Stores quads one after the other, each of three of the words and the stamp. Each arrives whole. Unordered.
+    /// Stores quads one after the other, each of three of the words and the stamp. Each arrives
+    /// whole. Unordered.
     #[inline]
     fn store_quads(&self, at: usize, words: &[u32], stamp: u32) {
         self.store_each(at, words, stamp);
@@ -39,12 +41,14 @@ pub trait Memory: Send + Sync {
             self.store_quad(at + q * QUAD, [words[0], words[1], words[2], stamp]);
         }
     }
-    /// Stores a quad whose last word is seen after everything that was stored before, the rest of the quad included.
+    /// Stores a quad whose last word is seen after everything that was stored before, the rest of
+    /// the quad included.
     fn store_quad_release(&self, at: usize, quad: [u32; QUAD]);
     /// Loads a quad whole. Unordered.
     fn load_quad(&self, at: usize) -> [u32; QUAD];
-    /// Loads the payload of slots, three words for each of their quads, as long as these bear the stamp; gives how many slots did. Unordered. Besides all slots, the
-    /// words have room for [`SLACK`](super::lines::SLACK) more.
+    /// Loads the payload of slots, three words for each of their quads, as long as these bear the
+    /// stamp; gives how many slots did. Unordered. Besides all slots, the words have room for
+    /// [`SLACK`](super::lines::SLACK) more.
     #[inline]
     fn load_slots(&self, slots: &Slots, words: &mut [u32]) -> usize {
         self.load_each(slots, words)

@@ -1,8 +1,9 @@
 //! The thread that looks after channels which futures wait for.
 //!
-//! A device cannot wake anybody on the host, so somebody has to look. One thread does so for all channels of the process, while there is a future
-//! that waits, and only then: it starts with the first and rests while there is none. It looks without a pause for a while, then every 50 us.
-//! So a future's wake-up takes longer than [`recv`](super::Channel::recv) on a thread of its own.
+//! A device cannot wake anybody on the host, so somebody has to look. One thread does so for all
+//! channels of the process, while there is a future that waits, and only then: it starts with the
+//! first and rests while there is none. It looks without a pause for a while, then every 50 us. So
+//! a future's wake-up takes longer than [`recv`](super::Channel::recv) on a thread of its own.
 
 use super::wait::{Wait, WaitPolicy};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

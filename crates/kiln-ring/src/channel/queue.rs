@@ -6,17 +6,23 @@
 //! ────────────┼────────────────────────┼────────────────┼──────────────▶ positions
 //! ```
 //!
-//! - A sender takes the position `tail` by compare-and-swap, if it is less than `capacity` above `head`, and then writes its slot. The device
-//!   handles positions in order, and waits at one that is not complete, so that a sender which stops half-way delays the others but its
-//!   message is never seen in part.
-//! - The device answers position *i* in slot *i* of the answer ring. So correlation is the position, and the device never waits for room.
-//! - A slot is free again when its answer has been taken: whoever holds the *receiving* flag moves `head` over answers in order.
-//! - An actor with several bands of priority has a queue for each, and one limit for all: see `band.rs`.
-//! - A position that somebody *asks* for is marked. Its answer belongs to the asker, who finds it in its slot without the receiving flag; the
-//!   flag's holder moves `head` over it when the mark says that it was taken or given up.
+//! - A sender takes the position `tail` by compare-and-swap, if it is less than `capacity` above
+//!   `head`, and then writes its slot. The device handles positions in order, and waits at one that
+//!   is not complete, so that a sender which stops half-way delays the others but its message is
+//!   never seen in part.
+//! - The device answers position *i* in slot *i* of the answer ring. So correlation is the
+//!   position, and the device never waits for room.
+//! - A slot is free again when its answer has been taken: whoever holds the *receiving* flag moves
+//!   `head` over answers in order.
+//! - An actor with several bands of priority has a queue for each, and one limit for all: see
+//!   `band.rs`.
+//! - A position that somebody *asks* for is marked. Its answer belongs to the asker, who finds it
+//!   in its slot without the receiving flag; the flag's holder moves `head` over it when the mark
+//!   says that it was taken or given up.
 //!
-//! Whatever happens before a send happens before the handling of the message, and so before whatever the host does after it took the
-//! answer: the stores that a mark or ticket consists of precede those of the slot, and the answer's loads precede the mark's.
+//! Whatever happens before a send happens before the handling of the message, and so before
+//! whatever the host does after it took the answer: the stores that a mark or ticket consists of
+//! precede those of the slot, and the answer's loads precede the mark's.
 
 use super::band::Credits;
 use super::lines::{SLACK, Slots};
@@ -157,7 +163,8 @@ pub struct Queue<P: Platform> {
 }
 
 impl<P: Platform> Queue<P> {
-    /// A queue over zeroed memory, which is as large as the form says, whose first message gets the position `first`.
+    /// A queue over zeroed memory, which is as large as the form says, whose first message gets the
+    /// position `first`.
     pub fn new(form: Form, requests: P::Memory, answers: P::Memory, first: u64) -> Queue<P> {
         Queue {
             requests,
@@ -194,7 +201,8 @@ impl<P: Platform> Queue<P> {
 
     /// How many messages are under way, and whether senders are refused, at one moment.
     pub fn under_way(&self) -> (u64, bool) {
-        // The head first: the tail of a later moment is not below it. And the tail once: between two looks somebody could send and close.
+        // The head first: the tail of a later moment is not below it. And the tail once: between
+        // two looks somebody could send and close.
         let head = self.head.load(Acquire);
         let tail = self.tail.load(SeqCst);
         ((tail & !CLOSED).saturating_sub(head), tail & CLOSED != 0)
@@ -252,8 +260,9 @@ impl<P: Platform> Queue<P> {
             if tail & CLOSED != 0 {
                 return Err(Refused::Closed);
             }
-            // Acquire: what the receiver, and the device before it, did with the slots that are free now is over. A tail that is out of date
-            // makes too much room, and then the exchange fails.
+            // Acquire: what the receiver, and the device before it, did with the slots that are
+            // free now is over. A tail that is out of date makes too much room, and then the
+            // exchange fails.
             let head = self.head.load(Acquire);
             let room = (head + self.form.capacity as u64).saturating_sub(tail);
             let count = count.min(room);
@@ -269,7 +278,8 @@ impl<P: Platform> Queue<P> {
 
     /// Marks a reserved position, before it is written, as one that somebody asks for.
     pub fn mark_asked(&self, position: u64) {
-        // A read-modify-write: on x86 it is visible before any later store, streaming ones included.
+        // A read-modify-write: on x86 it is visible before any later store, streaming ones
+        // included.
         self.mark(position).swap(mark::ASKED, SeqCst);
     }
 
@@ -278,7 +288,8 @@ impl<P: Platform> Queue<P> {
         &self.marks[self.form.requests.index(position)]
     }
 
-    /// Writes reserved slots, as many as there are: a header where slots have one, the payload, and zeros up to the slot's end, stamps left out.
+    /// Writes reserved slots, as many as there are: a header where slots have one, the payload, and
+    /// zeros up to the slot's end, stamps left out.
     #[inline]
     pub fn write(&self, first: u64, words: &[u32]) {
         match self.form.protocol {
@@ -389,7 +400,8 @@ impl<P: Platform> Queue<P> {
         answered
     }
 
-    /// Begins to take answers, which one thread can do at a time; `None` while another one is at it.
+    /// Begins to take answers, which one thread can do at a time; `None` while another one is at
+    /// it.
     #[inline]
     pub fn sweep(&self) -> Option<Sweep<'_, P>> {
         // A look first: an exchange that fails would take the line from the thread that is at it.
@@ -413,7 +425,8 @@ impl<P: Platform> Queue<P> {
         })
     }
 
-    /// Hands the answer to a position that was asked for to `take`, once it is there. After that the position is done with.
+    /// Hands the answer to a position that was asked for to `take`, once it is there. After that
+    /// the position is done with.
     pub fn take_asked<T>(&self, position: u64, take: impl FnOnce(&Answer<'_, P>) -> T) -> Option<T> {
         let kind = self.answered(position)?;
         let taken = take(&Answer { queue: self, position, kind, given_up: false });
@@ -422,7 +435,8 @@ impl<P: Platform> Queue<P> {
         Some(taken)
     }
 
-    /// Lets `look` see a position's answer, if it is there, without taking it. `None` also where the slot was used again meanwhile.
+    /// Lets `look` see a position's answer, if it is there, without taking it. `None` also where
+    /// the slot was used again meanwhile.
     pub fn peek<T>(&self, position: u64, look: impl FnOnce(&Answer<'_, P>) -> T) -> Option<T> {
         let kind = self.answered(position)?;
         let seen = look(&Answer { queue: self, position, kind, given_up: false });
@@ -444,8 +458,9 @@ pub struct Sweep<'a, P: Platform> {
 }
 
 impl<'a, P: Platform> Sweep<'a, P> {
-    /// Takes up to `most` replies, as far as nothing else comes first; gives how many. `take` gets the words of each. The buffer holds those of one at
-    /// least, and [`SLACK`](super::lines::SLACK) words more.
+    /// Takes up to `most` replies, as far as nothing else comes first; gives how many. `take` gets
+    /// the words of each. The buffer holds those of one at least, and
+    /// [`SLACK`](super::lines::SLACK) words more.
     ///
     /// With the ordered protocol it takes none: there a reply is looked at by itself.
     #[inline]

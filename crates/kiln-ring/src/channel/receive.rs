@@ -12,10 +12,12 @@ use crate::dead_letter::{Letter, Reason};
 use crate::slot::{Kind, band_of};
 use std::sync::Arc;
 
-/// How often a receiver that spins looks at the next answer before it looks whether the channel has ended.
+/// How often a receiver that spins looks at the next answer before it looks whether the channel has
+/// ended.
 const LOOKS: usize = 32;
 
-/// What a receiver saw of a band: how many replies it took, whether it dealt with other answers, and whether it came to one that is not there yet.
+/// What a receiver saw of a band: how many replies it took, whether it dealt with other answers,
+/// and whether it came to one that is not there yet.
 struct Seen {
     taken: usize,
     settled: bool,
@@ -26,12 +28,13 @@ impl<P: Platform> Mailbox<P> {
     /// Takes answers that nobody receives, as far as they come first.
     pub fn tidy(&self) {
         let mut passed = false;
-        // A look first: whoever has the flag keeps receivers and senders from finding what is there.
-        let keep = self.manner.replies == Replies::Keep;
+        // A look first: whoever has the flag keeps receivers and senders from finding what is
+        // there.
+        let keep = self.policy.replies == Replies::Keep;
         let tidied = self.bands().filter(|band| band.queue.has_untidy(keep));
         for mut sweep in tidied.filter_map(|band| band.queue.sweep_soon()) {
             while let Next::Answer(answer) = sweep.next() {
-                if answer.is_reply() && self.manner.replies == Replies::Keep {
+                if answer.is_reply() && self.policy.replies == Replies::Keep {
                     break;
                 }
                 if !answer.is_reply() {
@@ -53,7 +56,7 @@ impl<P: Platform> Mailbox<P> {
         counter.add_one();
         self.of(answer.position).noted.note(answer);
         let layout =
-            if answer.kind == Kind::Reply { self.manner.reply_layout } else { self.manner.message_layout };
+            if answer.kind == Kind::Reply { self.policy.reply_layout } else { self.policy.message_layout };
         self.letter(reason, answer, layout);
     }
 
@@ -78,18 +81,18 @@ impl<P: Platform> Mailbox<P> {
             answer.read(&mut words);
             words
         };
-        let why = self.manner.device.explain(reason, answer.position);
+        let why = self.policy.device.explain(reason, answer.position);
         let letter = Letter { reason, actor: self.actor(), position: answer.position, layout, words, why };
-        self.manner.letters.push(letter);
+        self.policy.letters.push(letter);
     }
 
-    /// The message in a position whose answer was not taken: its slot is not used again before that.
-    /// `None` where the request ring cannot be read back.
+    /// The message in a position whose answer was not taken: its slot is not used again before
+    /// that. `None` where the request ring cannot be read back.
     fn request_at(&self, position: u64) -> Option<Vec<u32>> {
         let (form, ring) = (self.form(), self.form().requests);
         let mut slot = vec![0; ring.slot().stride()];
         let at = band_of(position) * form.request_words() + ring.at(position);
-        if !self.manner.device.read_requests(at, &mut slot) {
+        if !self.policy.device.read_requests(at, &mut slot) {
             return None;
         }
         let mut words = vec![0; ring.slot().payload_words()];
@@ -97,8 +100,8 @@ impl<P: Platform> Mailbox<P> {
         Some(words)
     }
 
-    /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each; the buffer holds those of one at least, and
-    /// [`SLACK`](super::lines::SLACK) words more.
+    /// Takes up to `most` replies that are there; gives how many. `take` gets the words of each;
+    /// the buffer holds those of one at least, and [`SLACK`](super::lines::SLACK) words more.
     ///
     /// `for_ever` says that the caller would wait without a limit: then it is an error too where no
     /// reply comes unless somebody sends, or has the actor go on.
@@ -111,7 +114,7 @@ impl<P: Platform> Mailbox<P> {
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
         let (mut taken, mut pending) = self.receive_once(most, buffer, &mut take);
-        if taken == 0 && self.manner.device.pump() {
+        if taken == 0 && self.policy.device.pump() {
             (taken, pending) = self.receive_once(most, buffer, &mut take);
         }
         if taken > 0 || most == 0 || !pending {
@@ -120,7 +123,7 @@ impl<P: Platform> Mailbox<P> {
         let mut none = self.none_to_come(for_ever);
         if matches!(none, Some(RecvError::NothingSent { .. })) {
             // The last message may be one on which the handler failed.
-            self.manner.device.notice();
+            self.policy.device.notice();
             none = self.none_to_come(for_ever);
         }
         let Some(error) = none else { return Ok(0) };
@@ -194,7 +197,7 @@ impl<P: Platform> Mailbox<P> {
         if self.is_lost() {
             return Some(RecvError::Lost { actor, unanswered: under_way });
         }
-        match self.manner.device.standing() {
+        match self.policy.device.standing() {
             Standing::Failed(failed) => Some(RecvError::Failed { actor, failed }),
             Standing::Holds(is) => for_ever.then_some(RecvError::NotActive { actor, is }),
             Standing::Answers => (for_ever && under_way == 0).then_some(RecvError::NothingSent { actor }),
@@ -204,7 +207,7 @@ impl<P: Platform> Mailbox<P> {
     /// The error of waiting for the answer to a request, where none comes by itself.
     pub fn check_answers(&self) -> Result<(), AskError> {
         let actor = self.actor();
-        match self.manner.device.standing() {
+        match self.policy.device.standing() {
             Standing::Answers => Ok(()),
             Standing::Holds(is) => Err(AskError::NotActive { actor, is }),
             Standing::Failed(failed) => Err(AskError::Failed { actor, failed }),
@@ -226,7 +229,7 @@ impl<P: Platform> Mailbox<P> {
             if taken > 0 || most == 0 {
                 return Ok(taken);
             }
-            let wait = wait.get_or_insert_with(|| Wait::new(self.manner.wait, until.map(Deadline::end)));
+            let wait = wait.get_or_insert_with(|| Wait::new(self.policy.wait, until.map(Deadline::end)));
             // Some looks at the next answer alone: of what else may come, nothing is urgent.
             for _ in 0..LOOKS {
                 if !P::step(wait) {
@@ -239,7 +242,8 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// Takes the answer to a request, if it is there: `true` and the reply's words, or `false` if it was handled without a reply.
+    /// Takes the answer to a request, if it is there: `true` and the reply's words, or `false` if
+    /// it was handled without a reply.
     pub fn poll_request(&self, position: u64, reply: &mut [u32]) -> Option<Result<bool, AskError>> {
         // Read first: an answer that came before the loss is found.
         let lost = self.is_lost();
@@ -267,7 +271,7 @@ impl<P: Platform> Mailbox<P> {
                 Ok(true)
             }
             _ => self.unhandled(answer).map_or(Ok(false), |reason| {
-                let why: Arc<str> = self.manner.device.explain(reason, position).into();
+                let why: Arc<str> = self.policy.device.explain(reason, position).into();
                 Err(AskError::Unhandled { actor, reason, why })
             }),
         });
@@ -297,10 +301,10 @@ impl<P: Platform> Mailbox<P> {
             if let Some(answer) = self.poll_request(position, reply) {
                 return answer;
             }
-            if self.manner.device.pump() && self.of(position).queue.answered(position).is_some() {
+            if self.policy.device.pump() && self.of(position).queue.answered(position).is_some() {
                 continue;
             }
-            let wait = wait.get_or_insert_with(|| Wait::new(self.manner.wait, until.map(Deadline::end)));
+            let wait = wait.get_or_insert_with(|| Wait::new(self.policy.wait, until.map(Deadline::end)));
             if !P::step(wait) {
                 self.of(position).queue.give_up(position);
                 return Err(AskError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });

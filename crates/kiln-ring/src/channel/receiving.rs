@@ -36,7 +36,8 @@ pub trait Reply: Layout {}
 impl<R: Message> Reply for R {}
 
 impl<M: Message, R: Layout> Channel<M, R> {
-    /// The next reply, if it is there. Where another thread is receiving, waits some microseconds for it to end.
+    /// The next reply, if it is there. Where another thread is receiving, waits some microseconds
+    /// for it to end.
     ///
     /// # Errors
     ///
@@ -62,7 +63,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// There will be none: as of [`try_recv`](Self::try_recv); or every message that was sent is
     /// answered and all replies were taken; or the actor is not active. A receiver beside threads
-    /// that send, activate or restart uses [`recv_timeout`](Self::recv_timeout), which waits for them.
+    /// that send, activate or restart uses [`recv_timeout`](Self::recv_timeout), which waits for
+    /// them.
     #[inline]
     pub fn recv(&self) -> Result<R, RecvError>
     where
@@ -71,9 +73,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.recv_until(None)
     }
 
-    /// The next reply, waiting no longer than `timeout`; `Duration::MAX` has no limit. It also waits
-    /// for replies to messages that other threads are yet to send, and for an actor that another
-    /// thread is yet to activate.
+    /// The next reply, waiting no longer than `timeout`; `Duration::MAX` has no limit. It also
+    /// waits for replies to messages that other threads are yet to send, and for an actor that
+    /// another thread is yet to activate.
     ///
     /// # Errors
     ///
@@ -103,8 +105,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
         RecvFuture::new(self)
     }
 
-    /// Waits until there are replies, and appends up to `most` to `replies`; gives how many, at least
-    /// one. Cheaper than one by one.
+    /// Waits until there are replies, and appends up to `most` to `replies`; gives how many, at
+    /// least one. Cheaper than one by one.
     ///
     /// ```
     /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, ring_kernel};
@@ -174,7 +176,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
         RecvManyFuture::new(self, most, replies)
     }
 
-    /// Appends up to `most` replies that are there to `replies`; gives how many. Where another thread is receiving, waits some microseconds for it to end.
+    /// Appends up to `most` replies that are there to `replies`; gives how many. Where another
+    /// thread is receiving, waits some microseconds for it to end.
     ///
     /// # Errors
     ///
@@ -186,8 +189,10 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.try_recv_each(most, |reply| replies.push(reply))
     }
 
-    /// Hands up to `most` replies that are there to `take`, one after the other; gives how many. Where another thread is receiving, waits some microseconds for it to end. Cheaper
-    /// than one by one: many are looked at together, and their slots become free at once, when all were taken.
+    /// Hands up to `most` replies that are there to `take`, one after the other; gives how many.
+    /// Where another thread is receiving, waits some microseconds for it to end. Cheaper than one
+    /// by one: many are looked at together, and their slots become free at once, when all were
+    /// taken.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -218,8 +223,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.take_each(most, false, take)
     }
 
-    /// As [`try_recv_each`](Self::try_recv_each). `for_ever` says that the caller would wait without
-    /// a limit: then it is an error too where no reply comes by itself.
+    /// As [`try_recv_each`](Self::try_recv_each). `for_ever` says that the caller would wait
+    /// without a limit: then it is an error too where no reply comes by itself.
     #[inline]
     pub(crate) fn take_each(
         &self,

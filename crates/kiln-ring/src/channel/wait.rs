@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// How to wait: first spinning, then giving way to other threads, then asleep between looks.
 ///
-/// A device cannot wake a thread of the host, so all waiting is polling. Spinning finds an answer soonest and takes a whole core; sleeping takes
-/// next to nothing and adds up to the time slept.
+/// A device cannot wake a thread of the host, so all waiting is polling. Spinning finds an answer
+/// soonest and takes a whole core; sleeping takes next to nothing and adds up to the time slept.
 ///
 /// ```
 /// use kiln_ring::WaitPolicy;
@@ -29,7 +29,8 @@ impl WaitPolicy {
     pub const SPIN: WaitPolicy = WaitPolicy { spins: u32::MAX, yields: 0, sleep: None };
 }
 
-/// Spins for some ten microseconds, as long as a device that is not behind takes to answer; then yields, then sleeps 50 us at a time.
+/// Spins for some ten microseconds, as long as a device that is not behind takes to answer; then
+/// yields, then sleeps 50 us at a time.
 impl Default for WaitPolicy {
     fn default() -> Self {
         WaitPolicy { spins: 1000, yields: 100, sleep: Some(Duration::from_micros(50)) }
@@ -61,7 +62,8 @@ impl Deadline {
         self.end
     }
 
-    /// Returns how long the call has waited. Zero for a call without a deadline, which never times out.
+    /// Returns how long the call has waited. Zero for a call without a deadline, which never times
+    /// out.
     pub fn waited(deadline: Option<Deadline>) -> Duration {
         deadline.map_or(Duration::ZERO, |d| d.began.elapsed())
     }

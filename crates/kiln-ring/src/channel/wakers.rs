@@ -48,7 +48,8 @@ impl Wakers {
         self.count.load(SeqCst) == 0
     }
 
-    /// Adds a waker, or replaces the one that was added with this ticket; gives its ticket. Whoever waits looks once more after this.
+    /// Adds a waker, or replaces the one that was added with this ticket; gives its ticket. Whoever
+    /// waits looks once more after this.
     pub fn add(&self, ticket: Option<u64>, awaited: Awaited, waker: &Waker) -> u64 {
         let mut list = self.list();
         let found = ticket.and_then(|ticket| list.iter_mut().find(|e| e.ticket == ticket));

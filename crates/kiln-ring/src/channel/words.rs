@@ -7,8 +7,9 @@ use crate::slot::{PAYLOAD, SlotLayout, quads_for};
 /// Slots that are written or read at once where there are some.
 const SOME: usize = 16;
 
-/// Slots that are written at once where there are many. Positions are taken for all of them by one locked instruction, which waits until what was stored to
-/// write-combined memory before it has left.
+/// Slots that are written at once where there are many. Positions are taken for all of them by one
+/// locked instruction, which waits until what was stored to write-combined memory before it has
+/// left.
 const MANY: usize = 64;
 
 /// Calls `f` with this many words, which are zero.
@@ -26,7 +27,8 @@ fn with_words<O>(words: usize, f: impl FnOnce(&mut [u32]) -> O) -> O {
     }
 }
 
-/// Writes what a slot holds, stamps left out: its header, if it has one, and a message. What lies beyond is zero already.
+/// Writes what a slot holds, stamps left out: its header, if it has one, and a message. What lies
+/// beyond is zero already.
 #[inline(always)]
 fn lay<M: Layout>(message: &M, header: Option<[u32; PAYLOAD]>, words: &mut [u32]) {
     let from = if let Some(header) = header {
@@ -52,7 +54,8 @@ pub fn laid<M: Layout, O>(message: &M, header: Option<[u32; PAYLOAD]>, f: impl F
     }
 }
 
-/// Calls `f` with what the slots of some messages hold, one after the other, until all had their turn.
+/// Calls `f` with what the slots of some messages hold, one after the other, until all had their
+/// turn.
 #[inline]
 pub fn laid_many<M: Layout, E>(
     messages: &[M],

@@ -1,8 +1,11 @@
 //! Which message of an actor with several bands of priority comes next.
 //!
-//! The bands of an actor are ports that follow one another, the highest first. A poll finds messages of several at once, or, where a worker has more ports than it sees at a glance,
-//! of one band now and of another later. So a message of a lower band is begun only after a look at the next place of every higher one; where a message is there, the lower one
-//! stays where it is, and is found again when the higher one is done. A look is saved where the poll itself was one: it saw all ports, and this is the first message that it leads to.
+//! The bands of an actor are ports that follow one another, the highest first. A poll finds
+//! messages of several at once, or, where a worker has more ports than it sees at a glance, of one
+//! band now and of another later. So a message of a lower band is begun only after a look at the
+//! next place of every higher one; where a message is there, the lower one stays where it is, and
+//! is found again when the higher one is done. A look is saved where the poll itself was one: it
+//! saw all ports, and this is the first message that it leads to.
 
 use super::poll::{Taken, join, stamp_and_slot};
 use super::record::port;

@@ -1,12 +1,16 @@
 //! Rings in a worker's shared memory, to which the other workers of its block cluster send.
 //!
-//! Such a ring is one like any other, but for where its slots lie: its sender stores quads to the receiver's shared memory, and the receiver looks at its own, which takes a tenth
-//! of the time of a look at the arena. The link's record and what the receiver says of its head stay in the arena.
+//! Such a ring is one like any other, but for where its slots lie: its sender stores quads to the
+//! receiver's shared memory, and the receiver looks at its own, which takes a tenth of the time of
+//! a look at the arena. The link's record and what the receiver says of its head stay in the arena.
 //!
-//! Shared memory lasts as long as its block. So a grid that leaves takes the rings along: when a worker is told to leave, it waits at a barrier of the cluster, behind which
-//! nobody sends any more and everything that was sent is there. Then it copies its memory, slots and stamps as they are, to the arena, and the next grid's worker copies
-//! it back before a barrier behind which its neighbours begin. Records are kept as those of other ports. So nothing is lost, doubled or reordered, wherever messages were; and no
-//! block ends while another may still write to its memory.
+//! Shared memory lasts as long as its block. So a grid that leaves takes the rings along: when a
+//! worker is told to leave, it waits at a barrier of the cluster, behind which nobody sends any
+//! more and everything that was sent is there. Then it copies its memory, slots and stamps as they
+//! are, to the arena, and the next grid's worker copies it back before a barrier behind which its
+//! neighbors begin. Records are kept as those of other ports. So nothing is lost, doubled or
+//! reordered, wherever messages were; and no block ends while another may still write to its
+//! memory.
 
 use super::poll::{Aim, Poll};
 use super::record::section_words;
@@ -58,7 +62,7 @@ impl Near {
     }
 
     /// Whether two workers are of one cluster.
-    pub fn are_neighbours(&self, one: Val<u32>, other: Val<u32>) -> Val<bool> {
+    pub fn are_neighbors(&self, one: Val<u32>, other: Val<u32>) -> Val<bool> {
         ((one ^ other) & !(self.cluster.workers - 1)).eq(0)
     }
 
@@ -66,7 +70,8 @@ impl Near {
     #[device(crate = kiln_lang)]
     pub fn restore(&self, plan: &Plan, place: &Place) {
         for at in range_step(first_quad(plan), self.cluster.words as u32, plan.lanes * QUAD as u32) {
-            // SAFETY: the arena has as many words there, of this worker alone; each quad is one lane's.
+            // SAFETY: the arena has as many words there, of this worker alone; each quad is one
+            // lane's.
             unsafe {
                 let quad = place.arena.get_quad_unchecked(self.copy + at.cast::<i64>());
                 self.memory.set_quad_unchecked(at, quad);
@@ -108,13 +113,14 @@ fn first_quad(plan: &Plan) -> Val<u32> {
 }
 
 impl Aim {
-    /// Looks at the worker's own memory (`near`) in bursts, or else at its inlets in the arena, and at
-    /// everything between them, until a message or a command is there, and for so many bursts at
-    /// most. So a message of a neighbour is seen at once, and one of the host after half a burst on
+    /// Looks at the worker's own memory (`near`) in bursts, or else at its inlets in the arena, and
+    /// at everything between them, until a message or a command is there, and for so many bursts at
+    /// most. So a message of a neighbor is seen at once, and one of the host after half a burst on
     /// average.
     ///
-    /// A worker that has not rested has just handled something, to which its neighbour may answer soon. It begins with a burst unless it is time for a look at everything (`all_first`), that whatever
-    /// comes from elsewhere has its turn too: such a look may cross the bus.
+    /// A worker that has not rested has just handled something, to which its neighbor may answer
+    /// soon. It begins with a burst unless it is time for a look at everything (`all_first`), that
+    /// whatever comes from elsewhere has its turn too: such a look may cross the bus.
     #[device(crate = kiln_lang)]
     pub(super) fn watch_in_bursts(
         self,
@@ -164,7 +170,8 @@ impl Aim {
         let mine = self.inlet & !self.own;
         let at = select(mine, self.quad, 0);
         while left > 0 {
-            // SAFETY: the slot lies in the arena, as its record says, as do the first words, at which lanes without such a slot look.
+            // SAFETY: the slot lies in the arena, as its record says, as do the first words, at
+            // which lanes without such a slot look.
             quad = unsafe { place.arena.get_quad_unchecked(at) };
             let good = mine & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
             ready = self.whole(plan, good);
@@ -180,7 +187,8 @@ impl Aim {
         let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), val(BURST));
         let at = select(self.own, self.quad, 0);
         while left > 0 {
-            // SAFETY: the slot lies in the memory, as its record says, as do the first words, at which lanes without such a slot look.
+            // SAFETY: the slot lies in the memory, as its record says, as do the first words, at
+            // which lanes without such a slot look.
             quad = unsafe { near.memory.get_quad_unchecked(at) };
             let good = self.own & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
             ready = self.whole(plan, good);

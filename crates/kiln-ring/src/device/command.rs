@@ -1,4 +1,5 @@
-//! What the host tells a worker: one command at a time, in the worker's quad of the inbox; the worker acknowledges its number.
+//! What the host tells a worker: one command at a time, in the worker's quad of the inbox; the
+//! worker acknowledges its number.
 
 use super::poll::is_before;
 use super::record::{LINE, port, worker};
@@ -19,7 +20,8 @@ pub(crate) enum Operation {
     Leave = 4,
     /// Hands the port's messages to another handler, whose number is the first argument.
     Kind = 5,
-    /// Nothing, but for what every command does: when it is acknowledged, handlers that ran before are over, and what the host wrote to the arena before is seen.
+    /// Nothing, but for what every command does: when it is acknowledged, handlers that ran before
+    /// are over, and what the host wrote to the arena before is seen.
     Settle = 6,
 }
 
@@ -49,7 +51,8 @@ impl Worker {
         let number = block_uniform(command[3]);
         let new = number.ne(self.seen);
         if new {
-            // Its number was written last: so all of it is there, also where a quad arrives in parts.
+            // Its number was written last: so all of it is there, also where a quad arrives in
+            // parts.
             let numbered = (place.number * LINE).cast::<u32>() + 3;
             // SAFETY: every worker has a line in the inbox.
             unsafe { place.inbox.get_ordered_unchecked(numbered, Order::Acquire, Scope::System) };
@@ -101,14 +104,16 @@ impl Worker {
         set_of_actor(place, self.count, actor, word, value);
     }
 
-    /// Tells the host the number of the last command, after everything that the command did, and the device's time.
+    /// Tells the host the number of the last command, after everything that the command did, and
+    /// the device's time.
     #[device(crate = kiln_lang)]
     pub(super) fn acknowledge(&self, place: &Place) {
         fence();
         let now = clock_ns();
         let (low, high) = (block_uniform(now.cast::<u32>()), block_uniform((now >> 32).cast::<u32>()));
         let line = (place.number * LINE).cast::<u32>();
-        // SAFETY: every worker has a line in the outbox, whose number the host loads with acquire before the time; all lanes store the same.
+        // SAFETY: every worker has a line in the outbox, whose number the host loads with acquire
+        // before the time; all lanes store the same.
         unsafe {
             place.outbox.set_ordered_unchecked(line, low, Order::Relaxed, Scope::System);
             place.outbox.set_ordered_unchecked(line + 1, high, Order::Relaxed, Scope::System);
@@ -163,7 +168,8 @@ fn share_gate(place: &Place, count: Val<u32>, record: Val<u32>) {
     }
 }
 
-/// Makes the ring of an inlet that was just taken up empty, where it lies in the worker's own memory.
+/// Makes the ring of an inlet that was just taken up empty, where it lies in the worker's own
+/// memory.
 #[device(crate = kiln_lang)]
 fn clear_near(plan: &Plan, place: &Place, record: Val<u32>) {
     if let Some(near) = place.near {
@@ -180,7 +186,8 @@ fn clear_near(plan: &Plan, place: &Place, record: Val<u32>) {
 pub(super) fn load_port(place: &Place, record: Val<u32>) {
     for word in 0..port::WORDS {
         let at = place.section + worker::WORDS + record.cast::<i64>() + word;
-        // SAFETY: the record lies in the worker's section; every lane stores the same word to the worker's own table.
+        // SAFETY: the record lies in the worker's section; every lane stores the same word to the
+        // worker's own table.
         unsafe {
             let value = place.arena.get_ordered_unchecked(at, Order::Relaxed, Scope::System);
             place.table.scatter(record + word as u32, block_uniform(value));

@@ -1,7 +1,8 @@
 //! A message that a worker has seen, with all that handling it begins with.
 //!
-//! It is in registers before it is known whose message it is, or even before the message is there: a branch costs a GPU some 20 cycles, a shuffle or a load as many, and somebody waits for
-//! the answer.
+//! It is in registers before it is known whose message it is, or even before the message is there:
+//! a branch costs a GPU some 20 cycles, a shuffle or a load as many, and somebody waits for the
+//! answer.
 
 use super::poll::{Poll, SPREAD, first_lane, is_before, ticket};
 use super::record::{actor, gate, port};
@@ -20,7 +21,8 @@ pub(super) const OUTPUT_ROOM: [usize; 3] = [actor::LOG2_SLOTS, actor::TAIL, acto
 pub(super) mod todo {
     /// There is no message.
     pub const NOTHING: u32 = 0;
-    /// The message stays where it is: its turn has not come, or its actor has failed meanwhile. It is found again.
+    /// The message stays where it is: its turn has not come, or its actor has failed meanwhile. It
+    /// is found again.
     pub const STAYS: u32 = 1 << 17;
     /// It is not to be handled, but given back: [`Due::why`](super::Due::why).
     pub const GIVEN_BACK: u32 = 1 << 16;
@@ -80,7 +82,8 @@ impl Due {
 }
 
 impl Poll {
-    /// The first of the messages that are ready, if there is one. What was known when the worker took aim holds for it.
+    /// The first of the messages that are ready, if there is one. What was known when the worker
+    /// took aim holds for it.
     #[device(crate = kiln_lang)]
     pub fn first(&self, plan: &Plan, place: &Place) -> Due {
         let mut due = Due::none();
@@ -93,7 +96,8 @@ impl Poll {
         due
     }
 
-    /// The message after those with these bits, if there is one. Those before it have changed the table.
+    /// The message after those with these bits, if there is one. Those before it have changed the
+    /// table.
     #[device(crate = kiln_lang)]
     pub fn later(&self, plan: &Plan, place: &Place, ready: Val<u32>) -> Due {
         let mut due = Due::none();
@@ -103,7 +107,8 @@ impl Poll {
         due
     }
 
-    /// The message of the group whose first lane this is, by what was known when the worker took aim: to be handled.
+    /// The message of the group whose first lane this is, by what was known when the worker took
+    /// aim: to be handled.
     pub fn known(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> Due {
         let of_lane = |value: Val<u32>| match plan.lanes {
             1 => value,
@@ -128,7 +133,8 @@ impl Poll {
 }
 
 impl Due {
-    /// With the first words of the state of its actor and the count in its line, which only this worker changes. Nobody waits for them yet.
+    /// With the first words of the state of its actor and the count in its line, which only this
+    /// worker changes. Nobody waits for them yet.
     pub fn with_state(self, plan: &Plan, place: &Place) -> Due {
         let state_at = place.field(self.record, port::STATE);
         let most = plan.kinds.iter().map(|kind| kind.handler.signature().state_words).max().unwrap_or(0);

@@ -1,9 +1,13 @@
-//! Arrays that go from actor to actor: counting who has them, in the ledger that `runtime/ledger.rs` describes.
+//! Arrays that go from actor to actor: counting who has them, in the reference-count table that
+//! `runtime/ref_counts.rs` describes.
 //!
 //! Only actors whose messages or replies refer to arrays have any of this in their kernel.
 //!
-//! What a handler wrote to an array, the next one must find there. So behind the last access of any lane to arrays comes a barrier, then a fence of each lane, and then the stores of the message, of which whoever finds it complete
-//! passes a fence too before its handler begins. The same order holds for the counts: one more is counted before the message can be seen, and one less after the last access.
+//! What a handler wrote to an array, the next one must find there. So behind the last access of any
+//! lane to arrays comes a barrier, then a fence of each lane, and then the stores of the message,
+//! of which whoever finds it complete passes a fence too before its handler begins. The same order
+//! holds for the counts: one more is counted before the message can be seen, and one less after the
+//! last access.
 
 use super::record::actor;
 use super::resident::{Place, Plan};
@@ -17,13 +21,13 @@ pub(super) struct Lending<'a> {
     references: &'a References,
     sends: &'a [Sending],
     /// `None` where there are no references.
-    ledger: Option<Ledger>,
+    ref_counts: Option<RefCounts>,
 }
 
-/// Where the ledger is.
+/// Where the reference-count table is.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
-struct Ledger {
+struct RefCounts {
     at: Val<u32>,
     /// The number of its lines less one.
     mask: Val<u32>,
@@ -32,9 +36,11 @@ struct Ledger {
 impl<'a> Lending<'a> {
     pub fn of(place: &Place, at: &At, references: &'a References, sends: &'a [Sending]) -> Lending<'a> {
         let any = references.any() || sends.iter().any(|send| !send.references.is_empty());
-        let ledger = any
-            .then(|| Ledger { at: at.line(place, actor::LEDGER), mask: at.line(place, actor::LEDGER + 1) });
-        Lending { references, sends, ledger }
+        let ref_counts = any.then(|| RefCounts {
+            at: at.line(place, actor::REF_COUNTS),
+            mask: at.line(place, actor::REF_COUNTS + 1),
+        });
+        Lending { references, sends, ref_counts }
     }
 
     /// Whether the handler may hand on something at all.
@@ -47,21 +53,22 @@ impl<'a> Lending<'a> {
         !self.references.reply.is_empty()
     }
 
-    /// Whether any of the arrays that it hands on is not in the ledger: those of messages that it sent, and, if that goes to other actors' outputs, of its reply.
+    /// Whether any of the arrays that it hands on is not in the reference-count table: those of
+    /// messages that it sent, and, if that goes to other actors' outputs, of its reply.
     #[device(crate = kiln_lang)]
     pub fn is_unheld(&self, place: &Place, replies: Val<bool>, reply: &[Val<u32>]) -> Val<bool> {
         let mut unheld: Val<bool> = false;
-        if let Some(ledger) = self.ledger {
+        if let Some(ref_counts) = self.ref_counts {
             for send in self.sends {
                 if !send.references.is_empty() {
                     if block_uniform(send.sent & send.link.ne(0)) {
-                        unheld = unheld | ledger.misses(place, &send.words, &send.references);
+                        unheld = unheld | ref_counts.misses(place, &send.words, &send.references);
                     }
                 }
             }
             if !self.references.reply.is_empty() {
                 if block_uniform(replies) {
-                    unheld = unheld | ledger.misses(place, reply, &self.references.reply);
+                    unheld = unheld | ref_counts.misses(place, reply, &self.references.reply);
                 }
             }
         }
@@ -71,31 +78,34 @@ impl<'a> Lending<'a> {
     /// Before a message goes out that was sent from this place: counts its references.
     pub fn send(&self, plan: &Plan, place: &Place, number: usize) {
         let send = &self.sends[number];
-        if let Some(ledger) = self.ledger.filter(|_| !send.references.is_empty()) {
-            ledger.change(plan, place, (&send.words, &send.references), 1);
+        if let Some(ref_counts) = self.ref_counts.filter(|_| !send.references.is_empty()) {
+            ref_counts.change(plan, place, (&send.words, &send.references), 1);
             settle(plan);
         }
     }
 
-    /// Before a reply goes out, to the actor's outputs if `output`: counts its references. A host that finds an array in it finds what was written there.
+    /// Before a reply goes out, to the actor's outputs if `output`: counts its references. A host
+    /// that finds an array in it finds what was written there.
     #[device(crate = kiln_lang)]
     pub fn reply(&self, plan: &Plan, place: &Place, output: Val<bool>, reply: &[Val<u32>]) {
-        if let Some(ledger) = self.ledger.filter(|_| !self.references.reply.is_empty()) {
+        if let Some(ref_counts) = self.ref_counts.filter(|_| !self.references.reply.is_empty()) {
             if block_uniform(output) {
-                ledger.change(plan, place, (reply, &self.references.reply), 1);
+                ref_counts.change(plan, place, (reply, &self.references.reply), 1);
             }
             settle(plan);
         }
     }
 
-    /// The message is done with, before that is said: it refers to its arrays no more. `inlet` says whether another actor sent it.
+    /// The message is done with, before that is said: it refers to its arrays no more. `inlet` says
+    /// whether another actor sent it.
     #[device(crate = kiln_lang)]
     pub fn let_go(&self, plan: &Plan, place: &Place, inlet: Val<bool>, message: &[Val<u32>]) {
-        if let Some(ledger) = self.ledger.filter(|_| !self.references.message.is_empty()) {
+        if let Some(ref_counts) = self.ref_counts.filter(|_| !self.references.message.is_empty()) {
             if block_uniform(inlet) {
                 settle(plan);
-                ledger.change(plan, place, (message, &self.references.message), u32::MAX);
-                // The host finds it changed when it sees the answer, of which the lane that changed it writes the first quad.
+                ref_counts.change(plan, place, (message, &self.references.message), u32::MAX);
+                // The host finds it changed when it sees the answer, of which the lane that changed
+                // it writes the first quad.
                 fence();
             }
         }
@@ -110,15 +120,15 @@ fn settle(plan: &Plan) {
     fence();
 }
 
-impl Ledger {
-    /// Whether a reference is to an array that is not in the ledger.
+impl RefCounts {
+    /// Whether a reference is to an array that is not in the reference-count table.
     #[device(crate = kiln_lang)]
     fn misses(&self, place: &Place, words: &[Val<u32>], references: &[usize]) -> Val<bool> {
         let mut misses: Val<bool> = false;
         for &first in references {
             let number = words[first + 2];
             // The host changes it meanwhile.
-            // SAFETY: the ledger lies in the arena, and has a word for every number.
+            // SAFETY: the reference-count table lies in the arena, and has a word for every number.
             let found = unsafe {
                 place.arena.get_ordered_unchecked(
                     self.at + (number & self.mask),

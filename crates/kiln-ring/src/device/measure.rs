@@ -54,7 +54,8 @@ impl At {
         if self.inlet {
             self.count_received(place);
         } else {
-            // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this worker alone stores them, all lanes the same.
+            // SAFETY: the gauges lie in the arena behind the state, at a multiple of 16 bytes; this
+            // worker alone stores them, all lanes the same.
             unsafe { place.arena.set_quad_unchecked(at + self.done_at(kind), quad) };
         }
         if plan.measure_every > 0 {

@@ -1,10 +1,12 @@
 //! The device's side of ring kernels: a resident kernel, written in the kernel language.
 //!
-//! One kernel serves every kind of actor that a runtime has, on every backend. Each of its blocks is a *worker*: it polls the queues that it was
-//! given, its *ports*, hands complete messages to their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp whose
-//! lanes poll side by side; on a CPU and in the interpreter it is one thread.
+//! One kernel serves every kind of actor that a runtime has, on every backend. Each of its blocks
+//! is a *worker*: it polls the queues that it was given, its *ports*, hands complete messages to
+//! their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp
+//! whose lanes poll side by side; on a CPU and in the interpreter it is one thread.
 //!
-//! What a [`Plan`] or a [`Kind`] says is decided on the host, when the kernel is traced: an `if`, `for` or `match` on it is none in the kernel. All others are the device's.
+//! What a [`Plan`] or a [`Kind`] says is decided on the host, when the kernel is traced: an `if`,
+//! `for` or `match` on it is none in the kernel. All others are the device's.
 //!
 //! | file | holds |
 //! |---|---|

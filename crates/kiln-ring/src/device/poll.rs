@@ -1,8 +1,9 @@
 //! Looking for complete messages.
 //!
-//! A slot is complete when all its quads bear the stamp of its lap. The lanes of a warp look at several slots with one load: each group of lanes has a
-//! slot, each lane a quad. Where there are more groups than ports, the groups of a port look at the slots that follow one another. A worker of one
-//! thread looks at the first quad of one slot, and at the others once that one is there.
+//! A slot is complete when all its quads bear the stamp of its lap. The lanes of a warp look at
+//! several slots with one load: each group of lanes has a slot, each lane a quad. Where there are
+//! more groups than ports, the groups of a port look at the slots that follow one another. A worker
+//! of one thread looks at the first quad of one slot, and at the others once that one is there.
 
 use super::cluster::ALL_EVERY;
 use super::record::{LINE, gate, port};
@@ -16,7 +17,8 @@ use std::ops::Range;
 /// Looks in a row at one place, at most, between two that see to everything else.
 const GLANCES: u32 = 1024;
 
-/// Of as many turns in which a worker has something to do, one looks at messages that wait for room.
+/// Of as many turns in which a worker has something to do, one looks at messages that wait for
+/// room.
 const ROOM_EVERY: u32 = 8;
 
 /// Quads of a slot that all lanes get before it is known which handler takes them.
@@ -32,13 +34,15 @@ pub(super) mod ticket {
     pub const INLET: u32 = 1 << 17;
 }
 
-/// Where a worker looks: the ports and slots of its lanes, and what it will need when a message is there.
+/// Where a worker looks: the ports and slots of its lanes, and what it will need when a message is
+/// there.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Aim {
     /// The port at which the next poll begins.
     pub next: Val<u32>,
-    /// Whether the worker sees all its ports at once, so that the next poll looks at the same places.
+    /// Whether the worker sees all its ports at once, so that the next poll looks at the same
+    /// places.
     pub sees_all: Val<bool>,
     /// Each lane's: the record of its port, in the table.
     pub record: Val<u32>,
@@ -65,7 +69,8 @@ pub(super) struct Aim {
     has_quad: Val<bool>,
     /// Each lane's: whether it has a quad to look at.
     pub looks: Val<bool>,
-    /// Each lane's: whether its port is an inlet, whose slots lie in the arena or in the worker's own memory.
+    /// Each lane's: whether its port is an inlet, whose slots lie in the arena or in the worker's
+    /// own memory.
     pub inlet: Val<bool>,
     /// Each lane's: whether they lie in the worker's own memory.
     pub own: Val<bool>,
@@ -115,8 +120,9 @@ impl Plan {
 }
 
 impl Aim {
-    /// Some ports, from `worker.first` on. One that has `rested`, for there was nothing to do, looks at the next slot of each alone: a look at few lines comes back
-    /// sooner, and takes less of the bus where the requests lie in the host's memory.
+    /// Some ports, from `worker.first` on. One that has `rested`, for there was nothing to do,
+    /// looks at the next slot of each alone: a look at few lines comes back sooner, and takes less
+    /// of the bus where the requests lie in the host's memory.
     #[device(crate = kiln_lang)]
     pub fn take(plan: &Plan, place: &Place, worker: &Worker, rested: Val<bool>) -> Aim {
         let width = plan.width();
@@ -144,7 +150,8 @@ impl Aim {
         let at = ring + slot * stride;
         let (kind, bits) = (field(port::KIND), field(port::GATE));
         let state = if plan.may_wait() { bits & !gate::HELD_UP } else { bits };
-        // Messages that are to be dropped are looked at behind every gate: a full queue that drops the oldest waits for their slots.
+        // Messages that are to be dropped are looked at behind every gate: a full queue that drops
+        // the oldest waits for their slots.
         let skip = field(port::SKIP);
         let given_up = is_before(position.cast::<u32>(), skip);
         let serves = exists & kind.ne(0);
@@ -196,7 +203,9 @@ impl Aim {
         }
     }
 
-    /// Each lane's quad where quads may arrive in parts: once more, after the stamp of the first of the slot of this lane, which was written last. What is read of that slot from then on is there.
+    /// Each lane's quad where quads may arrive in parts: once more, after the stamp of the first of
+    /// the slot of this lane, which was written last. What is read of that slot from then on is
+    /// there.
     #[device(crate = kiln_lang)]
     fn load_in_order(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> [Val<u32>; QUAD] {
         let own = place.number.cast::<u32>() * LINE as u32;
@@ -212,7 +221,9 @@ impl Aim {
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
     #[device(crate = kiln_lang)]
     pub fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
-        // SAFETY: the slot lies in the arena, in the worker's own memory or in the inbox, as its record says, and in the first and the last every worker has a line, at which lanes without a slot look.
+        // SAFETY: the slot lies in the arena, in the worker's own memory or in the inbox, as its
+        // record says, and in the first and the last every worker has a line, at which lanes
+        // without a slot look.
         unsafe {
             if mixed && self.inlet {
                 match place.near {
@@ -267,8 +278,9 @@ impl Aim {
         self.poll(self.ready(plan, quad), quad, command, val(1))
     }
 
-    /// Looks at the same places again and again, until a message or a command is there, and at most so many times. A worker that has not `rested` looks at several slots
-    /// of each port, and does so once.
+    /// Looks at the same places again and again, until a message or a command is there, and at most
+    /// so many times. A worker that has not `rested` looks at several slots of each port, and does
+    /// so once.
     #[device(crate = kiln_lang)]
     pub fn watch(
         self,
@@ -341,7 +353,8 @@ impl Aim {
         self.poll(ready, quad, command, glances)
     }
 
-    /// Of a worker with one port: after the first look, all groups look at its next slot, so that one vote tells.
+    /// Of a worker with one port: after the first look, all groups look at its next slot, so that
+    /// one vote tells.
     #[device(crate = kiln_lang)]
     fn watch_one(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
         let first = self.glance(plan, place);
@@ -363,7 +376,8 @@ impl Aim {
 }
 
 impl Poll {
-    /// The first quads of the slot of the group whose first lane this is, as far as all lanes can have them without another load; zeros behind them.
+    /// The first quads of the slot of the group whose first lane this is, as far as all lanes can
+    /// have them without another load; zeros behind them.
     pub fn spread(&self, plan: &Plan, lane: Val<u32>) -> [[Val<u32>; QUAD]; SPREAD] {
         std::array::from_fn(|q| if q < plan.spread() { self.quad_of(plan, lane, q) } else { [val(0); QUAD] })
     }
@@ -433,7 +447,8 @@ impl Poll {
         MessageSlot { inbox: place.inbox, inlets: plan.inlets, inlet, at: at + (headers * QUAD) as u32 }
     }
 
-    /// Whether each lane's share of what they have not looked at is there: the quads behind as many as are lanes to a slot, which are then all of the worker's.
+    /// Whether each lane's share of what they have not looked at is there: the quads behind as many
+    /// as are lanes to a slot, which are then all of the worker's.
     #[device(crate = kiln_lang)]
     fn rest_is_there(&self, plan: &Plan, place: &Place, quads: usize) -> Val<bool> {
         let mut there: Val<bool> = true;

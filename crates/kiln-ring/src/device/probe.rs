@@ -1,7 +1,9 @@
-//! The device's side of a transport's test: a kernel that looks at slots while the host writes them, and says in how many quads a stamp was seen before its words.
+//! The device's side of a transport's test: a kernel that looks at slots while the host writes
+//! them, and says in how many quads a stamp was seen before its words.
 //!
-//! The host writes all slots of a round and waits for as many answers; every word of a round is another than in the round before. So a quad of which a part was seen before the rest shows
-//! by its words.
+//! The host writes all slots of a round and waits for as many answers; every word of a round is
+//! another than in the round before. So a quad of which a part was seen before the rest shows by
+//! its words.
 
 use super::resident::Plan;
 use super::slots::{Ground, Slot};
@@ -38,8 +40,9 @@ struct Task {
     patience_ms: Val<u32>,
 }
 
-/// Records the kernel, for as many threads. Parameters: inbox, outbox, then the four numbers of [`Task`]. It ends by itself. Behind the answers it leaves a quad: how many quads were
-/// seen in part, and how many rounds were whole.
+/// Records the kernel, for as many threads. Parameters: inbox, outbox, then the four numbers of
+/// [`Task`]. It ends by itself. Behind the answers it leaves a quad: how many quads were seen in
+/// part, and how many rounds were whole.
 pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErrors> {
     trace("ring_transport", Level::Thread { block: [lanes, 1, 1] }, |p: &mut ParamDecl| {
         let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
@@ -102,7 +105,8 @@ fn answer_rounds(plan: &Plan, task: &Task) {
         step /= 2;
     }
     let end = task.at + task.slots * (QUADS * QUAD) as u32;
-    // SAFETY: the quad lies behind the answers in the outbox, as the host says; all threads store the same.
+    // SAFETY: the quad lies behind the answers in the outbox, as the host says; all threads store
+    // the same.
     unsafe {
         task.outbox.set_ordered_unchecked(end, torn, Order::Relaxed, Scope::System);
         task.outbox.set_ordered_unchecked(end + 1, round - 1, Order::Relaxed, Scope::System);
@@ -154,7 +158,8 @@ impl Task {
             headers: zero,
             header: [zero; PAYLOAD],
         };
-        // SAFETY: the answers lie in the outbox, as the host says, and the host has read those of the round before.
+        // SAFETY: the answers lie in the outbox, as the host says, and the host has read those of
+        // the round before.
         unsafe {
             if plan.ordered {
                 answer.write_ordered(plan, &self.outbox, &words);

@@ -1,6 +1,7 @@
 //! What is known of workers and ports, as words in memory that host and device share.
 //!
-//! Three regions of words: the *inbox*, which the host writes; the *outbox*, which the device writes and the host reads; the *arena*, device memory.
+//! Three regions of words: the *inbox*, which the host writes; the *outbox*, which the device
+//! writes and the host reads; the *arena*, device memory.
 //!
 //! ```text
 //! inbox    one line of 16 words a worker: the command quad          then the request rings
@@ -8,13 +9,15 @@
 //! arena    one section a worker: its record, then those of its ports  then, in clusters, a copy of each worker's own memory  then the actors' states, links and inlets
 //! ```
 //!
-//! An actor that gets messages from others has a port for each of those: an *inlet*, whose request ring lies in the arena. What becomes of those messages
-//! goes to the actor's *outputs*, one ring in the outbox: the device does not wait there for one answer after the other, but for room.
+//! An actor that gets messages from others has a port for each of those: an *inlet*, whose request
+//! ring lies in the arena. What becomes of those messages goes to the actor's *outputs*, one ring
+//! in the outbox: the device does not wait there for one answer after the other, but for room.
 
 /// Words between the lines of two workers in the inbox and in the outbox.
 pub const LINE: usize = 16;
 
-/// Where the heartbeat quad stands in a worker's line of the outbox: turns of its loop, and how many of them had something to do.
+/// Where the heartbeat quad stands in a worker's line of the outbox: turns of its loop, and how
+/// many of them had something to do.
 pub const HEARTBEAT: usize = 4;
 
 /// The words of a worker's record.
@@ -33,7 +36,8 @@ pub mod port {
     pub const KIND: usize = 0;
     /// One of [`gate`](super::gate).
     pub const GATE: usize = 1;
-    /// The word at which the request ring begins: of the inbox, or, for an inlet, of the arena or of its worker's own memory.
+    /// The word at which the request ring begins: of the inbox, or, for an inlet, of the arena or
+    /// of its worker's own memory.
     pub const REQUESTS: usize = 2;
     /// The word of the outbox at which the answer ring begins; an inlet has none.
     pub const ANSWERS: usize = 3;
@@ -41,7 +45,8 @@ pub mod port {
     pub const LOG2_SLOTS: usize = 4;
     /// The position that comes next: its low half, then its high half.
     pub const POSITION: usize = 5;
-    /// Requests below this position (its low half) are dropped; never less than the position that comes next.
+    /// Requests below this position (its low half) are dropped; never less than the position that
+    /// comes next.
     pub const SKIP: usize = 7;
     /// The word of the arena at which the actor's state begins.
     pub const STATE: usize = 8;
@@ -51,21 +56,25 @@ pub mod port {
     pub const REQUEST_STRIDE: usize = 10;
     /// Quads of a request slot that bear stamps; and [`NEAR`].
     pub const REQUEST_QUADS: usize = 11;
-    /// A bit of [`REQUEST_QUADS`]: the request ring lies in the worker's own memory, and begins at that word of it.
+    /// A bit of [`REQUEST_QUADS`]: the request ring lies in the worker's own memory, and begins at
+    /// that word of it.
     pub const NEAR: u32 = 1 << 31;
     /// Words from one answer slot to the next.
     pub const ANSWER_STRIDE: usize = 12;
-    /// How many messages were handled, and how many of them were not answered by their handler: modulo 2^32.
+    /// How many messages were handled, and how many of them were not answered by their handler:
+    /// modulo 2^32.
     pub const HANDLED: usize = 13;
     /// See [`HANDLED`].
     pub const UNHANDLED: usize = 14;
-    /// The word of the arena at which an inlet's [`link`](super::link) begins; 0 for a port whose messages the host sends.
+    /// The word of the arena at which an inlet's [`link`](super::link) begins; 0 for a port whose
+    /// messages the host sends.
     pub const LINK: usize = 15;
     /// How many words there are.
     pub const WORDS: usize = 16;
 }
 
-/// The words of an actor's line, in the arena before its state. They are its worker's, but for what the host writes when it makes the ring of outputs.
+/// The words of an actor's line, in the arena before its state. They are its worker's, but for what
+/// the host writes when it makes the ring of outputs.
 pub mod actor {
     /// The word of the outbox at which the ring of outputs begins.
     pub const OUTPUTS: usize = 0;
@@ -73,7 +82,8 @@ pub mod actor {
     pub const LOG2_SLOTS: usize = 1;
     /// Words from one of its slots to the next.
     pub const STRIDE: usize = 2;
-    /// The word of the inbox at which the host's quad stands: the low half of the position below which it took all outputs.
+    /// The word of the inbox at which the host's quad stands: the low half of the position below
+    /// which it took all outputs.
     pub const TAKEN_AT: usize = 3;
     /// What the worker last saw there.
     pub const TAKEN_SEEN: usize = 4;
@@ -85,14 +95,17 @@ pub mod actor {
     pub const RECEIVED: usize = 8;
     /// How many of them were not answered by the handler: modulo 2^32.
     pub const RECEIVED_UNHANDLED: usize = 10;
-    /// Where messages, replies or states refer to arrays: the word of the arena at which the ledger begins (see `runtime/ledger.rs`), and the number of its lines, a power of two, less one.
-    pub const LEDGER: usize = 11;
+    /// Where messages, replies or states refer to arrays: the word of the arena at which the
+    /// reference-count table begins (see `runtime/ref_counts.rs`), and the number of its lines, a
+    /// power of two, less one.
+    pub const REF_COUNTS: usize = 11;
     /// How many words there are.
     pub const WORDS: usize = 16;
 }
 
-/// The words of a link's record, in the arena. They are the sender's, but for [`HEAD`](link::HEAD), and for what the host writes: [`SERIAL`](link::SERIAL) when the
-/// receiver ends, [`NEXT`](link::NEXT) when subscribers come and go.
+/// The words of a link's record, in the arena. They are the sender's, but for [`HEAD`](link::HEAD),
+/// and for what the host writes: [`SERIAL`](link::SERIAL) when the receiver ends,
+/// [`NEXT`](link::NEXT) when subscribers come and go.
 pub mod link {
     /// What tells it from every other link of the runtime; 0 when the receiver has ended.
     pub const SERIAL: usize = 0;
@@ -112,15 +125,20 @@ pub mod link {
     pub const HEAD_SEEN: usize = 8;
     /// 1 for the link of a topic's publisher, which has no ring.
     pub const IS_TOPIC: usize = 9;
-    /// The word of the arena at which the next link of a topic's publisher begins; 0 after the last.
+    /// The word of the arena at which the next link of a topic's publisher begins; 0 after the
+    /// last.
     pub const NEXT: usize = 10;
-    /// The number of the receiver's worker, plus 1, where the ring lies in that worker's own memory; else 0.
+    /// The number of the receiver's worker, plus 1, where the ring lies in that worker's own
+    /// memory; else 0.
     pub const NEAR: usize = 11;
-    /// How far the receiver's arena lies behind the sender's, in words: the low half, then the high half. 0 within a runtime.
+    /// How far the receiver's arena lies behind the sender's, in words: the low half, then the high
+    /// half. 0 within a runtime.
     pub const FAR: usize = 12;
-    /// The word of the receiver's arena at which its record of the link begins: within a runtime it is this one.
+    /// The word of the receiver's arena at which its record of the link begins: within a runtime it
+    /// is this one.
     pub const PEER: usize = 14;
-    /// The low half of the position of the receiver's next message. On a line of its own, for the receiver writes it.
+    /// The low half of the position of the receiver's next message. On a line of its own, for the
+    /// receiver writes it.
     pub const HEAD: usize = 32;
     /// How many words there are.
     pub const WORDS: usize = 64;
@@ -134,7 +152,7 @@ pub mod refusal {
     pub const TOO_MANY: u32 = 2;
     /// The queue lies in the shared memory of a worker of another cluster.
     pub const NOT_IN_CLUSTER: u32 = 3;
-    /// It hands on an array that is gone, or that has no line in the ledger.
+    /// It hands on an array that is gone, or that has no line in the reference-count table.
     pub const UNHELD: u32 = 4;
 }
 

@@ -57,13 +57,15 @@ pub(crate) struct Plan {
     pub lanes: u32,
     /// The most steps that loops in a handler may take for one message; 0 for no limit.
     pub budget: u32,
-    /// Whether actors may get messages of other actors. Where none does, nothing in a message's way asks for them.
+    /// Whether actors may get messages of other actors. Where none does, nothing in a message's way
+    /// asks for them.
     pub inlets: bool,
     /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
     pub peers: bool,
     /// The clusters of workers, where workers stand in some.
     pub cluster: Option<Cluster>,
-    /// Whether the host's slots and the device's answers are ordered by release and acquire, where quads may not arrive whole.
+    /// Whether the host's slots and the device's answers are ordered by release and acquire, where
+    /// quads may not arrive whole.
     pub ordered: bool,
     /// Whether the inbox lies across a bus. A look at it then takes several times as long as one at
     /// the arena, so that workers with inlets look at those more often.
@@ -84,7 +86,7 @@ pub(super) struct Place {
     pub section: Idx,
     /// The records of its ports, in the block's shared memory.
     pub table: Shared<u32, 1>,
-    /// The memory for rings of its neighbours, where workers stand in clusters.
+    /// The memory for rings of its neighbors, where workers stand in clusters.
     pub near: Option<Near>,
     /// What the guards of handlers record of a check that failed.
     pub faults: Local<u64>,
@@ -174,7 +176,8 @@ pub(super) struct Worker {
 /// Turns of the loop between two heartbeats of a worker.
 const HEARTBEAT_TURNS: u32 = 64;
 
-/// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of [`Patience`].
+/// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of
+/// [`Patience`].
 pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
     let plan = &plan.with_effects();
     trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
@@ -210,7 +213,8 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         turns: val(0),
         running: true.into_val(),
     };
-    // Ports are taken up in any order: a record whose port has not been must say that nobody is served there.
+    // Ports are taken up in any order: a record whose port has not been must say that nobody is
+    // served there.
     for word in 0..val::<u32>(plan.table_words() as u32) {
         // SAFETY: every lane stores the same word to the worker's own table.
         unsafe { place.table.scatter(word, val::<u32>(0)) };
@@ -255,7 +259,8 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
         }
         worker.turns += 1;
         if worker.turns % HEARTBEAT_TURNS == 0 {
-            // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all lanes store the same.
+            // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all
+            // lanes store the same.
             unsafe {
                 place.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, val(0), val(1)])
             };

@@ -2,16 +2,16 @@
 //!
 //! A handler may change arrays where they lie, print and count: it must run once for a message. So
 //! it begins only when there is room for as many messages as it may send to each address that it
-//! can send to, and, for a message of another actor, for one output. All that it can send to are the
-//! addresses in its state and in the message; how many messages there may be for one of them is the
-//! number of places in the handler that send messages of its type. A queue with fewer slots than
-//! that must be empty, and a handler that then sends more than it holds fails.
+//! can send to, and, for a message of another actor, for one output. All that it can send to are
+//! the addresses in its state and in the message; how many messages there may be for one of them is
+//! the number of places in the handler that send messages of its type. A queue with fewer slots
+//! than that must be empty, and a handler that then sends more than it holds fails.
 //!
 //! The steps, of which most messages need the first alone:
 //!
-//! 1. What the worker knows without a look at the other end: the room of the actor's outputs, loaded
-//!    with its state ([`At::output_fits`]), and of the link that it sends to, in registers or loaded
-//!    at once ([`Route::turn_to`], [`At::ways_fit`]).
+//! 1. What the worker knows without a look at the other end: the room of the actor's outputs,
+//!    loaded with its state ([`At::output_fits`]), and of the link that it sends to, in registers
+//!    or loaded at once ([`Route::turn_to`], [`At::ways_fit`]).
 //! 2. A look at the host's and the receivers' positions, and at addresses that are nobody's yet or
 //!    lead to several actors ([`At::has_room`], [`has_room_for`]).
 //! 3. No room: the message stays where it is, and its port is marked
@@ -30,8 +30,8 @@ use kiln_lang::prelude::*;
 type Way = (Val<u32>, Val<u32>);
 
 impl Plan {
-    /// The plan with what its handlers may send and change, for which each is traced once by itself.
-    /// A handler that cannot be traced says so when the plan is.
+    /// The plan with what its handlers may send and change, for which each is traced once by
+    /// itself. A handler that cannot be traced says so when the plan is.
     pub(super) fn with_effects(&self) -> Plan {
         let mut plan = self.clone();
         for kind in &mut plan.kinds {
@@ -91,8 +91,8 @@ impl Kind {
         self.sends.iter().filter(|sent| **sent == message).count() as u32
     }
 
-    /// Whether a worker may stay for the handler: it may do no more than pass a message on, and what
-    /// it decides may be dropped.
+    /// Whether a worker may stay for the handler: it may do no more than pass a message on, and
+    /// what it decides may be dropped.
     pub(super) fn passes_on(&self) -> bool {
         self.sends.len() == 1 && self.repeatable && !self.has_arrays()
     }

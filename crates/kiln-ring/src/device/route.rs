@@ -1,10 +1,15 @@
 //! Where a worker sends next, as it stands before the message is there.
 //!
-//! Most actors send on to the same actor again and again. What that needs (whose the link is, where its next slot lies, whether there is room) takes a dozen loads, one after the other where the
-//! address comes from the state, while somebody waits. So a worker keeps it of one link, and a handler that sends one message there needs no more than a comparison. Of a handler that can send to one
-//! address alone this is read before the handler runs, with what says whether there is room; of the others, where they sent twice in a row. Whatever else a handler sends goes the way of [`Checked`].
+//! Most actors send on to the same actor again and again. What that needs (whose the link is, where
+//! its next slot lies, whether there is room) takes a dozen loads, one after the other where the
+//! address comes from the state, while somebody waits. So a worker keeps it of one link, and a
+//! handler that sends one message there needs no more than a comparison. Of a handler that can send
+//! to one address alone this is read before the handler runs, with what says whether there is room;
+//! of the others, where they sent twice in a row. Whatever else a handler sends goes the way of
+//! [`Checked`].
 //!
-//! It may be trusted until the next command: all but the head is the sender's own, or changes with a command; and the head only gives more room.
+//! It may be trusted until the next command: all but the head is the sender's own, or changes with
+//! a command; and the head only gives more room.
 
 use super::record::link;
 use super::resident::{Place, Plan};
@@ -38,7 +43,8 @@ pub(super) struct Route {
     next: Next,
     /// The slot of the next message.
     slot: Slot,
-    /// The record of the inlet whose message led to the last one sent there; [`NO_PORT`] if there is none.
+    /// The record of the inlet whose message led to the last one sent there; [`NO_PORT`] if there
+    /// is none.
     pub(super) port: Val<u32>,
 }
 
@@ -62,7 +68,8 @@ impl Route {
         }
     }
 
-    /// Reads what is not known of the link, before the worker looks for messages: after a command all of it, and else how far the receiver is, before there is no room left.
+    /// Reads what is not known of the link, before the worker looks for messages: after a command
+    /// all of it, and else how far the receiver is, before there is no room left.
     #[device(crate = kiln_lang)]
     pub fn renew(&mut self, plan: &Plan, place: &Place) {
         if block_uniform(self.settled & self.link.ne(0)) {
@@ -102,8 +109,9 @@ impl Route {
         block_uniform(self.room.ne(0))
     }
 
-    /// Whether there is room for a message at actor `actor`'s own address of one actor, to which the
-    /// route leads from now on. At all other addresses somebody else must look; then it leads nowhere.
+    /// Whether there is room for a message at actor `actor`'s own address of one actor, to which
+    /// the route leads from now on. At all other addresses somebody else must look; then it leads
+    /// nowhere.
     #[device(crate = kiln_lang)]
     pub fn turn_to(
         &mut self,
@@ -115,8 +123,8 @@ impl Route {
         let mut leads: Val<bool> = self.leads(actor, (link, serial), 1);
         self.settled = leads;
         if block_uniform(!leads) {
-            // An address of another runtime may name a word that this one does not have. All loads are
-            // under way at once: nothing is decided before the last of them.
+            // An address of another runtime may name a word that this one does not have. All loads
+            // are under way at once: nothing is decided before the last of them.
             let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
             let known = link.ne(0) & link.le(end);
             let record = select(known, link, 0);
@@ -167,8 +175,9 @@ impl Route {
         }
     }
 
-    /// Notes where a message of actor `actor` went that was not sent by this route. Where two in a row went, the next will go: a worker that serves several senders would read another
-    /// record in each turn.
+    /// Notes where a message of actor `actor` went that was not sent by this route. Where two in a
+    /// row went, the next will go: a worker that serves several senders would read another record
+    /// in each turn.
     #[device(crate = kiln_lang)]
     pub fn learn(&mut self, actor: Val<u32>, checked: &Checked<'_>) {
         if let Some((to, send)) = checked.only() {

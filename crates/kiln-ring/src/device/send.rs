@@ -1,11 +1,13 @@
 //! What a handler sends to other actors: whether there is room for it, and writing it.
 //!
-//! A *link* is a queue of one sender: its ring lies where the receiver's worker polls it, and its record, in the arena, has both ends' positions. The
-//! sender counts the messages it wrote, and looks at how many the receiver has handled only when its ring seems full. The link of a topic's publisher carries
-//! nothing itself, and leads to those of the subscribers, one after the other.
+//! A *link* is a queue of one sender: its ring lies where the receiver's worker polls it, and its
+//! record, in the arena, has both ends' positions. The sender counts the messages it wrote, and
+//! looks at how many the receiver has handled only when its ring seems full. The link of a topic's
+//! publisher carries nothing itself, and leads to those of the subscribers, one after the other.
 //!
-//! Neither end needs a fence. A slot is complete when its stamps match. It is used again once the receiver has said that it handled the message, which it
-//! says behind branches on what it loaded from the slot, so that those loads are over.
+//! Neither end needs a fence. A slot is complete when its stamps match. It is used again once the
+//! receiver has said that it handled the message, which it says behind branches on what it loaded
+//! from the slot, so that those loads are over.
 
 use super::cluster::Near;
 use super::lend::Lending;
@@ -31,7 +33,8 @@ pub(super) struct Checked<'a> {
     pub gone: Val<u32>,
 }
 
-/// Where the next message of a link goes. Read before any message goes out: what is stored meanwhile makes the compiler read again.
+/// Where the next message of a link goes. Read before any message goes out: what is stored
+/// meanwhile makes the compiler read again.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Next {
@@ -44,7 +47,8 @@ pub(super) struct Next {
     ring: Val<u32>,
     stride: Val<u32>,
     headers: Val<u32>,
-    /// How far the receiver's arena lies behind this one, in words, where actors send to other runtimes.
+    /// How far the receiver's arena lies behind this one, in words, where actors send to other
+    /// runtimes.
     far: Val<i64>,
     /// The number of the receiver's worker, plus 1, where the ring lies in its own memory; else 0.
     near: Val<u32>,
@@ -213,8 +217,8 @@ fn ever_fit(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -
     block_uniform(ever)
 }
 
-/// Whether `most` messages, or as many as its queue ever holds, fit into the queue of `sender`'s own
-/// address of one actor, by what is in its record.
+/// Whether `most` messages, or as many as its queue ever holds, fit into the queue of `sender`'s
+/// own address of one actor, by what is in its record.
 pub(super) fn fits_now(
     place: &Place,
     (at, serial): (Val<u32>, Val<u32>),
@@ -364,7 +368,7 @@ fn is_far(place: &Place, at: Val<u32>) -> Val<bool> {
     // SAFETY: links lie in the arena.
     let worker =
         unsafe { place.arena.get_ordered_unchecked(at + link::NEAR as u32, Order::Relaxed, Scope::System) };
-    block_uniform(worker.ne(0) & !near.are_neighbours(worker - 1, place.number.cast::<u32>()))
+    block_uniform(worker.ne(0) & !near.are_neighbors(worker - 1, place.number.cast::<u32>()))
 }
 
 /// Writes a message to a link's ring.
@@ -379,7 +383,8 @@ fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>)
 pub(super) fn write_slot(plan: &Plan, place: &Place, to: &Next, slot: Slot, words: &Words<'_>) {
     let beside = |near: Near| Beside { memory: near.memory, is: to.near.ne(0), rank: near.rank(to.near - 1) };
     let (far, near) = (plan.peers.then_some(to.far), place.near.map(beside));
-    // SAFETY: the slot lies in the arena, or in the memory of a worker of this cluster, as the record says. It is free, and this worker's actor is the only one that sends here.
+    // SAFETY: the slot lies in the arena, or in the memory of a worker of this cluster, as the
+    // record says. It is free, and this worker's actor is the only one that sends here.
     unsafe { slot.write(plan, Ground { memory: &place.arena, far, near }, words) };
 }
 
@@ -401,6 +406,7 @@ pub(super) fn field(place: &Place, at: Val<u32>, word: usize) -> Val<u32> {
 }
 
 fn set(place: &Place, at: Val<u32>, word: usize, value: Val<u32>) {
-    // SAFETY: these words of a link are the sender's, which this worker serves; all lanes store the same.
+    // SAFETY: these words of a link are the sender's, which this worker serves; all lanes store the
+    // same.
     unsafe { place.set_word(at, word, value) };
 }

@@ -22,7 +22,8 @@ use std::ops::Range;
 pub(super) struct At {
     pub(super) record: Val<u32>,
     pub(super) position: Val<u64>,
-    /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end somebody waits for.
+    /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end
+    /// somebody waits for.
     pub(super) answer: Val<u32>,
     /// The stamp of that answer, but for the kind.
     pub(super) lap: Val<u32>,
@@ -45,7 +46,8 @@ pub(super) struct At {
 
 /// What a handler said of a message, before anything is done about it.
 pub(super) struct Ran {
-    /// Whether all that follows is a message by the worker's [`Route`], and what there always is room for.
+    /// Whether all that follows is a message by the worker's [`Route`], and what there always is
+    /// room for.
     pub swift: Val<bool>,
     pub outcome: ErasedOutcome,
     /// Why the actor fails, one of [`cause`], and its number; or 0.
@@ -91,8 +93,9 @@ impl Poll {
         worked
     }
 
-    /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not complete, where there is no room for what
-    /// it leads to, or if one of a higher band comes first.
+    /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not
+    /// complete, where there is no room for what it leads to, or if one of a higher band comes
+    /// first.
     #[device(crate = kiln_lang)]
     fn serve_as(
         &self,
@@ -124,7 +127,8 @@ impl Poll {
 }
 
 impl At {
-    /// The place of a message. `fresh` says that all places were looked at, and nothing was served since.
+    /// The place of a message. `fresh` says that all places were looked at, and nothing was served
+    /// since.
     fn of(plan: &Plan, place: &Place, worker: &Worker, due: &Due, fresh: Val<bool>) -> At {
         At {
             record: due.record,
@@ -142,7 +146,8 @@ impl At {
         }
     }
 
-    /// Before what a message refers to is read: the copy engine has filled those arrays, of which a cache may still have what was there before.
+    /// Before what a message refers to is read: the copy engine has filled those arrays, of which a
+    /// cache may still have what was there before.
     pub(super) fn receive(&self, kind: &ActorKind) {
         if kind.handler.signature().message_holds {
             fence();
@@ -171,7 +176,8 @@ impl At {
         done
     }
 
-    /// Answers a message that is not to be handled, with what it said; whether there was room for that.
+    /// Answers a message that is not to be handled, with what it said; whether there was room for
+    /// that.
     #[device(crate = kiln_lang)]
     fn give_back(
         &self,
@@ -201,7 +207,8 @@ impl At {
         let next = self.position.cast::<u32>() + 1;
         let skip = self.field(place, port::SKIP);
         self.set(place, port::POSITION, next);
-        // It keeps up with the position, so that the two never lie so far apart that their order turns round.
+        // It keeps up with the position, so that the two never lie so far apart that their order
+        // turns round.
         self.set(place, port::SKIP, select(is_before(skip, next), next, skip));
         self.set(place, port::POSITION + 1, ((self.position + 1) >> 32).cast::<u32>());
         self.set(place, port::HANDLED, self.field(place, port::HANDLED) + 1);
@@ -227,7 +234,8 @@ impl At {
     }
 
     fn set_line(&self, place: &Place, word: usize, value: Val<u32>) {
-        // SAFETY: the line lies in the arena before the state. It is the actor's, which this worker serves, and all lanes store the same.
+        // SAFETY: the line lies in the arena before the state. It is the actor's, which this worker
+        // serves, and all lanes store the same.
         unsafe { place.set_word(self.state_at - actor::WORDS as u32, word, value) };
     }
 
@@ -256,8 +264,8 @@ impl At {
         block_uniform(room)
     }
 
-    /// Runs the handler, and does what it says, if there is room for all that it may lead to; whether
-    /// there was. So a handler runs once for a message, whatever it does besides sending.
+    /// Runs the handler, and does what it says, if there is room for all that it may lead to;
+    /// whether there was. So a handler runs once for a message, whatever it does besides sending.
     #[device(crate = kiln_lang)]
     pub(super) fn handle(
         &self,
@@ -389,7 +397,8 @@ impl At {
         }
     }
 
-    /// Before the answer to a message that was handled: counts the arrays that the reply refers to, and those of the message no more.
+    /// Before the answer to a message that was handled: counts the arrays that the reply refers to,
+    /// and those of the message no more.
     #[device(crate = kiln_lang)]
     fn settle_arrays(&self, plan: &Plan, place: &Place, lending: &Lending<'_>, ran: &Ran) {
         if lending.replies() {
@@ -418,7 +427,8 @@ impl At {
     fn keep_state(&self, place: &Place, kind: &ActorKind, ran: &Ran) {
         let inlines = kind.handler.inlines().state;
         let after = Words { words: &ran.outcome.state, inlines: &inlines, memory: &ran.memory };
-        // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the same.
+        // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the
+        // same.
         unsafe {
             for word in after.plain() {
                 place.set_word(self.state_at, word, ran.outcome.state[word]);
@@ -465,7 +475,8 @@ impl At {
             Slot { at: self.answer, stamp: self.lap, headers: val(0), header: [val(0), val(0), val(0)] }
         };
         let slot = Slot { stamp: slot.stamp | kind << 24, ..slot };
-        // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in it, and reads it by quads.
+        // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in
+        // it, and reads it by quads.
         unsafe {
             if plan.ordered {
                 slot.write_ordered(plan, &place.outbox, payload);
@@ -520,7 +531,8 @@ impl At {
         if self.inlet {
             let head = self.field(place, port::LINK) + link::HEAD as u32;
             let next = self.position.cast::<u32>() + 1;
-            // SAFETY: the link lies in the arena; the sender loads the word in order. See `send.rs` for why this need not be a release.
+            // SAFETY: the link lies in the arena; the sender loads the word in order. See `send.rs`
+            // for why this need not be a release.
             unsafe { place.arena.set_ordered_unchecked(head, next, Order::Relaxed, Scope::System) };
         }
     }
@@ -537,7 +549,8 @@ fn replace_array(plan: &Plan, place: &Place, state: &Words<'_>, array: &Range<us
         let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
         for i in range_step(lane, array.len() as u32, plan.lanes) {
             let word = state.of_array(array, i);
-            // SAFETY: the state belongs to the actor, which this worker serves, and each word is one lane's.
+            // SAFETY: the state belongs to the actor, which this worker serves, and each word is
+            // one lane's.
             unsafe { place.arena.scatter(own + i, word) };
         }
     }

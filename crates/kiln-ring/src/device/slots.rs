@@ -23,7 +23,8 @@ pub(super) struct Slot {
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
     pub memory: &'a ViewMut<u32, 1>,
-    /// How far the slots lie behind their place in the view, in words; `None` where they lie in the view.
+    /// How far the slots lie behind their place in the view, in words; `None` where they lie in the
+    /// view.
     pub far: Option<Val<i64>>,
     /// Another worker's memory, where the slots may lie there.
     pub near: Option<Beside>,
@@ -69,7 +70,8 @@ impl Ground<'_> {
 }
 
 impl Slot {
-    /// Writes the slot for a reader to whom quads may arrive in parts: all of it, and then, with release, the stamp of the first quad.
+    /// Writes the slot for a reader to whom quads may arrive in parts: all of it, and then, with
+    /// release, the stamp of the first quad.
     ///
     /// # Safety
     /// As for [`write`](Self::write), of which the reader loads that stamp first, with acquire.
@@ -81,7 +83,8 @@ impl Slot {
             // What the lanes wrote to arrays, all of them copy.
             barrier();
         }
-        // SAFETY: as the caller promises. All lanes store the same here, so that whichever store is seen, what its own lane stored before it is.
+        // SAFETY: as the caller promises. All lanes store the same here, so that whichever store is
+        // seen, what its own lane stored before it is.
         unsafe {
             for &q in &plain {
                 let words = [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i));
@@ -129,7 +132,8 @@ impl Slot {
     /// Writes the slot.
     ///
     /// # Safety
-    /// It lies inside the view, at a multiple of 16 bytes, and nobody else writes it now. Whoever reads it does so by quads.
+    /// It lies inside the view, at a multiple of 16 bytes, and nobody else writes it now. Whoever
+    /// reads it does so by quads.
     #[device(crate = kiln_lang)]
     pub unsafe fn write(&self, plan: &Plan, ground: Ground<'_>, payload: &Words<'_>) {
         let plain = payload.plain_quads();

@@ -1,17 +1,20 @@
 //! A worker that stays with an inlet.
 //!
-//! A whole turn takes a worker longer than a message needs on its way to a neighbour: it takes aim at all its ports, finds out whose message it saw, and reads the records of its actor. An actor that
-//! passes messages on, as those of a pipeline do, soon gets the next one by the same inlet. So a worker that has sent on what came by an inlet stays there for some messages: the actor's state and
-//! count, the inlet's next slot and the way out ([`Route`]) are in registers, and nothing but the handler stands between a look and the message that it leads to.
+//! A whole turn takes a worker longer than a message needs on its way to a neighbor: it takes aim
+//! at all its ports, finds out whose message it saw, and reads the records of its actor. An actor
+//! that passes messages on, as those of a pipeline do, soon gets the next one by the same inlet. So
+//! a worker that has sent on what came by an inlet stays there for some messages: the actor's state
+//! and count, the inlet's next slot and the way out ([`Route`]) are in registers, and nothing but
+//! the handler stands between a look and the message that it leads to.
 //!
-//! It sees its other ports meanwhile (in a cluster only those in its own memory, and where the inbox
-//! lies across a bus only its inlets: the next turn begins with a look at all). It leaves when one of
-//! them has something too, when nothing comes, when there is no room for what comes next, when a
-//! handler does anything but pass on, or after [`STAY`] messages.
+//! It sees its other ports meanwhile (in a cluster only those in its own memory, and where the
+//! inbox lies across a bus only its inlets: the next turn begins with a look at all). It leaves
+//! when one of them has something too, when nothing comes, when there is no room for what comes
+//! next, when a handler does anything but pass on, or after [`STAY`] messages.
 //!
-//! What a handler that does anything but pass on decided is dropped, and the turn that follows runs it
-//! again: what else becomes of a message would have to be in registers before the message that is
-//! passed on can leave. So this is for handlers of which nobody can tell how often they ran
+//! What a handler that does anything but pass on decided is dropped, and the turn that follows runs
+//! it again: what else becomes of a message would have to be in registers before the message that
+//! is passed on can leave. So this is for handlers of which nobody can tell how often they ran
 //! ([`Kind::repeatable`]).
 
 use super::due::Due;
@@ -32,8 +35,8 @@ const STAY_FAR: u32 = 32;
 /// How often it looks at all its ports for the next one.
 const LOOKS: u32 = 8;
 
-/// The same where it looks at its inlets alone: for longer than the other end takes for a look across
-/// the bus. Else each such look would make the other end take one too.
+/// The same where it looks at its inlets alone: for longer than the other end takes for a look
+/// across the bus. Else each such look would make the other end take one too.
 pub(super) const LOOKS_FAR: u32 = 16;
 
 /// The inlet with which a worker stays, by the bits of the lanes that look at it.
@@ -53,8 +56,9 @@ impl Inlet {
 }
 
 impl Poll {
-    /// Serves what was seen at the inlet whose message led to the last one that was sent by the route, and what follows there, as long as that is all there is to do. What is left to serve, and how many
-    /// messages were.
+    /// Serves what was seen at the inlet whose message led to the last one that was sent by the
+    /// route, and what follows there, as long as that is all there is to do. What is left to serve,
+    /// and how many messages were.
     #[device(crate = kiln_lang)]
     pub fn stay(self, plan: &Plan, place: &Place, worker: &Worker, route: &mut Route) -> (Poll, Val<u32>) {
         let mut poll = self;
@@ -179,7 +183,8 @@ impl Poll {
 }
 
 impl Aim {
-    /// Goes on to the next slot of the port with this record, whose message in that position was served.
+    /// Goes on to the next slot of the port with this record, whose message in that position was
+    /// served.
     #[device(crate = kiln_lang)]
     fn advance(&mut self, place: &Place, record: Val<u32>, position: Val<u64>) {
         let mine = self.record.eq(record);

@@ -1,11 +1,13 @@
-//! The words of a message, a reply or a state, of which some stand in memory: those of its inline arrays.
+//! The words of a message, a reply or a state, of which some stand in memory: those of its inline
+//! arrays.
 
 use crate::payload::Memory;
 use crate::slot::{PAYLOAD, quads_for};
 use kiln_lang::prelude::*;
 use std::ops::Range;
 
-/// Words. Of an array, the first says where it begins and the second one in what, as `payload/memory.rs` has it.
+/// Words. Of an array, the first says where it begins and the second one in what, as
+/// `payload/memory.rs` has it.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub words: &'a [Val<u32>],

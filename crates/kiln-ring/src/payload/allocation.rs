@@ -15,9 +15,10 @@ pub(crate) struct Allocation {
     pub len: usize,
     /// Which of this process's arrays it is.
     pub number: u32,
-    /// Its line in the runtime's ledger. Without one, no actor can hand it on.
+    /// Its line in the runtime's reference-count table. Without one, no actor can hand it on.
     pub line: Option<usize>,
-    /// What the device's count stands at when no actor has a reference: those that reached the host are not taken off there, but counted here.
+    /// What the device's count stands at when no actor has a reference: those that reached the host
+    /// are not taken off there, but counted here.
     pub taken: AtomicU32,
     holders: Mutex<Holders>,
     /// Host memory from which it is filled.
@@ -39,7 +40,8 @@ pub(crate) struct Holders {
 /// An array's runtime and its memory.
 type Known = (Weak<Shared>, Arc<Allocation>);
 
-/// The arrays of this process whose memory was not given back, by their numbers: a reference that comes back from a device is three words.
+/// The arrays of this process whose memory was not given back, by their numbers: a reference that
+/// comes back from a device is three words.
 static KNOWN: Mutex<Option<HashMap<u32, Known>>> = Mutex::new(None);
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -80,7 +82,8 @@ pub(crate) fn forget(number: u32) {
 }
 
 impl Allocation {
-    /// Memory of so many words that is known from now on, by a number and a line of the ledger, at which the device's count stands at `settled`.
+    /// Memory of so many words that is known from now on, by a number and a line of the
+    /// reference-count table, at which the device's count stands at `settled`.
     pub fn new(
         shared: &Arc<Shared>,
         (piece, len): (Piece, usize),
@@ -116,7 +119,8 @@ impl Allocation {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The host memory of [`len`](Self::len) words, initialised and aligned to 256 bytes, once nothing is copied from it any more.
+    /// The host memory of [`len`](Self::len) words, initialized and aligned to 256 bytes, once
+    /// nothing is copied from it any more.
     pub fn staging(&self, shared: &Shared) -> Result<NonNull<u32>> {
         self.wait(shared)?;
         let mut staging = self.mapped();

@@ -7,7 +7,8 @@ use crate::outcome::Zeroed;
 use kiln_lang::{DeviceValue, IntoVal, Val, device_assert, val};
 use std::marker::PhantomData;
 
-/// A [`Payload`](super::Payload) on the device: a reference, which [`RingCtx::array`](crate::RingCtx::array) opens.
+/// A [`Payload`](super::Payload) on the device: a reference, which
+/// [`RingCtx::array`](crate::RingCtx::array) opens.
 #[derive(Clone, Copy, Debug, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub struct PayloadVal<T: PayloadElem> {
@@ -90,8 +91,9 @@ impl<T: PayloadElem> Array<T> {
         }
     }
 
-    /// The first `N` elements as a field of a reply, of a message to another actor, or of the state: they are copied there once the handler has ended.
-    /// An array with fewer fails the actor.
+    /// The first `N` elements as a field of a reply, of a message to another actor, or of the
+    /// state: they are copied there once the handler has ended. An array with fewer fails the
+    /// actor.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -133,16 +135,18 @@ impl<T: PayloadElem> Array<T> {
     #[track_caller]
     pub fn get_or(&self, index: impl IntoVal<u32>, other: impl IntoVal<T>) -> Val<T> {
         let index = index.into_val();
-        // No word of a neighbour's, nor of a slot's end, is looked at.
+        // No word of a neighbor's, nor of a slot's end, is looked at.
         let inside = index.lt(self.len);
         let word = self.word(kiln_lang::select(inside, index, 0));
         kiln_lang::select(inside, T::load(&[word]), other)
     }
 
-    /// Replaces an element. An index outside fails the actor, and so does an [inline](crate::Inline) array of a message, which is only read.What a handler has replaced stays so when it fails.
+    /// Replaces an element. An index outside fails the actor, and so does an
+    /// [inline](crate::Inline) array of a message, which is only read.What a handler has replaced
+    /// stays so when it fails.
     ///
-    /// The threads of a worker that replace the same element must do so with the same value. One that
-    /// reads what another has replaced for the same message needs a
+    /// The threads of a worker that replace the same element must do so with the same value. One
+    /// that reads what another has replaced for the same message needs a
     /// [`sync`](crate::RingCtx::sync) between; in the next message everything is there.
     #[track_caller]
     pub fn set(&self, index: impl IntoVal<u32>, value: impl IntoVal<T>) {
@@ -151,7 +155,8 @@ impl<T: PayloadElem> Array<T> {
         if let Some(source) = self.source {
             device_assert!(source.eq(ARENA), "an element of a message is set: it is only read");
         }
-        // SAFETY: the words belong to the array; who may use an array at a time is up to the messages that name it, and words are written whole.
+        // SAFETY: the words belong to the array; who may use an array at a time is up to the
+        // messages that name it, and words are written whole.
         unsafe { self.memory.arena.scatter(self.at + index, T::store(&value.into_val())[0]) };
     }
 }

@@ -7,7 +7,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An array, as the host refers to it. When the last reference there is gone, the memory is given back, or, where actors have some, once theirs are gone too.
+/// An array, as the host refers to it. When the last reference there is gone, the memory is given
+/// back, or, where actors have some, once theirs are gone too.
 pub(crate) struct Block {
     shared: Arc<Shared>,
     memory: Arc<Allocation>,
@@ -63,12 +64,14 @@ impl Block {
         self.memory.taken.load(Ordering::Acquire)
     }
 
-    /// Whether actors have references to it, beside the messages that the host sent and the `taken` ones that came back.
+    /// Whether actors have references to it, beside the messages that the host sent and the `taken`
+    /// ones that came back.
     pub fn is_lent(&self, taken: u32) -> Result<bool> {
         self.shared.is_lent(&self.memory, taken)
     }
 
-    /// The host memory of [`len`](Self::len) words, initialised and aligned to 256 bytes, once nothing is copied from it any more. It lives as long as this value.
+    /// The host memory of [`len`](Self::len) words, initialized and aligned to 256 bytes, once
+    /// nothing is copied from it any more. It lives as long as this value.
     pub fn staging(&self) -> Result<NonNull<u32>> {
         self.memory.staging(&self.shared)
     }
@@ -92,7 +95,8 @@ impl Drop for Block {
 }
 
 impl Hold {
-    /// Waits until a device that is told of the array finds it filled. Whether it is an array of this runtime.
+    /// Waits until a device that is told of the array finds it filled. Whether it is an array of
+    /// this runtime.
     pub(crate) fn settle(&self, shared: &Arc<Shared>) -> Result<bool> {
         self.0.memory.wait(&self.0.shared)?;
         Ok(self.0.is_of(shared))

@@ -45,17 +45,16 @@ impl Memory {
         word
     }
 
-    /// A word of a message's payload: a quad of the slot holds three of them, so that each third one
-    /// is followed by a stamp.
+    /// A word of a message's payload: a quad of the slot holds three of them, so that each third
+    /// one is followed by a stamp.
     #[device(crate = kiln_lang)]
     fn word_of_slot(&self, slot: &MessageSlot, at: Val<u32>) -> Val<u32> {
         // A third by a product, for numbers below 2^16: a division costs as much as the rest of a
         // handler's loop. Messages have `MAX_WORDS` words at most.
         let stamps = (at * 0xaaab) >> 17;
         let at = slot.at + at + stamps;
-        // In order, as the message was seen to be complete: another kind of load might find an older
-        // line in a cache.
-        // SAFETY: the word belongs to the message's slot, which lies there.
+        // In order, as the message was seen to be complete: another kind of load might find an
+        // older line in a cache. SAFETY: the word belongs to the message's slot, which lies there.
         unsafe {
             if slot.inlets && slot.inlet {
                 self.arena.get_ordered_unchecked(at, Order::Relaxed, Scope::System)
@@ -70,7 +69,8 @@ const _: () = assert!(PAYLOAD == 3 && QUAD == 4 && MAX_WORDS <= 1 << 15);
 
 #[cfg(test)]
 mod tests {
-    /// The slot's words behind the last that a handler may ask for are read too, when it is sent on.
+    /// The slot's words behind the last that a handler may ask for are read too, when it is sent
+    /// on.
     #[test]
     fn thirds_are_whole() {
         assert!((0u32..1 << 16).all(|at| (at * 0xaaab) >> 17 == at / 3));

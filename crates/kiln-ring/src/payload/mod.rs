@@ -1,9 +1,11 @@
 //! Arrays in device memory that messages and states refer to.
 //!
-//! A message lies in a slot, in which arrays may lie too: [`Inline`]. What is large, or used by many messages, is written to device memory once, and messages carry a reference to it: a
-//! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it: the host, a message that is not answered, the state that
-//! an actor was launched with; and what actors hand on without the host, which is a message in an inlet, or an output that nobody has taken. Those references are counted
-//! on the device: see `runtime/ledger.rs`.
+//! A message lies in a slot, in which arrays may lie too: [`Inline`]. What is large, or used by
+//! many messages, is written to device memory once, and messages carry a reference to it: a
+//! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it:
+//! the host, a message that is not answered, the state that an actor was launched with; and what
+//! actors hand on without the host, which is a message in an inlet, or an output that nobody has
+//! taken. Those references are counted on the device: see `runtime/ref_counts.rs`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -43,11 +45,15 @@ impl PayloadElem for f32 {}
 
 /// An array in device memory, to be sent by reference. Clones are the same array.
 ///
-/// An actor that gets one may hand it on to others, of the same runtime, with [`RingCtx::send`](crate::RingCtx::send), or give it back in its reply: nothing is copied, and the host has no part in it. The memory is given back
-/// once nobody has it: no [`Payload`] on the host, no message that is not done with, no output that nobody took, no actor that was launched with it. (A reference that a handler keeps in its state for later does not
-/// keep the array: handing it on when it is gone fails the actor.)
+/// An actor that gets one may hand it on to others, of the same runtime, with
+/// [`RingCtx::send`](crate::RingCtx::send), or give it back in its reply: nothing is copied, and
+/// the host has no part in it. The memory is given back once nobody has it: no [`Payload`] on the
+/// host, no message that is not done with, no output that nobody took, no actor that was launched
+/// with it. (A reference that a handler keeps in its state for later does not keep the array:
+/// handing it on when it is gone fails the actor.)
 ///
-/// Made by [`RingRuntime::payload`](crate::RingRuntime::payload) or [`payload_of`](crate::RingRuntime::payload_of). In a handler it is a [`PayloadVal`], which
+/// Made by [`RingRuntime::payload`](crate::RingRuntime::payload) or
+/// [`payload_of`](crate::RingRuntime::payload_of). In a handler it is a [`PayloadVal`], which
 /// [`RingCtx::array`](crate::RingCtx::array) opens.
 ///
 /// ```
@@ -76,7 +82,8 @@ impl PayloadElem for f32 {}
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Payload<T: PayloadElem> {
-    /// Nothing for a reference that came back from a device and stands for no array that is still there.
+    /// Nothing for a reference that came back from a device and stands for no array that is still
+    /// there.
     block: Option<Arc<Block>>,
     elem: PhantomData<T>,
 }
@@ -117,7 +124,8 @@ impl<T: PayloadElem> Payload<T> {
             // Messages may be answered without anybody having looked.
             block.let_go();
         }
-        // In this order, as `runtime/ledger.rs` says: what came back from actors, who has it here, who has it there.
+        // In this order, as `runtime/ref_counts.rs` says: what came back from actors, who has it
+        // here, who has it there.
         let taken = block.taken();
         let shared = Arc::strong_count(block) > 1;
         if shared || block.is_lent(taken)? { Err(RingError::PayloadInUse) } else { Ok(block) }
@@ -126,7 +134,8 @@ impl<T: PayloadElem> Payload<T> {
     /// Replaces all elements.
     ///
     /// # Errors
-    /// Another number of elements; somebody else refers to the array, such as a message that is not answered yet; failures of the device.
+    /// Another number of elements; somebody else refers to the array, such as a message that is not
+    /// answered yet; failures of the device.
     pub fn write(&mut self, data: &[T]) -> Result<()> {
         let len = self.len();
         if data.len() != len {
@@ -138,8 +147,9 @@ impl<T: PayloadElem> Payload<T> {
         block.flush()
     }
 
-    /// Host memory of the same length, which the device's copy engine reads directly: what is written there reaches the device by [`flush`](Self::flush). Zeros at
-    /// first. Waits until an earlier flush is over.
+    /// Host memory of the same length, which the device's copy engine reads directly: what is
+    /// written there reaches the device by [`flush`](Self::flush). Zeros at first. Waits until an
+    /// earlier flush is over.
     ///
     /// # Errors
     /// As of [`write`](Self::write).
@@ -148,18 +158,22 @@ impl<T: PayloadElem> Payload<T> {
         unsafe { Self::staging_of(self.own()?) }
     }
 
-    /// The staging memory of a block of which [`own`](Self::own) said that there is no other reference.
+    /// The staging memory of a block of which [`own`](Self::own) said that there is no other
+    /// reference.
     ///
     /// # Safety
-    /// For as long as the slice is used, the value that refers to the block is borrowed: whoever else gets a reference to the array is refused this memory while there are two.
+    /// For as long as the slice is used, the value that refers to the block is borrowed: whoever
+    /// else gets a reference to the array is refused this memory while there are two.
     unsafe fn staging_of<'a>(block: &Block) -> Result<&'a mut [T]> {
         let host = block.staging()?;
-        // SAFETY: as many words, initialised, which live as long as the block; copies from them are over; nobody else has a slice of them, as the caller promises.
+        // SAFETY: as many words, initialized, which live as long as the block; copies from them are
+        // over; nobody else has a slice of them, as the caller promises.
         let words = unsafe { std::slice::from_raw_parts_mut(host.as_ptr(), block.len()) };
         Ok(bytemuck::cast_slice_mut(words))
     }
 
-    /// Begins to copy the [staging](Self::staging) memory to the device. A message that refers to the array is sent once it is there.
+    /// Begins to copy the [staging](Self::staging) memory to the device. A message that refers to
+    /// the array is sent once it is there.
     ///
     /// # Errors
     /// As of [`write`](Self::write).

@@ -5,7 +5,7 @@ use super::checkpoint::Checkpoint;
 use super::ending::Ending;
 use super::error::Result;
 use super::lifecycle::Lifecycle;
-use super::supervise::Farewell;
+use super::supervise::ShutdownGuard;
 use crate::channel::{Channel, Counts};
 use crate::device::Kind;
 use crate::device::record::gate;
@@ -18,14 +18,15 @@ use std::time::Duration;
 
 /// An actor: a handler that lives on a device, with its state and its queue.
 ///
-/// Any number of threads may use it at once. When it is dropped, it is terminated and its messages are discarded, for which it waits no longer than
+/// Any number of threads may use it at once. When it is dropped, it is terminated and its messages
+/// are discarded, for which it waits no longer than
 /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within).
 #[must_use = "an actor is terminated when it is dropped"]
 pub struct Actor<H: Handler> {
     pub(super) body: Arc<Body>,
     channel: Channel<H::Message, H::Reply>,
     /// The last part.
-    _farewell: Farewell,
+    _shutdown_guard: ShutdownGuard,
 }
 
 impl<H: Handler> fmt::Debug for Actor<H> {
@@ -39,8 +40,8 @@ impl<H: Handler> fmt::Debug for Actor<H> {
 
 impl<H: Handler> Actor<H> {
     pub(super) fn new(body: Arc<Body>, channel: Channel<H::Message, H::Reply>) -> Actor<H> {
-        let _farewell = Farewell::of(&body.side.shared);
-        Actor { body, channel, _farewell }
+        let _shutdown_guard = ShutdownGuard::of(&body.side.shared);
+        Actor { body, channel, _shutdown_guard }
     }
 
     /// Its number, of which every actor of the runtime has another.
@@ -58,7 +59,8 @@ impl<H: Handler> Actor<H> {
         self.channel.counts()
     }
 
-    /// The device's clock, in nanoseconds: what [deadlines](crate::SendOptions::deadline) are given by. The worker of the actor is asked, and the time is that of its answer.
+    /// The device's clock, in nanoseconds: what [deadlines](crate::SendOptions::deadline) are given
+    /// by. The worker of the actor is asked, and the time is that of its answer.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -107,7 +109,8 @@ impl<H: Handler> Actor<H> {
 
     // ---- life
 
-    /// Where it is in its life, as far as the host has heard: a failure is heard of when its answer is there.
+    /// Where it is in its life, as far as the host has heard: a failure is heard of when its answer
+    /// is there.
     pub fn lifecycle(&self) -> Lifecycle {
         self.body.life().stage
     }
@@ -126,7 +129,8 @@ impl<H: Handler> Actor<H> {
         })
     }
 
-    /// From now on it holds its messages and answers nothing. The message being handled is finished first.
+    /// From now on it holds its messages and answers nothing. The message being handled is finished
+    /// first.
     ///
     /// # Errors
     /// It is not active; the device does not answer.
@@ -154,8 +158,8 @@ impl<H: Handler> Actor<H> {
         })
     }
 
-    /// Brings a failed actor back, with the state it was launched with. The messages it held are handled then, unless it was given up: then it begins with
-    /// an empty queue.
+    /// Brings a failed actor back, with the state it was launched with. The messages it held are
+    /// handled then, unless it was given up: then it begins with an empty queue.
     ///
     /// # Errors
     /// It has not failed; the device does not answer.
@@ -191,22 +195,28 @@ impl<H: Handler> Actor<H> {
         self.body.restart(true)
     }
 
-    /// The actor as it is now: its state, and the messages that it was sent and has not handled, in their order and with what is left until their deadlines. An
-    /// active actor is held meanwhile: for two commands and a copy. Replies that were not received are not part of it.
+    /// The actor as it is now: its state, and the messages that it was sent and has not handled, in
+    /// their order and with what is left until their deadlines. An active actor is held meanwhile:
+    /// for two commands and a copy. Replies that were not received are not part of it.
     ///
     /// # Errors
-    /// It is being terminated; its messages or its state refer to payloads or addresses, which mean nothing elsewhere, or it has inlets ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot) takes actors that send to each other); a sender stopped half-way; the device does not answer.
+    /// It is being terminated; its messages or its state refer to payloads or addresses, which mean
+    /// nothing elsewhere, or it has inlets ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot)
+    /// takes actors that send to each other); a sender stopped half-way; the device does not
+    /// answer.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.body.checkpoint().map(|checkpoint| Checkpoint::clone(&self.body.keep(checkpoint)))
     }
 
-    /// The last checkpoint that was taken, by [`checkpoint`](Self::checkpoint) or [by the clock](crate::RuntimeConfig::checkpoint_every).
+    /// The last checkpoint that was taken, by [`checkpoint`](Self::checkpoint) or [by the
+    /// clock](crate::RuntimeConfig::checkpoint_every).
     pub fn last_checkpoint(&self) -> Option<Arc<Checkpoint>> {
         self.body.last_checkpoint()
     }
 
-    /// Has another handler take over between two messages, with the state as it is. A handler that is new to the runtime is compiled while the old one
-    /// works; no message is lost, and none is handled by both.
+    /// Has another handler take over between two messages, with the state as it is. A handler that
+    /// is new to the runtime is compiled while the old one works; no message is lost, and none is
+    /// handled by both.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -253,7 +263,8 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// A handler that is not well formed; an actor that is being terminated; the device does not answer.
+    /// A handler that is not well formed; an actor that is being terminated; the device does not
+    /// answer.
     pub fn replace<N>(&self, handler: N) -> Result<()>
     where
         N: Handler<State = H::State, Message = H::Message, Reply = H::Reply>,
@@ -266,8 +277,10 @@ impl<H: Handler> Actor<H> {
         self.body.restarts()
     }
 
-    /// Links two actors, of one runtime or of two: when one of them fails for good, the other fails too and takes no more messages, and those that it held become
-    /// dead letters. An actor fails for good when its policy does not restart it, or no more. One that is terminated leaves the other alone.
+    /// Links two actors, of one runtime or of two: when one of them fails for good, the other fails
+    /// too and takes no more messages, and those that it held become dead letters. An actor fails
+    /// for good when its policy does not restart it, or no more. One that is terminated leaves the
+    /// other alone.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -300,7 +313,8 @@ impl<H: Handler> Actor<H> {
         other.body.unlink(&self.body);
     }
 
-    /// A copy of its state. A message that is being handled meanwhile may have changed part of it: [deactivate](Self::deactivate) the actor first.
+    /// A copy of its state. A message that is being handled meanwhile may have changed part of it:
+    /// [deactivate](Self::deactivate) the actor first.
     ///
     /// # Errors
     /// Failures of the device.
@@ -310,12 +324,14 @@ impl<H: Handler> Actor<H> {
         Ok(H::State::decode(&words))
     }
 
-    /// Ends its life: it takes no more messages, and its messages are handled, or given back as dead letters. Replies that are there can
-    /// still be received. Handling needs an active actor: of another, messages are given back.
+    /// Ends its life: it takes no more messages, and its messages are handled, or given back as
+    /// dead letters. Replies that are there can still be received. Handling needs an active actor:
+    /// of another, messages are given back.
     ///
     /// # Errors
-    /// It was terminated before; not all messages were handled or given back within `timeout`, or its worker did not answer in that time, because a handler does not end: then it
-    /// goes on draining, and may be terminated again.
+    /// It was terminated before; not all messages were handled or given back within `timeout`, or
+    /// its worker did not answer in that time, because a handler does not end: then it goes on
+    /// draining, and may be terminated again.
     pub fn terminate_with(&self, ending: Ending, timeout: Duration) -> Result<()> {
         self.body.terminate(ending, timeout)
     }
@@ -332,7 +348,8 @@ impl<H: Handler> Actor<H> {
 impl<H: Handler> Drop for Actor<H> {
     fn drop(&mut self) {
         if self.lifecycle() != Lifecycle::Terminated {
-            // An actor that does not end keeps its place and its memory, which the device may still use.
+            // An actor that does not end keeps its place and its memory, which the device may still
+            // use.
             if self.terminate_with(Ending::Discard, self.body.side.patience()).is_err() {
                 // Nobody looks after it any more: those who wait for it must not do so for ever.
                 self.body.strand("it was dropped, and its worker did not answer");

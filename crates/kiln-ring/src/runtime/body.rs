@@ -28,7 +28,7 @@ pub(crate) struct Body {
     /// Its handler.
     kind: Mutex<Kind>,
     pub mailbox: Arc<Mailbox<Native>>,
-    pub(super) manner: BodyConfig,
+    pub(super) body_config: BodyConfig,
     /// What a restart begins with.
     first_state: Mutex<Vec<u32>>,
     /// The arrays to which that and the state refer that was set last.
@@ -60,7 +60,8 @@ pub(crate) struct BodyConfig {
     pub beside: Option<Place>,
 }
 
-/// Where an actor is in its life. Whoever changes it holds the lock until the device has acknowledged the change.
+/// Where an actor is in its life. Whoever changes it holds the lock until the device has
+/// acknowledged the change.
 pub(crate) struct Life {
     pub stage: Lifecycle,
     /// The failures that are over.
@@ -107,7 +108,7 @@ impl Body {
         gauges: usize,
         kind: Kind,
         mailbox: Arc<Mailbox<Native>>,
-        manner: BodyConfig,
+        body_config: BodyConfig,
     ) -> Arc<Body> {
         let life = Life {
             stage: Lifecycle::Launched,
@@ -122,8 +123,8 @@ impl Body {
             checkpointed: Instant::now(),
             seen: (u64::MAX, 0),
         };
-        let first_state = Mutex::new(manner.first_state.clone());
-        let held = Mutex::new([manner.held.clone(), Vec::new()]);
+        let first_state = Mutex::new(body_config.first_state.clone());
+        let held = Mutex::new([body_config.held.clone(), Vec::new()]);
         side.standing.set(Standing::Holds(Lifecycle::Launched));
         let body = Arc::new(Body {
             side,
@@ -133,7 +134,7 @@ impl Body {
             passed: mailbox.bands().map(|band| count_of(band.queue.tail())).collect(),
             kind: Mutex::new(kind),
             mailbox,
-            manner,
+            body_config,
             first_state,
             held,
             life: Mutex::new(life),
@@ -225,14 +226,15 @@ impl Body {
             return;
         }
         self.side.inlets.outputs.tidy();
-        let failure = self.mailbox.failure_since(&life.settled).map(|(position, reason)| (0, position, reason));
+        let failure =
+            self.mailbox.failure_since(&life.settled).map(|(position, reason)| (0, position, reason));
         let failure = failure.or_else(|| self.side.inlets.outputs.failure());
         let Some((link, position, reason)) = failure else { return };
         life.stage = Lifecycle::Failed;
         let why = self.side.explain_message(reason, link, position);
         life.failed = Some(Arc::new(Failed { position, why: why.clone() }));
         self.publish(What::Failed { position, why });
-        match life.history.decide(&self.manner.restart, Instant::now()) {
+        match life.history.decide(&self.body_config.restart, Instant::now()) {
             Decision::Leave => life.fell = true,
             Decision::At(due) => life.due = Some(due),
             Decision::GiveUp => {
@@ -263,7 +265,8 @@ impl Body {
         self.mailbox.close();
         self.side.inlets.outputs.close();
         self.stand(life);
-        // Without an acknowledgement the messages stay where they are, as in any actor of a worker that does not answer.
+        // Without an acknowledgement the messages stay where they are, as in any actor of a worker
+        // that does not answer.
         let _ = self.side.tell(Operation::Gate, gate::RETURNING);
         self.mailbox.tidy();
     }
@@ -299,14 +302,15 @@ impl Body {
             // A handler that fails leaves the state as it was before its message.
             self.side.write_state(&self.first_state())?;
         }
-        // The gate is closed: whatever failed has been answered, and nothing else is until it opens.
+        // The gate is closed: whatever failed has been answered, and nothing else is until it
+        // opens.
         self.side.remember_fault();
         life.settled = self.mailbox.settled_so_far();
         self.side.inlets.outputs.forgive();
         self.side.tell(Operation::Gate, gate::OPEN)?;
         self.mailbox.reopen();
         self.side.inlets.outputs.reopen();
-        life.history.restarted(&self.manner.restart, Instant::now());
+        life.history.restarted(&self.body_config.restart, Instant::now());
         (life.stage, life.fell, life.told, life.failed) = (Lifecycle::Active, false, false, None);
         self.stand(life);
         self.publish(What::Restarted { times: life.history.total });
@@ -337,7 +341,7 @@ impl Body {
 
     /// Whether somebody waits for its failures to be seen.
     pub fn is_supervised(&self) -> bool {
-        self.manner.restart != Restart::Never || !self.links().is_empty()
+        self.body_config.restart != Restart::Never || !self.links().is_empty()
     }
 
     fn links(&self) -> MutexGuard<'_, Vec<Weak<Body>>> {
@@ -361,15 +365,17 @@ impl Body {
         self.links().retain(|linked| linked.strong_count() > 0 && !linked.ptr_eq(&other));
     }
 
-    /// Looks for a failure, restarts the actor where that is due, and tells its links where it fell. While somebody else is busy with the actor, it is
-    /// looked at another time. Gives whether it was restarted, or that was tried.
+    /// Looks for a failure, restarts the actor where that is due, and tells its links where it
+    /// fell. While somebody else is busy with the actor, it is looked at another time. Gives
+    /// whether it was restarted, or that was tried.
     pub fn attend(&self) -> bool {
         let Some(mut life) = self.try_life() else { return false };
         self.notice(&mut life);
         let restarts = life.due.is_some_and(|due| due <= Instant::now());
         if restarts {
-            // A device that does not answer leaves the actor failed; the next look at the device says so.
-            life.fell = self.restart_now(&mut life, self.manner.resume).is_err();
+            // A device that does not answer leaves the actor failed; the next look at the device
+            // says so.
+            life.fell = self.restart_now(&mut life, self.body_config.resume).is_err();
             self.stand(&life);
         }
         self.checkpoint_by_the_clock(&mut life);

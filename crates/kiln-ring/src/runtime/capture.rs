@@ -1,8 +1,10 @@
 //! Taking a checkpoint of an actor that lives.
 //!
-//! The actor's gate is closed, which the device acknowledges once the message in hand is done; so state and queue stand still. Everything from the first message
-//! without an answer to the last that was begun is then in the request ring, and is read back from there: by the host where it may read the ring, and by a copy of the device
-//! where the ring is the device's own memory. A message that is being written at that moment is waited for.
+//! The actor's gate is closed, which the device acknowledges once the message in hand is done; so
+//! state and queue stand still. Everything from the first message without an answer to the last
+//! that was begun is then in the request ring, and is read back from there: by the host where it
+//! may read the ring, and by a copy of the device where the ring is the device's own memory. A
+//! message that is being written at that moment is waited for.
 
 use super::body::{Body, Life};
 use super::checkpoint::{Checkpoint, CheckpointError, Held, HeldBand};
@@ -51,7 +53,7 @@ impl Body {
 
     /// Whether all there is to the actor are its words.
     pub(super) fn check_portable(&self) -> Result<()> {
-        if self.manner.refers {
+        if self.body_config.refers {
             let handler = self.kind().handler.signature().name;
             return Err(CheckpointError::NotPortable { handler }.into());
         }
@@ -86,7 +88,8 @@ impl Body {
         let (end, begun) = (queue.tail(), Instant::now());
         let mut wait = Limit::after(self.side.patience()).wait();
         loop {
-            // Anew each time: a full queue may drop its oldest meanwhile, and use their slots again.
+            // Anew each time: a full queue may drop its oldest meanwhile, and use their slots
+            // again.
             let first = queue.first_unanswered().min(end);
             let messages = self.messages(queue, first, end, now)?;
             let missing = messages.iter().position(Option::is_none);

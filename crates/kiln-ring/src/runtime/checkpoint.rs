@@ -5,8 +5,10 @@
 //!   │ inlets 8 │ address 8, capacity 8, position 8, messages of each │ SHA-256 32
 //! ```
 //!
-//! Format 2, which is read too, had no inlets, and format 1 one band and not their number. Numbers are little-endian; names and lists of words have their length before them as 8 bytes. A message is what is left until its deadline, in nanoseconds
-//! (2^64 - 1 for none), and its words; one of an inlet is its words alone. The length counts everything; the digest is of everything before it.
+//! Format 2, which is read too, had no inlets, and format 1 one band and not their number. Numbers
+//! are little-endian; names and lists of words have their length before them as 8 bytes. A message
+//! is what is left until its deadline, in nanoseconds (2^64 - 1 for none), and its words; one of an
+//! inlet is its words alone. The length counts everything; the digest is of everything before it.
 
 use crate::channel::{MAX_BANDS, MAX_CAPACITY};
 use crate::handler::Signature;
@@ -25,10 +27,12 @@ const VERSION: u32 = 3;
 const HEAD: usize = 24;
 const DIGEST: usize = 32;
 
-/// An actor as it was at one moment: its state, and the messages that it had been sent and had not handled, in their order.
+/// An actor as it was at one moment: its state, and the messages that it had been sent and had not
+/// handled, in their order.
 ///
-/// [`Actor::checkpoint`](crate::Actor::checkpoint) makes one, [`RingRuntime::restore`](crate::RingRuntime::restore) an actor of one, on any device. It
-/// belongs to handlers whose state, message and reply have the same layouts.
+/// [`Actor::checkpoint`](crate::Actor::checkpoint) makes one,
+/// [`RingRuntime::restore`](crate::RingRuntime::restore) an actor of one, on any device. It belongs
+/// to handlers whose state, message and reply have the same layouts.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
@@ -232,7 +236,8 @@ impl Checkpoint {
         self.bands.iter().map(|band| band.messages.len()).sum()
     }
 
-    /// The position of the first message that was not handled: how many were, since the actor's beginning; in all bands together, where there are several.
+    /// The position of the first message that was not handled: how many were, since the actor's
+    /// beginning; in all bands together, where there are several.
     pub fn position(&self) -> u64 {
         self.bands.iter().map(|band| band.passed).sum()
     }
@@ -319,7 +324,8 @@ impl Checkpoint {
 
     // ---- files
 
-    /// Writes the checkpoint to a file: aside first and then renamed, so that the file is never there in part, whatever happens meanwhile.
+    /// Writes the checkpoint to a file: aside first and then renamed, so that the file is never
+    /// there in part, whatever happens meanwhile.
     ///
     /// # Errors
     /// Those of the file system.
@@ -390,7 +396,8 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
         fs::rename(&aside, path)
     };
     write().map_err(|error| {
-        // What is left of it is of no use; that it cannot be removed says less than the error itself.
+        // What is left of it is of no use; that it cannot be removed says less than the error
+        // itself.
         let _ = fs::remove_file(&aside);
         CheckpointError::File { path: path.to_owned(), error }
     })
@@ -525,8 +532,8 @@ mod tests {
         content
     }
 
-    /// The first format had no number of bands: it is what the second says of one band, without that
-    /// word. The second had no inlets.
+    /// The first format had no number of bands: it is what the second says of one band, without
+    /// that word. The second had no inlets.
     #[test]
     fn the_first_format_is_read() {
         let mut one = Checkpoint { inlets: Vec::new(), ..example() };

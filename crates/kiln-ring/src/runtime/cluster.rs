@@ -99,8 +99,10 @@ impl Place {
 }
 
 impl<S> RingConfig<S> {
-    /// Puts the actor on a worker of the same [cluster](RuntimeConfig::cluster) as another actor of the runtime, on the one that has the fewest actors; where workers
-    /// stand in no clusters, on the same worker. If the other actor has ended, or belongs to another runtime, it counts for nothing.
+    /// Puts the actor on a worker of the same [cluster](RuntimeConfig::cluster) as another actor of
+    /// the runtime, on the one that has the fewest actors; where workers stand in no clusters, on
+    /// the same worker. If the other actor has ended, or belongs to another runtime, it counts for
+    /// nothing.
     pub fn beside<H: Handler>(self, actor: &Actor<H>) -> Self {
         let side = &actor.body.side;
         let place = Place { runtime: Arc::as_ptr(&side.shared).addr(), actor: side.actor };
@@ -109,10 +111,12 @@ impl<S> RingConfig<S> {
 }
 
 impl<H: Handler> Actor<H> {
-    /// As [`inlet`](Self::inlet), with the queue in the shared memory of the actor's worker, where a message is there sooner. The sender must be an
-    /// actor on a worker of the same cluster, as [`RingConfig::beside`] has it; the handler of any other fails when it sends to the address.
+    /// As [`inlet`](Self::inlet), with the queue in the shared memory of the actor's worker, where
+    /// a message is there sooner. The sender must be an actor on a worker of the same cluster, as
+    /// [`RingConfig::beside`] has it; the handler of any other fails when it sends to the address.
     ///
-    /// The memory is part of [`RuntimeConfig::cluster_bytes`]. Messages in the queue survive that the grid leaves the device and comes back: they go to device memory and back.
+    /// The memory is part of [`RuntimeConfig::cluster_bytes`]. Messages in the queue survive that
+    /// the grid leaves the device and comes back: they go to device memory and back.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -145,7 +149,8 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// As of [`inlet`](Self::inlet); [`RingError::NoClusters`] where workers stand in none; [`RingError::InlineInCluster`] for messages with [`Inline`](crate::Inline) arrays.
+    /// As of [`inlet`](Self::inlet); [`RingError::NoClusters`] where workers stand in none;
+    /// [`RingError::InlineInCluster`] for messages with [`Inline`](crate::Inline) arrays.
     pub fn inlet_in_cluster(&self, capacity: usize) -> Result<Address<H::Message>> {
         let shared = &self.body.side.shared;
         if shared.config.clusters().is_none() {

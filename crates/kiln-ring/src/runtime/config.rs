@@ -7,58 +7,70 @@ use super::transport::Transport;
 use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
 use std::time::Duration;
 
-/// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small actors.
+/// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small
+/// actors.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct RuntimeConfig {
-    /// Workers: blocks of the resident grid, or threads of a CPU. By default one on a CPU and in the interpreter, and on a GPU one for each multiprocessor.
-    /// At most 65,536.
+    /// Workers: blocks of the resident grid, or threads of a CPU. By default one on a CPU and in
+    /// the interpreter, and on a GPU one for each multiprocessor. At most 65,536.
     pub workers: Option<usize>,
-    /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a warp on a GPU alone.
+    /// Whether a worker is a warp of 32 threads that poll side by side, or one thread. By default a
+    /// warp on a GPU alone.
     pub warps: Option<bool>,
-    /// How many workers form a cluster: a power of two up to [`MAX_CLUSTER`](crate::MAX_CLUSTER), by default 1. Actors on workers of one cluster can send to queues in each other's shared
-    /// memory ([`Actor::inlet_in_cluster`](crate::Actor::inlet_in_cluster)). GPUs from compute capability 9.0 on have clusters, and the interpreter. There are as many
-    /// workers as fill the last cluster.
+    /// How many workers form a cluster: a power of two up to [`MAX_CLUSTER`](crate::MAX_CLUSTER),
+    /// by default 1. Actors on workers of one cluster can send to queues in each other's shared
+    /// memory ([`Actor::inlet_in_cluster`](crate::Actor::inlet_in_cluster)). GPUs from compute
+    /// capability 9.0 on have clusters, and the interpreter. There are as many workers as fill the
+    /// last cluster.
     ///
-    /// The workers of a cluster leave the device together: where a handler does not end, none of them acknowledges that it was told to.
+    /// The workers of a cluster leave the device together: where a handler does not end, none of
+    /// them acknowledges that it was told to.
     pub cluster: usize,
-    /// Bytes of shared memory that each worker has for such queues, where workers form clusters: up to 1 MiB, and to what the device has.
+    /// Bytes of shared memory that each worker has for such queues, where workers form clusters: up
+    /// to 1 MiB, and to what the device has.
     pub cluster_bytes: usize,
     /// The most actors of a worker, up to 65,536.
     pub ports_per_worker: usize,
-    /// How messages get to the device and answers come back: by default the first way that the device has, and that passes its test.
+    /// How messages get to the device and answers come back: by default the first way that the
+    /// device has, and that passes its test.
     pub transport: Transport,
     /// Bytes for request rings, up to 16 GiB as of the next two.
     pub inbox_bytes: usize,
     /// Bytes for answer rings.
     pub outbox_bytes: usize,
-    /// Bytes of device memory for states, payloads and inlets. Actors can hand on one payload at a time for each 4 KiB of it: 64 at least, and 16384 at most.
+    /// Bytes of device memory for states, payloads and inlets. Actors can hand on one payload at a
+    /// time for each 4 KiB of it: 64 at least, and 16384 at most.
     pub arena_bytes: usize,
-    /// The most steps that loops of a handler may take for one message; 0 for no limit. The interpreter runs handlers within the host's waits, which one without an end would hold up
+    /// The most steps that loops of a handler may take for one message; 0 for no limit. The
+    /// interpreter runs handlers within the host's waits, which one without an end would hold up
     /// for ever: there 0 is the default.
     pub step_budget: u32,
-    /// The time that handling takes is measured for one in so many messages, rounded up to a power of two; 0 for none. See
-    /// [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
+    /// The time that handling takes is measured for one in so many messages, rounded up to a power
+    /// of two; 0 for none. See [`ActorTelemetry::handling`](crate::ActorTelemetry::handling).
     pub measure_every: u32,
     /// Polls without work after which a worker sleeps between polls.
     pub spins: u32,
     /// How long it then sleeps: up to a millisecond.
     pub sleep: Duration,
-    /// After how long without work the whole grid leaves the device, to come back with the next message, which then takes as long as a launch. `None` for never.
+    /// After how long without work the whole grid leaves the device, to come back with the next
+    /// message, which then takes as long as a launch. `None` for never.
     pub park_after: Option<Duration>,
     /// How long the host waits for an acknowledgement. On a CPU, time in which a worker has no
-    /// processor does not count, here and in [`stalled_after`](Self::stalled_after), where the system
-    /// says so: Linux does.
+    /// processor does not count, here and in [`stalled_after`](Self::stalled_after), where the
+    /// system says so: Linux does.
     pub acknowledge_within: Duration,
     /// How many dead letters are kept.
     pub dead_letters: usize,
-    /// How soon the loss of the device is reported at the latest, where nothing is being asked of it. (A command that waits sees it sooner.)
+    /// How soon the loss of the device is reported at the latest, where nothing is being asked of
+    /// it. (A command that waits sees it sooner.)
     pub lost_within: Duration,
     /// How long a worker may show no sign of life before its actors are given up: longer than any
     /// handler takes for a message, and than 64 times `sleep`.
     pub stalled_after: Duration,
-    /// How often the runtime takes checkpoints of its active actors by itself, where something has changed; `None` for never. An actor is held for that moment. Those whose messages or
-    /// state refer to payloads or addresses, and those with inlets, are left out.
+    /// How often the runtime takes checkpoints of its active actors by itself, where something has
+    /// changed; `None` for never. An actor is held for that moment. Those whose messages or state
+    /// refer to payloads or addresses, and those with inlets, are left out.
     pub checkpoint_every: Option<Duration>,
 }
 
@@ -98,7 +110,8 @@ const MOST_CLUSTER_BYTES: u64 = 1 << 20;
 const MOST_MEASURE_EVERY: u64 = 1 << 31;
 
 impl RuntimeConfig {
-    /// Refuses numbers that later ones would overflow by. What is too much for a device the device refuses itself.
+    /// Refuses numbers that later ones would overflow by. What is too much for a device the device
+    /// refuses itself.
     pub(super) fn check(&self) -> Result<()> {
         let numbers = [
             ("workers", self.workers.unwrap_or(1) as u64, MOST_WORKERS),
@@ -180,15 +193,20 @@ impl<S> RingConfig<S> {
         RingConfig { state, channel, restart, resume, beside }
     }
 
-    /// As many bands of priority, from 1, the default, to [`MAX_BANDS`](crate::MAX_BANDS): messages are sent to the lowest, 0, unless
-    /// [`SendOptions::priority`](crate::SendOptions::priority) says another.
+    /// As many bands of priority, from 1, the default, to [`MAX_BANDS`](crate::MAX_BANDS): messages
+    /// are sent to the lowest, 0, unless [`SendOptions::priority`](crate::SendOptions::priority)
+    /// says another.
     ///
-    /// A message of a band is begun only after the device has looked at all higher bands of the actor, since the message before it was done, and found nothing there. So what is sent in a
-    /// higher band overtakes all that has not begun, and waits for one message at most, wherever others of its band do not come first. Order within a band is that of sending. Messages
-    /// of other actors belong to no band: they are handled in turn with those of the host.
+    /// A message of a band is begun only after the device has looked at all higher bands of the
+    /// actor, since the message before it was done, and found nothing there. So what is sent in a
+    /// higher band overtakes all that has not begun, and waits for one message at most, wherever
+    /// others of its band do not come first. Order within a band is that of sending. Messages of
+    /// other actors belong to no band: they are handled in turn with those of the host.
     ///
-    /// The [`capacity`](Self::capacity) is that of all bands together, and each has slots for as many messages, so that the memory that an actor takes grows with their number. Each
-    /// takes a place of [`ports_per_worker`](crate::RuntimeConfig::ports_per_worker) too. What makes room in a full actor is in its lowest band: see [`Overflow`].
+    /// The [`capacity`](Self::capacity) is that of all bands together, and each has slots for as
+    /// many messages, so that the memory that an actor takes grows with their number. Each takes a
+    /// place of [`ports_per_worker`](crate::RuntimeConfig::ports_per_worker) too. What makes room
+    /// in a full actor is in its lowest band: see [`Overflow`].
     pub fn bands(self, bands: usize) -> Self {
         RingConfig { channel: self.channel.bands(bands), ..self }
     }
@@ -224,8 +242,8 @@ impl<S> RingConfig<S> {
     }
 
     /// Whether restarts by the [policy](Self::restart) keep the actor's state: it goes on with the
-    /// state that it had before the message on which it failed. By default a restart begins with the
-    /// state that the actor was launched with.
+    /// state that it had before the message on which it failed. By default a restart begins with
+    /// the state that the actor was launched with.
     ///
     /// Elements of arrays that the failed handler had replaced in place stay replaced.
     ///

@@ -22,7 +22,8 @@ pub enum Ending {
 }
 
 impl Body {
-    /// Ends the actor's life, in this time or with an error. Others may look at the actor meanwhile.
+    /// Ends the actor's life, in this time or with an error. Others may look at the actor
+    /// meanwhile.
     pub fn terminate(&self, ending: Ending, timeout: Duration) -> Result<()> {
         let (begun, limit) = (Instant::now(), Limit::after(timeout));
         let Some(settled) = self.begin_to_end(ending, begun, limit)? else { return Ok(()) };
@@ -46,7 +47,8 @@ impl Body {
         RingError::NotDrained { actor: self.number, left, waited: begun.elapsed() }
     }
 
-    /// Refuses senders, and has the device give back what the actor holds if it is to. Gives the failures before this; `None` of an actor that is lost, and so has ended.
+    /// Refuses senders, and has the device give back what the actor holds if it is to. Gives the
+    /// failures before this; `None` of an actor that is lost, and so has ended.
     fn begin_to_end(&self, ending: Ending, begun: Instant, limit: Limit) -> Result<Option<Settled>> {
         let mut life = self.life_to_end(begun, limit)?;
         if life.stage == Lifecycle::Terminated {
@@ -73,7 +75,8 @@ impl Body {
         Ok(Some(life.settled.clone()))
     }
 
-    /// Waits until all messages are handled or given back. After a failure, all that come after it are given back.
+    /// Waits until all messages are handled or given back. After a failure, all that come after it
+    /// are given back.
     fn drain(&self, mut settled: Settled, begun: Instant, limit: Limit) -> Result<()> {
         let outputs = &self.side.inlets.outputs;
         let mut wait = limit.wait();

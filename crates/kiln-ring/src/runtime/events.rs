@@ -117,7 +117,8 @@ impl What {
     }
 }
 
-/// A reader of a runtime's events, from its making on. Up to 4096 wait for it; then the oldest are given up, and [counted](Self::missed).
+/// A reader of a runtime's events, from its making on. Up to 4096 wait for it; then the oldest are
+/// given up, and [counted](Self::missed).
 ///
 /// ```
 /// # use kiln_ring::{Lifecycle, RingConfig, RingCtx, RingRuntime, What, ring_kernel};

@@ -114,11 +114,8 @@ impl Side {
         let at = body.gauges + gauge::fault(body.mailbox.form().bands);
         self.shared.memory.read_arena(at, &mut words).ok()?;
         let long = |at: usize| u64::from(words[at]) | u64::from(words[at + 1]) << 32;
-        let failed = Failed {
-            link: words[fault::LINK],
-            position: long(fault::POSITION),
-            site: words[fault::SITE],
-        };
+        let failed =
+            Failed { link: words[fault::LINK], position: long(fault::POSITION), site: words[fault::SITE] };
         let values = std::array::from_fn(|k| long(fault::VALUES + 2 * k));
         (failed.site != 0).then_some((failed, values))
     }
@@ -135,8 +132,7 @@ mod tests {
     #[test]
     fn values_are_written_as_their_types_are() {
         let types = [Scalar::I64, Scalar::U64, Scalar::F32, Scalar::F64, Scalar::Bool];
-        let values =
-            [-9i64 as u64, u64::MAX, u64::from(0.1f32.to_bits()), (-0.1f64).to_bits(), 1];
+        let values = [-9i64 as u64, u64::MAX, u64::from(0.1f32.to_bits()), (-0.1f64).to_bits(), 1];
         let said = site("{} {} {} {} {}", &types).said(&values);
         assert_eq!(said, "the handler failed: a.rs:1:2: -9 18446744073709551615 0.1 -0.1 true");
     }

@@ -5,7 +5,7 @@ use super::error::{Result, RingError};
 use super::faults::Site;
 use super::limit::Limit;
 use super::memory::SharedMemory;
-use super::outputs::Nature;
+use super::outputs::OutputSpec;
 use super::transport::Transport;
 use super::worker_time::WorkerTime;
 use crate::channel::{Memory, Protocol};
@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// Threads of a worker on a GPU.
 const WARP: u32 = 32;
 
-/// While the host waits for a worker, it looks this often whether the grid is there at all, and what
-/// time the worker has had.
+/// While the host waits for a worker, it looks this often whether the grid is there at all, and
+/// what time the worker has had.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The resident grid of one runtime.
@@ -37,7 +37,8 @@ pub(crate) struct Grid {
     patience: Duration,
     /// How many ask that the grid stay away from the device.
     away: u32,
-    /// Its workers have been told to leave, and not all of them had when that was no longer waited for.
+    /// Its workers have been told to leave, and not all of them had when that was no longer waited
+    /// for.
     told_to_leave: bool,
 }
 
@@ -73,7 +74,8 @@ pub(crate) struct Port {
     pub port: usize,
 }
 
-/// The ports of an actor, one for each of its bands: those of a worker that follow one another, the highest band's first. So a poll finds them in the order of service.
+/// The ports of an actor, one for each of its bands: those of a worker that follow one another, the
+/// highest band's first. So a poll finds them in the order of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub first: Port,
@@ -173,7 +175,8 @@ impl Grid {
         self.fits("reply", &reply, &inlines.reply, signature.name)
     }
 
-    /// Whether what a handler is sent or answers, but for the arrays in it, has a quad for each thread of a worker.
+    /// Whether what a handler is sent or answers, but for the arrays in it, has a quad for each
+    /// thread of a worker.
     fn fits(
         &self,
         what: &'static str,
@@ -191,14 +194,16 @@ impl Grid {
         Ok(())
     }
 
-    /// Whether the outputs of an actor, replies and messages that come back, have a quad for each thread of a worker.
-    pub fn check_output(&self, nature: &Nature) -> Result<()> {
+    /// Whether the outputs of an actor, replies and messages that come back, have a quad for each
+    /// thread of a worker.
+    pub fn check_output(&self, spec: &OutputSpec) -> Result<()> {
         let slot = |words| SlotLayout::new(words, true);
-        self.fits("output", &slot(nature.message.1), &nature.inlines.message, nature.handler)?;
-        self.fits("output", &slot(nature.reply_words), &nature.inlines.reply, nature.handler)
+        self.fits("output", &slot(spec.message.1), &spec.inlines.message, spec.handler)?;
+        self.fits("output", &slot(spec.reply_words), &spec.inlines.reply, spec.handler)
     }
 
-    /// Takes ports in a row of the worker that has the fewest taken, of those that have as many: of all, or of the cluster of one.
+    /// Takes ports in a row of the worker that has the fewest taken, of those that have as many: of
+    /// all, or of the cluster of one.
     pub fn take_ports(&mut self, bands: usize, beside: Option<usize>) -> Result<Ports> {
         let cluster = self.plan.cluster.map_or(1, |cluster| cluster.workers as usize);
         let may = |worker: usize| beside.is_none_or(|other| worker / cluster == other / cluster);
@@ -248,7 +253,8 @@ impl Grid {
         self.tell(memory, at, (Operation::Load, 0), limit)
     }
 
-    /// Tells the worker of a port something, and waits until it is done: for as long as the configuration says, and no longer than to the limit.
+    /// Tells the worker of a port something, and waits until it is done: for as long as the
+    /// configuration says, and no longer than to the limit.
     pub fn tell(
         &mut self,
         memory: &SharedMemory,
@@ -258,8 +264,8 @@ impl Grid {
     ) -> Result<()> {
         self.stay(memory)?;
         if self.is_leaving(at.worker) && self.is_there()? {
-            // It comes back when the others have left too. A command would replace the one to leave,
-            // which it may not have seen yet.
+            // It comes back when the others have left too. A command would replace the one to
+            // leave, which it may not have seen yet.
             let (worker, what) = (at.worker, operation.name());
             return Err(RingError::Unresponsive { worker, what, waited: Duration::ZERO });
         }
@@ -444,12 +450,13 @@ impl Grid {
         words.extend([self.spins, self.sleep_ns, leave_after].map(u64::from));
         let launch =
             Launch { grid: [self.workers.len() as u32, 1, 1], words: &words, stream: memory.stream() };
-        // SAFETY: the words are those of the kernel's parameters: three views of memory that the runtime frees only after the grid has left, and
-        // three numbers.
+        // SAFETY: the words are those of the kernel's parameters: three views of memory that the
+        // runtime frees only after the grid has left, and three numbers.
         Ok(unsafe { self.device.backend().launch_resident(program, launch)? })
     }
 
-    /// Lets a device that does not run by itself go on until it has nothing to do; whether it is one.
+    /// Lets a device that does not run by itself go on until it has nothing to do; whether it is
+    /// one.
     pub fn pump(&mut self, memory: &SharedMemory) -> Result<bool> {
         let may = self.is_within() && self.away == 0;
         let Some(program) = self.program.clone().filter(|_| may) else { return Ok(false) };
@@ -463,7 +470,8 @@ impl Grid {
 
     /// Tells all workers to leave, and waits until they have. Their records are in the arena then.
     ///
-    /// None is told before all have answered: those beside a worker that a handler holds up would be gone, and it would not.
+    /// None is told before all have answered: those beside a worker that a handler holds up would
+    /// be gone, and it would not.
     ///
     /// # Errors
     /// A worker does not answer, and all go on.
@@ -480,7 +488,8 @@ impl Grid {
     /// Tells all workers to leave, and waits until they have.
     ///
     /// # Errors
-    /// A worker began something that takes longer than is waited for. Then the grid leaves when that is done, and is brought back.
+    /// A worker began something that takes longer than is waited for. Then the grid leaves when
+    /// that is done, and is brought back.
     pub fn tell_to_leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
         self.told_to_leave = true;

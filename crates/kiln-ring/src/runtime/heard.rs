@@ -23,10 +23,10 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Whether the actors of a runtime have anything to do.
 ///
-/// Messages come from the host or from handlers, and a handler runs for a message. So where no actor
-/// that handles messages has one, none will ever have one, unless the host sends it. That is seen by
-/// two looks at what was sent and what is done, which must find the same: what is on its way from
-/// one actor to the other changes a count between them.
+/// Messages come from the host or from handlers, and a handler runs for a message. So where no
+/// actor that handles messages has one, none will ever have one, unless the host sends it. That is
+/// seen by two looks at what was sent and what is done, which must find the same: what is on its
+/// way from one actor to the other changes a count between them.
 pub(super) struct Quiet<'a> {
     side: &'a Side,
     next: Instant,
@@ -116,7 +116,8 @@ impl<R> OutputFuture<'_, R> {
         let wakers = &side.inlets.outputs.wakers;
         let awaited = Awaited::Reply { sent_later: true };
         self.ticket = Some(wakers.add(self.ticket, awaited, cx.waker()));
-        // It may have come before the waker was there. Without a thread that looks, the task looks itself.
+        // It may have come before the waker was there. Without a thread that looks, the task looks
+        // itself.
         if side.has_output() || side.see_to_outputs().is_err() {
             cx.waker().wake_by_ref();
         }

@@ -7,7 +7,7 @@ use super::faults::Faults;
 use super::limit::Limit;
 use super::link::Inlets;
 use super::memory::SharedMemory;
-use super::outputs::Nature;
+use super::outputs::OutputSpec;
 use super::{Actor, RingConfig, RingRuntime, Side};
 use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, StandingCell, header};
 use crate::device::Kind;
@@ -20,16 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 impl RingRuntime {
-    /// Makes an actor of a handler that has the layouts of `H`: with this state, and with so many messages before its first in each band.
+    /// Makes an actor of a handler that has the layouts of `H`: with this state, and with so many
+    /// messages before its first in each band.
     pub(super) fn begin<H: Handler>(
         &self,
         kind: Kind,
         state_words: Vec<u32>,
         passed: Vec<u64>,
-        manner: BodyConfig,
+        body_config: BodyConfig,
     ) -> Result<Actor<H>> {
         let holds = H::Message::HOLDS || H::State::HOLDS || H::Reply::HOLDS;
-        let body = self.begin_erased(kind, state_words, passed, manner, holds)?;
+        let body = self.begin_erased(kind, state_words, passed, body_config, holds)?;
         let channel = Channel::of(Arc::clone(&body.mailbox));
         Ok(Actor::new(body, channel))
     }
@@ -41,18 +42,19 @@ impl RingRuntime {
         kind: Kind,
         state_words: Vec<u32>,
         passed: Vec<u64>,
-        manner: BodyConfig,
+        body_config: BodyConfig,
         holds: bool,
     ) -> Result<Arc<Body>> {
         let shared = &self.0;
         let signature = kind.handler.signature();
-        let form = manner.channel.form_of(shared.protocol, signature.message_words, signature.reply_words)?;
+        let form =
+            body_config.channel.form_of(shared.protocol, signature.message_words, signature.reply_words)?;
         let number = shared.kind(kind.clone())?;
         let gauges = line::WORDS + gauge::behind(state_words.len());
         let gauge_words = gauge::words(form.bands);
         let sizes =
             [form.bands * form.request_words(), form.bands * form.answer_words(), gauges + gauge_words];
-        let beside = manner.beside.and_then(|place| place.worker_in(shared));
+        let beside = body_config.beside.and_then(|place| place.worker_in(shared));
         let (ports, pieces) = shared.reserve(form.bands, beside, sizes).or_else(|_| {
             // What is gone may still be looked at.
             shared.supervisor.look_over();
@@ -72,7 +74,7 @@ impl RingRuntime {
         record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
         record[port::REQUEST_QUADS] = form.requests.slot().quads() as u32;
         record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
-        let nature = Nature {
+        let spec = OutputSpec {
             actor,
             handler: signature.name,
             capacity: form.capacity,
@@ -82,7 +84,7 @@ impl RingRuntime {
             inlines: kind.handler.inlines(),
             references: kind.handler.references(),
             letters: Arc::clone(&shared.letters),
-            wait: manner.channel.wait,
+            wait: body_config.channel.wait,
         };
         // From here on, whatever fails gives port and pieces back.
         let side = Arc::new(Side {
@@ -91,7 +93,7 @@ impl RingRuntime {
             ports,
             pieces,
             resident: AtomicBool::new(false),
-            inlets: Inlets::new(form.requests.slot(), record, nature),
+            inlets: Inlets::new(form.requests.slot(), record, spec),
             standing: StandingCell::default(),
             body: OnceLock::new(),
             faults: Faults::default(),
@@ -102,7 +104,7 @@ impl RingRuntime {
         SharedMemory::clear(&answers);
         let mut words = [0; line::WORDS];
         if holds {
-            words[line::LEDGER..][..2].copy_from_slice(&shared.open_ledger()?);
+            words[line::REF_COUNTS..][..2].copy_from_slice(&shared.open_ref_counts()?);
         }
         shared.memory.write_arena(state.at, &words)?;
         side.write_state(&state_words)?;
@@ -126,16 +128,18 @@ impl RingRuntime {
             letters: Arc::clone(&shared.letters),
             device: Arc::clone(&side) as Arc<dyn DeviceSide>,
         };
-        let mailbox = manner.channel.mailbox(form, [signature.message_id, signature.reply_id], parts)?;
-        let body = Body::new(side, actor, state.at + gauges, kind, mailbox, manner);
-        shared.census.enter(&body);
+        let mailbox = body_config.channel.mailbox(form, [signature.message_id, signature.reply_id], parts)?;
+        let body = Body::new(side, actor, state.at + gauges, kind, mailbox, body_config);
+        shared.registry.enter(&body);
         shared.supervisor.watch(shared, &body).map_err(RingError::Supervisor)?;
         Ok(body)
     }
 
-    /// Makes an actor that goes on where a [checkpoint](Actor::checkpoint) was taken, of this device or of any other: with its state, and with the messages that were not
-    /// handled, in their order and bands, under the same message ids and with as much time until their deadlines as they had. It is resident, and holds its messages
-    /// until it is [activated](Actor::activate). [`Checkpoint`] has an example.
+    /// Makes an actor that goes on where a [checkpoint](Actor::checkpoint) was taken, of this
+    /// device or of any other: with its state, and with the messages that were not handled, in
+    /// their order and bands, under the same message ids and with as much time until their
+    /// deadlines as they had. It is resident, and holds its messages until it is
+    /// [activated](Actor::activate). [`Checkpoint`] has an example.
     ///
     /// # Errors
     /// A handler of other layouts; a queue that is too small; as of [`launch`](Self::launch).
@@ -148,16 +152,16 @@ impl RingRuntime {
         if !(H::State::PORTABLE && H::Message::PORTABLE && checkpoint.inlets.is_empty()) {
             return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
         }
-        self.restore_as(Arc::new(handler), manner_of::<H>(&config), checkpoint)
+        self.restore_as(Arc::new(handler), body_config_of::<H>(&config), checkpoint)
     }
 
     pub(super) fn restore_as<H: Handler>(
         &self,
         handler: Arc<dyn ErasedHandler>,
-        manner: BodyConfig,
+        body_config: BodyConfig,
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
-        let actor: Actor<H> = self.begin_from(handler, manner, checkpoint)?;
+        let actor: Actor<H> = self.begin_from(handler, body_config, checkpoint)?;
         actor.body.refill(&checkpoint.bands)?;
         Ok(actor)
     }
@@ -166,26 +170,26 @@ impl RingRuntime {
     pub(super) fn begin_from<H: Handler>(
         &self,
         handler: Arc<dyn ErasedHandler>,
-        manner: BodyConfig,
+        body_config: BodyConfig,
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
-        checkpoint.check(&handler.signature(), manner.channel.capacity)?;
+        checkpoint.check(&handler.signature(), body_config.channel.capacity)?;
         let timed = checkpoint.held().any(|held| held.left_ns.is_some());
         let channel = ChannelConfig {
-            deadlines: manner.channel.deadlines || timed,
-            bands: manner.channel.bands.max(checkpoint.bands.len()),
-            ..manner.channel
+            deadlines: body_config.channel.deadlines || timed,
+            bands: body_config.channel.bands.max(checkpoint.bands.len()),
+            ..body_config.channel
         };
         let form = channel.form::<H::Message, H::Reply>(self.0.protocol)?;
         let kind = Kind::new(handler, &form);
-        let manner = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..manner };
+        let body_config = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..body_config };
         let passed = checkpoint.bands.iter().map(|band| band.passed).collect();
-        self.begin(kind, checkpoint.state.clone(), passed, manner)
+        self.begin(kind, checkpoint.state.clone(), passed, body_config)
     }
 }
 
 /// How an actor is launched that goes on from a checkpoint.
-pub(super) fn manner_of<H: Handler>(config: &RingConfig) -> BodyConfig {
+pub(super) fn body_config_of<H: Handler>(config: &RingConfig) -> BodyConfig {
     BodyConfig {
         channel: config.channel,
         restart: config.restart,

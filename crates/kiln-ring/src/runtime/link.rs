@@ -1,6 +1,7 @@
 //! Inlets: queues in device memory through which actors get messages of other actors.
 //!
-//! Each has a ring and a link's record in the arena, and a port at its actor's worker; see `device/send.rs`.
+//! Each has a ring and a link's record in the arena, and a port at its actor's worker; see
+//! `device/send.rs`.
 
 use super::actor::Actor;
 use super::body::Body;
@@ -8,7 +9,7 @@ use super::error::Result;
 use super::grid::Port;
 use super::lifecycle::Lifecycle;
 use super::limit::Limit;
-use super::outputs::{Nature, OutputRing, Outputs};
+use super::outputs::{OutputRing, OutputSpec, Outputs};
 use super::peer::{Sender, end_link, settle_owner};
 use super::region::Piece;
 use super::topic::Chain;
@@ -27,7 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Inlets {
     /// The layout of their slots.
     pub slot: SlotLayout,
-    /// The record of the actor's port for the host's messages: what those of its inlets are made of.
+    /// The record of the actor's port for the host's messages: what those of its inlets are made
+    /// of.
     record: [u32; port::WORDS],
     list: Mutex<Vec<Inlet>>,
     pub outputs: OutputRing,
@@ -73,8 +75,8 @@ impl Inlet {
     }
 }
 
-/// What tells links apart, also those of other runtimes and of earlier times: whoever sends to an address that is not one of its own runtime, or no more, finds
-/// another number there.
+/// What tells links apart, also those of other runtimes and of earlier times: whoever sends to an
+/// address that is not one of its own runtime, or no more, finds another number there.
 static SERIALS: AtomicU32 = AtomicU32::new(1);
 
 /// A number that no other link has. None is 0.
@@ -84,8 +86,8 @@ pub(super) fn next_serial() -> u32 {
 }
 
 impl Inlets {
-    pub fn new(slot: SlotLayout, record: [u32; port::WORDS], nature: Nature) -> Inlets {
-        Inlets { slot, record, list: Mutex::default(), outputs: OutputRing::new(nature) }
+    pub fn new(slot: SlotLayout, record: [u32; port::WORDS], spec: OutputSpec) -> Inlets {
+        Inlets { slot, record, list: Mutex::default(), outputs: OutputRing::new(spec) }
     }
 
     pub(super) fn list(&self) -> MutexGuard<'_, Vec<Inlet>> {
@@ -112,7 +114,8 @@ impl Inlets {
 }
 
 impl Side {
-    /// Makes an inlet; gives the place of its sender's record, and its serial number. It is appended to a publisher's links, if any.
+    /// Makes an inlet; gives the place of its sender's record, and its serial number. It is
+    /// appended to a publisher's links, if any.
     ///
     /// It had `passed` messages before.
     pub(super) fn add_inlet(
@@ -128,9 +131,9 @@ impl Side {
         }
         let (shared, inlets) = (&self.shared, &self.inlets);
         let mut list = inlets.list();
-        let nature = inlets.outputs.nature();
-        shared.grid().check_output(nature)?;
-        if nature.references.any() {
+        let spec = inlets.outputs.spec();
+        shared.grid().check_output(spec)?;
+        if spec.references.any() {
             shared.lend()?;
         }
         inlets.outputs.make(self)?;
@@ -210,7 +213,8 @@ impl Side {
     pub fn close_inlets(&self, limit: Limit) -> Result<()> {
         let shared = &self.shared;
         for inlet in self.inlets.list().iter_mut().filter(|inlet| !inlet.closed) {
-            // Whoever claims the address from now on finds that it has ended. Whoever has claimed it does so when it next handles a message.
+            // Whoever claims the address from now on finds that it has ended. Whoever has claimed
+            // it does so when it next handles a message.
             match (&inlet.chain, inlet.senders_record(shared)) {
                 (Some(chain), _) => {
                     settle_owner(shared, chain.remove(shared, inlet.link.at as u32)? as usize, limit)?
@@ -291,7 +295,8 @@ impl Side {
 }
 
 impl Shared {
-    /// Memory for an inlet: its ring, which is to lie in a worker's own memory or in the arena, and its link's record.
+    /// Memory for an inlet: its ring, which is to lie in a worker's own memory or in the arena, and
+    /// its link's record.
     fn take_inlet(&self, worker: Option<usize>, words: usize) -> Result<[Piece; 2]> {
         let mut free = self.free();
         let ring = match worker {
@@ -309,11 +314,14 @@ impl Shared {
 }
 
 impl<H: Handler> Actor<H> {
-    /// Makes a queue for as many messages of *one* other actor, and gives the address to send to: put it into that actor's state, or send it there. The
-    /// number of places is rounded up to a power of two.
+    /// Makes a queue for as many messages of *one* other actor, and gives the address to send to:
+    /// put it into that actor's state, or send it there. The number of places is rounded up to a
+    /// power of two.
     ///
-    /// The messages are handled as those of the host are, in turn with them. What the handler replies to them goes to the actor's
-    /// [outputs](Self::outputs). The memory is taken from [`RuntimeConfig::arena_bytes`](crate::RuntimeConfig::arena_bytes), and given back when the actor has ended.
+    /// The messages are handled as those of the host are, in turn with them. What the handler
+    /// replies to them goes to the actor's [outputs](Self::outputs). The memory is taken from
+    /// [`RuntimeConfig::arena_bytes`](crate::RuntimeConfig::arena_bytes), and given back when the
+    /// actor has ended.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -346,7 +354,8 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// The actor has ended; a capacity of 0, or of more than [`MAX_CAPACITY`]; no place or memory left; failures of the device.
+    /// The actor has ended; a capacity of 0, or of more than [`MAX_CAPACITY`]; no place or memory
+    /// left; failures of the device.
     pub fn inlet(&self, capacity: usize) -> Result<Address<H::Message>> {
         let (link, serial) = self.body.add_inlet(capacity, Origin::Actor)?;
         Ok(Address::new(link, serial))
@@ -357,8 +366,9 @@ impl<H: Handler> Actor<H> {
         Outputs::new(&self.body.side)
     }
 
-    /// Replaces the state of an actor that handles nothing: one that was just launched, whose restarts begin with this state too; or one that is
-    /// deactivated or has failed. So actors can be made that send to each other in a circle.
+    /// Replaces the state of an actor that handles nothing: one that was just launched, whose
+    /// restarts begin with this state too; or one that is deactivated or has failed. So actors can
+    /// be made that send to each other in a circle.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -386,7 +396,8 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// The actor is active or has ended; the state refers to a payload of another runtime; failures of the device.
+    /// The actor is active or has ended; the state refers to a payload of another runtime; failures
+    /// of the device.
     pub fn set_state(&self, state: H::State) -> Result<()> {
         let mut words = vec![0; H::State::WORDS];
         state.encode(&mut words);

@@ -1,8 +1,10 @@
 //! Lost devices, and how their actors come back.
 //!
-//! A device is lost when a call fails that only a working device answers, or when the resident kernel ends without being told to: after a trap, NVIDIA's driver fails every
-//! call of the process. A worker is lost when it shows no sign of life: a handler without a step budget that never ends holds it for ever. Whoever waits is told;
-//! nothing that the device may still touch is freed.
+//! A device is lost when a call fails that only a working device answers, or when the resident
+//! kernel ends without being told to: after a trap, NVIDIA's driver fails every call of the
+//! process. A worker is lost when it shows no sign of life: a handler without a step budget that
+//! never ends holds it for ever. Whoever waits is told; nothing that the device may still touch is
+//! freed.
 
 use super::cluster::has_clusters;
 use super::error::{Result, RingError};
@@ -48,7 +50,8 @@ impl Shared {
         }
     }
 
-    /// Looks whether the device and its workers are there. While somebody speaks with the grid, who would notice, it does not.
+    /// Looks whether the device and its workers are there. While somebody speaks with the grid, who
+    /// would notice, it does not.
     pub(super) fn inspect(&self) {
         if self.loss.get().is_some() {
             return;
@@ -78,11 +81,14 @@ impl RingRuntime {
         self.0.loss.get().is_some() || self.0.stalled.load(Ordering::Acquire)
     }
 
-    /// A runtime like this one, whose device is lost, on the same device opened anew. [`bring_back`](Self::bring_back) then brings the actors back.
+    /// A runtime like this one, whose device is lost, on the same device opened anew.
+    /// [`bring_back`](Self::bring_back) then brings the actors back.
     ///
     /// After a trap, NVIDIA's driver refuses a process every new context; then this fails, and
-    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or [`restore`](Self::restore) in another process. A device whose name begins with
-    /// [`isolated:`](kiln_runtime::isolate) is in a process of its own, and comes back with a new one.
+    /// [`recover_on`](Self::recover_on) goes on with another device of the process, or
+    /// [`restore`](Self::restore) in another process. A device whose name begins with
+    /// [`isolated:`](kiln_runtime::isolate) is in a process of its own, and comes back with a new
+    /// one.
     ///
     /// # Errors
     /// The device is not lost, or cannot be opened.
@@ -109,20 +115,22 @@ impl RingRuntime {
         RingRuntime::with(device, fits)
     }
 
-    /// Brings an actor of a lost runtime back in this one: with the state and the messages of its last checkpoint, or as it was launched if there is none. It is
-    /// resident, and holds its messages until it is activated; its replies come from the actor that this gives.
+    /// Brings an actor of a lost runtime back in this one: with the state and the messages of its
+    /// last checkpoint, or as it was launched if there is none. It is resident, and holds its
+    /// messages until it is activated; its replies come from the actor that this gives.
     ///
-    /// What the lost actor did after the checkpoint is undone: messages that it handled are handled again, and messages that came later are gone with the device.
-    /// Replies that had arrived can still be received from it.
+    /// What the lost actor did after the checkpoint is undone: messages that it handled are handled
+    /// again, and messages that came later are gone with the device. Replies that had arrived can
+    /// still be received from it.
     ///
     /// # Errors
     /// As of [`restore`](Self::restore).
     pub fn bring_back<H: Handler>(&self, lost: &Actor<H>) -> Result<Actor<H>> {
         lost.body.check_portable()?;
-        let (kind, manner) = (lost.body.kind(), lost.body.manner.clone());
+        let (kind, body_config) = (lost.body.kind(), lost.body.body_config.clone());
         match lost.body.last_checkpoint() {
-            Some(checkpoint) => self.restore_as(kind.handler, manner, &checkpoint),
-            None => self.begin(kind, manner.first_state.clone(), Vec::new(), manner),
+            Some(checkpoint) => self.restore_as(kind.handler, body_config, &checkpoint),
+            None => self.begin(kind, body_config.first_state.clone(), Vec::new(), body_config),
         }
     }
 

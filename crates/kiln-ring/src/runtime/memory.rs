@@ -60,7 +60,8 @@ impl SharedMemory {
                 return Err(error.into());
             }
         };
-        // SAFETY: the mappings are as long as said, aligned to 256 bytes, zeroed, and live as long as this value, which hands out pieces only.
+        // SAFETY: the mappings are as long as said, aligned to 256 bytes, zeroed, and live as long
+        // as this value, which hands out pieces only.
         let (inbox_ring, outbox_ring) = unsafe {
             (
                 RingMemory::new(inbox.host.cast(), inbox_words, inbox.write_combined, Arc::new(())),
@@ -112,7 +113,8 @@ impl SharedMemory {
 
     /// The host's access to words of the inbox, from a multiple of 16 on.
     pub fn inbox_part(&self, at: usize, words: usize) -> RingMemory {
-        // SAFETY: what callers name lies inside; the mapping lives as long as the runtime, which whoever holds a part holds.
+        // SAFETY: what callers name lies inside; the mapping lives as long as the runtime, which
+        // whoever holds a part holds.
         unsafe { self.inbox_words.part(at, words) }
     }
 
@@ -127,7 +129,8 @@ impl SharedMemory {
         self.outbox_part(piece.at, piece.words)
     }
 
-    /// Clears a piece of the host's memory, so that no stamp of an earlier use is taken for a new one.
+    /// Clears a piece of the host's memory, so that no stamp of an earlier use is taken for a new
+    /// one.
     pub fn clear(memory: &RingMemory) {
         (0..memory.words() / QUAD).for_each(|q| memory.store_quad(q * QUAD, [0; QUAD]));
         memory.flush();
@@ -175,7 +178,8 @@ impl SharedMemory {
     pub fn fill_arena(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
         let backend = self.device.backend();
         if bytes > 0 {
-            // SAFETY: the caller's bytes fit the piece, which lies inside the arena, and the host memory, which it leaves alone until the event has passed.
+            // SAFETY: the caller's bytes fit the piece, which lies inside the arena, and the host
+            // memory, which it leaves alone until the event has passed.
             unsafe { backend.copy(self.arena_at(piece), from.device, bytes, self.stream)? };
         }
         Ok(backend.record(self.stream, false)?)

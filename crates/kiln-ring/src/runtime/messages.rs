@@ -1,4 +1,5 @@
-//! What an actor is sent, asked, and answers. [`Channel`](crate::Channel) has the same by reference.
+//! What an actor is sent, asked, and answers. [`Channel`](crate::Channel) has the same by
+//! reference.
 //!
 //! | | at once | waits | up to a time | future |
 //! |---|---|---|---|---|
@@ -23,8 +24,8 @@ impl<H: Handler> Actor<H> {
     /// Sends a message. A full queue does as its overflow policy says.
     ///
     /// # Errors
-    /// The actor takes no more messages; its queue is full and rejects, or is full while the actor is
-    /// not active, so that no room comes by itself.
+    /// The actor takes no more messages; its queue is full and rejects, or is full while the actor
+    /// is not active, so that no room comes by itself.
     #[inline]
     pub fn send(&self, message: H::Message) -> Result<Sent, SendError> {
         self.channel().send(&message)
@@ -79,7 +80,8 @@ impl<H: Handler> Actor<H> {
         self.channel().try_send_with(&message, options)
     }
 
-    /// Sends messages in order, cheaper than one by one, and gives how many: fewer only if the queue drops the newest.
+    /// Sends messages in order, cheaper than one by one, and gives how many: fewer only if the
+    /// queue drops the newest.
     ///
     /// # Errors
     /// As of [`send`](Self::send), with the number of messages that were sent before.
@@ -104,7 +106,8 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// As of [`send_timeout`](Self::send_timeout), with the number of messages that were sent before.
+    /// As of [`send_timeout`](Self::send_timeout), with the number of messages that were sent
+    /// before.
     pub fn send_many_timeout(
         &self,
         messages: &[H::Message],
@@ -185,8 +188,8 @@ impl<H: Handler> Actor<H> {
     /// Sends a request and waits for its reply; `None` if it is handled without one.
     ///
     /// # Errors
-    /// It was not sent or not handled, or there will be no reply: also where the actor is not active,
-    /// or failed and is not restarted by its policy.
+    /// It was not sent or not handled, or there will be no reply: also where the actor is not
+    /// active, or failed and is not restarted by its policy.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -218,7 +221,8 @@ impl<H: Handler> Actor<H> {
     /// As [`ask`](Self::ask), [with a priority, a deadline or a limit to waiting](SendOptions).
     ///
     /// # Errors
-    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in time.
+    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in
+    /// time.
     pub fn ask_with(&self, message: H::Message, options: SendOptions) -> Result<Option<H::Reply>, AskError> {
         self.channel().ask_with(&message, options)
     }
@@ -285,8 +289,8 @@ impl<H: Handler> Actor<H> {
         self.channel().try_recv()
     }
 
-    /// The next reply, waiting no longer than `timeout`, also for what other threads are yet to send,
-    /// and for an actor that they are yet to activate. `Duration::MAX` has no limit.
+    /// The next reply, waiting no longer than `timeout`, also for what other threads are yet to
+    /// send, and for an actor that they are yet to activate. `Duration::MAX` has no limit.
     ///
     /// # Errors
     /// There was none in time; or there will be none, as of [`try_recv`](Self::try_recv).

@@ -13,7 +13,7 @@
 //! | `ending.rs` | [`Ending`]: how actors end |
 //! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
 //! | `cluster.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
-//! | `ledger.rs` | which arrays there are, and which of them actors have handed on |
+//! | `ref_counts.rs` | which arrays there are, and which of them actors have handed on |
 //! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
 //! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
 //! | `snapshot.rs` | [`Snapshot`]: actors that send to each other, all at one moment |
@@ -39,7 +39,6 @@ mod faults;
 mod grid;
 mod heard;
 mod launch;
-mod ledger;
 mod lifecycle;
 mod limit;
 mod link;
@@ -51,6 +50,7 @@ mod park;
 mod peer;
 mod pool;
 mod probe;
+mod ref_counts;
 mod region;
 mod restart;
 mod snapshot;
@@ -90,26 +90,27 @@ use faults::{Faults, Site};
 use grid::{Grid, Port, Ports};
 use kiln_backend::{Backend, EventId, Mapped, Tenant};
 use kiln_runtime::Device;
-use ledger::Ledger;
 use limit::Limit;
 use link::Inlets;
 use memory::{Free, SharedMemory};
+use ref_counts::RefCounts;
 pub(crate) use region::Piece;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use supervise::{Farewell, Supervisor};
-use telemetry::Census;
+use supervise::{ShutdownGuard, Supervisor};
+use telemetry::Registry;
 
 /// The ring kernels of a device: one resident grid, and the actors in it.
 ///
-/// Clones are the same runtime. The grid leaves the device when the last clone and the last actor are gone.
+/// Clones are the same runtime. The grid leaves the device when the last clone and the last actor
+/// are gone.
 #[derive(Clone)]
 pub struct RingRuntime(
     Arc<Shared>,
-    #[expect(dead_code, reason = "it matters when it is dropped, as the last part")] Farewell,
+    #[expect(dead_code, reason = "it matters when it is dropped, as the last part")] ShutdownGuard,
 );
 
 /// What a runtime and its actors share.
@@ -130,7 +131,7 @@ pub(crate) struct Shared {
     protocol: Protocol,
     memory: SharedMemory,
     free: Mutex<Free>,
-    ledger: Ledger,
+    ref_counts: RefCounts,
     grid: Mutex<Grid>,
     /// What the sites of faults are, by their numbers from 1.
     sites: RwLock<Vec<Site>>,
@@ -142,7 +143,7 @@ pub(crate) struct Shared {
     parkings: AtomicU64,
     actors: AtomicU32,
     /// All actors, for telemetry.
-    census: Census,
+    registry: Registry,
     begun: Instant,
     measure_every: u32,
     /// Where the actors are that have not ended.
@@ -163,7 +164,8 @@ impl RingRuntime {
     /// A runtime with the default configuration.
     ///
     /// # Errors
-    /// The device has no memory that it can share with the host, or too little memory; it cannot be reached by the transport that was named, or has no clusters of the size that was.
+    /// The device has no memory that it can share with the host, or too little memory; it cannot be
+    /// reached by the transport that was named, or has no clusters of the size that was.
     pub fn new(device: &Device) -> Result<RingRuntime> {
         RingRuntime::with(device, RuntimeConfig::default())
     }
@@ -179,7 +181,7 @@ impl RingRuntime {
         let (memory, free, transport) = transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
         let grid = Grid::new(device, &config, workers, transport.transport);
-        let ledger = Ledger::new(config.arena_bytes / 4);
+        let ref_counts = RefCounts::new(config.arena_bytes / 4);
         let shared = Arc::new(Shared {
             device: device.clone(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -192,7 +194,7 @@ impl RingRuntime {
             protocol,
             memory,
             free: Mutex::new(free),
-            ledger,
+            ref_counts,
             grid: Mutex::new(grid),
             sites: RwLock::default(),
             letters: Arc::new(DeadLetters::new(config.dead_letters)),
@@ -201,18 +203,19 @@ impl RingRuntime {
             parked: Mutex::default(),
             parkings: AtomicU64::new(0),
             actors: AtomicU32::new(0),
-            census: Census::default(),
+            registry: Registry::default(),
             begun: Instant::now(),
             measure_every: config.measure_every,
             places: Mutex::default(),
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
         device.backend().add_tenant(tenant);
-        let farewell = Farewell::of(&shared);
-        Ok(RingRuntime(shared, farewell))
+        let shutdown_guard = ShutdownGuard::of(&shared);
+        Ok(RingRuntime(shared, shutdown_guard))
     }
 
-    /// An array of zeros in device memory, to be sent by reference. The memory is taken from [`RuntimeConfig::arena_bytes`].
+    /// An array of zeros in device memory, to be sent by reference. The memory is taken from
+    /// [`RuntimeConfig::arena_bytes`].
     ///
     /// # Errors
     /// No memory left; failures of the device.
@@ -230,9 +233,9 @@ impl RingRuntime {
         Ok(payload)
     }
 
-    /// Why a message was not handled, in words, with the place in the source where a check failed and
-    /// `?` for each of its values. With the values, they stand in the error, the dead letter or the
-    /// event of the message.
+    /// Why a message was not handled, in words, with the place in the source where a check failed
+    /// and `?` for each of its values. With the values, they stand in the error, the dead letter or
+    /// the event of the message.
     pub fn explain(&self, reason: Reason) -> String {
         self.0.explain(reason)
     }
@@ -252,7 +255,8 @@ impl RingRuntime {
         &self.0.transport
     }
 
-    /// How often the grid left the device because there was nothing to do: see [`RuntimeConfig::park_after`].
+    /// How often the grid left the device because there was nothing to do: see
+    /// [`RuntimeConfig::park_after`].
     pub fn parkings(&self) -> u64 {
         self.0.parkings.load(Ordering::Relaxed)
     }
@@ -262,11 +266,13 @@ impl RingRuntime {
         &self.0.letters
     }
 
-    /// Makes an actor of a handler: it is resident and holds its messages until it is [activated](Actor::activate). A handler that is new to this runtime is
-    /// compiled in, for which the grid leaves for a moment; no message is lost by that.
+    /// Makes an actor of a handler: it is resident and holds its messages until it is
+    /// [activated](Actor::activate). A handler that is new to this runtime is compiled in, for
+    /// which the grid leaves for a moment; no message is lost by that.
     ///
     /// # Errors
-    /// A handler that is not well formed; a queue that cannot be; no place or memory left; failures of the device.
+    /// A handler that is not well formed; a queue that cannot be; no place or memory left; failures
+    /// of the device.
     pub fn launch<H: Handler>(&self, handler: H, config: RingConfig<H::State>) -> Result<Actor<H>> {
         let mut first_state = vec![0; H::State::WORDS];
         config.state.encode(&mut first_state);
@@ -275,7 +281,7 @@ impl RingRuntime {
         let held = self.0.held_by(&config.state)?;
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
         let holds = H::State::HOLDS || H::Message::HOLDS;
-        let manner = BodyConfig {
+        let body_config = BodyConfig {
             channel: config.channel,
             restart: config.restart,
             resume: config.resume,
@@ -285,7 +291,7 @@ impl RingRuntime {
             holds,
             beside: config.beside,
         };
-        self.begin(kind, manner.first_state.clone(), Vec::new(), manner)
+        self.begin(kind, body_config.first_state.clone(), Vec::new(), body_config)
     }
 }
 
@@ -330,7 +336,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// The grid. A thread that panicked while it held it changed nothing halfway that matters: every command is whole.
+    /// The grid. A thread that panicked while it held it changed nothing halfway that matters:
+    /// every command is whole.
     fn grid(&self) -> MutexGuard<'_, Grid> {
         self.grid.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -385,7 +392,8 @@ impl Shared {
         }
     }
 
-    /// Places, one for each band, and memory for an actor: words of the inbox, the outbox and the arena.
+    /// Places, one for each band, and memory for an actor: words of the inbox, the outbox and the
+    /// arena.
     fn reserve(
         &self,
         bands: usize,
@@ -451,7 +459,8 @@ impl Shared {
         self.note(loaded)
     }
 
-    /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and comes back.
+    /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and
+    /// comes back.
     fn kind(&self, kind: Kind) -> Result<u32> {
         let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = {
@@ -465,14 +474,16 @@ impl Shared {
         self.change_over(plan).map(|()| number)
     }
 
-    /// Has actors get messages of other actors, for which the grid leaves and comes back the first time.
+    /// Has actors get messages of other actors, for which the grid leaves and comes back the first
+    /// time.
     fn open_inlets(&self) -> Result<()> {
         let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = self.grid().plan_with_inlets();
         plan.map_or(Ok(()), |plan| self.change_over(plan))
     }
 
-    /// Has actors send to those of other runtimes, for which the grid leaves and comes back the first time.
+    /// Has actors send to those of other runtimes, for which the grid leaves and comes back the
+    /// first time.
     fn open_peers(&self) -> Result<()> {
         let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = self.grid().plan_with_peers();
@@ -497,7 +508,8 @@ impl Shared {
     }
 }
 
-/// The error of a command that could not be given in time: somebody else waited for a worker that does not answer.
+/// The error of a command that could not be given in time: somebody else waited for a worker that
+/// does not answer.
 fn unheard(port: Port, operation: Operation, begun: Instant) -> RingError {
     RingError::Unresponsive { worker: port.worker, what: operation.name(), waited: begun.elapsed() }
 }
@@ -509,7 +521,8 @@ impl Tenant for Shared {
     }
 
     fn come_back(&self) {
-        // A device that does not take the grid back says so to the next command, which launches it too.
+        // A device that does not take the grid back says so to the next command, which launches it
+        // too.
         let _ = self.grid().come_back(&self.memory);
     }
 }
@@ -530,18 +543,20 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.supervisor.end();
-        // What is lost is not waited for, and nothing that it may still touch is freed. A process of its own takes all that with it.
+        // What is lost is not waited for, and nothing that it may still touch is freed. A process
+        // of its own takes all that with it.
         if self.loss.get().is_some() || self.stalled.load(Ordering::Acquire) {
-            self.end_ledger(false);
+            self.end_ref_counts(false);
             if !self.device.is_isolated() {
                 std::mem::forget(self.device.clone());
             }
             return;
         }
         let grid = self.grid.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Memory that a grid may still use is never freed: it is the device's until the process ends.
+        // Memory that a grid may still use is never freed: it is the device's until the process
+        // ends.
         let left = grid.leave(&self.memory).is_ok();
-        self.end_ledger(left);
+        self.end_ref_counts(left);
         if left {
             // SAFETY: the grid has left, and actors, which hold pieces, hold this value.
             unsafe { self.memory.release() };
@@ -549,7 +564,8 @@ impl Drop for Shared {
     }
 }
 
-/// The device's side of an actor's channel: its place and its memory, for as long as the actor or a channel to it is there.
+/// The device's side of an actor's channel: its place and its memory, for as long as the actor or a
+/// channel to it is there.
 pub(crate) struct Side {
     shared: Arc<Shared>,
     /// The actor's number.
@@ -621,7 +637,8 @@ impl DeviceSide for Side {
     }
 
     fn skip(&self, position: u64) {
-        // Without an acknowledgement the send that asked goes on waiting for its slot, as it does for a worker that is busy.
+        // Without an acknowledgement the send that asked goes on waiting for its slot, as it does
+        // for a worker that is busy.
         let _ = self.shared.tell(
             self.ports.of_band(band_of(position)),
             Operation::Skip,

@@ -1,13 +1,14 @@
 //! Outputs: what becomes of the messages that other actors sent.
 //!
-//! An actor's inlets share one ring of outputs, which the device writes and the host reads. The host says how far it has taken them in a quad of the
-//! inbox, at which the device looks only when the ring seems full; a full one holds up the actor.
+//! An actor's inlets share one ring of outputs, which the device writes and the host reads. The
+//! host says how far it has taken them in a quad of the inbox, at which the device looks only when
+//! the ring seems full; a full one holds up the actor.
 
 use super::Side;
 use super::error::Result;
 use super::heard::{OutputFuture, OutputManyFuture, Quiet};
 use super::region::Piece;
-use super::supervise::Farewell;
+use super::supervise::ShutdownGuard;
 use crate::channel::{
     Deadline, DeviceSide, Memory, RecvError, Reply, RingMemory, Standing, Wait, WaitPolicy, Wakers,
 };
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 /// What the ring of an actor's outputs is made for.
 #[derive(Clone, Debug)]
-pub(crate) struct Nature {
+pub(crate) struct OutputSpec {
     /// The actor's number.
     pub actor: u32,
     /// Its handler's name.
@@ -51,7 +52,7 @@ pub(crate) struct Nature {
 
 /// The host's end of an actor's outputs, which has memory from the first inlet on.
 pub(crate) struct OutputRing {
-    nature: Nature,
+    spec: OutputSpec,
     made: OnceLock<Made>,
     reader: Mutex<Reader>,
     /// No more will come.
@@ -94,9 +95,9 @@ struct Output {
 }
 
 impl OutputRing {
-    pub fn new(nature: Nature) -> OutputRing {
+    pub fn new(spec: OutputSpec) -> OutputRing {
         OutputRing {
-            nature,
+            spec,
             made: OnceLock::new(),
             reader: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -111,8 +112,8 @@ impl OutputRing {
         let _ = self.side.set(Arc::downgrade(side));
     }
 
-    pub fn nature(&self) -> &Nature {
-        &self.nature
+    pub fn spec(&self) -> &OutputSpec {
+        &self.spec
     }
 
     fn reader(&self) -> MutexGuard<'_, Reader> {
@@ -127,7 +128,7 @@ impl OutputRing {
             return Ok(());
         }
         let shared = &side.shared;
-        let ring = RingLayout::new(self.nature.slot, self.nature.capacity);
+        let ring = RingLayout::new(self.spec.slot, self.spec.capacity);
         let pieces = {
             let mut free = shared.free();
             let outputs = free.outbox.take(ring.words())?;
@@ -191,10 +192,10 @@ impl OutputRing {
 
     fn words_of(&self, kind: Kind) -> usize {
         match kind {
-            Kind::Reply => self.nature.reply_words,
+            Kind::Reply => self.spec.reply_words,
             Kind::None | Kind::Request => 0,
             Kind::Failed => 2,
-            Kind::Expired | Kind::Dropped | Kind::Undeliverable => self.nature.message.1,
+            Kind::Expired | Kind::Dropped | Kind::Undeliverable => self.spec.message.1,
         }
     }
 
@@ -247,12 +248,12 @@ impl OutputRing {
 
     /// A reply was taken: it refers to its arrays no more. Whoever took it does.
     fn received(&self, reply: &[u32]) {
-        self.nature.references.reply.iter().for_each(|first| received(&reply[*first..]));
+        self.spec.references.reply.iter().for_each(|first| received(&reply[*first..]));
     }
 
     /// Nobody will take what is there.
     pub fn give_up(&self) {
-        if !self.nature.references.reply.is_empty() {
+        if !self.spec.references.reply.is_empty() {
             self.make_room();
             self.reader().kept.drain(..).for_each(|words| self.received(&words));
         }
@@ -282,12 +283,15 @@ impl OutputRing {
         } else {
             output.words.clone()
         };
-        let why = side.map_or_else(|| reason.to_string(), |side| side.explain_message(reason, output.link, output.position));
-        self.nature.letters.push(Letter {
+        let why = side.map_or_else(
+            || reason.to_string(),
+            |side| side.explain_message(reason, output.link, output.position),
+        );
+        self.spec.letters.push(Letter {
             reason,
-            actor: self.nature.actor,
+            actor: self.spec.actor,
             position: output.position,
-            layout: self.nature.message.0,
+            layout: self.spec.message.0,
             words,
             why,
         });
@@ -314,7 +318,8 @@ impl OutputRing {
         }
     }
 
-    /// The newest failure on a message of an inlet that nobody has dealt with: the inlet's link, the message's position, and why. It may lie behind replies that nobody received.
+    /// The newest failure on a message of an inlet that nobody has dealt with: the inlet's link,
+    /// the message's position, and why. It may lie behind replies that nobody received.
     pub fn failure(&self) -> Option<(u32, u64, Reason)> {
         let made = self.made.get()?;
         let mut reader = self.reader();
@@ -359,27 +364,32 @@ impl Output {
 
 /// The replies to messages that other actors sent, for the host.
 ///
-/// Those of all inlets come in the order in which they were made. Messages that were not handled become
-/// [dead letters](crate::RingRuntime::dead_letters) when their turn comes. As many may be there as the actor's queue has places; when nobody takes them, the
-/// actor waits, and then those who send to it: of a handler that replies to other actors, take the replies.
+/// Those of all inlets come in the order in which they were made. Messages that were not handled
+/// become [dead letters](crate::RingRuntime::dead_letters) when their turn comes. As many may be
+/// there as the actor's queue has places; when nobody takes them, the actor waits, and then those
+/// who send to it: of a handler that replies to other actors, take the replies.
 ///
 /// Clones read the same outputs. While one thread takes some, others wait.
 pub struct Outputs<R> {
     side: Arc<Side>,
     replies: PhantomData<fn() -> R>,
     /// The last part.
-    farewell: Farewell,
+    shutdown_guard: ShutdownGuard,
 }
 
 impl<R> Clone for Outputs<R> {
     fn clone(&self) -> Self {
-        Outputs { side: Arc::clone(&self.side), replies: PhantomData, farewell: self.farewell.clone() }
+        Outputs {
+            side: Arc::clone(&self.side),
+            replies: PhantomData,
+            shutdown_guard: self.shutdown_guard.clone(),
+        }
     }
 }
 
 impl<R> fmt::Debug for Outputs<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outputs").field("actor", &self.ring().nature.actor).finish_non_exhaustive()
+        f.debug_struct("Outputs").field("actor", &self.ring().spec.actor).finish_non_exhaustive()
     }
 }
 
@@ -396,7 +406,11 @@ impl<R> Outputs<R> {
 
 impl<R: Layout> Outputs<R> {
     pub(super) fn new(side: &Arc<Side>) -> Outputs<R> {
-        Outputs { side: Arc::clone(side), replies: PhantomData, farewell: Farewell::of(&side.shared) }
+        Outputs {
+            side: Arc::clone(side),
+            replies: PhantomData,
+            shutdown_guard: ShutdownGuard::of(&side.shared),
+        }
     }
 }
 
@@ -404,19 +418,19 @@ impl<R: Layout> Outputs<R> {
     /// The next reply, if it is there.
     ///
     /// # Errors
-    /// There is none yet, or there will be none: the actor has ended, or failed and is not restarted
-    /// by its policy.
+    /// There is none yet, or there will be none: the actor has ended, or failed and is not
+    /// restarted by its policy.
     pub fn try_recv(&self) -> Result<R, RecvError>
     where
         R: Reply,
     {
         let mut reply = None;
         self.some(1, |words| reply = Some(R::decode(words)))?;
-        reply.ok_or(RecvError::Empty { actor: self.ring().nature.actor })
+        reply.ok_or(RecvError::Empty { actor: self.ring().spec.actor })
     }
 
-    /// The next reply. Waits as long as one may come by itself: as long as an actor of the runtime has
-    /// a message to handle.
+    /// The next reply. Waits as long as one may come by itself: as long as an actor of the runtime
+    /// has a message to handle.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -456,8 +470,8 @@ impl<R: Layout> Outputs<R> {
         self.recv_until(None)
     }
 
-    /// The next reply, waiting no longer than `timeout`, also for what other threads are yet to send;
-    /// `Duration::MAX` has no limit.
+    /// The next reply, waiting no longer than `timeout`, also for what other threads are yet to
+    /// send; `Duration::MAX` has no limit.
     ///
     /// # Errors
     /// There was none in time; or there will be none, as of [`try_recv`](Self::try_recv).
@@ -471,11 +485,11 @@ impl<R: Layout> Outputs<R> {
     fn recv_until(&self, until: Option<Deadline>) -> Result<R, RecvError> {
         let mut reply = None;
         self.some_until(1, until, |words| reply = Some(R::decode(words)))?;
-        reply.ok_or(RecvError::Empty { actor: self.ring().nature.actor })
+        reply.ok_or(RecvError::Empty { actor: self.ring().spec.actor })
     }
 
-    /// As [`recv_timeout`](Self::recv_timeout) without a limit, and without holding a thread while it
-    /// waits.
+    /// As [`recv_timeout`](Self::recv_timeout) without a limit, and without holding a thread while
+    /// it waits.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -519,8 +533,8 @@ impl<R: Layout> Outputs<R> {
         self.some_until(most, None, |words| replies.push(R::decode(words)))
     }
 
-    /// As [`recv_many_timeout`](Self::recv_many_timeout) without a limit, and without holding a thread
-    /// while it waits.
+    /// As [`recv_many_timeout`](Self::recv_many_timeout) without a limit, and without holding a
+    /// thread while it waits.
     pub fn recv_many_async<'a>(&'a self, most: usize, replies: &'a mut Vec<R>) -> OutputManyFuture<'a, R>
     where
         R: Reply,
@@ -561,8 +575,8 @@ impl<R: Layout> Outputs<R> {
         until: Option<Deadline>,
         mut take: impl FnMut(&[u32]),
     ) -> Result<usize, RecvError> {
-        let actor = self.ring().nature.actor;
-        let mut wait = Wait::new(self.ring().nature.wait, until.map(Deadline::end));
+        let actor = self.ring().spec.actor;
+        let mut wait = Wait::new(self.ring().spec.wait, until.map(Deadline::end));
         let mut quiet = Quiet::new(&self.side);
         loop {
             let taken = self.some(most, &mut take)?;
@@ -583,7 +597,7 @@ impl<R: Layout> Outputs<R> {
 
     /// Why no reply comes by itself, where none is there and the actor has not ended.
     fn none_to_come(&self, quiet: &mut Quiet<'_>) -> Option<RecvError> {
-        let actor = self.ring().nature.actor;
+        let actor = self.ring().spec.actor;
         match self.side.standing() {
             Standing::Holds(is) => Some(RecvError::NotActive { actor, is }),
             Standing::Answers if quiet.is_quiet() => {
@@ -599,7 +613,7 @@ impl<R: Layout> Outputs<R> {
     /// Takes up to `most` replies that are there.
     pub(super) fn some(&self, most: usize, mut take: impl FnMut(&[u32])) -> Result<usize, RecvError> {
         let ring = self.ring();
-        let actor = ring.nature.actor;
+        let actor = ring.spec.actor;
         // Read first: what came before the end is found.
         let (closed, standing) = (ring.closed.load(Ordering::Acquire), self.side.standing());
         let mut taken = ring.take(most, &mut take);

@@ -1,7 +1,9 @@
-//! Parking: a grid that has had nothing to do for a while leaves the device, and comes back with the next message.
+//! Parking: a grid that has had nothing to do for a while leaves the device, and comes back with
+//! the next message.
 //!
-//! A worker that looks for messages costs power, and a core where the device is a CPU. It first looks without a pause, then sleeps between looks; the last
-//! stage is this one, where nothing is left that looks. Whoever sends to an actor of a parked grid launches it again.
+//! A worker that looks for messages costs power, and a core where the device is a CPU. It first
+//! looks without a pause, then sleeps between looks; the last stage is this one, where nothing is
+//! left that looks. Whoever sends to an actor of a parked grid launches it again.
 
 use super::Shared;
 use super::body::Body;

@@ -1,7 +1,8 @@
 //! Links between two runtimes: on two GPUs, or two grids of one.
 //!
-//! The ring of such an inlet lies at the receiver, as every inlet's does; the sender's cursor lies in a record of its own arena. So both poll and
-//! count in memory of their own, and what goes from one GPU to the other is the messages, and, where the ring seems full, one word back.
+//! The ring of such an inlet lies at the receiver, as every inlet's does; the sender's cursor lies
+//! in a record of its own arena. So both poll and count in memory of their own, and what goes from
+//! one GPU to the other is the messages, and, where the ring seems full, one word back.
 
 use super::RingRuntime;
 use super::Shared;
@@ -25,7 +26,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Makes the record of a link, of which the receiver's has these words, and stands at this word of the receiver's arena.
+    /// Makes the record of a link, of which the receiver's has these words, and stands at this word
+    /// of the receiver's arena.
     pub fn new(
         runtime: &Arc<Shared>,
         receiver: &Shared,
@@ -49,7 +51,8 @@ impl Sender {
         }
     }
 
-    /// The sender's runtime, if it is still there, and the word of its arena at which the record stands.
+    /// The sender's runtime, if it is still there, and the word of its arena at which the record
+    /// stands.
     pub fn record(&self) -> (Option<Arc<Shared>>, usize) {
         (self.runtime.upgrade(), self.record.at)
     }
@@ -117,10 +120,12 @@ impl Drop for Away<'_> {
 }
 
 impl<H: Handler> Actor<H> {
-    /// As [`inlet`](Self::inlet), for an actor of another runtime: of another GPU, which then writes to this one's memory, or of another grid on the same device.
+    /// As [`inlet`](Self::inlet), for an actor of another runtime: of another GPU, which then
+    /// writes to this one's memory, or of another grid on the same device.
     ///
-    /// The first time it has both grids leave and come back. Runtimes on CUDA devices can be joined so where the GPUs reach each other (NVLink, or PCIe with peer access), and runtimes on
-    /// one [`Device`](kiln_runtime::Device) of the CPU or in a process of its own.
+    /// The first time it has both grids leave and come back. Runtimes on CUDA devices can be joined
+    /// so where the GPUs reach each other (NVLink, or PCIe with peer access), and runtimes on one
+    /// [`Device`](kiln_runtime::Device) of the CPU or in a process of its own.
     ///
     /// ```
     /// use kiln_lang::prelude::*;
@@ -151,7 +156,9 @@ impl<H: Handler> Actor<H> {
     /// ```
     ///
     /// # Errors
-    /// As of [`inlet`](Self::inlet); [`RingError::PayloadAcross`] for messages that refer to arrays; and [`RingError::OutOfReach`] where the other runtime's device cannot write to this one's memory.
+    /// As of [`inlet`](Self::inlet); [`RingError::PayloadAcross`] for messages that refer to
+    /// arrays; and [`RingError::OutOfReach`] where the other runtime's device cannot write to this
+    /// one's memory.
     pub fn inlet_from(&self, sender: &RingRuntime, capacity: usize) -> Result<Address<H::Message>> {
         let receiver = &self.body.side.shared;
         if Arc::ptr_eq(&sender.0, receiver) {

@@ -64,7 +64,8 @@ impl<H: Handler> std::fmt::Debug for Pool<H> {
 }
 
 impl RingRuntime {
-    /// Launches a pool of `n` actors, at least one, each with its own configuration: `config` gets its number, from 0.
+    /// Launches a pool of `n` actors, at least one, each with its own configuration: `config` gets
+    /// its number, from 0.
     ///
     /// # Errors
     /// As of [`launch`](Self::launch).
@@ -100,9 +101,11 @@ impl<H: Handler> Pool<H> {
         }
     }
 
-    /// The actor of a key: always the same one, in every process, as long as the pool has as many actors. Keys spread evenly.
+    /// The actor of a key: always the same one, in every process, as long as the pool has as many
+    /// actors. Keys spread evenly.
     pub fn of_key(&self, key: impl AsRef<[u8]>) -> &Actor<H> {
-        // FNV-1a of 64 bits, whose bits a multiplication mixes (the finaliser of MurmurHash3); then Lemire's reduction to a range.
+        // FNV-1a of 64 bits, whose bits a multiplication mixes (the finalizer of MurmurHash3); then
+        // Lemire's reduction to a range.
         let hash = key.as_ref().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
@@ -119,7 +122,8 @@ impl<H: Handler> Pool<H> {
         self.route().send(message)
     }
 
-    /// Sends a message to one of the actors, [with a priority, a deadline or a limit to waiting](SendOptions).
+    /// Sends a message to one of the actors, [with a priority, a deadline or a limit to
+    /// waiting](SendOptions).
     ///
     /// # Errors
     /// As of [`Actor::send_with`].
@@ -148,8 +152,8 @@ impl<H: Handler> Pool<H> {
         self.route().send_async(message)
     }
 
-    /// Sends messages, each to one of the actors as [`send`](Self::send) does; gives how many: fewer
-    /// only if the queue of one drops the newest.
+    /// Sends messages, each to one of the actors as [`send`](Self::send) does; gives how many:
+    /// fewer only if the queue of one drops the newest.
     ///
     /// # Errors
     /// As of [`Actor::send_many`].
@@ -176,8 +180,8 @@ impl<H: Handler> Pool<H> {
         })
     }
 
-    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before its
-    /// end, the future leaves the messages that it has sent with the actors.
+    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before
+    /// its end, the future leaves the messages that it has sent with the actors.
     ///
     /// ```
     /// # use kiln_lang::prelude::*;
@@ -218,7 +222,8 @@ impl<H: Handler> Pool<H> {
         Ok(messages.len())
     }
 
-    /// Sends a request to one of the actors, [with a priority, a deadline or a limit to waiting](SendOptions), and waits for its reply.
+    /// Sends a request to one of the actors, [with a priority, a deadline or a limit to
+    /// waiting](SendOptions), and waits for its reply.
     ///
     /// # Errors
     /// As of [`Actor::ask_with`].
@@ -300,8 +305,8 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
         self.recv_until(None)
     }
 
-    /// A reply of any actor, waiting no longer than `timeout`, also for what other threads are yet to
-    /// send.
+    /// A reply of any actor, waiting no longer than `timeout`, also for what other threads are yet
+    /// to send.
     ///
     /// # Errors
     /// There was none in time; or there will be none, of no actor.

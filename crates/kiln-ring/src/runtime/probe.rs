@@ -1,7 +1,9 @@
 //! The test of a transport: whether what is written by one side ever is seen in part by the other.
 //!
-//! Before anybody else uses a runtime's memory, the host writes slots into it, in the ways in which it writes messages, while a kernel looks at them without a pause, and the kernel answers in
-//! the way in which workers do, while the host looks. Every word is another in each round. A test that finds nothing proves nothing, but what is wrong with a machine shows within its first messages.
+//! Before anybody else uses a runtime's memory, the host writes slots into it, in the ways in which
+//! it writes messages, while a kernel looks at them without a pause, and the kernel answers in the
+//! way in which workers do, while the host looks. Every word is another in each round. A test that
+//! finds nothing proves nothing, but what is wrong with a machine shows within its first messages.
 
 use super::error::{Result, RingError};
 use super::memory::SharedMemory;
@@ -14,14 +16,15 @@ use kiln_backend::{BackendKind, Launch};
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
 
-/// Slots of a round at most: a multiple of eight, so that the lanes of a warp have as many quads each.
+/// Slots of a round at most: a multiple of eight, so that the lanes of a warp have as many quads
+/// each.
 const SLOTS: usize = 32;
 const ROUNDS: u32 = 256;
 /// How long one side waits for the other where both have processors of their own: no round takes a
 /// hundredth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same where they share processors, with each other and with other programs. Nothing gets lost on
-/// the way there.
+/// The same where they share processors, with each other and with other programs. Nothing gets lost
+/// on the way there.
 const SHARED_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How the host writes quads with a stamp: at this word of the memory, three words of each.
@@ -98,7 +101,8 @@ impl Bench {
         let numbers = [begin, self.slots, ROUNDS as usize, self.patience.as_millis() as usize];
         words.extend(numbers.map(|number| number as u64));
         let launch = Launch { grid: [1, 1, 1], words: &words, stream: memory.stream() };
-        // SAFETY: the words are those of the kernel's parameters: two views of memory that lives on if the kernel does not end, and four numbers.
+        // SAFETY: the words are those of the kernel's parameters: two views of memory that lives on
+        // if the kernel does not end, and four numbers.
         let id = unsafe { device.backend().launch_resident(&program, launch)? };
         let (mut torn, mut silent) = (0, None);
         for round in 1..=ROUNDS {
@@ -150,7 +154,8 @@ impl Bench {
         self.requests.flush();
     }
 
-    /// Reads the answers of a round; gives how many quads held other words than they should, or the slot in which none came.
+    /// Reads the answers of a round; gives how many quads held other words than they should, or the
+    /// slot in which none came.
     fn read(&self, round: u32) -> std::result::Result<usize, usize> {
         let stamp = stamp(round.into(), Kind::Reply);
         let begun = Instant::now();
@@ -170,7 +175,8 @@ impl Bench {
         Ok(torn)
     }
 
-    /// Reads answers from a slot on, as far as they are there; gives how many. In lines or by quads, as a receiver of many or of one does.
+    /// Reads answers from a slot on, as far as they are there; gives how many. In lines or by
+    /// quads, as a receiver of many or of one does.
     fn read_some(&self, slot: usize, round: u32, stamp: u32, words: &mut [u32]) -> usize {
         let (at, stride) = (slot * QUADS * QUAD, QUADS * QUAD);
         let slots = |count| Slots { at, stride, quads: QUADS, count, stamp };
@@ -191,7 +197,8 @@ mod tests {
     use super::*;
     use crate::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
 
-    /// The device that `KILN_DEVICE` names: on one of another kind than a CPU, this is the test by which its transports are chosen.
+    /// The device that `KILN_DEVICE` names: on one of another kind than a CPU, this is the test by
+    /// which its transports are chosen.
     fn device() -> Device {
         Device::open(&std::env::var("KILN_DEVICE").unwrap_or("cpu".to_owned())).unwrap()
     }
@@ -212,7 +219,8 @@ mod tests {
         })
     }
 
-    /// A transport passes its test as it is, and fails it where stamps come before their words: then the next one is taken, and what was found can be read.
+    /// A transport passes its test as it is, and fails it where stamps come before their words:
+    /// then the next one is taken, and what was found can be read.
     #[test]
     fn torn_stores_are_found_and_the_next_transport_is_taken() {
         let (device, config) = (device(), RuntimeConfig::default());

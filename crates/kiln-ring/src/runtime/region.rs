@@ -5,7 +5,7 @@ use super::error::{Result, RingError};
 /// Pieces begin at multiples of this many words: 256 bytes.
 const ALIGN: usize = 64;
 
-/// A region of words of which pieces are taken and given back: first fit, neighbours merged.
+/// A region of words of which pieces are taken and given back: first fit, neighbors merged.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     name: &'static str,
@@ -72,7 +72,8 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Whatever is taken and given back in whatever order, pieces never overlap, and in the end the region is whole.
+    /// Whatever is taken and given back in whatever order, pieces never overlap, and in the end the
+    /// region is whole.
     #[test]
     fn pieces_never_overlap_and_merge_again() {
         let mut seed = 7u64;

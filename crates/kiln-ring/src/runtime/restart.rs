@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// What happens when an actor's handler fails.
 ///
 /// A restart begins with the state that the actor was launched with, unless
-/// [`RingConfig::resume`](crate::RingConfig::resume) has it keep the one that it has. The message on
-/// which the handler failed is a dead letter; those behind it are handled after the restart.
+/// [`RingConfig::resume`](crate::RingConfig::resume) has it keep the one that it has. The message
+/// on which the handler failed is a dead letter; those behind it are handled after the restart.
 ///
 /// ```
 /// use kiln_ring::{Backoff, Restart, RingConfig};
@@ -19,13 +19,15 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// It stays failed, and holds its messages, until it is [restarted](crate::Actor::restart) by hand or terminated.
+    /// It stays failed, and holds its messages, until it is [restarted](crate::Actor::restart) by
+    /// hand or terminated.
     #[default]
     Never,
     /// It is restarted after every failure, however many there are.
     Always(Backoff),
-    /// It is restarted, but not more than `at_most` times within any span of `within`. One failure more, and it is given up: it takes no more
-    /// messages, those that it held become dead letters, and the actors that it is [linked](crate::Actor::link) to fail with it.
+    /// It is restarted, but not more than `at_most` times within any span of `within`. One failure
+    /// more, and it is given up: it takes no more messages, those that it held become dead letters,
+    /// and the actors that it is [linked](crate::Actor::link) to fail with it.
     OnFailure {
         /// How many restarts there may be.
         at_most: u32,
@@ -36,8 +38,8 @@ pub enum Restart {
     },
 }
 
-/// How long to wait before a restart: `first`, then twice as long each time, never longer than `most`. The waits begin anew after the actor has been
-/// up for `calm`.
+/// How long to wait before a restart: `first`, then twice as long each time, never longer than
+/// `most`. The waits begin anew after the actor has been up for `calm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// Before the first restart.

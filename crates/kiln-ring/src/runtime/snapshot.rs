@@ -1,17 +1,17 @@
 //! Snapshots: actors that send to each other, all at one moment.
 //!
-//! All actors are held before any of them is read, so that nothing moves: what was sent is handled or
-//! lies in a queue. Of each there is a [`Checkpoint`] with its inlets and what lies in them.
+//! All actors are held before any of them is read, so that nothing moves: what was sent is handled
+//! or lies in a queue. Of each there is a [`Checkpoint`] with its inlets and what lies in them.
 //!
 //! Addresses name places in the memory of the device on which they were made. A restored inlet has
 //! another address, so that the words of all states and messages are gone through, and the old
-//! addresses in them replaced by the new ones. That is why a snapshot is restored as a whole, and why
-//! no actor of it may have the address of one that is not part of it.
+//! addresses in them replaced by the new ones. That is why a snapshot is restored as a whole, and
+//! why no actor of it may have the address of one that is not part of it.
 
 use super::body::{Body, Life};
 use super::checkpoint::{Checkpoint, CheckpointError, HeldInlet, opened, put, read_file, sealed, write_file};
 use super::error::{Result, RingError};
-use super::launch::manner_of;
+use super::launch::body_config_of;
 use super::lifecycle::Lifecycle;
 use super::limit::Limit;
 use super::link::{Inlet, Origin};
@@ -33,9 +33,9 @@ const VERSION: u32 = 1;
 /// Actors that send to each other as they were at one moment: their states, and the messages of the
 /// host and of each other that they had been sent and had not handled, in their order.
 ///
-/// [`RingRuntime::snapshot`] makes one while the actors work, and [`RingRuntime::restore_all`] makes
-/// actors of one, on any device. Each message is handled once: before the snapshot, or by the actors
-/// that are restored. Replies that were not received are not part of it.
+/// [`RingRuntime::snapshot`] makes one while the actors work, and [`RingRuntime::restore_all`]
+/// makes actors of one, on any device. Each message is handled once: before the snapshot, or by the
+/// actors that are restored. Replies that were not received are not part of it.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
@@ -156,13 +156,13 @@ impl<H: Handler> untyped::Erase for Actor<H> {
 }
 
 impl RingRuntime {
-    /// Some of this runtime's actors at one moment: all that send to each other. Active ones are held
-    /// meanwhile, for two commands each and the copies. [`Snapshot`] has an example.
+    /// Some of this runtime's actors at one moment: all that send to each other. Active ones are
+    /// held meanwhile, for two commands each and the copies. [`Snapshot`] has an example.
     ///
     /// # Errors
-    /// An actor belongs to another runtime, is being terminated, is named twice or has the address of
-    /// one that is not named; messages or states that refer to payloads; inlets of topics or of other
-    /// runtimes; a sender stopped half-way; the device does not answer.
+    /// An actor belongs to another runtime, is being terminated, is named twice or has the address
+    /// of one that is not named; messages or states that refer to payloads; inlets of topics or of
+    /// other runtimes; a sender stopped half-way; the device does not answer.
     pub fn snapshot(&self, actors: &[&dyn AnyActor]) -> Result<Snapshot> {
         let bodies: Vec<Arc<Body>> = actors.iter().map(|actor| actor.erase().0).collect();
         for (i, body) in bodies.iter().enumerate() {
@@ -197,13 +197,15 @@ impl RingRuntime {
         back.map(|()| snapshot)
     }
 
-    /// Makes actors that go on where a [snapshot](Self::snapshot) was taken, of this device or of any
-    /// other: with their states, their messages and their inlets, under other addresses, which stand in
-    /// their states and messages in place of the old ones. They are resident and hold their messages
-    /// until they are activated. Inlets in the memory of a cluster come back as inlets in device memory.
+    /// Makes actors that go on where a [snapshot](Self::snapshot) was taken, of this device or of
+    /// any other: with their states, their messages and their inlets, under other addresses, which
+    /// stand in their states and messages in place of the old ones. They are resident and hold
+    /// their messages until they are activated. Inlets in the memory of a cluster come back as
+    /// inlets in device memory.
     ///
-    /// A handler and a configuration are given for each actor, in the order of the snapshot: as pairs,
-    /// in tuples of up to eight, or, where several in a row have the same handler, in a `Vec`.
+    /// A handler and a configuration are given for each actor, in the order of the snapshot: as
+    /// pairs, in tuples of up to eight, or, where several in a row have the same handler, in a
+    /// `Vec`.
     ///
     /// # Errors
     /// Another number of actors; handlers of other layouts; a queue that is too small; as of
@@ -309,7 +311,7 @@ impl Shared {
 impl Body {
     /// Whether all there is to the actor are its words and addresses of actors of this runtime.
     fn check_whole(&self) -> Result<()> {
-        if self.manner.holds {
+        if self.body_config.holds {
             let handler = self.kind().handler.signature().name;
             return Err(CheckpointError::NotPortable { handler }.into());
         }
@@ -355,8 +357,9 @@ fn renamed(
 
 // ---- restoring one
 
-/// Handlers and configurations for the actors of a [`Snapshot`], in their order: `(handler, config)`
-/// for one, tuples of up to eight of these, and a `Vec` of any number with one handler.
+/// Handlers and configurations for the actors of a [`Snapshot`], in their order:
+/// `(handler, config)` for one, tuples of up to eight of these, and a `Vec` of any number with one
+/// handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no handlers to restore actors with",
     note = "give a `(handler, RingConfig)` for each actor, in a tuple of up to eight or in a `Vec`"
@@ -400,11 +403,11 @@ impl Session<'_> {
             return Err(CheckpointError::Stages { actors, given: actors + 1 }.into());
         };
         (self.left, self.given) = (left, self.given + 1);
-        let manner = manner_of::<H>(config);
-        if manner.holds {
+        let body_config = body_config_of::<H>(config);
+        if body_config.holds {
             return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
         }
-        let actor: Actor<H> = self.runtime.begin_from(Arc::new(handler), manner, checkpoint)?;
+        let actor: Actor<H> = self.runtime.begin_from(Arc::new(handler), body_config, checkpoint)?;
         let mut addresses = Vec::with_capacity(checkpoint.inlets.len());
         for inlet in &checkpoint.inlets {
             let size = (inlet.capacity, inlet.passed);

@@ -1,9 +1,11 @@
 //! The supervisor: one thread of a runtime that looks after its actors.
 //!
-//! A device cannot tell the host that a handler failed, other than by the answer of the message on which it did. So the supervisor looks at the newest
-//! answers: every millisecond where a policy or a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less often, so
-//! that it takes no more than a twentieth of a core, as long as that is often enough to hear of a lost device in time. A look in which an actor was restarted
-//! waited for its worker: the time of that look says nothing of what looking costs.
+//! A device cannot tell the host that a handler failed, other than by the answer of the message on
+//! which it did. So the supervisor looks at the newest answers: every millisecond where a policy or
+//! a link waits for that, else every 20 ms. Where a look at all actors takes longer, it looks less
+//! often, so that it takes no more than a twentieth of a core, as long as that is often enough to
+//! hear of a lost device in time. A look in which an actor was restarted waited for its worker: the
+//! time of that look says nothing of what looking costs.
 
 use super::Shared;
 use super::body::Body;
@@ -37,19 +39,21 @@ struct State {
     ended: bool,
 }
 
-/// The last part of every handle on a runtime or its actors: when it is dropped, it waits until the supervisor's look that is under way is over.
+/// The last part of every handle on a runtime or its actors: when it is dropped, it waits until the
+/// supervisor's look that is under way is over.
 ///
-/// That look may hold what the other parts held. Without this, the supervisor's thread would be the one to end the runtime, at a time of its own: while the process exits, at worst.
+/// That look may hold what the other parts held. Without this, the supervisor's thread would be the
+/// one to end the runtime, at a time of its own: while the process exits, at worst.
 #[derive(Clone)]
-pub(super) struct Farewell(Arc<Supervisor>);
+pub(super) struct ShutdownGuard(Arc<Supervisor>);
 
-impl Farewell {
-    pub fn of(shared: &Shared) -> Farewell {
-        Farewell(Arc::clone(&shared.supervisor))
+impl ShutdownGuard {
+    pub fn of(shared: &Shared) -> ShutdownGuard {
+        ShutdownGuard(Arc::clone(&shared.supervisor))
     }
 }
 
-impl Drop for Farewell {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         self.0.look_over();
     }
@@ -109,7 +113,8 @@ impl Supervisor {
         self.changed.notify_all();
     }
 
-    /// Waits until the look at the actors that is under way is over: it may be what still holds those that are gone, and their places.
+    /// Waits until the look at the actors that is under way is over: it may be what still holds
+    /// those that are gone, and their places.
     pub fn look_over(&self) {
         drop(self.looking.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -147,7 +152,8 @@ impl Supervisor {
             }
             let (mut keen, mut restarted) = (false, false);
             for ward in &wards {
-                // Held no longer than for the look: the last one that holds an actor may end its runtime.
+                // Held no longer than for the look: the last one that holds an actor may end its
+                // runtime.
                 if let Some(ward) = ward.upgrade() {
                     restarted |= ward.attend();
                     keen |= ward.is_supervised();
@@ -174,7 +180,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A restart waits some milliseconds for its worker. Twenty times that is no pause: the next failure would not be seen for so long.
+    /// A restart waits some milliseconds for its worker. Twenty times that is no pause: the next
+    /// failure would not be seen for so long.
     #[test]
     fn a_restart_is_followed_by_a_look_at_once() {
         let mut pace = Pace::new();

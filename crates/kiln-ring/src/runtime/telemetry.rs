@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// The actors of a runtime.
 #[derive(Default)]
-pub(super) struct Census(Mutex<Vec<Weak<Body>>>);
+pub(super) struct Registry(Mutex<Vec<Weak<Body>>>);
 
-impl Census {
+impl Registry {
     fn list(&self) -> MutexGuard<'_, Vec<Weak<Body>>> {
         // Changed by pushes and removals only.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,11 +84,11 @@ impl Body {
 impl Shared {
     /// The actors that have not gone.
     pub(super) fn living(&self) -> Vec<Arc<Body>> {
-        self.census.living()
+        self.registry.living()
     }
 
     fn telemetry(&self) -> Result<RuntimeTelemetry> {
-        let actors = self.census.living();
+        let actors = self.registry.living();
         Ok(RuntimeTelemetry {
             device: self.device.id().to_owned(),
             runtime: format!("{}-{}", std::process::id(), self.number),
@@ -110,8 +110,9 @@ impl RingRuntime {
         self.0.telemetry()
     }
 
-    /// From now on, writes what the actors do to a file of the directory, in the Prometheus text format, until the publisher is dropped: for the textfile collector of
-    /// Prometheus's node exporter, and, in [`telemetry_dir`](crate::telemetry_dir), for `kiln ring top`.
+    /// From now on, writes what the actors do to a file of the directory, in the Prometheus text
+    /// format, until the publisher is dropped: for the textfile collector of Prometheus's node
+    /// exporter, and, in [`telemetry_dir`](crate::telemetry_dir), for `kiln ring top`.
     ///
     /// # Errors
     /// The directory cannot be written, or the thread cannot be started.

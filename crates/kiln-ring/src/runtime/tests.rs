@@ -1,4 +1,5 @@
-//! What only shows from within, or between devices: senders that stop half-way, devices that do not reach each other.
+//! What only shows from within, or between devices: senders that stop half-way, devices that do not
+//! reach each other.
 
 use super::{Actor, CheckpointError, Ending, RingConfig, RingError, RingRuntime, RuntimeConfig};
 use crate::address::Address;
@@ -17,7 +18,8 @@ fn sum_of(_ctx: &RingCtx, total: &mut u32, x: [u32; 7]) -> u32 {
     *total
 }
 
-/// The message is never seen, nor is what was sent after it, and a checkpoint says so instead of going without. Once it is whole, all are handled in their order.
+/// The message is never seen, nor is what was sent after it, and a checkpoint says so instead of
+/// going without. Once it is whole, all are handled in their order.
 #[test]
 fn a_message_that_was_not_finished_is_not_there() {
     let config = RuntimeConfig { acknowledge_within: Duration::from_millis(200), ..RuntimeConfig::default() };
@@ -59,8 +61,8 @@ fn twice(_ctx: &RingCtx, x: u32) -> u32 {
     x * 2
 }
 
-/// Two workers of a CPU: one with a handler that does not end before its gate is opened, and one that
-/// waits for messages.
+/// Two workers of a CPU: one with a handler that does not end before its gate is opened, and one
+/// that waits for messages.
 struct BusyAndIdle {
     rt: RingRuntime,
     busy: Actor<held_up>,
@@ -97,7 +99,8 @@ impl BusyAndIdle {
     }
 }
 
-/// A handler that is new cannot be compiled in while another one takes its time; nobody notices but who asked.
+/// A handler that is new cannot be compiled in while another one takes its time; nobody notices but
+/// who asked.
 #[test]
 fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
     let test = BusyAndIdle::begin();
@@ -113,7 +116,8 @@ fn a_grid_with_a_busy_worker_does_not_leave_in_part() {
     assert_eq!((later.ask(4).unwrap(), idle.ask([1; 7]).unwrap()), (Some(8), Some(16)));
 }
 
-/// A worker may begin with something long after it has answered. Then all leave when it is done, which is no loss, and are brought back.
+/// A worker may begin with something long after it has answered. Then all leave when it is done,
+/// which is no loss, and are brought back.
 #[test]
 fn a_grid_that_leaves_late_comes_back() {
     let test = BusyAndIdle::begin();
@@ -144,7 +148,8 @@ fn digits(_ctx: &RingCtx, seen: &mut u32, x: u32) -> u32 {
     *seen
 }
 
-/// Two actors send to a third, all by workers of their own. In which order the messages come there is decided by the interpreter's seed, and by nothing else.
+/// Two actors send to a third, all by workers of their own. In which order the messages come there
+/// is decided by the interpreter's seed, and by nothing else.
 #[test]
 fn a_seed_decides_which_worker_is_first() {
     let run = |seed: u32| {
@@ -188,7 +193,8 @@ fn first_of(ctx: &RingCtx, m: Payload<u32>) -> u32 {
     ctx.array(&m).get(0)
 }
 
-/// A ledger has so many lines. An array that came when all were taken can be sent by the host, and by nobody else, until others have gone.
+/// A reference-count table has so many lines. An array that came when all were taken can be sent by
+/// the host, and by nobody else, until others have gone.
 #[test]
 fn arrays_without_a_line_are_not_handed_on() {
     let config = RuntimeConfig { arena_bytes: 1 << 17, ..RuntimeConfig::default() };
@@ -197,7 +203,7 @@ fn arrays_without_a_line_are_not_handed_on() {
     let first = rt.launch(hand_on, RingConfig::default().state(last.inlet(4).unwrap())).unwrap();
     last.activate().unwrap();
     first.activate().unwrap();
-    let lines = rt.0.open_ledger().unwrap()[1] as usize + 1;
+    let lines = rt.0.open_ref_counts().unwrap()[1] as usize + 1;
     let mut arrays: Vec<_> = (0..=lines as u32).map(|i| rt.payload_of(&[i]).unwrap()).collect();
     assert_eq!(rt.0.arrays(), lines);
     let without = arrays.pop().unwrap();
@@ -287,7 +293,8 @@ fn talking(_ctx: &RingCtx, x: u32) -> u32 {
     x + 1
 }
 
-/// A handler whose print sink panics has handled its message all the same, and its actors are not lost.
+/// A handler whose print sink panics has handled its message all the same, and its actors are not
+/// lost.
 #[test]
 fn a_print_sink_that_panics_costs_no_actor() {
     let backends: [Box<dyn kiln_backend::Backend>; 2] = [

@@ -14,10 +14,13 @@ use crate::message::Message;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A topic: whoever publishes a message to it sends it to every actor that subscribes at that moment.
+/// A topic: whoever publishes a message to it sends it to every actor that subscribes at that
+/// moment.
 ///
-/// On the device each publisher has links of its own to all subscribers, so that publishers do not meet, and each subscriber gets the messages of each publisher
-/// in order. A subscriber whose queue is full holds up the publishers (see [`RingCtx::send`](crate::RingCtx::send)). One that ends is left out from then on.
+/// On the device each publisher has links of its own to all subscribers, so that publishers do not
+/// meet, and each subscriber gets the messages of each publisher in order. A subscriber whose queue
+/// is full holds up the publishers (see [`RingCtx::send`](crate::RingCtx::send)). One that ends is
+/// left out from then on.
 ///
 /// Clones are the same topic. What it needs on the device stays as long as the runtime.
 ///
@@ -134,10 +137,12 @@ impl<M: Message> Topic<M> {
         Ok(Address::new(at as u32, serial))
     }
 
-    /// From now on the actor gets what is published: up to `capacity` messages of each publisher on the device wait for it.
+    /// From now on the actor gets what is published: up to `capacity` messages of each publisher on
+    /// the device wait for it.
     ///
     /// # Errors
-    /// The actor has ended, or belongs to another runtime; no place or memory left; failures of the device.
+    /// The actor has ended, or belongs to another runtime; no place or memory left; failures of the
+    /// device.
     pub fn subscribe<H: Handler<Message = M>>(&self, actor: &Actor<H>, capacity: usize) -> Result<()> {
         let body = &actor.body;
         if !Arc::ptr_eq(&body.side.shared, &self.0.shared) {
@@ -153,7 +158,8 @@ impl<M: Message> Topic<M> {
         Ok(())
     }
 
-    /// Sends a message from the host to every subscriber; gives how many took it. Their replies come as those to any message of the host.
+    /// Sends a message from the host to every subscriber; gives how many took it. Their replies
+    /// come as those to any message of the host.
     ///
     /// # Errors
     /// The first refusal of a subscriber whose queue is full; the others got the message.

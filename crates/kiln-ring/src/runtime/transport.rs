@@ -1,7 +1,9 @@
-//! Transports: how messages get to a device and answers come back. One is chosen when a runtime is made.
+//! Transports: how messages get to a device and answers come back. One is chosen when a runtime is
+//! made.
 //!
-//! Two of them rest on stores of 16 bytes that arrive whole, which no manual promises for a bus. So where the device is not the host's own processor, they are
-//! [tested](super::probe) first, once for a device in a process, and the next one is taken where the test finds anything amiss.
+//! Two of them rest on stores of 16 bytes that arrive whole, which no manual promises for a bus. So
+//! where the device is not the host's own processor, they are [tested](super::probe) first, once
+//! for a device in a process, and the next one is taken where the test finds anything amiss.
 
 use super::config::RuntimeConfig;
 use super::error::{Result, RingError};
@@ -32,16 +34,19 @@ const VARIABLE: &str = "KILN_RING_TRANSPORT";
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// The first of the others, in their order, that the device has and that passes its test; or the one that the variable `KILN_RING_TRANSPORT` names, by
-    /// the name in lower case.
+    /// The first of the others, in their order, that the device has and that passes its test; or
+    /// the one that the variable `KILN_RING_TRANSPORT` names, by the name in lower case.
     #[default]
     Auto,
-    /// Requests in device memory, which the host writes over the bus through the device's base address register, with a stamp in every 16 bytes. Answers as with `Pinned`.
+    /// Requests in device memory, which the host writes over the bus through the device's base
+    /// address register, with a stamp in every 16 bytes. Answers as with `Pinned`.
     Bar,
-    /// Requests and answers in pinned host memory, with a stamp in every 16 bytes. On a CPU and in the interpreter: in memory.
+    /// Requests and answers in pinned host memory, with a stamp in every 16 bytes. On a CPU and in
+    /// the interpreter: in memory.
     Pinned,
-    /// The same memory, where a slot's first stamp is written last, with release, and read first, with acquire, at the scope of the system. It needs no store of more than
-    /// a word to arrive whole, and is the slowest.
+    /// The same memory, where a slot's first stamp is written last, with release, and read first,
+    /// with acquire, at the scope of the system. It needs no store of more than a word to arrive
+    /// whole, and is the slowest.
     Ordered,
 }
 

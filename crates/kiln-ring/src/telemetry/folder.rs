@@ -33,8 +33,8 @@ pub fn telemetry_dir() -> PathBuf {
     }
 }
 
-/// Reads a file that a program published, or says why it is none: a symbolic link, a pipe, a file of
-/// another user, or one that is too long. It never waits for a writer.
+/// Reads a file that a program published, or says why it is none: a symbolic link, a pipe, a file
+/// of another user, or one that is too long. It never waits for a writer.
 ///
 /// ```
 /// let folder = std::env::temp_dir().join(format!("kiln-doc-{}", std::process::id()));
@@ -126,7 +126,8 @@ mod system {
 
     /// The number of the user of this process.
     fn user() -> u32 {
-        // SAFETY: the call has no arguments, reads nothing of this process's memory and cannot fail.
+        // SAFETY: the call has no arguments, reads nothing of this process's memory and cannot
+        // fail.
         unsafe { libc::geteuid() }
     }
 

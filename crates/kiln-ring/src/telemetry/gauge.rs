@@ -5,7 +5,8 @@
 //!      2   of these, not answered by the handler 6   sum of handling times, ns: low, high
 //! ```
 //!
-//! An actor with several bands of priority has a quad of messages done for each: the lowest band's is the one above, those of the others lie behind the buckets.
+//! An actor with several bands of priority has a quad of messages done for each: the lowest band's
+//! is the one above, those of the others lie behind the buckets.
 //!
 //! Behind those stands the record of the last check that failed:
 //!
@@ -15,8 +16,9 @@
 //!      3   the number of the check; 0 if the failure was none of a check
 //! ```
 //!
-//! The worker stores them when the answer has left, so that nobody waits for it, but for what is said of a failure, which is there when its answer is. The host reads them by a copy, which
-//! does not disturb the worker.
+//! The worker stores them when the answer has left, so that nobody waits for it, but for what is
+//! said of a failure, which is there when its answer is. The host reads them by a copy, which does
+//! not disturb the worker.
 
 use crate::slot::QUAD;
 
@@ -67,7 +69,8 @@ pub const fn behind(state_words: usize) -> usize {
     state_words.next_multiple_of(QUAD)
 }
 
-/// Buckets of times: of one nanosecond below 8, then eight for each power of two. So a bucket's bounds differ by at most an eighth.
+/// Buckets of times: of one nanosecond below 8, then eight for each power of two. So a bucket's
+/// bounds differ by at most an eighth.
 pub mod bucket {
     /// Buckets for each power of two, and its logarithm.
     pub const EACH: u32 = 8;

@@ -3,7 +3,8 @@
 use super::gauge::bucket;
 use std::fmt;
 
-/// How often times of each size came up, in nanoseconds: buckets of equal relative width, of which the bounds differ by at most an eighth.
+/// How often times of each size came up, in nanoseconds: buckets of equal relative width, of which
+/// the bounds differ by at most an eighth.
 ///
 /// ```
 /// use kiln_ring::Histogram;
@@ -59,7 +60,8 @@ impl Histogram {
         self.sum_ns
     }
 
-    /// The time in nanoseconds that this fraction of all times does not exceed: the end of its bucket. `None` where there are no times.
+    /// The time in nanoseconds that this fraction of all times does not exceed: the end of its
+    /// bucket. `None` where there are no times.
     pub fn quantile(&self, fraction: f64) -> Option<u64> {
         let all = self.count();
         let rank = ((all as f64 * fraction).ceil() as u64).clamp(1, all.max(1));
@@ -71,7 +73,8 @@ impl Histogram {
         self.counts.iter().position(reached).map(|at| bucket::end(at) - 1)
     }
 
-    /// The buckets that are not empty: the time that all of a bucket are below, in nanoseconds, and how many there are.
+    /// The buckets that are not empty: the time that all of a bucket are below, in nanoseconds, and
+    /// how many there are.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, n)| (bucket::end(at), *n))
     }

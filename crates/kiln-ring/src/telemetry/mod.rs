@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 /// What an actor has done: [`Actor::telemetry`](crate::Actor::telemetry).
 ///
-/// The device keeps the number of messages, the failures and the handling times, and the host reads them by a copy: the worker does not stop for it.
+/// The device keeps the number of messages, the failures and the handling times, and the host reads
+/// them by a copy: the worker does not stop for it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ActorTelemetry {
@@ -44,16 +45,19 @@ pub struct ActorTelemetry {
     pub processed: u64,
     /// Of these, those that other actors sent.
     pub received: u64,
-    /// Of the messages done with, the ones that the handler did not answer: it failed, or they were dropped, expired or given back. Modulo 2^32.
+    /// Of the messages done with, the ones that the handler did not answer: it failed, or they were
+    /// dropped, expired or given back. Modulo 2^32.
     pub failed: u32,
     /// Messages that the host sent, and that the device is not done with.
     pub depth: u64,
     /// Of these, those of each band of priority, from the lowest.
     pub depths: Vec<u64>,
-    /// What the host's side of its queue counts, with dropped and expired messages by themselves. It hears of them when it takes the answers.
+    /// What the host's side of its queue counts, with dropped and expired messages by themselves.
+    /// It hears of them when it takes the answers.
     pub counts: Counts,
     /// The times from when a message was seen by the worker until its answer had left, of one in
-    /// [`measure_every`](crate::RuntimeConfig::measure_every) messages. On a GPU the clock may advance in steps, of a microsecond at worst.
+    /// [`measure_every`](crate::RuntimeConfig::measure_every) messages. On a GPU the clock may
+    /// advance in steps, of a microsecond at worst.
     pub handling: Histogram,
     /// Why the handler failed last, with the place in its source.
     pub last_failure: Option<String>,
@@ -67,13 +71,15 @@ impl ActorTelemetry {
     }
 }
 
-/// What all actors of a runtime have done: [`RingRuntime::telemetry`](crate::RingRuntime::telemetry).
+/// What all actors of a runtime have done:
+/// [`RingRuntime::telemetry`](crate::RingRuntime::telemetry).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeTelemetry {
     /// The device's name.
     pub device: String,
-    /// What tells the runtime from all others of this machine, also those on the same device: the number of the process, and its own in that.
+    /// What tells the runtime from all others of this machine, also those on the same device: the
+    /// number of the process, and its own in that.
     pub runtime: String,
     /// How messages get there, and answers come back.
     pub transport: Transport,

@@ -46,7 +46,8 @@ impl RuntimeTelemetry {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        // With the runtime: one collector may see several on a device, and refuses the same metric twice.
+        // With the runtime: one collector may see several on a device, and refuses the same metric
+        // twice.
         let own = format!("device=\"{}\",runtime=\"{}\"", escaped(&self.device), escaped(&self.runtime));
         head(out, "runtime_uptime_seconds", "gauge", "Time since the runtime was made.")?;
         writeln!(out, "kiln_ring_runtime_uptime_seconds{{{own}}} {}", self.uptime.as_secs_f64())?;

@@ -8,7 +8,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Writes a file again and again, until it is dropped: [`RingRuntime::publish`](crate::RingRuntime::publish). Then the file goes.
+/// Writes a file again and again, until it is dropped:
+/// [`RingRuntime::publish`](crate::RingRuntime::publish). Then the file goes.
 ///
 /// Each version is written to a new file, which is then renamed: a reader finds all of one version,
 /// and a symbolic link in the folder is replaced, never followed.
@@ -22,7 +23,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Begins to write. `text` gives the next version, or `Some(None)` to leave the last one, or `None` when there is nothing to publish any more.
+    /// Begins to write. `text` gives the next version, or `Some(None)` to leave the last one, or
+    /// `None` when there is nothing to publish any more.
     pub(crate) fn start(
         directory: &Path,
         every: Duration,

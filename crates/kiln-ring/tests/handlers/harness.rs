@@ -1,4 +1,5 @@
-//! Running a handler over a list of messages: in the interpreter, one thread, the state in memory as a resident kernel keeps it.
+//! Running a handler over a list of messages: in the interpreter, one thread, the state in memory
+//! as a resident kernel keeps it.
 
 use kiln_backend::{Backend, Launch, StreamId};
 use kiln_interp::{Interp, Options};

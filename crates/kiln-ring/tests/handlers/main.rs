@@ -333,7 +333,8 @@ fn bump(pair: &mut elsewhere::PairVal, by: Val<u32>) {
     }
 }
 
-/// Paths, patterns, methods and helper functions: the signature's names are the structs of the device throughout.
+/// Paths, patterns, methods and helper functions: the signature's names are the structs of the
+/// device throughout.
 #[ring_kernel(crate = kiln_ring)]
 fn paths(_ctx: &RingCtx, s: &mut elsewhere::Pair, m: elsewhere::Pair) -> elsewhere::Pair {
     let elsewhere::Pair { a, b } = m;
@@ -378,7 +379,8 @@ fn faulty(_ctx: &RingCtx, s: &mut Stats, m: Point) -> Result<Option<u32>, u32> {
     }
 }
 
-/// A fault in one message is reported, leaves the state as it was, and does not touch the messages after it.
+/// A fault in one message is reported, leaves the state as it was, and does not touch the messages
+/// after it.
 #[test]
 fn a_handler_in_a_guard() {
     let messages = [

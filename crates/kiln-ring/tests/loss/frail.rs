@@ -1,4 +1,5 @@
-//! A device that can be lost when a test says so: from then on every call fails, while what ran goes on unseen.
+//! A device that can be lost when a test says so: from then on every call fails, while what ran
+//! goes on unseen.
 
 use kiln_backend::{
     Backend, BlockTime, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,

@@ -1,4 +1,5 @@
-//! Devices that are lost and handlers that never end: every wait ends with an error, and actors come back.
+//! Devices that are lost and handlers that never end: every wait ends with an error, and actors
+//! come back.
 
 mod frail;
 
@@ -14,8 +15,8 @@ use kiln_runtime::Device;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What has not come by then never comes, however busy the machine is. Where a call must not wait for
-/// something, that takes as long: then the call cannot have waited if it returns sooner.
+/// What has not come by then never comes, however busy the machine is. Where a call must not wait
+/// for something, that takes as long: then the call cannot have waited if it returns sooner.
 const NEVER: Duration = Duration::from_secs(20 * 60);
 
 #[ring_kernel(crate = kiln_ring)]
@@ -78,7 +79,8 @@ fn backends() -> [Box<dyn Backend>; 2] {
     [Box::new(CpuBackend::new()), Box::new(Interp::new(Options::default()))]
 }
 
-/// Whoever waits is told, whoever comes later too, and the actor goes on elsewhere from its last checkpoint by the clock.
+/// Whoever waits is told, whoever comes later too, and the actor goes on elsewhere from its last
+/// checkpoint by the clock.
 #[test]
 fn a_lost_device_ends_all_waits_and_its_actors_come_back() {
     for backend in backends() {
@@ -141,7 +143,8 @@ fn a_sender_that_waits_is_told() {
     let rt = RingRuntime::new(&device).unwrap();
     let actor = rt.launch(running_sum, RingConfig::default().state(0).capacity(2)).unwrap();
     std::thread::scope(|scope| {
-        // With a limit: without one, a full queue of an actor that is not active is an error at once.
+        // With a limit: without one, a full queue of an actor that is not active is an error at
+        // once.
         let sender = scope.spawn(|| (0..3).try_for_each(|x| actor.send_timeout(x, Duration::MAX).map(drop)));
         std::thread::sleep(Duration::from_millis(20));
         lost.store(true, Ordering::Release);
@@ -172,7 +175,8 @@ fn a_parked_grid_that_cannot_come_back_is_lost() {
     assert!(rt.is_lost());
 }
 
-/// A handler without a step budget that does not end: its worker is given up within the stated time, the other worker's actor is not, and the runtime comes back.
+/// A handler without a step budget that does not end: its worker is given up within the stated
+/// time, the other worker's actor is not, and the runtime comes back.
 #[test]
 fn a_handler_that_never_ends_is_reported_and_left_behind() {
     let device = Device::open("cpu").unwrap();
@@ -206,7 +210,8 @@ fn a_handler_that_never_ends_is_reported_and_left_behind() {
     assert_eq!(back.ask(1).unwrap(), Some(5));
 }
 
-/// Whatever its worker does, and whoever speaks with the device meanwhile, an actor's end is known in time.
+/// Whatever its worker does, and whoever speaks with the device meanwhile, an actor's end is known
+/// in time.
 #[test]
 fn termination_returns_in_time_with_a_handler_that_does_not_end() {
     let device = Device::open("cpu").unwrap();
@@ -269,8 +274,8 @@ fn failing(_ctx: &RingCtx, _x: u32) -> Result<(), u32> {
     Err(1)
 }
 
-/// That somebody waited in vain for a worker is no reason not to look at it: its stall is reported all
-/// the same. (How soon the supervisor looks again is tested in `runtime/supervise.rs`.)
+/// That somebody waited in vain for a worker is no reason not to look at it: its stall is reported
+/// all the same. (How soon the supervisor looks again is tested in `runtime/supervise.rs`.)
 #[test]
 fn a_stall_is_reported_after_a_command_in_vain() {
     let config = RuntimeConfig {

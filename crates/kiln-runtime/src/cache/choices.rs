@@ -1,7 +1,9 @@
-//! Choices that were measured: which of several ways to do something was the fastest on a device, kept for the process and on disk.
+//! Choices that were measured: which of several ways to do something was the fastest on a device,
+//! kept for the process and on disk.
 //!
-//! A choice belongs to a question, which is a text: what is done, of which types, in which class of shapes. On disk it also belongs to the device's name and size, to its
-//! driver and compiler, and to Kiln's version: a file of anything else, and a damaged one, count as absent.
+//! A choice belongs to a question, which is a text: what is done, of which types, in which class of
+//! shapes. On disk it also belongs to the device's name and size, to its driver and compiler, and
+//! to Kiln's version: a file of anything else, and a damaged one, count as absent.
 
 use super::disk::DiskCache;
 use crate::device::Device;
@@ -49,7 +51,8 @@ impl Device {
         self.choices().known().entry(question.to_owned()).or_insert(found).clone()
     }
 
-    /// Keeps a choice, in place of one there may be. Where the disk does not take it, it is kept in this process alone.
+    /// Keeps a choice, in place of one there may be. Where the disk does not take it, it is kept in
+    /// this process alone.
     pub fn keep_choice(&self, question: &str, choice: &str) {
         let header = header(self, question);
         self.disk_cache().store_choice(&DiskCache::key(&[header.as_bytes()]), &format!("{header}{choice}"));

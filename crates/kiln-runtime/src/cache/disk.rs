@@ -1,10 +1,12 @@
 //! The programs kept on disk between processes.
 //!
-//! One file a program, named by the SHA-256 of everything it depends on. A file is written under a random name and renamed, so that parallel
-//! writers and a crash leave whole files only; its contents carry a digest of them and of the name, so that a damaged file and one that was
-//! renamed are noticed, and the program is compiled again. Only regular files are read, and no symbolic link is followed to or from an entry.
-//! What a crash left behind is removed by a later writer.
-//! A cache that cannot be read or written never fails a launch: it is counted, and `kiln doctor` reports it.
+//! One file a program, named by the SHA-256 of everything it depends on. A file is written under a
+//! random name and renamed, so that parallel writers and a crash leave whole files only; its
+//! contents carry a digest of them and of the name, so that a damaged file and one that was renamed
+//! are noticed, and the program is compiled again. Only regular files are read, and no symbolic
+//! link is followed to or from an entry. What a crash left behind is removed by a later writer. A
+//! cache that cannot be read or written never fails a launch: it is counted, and `kiln doctor`
+//! reports it.
 
 use super::entry::{self, Entry};
 use crate::error::{Error, Result};
@@ -63,8 +65,8 @@ pub struct DiskStats {
 }
 
 impl DiskCache {
-    /// The cache in `KILN_CACHE_DIR`, else in `kiln` under `XDG_CACHE_HOME`, else in `~/.cache/kiln`. No cache where none of these is set, or where
-    /// `KILN_CACHE_DIR` is empty.
+    /// The cache in `KILN_CACHE_DIR`, else in `kiln` under `XDG_CACHE_HOME`, else in
+    /// `~/.cache/kiln`. No cache where none of these is set, or where `KILN_CACHE_DIR` is empty.
     pub fn from_env() -> DiskCache {
         let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let folder = match env::var_os("KILN_CACHE_DIR") {
@@ -119,12 +121,14 @@ impl DiskCache {
         None
     }
 
-    /// Counts a program that was found whole but that the device did not take: it is compiled again.
+    /// Counts a program that was found whole but that the device did not take: it is compiled
+    /// again.
     pub(crate) fn reject(&self) {
         self.damaged.fetch_add(1, Relaxed);
     }
 
-    /// Keeps bytes under a key. Failure is counted, not reported: the program is there, only the next process is slower.
+    /// Keeps bytes under a key. Failure is counted, not reported: the program is there, only the
+    /// next process is slower.
     pub fn store(&self, key: &str, bytes: &[u8]) {
         self.store_as(key, PROGRAM, bytes);
     }
@@ -172,7 +176,8 @@ impl DiskCache {
         sizes.fold((0, 0), |(n, total), size| (n + 1, total + size))
     }
 
-    /// The choices that tuning has kept, as lines of text: Kiln's version, the device, its driver and compiler, the question, the choice. In the order of the text.
+    /// The choices that tuning has kept, as lines of text: Kiln's version, the device, its driver
+    /// and compiler, the question, the choice. In the order of the text.
     pub fn choices(&self) -> Vec<String> {
         let text = |path: PathBuf| {
             let entry = self.entry(path.file_stem()?.to_str()?, CHOICE)?;

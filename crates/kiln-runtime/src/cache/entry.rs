@@ -15,7 +15,8 @@ const DIGEST: usize = 32;
 const LARGEST: u64 = 1 << 30;
 /// What the ends of names of unfinished files begin with.
 const UNFINISHED: &str = "tmp-";
-/// A file that has been unfinished for so long is one that a crash left: writing takes milliseconds.
+/// A file that has been unfinished for so long is one that a crash left: writing takes
+/// milliseconds.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A file under a key.
@@ -37,8 +38,8 @@ impl Entry {
     /// The bytes of a whole file that was written under this key.
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
         let (file, length) = open_regular(&self.path())?;
-        // Room for all of it and one byte more, so that one call reads it and the next finds the end:
-        // a reader with a limit does not know how much is coming.
+        // Room for all of it and one byte more, so that one call reads it and the next finds the
+        // end: a reader with a limit does not know how much is coming.
         let mut bytes = Vec::with_capacity(length + 1);
         file.take(LARGEST).read_to_end(&mut bytes)?;
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a damaged or renamed file");
@@ -121,7 +122,8 @@ fn is_unfinished(path: &Path) -> bool {
     end.starts_with(UNFINISHED) || key && end.split_once('-').is_some_and(|(a, b)| numbered(a) && numbered(b))
 }
 
-/// Opens a regular file for reading, and gives its length: no symbolic link, folder or device, and no pipe, which would wait for a writer.
+/// Opens a regular file for reading, and gives its length: no symbolic link, folder or device, and
+/// no pipe, which would wait for a writer.
 fn open_regular(path: &Path) -> io::Result<(File, usize)> {
     let mut options = OpenOptions::new();
     options.read(true);

@@ -1,4 +1,5 @@
-//! The programs of one device in this process: found by specialisation, each compiled once even if several threads want it at once.
+//! The programs of one device in this process: found by specialization, each compiled once even if
+//! several threads want it at once.
 
 use crate::error::{Error, Result};
 use crate::launch::LoadedKernel;
@@ -11,14 +12,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Everything that a compiled program depends on, beside the device. Compared whole, so that no accident of hashing confuses two.
+/// Everything that a compiled program depends on, beside the device. Compared whole, so that no
+/// accident of hashing confuses two.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Specialisation {
+pub(crate) struct Specialization {
     pub(crate) spec: SpecKey,
     pub(crate) level: Level,
 }
 
-/// FxHash's multiply-rotate step: the keys are a few words of our own making, looked up on every launch.
+/// FxHash's multiply-rotate step: the keys are a few words of our own making, looked up on every
+/// launch.
 #[derive(Default)]
 pub(crate) struct WordHasher(u64);
 
@@ -57,7 +60,8 @@ struct Kept {
     used: AtomicU64,
 }
 
-/// How a program came to be in this process: host time from the launch that needed it to one that was loaded.
+/// How a program came to be in this process: host time from the launch that needed it to one that
+/// was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// The kernel's name.
@@ -70,12 +74,13 @@ pub struct Build {
     pub stages: Option<Stages>,
 }
 
-type Programs = HashMap<Specialisation, Kept, BuildHasherDefault<WordHasher>>;
+type Programs = HashMap<Specialization, Kept, BuildHasherDefault<WordHasher>>;
 
 /// The programs of one device in this process.
 ///
-/// It keeps [`DEFAULT_LIMIT`](Self::DEFAULT_LIMIT) specialisations unless [`set_limit`](Self::set_limit) says otherwise. A new one
-/// beyond that takes the place of the one that was not launched for longest, which is compiled, or read from disk, again when it is
+/// It keeps [`DEFAULT_LIMIT`](Self::DEFAULT_LIMIT) specializations unless
+/// [`set_limit`](Self::set_limit) says otherwise. A new one beyond that takes the place of the one
+/// that was not launched for longest, which is compiled, or read from disk, again when it is
 /// needed. A program in use is unloaded only after its last launch is over.
 pub struct ProgramCache {
     slots: RwLock<Programs>,
@@ -92,10 +97,11 @@ impl Default for ProgramCache {
 }
 
 impl ProgramCache {
-    /// How many specialisations a device keeps by default: some 30 MB of host memory.
+    /// How many specializations a device keeps by default: some 30 MB of host memory.
     pub const DEFAULT_LIMIT: usize = 4096;
 
-    /// Sets how many specialisations are kept, one at least. Those beyond it that were not launched for longest go at once.
+    /// Sets how many specializations are kept, one at least. Those beyond it that were not launched
+    /// for longest go at once.
     ///
     /// ```
     /// use kiln_runtime::{Device, ProgramCache};
@@ -112,12 +118,12 @@ impl ProgramCache {
         drop(gone);
     }
 
-    /// How many specialisations are kept at most.
+    /// How many specializations are kept at most.
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// How many specialisations are kept, refused ones among them.
+    /// How many specializations are kept, refused ones among them.
     ///
     /// ```
     /// let device = kiln_runtime::Device::open("interp")?;
@@ -157,19 +163,22 @@ impl ProgramCache {
         slots.values().filter_map(|kept| Some(kept.slot.get()?.as_ref().ok()?.build.clone())).collect()
     }
 
-    /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk) again.
+    /// Forgets every program, so that the next launch of each kernel compiles (or reads the disk)
+    /// again.
     pub fn clear(&self) {
         let gone = std::mem::take(&mut *self.slots.write().unwrap_or_else(PoisonError::into_inner));
         // Unloading may wait for the device: not while launches wait for the lock.
         drop(gone);
     }
 
-    /// The program of a specialisation, made by `build` if it is the first request. Others that come meanwhile wait for it.
+    /// The program of a specialization, made by `build` if it is the first request. Others that
+    /// come meanwhile wait for it.
     ///
-    /// A refusal is kept too, unless it may pass: a kernel that does not compile is not compiled again on every launch.
+    /// A refusal is kept too, unless it may pass: a kernel that does not compile is not compiled
+    /// again on every launch.
     pub(crate) fn get(
         &self,
-        key: &Specialisation,
+        key: &Specialization,
         build: impl FnOnce() -> Result<Arc<LoadedKernel>>,
     ) -> Result<Arc<LoadedKernel>> {
         if let Some(loaded) = self.loaded(key) {
@@ -187,24 +196,24 @@ impl ProgramCache {
         outcome
     }
 
-    /// The program of a specialisation that is there: what most launches find.
-    fn loaded(&self, key: &Specialisation) -> Option<Arc<LoadedKernel>> {
+    /// The program of a specialization that is there: what most launches find.
+    fn loaded(&self, key: &Specialization) -> Option<Arc<LoadedKernel>> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let kept = slots.get(key)?;
         self.note_use(kept);
         kept.slot.get()?.as_ref().ok().cloned()
     }
 
-    /// The slot of a specialisation that is there, or under way.
-    fn found(&self, key: &Specialisation) -> Option<Slot> {
+    /// The slot of a specialization that is there, or under way.
+    fn found(&self, key: &Specialization) -> Option<Slot> {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         let kept = slots.get(key)?;
         self.note_use(kept);
         Some(kept.slot.clone())
     }
 
-    /// Notes that a program was asked for. Most often that is noted already, and threads that launch
-    /// it side by side only read the line.
+    /// Notes that a program was asked for. Most often that is noted already, and threads that
+    /// launch it side by side only read the line.
     fn note_use(&self, kept: &Kept) {
         let now = self.new.load(Relaxed);
         if kept.used.load(Relaxed) != now {
@@ -212,8 +221,8 @@ impl ProgramCache {
         }
     }
 
-    /// The slot of a specialisation that is new, or that another thread has begun meanwhile.
-    fn begin(&self, key: &Specialisation) -> Slot {
+    /// The slot of a specialization that is new, or that another thread has begun meanwhile.
+    fn begin(&self, key: &Specialization) -> Slot {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         let kept = slots.entry(key.clone()).or_default();
         kept.used.store(self.new.fetch_add(1, Relaxed), Relaxed);
@@ -225,8 +234,9 @@ impl ProgramCache {
         slot
     }
 
-    /// Takes out what was not launched for longest, as far as there are too many. What is being compiled stays.
-    fn evict(&self, slots: &mut Programs, new: Option<&Specialisation>) -> Vec<Kept> {
+    /// Takes out what was not launched for longest, as far as there are too many. What is being
+    /// compiled stays.
+    fn evict(&self, slots: &mut Programs, new: Option<&Specialization>) -> Vec<Kept> {
         let excess = slots.len().saturating_sub(self.limit());
         if excess == 0 {
             return Vec::new();

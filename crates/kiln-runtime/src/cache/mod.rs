@@ -7,5 +7,5 @@ mod memory;
 
 pub(crate) use choices::Choices;
 pub use disk::{DiskCache, DiskStats};
-pub(crate) use memory::Specialisation;
+pub(crate) use memory::Specialization;
 pub use memory::{Build, ProgramCache};

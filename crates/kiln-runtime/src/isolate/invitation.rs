@@ -1,5 +1,6 @@
-//! What makes a process one for a device: a variable of the environment, and a token that waits in the socket that is its standard
-//! input. The variable may have been inherited or set by hand; the token only the parent can have put there.
+//! What makes a process one for a device: a variable of the environment, and a token that waits in
+//! the socket that is its standard input. The variable may have been inherited or set by hand; the
+//! token only the parent can have put there.
 
 use super::CHILD;
 use std::collections::hash_map::RandomState;

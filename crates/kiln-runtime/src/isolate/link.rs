@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 /// How long the other process has for its first words.
 const GREETING: Duration = Duration::from_secs(30);
 /// How long it has to end by itself.
-const FAREWELL: Duration = Duration::from_millis(500);
-/// How long one that has closed its socket may take to end: it writes a memory image, or its driver tidies up.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(500);
+/// How long one that has closed its socket may take to end: it writes a memory image, or its driver
+/// tidies up.
 const ENDING: Duration = Duration::from_secs(20);
 
 /// The way to another process.
@@ -109,7 +110,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
         if talk.lost.is_none() {
-            talk.end(FAREWELL);
+            talk.end(SHUTDOWN_PATIENCE);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory that two processes map.
 //!
-//! It is reserved when it is made: a file that was only given a length takes its pages when they are touched, and a process that
-//! touches one when the file system is full is ended by SIGBUS.
+//! It is reserved when it is made: a file that was only given a length takes its pages when they
+//! are touched, and a process that touches one when the file system is full is ended by SIGBUS.
 
 use kiln_backend::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
@@ -23,7 +23,8 @@ impl Shared {
     /// A new piece of `bytes`, at least one, and the file by which the other process finds it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the file system has no room for it; `device` is the one that the memory is for.
+    /// [`Error::OutOfMemory`] where the file system has no room for it; `device` is the one that
+    /// the memory is for.
     pub fn create(bytes: usize, device: &str) -> Result<Shared> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let folder = folder();
@@ -88,7 +89,8 @@ fn folder() -> PathBuf {
 fn reserve(file: &File, bytes: u64, folder: &Path) -> io::Result<()> {
     let full = || io::Error::from(io::ErrorKind::StorageFull);
     let length = libc::off_t::try_from(bytes).map_err(|_| full())?;
-    // Before pages are taken one by one: what does not fit would take from others all that there is, until it fails.
+    // Before pages are taken one by one: what does not fit would take from others all that there
+    // is, until it fails.
     if room(folder).is_some_and(|(free, _)| bytes > free) {
         return Err(full());
     }
@@ -155,7 +157,8 @@ mod tests {
         assert!(Shared::open("/nowhere").is_err());
     }
 
-    /// What has no room is refused before anything touches it. A file of that length could be made and mapped.
+    /// What has no room is refused before anything touches it. A file of that length could be made
+    /// and mapped.
     #[test]
     fn what_does_not_fit_is_out_of_memory() {
         let (free, total) = room(&folder()).unwrap();

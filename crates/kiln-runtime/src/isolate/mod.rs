@@ -1,12 +1,16 @@
 //! Devices in processes of their own.
 //!
-//! After a trap (an access where there is no memory, in `unsafe` code of a kernel), NVIDIA's driver fails every call of the process, also for new contexts; on a CPU the
-//! process ends. A device whose name begins with `isolated:` runs in a child of this process: a trap costs the child alone. Here it is a
-//! [lost](kiln_backend::Error::Lost) device, which [`Device::reopen`](crate::Device::reopen) brings back with a new child.
+//! After a trap (an access where there is no memory, in `unsafe` code of a kernel), NVIDIA's driver
+//! fails every call of the process, also for new contexts; on a CPU the process ends. A device
+//! whose name begins with `isolated:` runs in a child of this process: a trap costs the child
+//! alone. Here it is a [lost](kiln_backend::Error::Lost) device, which
+//! [`Device::reopen`](crate::Device::reopen) brings back with a new child.
 //!
-//! The child is the same program, started again; [`init`] at the beginning of `main` makes it one. Kernels cross as the text of their IR, calls as frames over a socket, copies with
-//! them. [Mapped memory](kiln_backend::MappedPlace::Host) is shared by both processes and the device, so that a message to a kernel that stays costs no call.
-//! It is for systems with Unix sockets, for `cpu` and `cuda:N`; kernels print on the child's standard output, which is this process's.
+//! The child is the same program, started again; [`init`] at the beginning of `main` makes it one.
+//! Kernels cross as the text of their IR, calls as frames over a socket, copies with them. [Mapped
+//! memory](kiln_backend::MappedPlace::Host) is shared by both processes and the device, so that a
+//! message to a kernel that stays costs no call. It is for systems with Unix sockets, for `cpu` and
+//! `cuda:N`; kernels print on the child's standard output, which is this process's.
 //!
 //! ```no_run
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,8 +49,9 @@ use kiln_backend::Backend;
 /// What the names of such devices begin with.
 pub(crate) const PREFIX: &str = "isolated:";
 
-/// The variable that makes a process one for a device. Its value is an [`Invitation`](invitation::Invitation), which counts only
-/// with the token that the parent has put into the socket: set by accident, it does nothing.
+/// The variable that makes a process one for a device. Its value is an
+/// [`Invitation`](invitation::Invitation), which counts only with the token that the parent has put
+/// into the socket: set by accident, it does nothing.
 const CHILD: &str = "KILN_ISOLATED";
 
 /// A device in a new process.
@@ -73,7 +78,8 @@ fn unavailable(name: &str, reason: &str) -> kiln_backend::Error {
     }
 }
 
-/// In a process that was started for a device, serves it and ends the process; in every other, returns at once. To be called first in `main`.
+/// In a process that was started for a device, serves it and ends the process; in every other,
+/// returns at once. To be called first in `main`.
 pub fn init() {
     #[cfg(unix)]
     if let Some(invitation) = invitation::Invitation::of_this_process().filter(|i| i.accept()) {

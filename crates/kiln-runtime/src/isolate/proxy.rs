@@ -95,7 +95,8 @@ impl Isolated {
         Ok(launch.words.iter().fold(frame, |frame, word| frame.number(*word)))
     }
 
-    /// Does something for which NVIDIA's driver would wait for resident launches: their tenants are asked to leave first.
+    /// Does something for which NVIDIA's driver would wait for resident launches: their tenants are
+    /// asked to leave first.
     fn with_room<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.properties.kind != BackendKind::Cuda {
             return work();
@@ -287,7 +288,8 @@ impl Backend for Isolated {
         self.done(request(Op::Synchronize).number(stream.0))
     }
 
-    /// Kernels print where the other process does: on the standard output that it has from this one.
+    /// Kernels print where the other process does: on the standard output that it has from this
+    /// one.
     fn set_print_sink(&self, _: PrintSink) {}
 }
 

@@ -67,7 +67,8 @@ impl Server {
             return Ok(done.number(self.backend.allocate(fields.number()? as usize, stream)?.0));
         }
         let at = DevicePtr(fields.number()?);
-        // SAFETY, in each arm: the caller in the other process promised it, where the method that sent the request is as unsafe.
+        // SAFETY, in each arm: the caller in the other process promised it, where the method that
+        // sent the request is as unsafe.
         match op {
             // SAFETY: see above.
             Op::Free => unsafe { self.backend.free(at, fields.number()? as usize, stream) },
@@ -161,7 +162,8 @@ impl Server {
         let done = Frame::new(DONE);
         if op == Op::Unmap {
             if let Some((mapped, shared)) = self.mapped.remove(&fields.number()?) {
-                // SAFETY: adopted once, and given up by the other process; the memory goes after it.
+                // SAFETY: adopted once, and given up by the other process; the memory goes after
+                // it.
                 unsafe { self.backend.disown(mapped) };
                 // A driver may let go of it only after the last resident launch.
                 self.retired.push(shared);

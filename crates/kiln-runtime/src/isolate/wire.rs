@@ -1,7 +1,7 @@
 //! What the two processes say to each other: frames of fields over a socket.
 //!
-//! A frame is its length in 4 bytes, then a request's number or a reply's status in one, then fields: numbers of 8 bytes, and byte strings with
-//! their length before them. Little-endian.
+//! A frame is its length in 4 bytes, then a request's number or a reply's status in one, then
+//! fields: numbers of 8 bytes, and byte strings with their length before them. Little-endian.
 
 use kiln_backend::{BackendKind, Error, Properties, Residency};
 use std::io::{self, Read, Write};
@@ -253,7 +253,8 @@ pub fn put_properties(frame: Frame, p: &Properties) -> Frame {
     [&p.id, &p.name, &p.driver].into_iter().fold(frame, |frame, text| frame.text(text))
 }
 
-/// Reads what [`put_properties`] wrote. Device memory is never the host's: the two have different processes.
+/// Reads what [`put_properties`] wrote. Device memory is never the host's: the two have different
+/// processes.
 pub fn properties(fields: &mut Fields) -> Result<Properties, Error> {
     let pair = |number: u64| (number != u64::MAX).then_some(((number >> 32) as u32, number as u32));
     let mut n = [0; 13];

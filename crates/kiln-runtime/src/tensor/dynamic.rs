@@ -148,7 +148,7 @@ impl DynTensor {
         &self.layout.shape
     }
 
-    /// The distance between neighbours on each axis, in elements.
+    /// The distance between neighbors on each axis, in elements.
     pub fn strides(&self) -> &[usize] {
         &self.layout.strides
     }
@@ -187,7 +187,7 @@ impl DynTensor {
     /// The elements in row-major order, after all work that writes them.
     ///
     /// # Errors
-    /// [`Error::DataType`] if they are not of this type; [`Error::Uninitialised`]; the first fault
+    /// [`Error::DataType`] if they are not of this type; [`Error::Uninitialized`]; the first fault
     /// of a kernel on the stream that wrote the tensor; [`Error::Unwritten`] on the interpreter, if
     /// kernels have left some elements of a tensor from [`uninit`](Self::uninit) as they were.
     #[track_caller]
@@ -239,7 +239,7 @@ impl DynTensor {
         drop(access);
         self.none_of(&unwritten.unwrap_or_default())?;
         if self.dtype == Scalar::Bool {
-            normalise_bools(into);
+            normalize_bools(into);
         }
         Ok(())
     }
@@ -337,7 +337,7 @@ impl DynTensor {
         }
         if self.dtype == Scalar::Bool {
             let mut bools = bytes.to_vec();
-            normalise_bools(&mut bools);
+            normalize_bools(&mut bools);
             return self.write_valid_bytes(&bools, log);
         }
         self.write_valid_bytes(bytes, log)
@@ -376,7 +376,7 @@ impl DynTensor {
     /// A tensor of its own with the same contents, row-major, on any device.
     ///
     /// # Errors
-    /// [`Error::Uninitialised`]; out of memory; faults as for [`to_vec`](Self::to_vec).
+    /// [`Error::Uninitialized`]; out of memory; faults as for [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Result<DynTensor> {
         let log = &mut Log::at(Location::caller());
@@ -394,7 +394,7 @@ impl DynTensor {
     /// [`Error::Lent`].
     ///
     /// # Errors
-    /// [`Error::DataType`] if they are not of this type; [`Error::Uninitialised`]; [`Error::Range`]
+    /// [`Error::DataType`] if they are not of this type; [`Error::Uninitialized`]; [`Error::Range`]
     /// if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn with_host<T: Elem, U>(&self, f: impl FnOnce(&[T]) -> U) -> Result<U> {
@@ -425,7 +425,7 @@ impl DynTensor {
         self.buffer.with_host(true, &mut Log::at(site), |bytes| {
             // Fresh memory may hold any bytes, which a bool must not.
             if T::SCALAR == Scalar::Bool {
-                normalise_bools(bytes);
+                normalize_bools(bytes);
             }
             f(&mut elements_mut(bytes)[range])
         })
@@ -517,6 +517,6 @@ fn elements_mut<T: Elem>(bytes: &mut [u8]) -> &mut [T] {
 
 /// Memory that was partly never written, or was written by its bytes, may hold others than 0 and 1,
 /// which a `bool` must not.
-fn normalise_bools(bytes: &mut [u8]) {
+fn normalize_bools(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
 }

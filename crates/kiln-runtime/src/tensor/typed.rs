@@ -120,7 +120,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
         array(self.erased.shape())
     }
 
-    /// The distance between neighbours on each axis, in elements.
+    /// The distance between neighbors on each axis, in elements.
     pub fn strides(&self) -> [usize; R] {
         array(self.erased.strides())
     }
@@ -154,7 +154,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// The elements in row-major order, after all work that writes them.
     ///
     /// # Errors
-    /// [`Error::Uninitialised`]; the first fault of a kernel on the stream that wrote the tensor;
+    /// [`Error::Uninitialized`]; the first fault of a kernel on the stream that wrote the tensor;
     /// [`Error::Unwritten`] on the interpreter, if kernels have left some elements of a tensor from
     /// [`Device::uninit`] as they were.
     #[track_caller]
@@ -228,7 +228,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Uninitialised`]; out of memory; faults as for [`to_vec`](Self::to_vec).
+    /// [`Error::Uninitialized`]; out of memory; faults as for [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Result<Tensor<T, R>> {
         self.erased.to_device(device).map(Tensor::from_erased)
@@ -239,7 +239,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// [`Error::Lent`].
     ///
     /// # Errors
-    /// [`Error::Uninitialised`]; [`Error::Range`] if this is a view with gaps; faults as for
+    /// [`Error::Uninitialized`]; [`Error::Range`] if this is a view with gaps; faults as for
     /// [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn with_host<U>(&self, f: impl FnOnce(&[T]) -> U) -> Result<U> {

@@ -63,7 +63,7 @@ fn many_threads_compile_a_new_kernel_once() {
 }
 
 #[test]
-fn what_a_kernel_is_specialised_to_makes_programs() {
+fn what_a_kernel_is_specialized_to_makes_programs() {
     let (device, probe) = Probe::device(true, DiskCache::none());
     let launch = |n: usize, by: f32| {
         let x = device.tensor(&vec![1.0; n], [n]).unwrap();
@@ -232,7 +232,7 @@ fn a_cache_that_cannot_be_written_does_not_fail_a_launch() {
 }
 
 #[test]
-fn writable_folders_are_recognised() {
+fn writable_folders_are_recognized() {
     let folder = Folder::new();
     folder.cache().check_writable().unwrap();
     assert!(folder.files().is_empty());
@@ -381,7 +381,8 @@ mod unix {
         assert_eq!(cache.stats(), DiskStats { hits: 1, damaged: 1, ..DiskStats::default() });
     }
 
-    /// Names that were used for unfinished files before: process and number. Links under them must not be written through.
+    /// Names that were used for unfinished files before: process and number. Links under them must
+    /// not be written through.
     #[test]
     fn links_under_names_that_can_be_guessed_are_left_alone() {
         let folder = Folder::new();
@@ -457,8 +458,8 @@ fn what_a_crash_left_is_removed() {
     assert_eq!(folder.files(), [foreign], "clearing removes what is unfinished too");
 }
 
-/// Each with an extent of its own, as a specialisation to a constant has one.
-fn specialise(device: &Device, constants: impl IntoIterator<Item = usize>) {
+/// Each with an extent of its own, as a specialization to a constant has one.
+fn specialize(device: &Device, constants: impl IntoIterator<Item = usize>) {
     use kiln_lang::prelude::*;
     use kiln_runtime::Tensor;
     #[kernel(crate = kiln_runtime)]
@@ -477,19 +478,19 @@ fn specialise(device: &Device, constants: impl IntoIterator<Item = usize>) {
 fn the_program_that_was_not_launched_for_longest_goes() {
     let (device, probe) = Probe::device(true, DiskCache::none());
     device.programs().set_limit(3);
-    specialise(&device, [0, 1, 2]);
+    specialize(&device, [0, 1, 2]);
     assert_eq!((compiles(&probe), device.programs().len()), (3, 3));
-    specialise(&device, [0, 3]); // 1 goes
+    specialize(&device, [0, 3]); // 1 goes
     assert_eq!((compiles(&probe), device.programs().len()), (4, 3));
-    specialise(&device, [0, 2, 3]);
+    specialize(&device, [0, 2, 3]);
     assert_eq!(compiles(&probe), 4, "those are there");
-    specialise(&device, [1]);
+    specialize(&device, [1]);
     assert_eq!((compiles(&probe), device.programs().len()), (5, 3));
-    specialise(&device, 10..200);
+    specialize(&device, 10..200);
     assert_eq!((compiles(&probe), device.programs().len()), (195, 3));
     device.programs().set_limit(0);
     assert_eq!((device.programs().limit(), device.programs().len()), (1, 1));
-    specialise(&device, [199]);
+    specialize(&device, [199]);
     assert_eq!(compiles(&probe), 195, "the last one stayed");
 }
 
@@ -500,7 +501,7 @@ fn threads_that_launch_while_programs_go() {
     std::thread::scope(|scope| {
         for first in 0..6 {
             let device = &device;
-            scope.spawn(move || specialise(device, (0..40).map(|n| (first + n) % 9)));
+            scope.spawn(move || specialize(device, (0..40).map(|n| (first + n) % 9)));
         }
     });
     assert!(device.programs().len() <= 2);

@@ -145,7 +145,7 @@ fn arguments_that_do_not_fit_are_refused_by_name() {
     assert!(matches!(foreign, Err(Error::DeviceMismatch { .. })), "{foreign:?}");
     let unfilled = DynTensor::uninit(&device, Scalar::F32, &[8]).unwrap();
     let unread = kernel.with([(&unfilled).into(), (&mut y).into(), by()]).launch(&device);
-    assert!(matches!(unread, Err(Error::Uninitialised { .. })), "{unread:?}");
+    assert!(matches!(unread, Err(Error::Uninitialized { .. })), "{unread:?}");
     assert_eq!(y.to_vec::<f32>().unwrap(), [5.0; 8], "nothing was launched");
     // A tensor that may be written can be read alone.
     let mut also = x.copy().unwrap();

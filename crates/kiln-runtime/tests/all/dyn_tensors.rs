@@ -1,4 +1,5 @@
-//! Tensors whose type and rank are known at run time: every type, ranks 0 to beyond the bound of kernels, views, refusals.
+//! Tensors whose type and rank are known at run time: every type, ranks 0 to beyond the bound of
+//! kernels, views, refusals.
 
 use crate::probe::Probe;
 use kiln_ir::Scalar;
@@ -108,7 +109,8 @@ fn empty_tensors() {
     }
 }
 
-/// The text of a refusal, after the place in the source where there is one, which must be in this file.
+/// The text of a refusal, after the place in the source where there is one, which must be in this
+/// file.
 #[track_caller]
 fn refused<T>(result: Result<T, Error>) -> String {
     let text = result.err().expect("it is refused").to_string();
@@ -183,7 +185,7 @@ fn a_typed_tensor_is_a_face_of_the_same_memory() {
         let typed: &Tensor<i32, 2> = x.downcast_ref().unwrap();
         assert_eq!((typed.shape(), typed.strides(), typed.as_dyn().shape()), ([2, 3], [3, 1], x.shape()));
         assert_eq!(middle.into_dyn().to_vec::<i32>().unwrap(), [2, 5]);
-        assert_ne!(x.residency(), Residency::Uninitialised);
+        assert_ne!(x.residency(), Residency::Uninitialized);
         let elsewhere = x.transpose().to_device(&Device::open("cpu").unwrap()).unwrap();
         assert_eq!(elsewhere.to_vec::<i32>().unwrap(), [-1, -4, 2, 5, -3, -6]);
     }

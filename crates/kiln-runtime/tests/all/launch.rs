@@ -128,13 +128,13 @@ fn reading_what_was_never_written_is_refused() {
         let x: Tensor<f32, 1> = device.uninit([9]).unwrap();
         let mut y = device.uninit([9]).unwrap();
         let error = add(&x, &mut y, 1.0).launch(&device).unwrap_err();
-        assert!(matches!(error, Error::Uninitialised { .. }));
+        assert!(matches!(error, Error::Uninitialized { .. }));
         assert_eq!(
             error.to_string(),
             "argument `x` of `add` was never written; fill it or pass it as `&mut` to a kernel first"
         );
-        assert_eq!((x.residency(), y.residency()), (Residency::Uninitialised, Residency::Uninitialised));
-        assert!(matches!(y.to_vec(), Err(Error::Uninitialised { .. })));
+        assert_eq!((x.residency(), y.residency()), (Residency::Uninitialized, Residency::Uninitialized));
+        assert!(matches!(y.to_vec(), Err(Error::Uninitialized { .. })));
         assert_works(&device);
         // As an output it is written, and can be read.
         let ones = device.tensor(&[1.0; 9], [9]).unwrap();
@@ -171,7 +171,7 @@ fn a_grid_of_zero_changes_nothing() {
     let mut y = device.uninit([9]).unwrap();
     for grid in [[0, 1, 1], [1, 0, 1], [1, 1, 0]] {
         add(&x, &mut y, 1.0).grid(grid).launch(&device).unwrap();
-        assert_eq!(y.residency(), Residency::Uninitialised, "nothing was written");
+        assert_eq!(y.residency(), Residency::Uninitialized, "nothing was written");
     }
 }
 
@@ -356,7 +356,7 @@ fn grids_and_blocks_over_the_limits_change_nothing() {
     assert_eq!(limit(over), ("grid extent x".into(), u32::MAX.into(), cpu.properties().max_grid[0].into()));
     let over = add_one_by_threads(&x, &mut y).grid([1]).block([4096]).launch(&cpu);
     assert_eq!(limit(over).1, 4096);
-    assert_eq!(y.residency(), Residency::Uninitialised);
+    assert_eq!(y.residency(), Residency::Uninitialized);
     assert_works(&cpu);
 }
 
@@ -385,7 +385,7 @@ fn a_launch_that_the_driver_refuses_changes_nothing() {
     );
     assert!(double(&mut old).launch(&device).is_err());
     probe.fail_launches(false);
-    assert_eq!(fresh.residency(), Residency::Uninitialised);
+    assert_eq!(fresh.residency(), Residency::Uninitialized);
     assert_eq!(old.to_vec().unwrap(), [6.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]);
     assert_works(&device);
 }
@@ -397,7 +397,7 @@ fn a_refused_argument_leaves_the_others_as_they_were() {
     let (mut y, mut z) = (device.uninit([9]).unwrap(), device.tensor(&[1.0; 9], [9]).unwrap());
     z.with_host(|_| ()).unwrap();
     assert!(two_outputs(&x, &mut y, &mut z).launch(&device).is_err());
-    assert_eq!((y.residency(), z.residency()), (Residency::Uninitialised, Residency::InSync));
+    assert_eq!((y.residency(), z.residency()), (Residency::Uninitialized, Residency::InSync));
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn kernels_can_be_looked_at_without_launching() {
     assert!(text.starts_with("kernel @add(%x: view<f32, 1, global>"), "{text}");
     let report = add_one_by_threads(&x, &mut y).block([64]).compile(&device).unwrap();
     assert!(report.threads == 64 || report.threads == 0, "{report:?}");
-    assert_eq!(y.residency(), Residency::Uninitialised);
+    assert_eq!(y.residency(), Residency::Uninitialized);
 }
 
 /// Launches itself while it is traced, and adds up what comes of it.

@@ -1,4 +1,5 @@
-//! Whether uses of memory in several streams are ordered: vector clocks, as a race detector has them.
+//! Whether uses of memory in several streams are ordered: vector clocks, as a race detector has
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -89,7 +90,7 @@ impl Order {
     }
 
     /// The host waited for a stream.
-    pub fn synchronised(&mut self, stream: u64) {
+    pub fn synchronized(&mut self, stream: u64) {
         self.work(stream);
         join(&mut self.host, &self.streams[&stream]);
     }

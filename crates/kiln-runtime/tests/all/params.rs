@@ -1,5 +1,5 @@
-//! Parameters that safe code wrote, whose three methods contradict each other: a launch refuses them with what differs, and
-//! nothing has changed then.
+//! Parameters that safe code wrote, whose three methods contradict each other: a launch refuses
+//! them with what differs, and nothing has changed then.
 
 use kiln_lang::param::{ArgSink, Facts, IntFact, KernelParam, ParamDecl, SpecKey};
 use kiln_lang::prelude::*;

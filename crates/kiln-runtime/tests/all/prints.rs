@@ -94,7 +94,8 @@ fn a_sink_that_is_replaced_while_it_prints() {
     }
 }
 
-/// `prog | head -1`: the reader of the standard output goes. In a process of its own, whose output no other test needs.
+/// `prog | head -1`: the reader of the standard output goes. In a process of its own, whose output
+/// no other test needs.
 #[cfg(unix)]
 #[test]
 fn a_closed_pipe_ends_nobody() {

@@ -1,4 +1,5 @@
-//! The interpreter behind a backend that counts calls, checks the order of streams, keeps programs as text, and can be told to fail.
+//! The interpreter behind a backend that counts calls, checks the order of streams, keeps programs
+//! as text, and can be told to fail.
 
 use crate::order::Order;
 use kiln_backend::{
@@ -122,7 +123,8 @@ impl Program for Loaded {
     }
 }
 
-// SAFETY of every `unsafe` call below: the interpreter gets exactly what this backend's caller promised.
+// SAFETY of every `unsafe` call below: the interpreter gets exactly what this backend's caller
+// promised.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Backend for Probe {
     fn properties(&self) -> &Properties {
@@ -152,7 +154,7 @@ impl Backend for Probe {
 
     unsafe fn download(&self, dst: &mut [u8], src: DevicePtr, stream: StreamId) -> Result<()> {
         count(&self.counts().downloads);
-        self.order().synchronised(stream.0);
+        self.order().synchronized(stream.0);
         self.order().touched(src.0, stream.0, false, "download");
         unsafe { self.0.interp.download(dst, src, stream) }
     }
@@ -273,7 +275,7 @@ impl Backend for Probe {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
-        self.order().synchronised(stream.0);
+        self.order().synchronized(stream.0);
         self.0.interp.synchronize(stream)
     }
 

@@ -160,7 +160,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a program does, every use is ordered after those it depends on, nothing leaks, and the values are right.
+    /// Whatever a program does, every use is ordered after those it depends on, nothing leaks, and
+    /// the values are right.
     #[test]
     fn random_programs_are_ordered(steps in prop::collection::vec(step(), 1..40), unified: bool) {
         const N: usize = 11;

@@ -16,7 +16,7 @@ fn devices() -> [Device; 4] {
 fn contents_move_when_they_are_needed_and_stale() {
     let (device, probe) = Probe::device(false, DiskCache::none());
     let mut x: Tensor<f32, 1> = device.uninit([9]).unwrap();
-    assert_eq!(x.residency(), Uninitialised);
+    assert_eq!(x.residency(), Uninitialized);
     let now = |x: &Tensor<f32, 1>, what: Residency, transfers: (usize, usize, usize)| {
         assert_eq!((x.residency(), probe.transfers()), (what, transfers));
     };
@@ -61,8 +61,8 @@ fn contents_move_when_they_are_needed_and_stale() {
 fn shared_memory_is_never_copied() {
     let (device, probe) = Probe::device(true, DiskCache::none());
     let mut x: Tensor<f32, 1> = device.uninit([9]).unwrap();
-    assert_eq!(x.residency(), Uninitialised);
-    assert!(matches!(x.with_host(|_| ()), Err(Error::Uninitialised { .. })));
+    assert_eq!(x.residency(), Uninitialized);
+    assert!(matches!(x.with_host(|_| ()), Err(Error::Uninitialized { .. })));
     x.with_host_mut(|h| {
         assert_eq!(h, [0.0; 9], "fresh memory is zeroed");
         h.fill(1.0);
@@ -149,8 +149,8 @@ fn copies_go_to_any_device_and_share_nothing() {
             assert!(from.zeros::<i32, 2>([0, 3]).unwrap().to_device(to).unwrap().is_empty());
         }
         let fresh: Tensor<f32, 1> = from.uninit([3]).unwrap();
-        assert!(matches!(fresh.copy(), Err(Error::Uninitialised { .. })));
-        assert!(matches!(fresh.to_device(&all[2]), Err(Error::Uninitialised { .. })));
+        assert!(matches!(fresh.copy(), Err(Error::Uninitialized { .. })));
+        assert!(matches!(fresh.to_device(&all[2]), Err(Error::Uninitialized { .. })));
     }
 }
 

@@ -5,7 +5,8 @@ use kiln_lang::prelude::*;
 use kiln_runtime::{Device, DiskCache, Tensor};
 use proptest::prelude::*;
 
-/// A view as the host thinks of it: for each of its elements, in row-major order, where it lies in the whole.
+/// A view as the host thinks of it: for each of its elements, in row-major order, where it lies in
+/// the whole.
 #[derive(Clone, Debug)]
 struct Model {
     shape: [usize; 3],
@@ -106,7 +107,8 @@ proptest! {
             increment_3d(&view, &mut out).launch(&device).unwrap();
             prop_assert_eq!(out.to_vec().unwrap(), expected.iter().map(|v| v + 1).collect::<Vec<_>>());
 
-            // Writing through the view changes its elements of the whole, and no others; by the host, then by a kernel.
+            // Writing through the view changes its elements of the whole, and no others; by the
+            // host, then by a kernel.
             let mut after = values.clone();
             let new: Vec<i32> = (0..view.len() as i32).map(|i| 1000 + i).collect();
             view.write(&new).unwrap();

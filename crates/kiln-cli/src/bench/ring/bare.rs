@@ -1,5 +1,5 @@
-//! The least that a machine needs for a message there and back: a kernel that does nothing but poll one slot, by which the rows of actors are judged.
-//! Machines of one kind differ.
+//! The least that a machine needs for a message there and back: a kernel that does nothing but poll
+//! one slot, by which the rows of actors are judged. Machines of one kind differ.
 
 use super::message::{Ping, transport};
 use super::row::Row;
@@ -39,7 +39,8 @@ fn echo(inbox: View<u32, 1>, outbox: ViewMut<u32, 1>, rounds: Val<u32>) {
     let at = (lane & 3) * 4;
     let (mut number, mut polls): (Val<u32>, Val<u32>) = (val(1), val(0));
     while number <= rounds && polls < PATIENCE {
-        // SAFETY: the slot lies at the beginning of the inbox, which has 16 words and a stride of 1.
+        // SAFETY: the slot lies at the beginning of the inbox, which has 16 words and a stride
+        // of 1.
         let quad = unsafe { inbox.get_quad_unchecked(at) };
         polls += 1;
         if vote_all(quad[3].eq(number)) {
@@ -75,7 +76,8 @@ impl Slot<'_> {
 
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at < SLOT);
-        // SAFETY: one of 16 mapped words, which live as long as this; the host accesses them by atomics and by the stores of `write` alone.
+        // SAFETY: one of 16 mapped words, which live as long as this; the host accesses them by
+        // atomics and by the stores of `write` alone.
         unsafe { AtomicU32::from_ptr(self.words.as_ptr().add(at)) }
     }
 
@@ -89,7 +91,8 @@ impl Slot<'_> {
             use std::arch::x86_64::{_mm_set_epi32, _mm_sfence, _mm_store_si128, _mm_stream_si128};
             for q in 0..4 {
                 let [a, b, c, d] = quad(q).map(|word| word as i32);
-                // SAFETY: a quad of the 16 mapped words, at a multiple of 16 bytes; every x86-64 processor has SSE2.
+                // SAFETY: a quad of the 16 mapped words, at a multiple of 16 bytes; every x86-64
+                // processor has SSE2.
                 unsafe {
                     let to = self.words.as_ptr().add(q * 4).cast();
                     let value = _mm_set_epi32(d, c, b, a);

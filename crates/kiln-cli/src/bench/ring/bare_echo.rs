@@ -1,5 +1,6 @@
-//! The least that many messages need: a kernel whose warps do nothing but answer what stands in their rings, and a thread of the host that does nothing but store messages and
-//! compare answers, a line of 64 bytes each.
+//! The least that many messages need: a kernel whose warps do nothing but answer what stands in
+//! their rings, and a thread of the host that does nothing but store messages and compare answers,
+//! a line of 64 bytes each.
 
 use super::bare::facts;
 use super::message::transport;
@@ -34,7 +35,8 @@ pub fn name(warps: usize, window: usize) -> String {
     format!("ring.bare_echo_48B_{warps}x{window}")
 }
 
-/// Each warp looks at the next eight slots of its ring, a quad a lane, and answers those that are there: every word raised by 1.
+/// Each warp looks at the next eight slots of its ring, a quad a lane, and answers those that are
+/// there: every word raised by 1.
 #[device(crate = kiln_lang)]
 fn echo(inbox: View<u32, 1>, outbox: ViewMut<u32, 1>, log2_slots: Val<u32>, rounds: Val<u32>) {
     let lane = lane_id().cast::<u32>();
@@ -52,7 +54,8 @@ fn echo(inbox: View<u32, 1>, outbox: ViewMut<u32, 1>, log2_slots: Val<u32>, roun
         // Those before the first that is not there, whole.
         let there = ((missing & (val::<u32>(0) - missing)) - 1).popcount() / 4;
         if group < there {
-            // SAFETY: as above; the host has taken what stood there, and reads quads whose stamps match.
+            // SAFETY: as above; the host has taken what stood there, and reads quads whose stamps
+            // match.
             unsafe { outbox.set_quad_unchecked(at, [quad[0] + 1, quad[1] + 1, quad[2] + 1, stamp]) };
         }
         next += there;
@@ -143,7 +146,8 @@ impl Host<'_> {
         for position in flow.sent..flow.sent + room {
             let (slot, stamp) = self.slot(warp, position);
             let (to, line) = (self.requests.slot(slot), line(first(position), stamp));
-            // SAFETY: the slot lies inside, aligned to 64 bytes, and is the host's until its stamp is there; each quad of it arrives whole.
+            // SAFETY: the slot lies inside, aligned to 64 bytes, and is the host's until its stamp
+            // is there; each quad of it arrives whole.
             unsafe { store::<WIDE>(to, line, self.requests.stream) };
         }
         flow.sent += room;
@@ -157,7 +161,8 @@ impl Host<'_> {
             let (slot, stamp) = self.slot(warp, flow.seen);
             let from = self.answers.slot(slot);
             prefetch(from.wrapping_add(AHEAD));
-            // SAFETY: the slot lies inside; the device writes it meanwhile by quads, of which each counts once its stamp is there.
+            // SAFETY: the slot lies inside; the device writes it meanwhile by quads, of which each
+            // counts once its stamp is there.
             let got = unsafe { from.read_volatile() };
             let want = line(first(flow.seen).wrapping_add(1), stamp);
             if differ(&got, &want) {

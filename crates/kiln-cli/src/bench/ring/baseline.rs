@@ -1,4 +1,5 @@
-//! What resident actors replace: copy in, launch, copy out, wait; by Kiln, and as one graph by the driver alone.
+//! What resident actors replace: copy in, launch, copy out, wait; by Kiln, and as one graph by the
+//! driver alone.
 
 use super::message::{Ping, WORDS};
 use super::row::Row;

@@ -68,8 +68,8 @@ impl Between {
     }
 }
 
-/// The times of one way between two actors, in microseconds: each the mean of `hops` ways, an even number, by the device's clock. Every word that arrives in the end is
-/// verified.
+/// The times of one way between two actors, in microseconds: each the mean of `hops` ways, an even
+/// number, by the device's clock. Every word that arrives in the end is verified.
 fn one_way(
     runtime: &RingRuntime,
     other: &RingRuntime,

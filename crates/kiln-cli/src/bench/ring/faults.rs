@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// From the message on which a handler fails to the restarted actor's first answer.
 pub const RESTART: &str = "ring.restart";
-/// From the message that traps, in a process of the device's own, to the answers of all its actors from their checkpoints.
+/// From the message that traps, in a process of the device's own, to the answers of all its actors
+/// from their checkpoints.
 pub const TRAP: &str = "ring.recover_trap";
 /// The same of a message whose handler never ends.
 pub const HANG: &str = "ring.recover_hang";
@@ -38,7 +39,8 @@ fn dangerous(_ctx: &RingCtx, total: &mut u32, x: u32) -> u32 {
     device_assert!(x != FAIL);
     let scratch = shared::<u32, 1>([32]);
     if x == STORE_NOWHERE {
-        // SAFETY: there is none. This is the trap whose cost is measured, in a process that is there for that.
+        // SAFETY: there is none. This is the trap whose cost is measured, in a process that is
+        // there for that.
         unsafe { scratch.set_ordered_unchecked(x << 26, x, Order::Relaxed, Scope::Device) };
     }
     let mut n: Val<u32> = 0;

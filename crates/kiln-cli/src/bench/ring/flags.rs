@@ -1,4 +1,5 @@
-//! The least that a machine needs from one block to another: a word that each sets and awaits in turn.
+//! The least that a machine needs from one block to another: a word that each sets and awaits in
+//! turn.
 
 use super::row::Row;
 use crate::failure::Failure;
@@ -18,7 +19,8 @@ pub const HOPS: u32 = 50;
 /// Polls in all after which a block no longer waits.
 pub const PATIENCE: u32 = 100_000_000;
 
-/// Two blocks set and await each other's flag. The first times each batch by the device's clock, in nanoseconds.
+/// Two blocks set and await each other's flag. The first times each batch by the device's clock, in
+/// nanoseconds.
 #[kernel(crate = kiln_runtime)]
 fn bounce(flags: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
     let me = program_id(0);
@@ -117,7 +119,8 @@ pub fn global(device: &Device) -> Result<Row, Failure> {
     ways(GLOBAL, &times.to_vec()?)
 }
 
-/// One word from block to block of a cluster, through shared memory; `None` where there are no clusters.
+/// One word from block to block of a cluster, through shared memory; `None` where there are no
+/// clusters.
 pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
     if device.properties().compute_capability.is_none_or(|(major, _)| major < 9) {
         return Ok(None);
@@ -145,7 +148,8 @@ pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
     ways(CLUSTER, &batches).map(Some)
 }
 
-/// The times of one way in microseconds, from the batches' in nanoseconds, of which the first do not count.
+/// The times of one way in microseconds, from the batches' in nanoseconds, of which the first do
+/// not count.
 pub fn ways(name: &str, batches: &[u64]) -> Result<Row, Failure> {
     let us = |ns: &u64| *ns as f64 / 1e3 / f64::from(2 * HOPS);
     let times_us: Vec<f64> = batches.iter().skip(BATCHES / 10).map(us).collect();

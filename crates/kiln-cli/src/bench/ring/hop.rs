@@ -1,4 +1,5 @@
-//! The least that a message needs from one block of a cluster to another: what a worker has to do for it, by hand, and nothing else.
+//! The least that a message needs from one block of a cluster to another: what a worker has to do
+//! for it, by hand, and nothing else.
 
 use super::flags::{BATCHES, HOPS, PATIENCE, ways};
 use super::row::Row;
@@ -65,13 +66,15 @@ impl Ends {
         }
         let [a, b, c] = mine;
         if self.lane < 4 {
-            // SAFETY: a quad of the other's ring, which is free: its block has handled what stood there.
+            // SAFETY: a quad of the other's ring, which is free: its block has handled what stood
+            // there.
             unsafe { self.memory.set_quad_of(self.other, slot + self.lane * 4, [a, b, c, stamp]) };
         }
     }
 }
 
-/// Two blocks bounce a message. The first times each batch by the device's clock, in nanoseconds, and stores the words of the last one.
+/// Two blocks bounce a message. The first times each batch by the device's clock, in nanoseconds,
+/// and stores the words of the last one.
 #[kernel(crate = kiln_runtime)]
 fn hop(last: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
     explicit::cluster(2);

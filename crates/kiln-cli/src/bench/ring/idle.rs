@@ -1,4 +1,5 @@
-//! What a grid costs that has nothing to do, and how soon it wakes: for each way in which its workers wait.
+//! What a grid costs that has nothing to do, and how soon it wakes: for each way in which its
+//! workers wait.
 
 use super::echo;
 use super::message::{active, config, echo as echo_handler, transport};

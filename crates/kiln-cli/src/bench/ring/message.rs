@@ -23,7 +23,8 @@ pub fn echo(_ctx: &RingCtx, m: Ping) -> Ping {
     Ping { words: m.words.map(|word| word + 1) }
 }
 
-/// Answers with every word raised by the number of messages before this one: a message that was lost or handled twice shows in all later ones.
+/// Answers with every word raised by the number of messages before this one: a message that was
+/// lost or handled twice shows in all later ones.
 #[ring_kernel(crate = kiln_ring)]
 pub fn count(_ctx: &RingCtx, seen: &mut u32, m: Ping) -> Ping {
     let before = *seen;

@@ -45,7 +45,8 @@ fn length(device: &Device) -> Duration {
     Duration::from_millis(if device.properties().kind == BackendKind::Interp { 50 } else { 1000 })
 }
 
-/// Arrays of 1 MiB a second to an actor that answers what it read in each, and the same bytes by copies alone.
+/// Arrays of 1 MiB a second to an actor that answers what it read in each, and the same bytes by
+/// copies alone.
 pub fn rows(device: &Device, transport: &str) -> Result<Vec<Row>, Failure> {
     let copied = copies(device)?;
     let config = RuntimeConfig { arena_bytes: 2 * ARRAYS * LEN * 4, ..RuntimeConfig::default() };

@@ -1,4 +1,5 @@
-//! What a GPU draws, where NVIDIA's management library (NVML) is there. It is looked for at run time and never needed.
+//! What a GPU draws, where NVIDIA's management library (NVML) is there. It is looked for at run
+//! time and never needed.
 
 use kiln_runtime::Device;
 use nvml_wrapper::Nvml;
@@ -16,7 +17,8 @@ pub struct Reading(u64, Instant);
 impl Meter {
     /// The meter of a device; `None` where there is none.
     ///
-    /// NVML numbers the GPUs of the machine, CUDA those that it was told to use: so the GPU is looked for by its UUID.
+    /// NVML numbers the GPUs of the machine, CUDA those that it was told to use: so the GPU is
+    /// looked for by its UUID.
     pub fn of(device: &Device) -> Option<Meter> {
         let uuid = name_of(&device.properties().uuid?);
         let nvml = Nvml::init().ok()?;

@@ -13,7 +13,8 @@ pub fn resident_bytes() -> Option<u64> {
 /// Time that processors spent on this process, in steps of 10 ms.
 pub fn cpu_time() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in brackets, may hold spaces. After it: the state is field 3, user and system time are fields 14 and 15, in hundredths of a second.
+    // The name, in brackets, may hold spaces. After it: the state is field 3, user and system time
+    // are fields 14 and 15, in hundredths of a second.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Duration::from_millis(10 * (ticks(14)? + ticks(15)?)))

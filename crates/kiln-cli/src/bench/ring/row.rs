@@ -43,7 +43,8 @@ impl Row {
         Some(format!("{}: {lost} messages have no answer", self.name))
     }
 
-    /// The time in microseconds that a fraction of all times does not exceed; of a row that keeps no times, what it says itself.
+    /// The time in microseconds that a fraction of all times does not exceed; of a row that keeps
+    /// no times, what it says itself.
     fn quantile(&self, fraction: f64, key: &str) -> Option<f64> {
         let at = (self.times_us.len() as f64 * fraction) as usize;
         let time = self.times_us.get(at.min(self.times_us.len().saturating_sub(1))).copied();
@@ -71,7 +72,8 @@ impl Row {
     }
 }
 
-/// How many times fall below each of the bounds 0.1, 0.2, … microseconds, as far as there are any: `[bound, count]` for each that has some.
+/// How many times fall below each of the bounds 0.1, 0.2, … microseconds, as far as there are any:
+/// `[bound, count]` for each that has some.
 fn histogram(sorted: &[f64]) -> Vec<(f64, usize)> {
     let mut counts: Vec<(f64, usize)> = Vec::new();
     for time in sorted {

@@ -1,4 +1,5 @@
-//! A steady rate of messages for a long time: whether any is lost, doubled, reordered or changed, how late answers are, and whether memory grows.
+//! A steady rate of messages for a long time: whether any is lost, doubled, reordered or changed,
+//! how late answers are, and whether memory grows.
 
 use super::message::{Ping, active, config, count, transport};
 use super::process::resident_bytes;
@@ -15,7 +16,8 @@ const WINDOW: usize = 4096;
 /// How long no answer may come at the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Messages to actors in turns: message `i` goes to actor `i % actors`, and is due at `i / rate` seconds.
+/// Messages to actors in turns: message `i` goes to actor `i % actors`, and is due at `i / rate`
+/// seconds.
 struct Soak {
     actors: Vec<Actor<count>>,
     /// How many answers each actor gave.
@@ -137,7 +139,8 @@ impl Soak {
         Ok(taken)
     }
 
-    /// Reads how many messages the device says that it has handled. It counts each after its answer.
+    /// Reads how many messages the device says that it has handled. It counts each after its
+    /// answer.
     fn processed(&self, runtime: &RingRuntime) -> Result<u64, Failure> {
         let begun = Instant::now();
         loop {

@@ -148,7 +148,8 @@ fn float_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c:
     }
 }
 
-/// 1 / c, if both are powers of two that are normal in their type: dividing by one is multiplying by the other.
+/// 1 / c, if both are powers of two that are normal in their type: dividing by one is multiplying
+/// by the other.
 fn exact_reciprocal(c: Literal) -> Option<Literal> {
     let reciprocal = Literal::from_f64(c.elem(), 1.0 / c.as_f64());
     let least_normal = match c.elem() {

@@ -14,7 +14,8 @@ pub(super) fn cast(cx: &mut Cursor<'_>, x: Value, result: Value) -> Change {
     };
     let source = inner.input();
     let first = cx.kernel.ty(source).elem();
-    // A cast that keeps every value can be skipped, unless what follows saturates floats and would wrap integers.
+    // A cast that keeps every value can be skipped, unless what follows saturates floats and would
+    // wrap integers.
     let saturates =
         from.is_float() && !first.is_float() && to.is_int() && to != first && !keeps_values(first, to);
     if !keeps_values(first, from) || saturates {

@@ -3,7 +3,8 @@
 use super::Change;
 use kiln_ir::{Def, Facts, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Type, Value};
 
-/// Replaces scalar parameters whose value is part of the specialisation by constants; whether any was used.
+/// Replaces scalar parameters whose value is part of the specialization by constants; whether any
+/// was used.
 pub(super) fn parameters(kernel: &mut Kernel) -> bool {
     let mut known = Vec::new();
     for (param, &value) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {

@@ -9,8 +9,8 @@
 //! | `effect.rs` | accesses under constant masks, asserts that hold |
 //! | `control.rs` | `if` with a known condition, loops that run never or once |
 //!
-//! Folding uses the interpreter's meaning of each operation ([`kiln_ir::eval`]). Of floats only identities that hold for every
-//! value are used, NaN, infinities and signed zeros included.
+//! Folding uses the interpreter's meaning of each operation ([`kiln_ir::eval`]). Of floats only
+//! identities that hold for every value are used, NaN, infinities and signed zeros included.
 
 mod arithmetic;
 mod control;
@@ -24,7 +24,8 @@ pub(super) use arithmetic::commutes;
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use kiln_ir::{Kernel, Literal, Op, OpKind, Value};
 
-/// Simplifies until nothing changes in one operation, over the whole kernel once; whether anything changed.
+/// Simplifies until nothing changes in one operation, over the whole kernel once; whether anything
+/// changed.
 pub(super) fn run(kernel: &mut Kernel) -> bool {
     known::parameters(kernel) | rewrite(kernel, &mut Simplify)
 }

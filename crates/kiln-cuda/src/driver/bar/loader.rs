@@ -9,7 +9,8 @@ use std::ptr::{null, null_mut};
 /// The name under which Linux knows the loader.
 pub(super) const LIBRARY: &str = "libvulkan.so.1";
 
-/// Vulkan's functions that need no device. They live as long as the process: the library is never unloaded, since drivers do not survive that.
+/// Vulkan's functions that need no device. They live as long as the process: the library is never
+/// unloaded, since drivers do not survive that.
 struct Functions {
     get: GetInstanceProcAddr,
     instance: Instance,
@@ -40,7 +41,8 @@ pub(super) struct Found {
     pub(super) memory: Memory,
 }
 
-// SAFETY: the handles are names that only Vulkan dereferences, and the functions used with them need no external synchronisation.
+// SAFETY: the handles are names that only Vulkan dereferences, and the functions used with them
+// need no external synchronization.
 unsafe impl Send for Found {}
 // SAFETY: as above.
 unsafe impl Sync for Found {}
@@ -168,7 +170,8 @@ fn choose(properties: &PhysicalDeviceMemoryProperties) -> Option<Memory> {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // SAFETY: created in `new`, destroyed here alone, after everything that was made in it: those hold on to this.
+        // SAFETY: created in `new`, destroyed here alone, after everything that was made in it:
+        // those hold on to this.
         unsafe { (self.destroy)(self.functions.instance, null()) };
     }
 }
@@ -179,7 +182,8 @@ fn loader(library: &'static str) -> Result<GetInstanceProcAddr, MapObstacle> {
         let source = std::error::Error::source(&error).map(ToString::to_string);
         MapObstacle::Library { library, reason: source.unwrap_or_else(|| error.to_string()) }
     };
-    // SAFETY: loading the loader runs its initialisers, which expect to be run this way by any program.
+    // SAFETY: loading the loader runs its initializers, which expect to be run this way by any
+    // program.
     let opened = unsafe { Library::new(library) }.map_err(failed)?;
     // SAFETY: the type of this function, by the specification.
     let get = unsafe { opened.get::<GetInstanceProcAddr>("vkGetInstanceProcAddr") }.map_err(failed)?;

@@ -33,7 +33,8 @@ impl Mapping {
         fd.was_taken();
         let mut mapping = Mapping { handle, address: DevicePtr(0), shared };
         let buffer = ffi::ExternalBufferDescription { offset: 0, bytes, flags: 0, reserved: [0; 16] };
-        // SAFETY: the address is writable, the handle live, the description complete and within the memory.
+        // SAFETY: the address is writable, the handle live, the description complete and within the
+        // memory.
         match unsafe { api.cuExternalMemoryGetMappedBuffer(&mut mapping.address.0, handle, &buffer) } {
             Ok(()) => Ok(mapping),
             Err(error) => {

@@ -23,7 +23,8 @@ pub(super) struct Gpu {
     found: Found,
 }
 
-// SAFETY: the handle is a name that only Vulkan dereferences; allocating and freeing need no external synchronisation of the device.
+// SAFETY: the handle is a name that only Vulkan dereferences; allocating and freeing need no
+// external synchronization of the device.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
@@ -89,7 +90,8 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         if !self.device.is_null() {
-            // SAFETY: created in `open`, destroyed here alone; all memory of it is freed, since each holds on to this.
+            // SAFETY: created in `open`, destroyed here alone; all memory of it is freed, since
+            // each holds on to this.
             unsafe { (self.destroy)(self.device, null()) };
         }
     }
@@ -138,7 +140,8 @@ impl Shared {
             memory_type: gpu.memory().index,
         };
         let mut memory = 0;
-        // SAFETY: the structures are whole, chained as the specification says, and live for the call; `memory` is writable.
+        // SAFETY: the structures are whole, chained as the specification says, and live for the
+        // call; `memory` is writable.
         match unsafe { (gpu.allocate)(gpu.device, &info, null(), &mut memory) } {
             VkResult::ERROR_OUT_OF_DEVICE_MEMORY | VkResult::ERROR_OUT_OF_HOST_MEMORY => {
                 return Err(Refused::OutOfMemory);
@@ -182,7 +185,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new`, freed here alone; unmapping memory that could not be mapped is left out.
+        // SAFETY: allocated in `new`, freed here alone; unmapping memory that could not be mapped
+        // is left out.
         unsafe {
             if self.host != NonNull::dangling() {
                 (self.gpu.unmap)(self.gpu.device, self.memory);

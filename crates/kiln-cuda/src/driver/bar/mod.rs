@@ -1,10 +1,12 @@
 //! GPU memory that the host writes through the GPU's base address register (BAR).
 //!
-//! CUDA has no call for it, Vulkan has: memory that is device-local and host-visible. It is allocated and mapped there, exported as a file descriptor,
-//! and taken in by CUDA, so that kernels and the host address the same bytes. A kernel that polls such memory finds it in the L2 cache and does not cross
-//! the bus, as it would for every poll of pinned host memory.
+//! CUDA has no call for it, Vulkan has: memory that is device-local and host-visible. It is
+//! allocated and mapped there, exported as a file descriptor, and taken in by CUDA, so that kernels
+//! and the host address the same bytes. A kernel that polls such memory finds it in the L2 cache
+//! and does not cross the bus, as it would for every poll of pinned host memory.
 //!
-//! Vulkan is never required: its loader is looked for at run time, and everything that can be missing is a [`MapObstacle`].
+//! Vulkan is never required: its loader is looked for at run time, and everything that can be
+//! missing is a [`MapObstacle`].
 //!
 //! | file | holds |
 //! |---|---|
@@ -36,7 +38,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 pub struct Bar(Arc<Gpu>);
 
 impl Bar {
-    /// Opens the GPU in Vulkan. It takes some tenths of a second, which is why a [`Context`] does not do it by itself.
+    /// Opens the GPU in Vulkan. It takes some tenths of a second, which is why a [`Context`] does
+    /// not do it by itself.
     ///
     /// # Errors
     /// What stands in the way.
@@ -70,8 +73,9 @@ fn find(device: Device) -> std::result::Result<Found, MapObstacle> {
 
 /// GPU memory that the host writes and kernels read and write, zeroed.
 ///
-/// The host must not read it (see [`MappedPlace::Device`](kiln_backend::MappedPlace::Device)), and writes it through raw pointers. It must outlive the kernels
-/// that use it; a drop waits for the device, or beside a kernel that stays ([`Context::begin_stay`]) frees it when that has ended.
+/// The host must not read it (see [`MappedPlace::Device`](kiln_backend::MappedPlace::Device)), and
+/// writes it through raw pointers. It must outlive the kernels that use it; a drop waits for the
+/// device, or beside a kernel that stays ([`Context::begin_stay`]) frees it when that has ended.
 pub struct BarBuffer {
     context: Context,
     /// `None` only while it is dropped.
@@ -91,7 +95,8 @@ impl BarBuffer {
     /// Allocates `bytes` (at least 1) zero bytes, and sees that what the host writes arrives.
     ///
     /// # Errors
-    /// [`CudaError::Unmappable`] where Vulkan or CUDA refuses, or where the host's writes do not arrive; [`CudaError::OutOfMemory`].
+    /// [`CudaError::Unmappable`] where Vulkan or CUDA refuses, or where the host's writes do not
+    /// arrive; [`CudaError::OutOfMemory`].
     pub fn new(context: &Context, bar: &Bar, bytes: usize) -> Result<BarBuffer> {
         let bytes = bytes.max(1);
         let shared = Shared::new(&bar.0, bytes).map_err(|refused| match refused {

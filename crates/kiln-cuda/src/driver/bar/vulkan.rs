@@ -1,5 +1,6 @@
-//! The part of Vulkan's C interface that mapped GPU memory needs: structures and functions by the names of the specification, without their `Vk` and
-//! `vk`. Everything is in Vulkan 1.1 but for the one function of the extension `VK_KHR_external_memory_fd`.
+//! The part of Vulkan's C interface that mapped GPU memory needs: structures and functions by the
+//! names of the specification, without their `Vk` and `vk`. Everything is in Vulkan 1.1 but for the
+//! one function of the extension `VK_KHR_external_memory_fd`.
 
 use std::ffi::{c_char, c_int, c_void};
 

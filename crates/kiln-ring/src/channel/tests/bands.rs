@@ -119,7 +119,8 @@ fn many_at_once_are_cut_where_the_room_ends() {
     assert_eq!(seen, [1, 2, 3, 4]);
 }
 
-/// The device is asked to drop the oldest of the lowest band; its answer makes room for the higher one.
+/// The device is asked to drop the oldest of the lowest band; its answer makes room for the higher
+/// one.
 #[test]
 fn what_gives_way_is_in_the_lowest_band() {
     for overflow in [Overflow::DropOldest, Overflow::DropNewest] {

@@ -23,7 +23,8 @@ fn message<const N: usize>(number: u32) -> [u32; N] {
     std::array::from_fn(|i| number * 1000 + i as u32)
 }
 
-/// Messages of every shape of slot go there and back, over several laps, for a first lap, a late one, and one whose stamps begin anew.
+/// Messages of every shape of slot go there and back, over several laps, for a first lap, a late
+/// one, and one whose stamps begin anew.
 #[test]
 fn messages_go_there_and_back() {
     fn check<const N: usize, const R: usize>(protocol: Protocol, deadlines: bool, first: u64) {
@@ -142,7 +143,8 @@ fn many_are_received_in_order() {
     }
 }
 
-/// A reply that was being taken when its taker panicked is not lost, and those before it are not given twice.
+/// A reply that was being taken when its taker panicked is not lost, and those before it are not
+/// given twice.
 #[test]
 fn a_taker_that_panics_loses_nothing() {
     let mut rig: Rig<u32, u32> = rig(config(10), Protocol::Stamped);

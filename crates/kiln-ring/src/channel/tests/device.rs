@@ -19,8 +19,8 @@ pub fn memory(words: usize, write_combined: bool) -> (RingMemory, RingMemory) {
     let mut lines: Vec<Line> = (0..words.div_ceil(16)).map(|_| Line([0; 16])).collect();
     let base = NonNull::from(lines.as_mut_slice()).cast::<u32>();
     let owner: Arc<Vec<Line>> = Arc::new(lines);
-    // SAFETY: the lines are zeroed, aligned and live as long as the vector, which nobody looks into. Host and device are both played here,
-    // through a value each.
+    // SAFETY: the lines are zeroed, aligned and live as long as the vector, which nobody looks
+    // into. Host and device are both played here, through a value each.
     unsafe {
         (
             RingMemory::new(base, words, write_combined, owner.clone()),

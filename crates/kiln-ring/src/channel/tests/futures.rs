@@ -126,7 +126,8 @@ fn a_task_is_woken_by_the_end() {
     assert_eq!(ready(&mut recv, &counts[2]), Err(RecvError::Lost { actor: 3, unanswered: 1 }));
 }
 
-/// A request whose future is dropped is still handled; its reply is a dead letter, and its slot serves again.
+/// A request whose future is dropped is still handled; its reply is a dead letter, and its slot
+/// serves again.
 #[test]
 fn a_dropped_request() {
     let mut rig: Rig<u32, u32> = rig(config(1), Protocol::Stamped);
@@ -157,7 +158,8 @@ fn a_dropped_request() {
     assert_eq!(unclaimed, [70, 71, 72].map(|r| (Reason::Unclaimed, Some(r))));
 }
 
-/// An answer that somebody asked for, and has not taken, does not wake those who receive; once it is taken, what comes after it does.
+/// An answer that somebody asked for, and has not taken, does not wake those who receive; once it
+/// is taken, what comes after it does.
 #[test]
 fn a_receiver_is_not_woken_by_somebody_elses_answer() {
     let mut rig: Rig<u32, u32> = rig(config(4), Protocol::Stamped);

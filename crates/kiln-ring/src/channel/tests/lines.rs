@@ -18,7 +18,8 @@ fn quads(memory: &RingMemory) -> Vec<[u32; QUAD]> {
     (0..memory.words() / QUAD).map(|q| memory.load_quad(q * QUAD)).collect()
 }
 
-/// From any quad on, as many quads as there may be, into ordinary and write-combined memory: they are stored with their stamps, and nothing else is.
+/// From any quad on, as many quads as there may be, into ordinary and write-combined memory: they
+/// are stored with their stamps, and nothing else is.
 #[test]
 fn stores_of_any_width_are_those_of_quads() {
     for (width, combined) in widths().flat_map(|width| [(width, false), (width, true)]) {
@@ -39,7 +40,8 @@ fn stores_of_any_width_are_those_of_quads() {
     }
 }
 
-/// Slots of any stride, of which a prefix is complete and then one quad of one slot is not: as many are loaded, with their words.
+/// Slots of any stride, of which a prefix is complete and then one quad of one slot is not: as many
+/// are loaded, with their words.
 #[test]
 fn loads_of_any_width_stop_where_a_quad_is_not_there() {
     const SLOTS: usize = 5;

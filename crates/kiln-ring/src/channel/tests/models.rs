@@ -1,13 +1,15 @@
-//! The queue under loom, which runs a model again and again, over the interleavings of its threads and the values that loads may see.
+//! The queue under loom, which runs a model again and again, over the interleavings of its threads
+//! and the values that loads may see.
 //!
-//! Loom plays the memory too. With the stamped protocol, a quad is one relaxed variable, so quads of a slot are seen in any order; with the
-//! ordered one, payload and stamp are variables of their own. Loops that wait give way to the other threads.
+//! Loom plays the memory too. With the stamped protocol, a quad is one relaxed variable, so quads
+//! of a slot are seen in any order; with the ordered one, payload and stamp are variables of their
+//! own. Loops that wait give way to the other threads.
 
 use super::device::Device;
 use crate::DeadLetters;
 use crate::channel::band::Credits;
 use crate::channel::lines::SLACK;
-use crate::channel::mailbox::{DeviceSide, Mailbox, Manner, Sent};
+use crate::channel::mailbox::{ChannelPolicy, DeviceSide, Mailbox, Sent};
 use crate::channel::platform::{Atomic, Memory, Platform};
 use crate::channel::queue::{Form, Protocol, Queue};
 use crate::channel::wait::Wait;
@@ -18,9 +20,9 @@ use loom::thread;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
-struct Modelled;
+struct Modeled;
 
-impl Platform for Modelled {
+impl Platform for Modeled {
     type U64 = AtomicU64;
     type U8 = AtomicU8;
     type Memory = Arc<Quads>;
@@ -41,7 +43,7 @@ impl Platform for Modelled {
     }
 }
 
-macro_rules! modelled {
+macro_rules! modeled {
     ($($atomic:ident $t:ty;)*) => {$(
         impl Atomic<$t> for $atomic {
             fn new(value: $t) -> Self {
@@ -70,9 +72,10 @@ macro_rules! modelled {
         }
     )*};
 }
-modelled! { AtomicU64 u64; AtomicU8 u8; }
+modeled! { AtomicU64 u64; AtomicU8 u8; }
 
-/// Memory of quads, of which the first word and the stamp are kept: the tests' payload is one word in each quad.
+/// Memory of quads, of which the first word and the stamp are kept: the tests' payload is one word
+/// in each quad.
 struct Quads {
     protocol: Protocol,
     /// Stamped: word and stamp in one.
@@ -139,17 +142,17 @@ fn mailbox(
     capacity: usize,
     quads: usize,
     overflow: Overflow,
-) -> (Arc<Mailbox<Modelled>>, Device<Arc<Quads>>) {
+) -> (Arc<Mailbox<Modeled>>, Device<Arc<Quads>>) {
     let words = (quads - 1) * PAYLOAD + 1;
     let ring = RingLayout::new(SlotLayout::new(words, false), capacity);
     let form = Form { protocol, capacity, bands: 1, requests: ring, answers: ring, reply_words: words };
     let (requests, answers) = (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
     let queue = Queue::new(form, requests.clone(), answers.clone(), 0);
-    (Arc::new(Mailbox::new(queue, manner(overflow))), Device { form, requests, answers, position: 0 })
+    (Arc::new(Mailbox::new(queue, policy(overflow))), Device { form, requests, answers, position: 0 })
 }
 
-fn manner(overflow: Overflow) -> Manner {
-    Manner {
+fn policy(overflow: Overflow) -> ChannelPolicy {
+    ChannelPolicy {
         actor: 0,
         overflow,
         wait: WaitPolicy::default(),
@@ -184,7 +187,8 @@ fn number(words: &[u32]) -> u32 {
     number
 }
 
-/// The device looks once, and echoes what it finds. Between reading a message and answering it, whatever the host did before is known to it.
+/// The device looks once, and echoes what it finds. Between reading a message and answering it,
+/// whatever the host did before is known to it.
 fn serve(device: &mut Device<Arc<Quads>>) -> bool {
     let Some((position, _, words)) = device.take() else { return false };
     number(&words);
@@ -194,7 +198,7 @@ fn serve(device: &mut Device<Arc<Quads>>) -> bool {
 }
 
 /// Receives the next reply, if it is there.
-fn receive(mailbox: &Mailbox<Modelled>) -> Option<u32> {
+fn receive(mailbox: &Mailbox<Modeled>) -> Option<u32> {
     let mut got = None;
     let received =
         mailbox.receive(1, false, &mut [0; 2 * PAYLOAD + SLACK], |words| got = Some(number(words)));
@@ -203,7 +207,7 @@ fn receive(mailbox: &Mailbox<Modelled>) -> Option<u32> {
 }
 
 /// Sends a message; whether there was room.
-fn send(mailbox: &Mailbox<Modelled>, number: u32, quads: usize) -> bool {
+fn send(mailbox: &Mailbox<Modeled>, number: u32, quads: usize) -> bool {
     match mailbox.try_send(mailbox.lowest(), &laid(number, quads)) {
         Ok(sent) => matches!(sent, Sent::Queued(_)),
         Err(error) => {
@@ -221,8 +225,9 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Two senders of messages of two quads, beside the device and the receiver: what was sent is received, nothing else, whole, once, and in
-/// order within a sender. There is room for one of the three messages only once the first reply was taken: then its slot is used again.
+/// Two senders of messages of two quads, beside the device and the receiver: what was sent is
+/// received, nothing else, whole, once, and in order within a sender. There is room for one of the
+/// three messages only once the first reply was taken: then its slot is used again.
 fn two_senders(protocol: Protocol) {
     explore(2, move || {
         let (mailbox, mut device) = mailbox(protocol, 2, 2, Overflow::Block);
@@ -259,7 +264,8 @@ fn two_senders_ordered() {
     two_senders(Protocol::Ordered);
 }
 
-/// Somebody asks while somebody else sends and receives: each gets its own, and the slots are all free at the end.
+/// Somebody asks while somebody else sends and receives: each gets its own, and the slots are all
+/// free at the end.
 fn asker_and_receiver(protocol: Protocol) {
     explore(3, move || {
         let (mailbox, mut device) = mailbox(protocol, 2, 1, Overflow::Block);
@@ -299,7 +305,8 @@ fn asker_and_receiver_ordered() {
     asker_and_receiver(Protocol::Ordered);
 }
 
-/// Somebody who asked waits no more, while the answer comes and somebody sweeps: the reply is a dead letter, once, and the slot is free.
+/// Somebody who asked waits no more, while the answer comes and somebody sweeps: the reply is a
+/// dead letter, once, and the slot is free.
 #[test]
 fn a_request_given_up() {
     explore(3, || {
@@ -324,7 +331,8 @@ fn a_request_given_up() {
     });
 }
 
-/// Two receivers: each reply goes to one of them, and the one slot is not used again before the first lap's reply was read.
+/// Two receivers: each reply goes to one of them, and the one slot is not used again before the
+/// first lap's reply was read.
 #[test]
 fn two_receivers() {
     explore(3, || {
@@ -364,7 +372,8 @@ fn closing_while_sending() {
     });
 }
 
-/// A sender that stops half-way: its message is never seen, nor any that comes after it, and nothing that is seen is torn.
+/// A sender that stops half-way: its message is never seen, nor any that comes after it, and
+/// nothing that is seen is torn.
 #[test]
 fn a_sender_that_stops_half_way() {
     for written in 0..4u32 {
@@ -411,7 +420,8 @@ fn a_sender_that_stops_half_way() {
     }
 }
 
-/// Two bands with room for one message between them: whoever has it, its slot is free; nothing is lost, and the room comes back.
+/// Two bands with room for one message between them: whoever has it, its slot is free; nothing is
+/// lost, and the room comes back.
 #[test]
 fn two_bands_share_the_room() {
     explore(2, || {
@@ -428,7 +438,7 @@ fn two_bands_share_the_room() {
             devices.push(Device { form, requests, answers, position: first });
         }
         let (higher, lowest) = (queues.pop().unwrap(), queues.pop().unwrap());
-        let mailbox = Arc::new(Mailbox::with_bands(lowest, vec![higher], manner(Overflow::Reject)));
+        let mailbox = Arc::new(Mailbox::with_bands(lowest, vec![higher], policy(Overflow::Reject)));
         let other = mailbox.clone();
         let sender = thread::spawn(move || {
             let band = other.band(1).unwrap();

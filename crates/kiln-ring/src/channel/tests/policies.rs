@@ -229,7 +229,8 @@ proptest! {
     }
 }
 
-/// A send that may wait gets the slot of the oldest message once the device has given that up, or is done with it.
+/// A send that may wait gets the slot of the oldest message once the device has given that up, or
+/// is done with it.
 #[test]
 fn a_send_that_drops_the_oldest_waits_for_its_slot() {
     let config = ChannelConfig::default().capacity(2).overflow(Overflow::DropOldest);

@@ -1,6 +1,7 @@
-//! The shared memory of the tasks: rings of stages, factors that stay, results on their way out, and the mbarriers between.
+//! The shared memory of the tasks: rings of stages, factors that stay, results on their way out,
+//! and the mbarriers between.
 
-use super::Unfit;
+use super::NotEligible;
 use super::copies::Copied;
 use super::fit::{Fit, LoopFit};
 use super::results::{self, Leaving};
@@ -68,7 +69,8 @@ fn bytes(shape: &Shape) -> u32 {
 }
 
 impl Plan {
-    /// Divides so many bytes: results get a strip each before stages are counted, and more if that costs no stage. False if there are too few stages.
+    /// Divides so many bytes: results get a strip each before stages are counted, and more if that
+    /// costs no stage. False if there are too few stages.
     fn divide(&mut self, free: u32, stage: u32, fewest: u32) -> bool {
         let fitting = |strips: u32| (free.saturating_sub(strips) / stage.max(1)).min(MOST_STAGES);
         let strips: u32 = self.leaving.iter().map(Leaving::bytes).sum();
@@ -85,8 +87,9 @@ impl Plan {
 }
 
 impl Memory {
-    /// Divides the shared memory of a block: as many stages as there is room for, once results have a strip.
-    pub fn plan(kernel: &Kernel, fit: &Fit, target: &Target) -> Result<Plan, Unfit> {
+    /// Divides the shared memory of a block: as many stages as there is room for, once results have
+    /// a strip.
+    pub fn plan(kernel: &Kernel, fit: &Fit, target: &Target) -> Result<Plan, NotEligible> {
         let mut plan = Plan { rings: Vec::new(), by_loop: Vec::new(), stages: 0, leaving: Vec::new() };
         for shape in fit.loops.iter().map(shape) {
             let known = plan.rings.iter().position(|ring| *ring == shape);
@@ -111,7 +114,7 @@ impl Memory {
         }
         if !enough {
             let loc = kernel.op(fit.loops[0].op).loc;
-            return Unfit::new(
+            return NotEligible::new(
                 loc,
                 format!("there is no shared memory for {fewest} stages of {stage} bytes"),
             );

@@ -2,11 +2,11 @@
 
 use super::fit::{Left, LoopFit, Product, Source, Stored};
 use super::memory::{Memory, Ring};
-use super::{Place, Specialiser, effect, index, like};
+use super::{Place, Specializer, effect, index, like};
 use kiln_ir::{Block, Builder, ExplicitOp, Kernel, Literal, Op, OpKind, Scalar, Shape, Type, Value};
 use std::collections::HashMap;
 
-impl Specialiser<'_> {
+impl Specializer<'_> {
     /// The task of these operations of the body.
     pub(super) fn consumer(&mut self, memory: &Memory, ops: Vec<Op>) -> Block {
         let fit = self.fit;
@@ -65,7 +65,8 @@ impl Specialiser<'_> {
         let data = self.kernel.op(looped.op).clone();
         let body = looped.body;
         let mut b = Builder { kernel: &mut self.kernel, block, loc: data.loc };
-        // Before the first round there is nothing to give back, which an mbarrier hears that nobody waits for.
+        // Before the first round there is nothing to give back, which an mbarrier hears that nobody
+        // waits for.
         let nobody = b.index(memory.stages.into());
         let mut operands = data.operands.to_vec();
         let more = [first.stage, first.phase, nobody];

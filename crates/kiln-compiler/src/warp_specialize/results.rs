@@ -1,9 +1,10 @@
-//! Results that leave through shared memory: in strips of 128 bytes of every row, which copies store while the task goes on.
+//! Results that leave through shared memory: in strips of 128 bytes of every row, which copies
+//! store while the task goes on.
 
 use super::copies::Copied;
 use super::fit::Fit;
 use super::producer::coordinates;
-use super::{Specialiser, effect};
+use super::{Specializer, effect};
 use crate::lower::facts::IntFacts;
 use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpKind, Shape, Value};
 use std::collections::HashSet;
@@ -80,7 +81,8 @@ fn is_matrix_of(kernel: &Kernel, matrix: Value, tile: Value) -> bool {
     matrix.rank() == 2 && tile.extents().ends_with(matrix.extents())
 }
 
-/// Whether a tile is made element by element of what loops of products give, so that threads hold it as they hold sums.
+/// Whether a tile is made element by element of what loops of products give, so that threads hold
+/// it as they hold sums.
 fn is_of_products(kernel: &Kernel, fit: &Fit, tile: Value) -> bool {
     let shape = kernel.shape(tile);
     let (mut todo, mut seen) = (vec![tile], HashSet::new());
@@ -104,7 +106,7 @@ fn is_of_products(kernel: &Kernel, fit: &Fit, tile: Value) -> bool {
     false
 }
 
-impl Specialiser<'_> {
+impl Specializer<'_> {
     /// Stores a tile strip by strip by way of shared tiles.
     pub(super) fn leave(&mut self, block: kiln_ir::Block, leaving: &Leaving, out: Value) {
         let loc = self.kernel.op(leaving.copied.op).loc;

@@ -1,24 +1,37 @@
-//! The ledger: which arrays there are, and how many references to each are under way between actors.
+//! The reference-count table: which arrays there are, and how many references to each are under way
+//! between actors.
 //!
-//! What the host sends, it keeps the arrays of until it is answered. What an actor sends on, the host never sees: so the device counts. The ledger is a piece of the arena with two words for each of so many
-//! arrays:
+//! What the host sends, it keeps the arrays of until it is answered. What an actor sends on, the
+//! host never sees: so the device counts. The reference-count table is a piece of the arena with
+//! two words for each of so many arrays:
 //!
 //! ```text
 //! line             0 … N - 1     which array has this line, by its number: the host's
 //! line         N + 0 … 2N - 1    how many references are under way: the device's, of which the host never changes any
 //! ```
 //!
-//! - An array's line is its number modulo N, so that a reference, three words of a message, says where it is counted. One whose number does not stand in its line refers to an array that is gone, and a handler that
-//!   hands it on fails by name: whatever a handler keeps and however long, nothing else is ever counted there.
-//! - A worker adds one *before* a message with a reference goes to another actor's inlet or, as a reply, to the host's outputs; and takes one off when the message that brought it is done with, however it ended: handled, failed,
-//!   given back. So between what adds and what takes off, the count is never 0 while anybody has the array.
-//! - Outputs are taken by the host, which cannot change a word that the device changes meanwhile: it counts those by itself ([`Allocation::taken`]), once whoever took one has the array. No actor has it when the two counts are
-//!   equal. What a line stands at then is where its next array begins.
-//! - The host's count never goes ahead of the device's. So where the host's, *read first*, equals the device's, read later, no actor had the array at the later moment, and none came back between the two. Where the host, too, had
-//!   no reference before the device's count was read, and nobody has found one since, nobody has the array, or ever will. (`tests/lending.rs` visits every state of a model of this, and shows what becomes of other orders.)
-//! - The count is changed before the answer of a message leaves, behind a fence: who has seen the answer finds what the handler handed on counted.
+//! - An array's line is its number modulo N, so that a reference, three words of a message, says
+//!   where it is counted. One whose number does not stand in its line refers to an array that is
+//!   gone, and a handler that hands it on fails by name: whatever a handler keeps and however long,
+//!   nothing else is ever counted there.
+//! - A worker adds one *before* a message with a reference goes to another actor's inlet or, as a
+//!   reply, to the host's outputs; and takes one off when the message that brought it is done with,
+//!   however it ended: handled, failed, given back. So between what adds and what takes off, the
+//!   count is never 0 while anybody has the array.
+//! - Outputs are taken by the host, which cannot change a word that the device changes meanwhile:
+//!   it counts those by itself ([`Allocation::taken`]), once whoever took one has the array. No
+//!   actor has it when the two counts are equal. What a line stands at then is where its next array
+//!   begins.
+//! - The host's count never goes ahead of the device's. So where the host's, *read first*, equals
+//!   the device's, read later, no actor had the array at the later moment, and none came back
+//!   between the two. Where the host, too, had no reference before the device's count was read, and
+//!   nobody has found one since, nobody has the array, or ever will. (`tests/lending.rs` visits
+//!   every state of a model of this, and shows what becomes of other orders.)
+//! - The count is changed before the answer of a message leaves, behind a fence: who has seen the
+//!   answer finds what the handler handed on counted.
 //!
-//! The memory of an array without references on the host is looked at again when memory is short and now and then ([`Shared::sweep`]); until then it is *abroad*.
+//! The memory of an array without references on the host is looked at again when memory is short
+//! and now and then ([`Shared::sweep`]); until then it is *abroad*.
 
 use super::Shared;
 use super::error::{Result, RingError};
@@ -28,8 +41,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The ledger of a runtime, as the host keeps it.
-pub(super) struct Ledger(Mutex<State>);
+/// The reference-count table of a runtime, as the host keeps it.
+pub(super) struct RefCounts(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -76,11 +89,11 @@ impl Seen {
     }
 }
 
-impl Ledger {
+impl RefCounts {
     /// That of an arena of so many words.
-    pub fn new(arena_words: usize) -> Ledger {
+    pub fn new(arena_words: usize) -> RefCounts {
         let lines = (arena_words / WORDS_PER_LINE).clamp(*LINES.start(), *LINES.end()).next_power_of_two();
-        Ledger(Mutex::new(State { lines: vec![Line::default(); lines], free: lines, ..State::default() }))
+        RefCounts(Mutex::new(State { lines: vec![Line::default(); lines], free: lines, ..State::default() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -122,10 +135,10 @@ impl Shared {
     pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Arc<Allocation>> {
         let piece = self.take_arena(len)?;
         self.clear_arena(piece).inspect_err(|_| self.give_arena(piece))?;
-        if self.ledger.state().free == 0 {
+        if self.ref_counts.state().free == 0 {
             self.sweep();
         }
-        let mut state = self.ledger.state();
+        let mut state = self.ref_counts.state();
         let (number, line) = state.enter();
         let settled = line.map_or(0, |line| state.lines[line].settled);
         if let (Some(line), Some(table), true) = (line, state.table, state.lends)
@@ -139,13 +152,14 @@ impl Shared {
         Ok(Allocation::new(self, (piece, len), (number, line), settled))
     }
 
-    /// The ledger's place in the arena, and the number of its lines less one: for actors whose messages, replies or states refer to arrays.
-    pub(super) fn open_ledger(&self) -> Result<[u32; 2]> {
-        let lines = self.ledger.state().lines.len();
-        if self.ledger.state().table.is_none() {
+    /// The reference-count table's place in the arena, and the number of its lines less one: for
+    /// actors whose messages, replies or states refer to arrays.
+    pub(super) fn open_ref_counts(&self) -> Result<[u32; 2]> {
+        let lines = self.ref_counts.state().lines.len();
+        if self.ref_counts.state().table.is_none() {
             let table = self.take_arena(2 * lines)?;
             let cleared = self.clear_arena(table);
-            let mut state = self.ledger.state();
+            let mut state = self.ref_counts.state();
             if cleared.is_err() || state.table.is_some() {
                 // Another thread was first.
                 drop(state);
@@ -155,14 +169,14 @@ impl Shared {
                 state.table = Some(table);
             }
         }
-        let table = self.ledger.state().table;
+        let table = self.ref_counts.state().table;
         Ok([table.map_or(0, |table| table.at as u32), lines as u32 - 1])
     }
 
     /// From now on actors may hand arrays on.
     pub(super) fn lend(&self) -> Result<()> {
-        self.open_ledger()?;
-        let mut state = self.ledger.state();
+        self.open_ref_counts()?;
+        let mut state = self.ref_counts.state();
         if let (Some(table), false) = (state.table, state.lends) {
             let numbers: Vec<u32> = state.lines.iter().map(|line| line.number).collect();
             self.memory.write_arena(table.at, &numbers)?;
@@ -171,10 +185,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether actors have references to an array, beside the messages that the host sent and the `taken` ones that came back, which were counted before.
+    /// Whether actors have references to an array, beside the messages that the host sent and the
+    /// `taken` ones that came back, which were counted before.
     pub(crate) fn is_lent(&self, memory: &Allocation, taken: u32) -> Result<bool> {
         let at = {
-            let state = self.ledger.state();
+            let state = self.ref_counts.state();
             memory.line.filter(|_| state.lends).and_then(|line| state.count_at(line))
         };
         let Some(at) = at else { return Ok(false) };
@@ -186,7 +201,7 @@ impl Shared {
 
     /// Nobody on the host has a reference to an array any more, unless somebody found it meanwhile.
     pub(crate) fn let_go_of(&self, memory: &Arc<Allocation>) {
-        let mut state = self.ledger.state();
+        let mut state = self.ref_counts.state();
         let Some(seen) = Seen::of(memory) else { return };
         if state.lends && memory.line.is_some() {
             state.abroad.insert(memory.number, Arc::clone(memory));
@@ -196,7 +211,8 @@ impl Shared {
         }
     }
 
-    /// Gives the memory of an array back that no actor had after it was seen, unless somebody on the host has found it since; whether it did.
+    /// Gives the memory of an array back that no actor had after it was seen, unless somebody on
+    /// the host has found it since; whether it did.
     fn give_back(&self, state: &mut State, seen: &Seen) -> Result<bool> {
         let memory = &seen.memory;
         let mut holders = memory.holders();
@@ -204,7 +220,8 @@ impl Shared {
             return Ok(false);
         }
         if let (Some(line), Some(table), true) = (memory.line, state.table, state.lends) {
-            // From here on a handler that kept a reference without being entitled to it is refused. Nobody finds the array before that is certain.
+            // From here on a handler that kept a reference without being entitled to it is refused.
+            // Nobody finds the array before that is certain.
             self.note(self.memory.write_arena(table.at + line, &[0]))?;
         }
         holders.gone = true;
@@ -226,11 +243,12 @@ impl Shared {
 
     /// Of arrays that were abroad, gives back the memory of those that no actor has any more.
     pub(super) fn sweep_abroad(&self) {
-        let mut state = self.ledger.state();
+        let mut state = self.ref_counts.state();
         let Some(table) = state.table.filter(|_| !state.abroad.is_empty()) else { return };
         let lines = state.lines.len();
         let mut counts = vec![0; lines];
-        // Before the counts are read. One that somebody has found comes here again when they let go of it.
+        // Before the counts are read. One that somebody has found comes here again when they let go
+        // of it.
         state.abroad.retain(|_, memory| Seen::of(memory).is_some());
         let arrays: Vec<Seen> = state.abroad.values().filter_map(Seen::of).collect();
         // A device that is lost has nothing to give any more.
@@ -254,9 +272,10 @@ impl Shared {
         }
     }
 
-    /// Forgets the arrays that only actors had, with the runtime. Gives their host memory back if the device is there and its grid is not.
-    pub(super) fn end_ledger(&self, left: bool) {
-        let mut state = self.ledger.state();
+    /// Forgets the arrays that only actors had, with the runtime. Gives their host memory back if
+    /// the device is there and its grid is not.
+    pub(super) fn end_ref_counts(&self, left: bool) {
+        let mut state = self.ref_counts.state();
         for (number, memory) in state.abroad.drain() {
             memory.holders().gone = true;
             forget(number);
@@ -270,7 +289,7 @@ impl Shared {
     /// How many arrays' memory is not given back.
     #[cfg(test)]
     pub(super) fn arrays(&self) -> usize {
-        let state = self.ledger.state();
+        let state = self.ref_counts.state();
         state.lines.len() - state.free
     }
 }

@@ -1,9 +1,9 @@
-//! Loops of products with a task that copies: the interpreter runs what they become, checks the order of copies and products, and the results are the
-//! same to the bit.
+//! Loops of products with a task that copies: the interpreter runs what they become, checks the
+//! order of copies and products, and the results are the same to the bit.
 
 use crate::harness::*;
 use crate::matrix_units::{Factor, Sizes, attention, attention_case, case, product};
-use kiln_compiler::{Target, lower_to_threads, optimize, specialise};
+use kiln_compiler::{Target, lower_to_threads, optimize, warp_specialize};
 use kiln_ir::{ExplicitOp, Kernel, OpKind, Scalar, Task, verify};
 
 /// All that a runtime would know of a buffer, extents and strides that fit 32 bits among it.
@@ -31,7 +31,7 @@ fn known(text: &str, buffers: &[Buffer]) -> String {
 fn tasks(case: &Case<'_>, warps: u32) -> (Kernel, Kernel) {
     let mut kernel = case.kernel(Some(warps), true);
     optimize(&mut kernel).unwrap();
-    let mut tasks = specialise(&kernel, &target()).unwrap_or_else(|e| panic!("{e:?}\n{kernel}"));
+    let mut tasks = warp_specialize(&kernel, &target()).unwrap_or_else(|e| panic!("{e:?}\n{kernel}"));
     verify(&tasks).unwrap_or_else(|e| panic!("{e:?}\n{tasks}"));
     optimize(&mut tasks).unwrap();
     lower(&tasks);
@@ -172,7 +172,7 @@ fn others_are_left_alone_and_the_reason_is_told() {
             if sure { known(&text, &case(&text, &sizes, Scalar::BF16, factors).buffers) } else { text };
         let kernel = case(&text, &sizes, Scalar::BF16, factors).kernel(Some(4), sure);
         lower_to_threads(&kernel, target).unwrap();
-        specialise(&kernel, target).map(|k| k.to_string()).unwrap_err().reason
+        warp_specialize(&kernel, target).map(|k| k.to_string()).unwrap_err().reason
     };
     let same = |text: String| text;
     let hopper = target();

@@ -1,6 +1,7 @@
-//! Boxes of views that bulk tensor copies can move (CUDA driver API, "cuTensorMapEncodeTiled"), as far as it is known when a kernel is specialised.
+//! Boxes of views that bulk tensor copies can move (CUDA driver API, "cuTensorMapEncodeTiled"), as
+//! far as it is known when a kernel is specialized.
 
-use super::Unfit;
+use super::NotEligible;
 use crate::lower::facts::IntFacts;
 use kiln_ir::{Kernel, Op, Scalar, Shape, Value};
 
@@ -36,14 +37,14 @@ impl Copied {
         (op, view): (Op, Value),
         offsets: &[Value],
         shape: &Shape,
-    ) -> Result<Copied, Unfit> {
+    ) -> Result<Copied, NotEligible> {
         let loc = kernel.op(op).loc;
         let rank = shape.rank();
         let outer = rank.saturating_sub(2);
         if !(2..=5).contains(&rank) || shape.extents()[..outer].iter().any(|e| *e != 1) {
-            return Unfit::new(loc, format!("the box {shape} is no matrix of a view of up to 5 axes"));
+            return NotEligible::new(loc, format!("the box {shape} is no matrix of a view of up to 5 axes"));
         }
-        let unit = adjacent(kernel, facts, view, rank).or_else(|reason| Unfit::new(loc, reason))?;
+        let unit = adjacent(kernel, facts, view, rank).or_else(|reason| NotEligible::new(loc, reason))?;
         let turned = unit + 2 == rank;
         let [down, across] = [shape[rank - 2], shape[rank - 1]];
         let [rows, columns] = if turned { [across, down] } else { [down, across] };
@@ -52,7 +53,7 @@ impl Copied {
             && rows.is_multiple_of(SWIZZLE_ROWS)
             && (columns * elem.bytes()).is_multiple_of(PANEL);
         if !fits {
-            return Unfit::new(
+            return NotEligible::new(
                 loc,
                 format!(
                     "lines of {columns} {elem} are not multiples of {PANEL} bytes, or more than {MAX_BOX}"
@@ -68,7 +69,8 @@ impl Copied {
     }
 }
 
-/// The axis of a view, one of the last two, along which elements are adjacent, where copies can take boxes of it.
+/// The axis of a view, one of the last two, along which elements are adjacent, where copies can
+/// take boxes of it.
 fn adjacent(kernel: &Kernel, facts: &IntFacts<'_>, view: Value, rank: usize) -> Result<usize, String> {
     let bytes = u64::from(kernel.ty(view).elem().bytes());
     if !facts.alignment(view).is_multiple_of(ALIGNMENT) {

@@ -1,13 +1,14 @@
-//! The task that copies: one thread, which goes through the rounds of all loops and begins the copies of each as soon as a stage is free.
+//! The task that copies: one thread, which goes through the rounds of all loops and begins the
+//! copies of each as soon as a stage is free.
 
 use super::copies::{Copied, MAX_BOX};
 use super::fit::LoopFit;
 use super::memory::{Memory, Ring};
-use super::{Place, Specialiser, effect, index};
+use super::{Place, Specializer, effect, index};
 use kiln_ir::{BinaryOp, Block, Builder, ExplicitOp, OpKind, Value};
 use std::collections::HashMap;
 
-impl Specialiser<'_> {
+impl Specializer<'_> {
     pub(super) fn producer(&mut self, memory: &Memory) -> Block {
         let fit = self.fit;
         let block = self.kernel.add_block();
@@ -91,8 +92,9 @@ fn rounds(b: &mut Builder<'_>, looped: &LoopFit, (ring, stages): (&Ring, u32), f
     Place { stage: results[looped.carried.len()], phase: results[looped.carried.len() + 1] }
 }
 
-/// Offsets of a box as copies take them, in 32 bits that must not overflow within the box: one past the end of its axis, or further before its beginning than a box is
-/// long, is as far outside as any.
+/// Offsets of a box as copies take them, in 32 bits that must not overflow within the box: one past
+/// the end of its axis, or further before its beginning than a box is long, is as far outside as
+/// any.
 pub(super) fn coordinates(b: &mut Builder<'_>, view: Value, offsets: &[Value]) -> Vec<Value> {
     let least = b.index(-i64::from(MAX_BOX));
     let mut within = Vec::with_capacity(offsets.len());

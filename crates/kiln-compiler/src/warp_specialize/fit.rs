@@ -1,6 +1,7 @@
-//! Which kernels fit: loops of the body whose loads feed products of warpgroups, and nothing in the way of tasks.
+//! Which kernels fit: loops of the body whose loads feed products of warpgroups, and nothing in the
+//! way of tasks.
 
-use super::Unfit;
+use super::NotEligible;
 use super::copies::Copied;
 use crate::lower::facts::IntFacts;
 use crate::lower::products;
@@ -14,10 +15,12 @@ use std::collections::{HashMap, HashSet};
 const WARPGROUP: u32 = 4;
 /// Rows of a product for each warp.
 const ROWS: u32 = 16;
-/// The most sums a thread may have: with the warp that copies, a block leaves it 168 registers. Sums that a round looks at need as many again.
+/// The most sums a thread may have: with the warp that copies, a block leaves it 168 registers.
+/// Sums that a round looks at need as many again.
 const MOST_SUMS: u32 = 128;
 const MOST_SUMS_SEEN: u32 = 96;
-/// The fewest sums of a product that a round only adds to: smaller tiles are those of small matrices, where the first copy comes later than without tasks.
+/// The fewest sums of a product that a round only adds to: smaller tiles are those of small
+/// matrices, where the first copy comes later than without tasks.
 const FEWEST_SUMS: u32 = 128 * 128;
 
 /// Where a factor in shared memory comes from.
@@ -77,12 +80,14 @@ pub(super) struct LoopFit {
     pub slice: Vec<Op>,
     /// Which carried values they depend on.
     pub carried: Vec<usize>,
-    /// The products only add to what the loop carries: those of a round may be under way while the next begins.
+    /// The products only add to what the loop carries: those of a round may be under way while the
+    /// next begins.
     pub in_flight: bool,
 }
 
 impl LoopFit {
-    /// By copy: its group. A group arrives, and is released, as a whole: it is what one product needs and none before it did.
+    /// By copy: its group. A group arrives, and is released, as a whole: it is what one product
+    /// needs and none before it did.
     pub fn groups(&self) -> Vec<usize> {
         let mut groups = vec![None; self.copies.len()];
         let mut next = 0;
@@ -114,7 +119,7 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    pub fn of(kernel: &Kernel, target: &Target) -> Result<Fit, Unfit> {
+    pub fn of(kernel: &Kernel, target: &Target) -> Result<Fit, NotEligible> {
         let warps = suits(kernel, target)?;
         let mut finder = Finder::new(kernel, warps);
         let mut loops = Vec::new();
@@ -135,15 +140,16 @@ impl Fit {
             }
         });
         if found != all {
-            return Unfit::new(loc, "a product stands in no loop of the kernel's body");
+            return NotEligible::new(loc, "a product stands in no loop of the kernel's body");
         }
         let Finder { outside, kept, kept_ops, .. } = finder;
         Ok(Fit { loops, kept, kept_ops, outside, warps })
     }
 }
 
-/// Whether a kernel is one of tiles with products that no task of its own is in the way of; gives its warps.
-fn suits(kernel: &Kernel, target: &Target) -> Result<u32, Unfit> {
+/// Whether a kernel is one of tiles with products that no task of its own is in the way of; gives
+/// its warps.
+fn suits(kernel: &Kernel, target: &Target) -> Result<u32, NotEligible> {
     let mut products = false;
     let mut wrong = None;
     kernel.walk(|op, data| {
@@ -153,25 +159,26 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, Unfit> {
         }
     });
     let Level::Tile { warps } = kernel.level else {
-        return Unfit::new(Loc::default(), "it is over threads");
+        return NotEligible::new(Loc::default(), "it is over threads");
     };
     if !products {
-        return Unfit::new(Loc::default(), "it has no products of matrices");
+        return NotEligible::new(Loc::default(), "it has no products of matrices");
     }
     if !target.tasks {
-        return Unfit::new(Loc::default(), "the target has no bulk tensor copies");
+        return NotEligible::new(Loc::default(), "the target has no bulk tensor copies");
     }
     if let Some((loc, what)) = wrong {
-        return Unfit::new(loc, format!("`{what}` is for whole blocks or others than memory"));
+        return NotEligible::new(loc, format!("`{what}` is for whole blocks or others than memory"));
     }
     let warps = warps.or_else(|| products::warps(kernel, kernel, target)).unwrap_or(0);
     if warps == 0 || !warps.is_multiple_of(WARPGROUP) || warps > 4 * WARPGROUP || kernel.cluster != 1 {
-        return Unfit::new(Loc::default(), format!("{warps} warps are no warpgroups of one block"));
+        return NotEligible::new(Loc::default(), format!("{warps} warps are no warpgroups of one block"));
     }
     Ok(warps)
 }
 
-/// Whether an operation may stand in the task that multiplies: it speaks to no others than memory. One that faults is noted there.
+/// Whether an operation may stand in the task that multiplies: it speaks to no others than memory.
+/// One that faults is noted there.
 fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
     use OpKind::*;
     match &data.kind {
@@ -285,10 +292,13 @@ impl<'k> Finder<'k> {
         }
     }
 
-    fn looped(&mut self, op: Op, data: &'k OpData) -> Result<LoopFit, Unfit> {
+    fn looped(&mut self, op: Op, data: &'k OpData) -> Result<LoopFit, NotEligible> {
         let body = data.regions[0];
         if !data.for_bounds().iter().all(|&v| self.is_outside(v)) {
-            return Unfit::new(data.loc, "the rounds of the loop hang on what only one task computes");
+            return NotEligible::new(
+                data.loc,
+                "the loop bounds depend on a value that only one task computes",
+            );
         }
         let mut found = LoopFit {
             op,
@@ -311,7 +321,7 @@ impl<'k> Finder<'k> {
         for copy in &found.copies {
             let loc = self.kernel.op(copy.op).loc;
             if !copy.offsets.iter().all(|&offset| needs.add(offset)) {
-                return Unfit::new(loc, "its place hangs on what only one task computes");
+                return NotEligible::new(loc, "its address depends on a value that only one task computes");
             }
         }
         let Needs { slice, carried, .. } = needs;
@@ -322,25 +332,26 @@ impl<'k> Finder<'k> {
         Ok(found)
     }
 
-    /// Whether a task that copies makes the loop faster (measured on an H200; bench/notes.md has the figures).
-    fn pays(&self, found: &LoopFit, loc: Loc) -> Result<(), Unfit> {
+    /// Whether a task that copies makes the loop faster (measured on an H200; bench/notes.md has
+    /// the figures).
+    fn pays(&self, found: &LoopFit, loc: Loc) -> Result<(), NotEligible> {
         let sums = |product: &Product| self.kernel.shape(self.kernel.result(product.op)).len() as u32;
         let each = found.products.iter().map(sums).sum::<u32>() / (32 * self.warps);
         let most = if found.in_flight { MOST_SUMS } else { MOST_SUMS_SEEN };
         if each > most {
-            return Unfit::new(
+            return NotEligible::new(
                 loc,
                 format!("{each} sums a thread leave too few registers beside a warp that copies"),
             );
         }
         let least = found.products.iter().map(sums).min().unwrap_or(0);
         if found.in_flight && least < FEWEST_SUMS {
-            return Unfit::new(loc, format!("products of {least} sums are too small to gain"));
+            return NotEligible::new(loc, format!("products of {least} sums are too small to gain"));
         }
         Ok(())
     }
 
-    fn product(&mut self, op: Op, data: &OpData, found: &mut LoopFit) -> Result<Product, Unfit> {
+    fn product(&mut self, op: Op, data: &OpData, found: &mut LoopFit) -> Result<Product, NotEligible> {
         let kernel = self.kernel;
         let [m, n, k] = products::extents(kernel, data);
         let elem = kernel.ty(data.left()).elem();
@@ -352,7 +363,7 @@ impl<'k> Finder<'k> {
             && (16..=256).contains(&n)
             && [m, n, k].iter().all(|e| e.is_power_of_two() && *e >= 16);
         if !fits {
-            return Unfit::new(
+            return NotEligible::new(
                 data.loc,
                 format!("a product {m} × {n} × {k} of {elem} by {} warps is none of warpgroups", self.warps),
             );
@@ -381,12 +392,12 @@ impl<'k> Finder<'k> {
     }
 
     /// The copy that a factor is.
-    fn stored(&mut self, value: Value, loc: Loc, found: &mut LoopFit) -> Result<Stored, Unfit> {
+    fn stored(&mut self, value: Value, loc: Loc, found: &mut LoopFit) -> Result<Stored, NotEligible> {
         let kernel = self.kernel;
         let (mut at, mut transposed, mut chain) = (value, false, Vec::new());
         let load = loop {
             let Def::Result(op, _) = kernel.def(at) else {
-                return Unfit::new(loc, "a factor is carried from round to round");
+                return NotEligible::new(loc, "a factor is carried from round to round");
             };
             let data = kernel.op(op);
             chain.push(op);
@@ -394,7 +405,7 @@ impl<'k> Finder<'k> {
                 OpKind::Load(_) => break op,
                 OpKind::Transpose(_) if kernel.shape(at).rank() == 2 => transposed = !transposed,
                 OpKind::Reshape if is_squeezed(&kernel.shape(data.input()), &kernel.shape(at)) => {}
-                _ => return Unfit::new(data.loc, "a factor is computed before it is multiplied"),
+                _ => return NotEligible::new(data.loc, "a factor is computed before it is multiplied"),
             }
             at = data.input();
         };
@@ -413,10 +424,13 @@ impl<'k> Finder<'k> {
         }
         let zero = Literal::zero(kernel.ty(view).elem());
         if !self.is_read_only(view) || kernel.as_const(data.padding()) != Some(zero) {
-            return Unfit::new(data.loc, "the kernel writes what it loads, or pads it with other than zeros");
+            return NotEligible::new(
+                data.loc,
+                "the kernel writes what it loads, or pads it with other than zeros",
+            );
         }
         if !self.only_multiplied(data.results[0]) {
-            return Unfit::new(data.loc, "what is loaded is not only multiplied");
+            return NotEligible::new(data.loc, "what is loaded is not only multiplied");
         }
         let offsets = data.coordinates();
         let copied = Copied::of(kernel, &self.facts, (load, view), offsets, &shape)?;
@@ -426,7 +440,7 @@ impl<'k> Finder<'k> {
             return Ok(Stored { source: Source::Stage(found.copies.len() - 1), transposed });
         }
         if !kernel.block(kernel.body).ops.contains(&load) || !offsets.iter().all(|&v| self.is_outside(v)) {
-            return Unfit::new(data.loc, "a factor is loaded neither in the loop nor before all");
+            return NotEligible::new(data.loc, "a factor is loaded neither in the loop nor before all");
         }
         self.kept_ops.extend(chain);
         self.kept.push(copied);

@@ -1,14 +1,18 @@
-//! Specialised warps: a kernel over tiles whose loops load factors of products and multiply them becomes one of the explicit level, with a task that
-//! copies and a task that does everything else.
+//! Specialized warps: a kernel over tiles whose loops load factors of products and multiply them
+//! becomes one of the explicit level, with a task that copies and a task that does everything else.
 //!
-//! Before: loops of the kernel's body whose loads feed products alone, from memory that the kernel does not write. After: one warp copies these tiles into a
-//! ring of *stages* of shared memory by bulk tensor copies, some rounds ahead; the other warps multiply what has arrived and tell when they are done with a
-//! stage; what else the program does they do as before. Both tasks go through the same rounds, so bounds of loops and places of
-//! loads are scalars that either can compute. The values are the same to the bit: the products are the same, in the same order.
+//! Before: loops of the kernel's body whose loads feed products alone, from memory that the kernel
+//! does not write. After: one warp copies these tiles into a ring of *stages* of shared memory by
+//! bulk tensor copies, some rounds ahead; the other warps multiply what has arrived and tell when
+//! they are done with a stage; what else the program does they do as before. Both tasks go through
+//! the same rounds, so bounds of loops and places of loads are scalars that either can compute. The
+//! values are the same to the bit: the products are the same, in the same order.
 //!
-//! It takes a GPU with bulk copies and products of warpgroups (compute capability 9.0), and views that bulk copies can move, as far as the facts of the
-//! specialisation say so. Everything else about the copies holds by itself: what lies outside a view is zero, as of loads padded with zero. A fault does not end
-//! a task: the lowering notes it, since the copying warp would wait for ever.
+//! It takes a GPU with bulk copies and products of warpgroups (compute capability 9.0), and views
+//! that bulk copies can move, as far as the facts of the specialization say so. Everything else
+//! about the copies holds by itself: what lies outside a view is zero, as of loads padded with
+//! zero. A fault does not end a task: the lowering notes it, since the copying warp would wait for
+//! ever.
 //!
 //! | file | holds |
 //! |---|---|
@@ -35,7 +39,7 @@ use std::collections::HashMap;
 
 /// Why a kernel is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unspecialised {
+pub struct NotSpecialized {
     /// `file:line:column`.
     pub location: String,
     /// What stands in the way.
@@ -44,50 +48,51 @@ pub struct Unspecialised {
 
 /// Why not, while it is looked for.
 #[derive(Debug)]
-struct Unfit {
+struct NotEligible {
     loc: Loc,
     reason: String,
 }
 
-impl Unfit {
-    fn new<T>(loc: Loc, reason: impl Into<String>) -> Result<T, Unfit> {
-        Err(Unfit { loc, reason: reason.into() })
+impl NotEligible {
+    fn new<T>(loc: Loc, reason: impl Into<String>) -> Result<T, NotEligible> {
+        Err(NotEligible { loc, reason: reason.into() })
     }
 }
 
-/// Gives loops of products a task that copies. The kernel is optimised and has its elementary functions expanded.
+/// Gives loops of products a task that copies. The kernel is optimized and has its elementary
+/// functions expanded.
 ///
 /// # Errors
-/// [`Unspecialised`] for a kernel that does not fit, which is as good as it is.
+/// [`NotSpecialized`] for a kernel that does not fit, which is as good as it is.
 ///
 /// ```
-/// use kiln_compiler::{Target, specialise};
+/// use kiln_compiler::{Target, warp_specialize};
 /// let kernel = kiln_ir::parse("kernel @sum(%x: view<f32, 1, global>) tile {
 ///   %0 = const 0 : i64
 ///   %1 = const 0.0 : f32
 ///   %2 = load %x[%0] pad %1 : f32[64]
 /// }").unwrap();
-/// let kept = specialise(&kernel, &Target::cuda((9, 0), 227 << 10)).unwrap_err();
+/// let kept = warp_specialize(&kernel, &Target::cuda((9, 0), 227 << 10)).unwrap_err();
 /// assert_eq!(kept.reason, "it has no products of matrices");
 /// ```
-pub fn specialise(kernel: &Kernel, target: &Target) -> Result<Kernel, Unspecialised> {
+pub fn warp_specialize(kernel: &Kernel, target: &Target) -> Result<Kernel, NotSpecialized> {
     Fit::of(kernel, target)
         .and_then(|fit| Ok((Memory::plan(kernel, &fit, target)?, fit)))
-        .map(|(plan, fit)| Specialiser::new(kernel, &fit).run(&plan))
-        .map_err(|Unfit { loc, reason }| Unspecialised { location: kernel.describe(loc), reason })
+        .map(|(plan, fit)| Specializer::new(kernel, &fit).run(&plan))
+        .map_err(|NotEligible { loc, reason }| NotSpecialized { location: kernel.describe(loc), reason })
 }
 
 /// The kernel while it is taken apart.
-struct Specialiser<'f> {
+struct Specializer<'f> {
     kernel: Kernel,
     fit: &'f Fit,
     /// What the consumer's values have become.
     renames: HashMap<Value, Value>,
 }
 
-impl<'f> Specialiser<'f> {
-    fn new(kernel: &Kernel, fit: &'f Fit) -> Specialiser<'f> {
-        Specialiser { kernel: kernel.clone(), fit, renames: HashMap::new() }
+impl<'f> Specializer<'f> {
+    fn new(kernel: &Kernel, fit: &'f Fit) -> Specializer<'f> {
+        Specializer { kernel: kernel.clone(), fit, renames: HashMap::new() }
     }
 
     fn run(mut self, plan: &memory::Plan) -> Kernel {
