@@ -66,14 +66,17 @@ pub fn guarded<D: DeviceValue>(
 /// use kiln_lang::prelude::*;
 /// use kiln_lang::guarded_into;
 ///
-/// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
-/// # let x = p.view::<f32, 1>("x", Default::default());
-/// # let i = p.scalar::<i64>("i", Default::default());
-/// let record = local::<u64>(3);
-/// let (fault, element) = guarded_into(&record, 0, 0.0, || x.get(i));
-/// if fault.ne(0) {
-///     device_print!("index {} of {} elements, {} instead", record.get(1), record.get(2), element);
+/// #[device(crate = kiln_lang)]
+/// fn element(x: View<f32, 1>, i: Val<i64>) {
+///     let record = local::<u64>(3);
+///     let (fault, element) = guarded_into(&record, 0, 0.0, || x.get(i));
+///     if fault.ne(0) {
+///         device_print!("index {} of {}, {} instead", record.get(1), record.get(2), element);
+///     }
 /// }
+/// # trace("k", Level::Thread { block: [32, 1, 1] }, |p| {
+/// #     let x = p.view::<f32, 1>("x", Default::default());
+/// #     element(x, p.scalar::<i64>("i", Default::default()));
 /// # })?;
 /// # Ok::<(), kiln_lang::TraceErrors>(())
 /// ```
