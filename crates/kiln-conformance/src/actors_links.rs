@@ -424,7 +424,7 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A worker knows by heart where it sends again and again. What comes to lie there when the
+/// A worker caches the record of the link that it sends to again and again. What lies there when the
 /// receiver has ended stays as it is, and the next receiver gets its own, through a queue that is
 /// full again and again.
 fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {

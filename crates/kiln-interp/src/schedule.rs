@@ -41,7 +41,7 @@ enum Convergence {
 
 /// How an operation runs under a schedule.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
+struct Rule {
     /// The threads that execute it together, apart from what its regions hold.
     convergence: Convergence,
     /// Whether another strand may run while one is in a region of it.
@@ -63,7 +63,7 @@ const TURNS: [u64; 2] = [24, 10_000];
 #[derive(Clone, Debug)]
 pub struct Schedule {
     /// By operation.
-    manners: Arc<[Manner]>,
+    rules: Arc<[Rule]>,
     seed: u64,
     /// The state of the generator of random numbers.
     random: u64,
@@ -76,11 +76,11 @@ impl Schedule {
     pub fn new(loaded: &Loaded, seed: u64) -> Schedule {
         let kernel = &loaded.kernel;
         let fine = mixed(seed).is_multiple_of(FINE);
-        let none = Manner { convergence: Convergence::Thread, stepwise: false };
-        let mut manners = vec![none; kernel.counts().1];
+        let none = Rule { convergence: Convergence::Thread, stepwise: false };
+        let mut rules = vec![none; kernel.counts().1];
         let context = Context { kernel, guards: loaded.guards.as_ref(), fine };
-        context.find(kernel.body, false, &mut manners);
-        Schedule { manners: manners.into(), seed, random: seed, fine }
+        context.find(kernel.body, false, &mut rules);
+        Schedule { rules: rules.into(), seed, random: seed, fine }
     }
 
     /// Begins the block with this linear index.
@@ -181,8 +181,8 @@ impl Machine<'_> {
         }
     }
 
-    fn manner(&self, op: Op) -> Option<Manner> {
-        self.schedule.as_ref().map(|schedule| schedule.manners[op.index()])
+    fn rule(&self, op: Op) -> Option<Rule> {
+        self.schedule.as_ref().map(|schedule| schedule.rules[op.index()])
     }
 
     /// Whether the threads that an operation needs have come to it.
@@ -192,7 +192,7 @@ impl Machine<'_> {
             there.iter_mut().enumerate().for_each(|(lane, there)| *there |= !here.has(lane));
         }
         let width = there.len();
-        let unit = match self.manner(op).map(|manner| manner.convergence) {
+        let unit = match self.rule(op).map(|rule| rule.convergence) {
             Some(Convergence::Block) => width,
             _ => WARP,
         };
@@ -217,14 +217,12 @@ impl Machine<'_> {
             return self.end_region(strand).map(|()| true);
         };
         frame.next += 1;
-        match self.manner(op) {
-            Some(Manner { stepwise: true, .. }) => {
+        match self.rule(op) {
+            Some(Rule { stepwise: true, .. }) => {
                 let mask = frame.mask.clone();
                 strand.frames.extend(self.begin_region(op, kernel.op(op), mask)?);
             }
-            Some(Manner { convergence: Convergence::Warp | Convergence::Block, .. }) => {
-                strand.waits = Some(op)
-            }
+            Some(Rule { convergence: Convergence::Warp | Convergence::Block, .. }) => strand.waits = Some(op),
             _ => self.run_ops(&[op], &frame.mask)?,
         }
         Ok(true)
@@ -365,7 +363,7 @@ struct Context<'a> {
 impl Context<'_> {
     /// Fills in how the operations of a block of the kernel run; gives the most threads that any of
     /// them needs together, and whether any runs in steps.
-    fn find(&self, block: Block, guarded: bool, manners: &mut [Manner]) -> (Convergence, bool) {
+    fn find(&self, block: Block, guarded: bool, rules: &mut [Rule]) -> (Convergence, bool) {
         let kernel = self.kernel;
         let (mut most, mut any_stepwise) = (Convergence::Thread, false);
         for &op in &kernel.block(block).ops {
@@ -378,7 +376,7 @@ impl Context<'_> {
             let is_guard = data.kind == OpKind::Guard;
             let (mut inside, mut stepwise) = (Convergence::Thread, false);
             for &region in &data.regions {
-                let found = self.find(region, guarded || is_guard, manners);
+                let found = self.find(region, guarded || is_guard, rules);
                 (inside, stepwise) = (inside.max(found.0), stepwise | found.1);
             }
             let structured = matches!(data.kind, OpKind::If | OpKind::For | OpKind::While);
@@ -387,7 +385,7 @@ impl Context<'_> {
             // Guards, and regions that give tiles, run in lockstep.
             stepwise &= structured && !guarded && own == Convergence::Thread;
             let convergence = if stepwise { own } else { own.max(inside) };
-            manners[op.index()] = Manner { convergence, stepwise };
+            rules[op.index()] = Rule { convergence, stepwise };
             (most, any_stepwise) = (most.max(own).max(inside), any_stepwise | stepwise);
         }
         (most, any_stepwise)
