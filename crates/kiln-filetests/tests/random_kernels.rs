@@ -105,6 +105,7 @@ coverage! {
         Cluster(_) => "blocks of a cluster run side by side; `clusters` in the suite",
         Explicit(_) => "needs an order that a random kernel has not; `explicit` in the suite",
         Fragment(_) | Address | Scratch { .. } => "made by the lowering to threads alone",
+        Linear { .. } => "made by the lowering to threads alone",
         PtrLoad { .. } | PtrStore { .. } | PtrAtomic { .. } => "made by the lowering to threads alone",
         PtrAtomicCas { .. } | PtrOrderedLoad { .. } => "made by the lowering to threads alone",
         PtrOrderedStore { .. } | CheckBounds | CheckDivisor => "made by the lowering to threads alone",

@@ -4,7 +4,7 @@
 use crate::leave::leave_alone;
 use crate::value::Data;
 use kiln_backend::{Program, Report};
-use kiln_ir::{ExplicitOp, Guards, Kernel, Level, Op, OpKind, Order, Scope, Shape};
+use kiln_ir::{ExplicitOp, Guards, Kernel, Level, LinearOp, Op, OpKind, Order, Scope, Shape};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -99,7 +99,9 @@ impl Loaded {
 /// Whether an operation is a load that orders what follows it.
 fn acquires(kind: &OpKind) -> bool {
     match kind {
-        OpKind::OrderedLoad { order, .. } | OpKind::PtrOrderedLoad { order, .. } => *order == Order::Acquire,
+        OpKind::OrderedLoad { order, .. }
+        | OpKind::PtrOrderedLoad { order, .. }
+        | OpKind::Linear { op: LinearOp::OrderedLoad { order, .. }, .. } => *order == Order::Acquire,
         _ => false,
     }
 }
@@ -107,7 +109,9 @@ fn acquires(kind: &OpKind) -> bool {
 /// Whether it orders what other blocks have stored.
 fn acquires_of_others(kind: &OpKind) -> bool {
     match kind {
-        OpKind::OrderedLoad { scope, .. } | OpKind::PtrOrderedLoad { scope, .. } => {
+        OpKind::OrderedLoad { scope, .. }
+        | OpKind::PtrOrderedLoad { scope, .. }
+        | OpKind::Linear { op: LinearOp::OrderedLoad { scope, .. }, .. } => {
             acquires(kind) && *scope != Scope::Block
         }
         _ => false,

@@ -25,7 +25,7 @@ use crate::program::Loaded;
 use crate::threads::WARP;
 use crate::value::{Data, Trap};
 use kiln_backend::Error;
-use kiln_ir::{Block, ClusterOp, FragmentOp, Guards, Kernel, Op, OpData, OpKind, Space, Value};
+use kiln_ir::{Block, ClusterOp, FragmentOp, Guards, Kernel, LinearOp, Op, OpData, OpKind, Space, Value};
 use std::sync::Arc;
 
 /// Which threads execute an operation together.
@@ -401,6 +401,10 @@ fn may_wait(kernel: &Kernel, data: &OpData) -> bool {
             data.kind,
             OpKind::OrderedLoad { .. }
                 | OpKind::PtrOrderedLoad { .. }
+                | OpKind::Linear {
+                    op: LinearOp::OrderedLoad { .. } | LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. },
+                    ..
+                }
                 | OpKind::LoadQuad(_)
                 | OpKind::Atomic { .. }
                 | OpKind::AtomicCas { .. }
@@ -486,6 +490,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::Print(_)
         | OpKind::Address
         | OpKind::Scratch { .. }
+        | OpKind::Linear { .. }
         | OpKind::PtrLoad { .. }
         | OpKind::PtrStore { .. }
         | OpKind::PtrAtomic { .. }

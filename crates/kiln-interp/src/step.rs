@@ -11,7 +11,7 @@ use crate::spaces::Spaces;
 use crate::threads;
 use crate::value::{Data, Trap, View};
 use kiln_backend::{FaultKind, Finding};
-use kiln_ir::{Bounds, Check, Op, OpData, OpKind, Scalar, Shape, Space, Value};
+use kiln_ir::{Bounds, Check, LinearOp, Op, OpData, OpKind, Scalar, Shape, Space, Value};
 
 impl Machine<'_> {
     /// Executes an operation in the active threads.
@@ -46,6 +46,10 @@ impl Machine<'_> {
             | OpKind::PtrAtomicCas { .. }
             | OpKind::PtrOrderedLoad { .. }
             | OpKind::PtrOrderedStore { .. } => self.pointer(data, mask),
+            OpKind::Linear { op, .. } => self.linear(data, *op, mask),
+            OpKind::Scratch { offset } if self.kernel.ty(data.results[0]).as_view().is_some() => {
+                self.scratch_view(data.results[0], *offset)
+            }
             OpKind::Fragment(op) => self.fragment(data, *op, mask),
             OpKind::Alloc { space, elem, shape } => {
                 self.alloc(op, data.results[0], (*space, *elem, shape), mask)
@@ -216,6 +220,21 @@ impl Machine<'_> {
         Err(Trap::Fault { kind, lane: Some(lane) })
     }
 
+    /// A view from a byte of the scratch memory to its end.
+    fn scratch_view(&mut self, result: Value, offset: u32) -> Result<(), Trap> {
+        let kernel = &self.loaded.kernel;
+        let elem_bytes = kernel.ty(result).elem().bytes();
+        let extent = (kernel.scratch_bytes - offset) / elem_bytes;
+        self.views[result.index()] = Some(View {
+            space: Space::Shared,
+            base: offset.into(),
+            elem_bytes: elem_bytes.into(),
+            extents: vec![extent.into()],
+            strides: vec![1],
+        });
+        Ok(())
+    }
+
     /// Accesses through views. Operands: the view, an index or offset for each axis, then what the
     /// operation adds.
     fn access(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
@@ -323,6 +342,46 @@ impl Machine<'_> {
                 pointers.compare_exchange(spaces, expected, desired, out)
             }
             _ => Err(Trap::Bug(format!("{:?} with wrong operands", data.kind))),
+        };
+        for (value, out) in data.results.iter().zip(out) {
+            registers[value.index()] = out;
+        }
+        result
+    }
+
+    /// Accesses at a linear index.
+    fn linear(&mut self, data: &OpData, op: LinearOp, mask: &Mask) -> Result<(), Trap> {
+        let view = self.view(data.view())?.clone();
+        let indices = self.data(data.index()).indices()?;
+        let mut addresses = Data::zeros(Scalar::U64, indices.len());
+        for (address, &index) in u64::of_mut(&mut addresses)?.iter_mut().zip(indices.iter()) {
+            *address = view.base.wrapping_add((index as u64).wrapping_mul(view.elem_bytes));
+        }
+        drop(indices);
+        let Machine { registers, spaces, .. } = self;
+        let mut out: Vec<Data> =
+            data.results.iter().map(|r| std::mem::take(&mut registers[r.index()])).collect();
+        let register = |v: &Value| &registers[v.index()];
+        let predicate = data.mask();
+        let predicate = predicate.as_ref().map(register);
+        let ordered = matches!(op, LinearOp::OrderedLoad { .. } | LinearOp::OrderedStore { .. });
+        let pointers = Pointers { space: view.space, addresses: &addresses, predicate, mask, ordered };
+        let result = match (op, &mut out[..]) {
+            (LinearOp::Load { .. } | LinearOp::OrderedLoad { .. }, out) => pointers.load(spaces, out),
+            (LinearOp::Store { .. } | LinearOp::OrderedStore { .. }, _) => {
+                let values: Vec<&Data> = data.stored_values().iter().map(register).collect();
+                pointers.store(spaces, &values)
+            }
+            (LinearOp::Atomic { op, .. }, [out]) => {
+                pointers.atomic(spaces, op, register(&data.stored_value()), out)
+            }
+            (LinearOp::AtomicCas { .. }, [out]) => {
+                let (expected, desired) = (data.expected(), data.desired());
+                pointers.compare_exchange(spaces, register(&expected), register(&desired), out)
+            }
+            (LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. }, _) => {
+                Err(Trap::Bug("an atomic operation without a result".into()))
+            }
         };
         for (value, out) in data.results.iter().zip(out) {
             registers[value.index()] = out;

@@ -3,7 +3,8 @@
 //! A [`Kernel`] is structured SSA: one set of operations ([`OpKind`]) over tiles, where a scalar is
 //! a tile of rank 0; regions for `if`, `for` and `while`, no jumps; views of memory as (base,
 //! extents, strides). The same IR is used at two levels: as a front end makes it, and after the
-//! lowering to threads, where every value is a scalar and memory is reached by address.
+//! lowering to threads, where every value is a scalar and memory is reached at linear indices of views
+//! or, for a device that has them, by address.
 //!
 //! | file | holds |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `literal.rs` | constants |
 //! | `op/` | the operations: `mod.rs` says what they mean, the others are the tables |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
+//! | `linear.rs` | accesses of a view at a linear index, which only the lowering makes |
 //! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
@@ -41,14 +43,15 @@
 //!
 //! The verifier checks:
 //!
-//! - Views come from parameters and `alloc` alone, and never flow through control flow.
+//! - Views come from parameters, `alloc` and `scratch` alone, and never flow through control flow.
 //! - In a thread-level kernel, tile operations and barriers stand in uniform control flow and take
 //!   uniform scalars.
 //! - A `disjoint` store is proved to write a box that belongs to the program alone
 //!   (`analysis/partition.rs` in `kiln-compiler`). The same proof gives the grid.
 //! - What others write while a kernel runs is reached by ordered accesses and quads alone. No pass
 //!   merges, moves or removes them.
-//! - After lowering, every value is a scalar and every access has an address.
+//! - After lowering, every value is a scalar, and every access has a linear index or, after address
+//!   legalization, an address.
 //!
 //! # Rounding
 //!
@@ -84,6 +87,7 @@ mod float8;
 mod fragment;
 mod guard;
 mod kernel;
+mod linear;
 mod literal;
 pub mod numeric;
 mod op;
@@ -103,6 +107,7 @@ pub use float8::{E4M3, E5M2};
 pub use fragment::{Factor, Factors, FragmentOp};
 pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards, recorded};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
+pub use linear::LinearOp;
 pub use literal::Literal;
 pub use op::*;
 pub use parse::{ParseError, parse};

@@ -14,6 +14,7 @@
 //! ```
 
 use crate::kernel::{Block, Facts, IntFact, Kernel, Level, Op, OpData, Param, Value};
+use crate::linear::LinearOp;
 use crate::op::*;
 
 use std::fmt::{self, Write};
@@ -195,6 +196,7 @@ impl Printer<'_, '_> {
             | OpKind::PtrOrderedStore { space, lanes, order, scope, .. } => {
                 write!(self.out, ".{}.{}.{}.x{lanes}", order.name(), scope.name(), space.name())
             }
+            OpKind::Linear { op, .. } => self.linear_modifiers(*op),
             OpKind::Shuffle(mode) => write!(self.out, ".{}", mode.name()),
             OpKind::Vote(mode) => write!(self.out, ".{}", mode.name()),
             OpKind::Clock(unit) => write!(self.out, ".{}", unit.name()),
@@ -247,6 +249,20 @@ impl Printer<'_, '_> {
             | OpKind::CheckDivisor
             | OpKind::BlockCheck(_)
             | OpKind::Faulted => Ok(()),
+        }
+    }
+
+    fn linear_modifiers(&mut self, op: LinearOp) -> fmt::Result {
+        match op {
+            LinearOp::Load { lanes, reuse } | LinearOp::Store { lanes, reuse } => {
+                write!(self.out, ".x{lanes}")?;
+                self.reuse(reuse)
+            }
+            LinearOp::Atomic { op, scope } => write!(self.out, ".{}.{}", op.name(), scope.name()),
+            LinearOp::AtomicCas { scope } => write!(self.out, ".{}", scope.name()),
+            LinearOp::OrderedLoad { order, scope } | LinearOp::OrderedStore { order, scope } => {
+                write!(self.out, ".{}.{}", order.name(), scope.name())
+            }
         }
     }
 
@@ -308,6 +324,7 @@ impl Printer<'_, '_> {
             | OpKind::OrderedStore { .. }
             | OpKind::LoadQuad(_)
             | OpKind::StoreQuad(_)
+            | OpKind::Linear { .. }
             | OpKind::PtrLoad { .. }
             | OpKind::PtrStore { .. }
             | OpKind::PtrAtomic { .. }

@@ -4,6 +4,7 @@
 use crate::cluster::ClusterOp;
 use crate::guard::{self, Followed};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
+use crate::linear::LinearOp;
 use crate::op::OpKind;
 use crate::types::Space;
 use std::collections::HashSet;
@@ -279,7 +280,8 @@ impl Uniformity {
         let local = if let OpKind::PtrLoad { space, .. } = data.kind {
             space == Space::Local
         } else {
-            let loads = matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
+            let linear = matches!(data.kind, OpKind::Linear { op: LinearOp::Load { .. }, .. });
+            let loads = linear || matches!(data.kind, OpKind::Load(_) | OpKind::Gather { .. });
             loads && kernel.ty(data.view()).as_view().is_some_and(|v| v.space == Space::Local)
         };
         match &data.kind {
@@ -297,6 +299,10 @@ impl Uniformity {
             | OpKind::LoadQuad(_)
             | OpKind::Clock(_)
             | OpKind::Fragment(_)
+            | OpKind::Linear {
+                op: LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. } | LinearOp::OrderedLoad { .. },
+                ..
+            }
             | OpKind::PtrOrderedLoad { .. } => many,
             OpKind::Const(_)
             | OpKind::Iota
@@ -340,6 +346,10 @@ impl Uniformity {
             | OpKind::Explicit(_)
             | OpKind::Address
             | OpKind::Scratch { .. }
+            | OpKind::Linear {
+                op: LinearOp::Load { .. } | LinearOp::Store { .. } | LinearOp::OrderedStore { .. },
+                ..
+            }
             | OpKind::PtrLoad { .. }
             | OpKind::PtrStore { .. }
             | OpKind::PtrOrderedStore { .. }

@@ -255,6 +255,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         Fragment(_)
         | Address
         | Scratch { .. }
+        | Linear { .. }
         | PtrLoad { .. }
         | PtrStore { .. }
         | PtrAtomic { .. }

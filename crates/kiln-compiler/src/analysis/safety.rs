@@ -154,6 +154,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         },
         Address
         | Scratch { .. }
+        | Linear { .. }
         | PtrLoad { .. }
         | PtrStore { .. }
         | PtrAtomic { .. }

@@ -196,6 +196,7 @@ impl Pass<'_> {
                 | OpKind::Fragment(_)
                 | OpKind::Address
                 | OpKind::Scratch { .. }
+                | OpKind::Linear { .. }
                 | OpKind::PtrLoad { .. }
                 | OpKind::PtrStore { .. }
                 | OpKind::PtrAtomic { .. }

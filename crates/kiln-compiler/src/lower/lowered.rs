@@ -105,6 +105,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | Fragment(_)
         | Address
         | Scratch { .. }
+        | Linear { .. }
         | PtrLoad { .. }
         | PtrStore { .. }
         | PtrAtomic { .. }

@@ -402,6 +402,7 @@ impl<'k> Lowering<'k> {
             | BlockCheck(_)
             | Note { .. }
             | Faulted
+            | Linear { .. }
             | PtrLoad { .. }
             | PtrStore { .. }
             | PtrAtomic { .. }

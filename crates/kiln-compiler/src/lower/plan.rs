@@ -626,6 +626,7 @@ impl Demand<'_, '_> {
             | OpKind::Fragment(_)
             | OpKind::Address
             | OpKind::Scratch { .. }
+            | OpKind::Linear { .. }
             | OpKind::PtrLoad { .. }
             | OpKind::PtrStore { .. }
             | OpKind::PtrAtomic { .. }

@@ -98,6 +98,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::Fragment(_)
         | OpKind::Address
         | OpKind::Scratch { .. }
+        | OpKind::Linear { .. }
         | OpKind::PtrLoad { .. }
         | OpKind::PtrStore { .. }
         | OpKind::PtrAtomic { .. }
@@ -196,6 +197,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::Fragment(_)
         | OpKind::Address
         | OpKind::Scratch { .. }
+        | OpKind::Linear { .. }
         | OpKind::PtrLoad { .. }
         | OpKind::PtrStore { .. }
         | OpKind::PtrAtomic { .. }

@@ -224,6 +224,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | Print(_)
         | Address
         | Scratch { .. }
+        | Linear { .. }
         | PtrLoad { .. }
         | PtrStore { .. }
         | PtrAtomic { .. }

@@ -285,6 +285,7 @@ impl<'a> Emitter<'a> {
             | Fragment(_)
             | Address
             | Scratch { .. }
+            | Linear { .. }
             | PtrLoad { .. }
             | PtrStore { .. }
             | PtrAtomic { .. }

@@ -192,6 +192,7 @@ impl Rewrite<'_> {
             | Fragment(_)
             | Address
             | Scratch { .. }
+            | Linear { .. }
             | PtrLoad { .. }
             | PtrStore { .. }
             | PtrAtomic { .. }

@@ -44,6 +44,7 @@ pub use unary::{Expansion, MathFn, UnaryInfo, UnaryOp, UnaryRule};
 use crate::cluster::ClusterOp;
 use crate::explicit::ExplicitOp;
 use crate::fragment::{Factor, FragmentOp};
+use crate::linear::LinearOp;
 use crate::literal::Literal;
 use crate::types::{Scalar, Shape, Space};
 
@@ -313,10 +314,18 @@ pub enum OpKind {
     // ---- below the tile level: made by the lowering to threads, never by a front end
     /// See [`FragmentOp`].
     Fragment(FragmentOp),
+    /// An access of a view at a linear index: see [`LinearOp`].
+    Linear {
+        /// The access.
+        op: LinearOp,
+        /// Whether the predicate operand is there.
+        predicated: bool,
+    },
     /// `(view) -> u64`: the address of element 0, in the view's space.
     Address,
-    /// `() -> u64`: the address of a byte of the block's scratch memory, which the lowering lays
-    /// out.
+    /// `() -> shared view of rank 1`, whose element 0 begins at a byte of the block's scratch
+    /// memory, which the lowering lays out, and which reaches to its end; or `() -> u64`: the
+    /// address of that byte.
     Scratch {
         /// Offset from the start of the scratch memory, in bytes.
         offset: u32,

@@ -262,6 +262,7 @@ impl OpKind {
 
             OpKind::Explicit(op) => op.info(),
             OpKind::Fragment(op) => op.info(),
+            OpKind::Linear { op, predicated } => op.info(*predicated),
             OpKind::Address => row("address", Pure, Lowered, fixed(&[View])),
             OpKind::Scratch { .. } => row("scratch", Pure, Lowered, NONE),
             OpKind::PtrLoad { predicated, .. } => {
@@ -394,6 +395,29 @@ impl ClusterOp {
     /// The word of the operation in the text format.
     pub fn name(self) -> &'static str {
         self.info().name
+    }
+}
+
+impl LinearOp {
+    /// The row of the operation.
+    fn info(self, predicated: bool) -> OpInfo {
+        let first: &[Operand] = if predicated { &[View, Index, Mask] } else { &[View, Index] };
+        let access = |name, effect| row(name, effect, Lowered, fixed(first));
+        let store = |name| row(name, Stays, Lowered, list(first, Stored, &[]));
+        match self {
+            LinearOp::Load { .. } => access("view_load", Observes),
+            LinearOp::Store { .. } => store("view_store"),
+            LinearOp::Atomic { .. } => store("view_atomic"),
+            LinearOp::AtomicCas { .. } => {
+                let operands: &[Operand] = match predicated {
+                    true => &[View, Index, Mask, Expected, Desired],
+                    false => &[View, Index, Expected, Desired],
+                };
+                row("view_atomic_cas", Stays, Lowered, fixed(operands))
+            }
+            LinearOp::OrderedLoad { .. } => access("view_ordered_load", Stays),
+            LinearOp::OrderedStore { .. } => store("view_ordered_store"),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `lexer.rs` | characters into tokens |
 //! | `header.rs` | the head of a kernel: level, parameters, facts, types |
 //! | `operation.rs` | operations and their regions |
+//! | `linear.rs` | accesses at a linear index |
 //! | `ordered.rs` | ordered accesses |
 //!
 //! The parser wants every result type spelled out and infers nothing, so that text can hold kernels
@@ -12,6 +13,7 @@
 
 mod header;
 mod lexer;
+mod linear;
 mod operation;
 mod ordered;
 

@@ -26,7 +26,7 @@ impl Modifiers {
         found
     }
 
-    fn reuse(&mut self) -> Reuse {
+    pub(super) fn reuse(&mut self) -> Reuse {
         if self.flag("streaming") { Reuse::Streaming } else { Reuse::Normal }
     }
 }
@@ -254,6 +254,8 @@ impl Parser {
             }
             "ordered_load" | "ordered_store" | "load_quad" | "store_quad" | "ptr_ordered_load"
             | "ptr_ordered_store" => self.ordered_access(&mnemonic, &mut m)?,
+            "view_load" | "view_store" | "view_atomic" | "view_atomic_cas" | "view_ordered_load"
+            | "view_ordered_store" => self.linear_access(&mnemonic, &mut m)?,
             "ptr_load" | "ptr_store" | "ptr_atomic" | "ptr_atomic_cas" => {
                 self.address_access(&mnemonic, &mut m)?
             }
@@ -504,7 +506,7 @@ impl Parser {
     }
 
     /// `-> value`.
-    fn desired(&mut self, operands: &mut Vec<Value>) -> Parsed<()> {
+    pub(super) fn desired(&mut self, operands: &mut Vec<Value>) -> Parsed<()> {
         if !self.take(&Token::Arrow) {
             return self.expected("`->`");
         }

@@ -1,8 +1,8 @@
 //! Rules of operations that reach memory: through views, and below the tile level through
 //! addresses.
 
-use super::ordered;
 use super::rules::{Outcome, Subject, require};
+use super::{linear, ordered};
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
 
@@ -66,8 +66,22 @@ pub(super) fn check(s: &Subject) -> Outcome {
         OpKind::Scratch { offset } => {
             let size = s.kernel.scratch_bytes;
             require(*offset < size, || format!("offset {offset} of {size} bytes of scratch memory"))?;
-            s.counts(0, 1)?.result(0, &Type::scalar(Scalar::U64))
+            s.counts(0, 1)?;
+            match s.result_ty(0).as_view() {
+                None => s.result(0, &Type::scalar(Scalar::U64)),
+                Some(view) => {
+                    s.result(0, &Type::view(view.elem, 1, Space::Shared))?;
+                    let elem = view.elem;
+                    require(offset % elem.bytes() == 0, || {
+                        format!(
+                            "offset {offset}, expected a multiple of the {} bytes of {elem}",
+                            elem.bytes()
+                        )
+                    })
+                }
+            }
         }
+        OpKind::Linear { op, predicated } => linear::check(s, *op, *predicated),
         OpKind::PtrLoad { lanes, predicated, .. } => {
             s.address(*predicated, 0)?;
             s.results_len(*lanes as usize)?;
@@ -104,7 +118,7 @@ pub(super) fn check(s: &Subject) -> Outcome {
 
 impl Subject<'_> {
     /// The view that is operand 0.
-    fn view(&self) -> Result<ViewType, String> {
+    pub(super) fn view(&self) -> Result<ViewType, String> {
         let value = *self.data.operands.first().ok_or("has no view")?;
         let ty = self.kernel.ty(value);
         ty.as_view().ok_or_else(|| format!("operand 0 is {ty}, expected a view"))
@@ -199,14 +213,14 @@ impl Subject<'_> {
         Ok(first)
     }
 
-    fn lanes(&self, lanes: u32, ty: &Type) -> Outcome {
+    pub(super) fn lanes(&self, lanes: u32, ty: &Type) -> Outcome {
         require(ty.is_scalar(), || format!("a lane is {ty}, expected a scalar"))?;
         let fits = lanes.is_power_of_two() && lanes * ty.elem().bytes() <= 16;
         require(fits, || format!("{lanes} lanes of {ty}, expected a power of two within 16 bytes"))
     }
 }
 
-fn atomic_class(op: AtomicOp) -> Class {
+pub(super) fn atomic_class(op: AtomicOp) -> Class {
     match op {
         AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => Class::Number,
         AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Class::Integer,

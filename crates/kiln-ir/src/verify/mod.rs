@@ -6,6 +6,7 @@
 //! | `header.rs` | the level, parameters and facts |
 //! | `rules.rs` | operands, results and regions of each operation |
 //! | `memory.rs` | the same, of operations that reach memory |
+//! | `linear.rs` | the same, of accesses at a linear index |
 //! | `ordered.rs` | the same, of ordered accesses |
 //! | `explicit.rs` | the same, of the explicit level |
 //!
@@ -18,6 +19,7 @@ mod cluster;
 mod explicit;
 mod fragment;
 mod header;
+mod linear;
 mod memory;
 mod ordered;
 mod rules;

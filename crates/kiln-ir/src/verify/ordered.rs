@@ -57,7 +57,7 @@ pub(super) fn check(s: &Subject) -> Outcome {
     }
 }
 
-fn not(order: Order, wrong: Order, what: &str) -> Outcome {
+pub(super) fn not(order: Order, wrong: Order, what: &str) -> Outcome {
     require(order != wrong, || format!("a {what} has no order `{}`", order.name()))
 }
 
@@ -76,7 +76,7 @@ fn quad(view: &ViewType, bounds: Bounds) -> Outcome {
     require(bounds != Bounds::Check, || "a quad's index is not checked".into())
 }
 
-fn words(lanes: u32, ty: &Type) -> Outcome {
+pub(super) fn words(lanes: u32, ty: &Type) -> Outcome {
     require(ty.is_scalar(), || format!("a lane is {ty}, expected a scalar"))?;
     let bytes = ty.elem().bytes();
     let fits = (lanes == 1 && bytes >= 4) || (lanes == 4 && bytes == 4);

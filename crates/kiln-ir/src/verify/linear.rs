@@ -1,0 +1,58 @@
+//! Rules of accesses at a linear index.
+
+use super::memory::atomic_class;
+use super::ordered::{not, words};
+use super::rules::{Outcome, Subject, require};
+use crate::linear::LinearOp;
+use crate::op::{Class, Order};
+use crate::types::{Scalar, Space, Type};
+
+pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
+    let view = s.view()?;
+    let ty = Type::scalar(view.elem);
+    let shared = || require(view.space != Space::Local, || "local memory belongs to one thread".into());
+    let (values, results) = match op {
+        LinearOp::Load { lanes, .. } => {
+            s.lanes(lanes, &ty)?;
+            (0, lanes)
+        }
+        LinearOp::Store { lanes, .. } => {
+            s.lanes(lanes, &ty)?;
+            (lanes, 0)
+        }
+        LinearOp::Atomic { op, .. } => {
+            shared()?;
+            s.class(atomic_class(op), view.elem)?;
+            (1, 1)
+        }
+        LinearOp::AtomicCas { .. } => {
+            shared()?;
+            s.class(Class::Number, view.elem)?;
+            (2, 1)
+        }
+        LinearOp::OrderedLoad { order, .. } => {
+            not(order, Order::Release, "load")?;
+            words(1, &ty).and_then(|()| shared())?;
+            (0, 1)
+        }
+        LinearOp::OrderedStore { order, .. } => {
+            not(order, Order::Acquire, "store")?;
+            words(1, &ty).and_then(|()| shared())?;
+            (1, 0)
+        }
+    };
+    if values > 0 {
+        s.writable(&view)?;
+    }
+    let first = 2 + predicated as usize;
+    s.counts(first + values as usize, results as usize)?;
+    let index = s.scalar(1)?;
+    require(matches!(index, Scalar::I32 | Scalar::I64), || {
+        format!("the index is {index}, expected i32 or i64")
+    })?;
+    if predicated {
+        s.operand(2, &Type::scalar(Scalar::Bool))?;
+    }
+    (first..first + values as usize).try_for_each(|i| s.operand(i, &ty).map(|_| ()))?;
+    (0..results as usize).try_for_each(|i| s.result(i, &ty))
+}
