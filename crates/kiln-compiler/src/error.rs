@@ -8,19 +8,19 @@ use kiln_ir::Shape;
 pub enum CompileError {
     /// A tile has extents that are sums of many powers of two.
     #[error(
-        "{location}: a tile of shape {shape} divides into {pieces} pieces whose extents are powers of two, the limit is {limit}; \
+        "{location}: a tile of shape {shape} splits into {parts} parts whose extents are powers of two, the limit is {limit}; \
          use {fewer}, whose extents are sums of fewer powers of two: loads give the padding outside the view and stores drop what lies there"
     )]
-    TooManyPieces {
+    TooManyParts {
         /// Where the tile is made or used.
         location: String,
         /// The tile's shape, or the extents `[m, n, k]` of a product of matrices.
         shape: Shape,
-        /// The pieces it divides into.
-        pieces: usize,
+        /// The parts it splits into.
+        parts: usize,
         /// The most there may be.
         limit: usize,
-        /// A shape around it with fewer pieces.
+        /// A shape around it with fewer parts.
         fewer: Shape,
     },
     /// Tile operations stand in a kernel over threads whose block cannot hold tiles.

@@ -11,7 +11,7 @@
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
 //! | `guard` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
-//! | `pieces` | tiles of any extents in terms of tiles whose extents are powers of two |
+//! | `legalize` | tiles of any extents in terms of tiles whose extents are powers of two |
 //! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
 //! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
@@ -21,7 +21,7 @@
 //! # Tiles of any extents
 //!
 //! Extents are any positive numbers. Layouts are maps of bits and know powers of two alone, so for
-//! GPUs `pieces` rewrites the kernel: an extent is the sum of its powers of two, a tile the product
+//! GPUs `legalize` rewrites the kernel: an extent is the sum of its powers of two, a tile the product
 //! of its axes' parts, and an operation becomes one for each part. Which parts a tile has follows
 //! from its shape, so nothing is converted between them. Only a reshape whose parts are other runs
 //! of elements goes through shared memory. What follows sees ordinary tiles. At the explicit level
@@ -76,7 +76,7 @@
 //! # Deferred faults
 //!
 //! On a GPU a thread that fails a check leaves, unless others wait for it. In kernels with tasks,
-//! signals or products of warpgroups the lowering defers faults (`lower/noted.rs`): the fault is
+//! signals or products of warpgroups the lowering defers faults (`lower/deferred_faults.rs`): the fault is
 //! recorded at once and the thread goes on without harm. What lies outside a view is masked, a
 //! divisor of zero is one, unchecked accesses that come after do nothing, `while` loops end and
 //! `for` loops do not begin, except those whose rounds others count on. So all mbarriers get their
@@ -91,18 +91,18 @@ mod error;
 pub mod expand;
 mod guard;
 pub mod layout;
+mod legalize;
 mod lower;
 pub mod opt;
-mod pieces;
 mod target;
 mod warp_specialize;
 mod widen;
 
 pub use analysis::{GridRule, Partition, Unproven, UnsafeOp, make_safe, partition};
 pub use error::CompileError;
+pub use legalize::legalize_tiles;
 pub use lower::{explain_layouts, lower_to_threads};
 pub use opt::optimize;
-pub use pieces::divide_tiles;
 pub use target::{Target, TargetKind};
 pub use warp_specialize::{NotSpecialized, warp_specialize};
 pub use widen::widen_products;

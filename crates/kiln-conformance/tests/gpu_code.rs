@@ -9,7 +9,7 @@ use kiln_backend::{
     Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
     Program, Properties, ResidentId, Result, StreamId, Tenant,
 };
-use kiln_compiler::{CompileError, divide_tiles};
+use kiln_compiler::{CompileError, legalize_tiles};
 use kiln_cuda::{compile_to_ptx, compile_to_tasks, compile_to_threads, ptx, threads_to_ptx};
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, Level, OpKind};
@@ -115,12 +115,14 @@ impl Backend for GpuCode {
         let hopper = of((9, 0));
         if is_explicit(kernel) {
             // Its operations are those of one generation, and the interpreter knows them before the
-            // lowering only, but in pieces of tiles.
+            // lowering only, on legalized tiles.
             once(kernel, || assemble(&kernel.name, &compile_to_ptx(kernel, hopper)?.text))?;
-            let failed =
-                |e: CompileError| Error::Internal { place: "the division of tiles", message: e.to_string() };
-            let divided = divide_tiles(kernel).map_err(failed)?;
-            return self.interp.compile(divided.as_ref().unwrap_or(kernel));
+            let failed = |e: CompileError| Error::Internal {
+                place: "the legalization of tiles",
+                message: e.to_string(),
+            };
+            let legal = legalize_tiles(kernel).map_err(failed)?;
+            return self.interp.compile(legal.as_ref().unwrap_or(kernel));
         }
         let threads = compile_to_threads(kernel, hopper)?;
         once(kernel, || {

@@ -135,7 +135,7 @@ fn what_a_gpu_has_not_is_refused_with_its_name() {
 }",
     );
     let Error::Compile { message, .. } = &extent else { panic!("{extent}") };
-    assert!(message.contains("into 70 pieces") && message.contains("use [1024, 128]"), "{extent}");
+    assert!(message.contains("into 70 parts") && message.contains("use [1024, 128]"), "{extent}");
 
     let atomic = refusal(
         "file \"k.rs\"

@@ -7,13 +7,13 @@
 //! | `print`, `print locations` | the kernel's text, which must read back as itself |
 //! | `uniformity` | each operation with what its results and its place are |
 //! | `optimize`, `optimize PASS …` | the kernel after all passes, or after these |
-//! | `divide` | the kernel with every tile in pieces whose extents are powers of two, or why there is none |
+//! | `legalize` | the kernel with every tile in parts whose extents are powers of two, or why there is none |
 //! | `lower` | the kernel over threads, for an NVIDIA GPU of compute capability 9.0, or why there is none |
 //! | `run` | what a launch leaves behind, see `launch.rs` |
 
 use crate::file::{TestCase, TestFile};
 use crate::launch;
-use kiln_compiler::{Target, divide_tiles, lower_to_threads, opt, optimize, warp_specialize};
+use kiln_compiler::{Target, legalize_tiles, lower_to_threads, opt, optimize, warp_specialize};
 use kiln_ir::{Kernel, Uniformity, parse, verify};
 use std::fmt::Write;
 
@@ -45,10 +45,10 @@ fn one(command: &[String], case: &TestCase) -> Result<String, String> {
             }
             print(&kernel, false)
         }
-        ["divide"] => {
+        ["legalize"] => {
             let kernel = well_formed(case)?;
-            match divide_tiles(&kernel) {
-                Ok(divided) => print(divided.as_ref().unwrap_or(&kernel), false),
+            match legalize_tiles(&kernel) {
+                Ok(legalized) => print(legalized.as_ref().unwrap_or(&kernel), false),
                 Err(error) => Ok(format!("{error}\n")),
             }
         }

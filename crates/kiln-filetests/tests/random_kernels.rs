@@ -109,7 +109,7 @@ coverage! {
         PtrLoad { .. } | PtrStore { .. } | PtrAtomic { .. } => "made by the lowering to threads alone",
         PtrAtomicCas { .. } | PtrOrderedLoad { .. } => "made by the lowering to threads alone",
         PtrOrderedStore { .. } | CheckBounds | CheckDivisor => "made by the lowering to threads alone",
-        BlockCheck(_) | Note { .. } | Faulted => "made by the lowering to threads alone",
+        BlockCheck(_) | DeferFault { .. } | Faulted => "made by the lowering to threads alone",
     }
 }
 

@@ -499,7 +499,7 @@ fn convergence_of(kernel: &Kernel, data: &OpData) -> Convergence {
         | OpKind::PtrOrderedStore { .. }
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
-        | OpKind::Note { .. }
+        | OpKind::DeferFault { .. }
         | OpKind::Faulted => Convergence::Thread,
     }
 }

@@ -77,8 +77,8 @@ impl Machine<'_> {
                 }
             }
             // The launch ends here, so that nothing comes after it.
-            OpKind::Note { check: Check::Assert(message), .. } => self.assert(data, *message, mask),
-            OpKind::Note { .. } => self.check(data, mask),
+            OpKind::DeferFault { check: Check::Assert(message), .. } => self.assert(data, *message, mask),
+            OpKind::DeferFault { .. } => self.check(data, mask),
             OpKind::Faulted => {
                 self.registers[data.results[0].index()].fill(0);
                 Ok(())

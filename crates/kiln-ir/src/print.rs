@@ -173,7 +173,7 @@ impl Printer<'_, '_> {
                 self.flag(*reverse, "reverse")?;
                 self.flag(*exclusive, "exclusive")
             }
-            OpKind::Note { together, .. } => self.flag(*together, "together"),
+            OpKind::DeferFault { together, .. } => self.flag(*together, "together"),
             OpKind::Dot(precision) => self.flag(*precision != Precision::Full, precision.name()),
             OpKind::Load(reuse) => self.reuse(*reuse),
             OpKind::Store { reuse, disjoint } => {
@@ -291,7 +291,7 @@ impl Printer<'_, '_> {
             OpKind::Scratch { offset } => write!(self.out, " {offset}"),
             OpKind::Assert(message)
             | OpKind::BlockCheck(Check::Assert(message))
-            | OpKind::Note { check: Check::Assert(message), .. } => {
+            | OpKind::DeferFault { check: Check::Assert(message), .. } => {
                 self.list(" ", operands.get(..1).unwrap_or_default())?;
                 self.message(", ", *message)?;
                 self.list(", ", operands.get(1..).unwrap_or_default())
@@ -358,7 +358,7 @@ impl Printer<'_, '_> {
             | OpKind::CheckBounds
             | OpKind::CheckDivisor
             | OpKind::BlockCheck(_)
-            | OpKind::Note { .. }
+            | OpKind::DeferFault { .. }
             | OpKind::Faulted => self.list(" ", operands),
         }
     }

@@ -356,7 +356,7 @@ impl Uniformity {
             | OpKind::CheckBounds
             | OpKind::CheckDivisor
             | OpKind::BlockCheck(_)
-            | OpKind::Note { .. }
+            | OpKind::DeferFault { .. }
             | OpKind::Faulted => (local && many) || data.operands.iter().any(|&v| self.varies(v)),
         }
     }

@@ -249,7 +249,7 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
         | CheckBounds
         | CheckDivisor
         | BlockCheck(_)
-        | Note { .. }
+        | DeferFault { .. }
         | Faulted => return None,
         // By address: the lowering makes them after the proof.
         Fragment(_)

@@ -164,7 +164,7 @@ fn verdict(kernel: &Kernel, data: &OpData, own: &mut OwnElements) -> Verdict {
         | Fragment(_)
         | CheckBounds
         | CheckDivisor
-        | Note { .. }
+        | DeferFault { .. }
         | BlockCheck(_)
         | Faulted => Unsafe("it is below the tile level, where nothing checks addresses"),
         Const(_)

@@ -206,7 +206,7 @@ impl Pass<'_> {
                 | OpKind::CheckBounds
                 | OpKind::CheckDivisor
                 | OpKind::BlockCheck(_)
-                | OpKind::Note { .. }
+                | OpKind::DeferFault { .. }
                 | OpKind::Faulted => {
                     if let Some(accesses) = self.accesses.by_op.get(&op) {
                         self.access(op, accesses, &mut open);

@@ -7,7 +7,7 @@
 //! ([`OpKind::BlockCheck`]). Where the condition is the same in all threads, all of them leave
 //! without asking each other. A scalar of a kernel over threads is a matter of its thread.
 //!
-//! In kernels whose threads must not leave at all, checks are noted instead: see `noted.rs`.
+//! In kernels whose threads must not leave at all, faults are deferred: see `deferred_faults.rs`.
 
 use super::indexed::{Element, Indexed};
 use super::{Lowering, Registers, roles};
@@ -44,7 +44,7 @@ pub(super) fn splats(kernel: &Kernel) -> Vec<bool> {
 impl Lowering<'_> {
     /// Whether the threads of the block decide together about a check of this tile, or of a scalar.
     fn decides_together(&self, tile: Value) -> bool {
-        self.noted.is_none() && roles::is_tile(self.src, tile)
+        self.deferred.is_none() && roles::is_tile(self.src, tile)
     }
 
     /// Appends a check of the block, or one that each thread decides alone with the same result.
@@ -66,9 +66,9 @@ impl Lowering<'_> {
             OpKind::Assert(message) if self.decides_together(condition) => {
                 self.check_in_block(Check::Assert(message), self.splats[condition.index()], operands);
             }
-            OpKind::Assert(message) if self.noted.is_some() => {
+            OpKind::Assert(message) if self.deferred.is_some() => {
                 let together = !roles::is_tile(self.src, condition);
-                self.em.op(OpKind::Note { check: Check::Assert(message), together }, operands, &[]);
+                self.em.op(OpKind::DeferFault { check: Check::Assert(message), together }, operands, &[]);
             }
             kind => {
                 self.em.op(kind, operands, &[]);
@@ -144,7 +144,7 @@ impl Lowering<'_> {
         index: Value,
         extent: Value,
     ) -> bool {
-        if self.noted.is_none() && !self.decides_together(tile) {
+        if self.deferred.is_none() && !self.decides_together(tile) {
             return false;
         }
         match self.found.outside.get_mut(axis) {

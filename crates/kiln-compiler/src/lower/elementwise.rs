@@ -57,7 +57,7 @@ impl Lowering<'_> {
                 };
                 made.push(value);
             }
-            self.note_found(data.results[0]);
+            self.defer_found(data.results[0]);
             if self.plan.roles[data.results[0].index()] == Role::Held {
                 self.define(data.results[0], layout, made)?;
             } else {

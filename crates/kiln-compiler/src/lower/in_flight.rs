@@ -34,7 +34,7 @@ pub(crate) fn find(kernel: &Kernel, plan: &mut Plan) {
 }
 
 fn flows(kernel: &Kernel, plan: &Plan, uses: &HashMap<Value, u32>, (at, body): (Op, Block), op: Op) -> bool {
-    let Some(product) = plan.products.by_op.get(&op).filter(|p| p.unit == Unit::Warpgroups && !p.pieces)
+    let Some(product) = plan.products.by_op.get(&op).filter(|p| p.unit == Unit::Warpgroups && !p.two_level)
     else {
         return false;
     };

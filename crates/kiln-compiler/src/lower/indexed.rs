@@ -22,7 +22,7 @@ pub(super) struct Indexed {
     pub count: usize,
     /// Where threads hold copies, the one that acts.
     first: Option<Value>,
-    /// Where it takes place at all: see `noted.rs`.
+    /// Where it takes place at all: see `deferred_faults.rs`.
     allowed: Option<Value>,
     /// What is accessed: the result, or what is stored.
     pub tile: Value,
@@ -59,7 +59,7 @@ impl Lowering<'_> {
                 _ => value,
             })
             .collect();
-        self.note_found(access.tile);
+        self.defer_found(access.tile);
         self.define(result, layout, registers)
     }
 
@@ -74,7 +74,7 @@ impl Lowering<'_> {
             let op = self.ptr_store(access.space, Reuse::Normal, address, predicate, &[values[r]]);
             self.note_view(op, data, Does::Write)?;
         }
-        self.note_found(access.tile);
+        self.defer_found(access.tile);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Lowering<'_> {
             self.note_view(op, data, Does::Atomic)?;
             old.push(self.em.kernel.result(op));
         }
-        self.note_found(access.tile);
+        self.defer_found(access.tile);
         if access.first.is_some() && self.is_used(result) {
             old = self.share(layout, old);
         }
@@ -200,7 +200,7 @@ impl Lowering<'_> {
     }
 
     /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be
-    /// checked, which masks it where that is noted. An access of tiles is checked as a whole.
+    /// checked, which masks it where the fault is deferred. An access of tiles is checked as a whole.
     fn index_inside(
         &mut self,
         access: &Indexed,
@@ -226,7 +226,7 @@ impl Lowering<'_> {
             None => inside,
         };
         if self.remember_index(access.tile, axis, fine, index, extent) {
-            return Ok(self.noted.is_some().then_some(inside));
+            return Ok(self.deferred.is_some().then_some(inside));
         }
         self.em.op(OpKind::CheckBounds, &[fine, index, extent], &[]);
         Ok(None)

@@ -115,7 +115,7 @@ fn is_above(kernel: &Kernel, data: &OpData) -> bool {
         | CheckBounds
         | CheckDivisor
         | BlockCheck(_)
-        | Note { .. }
+        | DeferFault { .. }
         | Faulted => false,
     }
 }

@@ -62,7 +62,7 @@ impl Lowering<'_> {
         let (steps, together) = (k / product.factors.depth(), if wide >= 2 { 2 } else { 1 });
         // Steps whose products are added to the sums one after the other, before other fragments
         // are.
-        let group = if product.pieces { steps.min(PIECE / product.factors.depth()) } else { 1 };
+        let group = if product.two_level { steps.min(PIECE / product.factors.depth()) } else { 1 };
         for from in (0..steps).step_by(group as usize) {
             let of_group = from..from + group;
             let mut rows = Vec::new();
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         let sum = product.factors.sum();
         let types = [(); 4].map(|()| Type::scalar(sum));
         let mut made = sums.to_vec();
-        if product.pieces {
+        if product.two_level {
             let none = self.em.constant(Literal::zero(sum));
             made.fill(none);
         }
@@ -120,7 +120,7 @@ impl Lowering<'_> {
             made.copy_from_slice(&self.em.kernel.op(op).results);
         }
         for (sum, made) in sums.iter_mut().zip(made) {
-            *sum = if product.pieces { self.em.add(*sum, made) } else { made };
+            *sum = if product.two_level { self.em.add(*sum, made) } else { made };
         }
     }
 

@@ -26,7 +26,7 @@
 //! | `cluster.rs` | stores to other blocks of a cluster |
 //! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
 //! | `checks.rs` | asserts, indices and divisors that the threads of a block check together |
-//! | `noted.rs` | faults where threads wait for each other |
+//! | `deferred_faults.rs` | faults where threads wait for each other |
 //! | `signals.rs` | by which programs wait for each other |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
@@ -41,6 +41,7 @@ mod cluster;
 mod coalesce;
 pub(crate) mod combine;
 mod convert;
+mod deferred_faults;
 mod dot;
 mod elementwise;
 mod emit;
@@ -54,7 +55,6 @@ mod mask;
 mod memory;
 mod mma;
 mod narrow;
-mod noted;
 mod ordered;
 mod pipeline;
 mod plan;
@@ -72,17 +72,17 @@ mod warpgroups;
 use crate::error::CompileError;
 use crate::guard;
 use crate::layout::{LANE_BITS, Layout};
-use crate::pieces;
+use crate::legalize::legalize_tiles;
 use crate::target::Target;
 use crate::widen::widen_products;
 pub use report::explain_layouts;
 
 use barriers::Accesses;
 use checks::Found;
+use deferred_faults::DeferredFaults;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
-use noted::Noted;
 use plan::{LayoutId, Plan, Room};
 use products::Unit;
 use roles::Role;
@@ -126,11 +126,11 @@ pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, Comp
     if lowered::is_lowered(kernel)? {
         return Ok(kernel.clone());
     }
-    noted::refuse_guards(kernel)?;
+    deferred_faults::refuse_guards(kernel)?;
     let unguarded = guard::lowered(kernel);
     let whole = unguarded.as_ref().unwrap_or(kernel);
-    let divided = pieces::divide_tiles(whole)?;
-    let kernel = divided.as_ref().unwrap_or(whole);
+    let legalized = legalize_tiles(whole)?;
+    let kernel = legalized.as_ref().unwrap_or(whole);
     let widened = widened(kernel, target);
     let kernel = widened.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, whole, target)?;
@@ -167,13 +167,13 @@ fn attempt(
     let plan = Plan::new(kernel, &mut facts, warps, target, room);
     let stages = !plan.pipelines.by_loop.is_empty();
     let alignment = plan.products.alignment().unwrap_or(scratch::ALIGN);
-    let noted = match Noted::of(kernel, &mut facts, &plan) {
-        Ok(noted) => noted,
+    let deferred = match DeferredFaults::of(kernel, &mut facts, &plan) {
+        Ok(deferred) => deferred,
         Err(error) => return (Err(error), false),
     };
     let mut lowering = Lowering {
         src: kernel,
-        noted,
+        deferred,
         found: Found::default(),
         splats: checks::splats(kernel),
         facts,
@@ -209,7 +209,7 @@ fn asks_for_uniform(kernel: &Kernel) -> bool {
 }
 
 /// The block's extents: as given, or as many warps as suit the largest tile of the kernel as it
-/// was, `whole`, before tiles were divided into pieces.
+/// was, `whole`, before its tiles were legalized.
 fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32; 3], CompileError> {
     if target.warp != 1 << LANE_BITS {
         return Err(CompileError::Unsupported {
@@ -282,8 +282,8 @@ fn default_warps(elements: usize, product: bool) -> u32 {
 /// A kernel being lowered.
 struct Lowering<'k> {
     src: &'k Kernel,
-    /// How faults are noted, if they are.
-    noted: Option<Noted>,
+    /// How faults are deferred, if they are.
+    deferred: Option<DeferredFaults>,
     /// What the checks of the current operation have found.
     found: Found,
     /// Which values have the same in all elements, by index.
@@ -400,7 +400,7 @@ impl<'k> Lowering<'k> {
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)
-            | Note { .. }
+            | DeferFault { .. }
             | Faulted
             | Linear { .. }
             | PtrLoad { .. }

@@ -21,7 +21,7 @@ impl Lowering<'_> {
             false => Vec::new(),
         };
         self.ptr_ordered(data, access.space, (order, scope), address, predicate, &values);
-        self.note_found(access.tile);
+        self.defer_found(access.tile);
         Ok(())
     }
 

@@ -636,7 +636,7 @@ impl Demand<'_, '_> {
             | OpKind::CheckBounds
             | OpKind::CheckDivisor
             | OpKind::BlockCheck(_)
-            | OpKind::Note { .. }
+            | OpKind::DeferFault { .. }
             | OpKind::Faulted
             | OpKind::Explicit(
                 ExplicitOp::SharedTile { .. }

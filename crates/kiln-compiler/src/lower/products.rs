@@ -5,7 +5,7 @@
 //! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a
 //! fragment's. Matrix units turn elements of 16 bits alone: of others both factors are brought to
 //! shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which keep
-//! fewer bits there, are made in pieces unless they may be. Where the result is reduced along its
+//! fewer bits there, are made in two levels unless they may be. Where the result is reduced along its
 //! rows, or is a factor of another product, warps have whole rows: then reductions stay within a
 //! warp, and the fragments of the result are those of the factor, which stays in registers.
 
@@ -34,9 +34,9 @@ const WARPGROUP: u32 = 4;
 /// The most columns of a product of warpgroups, and the least.
 const COLUMNS: std::ops::RangeInclusive<u32> = 16..=256;
 
-/// The most sums a thread has of a product of warpgroups in pieces, which take as many registers
-/// beside.
-const SUMS_OF_PIECES: u32 = 64;
+/// The most sums a thread has of a product of warpgroups with two levels of sums, which take as
+/// many registers beside.
+const SUMS_OF_TWO_LEVELS: u32 = 64;
 
 /// Where the longest swizzle begins anew, in bytes.
 const PERIOD: u32 = 1024;
@@ -57,7 +57,7 @@ pub(crate) struct Product {
     /// Its factors' elements.
     pub factors: Factors,
     /// Whether products are added to the sums outside of the matrix units, every 128 of them.
-    pub pieces: bool,
+    pub two_level: bool,
     /// `[m, n, k]`.
     pub extents: [u32; 3],
     /// Who multiplies it.
@@ -107,8 +107,8 @@ pub(crate) fn factors(kernel: &Kernel, data: &OpData, target: &Target) -> Option
     (there && allowed && all).then_some(factors)
 }
 
-/// Whether a product of these factors is made in pieces.
-fn is_in_pieces(data: &OpData, factors: Factors) -> bool {
+/// Whether a product of these factors has two levels of sums: those of some products, and the sum of those.
+fn has_two_level_sums(data: &OpData, factors: Factors) -> bool {
     factors.has_fast_sums() && data.kind != OpKind::Dot(Precision::FastSums)
 }
 
@@ -127,16 +127,16 @@ pub(crate) fn is_explicit(kernel: &Kernel) -> bool {
 
 /// The warps that suit the products of a kernel on matrix units, if it has any: pieces of 64 × 64 a
 /// warp, of which one reads the least that its registers allow. `whole` is the kernel before tiles
-/// were divided into pieces.
+/// were legalized.
 pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<u32> {
     if is_explicit(kernel) || !matches!(kernel.level, Level::Tile { .. }) {
         return None;
     }
-    let (mut any, mut in_pieces) = (false, false);
+    let (mut any, mut two_level) = (false, false);
     kernel.walk(|_, data| {
         if let Some(factors) = factors(kernel, data, target) {
             any = true;
-            in_pieces |= is_in_pieces(data, factors);
+            two_level |= has_two_level_sums(data, factors);
         }
     });
     let mut size = 0;
@@ -151,7 +151,7 @@ pub(crate) fn warps(kernel: &Kernel, whole: &Kernel, target: &Target) -> Option<
             }
         }
     });
-    let each = if in_pieces { 2048 } else { 4096 };
+    let each = if two_level { 2048 } else { 4096 };
     let warps = if size >= 4096 { (size / each).clamp(4, 8) } else { (size / 512).max(1) };
     any.then_some(warps.next_power_of_two())
 }
@@ -196,11 +196,11 @@ pub(crate) fn find(
     let mut products = Products::default();
     for (op, factors) in found {
         let data = kernel.op(op);
-        let (bytes, pieces) = (factors.bytes(), is_in_pieces(data, factors));
+        let (bytes, two_level) = (factors.bytes(), has_two_level_sums(data, factors));
         let [m, n, k] = extents(kernel, data);
         let shapes = [[m, k], [k, n], [m, n]].map(|extents| Shape::new(&extents));
         let unit = match by_rows.contains(&class(data.results[0])) {
-            _ if by_warpgroups(target, factors, [m, n], warps, pieces) => Unit::Warpgroups,
+            _ if by_warpgroups(target, factors, [m, n], warps, two_level) => Unit::Warpgroups,
             true => Unit::Warps(WarpGrid::by_rows(m, warps)),
             false => Unit::Warps(WarpGrid::square(m, n, warps)),
         };
@@ -232,7 +232,7 @@ pub(crate) fn find(
         let (sums, fragments) = (intern(sums), layouts.map(|layout| layout.map(&mut intern)));
         products
             .by_op
-            .insert(op, Product { factors, pieces, extents: [m, n, k], unit, sums, fragments, kept });
+            .insert(op, Product { factors, two_level, extents: [m, n, k], unit, sums, fragments, kept });
     }
     products
 }
@@ -244,8 +244,8 @@ pub(crate) fn along(side: usize, bytes: u32) -> Option<u32> {
 }
 
 /// Whether the warpgroups of a block multiply to `[m, n]`.
-fn by_warpgroups(target: &Target, factors: Factors, [m, n]: [u32; 2], warps: u32, pieces: bool) -> bool {
-    let room = !pieces || m * n <= SUMS_OF_PIECES * target.warp * warps;
+fn by_warpgroups(target: &Target, factors: Factors, [m, n]: [u32; 2], warps: u32, two_level: bool) -> bool {
+    let room = !two_level || m * n <= SUMS_OF_TWO_LEVELS * target.warp * warps;
     let known = target.mixed_products || factors.left == factors.right;
     target.warpgroups
         && room

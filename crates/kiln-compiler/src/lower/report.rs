@@ -38,8 +38,8 @@ use std::fmt::Write;
 pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, CompileError> {
     let unguarded = crate::guard::lowered(kernel);
     let whole = unguarded.as_ref().unwrap_or(kernel);
-    let divided = crate::pieces::divide_tiles(whole)?;
-    let kernel = divided.as_ref().unwrap_or(whole);
+    let legalized = crate::legalize::legalize_tiles(whole)?;
+    let kernel = legalized.as_ref().unwrap_or(whole);
     let widened = widened(kernel, target);
     let kernel = widened.as_ref().unwrap_or(kernel);
     let block = choose_block(kernel, whole, target)?;
@@ -74,8 +74,8 @@ impl Report<'_> {
             };
             let next = self.plan.pipelines.is_in_flight(op);
             let until = if next { ", under way in the next round" } else { "" };
-            let pieces = if product.pieces { ", in pieces" } else { "" };
-            let what = format!("dot {ty} on matrix units: {by}{pieces}{until}");
+            let parts = if product.two_level { ", in pieces" } else { "" };
+            let what = format!("dot {ty} on matrix units: {by}{parts}{until}");
             self.line(data, &what);
             self.factors(op, data);
         }

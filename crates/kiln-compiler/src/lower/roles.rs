@@ -108,7 +108,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
         | OpKind::BlockCheck(_)
-        | OpKind::Note { .. }
+        | OpKind::DeferFault { .. }
         | OpKind::Faulted) => (is_cheap(kernel, kind, data) && free()).then_some(Role::Free),
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn joined(kernel: &Kernel, mut visit: impl FnMut(Value, Value)) {
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
         | OpKind::BlockCheck(_)
-        | OpKind::Note { .. }
+        | OpKind::DeferFault { .. }
         | OpKind::Faulted => {}
     });
 }

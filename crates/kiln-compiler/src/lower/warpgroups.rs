@@ -17,8 +17,8 @@ impl Lowering<'_> {
         product: Product,
     ) -> Result<(), CompileError> {
         let (left, right) = self.sources(op, data, &product)?;
-        if product.pieces {
-            return self.product_in_pieces(data, product, [left, right]);
+        if product.two_level {
+            return self.two_level_product(data, product, [left, right]);
         }
         let in_flight = self.plan.pipelines.is_in_flight(op);
         let zero = self.src.as_const(data.addend()).is_some_and(|l| !l.is_true());
@@ -61,7 +61,7 @@ impl Lowering<'_> {
 
     /// A product of which every 128 columns of the left factor and rows of the right, a panel of
     /// each, are multiplied by themselves and then added to the sums.
-    fn product_in_pieces(
+    fn two_level_product(
         &mut self,
         data: &OpData,
         product: Product,

@@ -178,7 +178,7 @@ fn suits(kernel: &Kernel, target: &Target) -> Result<u32, NotEligible> {
 }
 
 /// Whether an operation may stand in the task that multiplies: it speaks to no others than memory.
-/// One that faults is noted there.
+/// The fault of one is deferred there.
 fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
     use OpKind::*;
     match &data.kind {
@@ -234,7 +234,7 @@ fn has_its_place(kernel: &Kernel, op: Op, data: &OpData) -> bool {
         | CheckBounds
         | CheckDivisor
         | BlockCheck(_)
-        | Note { .. }
+        | DeferFault { .. }
         | Faulted => kernel.is_pure(op),
     }
 }

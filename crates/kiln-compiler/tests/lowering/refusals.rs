@@ -10,7 +10,7 @@ fn refuse(text: &str, target: &Target) -> CompileError {
 }
 
 #[test]
-fn tiles_of_too_many_pieces() {
+fn tiles_of_too_many_parts() {
     let text = "
 file \"src/k.rs\"
 kernel @k(%x: mut view<f32, 3, global>) tile {
@@ -20,16 +20,16 @@ kernel @k(%x: mut view<f32, 3, global>) tile {
 }
 ";
     let error = refuse(text, &target());
-    assert!(matches!(error, CompileError::TooManyPieces { pieces: 75, limit: 64, .. }));
+    assert!(matches!(error, CompileError::TooManyParts { parts: 75, limit: 64, .. }));
     assert_eq!(
         error.to_string(),
-        "src/k.rs:7:13: a tile of shape [31, 31, 7] divides into 75 pieces whose extents are powers of two, the limit is 64; \
+        "src/k.rs:7:13: a tile of shape [31, 31, 7] splits into 75 parts whose extents are powers of two, the limit is 64; \
          use [32, 32, 8], whose extents are sums of fewer powers of two: loads give the padding outside the view and stores drop what lies there"
     );
 }
 
 #[test]
-fn products_of_too_many_pieces() {
+fn products_of_too_many_parts() {
     let text = "
 kernel @k(%x: mut view<f32, 2, global>) tile {
   %0 = const 0 : i64
@@ -41,7 +41,7 @@ kernel @k(%x: mut view<f32, 2, global>) tile {
 }
 ";
     let error = refuse(text, &target());
-    let CompileError::TooManyPieces { shape, pieces: 80, fewer, .. } = error else { panic!("{error}") };
+    let CompileError::TooManyParts { shape, parts: 80, fewer, .. } = error else { panic!("{error}") };
     assert_eq!((shape.extents(), fewer.extents()), (&[27, 31, 29][..], &[32, 32, 32][..]));
 }
 

@@ -295,7 +295,7 @@ impl<'a> Emitter<'a> {
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)
-            | Note { .. }
+            | DeferFault { .. }
             | Faulted => {
                 return Err(self.internal("an operation below the tile level"));
             }

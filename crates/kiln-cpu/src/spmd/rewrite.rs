@@ -202,7 +202,7 @@ impl Rewrite<'_> {
             | CheckBounds
             | CheckDivisor
             | BlockCheck(_)
-            | Note { .. }
+            | DeferFault { .. }
             | Faulted => self.plain(data)?,
         }
         Ok(())

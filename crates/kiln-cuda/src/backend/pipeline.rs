@@ -161,7 +161,7 @@ fn explain(kernel: &Kernel, target: ptx::Target, error: CompileError) -> Error {
             place: "the lowering to threads",
             message: format!("`{name}`, {location}: {message}"),
         },
-        CompileError::TooManyPieces { ref location, .. }
+        CompileError::TooManyParts { ref location, .. }
         | CompileError::TilesNeedWarps { ref location, .. } => {
             let text = error.to_string();
             let message = text.strip_prefix(&format!("{location}: ")).unwrap_or(&text).to_owned();

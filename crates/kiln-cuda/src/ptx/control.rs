@@ -199,7 +199,7 @@ impl Writer<'_> {
             OpKind::CheckBounds => self.check_bounds(op)?,
             OpKind::CheckDivisor => self.check_divisor(op)?,
             OpKind::BlockCheck(check) => self.block_check(op, *check)?,
-            OpKind::Note { check, together } => self.note(op, *check, *together)?,
+            OpKind::DeferFault { check, together } => self.defer_fault(op, *check, *together)?,
             OpKind::Faulted => self.has_faulted(op),
             OpKind::Fragment(fragment) => self.fragment(op, *fragment)?,
             OpKind::Cluster(cluster) => self.cluster(op, *cluster)?,

@@ -7,8 +7,8 @@
 //! records to a mapped ring, whose end is the control block's cursor.
 //!
 //! A check of the block ([`OpKind::BlockCheck`](kiln_ir::OpKind::BlockCheck)) is a reduction over
-//! its threads, after which all leave or none. A check that is *noted*
-//! ([`OpKind::Note`](kiln_ir::OpKind::Note)) reports in the same way, but the thread goes on. Where
+//! its threads, after which all leave or none. A check whose fault is *deferred*
+//! ([`OpKind::DeferFault`](kiln_ir::OpKind::DeferFault)) reports in the same way, but the thread goes on. Where
 //! something depends on whether one has failed, a register says so, the same in all threads of a
 //! task: those of a check whose operands differ from thread to thread agree at a barrier.
 
@@ -172,7 +172,7 @@ impl Writer<'_> {
     }
 
     /// Begins with no fault, if anything depends on whether there was one.
-    pub(super) fn begin_noting(&mut self) {
+    pub(super) fn begin_deferring(&mut self) {
         let mut asked = false;
         self.kernel.walk(|_, data| asked |= data.kind == OpKind::Faulted);
         if asked {
@@ -183,7 +183,7 @@ impl Writer<'_> {
     }
 
     /// A check that reports its fault and goes on.
-    pub(super) fn note(&mut self, op: &OpData, check: Check, together: bool) -> Result<()> {
+    pub(super) fn defer_fault(&mut self, op: &OpData, check: Check, together: bool) -> Result<()> {
         let kind = self.site_of(check);
         let ok = self.get(op.operands[0])?;
         let site = self.site(op, kind, 1)?;

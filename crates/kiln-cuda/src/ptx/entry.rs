@@ -105,7 +105,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     w.find_members(threads);
     w.begin_explicit(threads, shared)?;
     w.begin_cluster();
-    w.begin_noting();
+    w.begin_deferring();
     for &op in &kernel.block(kernel.body).ops {
         w.before(op);
         w.op(kernel.op(op))?;

@@ -125,7 +125,7 @@ pub(super) struct Writer<'k> {
     pub(super) sites: Vec<super::diagnostics::Site>,
     /// The reports of checks that end their thread, which stand behind the kernel's own code.
     pub(super) reports: String,
-    /// Says whether a check that was noted has failed in a thread of the task, in kernels that ask
+    /// Says whether a deferred check has failed in a thread of the task, in kernels that ask
     /// for it.
     pub(super) faulted: Option<Reg>,
     /// Views with ordered loads: others write there while the kernel runs.

@@ -139,7 +139,7 @@ pub enum Reuse {
     Streaming,
 }
 
-/// What a check of the whole block, or a noted one, is about.
+/// What a check of the whole block, or a deferred one, is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
     /// As for [`OpKind::Assert`].

@@ -412,13 +412,13 @@ pub enum OpKind {
     /// The operands of the check: its fault where the first is false, which the launch reports, but
     /// *the thread goes on*. For threads that others wait for: what would have been reached outside
     /// a view, or divided by, must be of no harm after it.
-    Note {
+    DeferFault {
         /// What is checked.
         check: Check,
         /// All threads of the task have the same operands.
         together: bool,
     },
-    /// `() -> bool`, uniform: whether a check that was noted before has failed in a thread of this
+    /// `() -> bool`, uniform: whether a check whose fault is deferred has failed in a thread of this
     /// task. Never merged or moved.
     Faulted,
 }

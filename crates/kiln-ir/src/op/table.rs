@@ -299,11 +299,11 @@ impl OpKind {
                 };
                 row(name, Stays, Lowered, operands)
             }
-            OpKind::Note { check, .. } => {
+            OpKind::DeferFault { check, .. } => {
                 let (name, operands) = match check {
-                    Check::Assert(_) => ("note_assert", list(&[Condition], Shown, &[])),
-                    Check::Bounds => ("note_bounds", fixed(&[Condition, Checked, Extent])),
-                    Check::Divisor => ("note_divisor", fixed(&[Condition])),
+                    Check::Assert(_) => ("defer_assert", list(&[Condition], Shown, &[])),
+                    Check::Bounds => ("defer_bounds", fixed(&[Condition, Checked, Extent])),
+                    Check::Divisor => ("defer_divisor", fixed(&[Condition])),
                 };
                 row(name, Stays, Lowered, operands)
             }

@@ -175,13 +175,13 @@ impl Parser {
             "check_divisor" => self.values_of(CheckDivisor)?,
             "block_check_bounds" => self.values_of(BlockCheck(Check::Bounds))?,
             "block_check_divisor" => self.values_of(BlockCheck(Check::Divisor))?,
-            "note_bounds" => {
+            "defer_bounds" => {
                 let together = m.flag("together");
-                self.values_of(Note { check: Check::Bounds, together })?
+                self.values_of(DeferFault { check: Check::Bounds, together })?
             }
-            "note_divisor" => {
+            "defer_divisor" => {
                 let together = m.flag("together");
-                self.values_of(Note { check: Check::Divisor, together })?
+                self.values_of(DeferFault { check: Check::Divisor, together })?
             }
             "faulted" => Head::new(Faulted, vec![]),
             "transpose" => {
@@ -232,14 +232,14 @@ impl Parser {
                 head.regions.push(Region { word: None, names: Some(vec![]), types: vec![] });
                 head
             }
-            "assert" | "block_assert" | "note_assert" => {
+            "assert" | "block_assert" | "defer_assert" => {
                 let mut operands = vec![self.value()?];
                 self.mark(',')?;
                 let message = self.message(&mut operands)?;
                 let kind = match mnemonic.as_str() {
                     "assert" => Assert(message),
                     "block_assert" => BlockCheck(Check::Assert(message)),
-                    _ => Note { check: Check::Assert(message), together: m.flag("together") },
+                    _ => DeferFault { check: Check::Assert(message), together: m.flag("together") },
                 };
                 Head::new(kind, operands)
             }

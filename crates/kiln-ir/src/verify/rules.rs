@@ -160,19 +160,19 @@ impl<'k> Subject<'k> {
             }
             Assert(message)
             | BlockCheck(Check::Assert(message))
-            | Note { check: Check::Assert(message), .. } => {
+            | DeferFault { check: Check::Assert(message), .. } => {
                 let tile = self.tile(0)?;
                 self.class(Class::Bool, tile.elem)?;
                 self.message(*message, 1)
             }
             Print(message) => self.message(*message, 0),
             Faulted => self.counts(0, 1)?.result(0, &Type::scalar(Scalar::Bool)),
-            CheckBounds | BlockCheck(Check::Bounds) | Note { check: Check::Bounds, .. } => {
+            CheckBounds | BlockCheck(Check::Bounds) | DeferFault { check: Check::Bounds, .. } => {
                 let index = Type::scalar(Scalar::I64);
                 self.counts(3, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
                 self.operand(1, &index)?.operand(2, &index).map(|_| ())
             }
-            CheckDivisor | BlockCheck(Check::Divisor) | Note { check: Check::Divisor, .. } => {
+            CheckDivisor | BlockCheck(Check::Divisor) | DeferFault { check: Check::Divisor, .. } => {
                 self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
                 Ok(())
             }

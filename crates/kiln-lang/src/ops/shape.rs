@@ -9,11 +9,11 @@ use std::panic::Location;
 
 /// The extents of a tile of rank `R`: a host integer for rank 1, or an array or tuple of them.
 ///
-/// Extents are any positive numbers. A GPU holds a tile in pieces whose extents are powers of two:
-/// an extent of 80 is one of 64 and one of 16, and two such axes make four pieces, of at most 64 in
-/// all. All threads of a program work on one piece after the other, and a small one leaves most of
-/// them idle: prefer few large pieces (96, 192), and instead of many small ones (127) the next
-/// power of two under a mask. Products of matrices go to matrix units where each piece may:
+/// Extents are any positive numbers. A GPU holds a tile in parts whose extents are powers of two:
+/// an extent of 80 is one of 64 and one of 16, and two such axes make four parts, of at most 64 in
+/// all. All threads of a program work on one part after the other, and a small one leaves most of
+/// them idle: prefer few large parts (96, 192), and instead of many small ones (127) the next
+/// power of two under a mask. Products of matrices go to matrix units where each part may:
 /// multiples of 16 rows, 8 columns and a depth of 16.
 ///
 /// ```

@@ -29,7 +29,7 @@ pub(super) fn leave(cx: &mut Cursor<'_>, op: Op) -> Fate {
         | OpKind::CheckBounds
         | OpKind::CheckDivisor
         | OpKind::BlockCheck(_)
-        | OpKind::Note { .. }
+        | OpKind::DeferFault { .. }
             if holds(0) =>
         {
             return Fate::Drop;

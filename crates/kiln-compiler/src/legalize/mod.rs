@@ -1,22 +1,22 @@
 //! Tiles of any extents in terms of tiles whose extents are powers of two.
 //!
 //! Threads and registers hold tiles by the bits of their indices, so the lowering knows powers of
-//! two alone. This pass divides every other extent into the powers of two whose sum it is, the
+//! two alone. This pass splits every other extent into the powers of two whose sum it is, the
 //! largest first (80 = 64 + 16, 176 = 128 + 32 + 16), and every tile into the products of its axes'
-//! *spans*: its pieces. An operation becomes one for each piece, where pieces are combined
+//! *spans*: its parts. An operation becomes one for each part, where parts are combined
 //! (reductions, scans, products of matrices) a few more, and what control flow carries is carried
-//! piece by piece. Boxes of memory are cut at the same places, and what lies outside a view is
+//! part by part. Boxes of memory are cut at the same places, and what lies outside a view is
 //! masked as before.
 //!
 //! Before the pass: a valid kernel without guards. After it, the same results: bit for bit but
 //! where the order of a combination is open ([`ReduceOp::Sum`](kiln_ir::ReduceOp)). A tile that
-//! divides into more than [`LIMIT`] pieces, or a product of matrices into more products, is
+//! splits into more than [`LIMIT`] parts, or a product of matrices into more products, is
 //! refused.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the walk, and what is done piece by piece |
-//! | `grid.rs` | how a shape divides |
+//! | `mod.rs` | the walk, and what is done part by part |
+//! | `grid.rs` | how a shape splits |
 //! | `shape.rs` | broadcast, transpose, indices |
 //! | `reshape.rs` | the same elements under another shape |
 //! | `combine.rs` | reductions, scans, products |
@@ -33,18 +33,18 @@ use grid::Grid;
 use kiln_ir::{Block, Builder, Kernel, Literal, OpData, OpKind, Shape, Type, Value, verify};
 use smallvec::{SmallVec, smallvec};
 
-/// The most pieces of a tile, and the most products that one becomes.
+/// The most parts of a tile, and the most products that one becomes.
 const LIMIT: usize = 64;
 
-/// The pieces of a value, the last axis fastest.
-type Pieces = SmallVec<[Value; 1]>;
+/// The parts of a value, the last axis fastest.
+type Parts = SmallVec<[Value; 1]>;
 
 /// A kernel without guards in terms of tiles whose extents are powers of two; `None` if it has no
 /// others.
 ///
 /// # Errors
-/// [`CompileError::TooManyPieces`], and [`CompileError::Unsupported`] for an explicit operation
-/// that has no pieces.
+/// [`CompileError::TooManyParts`], and [`CompileError::Unsupported`] for an explicit operation
+/// that has no parts.
 ///
 /// ```
 /// let kernel = kiln_ir::parse("kernel @k(%y: mut view<f32, 1, global>) tile {
@@ -52,11 +52,11 @@ type Pieces = SmallVec<[Value; 1]>;
 ///   %1 = const 1.0 : f32[80]
 ///   store %y[%0] = %1
 /// }")?;
-/// let divided = kiln_compiler::divide_tiles(&kernel)?.map(|k| k.to_string()).unwrap_or_default();
-/// assert!(divided.contains("f32[64]\n") && divided.contains("f32[16]\n"));
+/// let legal = kiln_compiler::legalize_tiles(&kernel)?.map(|k| k.to_string()).unwrap_or_default();
+/// assert!(legal.contains("f32[64]\n") && legal.contains("f32[16]\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn divide_tiles(kernel: &Kernel) -> Result<Option<Kernel>, CompileError> {
+pub fn legalize_tiles(kernel: &Kernel) -> Result<Option<Kernel>, CompileError> {
     if !check(kernel)? {
         return Ok(None);
     }
@@ -64,32 +64,32 @@ pub fn divide_tiles(kernel: &Kernel) -> Result<Option<Kernel>, CompileError> {
     (out.files, out.messages) = (kernel.files.clone(), kernel.messages.clone());
     (out.cluster, out.scratch_bytes) = (kernel.cluster, kernel.scratch_bytes);
     out.contract = kernel.contract;
-    let mut values = vec![Pieces::new(); kernel.counts().0];
+    let mut values = vec![Parts::new(); kernel.counts().0];
     for (param, &arg) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
         values[arg.index()] = smallvec![out.add_param(param.clone())];
     }
-    let mut division = Division { src: kernel, b: Builder::new(&mut out), values };
-    division.ops(kernel.body)?;
+    let mut legalizer = Legalizer { src: kernel, b: Builder::new(&mut out), values };
+    legalizer.ops(kernel.body)?;
     if cfg!(debug_assertions)
         && let Err(errors) = verify(&out)
     {
-        let message = format!("the division into pieces broke the kernel: {}\n{out}", errors[0]);
+        let message = format!("legalization broke the kernel: {}\n{out}", errors[0]);
         return Err(CompileError::Internal { location: errors[0].location.clone(), message });
     }
     Ok(Some(out))
 }
 
-/// Whether there is anything to divide, into pieces that are not too many.
+/// Whether there is anything to split, into parts that are not too many.
 fn check(kernel: &Kernel) -> Result<bool, CompileError> {
     let (mut any, mut error) = (false, None);
-    let mut limit = |data: &OpData, shape: Shape, pieces: usize| {
-        any |= pieces > 1;
-        if pieces > LIMIT {
-            error.get_or_insert(CompileError::TooManyPieces {
+    let mut limit = |data: &OpData, shape: Shape, parts: usize| {
+        any |= parts > 1;
+        if parts > LIMIT {
+            error.get_or_insert(CompileError::TooManyParts {
                 location: kernel.describe(data.loc),
-                pieces,
+                parts,
                 limit: LIMIT,
-                fewer: grid::of_fewer_pieces(&shape),
+                fewer: grid::of_fewer_parts(&shape),
                 shape,
             });
         }
@@ -110,15 +110,15 @@ fn check(kernel: &Kernel) -> Result<bool, CompileError> {
 }
 
 /// The pass under way: writes a kernel anew.
-struct Division<'a> {
+struct Legalizer<'a> {
     src: &'a Kernel,
     /// The new kernel, at the place that has been reached.
     b: Builder<'a>,
     /// What each value has become.
-    values: Vec<Pieces>,
+    values: Vec<Parts>,
 }
 
-impl<'a> Division<'a> {
+impl<'a> Legalizer<'a> {
     fn ops(&mut self, block: Block) -> Result<(), CompileError> {
         let src = self.src;
         for &op in &src.block(block).ops {
@@ -163,7 +163,7 @@ impl<'a> Division<'a> {
         Ok(())
     }
 
-    /// An operation that stays one, with all pieces of what it takes, gives, and carries into its
+    /// An operation that stays one, with all parts of what it takes, gives, and carries into its
     /// regions.
     fn carried(&mut self, data: &'a OpData) -> Result<(), CompileError> {
         let src = self.src;
@@ -174,8 +174,8 @@ impl<'a> Division<'a> {
             let block = self.b.kernel.add_block();
             for &arg in &src.block(region).args {
                 let types = self.types(arg);
-                let pieces = types.into_iter().map(|ty| self.b.kernel.add_arg(block, ty)).collect();
-                self.values[arg.index()] = pieces;
+                let parts = types.into_iter().map(|ty| self.b.kernel.add_arg(block, ty)).collect();
+                self.values[arg.index()] = parts;
             }
             let outer = std::mem::replace(&mut self.b.block, block);
             self.ops(region)?;
@@ -193,20 +193,20 @@ impl<'a> Division<'a> {
         Ok(())
     }
 
-    /// An operation for each piece of its tiles, which have one shape. `change` sees the operands
-    /// of each and where its piece begins.
+    /// An operation for each part of its tiles, which have one shape. `change` sees the operands
+    /// of each and where its part begins.
     fn each(&mut self, data: &OpData, change: impl Fn(&mut Self, &mut [Value], &[u32])) {
         // The shape is that of any tile among results and operands; scalars and views are the same
-        // for all pieces.
+        // for all parts.
         let tiles = data.results.iter().chain(&data.operands);
         let Some(&tile) = tiles.into_iter().find(|&&v| !self.is_whole(v)) else { return };
         let grid = self.grid(tile);
         for (at, cell) in grid.cells().iter().enumerate() {
-            let piece = |&v: &Value| {
-                let pieces = &self.values[v.index()];
-                if pieces.len() > 1 { pieces[at] } else { pieces[0] }
+            let part = |&v: &Value| {
+                let parts = &self.values[v.index()];
+                if parts.len() > 1 { parts[at] } else { parts[0] }
             };
-            let mut operands: SmallVec<[Value; 4]> = data.operands.iter().map(piece).collect();
+            let mut operands: SmallVec<[Value; 4]> = data.operands.iter().map(part).collect();
             change(self, &mut operands, &grid.begin(cell));
             let ty = |&v: &Value| Type::tile(self.src.ty(v).elem(), grid.shape(cell));
             let types: SmallVec<[Type; 1]> = data.results.iter().map(ty).collect();
@@ -241,12 +241,12 @@ impl<'a> Division<'a> {
         Grid::of(&self.src.shape(value))
     }
 
-    /// Whether a value is one piece.
+    /// Whether a value is one part.
     fn is_whole(&self, value: Value) -> bool {
         self.src.shape(value).extents().iter().all(|e| e.is_power_of_two())
     }
 
-    /// The types of the pieces of a value.
+    /// The types of the parts of a value.
     fn types(&self, value: Value) -> Vec<Type> {
         let ty = self.src.ty(value);
         if ty.as_tile().is_none() {
@@ -257,7 +257,7 @@ impl<'a> Division<'a> {
     }
 
     /// What a value has become at a cell of its grid.
-    fn piece(&self, value: Value, grid: &Grid, cell: &[usize]) -> Value {
+    fn part(&self, value: Value, grid: &Grid, cell: &[usize]) -> Value {
         self.values[value.index()][grid.index(cell)]
     }
 

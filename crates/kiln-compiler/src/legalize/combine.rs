@@ -1,35 +1,35 @@
-//! Reductions, scans and products of matrices: pieces are combined on their own, and their results
+//! Reductions, scans and products of matrices: parts are combined on their own, and their results
 //! with each other.
 
-use super::Division;
+use super::Legalizer;
 use super::grid::{Cell, Grid};
 use crate::lower::combine::binary;
 use kiln_ir::{
     BinaryOp, CompareOp, Literal, OpData, OpKind, Precision, ReduceOp, Scalar, Shape, UnaryOp, Value,
 };
 
-impl Division<'_> {
+impl Legalizer<'_> {
     pub(super) fn reduce(&mut self, data: &OpData, op: ReduceOp, axis: usize) {
         let (operand, result) = (data.input(), data.results[0]);
         let grid = self.grid(operand);
         for cell in self.grid(result).cells() {
             let along = cells_along(&grid, &cell, axis);
-            let piece = match op {
+            let part = match op {
                 ReduceOp::ArgMin | ReduceOp::ArgMax => self.first_best(operand, &grid, &along, (op, axis)),
                 _ => self.reduced(operand, &grid, &along, (op, axis)),
             };
-            self.values[result.index()].push(piece);
+            self.values[result.index()].push(part);
         }
     }
 
-    /// The combination of pieces along an axis, rounded once.
+    /// The combination of parts along an axis, rounded once.
     fn reduced(&mut self, tile: Value, grid: &Grid, along: &[Cell], (op, axis): (ReduceOp, usize)) -> Value {
         let elem = self.src.ty(tile).elem();
         let mut sum: Option<Value> = None;
         for cell in along {
-            let piece = self.piece(tile, grid, cell);
-            let piece = self.widened(piece);
-            let part = self.b.reduce(op, axis as u32, piece);
+            let part = self.part(tile, grid, cell);
+            let part = self.widened(part);
+            let part = self.b.reduce(op, axis as u32, part);
             sum = Some(sum.map_or(part, |sum| self.b.binary(binary(op), sum, part)));
         }
         match sum {
@@ -39,7 +39,7 @@ impl Division<'_> {
         }
     }
 
-    /// The index of the first best element of pieces along an axis, each of which says its own
+    /// The index of the first best element of parts along an axis, each of which says its own
     /// first best and how good that is.
     fn first_best(
         &mut self,
@@ -55,10 +55,10 @@ impl Division<'_> {
         let float = self.src.ty(tile).elem().is_float();
         let mut best: Option<(Value, Value)> = None;
         for cell in along {
-            let piece = self.piece(tile, grid, cell);
-            let piece = self.widened(piece);
+            let part = self.part(tile, grid, cell);
+            let part = self.widened(part);
             let (value, at) =
-                (self.b.reduce(extremum, axis as u32, piece), self.b.reduce(op, axis as u32, piece));
+                (self.b.reduce(extremum, axis as u32, part), self.b.reduce(op, axis as u32, part));
             let shape = self.b.kernel.shape(at);
             let begin = Literal::index(grid.begin(cell)[axis].into());
             let begin = self.b.splat(begin, shape);
@@ -86,7 +86,7 @@ impl Division<'_> {
         self.b.binary(BinaryOp::Or, holds, beats)
     }
 
-    /// Each piece is scanned on its own, and what all pieces before it come to is added.
+    /// Each part is scanned on its own, and what all parts before it come to is added.
     pub(super) fn scan(&mut self, data: &OpData) {
         let OpKind::Scan { op, axis, reverse, exclusive } = data.kind else { return };
         let (operand, result) = (data.input(), data.results[0]);
@@ -101,16 +101,16 @@ impl Division<'_> {
             }
             let mut before: Option<Value> = None;
             for (i, cell) in cells.iter().enumerate() {
-                let piece = self.piece(operand, &grid, cell);
-                let piece = self.widened(piece);
-                let mut scanned = self.b.scan(op, axis, reverse, exclusive, piece);
+                let part = self.part(operand, &grid, cell);
+                let part = self.widened(part);
+                let mut scanned = self.b.scan(op, axis, reverse, exclusive, part);
                 if let Some(before) = before {
                     let all = self.stretched(before, &grid.shape(cell), along);
                     scanned = self.b.binary(binary(op), all, scanned);
                 }
                 made[grid.index(cell)] = Some(self.b.cast(scanned, elem));
                 if i + 1 < cells.len() {
-                    let own = self.b.reduce(op, axis, piece);
+                    let own = self.b.reduce(op, axis, part);
                     before = Some(before.map_or(own, |before| self.b.binary(binary(op), before, own)));
                 }
             }
@@ -131,22 +131,22 @@ impl Division<'_> {
 
     /// 16-bit floats are combined in f32, as by reductions and scans themselves, and rounded when
     /// all is combined.
-    fn widened(&mut self, piece: Value) -> Value {
-        match self.b.kernel.ty(piece).elem() {
-            Scalar::F16 | Scalar::BF16 => self.b.cast(piece, Scalar::F32),
-            _ => piece,
+    fn widened(&mut self, part: Value) -> Value {
+        match self.b.kernel.ty(part).elem() {
+            Scalar::F16 | Scalar::BF16 => self.b.cast(part, Scalar::F32),
+            _ => part,
         }
     }
 
-    /// Each piece of the result is a chain of products along the depth.
+    /// Each part of the result is a chain of products along the depth.
     pub(super) fn dot(&mut self, data: &OpData, precision: Precision) {
         let [a, b, acc] = [data.left(), data.right(), data.addend()];
         let (left, right, sums) = (self.grid(a), self.grid(b), self.grid(acc));
         for cell in sums.cells() {
-            let mut sum = self.piece(acc, &sums, &cell);
+            let mut sum = self.part(acc, &sums, &cell);
             for step in 0..left.spans(1) {
-                let a = self.piece(a, &left, &[cell[0], step]);
-                let b = self.piece(b, &right, &[step, cell[1]]);
+                let a = self.part(a, &left, &[cell[0], step]);
+                let b = self.part(b, &right, &[step, cell[1]]);
                 sum = self.b.dot_with(a, b, sum, precision);
             }
             self.values[data.results[0].index()].push(sum);

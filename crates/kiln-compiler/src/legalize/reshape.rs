@@ -1,11 +1,11 @@
 //! The same elements under another shape.
 //!
 //! Axes of both shapes fall into groups of equally many elements. Where no axis of a group but the
-//! first is divided, in both shapes, the pieces of the group are the same runs of elements on both
-//! sides (48 = 32 + 16 and 3 × 16 = 2 × 16 + 1 × 16), so that each piece is one of the other shape.
+//! first is split, in both shapes, the parts of the group are the same runs of elements on both
+//! sides (48 = 32 + 16 and 3 × 16 = 2 × 16 + 1 × 16), so that each part is one of the other shape.
 //! Elsewhere (3 × 5 and 15) the elements go through shared memory.
 
-use super::Division;
+use super::Legalizer;
 use super::grid::{Cell, Grid};
 use crate::error::CompileError;
 use kiln_ir::{BinaryOp, Bounds, ExplicitOp, Literal, OpData, OpKind, Scalar, Shape, Space, Value};
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Axes of one shape and of another, with equally many elements.
 type Group = [Range<usize>; 2];
 
-impl Division<'_> {
+impl Legalizer<'_> {
     pub(super) fn reshape(&mut self, data: &OpData) -> Result<(), CompileError> {
         let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.src.shape(operand), self.src.shape(result));
@@ -35,14 +35,14 @@ impl Division<'_> {
                     place[axis] = run;
                 }
             }
-            let piece = self.piece(operand, &source, &place);
-            let piece = self.b.reshape(piece, grid.shape(&cell));
-            self.values[result.index()].push(piece);
+            let part = self.part(operand, &source, &place);
+            let part = self.b.reshape(part, grid.shape(&cell));
+            self.values[result.index()].push(part);
         }
         Ok(())
     }
 
-    /// Writes all pieces to where their elements are in row-major order, and reads those of the
+    /// Writes all parts to where their elements are in row-major order, and reads those of the
     /// other shape.
     fn through_memory(&mut self, data: &OpData) -> Result<(), CompileError> {
         let (operand, result) = (data.input(), data.results[0]);
@@ -59,34 +59,34 @@ impl Division<'_> {
         let elem = self.src.ty(operand).elem();
         let memory = self.b.alloc(Space::Shared, elem, Shape::new(&[from.len() as u32]));
         let grid = Grid::of(&from);
-        for (cell, piece) in grid.cells().iter().zip(self.values[operand.index()].clone()) {
+        for (cell, part) in grid.cells().iter().zip(self.values[operand.index()].clone()) {
             let index = self.row_major(&from, &grid, cell);
-            self.b.scatter(memory, &[index], None, piece, Bounds::Trust);
+            self.b.scatter(memory, &[index], None, part, Bounds::Trust);
         }
         let nothing = self.b.constant(Literal::zero(elem));
         let grid = Grid::of(&to);
         for cell in grid.cells() {
             let index = self.row_major(&to, &grid, &cell);
-            let piece = self.b.gather(memory, &[index], None, nothing, Bounds::Trust);
-            self.values[result.index()].push(piece);
+            let part = self.b.gather(memory, &[index], None, nothing, Bounds::Trust);
+            self.values[result.index()].push(part);
         }
         Ok(())
     }
 
-    /// The numbers of a piece's elements in the row-major order of the whole tile.
+    /// The numbers of a part's elements in the row-major order of the whole tile.
     fn row_major(&mut self, shape: &Shape, grid: &Grid, cell: &[usize]) -> Value {
-        let (piece, begin) = (grid.shape(cell), grid.begin(cell));
+        let (part, begin) = (grid.shape(cell), grid.begin(cell));
         let strides: Vec<u32> = (0..shape.rank()).map(|axis| shape.around(axis).2 as u32).collect();
         let first: u32 = begin.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
-        let mut sum = self.b.splat(Literal::wrapping(Scalar::I32, first.into()), piece.clone());
-        for (axis, &stride) in strides.iter().enumerate().filter(|(axis, _)| piece[*axis] > 1) {
-            let len = piece[axis];
+        let mut sum = self.b.splat(Literal::wrapping(Scalar::I32, first.into()), part.clone());
+        for (axis, &stride) in strides.iter().enumerate().filter(|(axis, _)| part[*axis] > 1) {
+            let len = part[axis];
             let along = self.b.iota(Scalar::I32, len);
             let by = self.b.splat(Literal::wrapping(Scalar::I32, stride.into()), Shape::new(&[len]));
             let along = self.b.binary(BinaryOp::Mul, along, by);
             let flat: Vec<u32> = (0..shape.rank()).map(|a| if a == axis { len } else { 1 }).collect();
             let along = self.b.reshape(along, Shape::new(&flat));
-            let along = self.b.broadcast(along, piece.clone());
+            let along = self.b.broadcast(along, part.clone());
             sum = self.b.binary(BinaryOp::Add, sum, along);
         }
         sum
@@ -120,8 +120,8 @@ fn groups(from: &Shape, to: &Shape) -> Vec<Group> {
     groups
 }
 
-/// Whether the pieces of these axes are runs of elements in row-major order: only the first of more
-/// than one element is divided.
+/// Whether the parts of these axes are runs of elements in row-major order: only the first of more
+/// than one element is split.
 fn in_runs(extents: &[u32]) -> bool {
     extents.iter().filter(|e| **e > 1).skip(1).all(|e| e.is_power_of_two())
 }

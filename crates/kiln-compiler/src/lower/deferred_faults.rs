@@ -1,9 +1,9 @@
-//! Faults in kernels whose threads wait for each other: a failed check is noted, and the thread
-//! goes on.
+//! Deferred faults, in kernels whose threads wait for each other: a failed check is recorded, and
+//! the thread goes on.
 //!
 //! A task that left would leave others waiting for its arrivals, copies and signals, and a warp
 //! that left its warpgroup's products without it. So in kernels with tasks, signals or products of
-//! warpgroups a thread that fails a check notes the fault, which the launch reports, and comes to
+//! warpgroups a thread that fails a check defers the fault, which the launch reports, and comes to
 //! its end as ever, with no harm done: an access outside its view gives the padding or is dropped,
 //! a divisor of zero becomes one, and accesses that the user vouched for, maybe because of the
 //! check, take place no more. What the kernel computes after the fault means nothing.
@@ -22,9 +22,9 @@ use kiln_ir::{
 };
 use std::collections::HashSet;
 
-/// What the lowering of such a kernel keeps in mind.
+/// How a kernel defers its faults.
 #[derive(Default)]
-pub(super) struct Noted {
+pub(super) struct DeferredFaults {
     /// Loops that end after a fault, by their first region.
     ends: HashSet<Block>,
 }
@@ -92,9 +92,13 @@ fn refuse(kernel: &Kernel, loc: Loc, what: &str, hint: &str) -> Result<(), Compi
     Err(CompileError::Unsupported { location, what: what.into(), hint: hint.into() })
 }
 
-impl Noted {
+impl DeferredFaults {
     /// Looks at a kernel over tiles; `None` if a thread may leave, or nothing can fault.
-    pub fn of(kernel: &Kernel, facts: &mut IntFacts<'_>, plan: &Plan) -> Result<Option<Noted>, CompileError> {
+    pub fn of(
+        kernel: &Kernel,
+        facts: &mut IntFacts<'_>,
+        plan: &Plan,
+    ) -> Result<Option<DeferredFaults>, CompileError> {
         let mut waits = plan.products.by_op.values().any(|p| matches!(p.unit, Unit::Warpgroups));
         let mut checks = HashSet::new();
         kernel.walk(|op, data| {
@@ -105,16 +109,16 @@ impl Noted {
             return Ok(None);
         }
         let counted = counted_on(kernel);
-        let mut noted = Noted::default();
+        let mut deferred = DeferredFaults::default();
         let mut endless = None;
         kernel.walk(|op, data| {
             let goes_on = counted.contains(&op);
             match data.kind {
                 OpKind::For if !goes_on && !holds(kernel, op, is_product) => {
-                    noted.ends.insert(data.regions[0]);
+                    deferred.ends.insert(data.regions[0]);
                 }
                 OpKind::While if !goes_on => {
-                    noted.ends.insert(data.regions[0]);
+                    deferred.ends.insert(data.regions[0]);
                 }
                 OpKind::While => endless = endless.or_else(|| first_of(kernel, op, &checks)),
                 _ => {}
@@ -126,7 +130,7 @@ impl Noted {
             let hint = "count the loop's rounds by a `for` over a range, or check before or after it";
             refuse(kernel, kernel.op(check).loc, what, hint)?;
         }
-        Ok(Some(noted))
+        Ok(Some(deferred))
     }
 }
 
@@ -191,12 +195,12 @@ impl Lowering<'_> {
 
     /// Where an access that the user vouched for may still take place; `None` is always.
     pub(super) fn still_trusted(&mut self, bounds: Bounds) -> Option<Value> {
-        (bounds == Bounds::Trust && self.noted.is_some()).then(|| self.nothing_failed())
+        (bounds == Bounds::Trust && self.deferred.is_some()).then(|| self.nothing_failed())
     }
 
     /// Whether a loop with this first region ends after a fault.
     fn ends_after_fault(&self, region: Block) -> bool {
-        self.noted.as_ref().is_some_and(|noted| noted.ends.contains(&region))
+        self.deferred.as_ref().is_some_and(|deferred| deferred.ends.contains(&region))
     }
 
     /// The end of a `for` loop that begins at `from`, which may begin after a fault.
@@ -223,9 +227,9 @@ impl Lowering<'_> {
         self.em.block = outer;
     }
 
-    /// What to divide by where a divisor that is zero is noted; `None` where it ends the thread.
+    /// What to divide by where the fault of a zero divisor is deferred; `None` where it ends the thread.
     pub(super) fn harmless_divisor(&mut self, divisor: Value, not_zero: Value) -> Option<Value> {
-        self.noted.as_ref()?;
+        self.deferred.as_ref()?;
         self.found.divisors = Some(match self.found.divisors {
             Some(others) => self.em.and(others, not_zero),
             None => not_zero,
@@ -234,18 +238,18 @@ impl Lowering<'_> {
         Some(self.em.select(not_zero, divisor, one))
     }
 
-    /// Notes what an operation with this result, or operand, has found in all its elements.
-    pub(super) fn note_found(&mut self, tile: Value) {
+    /// Defers the faults that an operation with this result, or operand, has found in its elements.
+    pub(super) fn defer_found(&mut self, tile: Value) {
         let together = !roles::is_tile(self.src, tile);
-        if self.noted.is_none() {
+        if self.deferred.is_none() {
             return;
         }
         let (outside, divisors) = (std::mem::take(&mut self.found.outside), self.found.divisors.take());
         for operands in outside {
-            self.em.op(OpKind::Note { check: Check::Bounds, together }, &operands, &[]);
+            self.em.op(OpKind::DeferFault { check: Check::Bounds, together }, &operands, &[]);
         }
         if let Some(fine) = divisors {
-            self.em.op(OpKind::Note { check: Check::Divisor, together }, &[fine], &[]);
+            self.em.op(OpKind::DeferFault { check: Check::Divisor, together }, &[fine], &[]);
         }
     }
 }

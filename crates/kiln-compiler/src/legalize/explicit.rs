@@ -1,17 +1,17 @@
 //! The explicit level: products keep their one instruction and give their result side by side, one
-//! tile for each piece of its columns; tiles are packed and stored piece by piece.
+//! tile for each part of its columns; tiles are packed and stored part by part.
 
-use super::Division;
+use super::Legalizer;
 use crate::error::CompileError;
 use kiln_ir::{ExplicitOp, OpData, OpKind, Operand, Scalar, Type, Value};
 
-impl<'a> Division<'a> {
+impl<'a> Legalizer<'a> {
     pub(super) fn explicit(&mut self, data: &'a OpData, kind: &ExplicitOp) -> Result<(), CompileError> {
         match kind {
             ExplicitOp::Exp2Flushed => self.each(data, |_, _, _| ()),
             ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. } => {
                 let mut tiles = data.operands.iter().chain(&data.results);
-                if tiles.any(|&v| self.has_divided_rows(v)) {
+                if tiles.any(|&v| self.has_split_rows(v)) {
                     return Err(self.unsupported(
                         data,
                         "use rows that are a power of two, and any multiple of 8 columns",
@@ -26,24 +26,24 @@ impl<'a> Division<'a> {
         Ok(())
     }
 
-    fn has_divided_rows(&self, value: Value) -> bool {
+    fn has_split_rows(&self, value: Value) -> bool {
         self.src.shape(value).extents().first().is_some_and(|rows| !rows.is_power_of_two())
     }
 
-    /// Half of the columns: its pieces are those of the tile, halved.
+    /// Half of the columns: its parts are those of the tile, halved.
     fn pack_pairs(&mut self, data: &OpData) {
         let (operand, result) = (data.operand(Operand::Registers), data.results[0]);
         let grid = self.grid(result);
         for (at, cell) in grid.cells().iter().enumerate() {
-            let piece = self.values[operand.index()][at];
+            let part = self.values[operand.index()][at];
             let ty = Type::tile(Scalar::U32, grid.shape(cell));
-            let op = self.b.op(data.kind.clone(), &[piece], &[ty]);
+            let op = self.b.op(data.kind.clone(), &[part], &[ty]);
             let packed = self.b.kernel.result(op);
             self.values[result.index()].push(packed);
         }
     }
 
-    /// The columns that are stored lie in one piece.
+    /// The columns that are stored lie in one part.
     fn shared_store(&mut self, data: &OpData, column: u32) -> Result<(), CompileError> {
         let tile = data.stored_value();
         let made = self.src.defining_op(data.tile()).map(|made| &made.kind);
@@ -56,7 +56,7 @@ impl<'a> Division<'a> {
         for (at, cell) in grid.cells().iter().enumerate() {
             let (begin, shape) = (grid.begin(cell), grid.shape(cell));
             let inside = begin[1] <= first && first + columns <= begin[1] + shape[1];
-            if inside && !self.has_divided_rows(tile) {
+            if inside && !self.has_split_rows(tile) {
                 let column = (first - begin[1]) * paired;
                 let [to, stage] = [data.tile(), data.stage()].map(|v| self.values[v.index()][0]);
                 let operands = [self.values[tile.index()][at], to, stage];

@@ -1,22 +1,22 @@
-//! Broadcast, transpose and indices: each piece is made from the one piece that its elements are
+//! Broadcast, transpose and indices: each part is made from the one part that its elements are
 //! in.
 
-use super::Division;
+use super::Legalizer;
 use super::grid::Cell;
 use kiln_ir::{BinaryOp, Literal, OpData, Shape, Type};
 
-impl Division<'_> {
+impl Legalizer<'_> {
     pub(super) fn iota(&mut self, data: &OpData) {
         let Type::Tile(ty) = self.src.ty(data.results[0]) else { return };
         let grid = self.grid(data.results[0]);
         for cell in grid.cells() {
             let (begin, shape) = (grid.begin(&cell)[0], grid.shape(&cell));
-            let mut piece = self.b.iota(ty.elem, shape[0]);
+            let mut part = self.b.iota(ty.elem, shape[0]);
             if begin > 0 {
                 let by = self.b.splat(Literal::wrapping(ty.elem, begin.into()), shape);
-                piece = self.b.binary(BinaryOp::Add, piece, by);
+                part = self.b.binary(BinaryOp::Add, part, by);
             }
-            self.values[data.results[0].index()].push(piece);
+            self.values[data.results[0].index()].push(part);
         }
     }
 
@@ -28,9 +28,9 @@ impl Division<'_> {
         for cell in to.cells() {
             let place = |axis: usize| if narrow[axis] == wide[axis] { cell[axis] } else { 0 };
             let source: Cell = (0..narrow.rank()).map(place).collect();
-            let source = self.piece(operand, &from, &source);
-            let piece = self.b.broadcast(source, to.shape(&cell));
-            self.values[result.index()].push(piece);
+            let source = self.part(operand, &from, &source);
+            let part = self.b.broadcast(source, to.shape(&cell));
+            self.values[result.index()].push(part);
         }
     }
 
@@ -42,9 +42,9 @@ impl Division<'_> {
             for (&axis, &place) in perm.extents().iter().zip(&cell) {
                 source[axis as usize] = place;
             }
-            let source = self.piece(operand, &from, &source);
-            let piece = self.b.transpose(source, perm.extents());
-            self.values[result.index()].push(piece);
+            let source = self.part(operand, &from, &source);
+            let part = self.b.transpose(source, perm.extents());
+            self.values[result.index()].push(part);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a shape divides into pieces whose extents are powers of two.
+//! How a shape splits into parts whose extents are powers of two.
 
 use kiln_ir::Shape;
 use smallvec::SmallVec;
@@ -11,11 +11,11 @@ struct Span {
     len: u32,
 }
 
-/// The place of a piece: the number of its span on each axis.
+/// The place of a part: the number of its span on each axis.
 pub(super) type Cell = SmallVec<[usize; 4]>;
 
 /// The spans of each axis of a shape. Which they are follows from the shape, so that tiles of one
-/// shape have the same pieces.
+/// shape have the same parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Grid(SmallVec<[SmallVec<[Span; 2]>; 4]>);
 
@@ -31,7 +31,7 @@ impl Grid {
         Grid(shape.extents().iter().map(spans).collect())
     }
 
-    /// How many pieces.
+    /// How many parts.
     pub fn len(&self) -> usize {
         self.0.iter().map(|spans| spans.len()).fold(1, usize::saturating_mul)
     }
@@ -57,7 +57,7 @@ impl Grid {
         self.0.iter().zip(cell).fold(0, |index, (spans, i)| index * spans.len() + i)
     }
 
-    /// The shape of a piece.
+    /// The shape of a part.
     pub fn shape(&self, cell: &[usize]) -> Shape {
         Shape::new(&self.0.iter().zip(cell).map(|(spans, &i)| spans[i].len).collect::<Vec<_>>())
     }
@@ -69,7 +69,7 @@ impl Grid {
 }
 
 /// The least shape around one whose extents are sums of two powers of two at most.
-pub(super) fn of_fewer_pieces(shape: &Shape) -> Shape {
+pub(super) fn of_fewer_parts(shape: &Shape) -> Shape {
     let fewer = |&extent: &u32| match extent.checked_ilog2().map(|log| 1 << log) {
         Some(first) if first < extent => first + (extent - first).next_power_of_two(),
         _ => extent,
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_of_fewer_pieces_is_no_smaller() {
+    fn a_shape_of_fewer_parts_is_no_smaller() {
         for extent in 1..600u32 {
-            let fewer = of_fewer_pieces(&Shape::new(&[extent]))[0];
+            let fewer = of_fewer_parts(&Shape::new(&[extent]))[0];
             assert!(
                 fewer >= extent && fewer.count_ones() <= 2 && fewer <= extent.next_power_of_two(),
                 "{extent}"

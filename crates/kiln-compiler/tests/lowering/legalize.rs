@@ -1,4 +1,4 @@
-//! Products of tiles that are divided into pieces: each piece has its matrix unit, its stages, and
+//! Products of tiles that are divided into parts: each part has its matrix unit, its stages, and
 //! its sums under way.
 
 use crate::harness::*;
@@ -13,7 +13,7 @@ fn kernel(tile: [u32; 3], warps: Option<u32>) -> Kernel {
 }
 
 #[test]
-fn products_of_pieces() {
+fn products_of_parts() {
     use Factor::*;
     let sizes = [
         Sizes { tile: [48, 24, 48], all: [60, 24, 100] },
@@ -31,7 +31,7 @@ fn products_of_pieces() {
 }
 
 #[test]
-fn pieces_of_a_large_product_are_under_way_side_by_side() {
+fn parts_of_a_large_product_are_under_way_side_by_side() {
     let kernel = kernel([128, 192, 64], None);
     let report = explain_layouts(&kernel, &target()).unwrap();
     assert!(report.starts_with("8 warps\n"), "{report}");
@@ -53,7 +53,7 @@ fn pieces_of_a_large_product_are_under_way_side_by_side() {
 }
 
 #[test]
-fn pieces_of_rows_are_multiplied_by_whom_they_suit() {
+fn parts_of_rows_are_multiplied_by_whom_they_suit() {
     let report = explain_layouts(&kernel([96, 96, 32], Some(4)), &target()).unwrap();
     for (shape, by) in [
         ("[64, 64]", "warpgroups"),
@@ -65,7 +65,7 @@ fn pieces_of_rows_are_multiplied_by_whom_they_suit() {
     }
 }
 
-/// The maximum and the sum of a row are carried where its scores are, of whatever piece.
+/// The maximum and the sum of a row are carried where its scores are, of whatever part.
 #[test]
 fn attention_over_odd_numbers_of_keys() {
     for (elem, keys) in [(Scalar::BF16, 48), (Scalar::F16, 80)] {
