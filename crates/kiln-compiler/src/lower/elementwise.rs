@@ -11,7 +11,7 @@ impl Lowering<'_> {
     /// The layouts in which to make a result.
     fn made(&self, result: Value) -> SmallVec<[LayoutId; 2]> {
         match self.plan.roles[result.index()] {
-            Role::Free | Role::Seen => self.plan.wanted(result),
+            Role::Rematerializable | Role::View => self.plan.wanted(result),
             _ => smallvec![self.plan.home(result)],
         }
     }
@@ -58,7 +58,7 @@ impl Lowering<'_> {
                 made.push(value);
             }
             self.defer_found(data.results[0]);
-            if self.plan.roles[data.results[0].index()] == Role::Held {
+            if self.plan.roles[data.results[0].index()] == Role::Materialized {
                 self.define(data.results[0], layout, made)?;
             } else {
                 self.tiles[data.results[0].index()].push((layout, made.into()));
@@ -109,7 +109,7 @@ impl Lowering<'_> {
                     source[under.find_register(source_index(&data.kind, flat, &from, &to))]
                 })
                 .collect();
-            if self.plan.roles[result.index()] == Role::Held {
+            if self.plan.roles[result.index()] == Role::Materialized {
                 self.define(result, id, registers)?;
             } else {
                 self.tiles[result.index()].push((id, registers.into()));

@@ -337,7 +337,7 @@ impl<'k> Lowering<'k> {
 
     fn op(&mut self, op: Op, data: &'k OpData, results: &[Value]) -> Result<(), CompileError> {
         use OpKind::*;
-        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::Staged) {
+        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::SharedStaged) {
             return Ok(()); // its copies were begun some rounds ago
         }
         match &data.kind {
@@ -467,7 +467,7 @@ impl<'k> Lowering<'k> {
         let registers: Registers = registers.into();
         self.keep_factor(value, made, &registers);
         let mut layouts = self.plan.wanted(value);
-        if self.plan.roles[value.index()] != Role::Free && !layouts.contains(&self.plan.home(value)) {
+        if self.plan.roles[value.index()] != Role::Rematerializable && !layouts.contains(&self.plan.home(value)) {
             layouts.push(self.plan.home(value));
         }
         for layout in layouts {

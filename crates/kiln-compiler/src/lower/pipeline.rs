@@ -115,7 +115,7 @@ pub(crate) fn find<'k>(
         let Some((pipeline, staged)) = finder.pipeline(op, budget) else { continue };
         for (i, values) in staged.into_iter().enumerate() {
             for value in values {
-                roles[value.index()] = Role::Staged;
+                roles[value.index()] = Role::SharedStaged;
                 pipelines.staged.insert(value, (op, i));
             }
         }

@@ -86,7 +86,7 @@ impl Plan {
         plan.pipelines = pipeline::find(kernel, room.stages, facts, &plan.products, &mut plan.roles, warps);
         classes.gather(kernel, facts, &mut plan);
         for index in 0..values {
-            if plan.roles[index] == Role::Held && plan.home[index].is_none() {
+            if plan.roles[index] == Role::Materialized && plan.home[index].is_none() {
                 plan.home[index] = Some(classes.resolve(kernel, &mut plan, Value::from_index(index)));
             }
         }
@@ -151,13 +151,13 @@ impl Plan {
     fn natural(&mut self, kernel: &Kernel, classes: &mut Classes, value: Value) -> LayoutId {
         let shape = kernel.shape(value);
         match self.roles[value.index()] {
-            Role::Uniform | Role::Staged => LayoutId::SCALAR,
-            Role::Held => match self.home[value.index()] {
+            Role::Uniform | Role::SharedStaged => LayoutId::SCALAR,
+            Role::Materialized => match self.home[value.index()] {
                 Some(home) => home,
                 None => classes.resolve(kernel, self, value),
             },
-            Role::Free => self.default_layout(&shape, kernel.ty(value).elem().bytes()),
-            Role::Seen => match kernel.defining_op(value) {
+            Role::Rematerializable => self.default_layout(&shape, kernel.ty(value).elem().bytes()),
+            Role::View => match kernel.defining_op(value) {
                 Some(data @ OpData { kind: OpKind::Transpose(perm), .. }) => {
                     let under = self.natural(kernel, classes, data.input());
                     let after = self.layout(under).after_transpose(&kernel.shape(data.input()), perm);
@@ -204,13 +204,13 @@ impl Classes {
         let mut classes = Classes { parent, hints: HashMap::new(), exchange };
         let mut seen = Vec::new();
         roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
-            (Role::Held, Role::Held) => {
+            (Role::Materialized, Role::Materialized) => {
                 let (a, b) = (classes.find(a), classes.find(b));
                 // The earlier value stands for the class, so that the default layout is that of its
                 // shape.
                 classes.parent[a.max(b) as usize] = a.min(b);
             }
-            (Role::Held, Role::Seen) => seen.push((a, b)),
+            (Role::Materialized, Role::View) => seen.push((a, b)),
             _ => {}
         });
         for (value, transpose) in seen {
@@ -279,7 +279,7 @@ impl Classes {
                 }
                 _ => return,
             };
-            if plan.roles[value.index()] != Role::Held {
+            if plan.roles[value.index()] != Role::Materialized {
                 return;
             }
             let shape = kernel.shape(value);
@@ -385,7 +385,7 @@ impl Demand<'_, '_> {
     /// A load whose class has a layout in which it would crawl is made in its own and converted.
     fn settle_load(&mut self, op: Op) {
         let data = self.kernel.op(op);
-        let held = |v: &Value| self.plan.roles[v.index()] == Role::Held;
+        let held = |v: &Value| self.plan.roles[v.index()] == Role::Materialized;
         if !matches!(data.kind, OpKind::Load(_)) || !data.results.first().is_some_and(held) {
             return;
         }
@@ -396,7 +396,7 @@ impl Demand<'_, '_> {
 
     /// The layout in which a tile is stored.
     fn stored(&mut self, data: &OpData, tile: Value) -> LayoutId {
-        if self.plan.roles[tile.index()] == Role::Free {
+        if self.plan.roles[tile.index()] == Role::Rematerializable {
             let own = access(self.kernel, self.facts, data).layout(&self.kernel.shape(tile), self.plan.warps);
             return self.plan.intern(own);
         }
@@ -456,7 +456,7 @@ impl Demand<'_, '_> {
     /// The layouts in which a result is made.
     fn made(&self, result: Value) -> SmallVec<[LayoutId; 2]> {
         match self.plan.roles[result.index()] {
-            Role::Free | Role::Seen => self.plan.wanted(result),
+            Role::Rematerializable | Role::View => self.plan.wanted(result),
             _ => smallvec![self.plan.home(result)],
         }
     }
@@ -475,7 +475,7 @@ impl Demand<'_, '_> {
     fn follow_demand(&mut self, data: &OpData) {
         let Some(&result) = data.results.first() else { return };
         let (&[wanted], home) = (&self.plan.wanted(result)[..], self.plan.home(result)) else { return };
-        if self.plan.roles[result.index()] != Role::Held || wanted == home {
+        if self.plan.roles[result.index()] != Role::Materialized || wanted == home {
             return;
         }
         let moves = match &data.kind {
@@ -483,7 +483,7 @@ impl Demand<'_, '_> {
             // A conversion is cheaper behind what makes elements smaller.
             OpKind::Cast if self.bytes(data.input()) > self.bytes(result) => false,
             kind if kind.is_elementwise() || *kind == OpKind::Reshape => {
-                let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Held | Role::Seen);
+                let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Materialized | Role::View);
                 let mut sources = data.operands.iter().filter(moved);
                 let first = sources.next();
                 sources.all(|v| Some(v) == first)
@@ -497,7 +497,7 @@ impl Demand<'_, '_> {
 
     fn operands(&mut self, op: Op, data: &OpData, results: &[Value]) {
         let kernel = self.kernel;
-        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::Staged) {
+        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::SharedStaged) {
             return;
         }
         self.follow_demand(data);
@@ -565,7 +565,7 @@ impl Demand<'_, '_> {
                 }
             }
             OpKind::Scatter { .. } | OpKind::Assert(_) => {
-                let held = |v: &&Value| self.plan.roles[v.index()] == Role::Held;
+                let held = |v: &&Value| self.plan.roles[v.index()] == Role::Materialized;
                 let tile = data.operands.iter().rev().find(held).or(data.operands.last());
                 if let Some(&tile) = tile.filter(|v| roles::is_tile(kernel, **v)) {
                     let layout = self.natural(tile);
@@ -666,7 +666,7 @@ impl Demand<'_, '_> {
         let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();
         for (i, &factor) in [data.left(), data.right()].iter().enumerate() {
             let in_slot = self.plan.products.slots.contains_key(&factor);
-            let staged = self.plan.roles[factor.index()] == Role::Staged || in_slot;
+            let staged = self.plan.roles[factor.index()] == Role::SharedStaged || in_slot;
             let layout = match product.fragments[i] {
                 Some(layout) if product.kept[i] && !staged => layout,
                 _ => self.natural(factor),

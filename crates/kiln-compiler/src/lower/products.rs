@@ -222,11 +222,11 @@ pub(crate) fn find(
             let small = layouts[i].as_ref().is_some_and(|layout| layout.registers() <= most);
             // Along the depth it lies one way for either side.
             let one_way = bytes == HALF || !sides.iter().all(|side| side.contains(&value));
-            if before && !small && one_way && roles[value.index()] == Role::Held {
+            if before && !small && one_way && roles[value.index()] == Role::Materialized {
                 let along = along(i, bytes).unwrap_or(1);
                 products.place(value, Slot::new(&kernel.shape(value), along, bytes), unit);
             }
-            let free = roles[value.index()] == Role::Free && layouts[i].is_some() && bytes == HALF;
+            let free = roles[value.index()] == Role::Rematerializable && layouts[i].is_some() && bytes == HALF;
             roles::is_tile(kernel, value) && (before && small || free)
         });
         let (sums, fragments) = (intern(sums), layouts.map(|layout| layout.map(&mut intern)));

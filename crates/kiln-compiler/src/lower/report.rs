@@ -82,7 +82,7 @@ impl Report<'_> {
         let args = data.regions.iter().flat_map(|&r| &self.kernel.block(r).args);
         let made: Vec<Value> = args.chain(&data.results).copied().collect();
         for value in made {
-            if self.plan.roles[value.index()] == Role::Held {
+            if self.plan.roles[value.index()] == Role::Materialized {
                 self.value(op, data, value);
             }
         }
@@ -151,11 +151,11 @@ impl Report<'_> {
     fn stored(&mut self, op: Op, data: &OpData, tile: Value) {
         let wanted = self.plan.input(op, 0);
         let mut under = (tile, wanted);
-        while self.plan.roles[under.0.index()] == Role::Seen {
+        while self.plan.roles[under.0.index()] == Role::View {
             let Some(seen) = self.kernel.defining_op(under.0) else { return };
             under = (seen.input(), self.plan.before(self.kernel, seen, under.1));
         }
-        if roles::is_tile(self.kernel, under.0) && self.plan.roles[under.0.index()] == Role::Held {
+        if roles::is_tile(self.kernel, under.0) && self.plan.roles[under.0.index()] == Role::Materialized {
             self.conversion(data, under.0, self.plan.home(under.0), under.1, "to store");
         }
     }

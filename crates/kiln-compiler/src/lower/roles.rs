@@ -9,13 +9,13 @@ pub(crate) enum Role {
     /// A view or a value of rank 0: one value in every thread.
     Uniform,
     /// A tile that is computed in whatever layout is asked for: constants, indices, masks.
-    Free,
+    Rematerializable,
     /// A transposed or broadcast tile: registers of the operand under other names.
-    Seen,
+    View,
     /// A tile with a layout of its own.
-    Held,
+    Materialized,
     /// A loaded tile that stays in shared memory, where products read fragments of it.
-    Staged,
+    SharedStaged,
 }
 
 /// The role of every value, by index.
@@ -23,7 +23,7 @@ pub(crate) fn assign(kernel: &Kernel) -> Vec<Role> {
     let mut roles = vec![Role::Uniform; kernel.counts().0];
     let held = |roles: &mut Vec<Role>, values: &[Value]| {
         for &value in values.iter().filter(|v| is_tile(kernel, **v)) {
-            roles[value.index()] = Role::Held;
+            roles[value.index()] = Role::Materialized;
         }
     };
     kernel.walk(|_, data| {
@@ -45,12 +45,12 @@ pub(crate) fn is_tile(kernel: &Kernel, value: Value) -> bool {
 
 /// The role of the result of an operation that need not be held.
 fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
-    let free = || data.operands.iter().all(|v| roles[v.index()] == Role::Free || !is_tile(kernel, *v));
+    let free = || data.operands.iter().all(|v| roles[v.index()] == Role::Rematerializable || !is_tile(kernel, *v));
     match &data.kind {
-        OpKind::Const(_) | OpKind::Iota => Some(Role::Free),
-        OpKind::Broadcast | OpKind::Reshape if !is_tile(kernel, data.input()) => Some(Role::Free),
-        OpKind::Broadcast | OpKind::Transpose(_) => Some(if free() { Role::Free } else { Role::Seen }),
-        OpKind::Reshape => free().then_some(Role::Free),
+        OpKind::Const(_) | OpKind::Iota => Some(Role::Rematerializable),
+        OpKind::Broadcast | OpKind::Reshape if !is_tile(kernel, data.input()) => Some(Role::Rematerializable),
+        OpKind::Broadcast | OpKind::Transpose(_) => Some(if free() { Role::Rematerializable } else { Role::View }),
+        OpKind::Reshape => free().then_some(Role::Rematerializable),
         kind @ (OpKind::ProgramId(_)
         | OpKind::NumPrograms(_)
         | OpKind::ThreadId(_)
@@ -109,7 +109,7 @@ fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
         | OpKind::CheckDivisor
         | OpKind::BlockCheck(_)
         | OpKind::DeferFault { .. }
-        | OpKind::Faulted) => (is_cheap(kernel, kind, data) && free()).then_some(Role::Free),
+        | OpKind::Faulted) => (is_cheap(kernel, kind, data) && free()).then_some(Role::Rematerializable),
     }
 }
 
