@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`opt`] | canonicalization, folding, common subexpressions, dead code, loop invariants |
+//! | [`passes`], `opt` | canonicalization, folding, common subexpressions, dead code, loop invariants |
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
 //! | `guard` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
@@ -93,7 +93,8 @@ mod guard;
 pub mod layout;
 mod legalize;
 mod lower;
-pub mod opt;
+mod opt;
+pub mod passes;
 mod target;
 mod warp_specialize;
 mod widen;
@@ -102,7 +103,7 @@ pub use analysis::{GridRule, Partition, Unproven, UnsafeOp, make_safe, partition
 pub use error::CompileError;
 pub use legalize::legalize_tiles;
 pub use lower::{explain_layouts, lower_to_threads};
-pub use opt::optimize;
+pub use passes::optimize;
 pub use target::{Target, TargetKind};
 pub use warp_specialize::{NotSpecialized, warp_specialize};
 pub use widen::widen_products;

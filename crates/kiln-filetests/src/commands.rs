@@ -13,7 +13,7 @@
 
 use crate::file::{TestCase, TestFile};
 use crate::launch;
-use kiln_compiler::{Target, legalize_tiles, lower_to_threads, opt, optimize, warp_specialize};
+use kiln_compiler::{Target, legalize_tiles, lower_to_threads, optimize, passes, warp_specialize};
 use kiln_ir::{Kernel, Uniformity, parse, verify};
 use std::fmt::Write;
 
@@ -41,7 +41,7 @@ fn one(command: &[String], case: &TestCase) -> Result<String, String> {
         ["optimize", ref passes @ ..] => {
             let mut kernel = well_formed(case)?;
             for pass in passes {
-                opt::run_pass(&mut kernel, pass).map_err(|e| e.to_string())?;
+                passes::run_pass(&mut kernel, pass).map_err(|e| e.to_string())?;
             }
             print(&kernel, false)
         }

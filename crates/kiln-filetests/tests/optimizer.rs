@@ -35,9 +35,9 @@ fn the_optimizer_changes_no_bit() {
 
 #[test]
 fn no_pass_changes_a_bit() {
-    for (name, _) in kiln_compiler::opt::PASSES {
+    for (name, _) in kiln_compiler::passes::PASSES {
         unchanged_by(1000..1080, |kernel| {
-            kiln_compiler::opt::run_pass(kernel, name).map(|_| ()).map_err(|e| e.to_string())
+            kiln_compiler::passes::run_pass(kernel, name).map(|_| ()).map_err(|e| e.to_string())
         });
     }
 }

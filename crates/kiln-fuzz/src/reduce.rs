@@ -31,7 +31,7 @@ pub fn reduce(kernel: &Kernel, fails: impl Fn(&Kernel) -> bool) -> Kernel {
 fn swept(kernel: &mut Kernel) -> bool {
     let mut guards = false;
     kernel.walk(|_, data| guards |= data.kind == OpKind::Guard);
-    guards || kiln_compiler::opt::run_pass(kernel, "dce").is_ok()
+    guards || kiln_compiler::passes::run_pass(kernel, "dce").is_ok()
 }
 
 /// The operations that may go.

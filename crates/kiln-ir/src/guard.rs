@@ -3,26 +3,15 @@
 //! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault
 //! inside guards are *sites*, numbered from 1 in the order of the text.
 
-use crate::cluster::ClusterOp;
+use crate::fault::{Followed, GuardFault, fault_of};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
-use crate::op::{Bounds, OpKind};
+use crate::op::OpKind;
 use crate::types::Scalar;
 use crate::uniformity::Uniformity;
 use std::collections::HashSet;
 
 /// The site that a guard gives where its budget was exceeded.
 pub const BUDGET_EXCEEDED: u32 = u32::MAX;
-
-/// What an operation can do wrong while a kernel runs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum GuardFault {
-    /// The condition of an assert is false.
-    Assert,
-    /// A checked access lies outside its view.
-    OutOfBounds,
-    /// An integer is divided by zero.
-    DivisionByZero,
-}
 
 /// An operation inside a guard that can fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,86 +102,6 @@ fn in_guards(kernel: &Kernel, block: Block, inside: bool, visit: &mut dyn FnMut(
         let inside = inside || data.kind == OpKind::Guard;
         data.regions.iter().for_each(|&region| in_guards(kernel, region, inside, visit));
     }
-}
-
-/// How an operation can fault, if it can.
-pub(crate) fn fault_of(kernel: &Kernel, op: Op) -> Option<GuardFault> {
-    match kernel.op(op).kind {
-        OpKind::Assert(_) => Some(GuardFault::Assert),
-        ref kind if kind.bounds() == Some(Bounds::Check) => Some(GuardFault::OutOfBounds),
-        OpKind::Binary(binary) if binary.info().divides && !kernel.is_pure(op) => {
-            Some(GuardFault::DivisionByZero)
-        }
-        _ => None,
-    }
-}
-
-/// Whether an operation is or holds a loop.
-pub(crate) fn takes_steps(kernel: &Kernel, op: Op) -> bool {
-    let data = kernel.op(op);
-    matches!(data.kind, OpKind::For | OpKind::While)
-        || data.regions.iter().any(|&r| kernel.block(r).ops.iter().any(|&op| takes_steps(kernel, op)))
-}
-
-/// Whether all threads of a block must reach an operation together.
-pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
-    let is_tile = |v| kernel.ty(v).as_tile().is_some_and(|t| t.shape.rank() > 0);
-    let tiles = || data.operands.iter().chain(&data.results).any(|&v| is_tile(v));
-    let barrier = matches!(data.kind, OpKind::Barrier | OpKind::Cluster(ClusterOp::Barrier));
-    barrier || data.kind == OpKind::BlockUniform || (!data.kind.is_terminator() && tiles())
-}
-
-/// Which operations in guards may be followed, inside the innermost guard around them, by one that
-/// all threads must reach together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Followed(Vec<bool>);
-
-impl Followed {
-    pub(crate) fn of(kernel: &Kernel) -> Followed {
-        let mut followed = Followed(Vec::new());
-        let mut guards = false;
-        kernel.walk(|_, data| guards |= data.kind == OpKind::Guard);
-        if guards {
-            let mut holds = vec![false; kernel.counts().1];
-            holds_collective(kernel, kernel.body, &mut holds);
-            followed.0.resize(holds.len(), false);
-            followed.block(kernel, kernel.body, false, &holds);
-        }
-        followed
-    }
-
-    /// Whether such an operation may come after a fault in `op`.
-    pub(crate) fn by_collective(&self, op: Op) -> bool {
-        self.0.get(op.index()).copied().unwrap_or(false)
-    }
-
-    /// Fills in a block, after which such an operation may come or not.
-    fn block(&mut self, kernel: &Kernel, block: Block, after: bool, holds: &[bool]) {
-        let mut after = after;
-        for &op in kernel.block(block).ops.iter().rev() {
-            let data = kernel.op(op);
-            // In a loop, what comes first follows what comes last.
-            let again = matches!(data.kind, OpKind::For | OpKind::While) && holds[op.index()];
-            self.0[op.index()] = after || again;
-            // Tiles that leave a region are those of all threads.
-            let own = is_collective(kernel, data);
-            let inside = if data.kind == OpKind::Guard { own } else { after || again || own };
-            data.regions.iter().for_each(|&region| self.block(kernel, region, inside, holds));
-            after |= holds[op.index()];
-        }
-    }
-}
-
-/// Notes which operations are or hold such ones; whether one in this block does.
-fn holds_collective(kernel: &Kernel, block: Block, holds: &mut [bool]) -> bool {
-    let mut any = false;
-    for &op in &kernel.block(block).ops {
-        let data = kernel.op(op);
-        let inside = data.regions.iter().fold(false, |any, &r| holds_collective(kernel, r, holds) | any);
-        holds[op.index()] = inside || is_collective(kernel, data);
-        any |= holds[op.index()];
-    }
-    any
 }
 
 /// Everything that executing or lowering guards must know of a kernel.

@@ -11,18 +11,19 @@
 //! | `types.rs` | element types, shapes, views |
 //! | `float8.rs` | the 8-bit floats |
 //! | `literal.rs` | constants |
-//! | `op/` | the operations: `mod.rs` says what they mean, the others are the tables |
+//! | `op/` | the operations: `mod.rs` says what they mean, `linear.rs` accesses at a linear index; the others are the tables |
 //! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
-//! | `linear.rs` | accesses of a view at a linear index, which only the lowering makes |
 //! | `cluster.rs` | those among the blocks of a cluster |
 //! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
+//! | `factor.rs` | the elements of the factors of products |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `operands.rs` | operands by name |
 //! | `kernel.rs` | the arenas, parameters, facts, source locations |
 //! | `eval.rs` | what element-wise operations compute, for folding and the interpreter |
 //! | `numeric/` | the arithmetic of elements as Rust types; `rounding.rs` rounds to 16-bit floats |
 //! | `builder.rs` | appending operations |
-//! | `guard.rs` | which operations a guard catches, how they are numbered, and whom a fault concerns |
+//! | `fault.rs` | which operations can fault, and which all threads must reach together |
+//! | `guard.rs` | how the faults that a guard catches are numbered, and whom one concerns |
 //! | `verify/` | the rules a well-formed kernel keeps |
 //! | `uniformity.rs` | which values are the same in every thread of a block |
 //! | `print.rs`, `parse/` | the text format, written and read |
@@ -83,11 +84,12 @@ mod builder;
 mod cluster;
 pub mod eval;
 mod explicit;
+mod factor;
+mod fault;
 mod float8;
 mod fragment;
 mod guard;
 mod kernel;
-mod linear;
 mod literal;
 pub mod numeric;
 mod op;
@@ -103,11 +105,12 @@ mod warpgroup;
 pub use builder::Builder;
 pub use cluster::ClusterOp;
 pub use explicit::{Attribute, ExplicitOp, Task};
+pub use factor::{Factor, Factors};
+pub use fault::GuardFault;
 pub use float8::{E4M3, E5M2};
-pub use fragment::{Factor, Factors, FragmentOp};
-pub use guard::{BUDGET_EXCEEDED, GuardFault, GuardSite, Guards, recorded};
+pub use fragment::FragmentOp;
+pub use guard::{BUDGET_EXCEEDED, GuardSite, Guards, recorded};
 pub use kernel::{Block, BlockData, Def, Facts, IntFact, Kernel, Level, Loc, Op, OpData, Param, Value};
-pub use linear::LinearOp;
 pub use literal::Literal;
 pub use op::*;
 pub use parse::{ParseError, parse};

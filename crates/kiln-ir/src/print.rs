@@ -14,7 +14,7 @@
 //! ```
 
 use crate::kernel::{Block, Facts, IntFact, Kernel, Level, Op, OpData, Param, Value};
-use crate::linear::LinearOp;
+use crate::op::LinearOp;
 use crate::op::*;
 
 use std::fmt::{self, Write};

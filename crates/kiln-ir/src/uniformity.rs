@@ -2,9 +2,9 @@
 //! threads reach together.
 
 use crate::cluster::ClusterOp;
-use crate::guard::{self, Followed};
+use crate::fault::{self, Followed};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
-use crate::linear::LinearOp;
+use crate::op::LinearOp;
 use crate::op::OpKind;
 use crate::types::Space;
 use std::collections::HashSet;
@@ -98,7 +98,7 @@ impl Uniformity {
                 false => Ok(()),
             };
         }
-        if !guard::is_collective(kernel, data) {
+        if !fault::is_collective(kernel, data) {
             return Ok(());
         }
         if self.diverges(op) {
@@ -190,7 +190,7 @@ impl Uniformity {
                 }
                 _ => data.regions.iter().any(|&r| self.leaves_loops(kernel, r, within)),
             };
-            let early = ends_loop || (missing && guard::takes_steps(kernel, op));
+            let early = ends_loop || (missing && fault::takes_steps(kernel, op));
             missing |= self.may_part(kernel, op);
             early || (within && missing)
         })
@@ -202,7 +202,7 @@ impl Uniformity {
         if data.kind == OpKind::Guard {
             return false;
         }
-        let own = guard::fault_of(kernel, op).is_some()
+        let own = fault::fault_of(kernel, op).is_some()
             && (self.diverges(op) || data.operands.iter().any(|&v| self.varies(v)));
         let inside = |&r: &Block| kernel.block(r).ops.iter().any(|&op| self.may_part(kernel, op));
         own || data.regions.iter().any(inside)
@@ -217,9 +217,9 @@ impl Uniformity {
             self.guards.split = false;
             return;
         }
-        let own = guard::fault_of(kernel, op).is_some()
+        let own = fault::fault_of(kernel, op).is_some()
             && (divergent || data.operands.iter().any(|&v| self.varies(v)));
-        let steps = self.guards.steps_vary && guard::takes_steps(kernel, op);
+        let steps = self.guards.steps_vary && fault::takes_steps(kernel, op);
         self.guards.split |= own || steps;
     }
 

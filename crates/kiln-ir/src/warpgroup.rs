@@ -1,7 +1,7 @@
 //! Products of warpgroups, four warps each, from matrices in shared memory (PTX ISA 8.0,
 //! "wgmma.mma_async"), and how these matrices lie there.
 
-use crate::fragment::Factors;
+use crate::factor::Factors;
 
 /// Bytes that all banks of shared memory give at once: the longest line of a panel.
 const BANKS: u32 = 128;

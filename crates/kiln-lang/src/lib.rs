@@ -68,9 +68,10 @@ pub use memory::{Local, Shared, local, shared};
 pub use ops::{
     Accumulate, Combine, Float8, Int8, IntoShape, dot, dot_acc, dot_with, full, iota, select, zeros,
 };
+pub use param::trace;
 pub use thread::*;
 pub use time::{clock_cycles, clock_ns, sleep_ns};
-pub use trace::{TraceError, TraceErrors, trace, traced_now};
+pub use trace::{TraceError, TraceErrors, traced_now};
 pub use val::{Idx, IntoIndex, IntoVal, Tile, Val, val};
 pub use view::{
     Indices, Offsets, ThreadIndex, TileView, TileViewMut, View, ViewMut, thread_index, thread_index_2d,

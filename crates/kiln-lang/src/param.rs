@@ -64,6 +64,7 @@ use smallvec::SmallVec;
 use std::any::{Any, TypeId};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::panic::Location;
 
 /// A parameter type of a kernel, as the user writes it in the signature.
 ///
@@ -260,6 +261,35 @@ pub trait ArgSink {
     unsafe fn view(&mut self, view: ViewArg<'_>);
 }
 
+/// Records what `body` does as a kernel.
+///
+/// `body` declares the parameters and uses them. It runs once, on this thread.
+///
+/// # Errors
+///
+/// Every mistake that the body's operations noticed, with its source location. A panic in the body
+/// is one of them.
+///
+/// ```
+/// use kiln_lang::{param::Facts, program_id, trace};
+/// let kernel = trace("fill", kiln_ir::Level::Tile { warps: None }, |p| {
+///     let y = p.view_mut::<f32, 1>("y", Facts::default());
+///     y.tile(program_id(0) * 128, 128).store(1.0);
+/// })?;
+/// assert_eq!(kernel.params.len(), 1);
+/// # Ok::<(), kiln_lang::TraceErrors>(())
+/// ```
+#[track_caller]
+pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Result<Kernel, TraceErrors> {
+    let mut body = Some(body);
+    // Once: `trace_at` says so.
+    trace_at(name, Location::caller().into(), level, &mut || {
+        if let Some(body) = body.take() {
+            body(&mut ParamDecl::new());
+        }
+    })
+}
+
 /// The declarations of a kernel's parameters.
 pub struct ParamDecl(());
 
@@ -452,9 +482,9 @@ impl<P: KernelParams> KernelFn<P> {
     /// Every mistake the kernel makes, with its source location.
     pub fn trace(&self, args: &P::Args, level: Level) -> Result<Kernel, TraceErrors> {
         let KernelSite { name, file, line, column, .. } = *self.site;
-        trace_at(name, Place { file, line, column }, level, &mut |decl| {
+        trace_at(name, Place { file, line, column }, level, &mut || {
             crate::trace::with(|r| r.contract = self.site.contract);
-            let traced = P::declare(args, self.site.params, decl);
+            let traced = P::declare(args, self.site.params, &mut ParamDecl::new());
             (self.body)(traced);
         })
     }

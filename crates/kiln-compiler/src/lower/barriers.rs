@@ -4,7 +4,7 @@
 //! memory, and of views by tile operations. This pass walks the lowered kernel with the accesses
 //! made since the last barrier, and puts one in front of an access that conflicts with one of them.
 
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use kiln_ir::{Block, ClusterOp, ExplicitOp, Kernel, Loc, Op, OpKind, Scope, Shape, Value};
 use smallvec::SmallVec;
 use std::collections::HashMap;

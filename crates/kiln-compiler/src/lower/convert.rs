@@ -1,7 +1,7 @@
 //! From one layout to another, and the traffic with scratch memory.
 
 use super::barriers::Does;
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;

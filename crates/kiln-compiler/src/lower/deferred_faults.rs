@@ -14,7 +14,7 @@
 //! a check inside is refused, since the check may be all that ends it.
 
 use super::products::Unit;
-use super::{Lowering, facts::IntFacts, plan::Plan, roles};
+use super::{Lowering, facts::IntFacts, plan::LayoutPlan, roles};
 use crate::error::CompileError;
 use kiln_ir::{
     BinaryOp, Block, Bounds, Check, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar,
@@ -97,7 +97,7 @@ impl DeferredFaults {
     pub fn of(
         kernel: &Kernel,
         facts: &mut IntFacts<'_>,
-        plan: &Plan,
+        plan: &LayoutPlan,
     ) -> Result<Option<DeferredFaults>, CompileError> {
         let mut waits = plan.products.by_op.values().any(|p| matches!(p.unit, Unit::Warpgroups));
         let mut checks = HashSet::new();

@@ -1,6 +1,6 @@
 //! Operations on each element by itself, and changes of shape, which only rename registers.
 
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use super::roles::Role;
 use super::{Lowering, Registers};
 use crate::error::CompileError;

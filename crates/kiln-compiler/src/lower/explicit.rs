@@ -1,7 +1,8 @@
 //! The explicit level: what has tiles becomes registers and addresses, the rest stays for the
 //! emitter.
 
-use super::plan::{Plan, Room, registers_of_factor};
+use super::assign_layouts::{assign_layouts, registers_of_factor};
+use super::plan::Room;
 use super::roles::is_tile;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
@@ -76,7 +77,7 @@ impl<'k> Lowering<'k> {
         for (&region, task) in data.regions.iter().zip(tasks) {
             // Copies would exchange tiles through one memory.
             let room = Room { exchanges: task.copies == 1, stages: 0 };
-            let plan = Plan::new(self.src, &mut self.facts, task.warps, self.target, room);
+            let plan = assign_layouts(self.src, &mut self.facts, task.warps, self.target, room);
             let outer = (std::mem::replace(&mut self.plan, plan), self.warps);
             self.warps = task.warps;
             let exchanges = task.copies as usize;

@@ -5,7 +5,8 @@
 //! factors are stages of the loop. Its sums stay in the registers in which it makes them, from
 //! round to round.
 
-use super::plan::{LayoutId, Plan};
+use super::layouts::LayoutId;
+use super::plan::LayoutPlan;
 use super::products::Unit;
 use kiln_ir::{Block, Kernel, Op, OpKind, Value};
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 const FEWEST: u32 = 3;
 
 /// Finds them, once it is settled which layout each tile has.
-pub(crate) fn find(kernel: &Kernel, plan: &mut Plan) {
+pub(crate) fn find(kernel: &Kernel, plan: &mut LayoutPlan) {
     let enough = plan.pipelines.by_loop.iter().filter(|(_, pipeline)| pipeline.stages >= FEWEST);
     let loops: Vec<Op> = enough.map(|(&op, _)| op).collect();
     if loops.is_empty() {
@@ -33,7 +34,13 @@ pub(crate) fn find(kernel: &Kernel, plan: &mut Plan) {
     }
 }
 
-fn flows(kernel: &Kernel, plan: &Plan, uses: &HashMap<Value, u32>, (at, body): (Op, Block), op: Op) -> bool {
+fn flows(
+    kernel: &Kernel,
+    plan: &LayoutPlan,
+    uses: &HashMap<Value, u32>,
+    (at, body): (Op, Block),
+    op: Op,
+) -> bool {
     let Some(product) = plan.products.by_op.get(&op).filter(|p| p.unit == Unit::Warpgroups && !p.two_level)
     else {
         return false;
@@ -58,6 +65,6 @@ fn flows(kernel: &Kernel, plan: &Plan, uses: &HashMap<Value, u32>, (at, body): (
 }
 
 /// Whether a tile is wanted in no other layout.
-fn only(plan: &Plan, value: Value, layout: LayoutId) -> bool {
+fn only(plan: &LayoutPlan, value: Value, layout: LayoutId) -> bool {
     plan.wanted(value).iter().all(|&wanted| wanted == layout)
 }

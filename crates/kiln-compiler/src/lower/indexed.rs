@@ -1,7 +1,7 @@
 //! Gather, scatter and atomics: element by element, at indices that tiles hold.
 
 use super::barriers::{Does, Memory, Place, Same};
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use super::roles;
 use super::{Lowering, Registers};
 use crate::error::CompileError;

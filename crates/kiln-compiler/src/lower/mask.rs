@@ -1,8 +1,8 @@
 //! Which elements of a box lie inside its view.
 
 use super::Lowering;
+use super::box_access::BoxAccess;
 use super::coalesce::inside;
-use super::memory::BoxAccess;
 use crate::error::CompileError;
 use crate::layout::AxisBits;
 use kiln_ir::{BinaryOp, CompareOp, Scalar, Value};

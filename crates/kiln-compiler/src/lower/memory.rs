@@ -2,34 +2,14 @@
 
 use super::Lowering;
 use super::barriers::{Does, Memory, Place, Same};
+use super::box_access::BoxAccess;
 use super::coalesce::Contiguity;
+use super::layouts::LayoutId;
 use super::mask::Mask;
-use super::plan::LayoutId;
 use crate::error::CompileError;
-use crate::layout::{AxisBits, Layout};
+use crate::layout::AxisBits;
 use kiln_ir::{Literal, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Type, Value};
 use std::collections::HashMap;
-
-/// A box of a view under a layout.
-pub(super) struct BoxAccess<'a> {
-    pub view: Value,
-    pub offsets: &'a [Value],
-    pub shape: Shape,
-    pub layout: Layout,
-    elem: Scalar,
-    space: Space,
-    reuse: Reuse,
-    /// The threads of the layout that act, where several hold the same elements.
-    pub first: Option<Value>,
-    /// For the barrier pass.
-    place: Option<Place>,
-    /// Several threads of the layout hold the same elements.
-    copies: bool,
-    /// Register bits that step through an aligned vector, and how many of them stay in a vector
-    /// that no edge of the view cuts.
-    vector_bits: Vec<usize>,
-    uncut_bits: usize,
-}
 
 /// The vectors of a thread.
 pub(super) struct Vectors {

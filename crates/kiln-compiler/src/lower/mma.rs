@@ -2,7 +2,7 @@
 //! `ldmatrix`, and every warp adds up the fragments of its piece of the result in registers.
 
 use super::barriers::Does;
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use super::products::{self, Product, Unit};
 use super::scratch::Area;
 use super::{Lowering, Registers};

@@ -7,15 +7,16 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `roles.rs` | what each value becomes: scalar, recomputed, renamed, held |
-//! | `plan.rs` | which layout each tile has and where it is wanted in another |
+//! | `roles.rs` | what each value becomes: scalar, rematerialized, a view, materialized |
+//! | `plan.rs`, `layouts.rs` | which layout each tile has and where it is wanted in another |
+//! | `assign_layouts.rs` | how that is decided |
 //! | `facts.rs` | divisors and intervals of integers |
 //! | `narrow.rs` | index arithmetic in 32 bits |
 //! | `coalesce.rs` | how a box of memory is best moved |
 //! | `emit.rs` | writing the thread-level kernel |
 //! | `elementwise.rs` | operations on each element by itself, and changes of shape |
 //! | `flow.rs` | `if`, `for`, `while` |
-//! | `memory.rs`, `mask.rs` | boxes of views, and which of their elements exist |
+//! | `memory.rs`, `box_access.rs`, `mask.rs` | boxes of views, and which of their elements exist |
 //! | `indexed.rs` | gather, scatter and atomics |
 //! | `ordered.rs` | ordered accesses, alone and by quads |
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
@@ -34,8 +35,10 @@
 //! | `report.rs` | the layouts of a kernel in words |
 //! | `barriers.rs` | barriers where threads read what others wrote |
 
+mod assign_layouts;
 mod barriers;
 mod block_uniform;
+mod box_access;
 mod checks;
 mod cluster;
 mod coalesce;
@@ -50,6 +53,7 @@ pub(crate) mod facts;
 mod flow;
 mod in_flight;
 mod indexed;
+mod layouts;
 mod lowered;
 mod mask;
 mod memory;
@@ -77,13 +81,15 @@ use crate::target::Target;
 use crate::widen::widen_products;
 pub use report::explain_layouts;
 
+use assign_layouts::assign_layouts;
 use barriers::Accesses;
 use checks::Found;
 use deferred_faults::DeferredFaults;
 use emit::{Emitter, OpKey};
 use facts::IntFacts;
 use kiln_ir::{Def, ExplicitOp, Kernel, Level, Loc, Op, OpData, OpKind, Scalar, Type, Uniformity, Value};
-use plan::{LayoutId, Plan, Room};
+use layouts::LayoutId;
+use plan::{LayoutPlan, Room};
 use products::Unit;
 use roles::Role;
 use scratch::ScratchMemory;
@@ -164,7 +170,7 @@ fn attempt(
     let mut facts = IntFacts::new(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
     let room = Room { exchanges: true, stages: budget };
-    let plan = Plan::new(kernel, &mut facts, warps, target, room);
+    let plan = assign_layouts(kernel, &mut facts, warps, target, room);
     let stages = !plan.pipelines.by_loop.is_empty();
     let alignment = plan.products.alignment().unwrap_or(scratch::ALIGN);
     let deferred = match DeferredFaults::of(kernel, &mut facts, &plan) {
@@ -289,7 +295,7 @@ struct Lowering<'k> {
     /// Which values have the same in all elements, by index.
     splats: Vec<bool>,
     facts: IntFacts<'k>,
-    plan: Plan,
+    plan: LayoutPlan,
     target: &'k Target,
     /// The pipelined loops that are being lowered, outer ones first, with the stage that this round
     /// reads.
@@ -467,7 +473,9 @@ impl<'k> Lowering<'k> {
         let registers: Registers = registers.into();
         self.keep_factor(value, made, &registers);
         let mut layouts = self.plan.wanted(value);
-        if self.plan.roles[value.index()] != Role::Rematerializable && !layouts.contains(&self.plan.home(value)) {
+        if self.plan.roles[value.index()] != Role::Rematerializable
+            && !layouts.contains(&self.plan.home(value))
+        {
             layouts.push(self.plan.home(value));
         }
         for layout in layouts {

@@ -1,7 +1,7 @@
 //! Ordered accesses of a thread: single elements, and quads of words.
 
 use super::Lowering;
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use crate::error::CompileError;
 use kiln_ir::{Bounds, CompareOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value};
 

@@ -9,7 +9,7 @@
 //! rows, or is a factor of another product, warps have whole rows: then reductions stay within a
 //! warp, and the fragments of the result are those of the factor, which stays in registers.
 
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use super::roles::{self, Role};
 use crate::layout::{Layout, MMA, Slot, WarpGrid};
 use crate::target::{Target, TargetKind};
@@ -226,7 +226,8 @@ pub(crate) fn find(
                 let along = along(i, bytes).unwrap_or(1);
                 products.place(value, Slot::new(&kernel.shape(value), along, bytes), unit);
             }
-            let free = roles[value.index()] == Role::Rematerializable && layouts[i].is_some() && bytes == HALF;
+            let free =
+                roles[value.index()] == Role::Rematerializable && layouts[i].is_some() && bytes == HALF;
             roles::is_tile(kernel, value) && (before && small || free)
         });
         let (sums, fragments) = (intern(sums), layouts.map(|layout| layout.map(&mut intern)));

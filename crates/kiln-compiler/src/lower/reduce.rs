@@ -3,7 +3,7 @@
 
 use super::Lowering;
 use super::combine::{Combiner, Partial};
-use super::plan::LayoutId;
+use super::layouts::LayoutId;
 use crate::error::CompileError;
 use crate::layout::{AxisBits, Layout};
 use kiln_ir::{Op, OpData, OpKind, ShuffleMode, Value};

@@ -1,7 +1,9 @@
 //! The layouts of a kernel in words, for people who tune it.
 
+use super::assign_layouts::assign_layouts;
 use super::facts::IntFacts;
-use super::plan::{LayoutId, Plan, Room};
+use super::layouts::LayoutId;
+use super::plan::{LayoutPlan, Room};
 use super::products::Unit;
 use super::roles::{self, Role};
 use super::{choose_block, narrow, widened};
@@ -47,7 +49,7 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
     let kernel = narrow.as_ref().unwrap_or(kernel);
     let warps = (block.iter().product::<u32>() / target.warp).max(1);
     let room = Room { exchanges: true, stages: target.shared_memory };
-    let plan = Plan::new(kernel, &mut IntFacts::new(kernel), warps, target, room);
+    let plan = assign_layouts(kernel, &mut IntFacts::new(kernel), warps, target, room);
     let mut report = Report { kernel, plan, text: format!("{warps} warps\n") };
     kernel.walk(|op, data| report.op(op, data));
     report.tasks(target);
@@ -56,7 +58,7 @@ pub fn explain_layouts(kernel: &Kernel, target: &Target) -> Result<String, Compi
 
 struct Report<'k> {
     kernel: &'k Kernel,
-    plan: Plan,
+    plan: LayoutPlan,
     text: String,
 }
 

@@ -45,11 +45,14 @@ pub(crate) fn is_tile(kernel: &Kernel, value: Value) -> bool {
 
 /// The role of the result of an operation that need not be held.
 fn of_result(kernel: &Kernel, data: &OpData, roles: &[Role]) -> Option<Role> {
-    let free = || data.operands.iter().all(|v| roles[v.index()] == Role::Rematerializable || !is_tile(kernel, *v));
+    let free =
+        || data.operands.iter().all(|v| roles[v.index()] == Role::Rematerializable || !is_tile(kernel, *v));
     match &data.kind {
         OpKind::Const(_) | OpKind::Iota => Some(Role::Rematerializable),
         OpKind::Broadcast | OpKind::Reshape if !is_tile(kernel, data.input()) => Some(Role::Rematerializable),
-        OpKind::Broadcast | OpKind::Transpose(_) => Some(if free() { Role::Rematerializable } else { Role::View }),
+        OpKind::Broadcast | OpKind::Transpose(_) => {
+            Some(if free() { Role::Rematerializable } else { Role::View })
+        }
         OpKind::Reshape => free().then_some(Role::Rematerializable),
         kind @ (OpKind::ProgramId(_)
         | OpKind::NumPrograms(_)

@@ -6,7 +6,7 @@
 //! ahead.
 
 use super::Lowering;
-use super::memory::BoxAccess;
+use super::box_access::BoxAccess;
 use super::pipeline::{Pipeline, StagedLoad};
 use super::products::Unit;
 use crate::error::CompileError;

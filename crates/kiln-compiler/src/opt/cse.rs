@@ -10,7 +10,7 @@ use super::simplify::commutes;
 use kiln_ir::{Block, Def, ExplicitOp, Kernel, Op, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let mut written = HashSet::new();
     kernel.walk(|_, data| {
         if data.kind.is_ordered_load() {

@@ -8,7 +8,7 @@
 use super::rewrite::Renames;
 use kiln_ir::{BinaryOp, Block, Def, Kernel, Op, OpKind, Type, Value};
 
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let mut liveness = Liveness::new(kernel);
     liveness.find(kernel);
     let mut sweep = Sweep { liveness, renames: Renames::default(), changed: false };

@@ -7,7 +7,7 @@ use kiln_ir::{Block, Kernel, Op, OpKind};
 /// How much more than the branch that is taken may be computed, in simple operations.
 const BUDGET: u32 = 8;
 
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     rewrite(kernel, &mut IfConvert)
 }
 

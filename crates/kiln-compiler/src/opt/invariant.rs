@@ -5,7 +5,7 @@
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use kiln_ir::{Block, Kernel, Op, OpKind, Value};
 
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     rewrite(kernel, &mut Invariant)
 }
 

@@ -6,7 +6,7 @@
 
 use kiln_ir::{Block, Def, Kernel, Op, OpKind};
 
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let (_, ops, blocks) = kernel.counts();
     let mut home = Home { of_op: vec![None; ops], parent: vec![None; blocks] };
     home.locate(kernel, kernel.body);

@@ -12,7 +12,7 @@ use kiln_ir::{
 };
 use std::collections::HashMap;
 
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     let mut finder =
         Finder { kernel, facts: IntFacts::new(kernel), below: Vec::new(), found: HashMap::new() };
     finder.block(kernel.body);

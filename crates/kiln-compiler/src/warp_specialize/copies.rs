@@ -3,14 +3,14 @@
 
 use super::NotEligible;
 use crate::lower::facts::IntFacts;
-use kiln_ir::{Kernel, Op, Scalar, Shape, Value};
+use kiln_ir::{BinaryOp, Builder, Kernel, Op, Scalar, Shape, Value};
 
 /// What addresses and distances of rows are multiples of, in bytes.
 const ALIGNMENT: u64 = 16;
 /// What rows of a shared tile are multiples of, in bytes.
 const PANEL: u32 = 128;
 /// The longest extent of a box.
-pub(super) const MAX_BOX: u32 = 256;
+const MAX_BOX: u32 = 256;
 /// Rows that are permuted together in a shared tile.
 const SWIZZLE_ROWS: u32 = 8;
 
@@ -67,6 +67,20 @@ impl Copied {
     pub fn bytes(&self) -> u32 {
         self.rows * self.columns * self.elem.bytes()
     }
+}
+
+/// Offsets of a box as copies take them, in 32 bits that must not overflow within the box: one past
+/// the end of its axis, or further before its beginning than a box is long, is as far outside as
+/// any.
+pub(super) fn coordinates(b: &mut Builder<'_>, view: Value, offsets: &[Value]) -> Vec<Value> {
+    let least = b.index(-i64::from(MAX_BOX));
+    let mut within = Vec::with_capacity(offsets.len());
+    for (axis, &offset) in offsets.iter().enumerate() {
+        let end = b.extent(view, axis as u32);
+        let low = b.binary(BinaryOp::Max, offset, least);
+        within.push(b.binary(BinaryOp::Min, low, end));
+    }
+    within
 }
 
 /// The axis of a view, one of the last two, along which elements are adjacent, where copies can

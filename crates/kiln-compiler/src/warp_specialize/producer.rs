@@ -1,7 +1,7 @@
 //! The task that copies: one thread, which goes through the rounds of all loops and begins the
 //! copies of each as soon as a stage is free.
 
-use super::copies::{Copied, MAX_BOX};
+use super::copies::{Copied, coordinates};
 use super::fit::LoopFit;
 use super::memory::{Memory, Ring};
 use super::{Place, Specializer, effect, index};
@@ -90,20 +90,6 @@ fn rounds(b: &mut Builder<'_>, looped: &LoopFit, (ring, stages): (&Ring, u32), f
     let made = b.kernel.append(outer, OpKind::For, &operands, &types, &[region], data.loc);
     let results = &b.kernel.op(made).results;
     Place { stage: results[looped.carried.len()], phase: results[looped.carried.len() + 1] }
-}
-
-/// Offsets of a box as copies take them, in 32 bits that must not overflow within the box: one past
-/// the end of its axis, or further before its beginning than a box is long, is as far outside as
-/// any.
-pub(super) fn coordinates(b: &mut Builder<'_>, view: Value, offsets: &[Value]) -> Vec<Value> {
-    let least = b.index(-i64::from(MAX_BOX));
-    let mut within = Vec::with_capacity(offsets.len());
-    for (axis, &offset) in offsets.iter().enumerate() {
-        let end = b.extent(view, axis as u32);
-        let low = b.binary(BinaryOp::Max, offset, least);
-        within.push(b.binary(BinaryOp::Min, low, end));
-    }
-    within
 }
 
 /// Begins to load a box to a stage of a shared tile; its bytes count at an mbarrier.

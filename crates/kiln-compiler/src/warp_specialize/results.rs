@@ -1,9 +1,8 @@
 //! Results that leave through shared memory: in strips of 128 bytes of every row, which copies
 //! store while the task goes on.
 
-use super::copies::Copied;
+use super::copies::{Copied, coordinates};
 use super::fit::Fit;
-use super::producer::coordinates;
 use super::{Specializer, effect};
 use crate::lower::facts::IntFacts;
 use kiln_ir::{BinaryOp, Builder, Def, ExplicitOp, Kernel, OpKind, Shape, Value};

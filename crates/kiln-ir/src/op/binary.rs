@@ -2,7 +2,7 @@
 //!
 //! As for `unary.rs`, a new operation is a variant and a row of [`BinaryOp::info`].
 
-use super::attribute::ReduceOp;
+use super::attribute::{AtomicOp, ReduceOp};
 use super::class::Class;
 
 /// Element-wise operations with two operands of one type, which is also the result's.
@@ -197,6 +197,16 @@ impl CompareOp {
     /// The comparison with this name in the text format.
     pub fn from_name(name: &str) -> Option<CompareOp> {
         Self::ALL.iter().copied().find(|op| op.name() == name)
+    }
+}
+
+impl AtomicOp {
+    /// The types that it works on.
+    pub const fn class(self) -> Class {
+        match self {
+            AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => Class::Number,
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Class::Integer,
+        }
     }
 }
 

@@ -32,19 +32,21 @@
 mod attribute;
 mod binary;
 mod class;
+mod linear;
 mod table;
 mod unary;
 
 pub use attribute::*;
 pub use binary::{BinaryInfo, BinaryOp, BinaryRule, CompareOp};
 pub use class::Class;
+pub use linear::LinearOp;
 pub use table::{Availability, Effect, OpInfo, Operand, Operands};
 pub use unary::{Expansion, MathFn, UnaryInfo, UnaryOp, UnaryRule};
 
 use crate::cluster::ClusterOp;
 use crate::explicit::ExplicitOp;
-use crate::fragment::{Factor, FragmentOp};
-use crate::linear::LinearOp;
+use crate::factor::Factor;
+use crate::fragment::FragmentOp;
 use crate::literal::Literal;
 use crate::types::{Scalar, Shape, Space};
 

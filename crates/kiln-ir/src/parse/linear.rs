@@ -2,7 +2,7 @@
 
 use super::operation::{Head, Modifiers};
 use super::{Parsed, Parser};
-use crate::linear::LinearOp;
+use crate::op::LinearOp;
 use crate::op::{AtomicOp, OpKind, Order, Scope};
 
 impl Parser {

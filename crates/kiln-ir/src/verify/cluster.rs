@@ -1,6 +1,6 @@
 //! Rules of operations among the blocks of a cluster.
 
-use super::rules::{Outcome, Subject, require};
+use super::subject::{Outcome, Subject, require};
 use crate::cluster::ClusterOp;
 use crate::types::{Scalar, Space, Type};
 

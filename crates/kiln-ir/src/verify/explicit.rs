@@ -1,6 +1,6 @@
 //! Rules of the explicit level.
 
-use super::rules::{Outcome, Subject, require};
+use super::subject::{Outcome, Subject, require};
 use crate::explicit::{ExplicitOp, Task};
 use crate::kernel::{Block, Def, Kernel, Level, Value};
 use crate::op::OpKind;

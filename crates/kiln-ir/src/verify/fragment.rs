@@ -1,6 +1,6 @@
 //! Rules of operations on fragments and of copies in flight.
 
-use super::rules::{Outcome, Subject, require};
+use super::subject::{Outcome, Subject, require};
 use crate::fragment::FragmentOp;
 use crate::types::{Scalar, Type};
 use crate::warpgroup::{GroupProduct, Lines};

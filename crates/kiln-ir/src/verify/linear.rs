@@ -1,9 +1,8 @@
 //! Rules of accesses at a linear index.
 
-use super::memory::atomic_class;
 use super::ordered::{not, words};
-use super::rules::{Outcome, Subject, require};
-use crate::linear::LinearOp;
+use super::subject::{Outcome, Subject, require};
+use crate::op::LinearOp;
 use crate::op::{Class, Order};
 use crate::types::{Scalar, Space, Type};
 
@@ -22,7 +21,7 @@ pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
         }
         LinearOp::Atomic { op, .. } => {
             shared()?;
-            s.class(atomic_class(op), view.elem)?;
+            s.class(op.class(), view.elem)?;
             (1, 1)
         }
         LinearOp::AtomicCas { .. } => {

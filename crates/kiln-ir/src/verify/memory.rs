@@ -1,7 +1,7 @@
 //! Rules of operations that reach memory: through views, and below the tile level through
 //! addresses.
 
-use super::rules::{Outcome, Subject, require};
+use super::subject::{Outcome, Subject, require};
 use super::{linear, ordered};
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
@@ -51,7 +51,7 @@ pub(super) fn check(s: &Subject) -> Outcome {
         }
         OpKind::Atomic { op, masked, .. } => {
             let (view, shape) = s.indices(*masked, 1)?;
-            s.class(atomic_class(*op), view.elem)?;
+            s.class(op.class(), view.elem)?;
             s.atomic(&view, shape.unwrap_or_default(), 1)
         }
         OpKind::AtomicCas { .. } => {
@@ -96,7 +96,7 @@ pub(super) fn check(s: &Subject) -> Outcome {
         }
         OpKind::PtrAtomic { op, predicated, .. } => {
             let first = s.address(*predicated, 1)?;
-            s.class(atomic_class(*op), s.scalar(first)?)?;
+            s.class(op.class(), s.scalar(first)?)?;
             s.results_len(1)?;
             s.result(0, s.ty(first))
         }
@@ -217,12 +217,5 @@ impl Subject<'_> {
         require(ty.is_scalar(), || format!("a lane is {ty}, expected a scalar"))?;
         let fits = lanes.is_power_of_two() && lanes * ty.elem().bytes() <= 16;
         require(fits, || format!("{lanes} lanes of {ty}, expected a power of two within 16 bytes"))
-    }
-}
-
-pub(super) fn atomic_class(op: AtomicOp) -> Class {
-    match op {
-        AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => Class::Number,
-        AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => Class::Integer,
     }
 }

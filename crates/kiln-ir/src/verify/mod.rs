@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | structure: every entity exists and is used once, values are defined before their uses, regions end as they must |
 //! | `header.rs` | the level, parameters and facts |
+//! | `subject.rs` | what the rules ask of an operation |
 //! | `rules.rs` | operands, results and regions of each operation |
 //! | `memory.rs` | the same, of operations that reach memory |
 //! | `linear.rs` | the same, of accesses at a linear index |
@@ -23,6 +24,7 @@ mod linear;
 mod memory;
 mod ordered;
 mod rules;
+mod subject;
 
 use crate::explicit::ExplicitOp;
 use crate::kernel::{Block, Def, Kernel, Level, Loc, Op, Value};

@@ -1,6 +1,6 @@
 //! Rules of ordered accesses: single elements and quads.
 
-use super::rules::{Outcome, Subject, require};
+use super::subject::{Outcome, Subject, require};
 use crate::op::*;
 use crate::types::{Scalar, Space, Type, ViewType};
 

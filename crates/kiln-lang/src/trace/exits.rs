@@ -10,21 +10,10 @@
 //! itself jumps.
 
 use super::item::{Id, Item, Raw, Region, Var};
-use super::recorder::{Recorder, RegionKind, Site};
+use super::recorder::{Recorder, RegionKind};
+use super::scope::{Scope, ScopeKind};
+use super::site::Site;
 use kiln_ir::{BinaryOp, Literal, OpKind, Scalar, Shape, Type, UnaryOp};
-
-/// What an exit may leave.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ScopeKind {
-    /// A loop that is unrolled.
-    HostLoop,
-    /// A loop of the IR.
-    DeviceLoop,
-    /// A `while` or `loop` that has not shown yet where it runs.
-    UndecidedLoop,
-    /// A function body or a labeled block.
-    Block,
-}
 
 /// How control leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,23 +22,6 @@ pub(crate) enum ExitKind {
     Break,
     /// `continue`.
     Continue,
-}
-
-/// A loop, labeled block or function body around the step that is being traced.
-pub(crate) struct Scope {
-    uid: u32,
-    pub kind: ScopeKind,
-    /// The position of the region around the scope.
-    home: usize,
-    /// The number of open regions directly inside the scope.
-    base: usize,
-    left: Option<Var>,
-    skipped: Option<Var>,
-    /// Some exit aimed at this scope, not beyond it.
-    own: bool,
-    /// The condition of the region that this iteration of an unrolled loop stands in, if an earlier
-    /// one may have left the loop.
-    iteration: Option<Id>,
 }
 
 impl Recorder {

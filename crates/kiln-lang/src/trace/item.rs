@@ -1,6 +1,6 @@
 //! The tree that a traced kernel leaves.
 
-use super::recorder::Site;
+use super::site::Site;
 use kiln_ir::{Literal, OpKind, Task};
 use smallvec::SmallVec;
 

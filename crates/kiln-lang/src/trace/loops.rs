@@ -1,10 +1,11 @@
 //! Closing the loops of the device: with an exit in its body, a `for` becomes a `while`, and every
 //! loop also runs only while it was not left.
 
-use super::exits::ScopeKind;
 use super::item::{Id, Item, Loop, Raw, Region, Var};
 use super::liveness;
-use super::recorder::{Recorder, RegionKind, Site};
+use super::recorder::{Recorder, RegionKind};
+use super::scope::ScopeKind;
+use super::site::Site;
 use kiln_ir::{BinaryOp, CompareOp, Literal, OpKind, Scalar, Shape, Type};
 
 /// The bounds of a `for` on the device.

@@ -9,6 +9,7 @@
 //! | `item.rs` | the tree |
 //! | `recorder.rs` | the open regions, types, errors; appending operations |
 //! | `exits.rs` | `break`, `continue` and `return` as flags: what the IR, which has no jumps, makes of them |
+//! | `scope.rs`, `site.rs` | what an exit may leave; places in the source |
 //! | `loops.rs` | closing loops that may be left |
 //! | `liveness.rs` | which variables are still read after an `if` or a loop |
 //! | `promote.rs` | variables to SSA |
@@ -24,13 +25,17 @@ mod panics;
 mod promote;
 mod recorder;
 mod run;
+mod scope;
+mod site;
 
 pub use error::{TraceError, TraceErrors};
-pub(crate) use exits::{ExitKind, ScopeKind};
+pub(crate) use exits::ExitKind;
 pub use item::Raw;
 pub(crate) use item::{Id, Item, Region, Var};
 pub(crate) use liveness::writes_outer;
 pub(crate) use loops::Bounds;
-pub(crate) use recorder::{Depth, Place, Recorder, RegionKind, Site, error, with};
+pub(crate) use recorder::{Depth, Recorder, RegionKind, error, with};
+pub use run::traced_now;
 pub(crate) use run::{NEVER_RETURNS, abort, trace_at, unless_aborted};
-pub use run::{trace, traced_now};
+pub(crate) use scope::ScopeKind;
+pub(crate) use site::{Place, Site};

@@ -5,7 +5,8 @@
 
 use super::item::{Id, Item, Loop, Region, Var};
 use super::liveness;
-use super::recorder::{Recorder, Site};
+use super::recorder::Recorder;
+use super::site::Site;
 use kiln_ir::{Block, ExplicitOp, Kernel, Literal, Loc, OpKind, Task, Type, Value};
 use std::collections::{BTreeSet, HashMap};
 

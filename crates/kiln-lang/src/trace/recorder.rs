@@ -1,30 +1,13 @@
 //! The trace that is being recorded on this thread: open regions, types of values, errors.
 
 use super::error::TraceError;
-use super::exits::Scope;
 use super::item::{Id, Item, Raw, Region, Var};
+use super::scope::Scope;
+use super::site::{Place, Site};
 use kiln_ir::{BinaryOp, Level, Literal, Message, OpKind, Param, Scalar, Shape, Type};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::panic::Location;
-
-/// A place in the user's source.
-pub(crate) type Site = &'static Location<'static>;
-
-/// A line of the source, as a kernel's function knows its own.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub file: &'static str,
-    pub line: u32,
-    pub column: u32,
-}
-
-impl From<Site> for Place {
-    fn from(site: Site) -> Place {
-        Place { file: site.file(), line: site.line(), column: site.column() }
-    }
-}
 
 /// Errors beyond this many are not kept: the first ones matter.
 const MAX_ERRORS: usize = 20;

@@ -3,10 +3,10 @@
 use super::error::{TraceError, TraceErrors};
 use super::panics;
 use super::promote::promote;
-use super::recorder::{Place, Recorder, install, with};
-use crate::param::ParamDecl;
+use super::recorder::{Recorder, install, with};
+use super::site::Place;
 use kiln_ir::{Kernel, Level};
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Ends a trace whose errors leave no value to go on with. Unwinds without a panic message.
 pub(crate) fn abort() -> ! {
@@ -30,35 +30,6 @@ pub(crate) const NEVER_RETURNS: (&str, &str) = (
     "let it return a value after its loop, or write the loop where the function is called",
 );
 
-/// Records what `body` does as a kernel.
-///
-/// `body` declares the parameters and uses them. It runs once, on this thread.
-///
-/// # Errors
-///
-/// Every mistake that the body's operations noticed, with its source location. A panic in the body
-/// is one of them.
-///
-/// ```
-/// use kiln_lang::{param::Facts, program_id, trace};
-/// let kernel = trace("fill", kiln_ir::Level::Tile { warps: None }, |p| {
-///     let y = p.view_mut::<f32, 1>("y", Facts::default());
-///     y.tile(program_id(0) * 128, 128).store(1.0);
-/// })?;
-/// assert_eq!(kernel.params.len(), 1);
-/// # Ok::<(), kiln_lang::TraceErrors>(())
-/// ```
-#[track_caller]
-pub fn trace(name: &str, level: Level, body: impl FnOnce(&mut ParamDecl)) -> Result<Kernel, TraceErrors> {
-    let mut body = Some(body);
-    // Once: `trace_at` says so.
-    trace_at(name, Location::caller().into(), level, &mut |decl| {
-        if let Some(body) = body.take() {
-            body(decl);
-        }
-    })
-}
-
 /// The name of the kernel that this thread traces at the moment.
 ///
 /// ```
@@ -71,17 +42,17 @@ pub fn traced_now() -> Option<String> {
     with(|r| r.name.clone())
 }
 
-/// As [`trace`], of a function that stands at `caller`. Calls `body` once. Not generic, because
+/// Records what `body` does, a function that stands at `caller`. Calls `body` once. Not generic, because
 /// every kernel of a program would have a copy.
 pub(crate) fn trace_at(
     name: &str,
     caller: Place,
     level: Level,
-    body: &mut dyn FnMut(&mut ParamDecl),
+    body: &mut dyn FnMut(),
 ) -> Result<Kernel, TraceErrors> {
     panics::watch();
     let outer = install(Some(Recorder::new(name, caller, level)));
-    let ended = catch_unwind(AssertUnwindSafe(|| body(&mut ParamDecl::new())));
+    let ended = catch_unwind(AssertUnwindSafe(body));
     let recorder = install(outer);
     let Some(mut recorder) = recorder else {
         return Err(TraceErrors::new(name.to_owned(), vec![internal(caller, "the trace was lost")]));

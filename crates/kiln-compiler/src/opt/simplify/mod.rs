@@ -26,7 +26,7 @@ use kiln_ir::{Kernel, Literal, Op, OpKind, Value};
 
 /// Simplifies until nothing changes in one operation, over the whole kernel once; whether anything
 /// changed.
-pub(super) fn run(kernel: &mut Kernel) -> bool {
+pub(crate) fn run(kernel: &mut Kernel) -> bool {
     known::parameters(kernel) | rewrite(kernel, &mut Simplify)
 }
 

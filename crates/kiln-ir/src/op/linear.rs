@@ -12,7 +12,7 @@
 //! %old = view_atomic.add.device %count[%i] = %one : i32
 //! ```
 
-use crate::op::{AtomicOp, Order, Reuse, Scope};
+use super::{AtomicOp, Order, Reuse, Scope};
 
 /// An access of a view at a linear index. Its operands are `(view, i32 or i64 index, [bool
 /// predicate], …)` and those that it names below.

@@ -1,0 +1,602 @@
+//! Decides which layout each tile has, and in which layouts each is wanted.
+//!
+//! Values that are combined element by element or carried through control flow form classes with
+//! one layout. A class takes it from what hardware dictates (a product of matrices), from a
+//! reduction it holds the result of, from the memory access that moves most bytes, or from the tile
+//! it is a transpose of, in this order. A walk from the last operation to the first then collects
+//! the layouts in which each value is wanted.
+
+use super::coalesce::Contiguity;
+use super::facts::IntFacts;
+use super::in_flight;
+use super::layouts::{LayoutId, Layouts};
+use super::pipeline::{self, Pipelines};
+use super::plan::{LayoutPlan, Room};
+use super::products::{self, Products};
+use super::roles::{self, Role};
+use crate::layout::{Conversion, Layout};
+use crate::target::Target;
+use kiln_ir::{Block, ExplicitOp, Kernel, Op, OpData, OpKind, Shape, Value};
+use smallvec::{SmallVec, smallvec};
+use std::collections::HashMap;
+
+/// Plans a kernel for so many warps.
+pub(crate) fn assign_layouts<'k>(
+    kernel: &'k Kernel,
+    facts: &mut IntFacts<'k>,
+    warps: u32,
+    target: &Target,
+    room: Room,
+) -> LayoutPlan {
+    let values = kernel.counts().0;
+    let mut plan = LayoutPlan {
+        layouts: Layouts::new(warps),
+        warps,
+        roles: roles::assign(kernel),
+        home: vec![None; values],
+        wanted: vec![SmallVec::new(); values],
+        inputs: HashMap::new(),
+        products: Products::default(),
+        pipelines: Pipelines::default(),
+    };
+    let mut classes = Classes::new(kernel, &plan.roles, room.exchanges);
+    let roles = plan.roles.clone();
+    let class = |v: Value| classes.find(v);
+    plan.products = products::find(kernel, target, &roles, warps, class, |layout| plan.intern(layout));
+    plan.pipelines = pipeline::find(kernel, room.stages, facts, &plan.products, &mut plan.roles, warps);
+    classes.gather(kernel, facts, &mut plan);
+    for index in 0..values {
+        if plan.roles[index] == Role::Materialized && plan.home[index].is_none() {
+            plan.home[index] = Some(classes.resolve(kernel, &mut plan, Value::from_index(index)));
+        }
+    }
+    Demand { kernel, facts, classes, plan: &mut plan, exchange: room.exchanges }.collect();
+    in_flight::find(kernel, &mut plan);
+    plan
+}
+
+/// The layout of a tile that nothing else decides about.
+fn default_layout(plan: &mut LayoutPlan, shape: &Shape, bytes: u32) -> LayoutId {
+    let last = shape.rank().saturating_sub(1);
+    plan.intern(Layout::coalesced(shape, last, 16 / bytes, plan.warps))
+}
+
+/// Materialized values that share a layout, as a union-find forest, with what each class has to go by.
+struct Classes {
+    parent: Vec<u32>,
+    hints: HashMap<u32, Hints>,
+    /// Whether threads may exchange tiles.
+    exchange: bool,
+}
+
+#[derive(Default)]
+struct Hints {
+    product: Option<LayoutId>,
+    /// Operations whose result, a slice of their operand, is in the class.
+    reductions: Vec<Op>,
+    /// Bytes moved and the layout in which that is fastest.
+    memory: Option<(usize, LayoutId)>,
+    /// Transposes that are combined with the class.
+    seen: Vec<Value>,
+    settled: Settled,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Settled {
+    #[default]
+    No,
+    /// On the way: what asks again must do without.
+    Begun,
+    Yes(LayoutId),
+}
+
+impl Classes {
+    fn new(kernel: &Kernel, roles: &[Role], exchange: bool) -> Classes {
+        let parent = (0..roles.len() as u32).collect();
+        let mut classes = Classes { parent, hints: HashMap::new(), exchange };
+        let mut seen = Vec::new();
+        roles::joined(kernel, |a, b| match (roles[a.index()], roles[b.index()]) {
+            (Role::Materialized, Role::Materialized) => {
+                let (a, b) = (classes.find(a), classes.find(b));
+                // The earlier value stands for the class, so that the default layout is that of its
+                // shape.
+                classes.parent[a.max(b) as usize] = a.min(b);
+            }
+            (Role::Materialized, Role::View) => seen.push((a, b)),
+            _ => {}
+        });
+        for (value, transpose) in seen {
+            classes.hints(value).seen.push(transpose);
+        }
+        classes
+    }
+
+    /// The layout in which a value is at hand without a conversion.
+    fn natural(&mut self, kernel: &Kernel, plan: &mut LayoutPlan, value: Value) -> LayoutId {
+        let shape = kernel.shape(value);
+        match plan.roles[value.index()] {
+            Role::Uniform | Role::SharedStaged => LayoutId::SCALAR,
+            Role::Materialized => match plan.home[value.index()] {
+                Some(home) => home,
+                None => self.resolve(kernel, plan, value),
+            },
+            Role::Rematerializable => default_layout(plan, &shape, kernel.ty(value).elem().bytes()),
+            Role::View => match kernel.defining_op(value) {
+                Some(data @ OpData { kind: OpKind::Transpose(perm), .. }) => {
+                    let under = self.natural(kernel, plan, data.input());
+                    let after = plan.layout(under).after_transpose(&kernel.shape(data.input()), perm);
+                    plan.intern(after)
+                }
+                _ => default_layout(plan, &shape, kernel.ty(value).elem().bytes()),
+            },
+        }
+    }
+
+    fn find(&mut self, value: Value) -> u32 {
+        let mut at = value.index() as u32;
+        while self.parent[at as usize] != at {
+            let above = self.parent[self.parent[at as usize] as usize];
+            self.parent[at as usize] = above;
+            at = above;
+        }
+        at
+    }
+
+    fn hints(&mut self, value: Value) -> &mut Hints {
+        let class = self.find(value);
+        self.hints.entry(class).or_default()
+    }
+
+    /// Collects what operations say about their classes.
+    fn gather(&mut self, kernel: &Kernel, facts: &mut IntFacts, plan: &mut LayoutPlan) {
+        kernel.walk(|op, data| {
+            let (value, layout) = match &data.kind {
+                OpKind::Dot(_) => {
+                    let sums = plan.products.by_op.get(&op).map(|p| p.sums).unwrap_or_else(|| {
+                        let layout = Layout::product(&kernel.shape(data.results[0]), plan.warps);
+                        plan.intern(layout)
+                    });
+                    self.hints(data.results[0]).product = Some(sums);
+                    return;
+                }
+                OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }) => {
+                    for &result in &data.results {
+                        let layout = Layout::wgmma(&kernel.shape(result), plan.warps);
+                        self.hints(result).product = Some(plan.intern(layout));
+                    }
+                    for &factor in registers_of_factor(data) {
+                        let packed = Layout::wgmma_pairs(&kernel.shape(factor), plan.warps);
+                        self.hints(factor).product = Some(plan.intern(packed));
+                    }
+                    return;
+                }
+                OpKind::Explicit(ExplicitOp::PackPairs { .. } | ExplicitOp::SharedLoad) => {
+                    // As what products become, and take.
+                    let shape = kernel.shape(data.results[0]);
+                    if plan.warps.is_multiple_of(4) && shape[0] >= 16 * plan.warps {
+                        let packed = plan.intern(Layout::wgmma_pairs(&shape, plan.warps));
+                        self.hints(data.results[0]).product.get_or_insert(packed);
+                    }
+                    return;
+                }
+                OpKind::Reduce { .. } if roles::is_tile(kernel, data.results[0]) => {
+                    self.hints(data.results[0]).reductions.push(op);
+                    return;
+                }
+                OpKind::Load(_)
+                | OpKind::Gather { .. }
+                | OpKind::Atomic { .. }
+                | OpKind::AtomicCas { .. } => (data.results[0], access(kernel, facts, data)),
+                OpKind::Store { .. } | OpKind::Scatter { .. } => {
+                    (data.stored_value(), access(kernel, facts, data))
+                }
+                _ => return,
+            };
+            if plan.roles[value.index()] != Role::Materialized {
+                return;
+            }
+            let shape = kernel.shape(value);
+            let bytes = shape.len() * kernel.ty(value).elem().bytes() as usize;
+            let id = plan.intern(layout.layout(&shape, plan.warps));
+            let hint = &mut self.hints(value).memory;
+            if hint.is_none_or(|(most, _)| bytes > most) {
+                *hint = Some((bytes, id));
+            }
+        });
+    }
+
+    /// The layout of a materialized value's class.
+    fn resolve(&mut self, kernel: &Kernel, plan: &mut LayoutPlan, value: Value) -> LayoutId {
+        let class = self.find(value);
+        let first = Value::from_index(class as usize);
+        let default = |plan: &mut LayoutPlan| {
+            default_layout(plan, &kernel.shape(first), kernel.ty(first).elem().bytes())
+        };
+        let hints = self.hints.entry(class).or_default();
+        match hints.settled {
+            Settled::Yes(layout) => return layout,
+            Settled::Begun => return default(plan),
+            Settled::No => hints.settled = Settled::Begun,
+        }
+        let memory = hints.memory.map(|(_, layout)| layout);
+        let (product, reductions, seen) =
+            (hints.product, std::mem::take(&mut hints.reductions), std::mem::take(&mut hints.seen));
+        // Where nothing can be exchanged, what comes from a transpose is as that is.
+        let bound = seen.first().filter(|_| !self.exchange);
+        let layout = product
+            .or_else(|| reductions.first().map(|&op| self.slice(kernel, plan, op)))
+            .or_else(|| bound.map(|&v| self.natural(kernel, plan, v)))
+            .or(memory)
+            .or_else(|| seen.first().map(|&v| self.natural(kernel, plan, v)))
+            .unwrap_or_else(|| default(plan));
+        self.hints(value).settled = Settled::Yes(layout);
+        layout
+    }
+
+    /// The layout that a reduction leaves its result in.
+    fn slice(&mut self, kernel: &Kernel, plan: &mut LayoutPlan, op: Op) -> LayoutId {
+        let data = kernel.op(op);
+        let OpKind::Reduce { axis, .. } = data.kind else { return LayoutId::SCALAR };
+        let from = self.natural(kernel, plan, data.input());
+        let slice = plan.layout(from).without(&kernel.shape(data.input()), axis as usize);
+        plan.intern(slice)
+    }
+}
+
+/// The tiles that an explicit product takes its left factor from, if that is in registers.
+pub(super) fn registers_of_factor(data: &OpData) -> &[Value] {
+    match data.kind {
+        OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) => {
+            &data.registers()[..data.registers().len() - data.results.len()]
+        }
+        _ => &[],
+    }
+}
+
+/// How memory wants the tile of an access.
+fn access(kernel: &Kernel, facts: &mut IntFacts, data: &OpData) -> Contiguity {
+    match data.kind {
+        OpKind::Load(_) => {
+            let shape = kernel.shape(data.results[0]);
+            Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
+        }
+        OpKind::Store { .. } => {
+            let shape = kernel.shape(data.stored_value());
+            Contiguity::of(facts, kernel, data.view(), data.coordinates(), &shape)
+        }
+        // Where indices point is not known: neighboring lanes take neighboring elements. Nothing
+        // else than these four asks.
+        _ => {
+            debug_assert!(data.kind.bounds().is_some(), "{:?} is no access of elements", data.kind);
+            let last = data.access_values().last();
+            let rank = last.map_or(0, |&v| kernel.shape(v).rank());
+            Contiguity::none(rank.saturating_sub(1))
+        }
+    }
+}
+
+/// Collects in which layouts values are wanted, from the last operation to the first.
+struct Demand<'a, 'k> {
+    kernel: &'k Kernel,
+    facts: &'a mut IntFacts<'k>,
+    classes: Classes,
+    plan: &'a mut LayoutPlan,
+    /// Whether threads may exchange tiles.
+    exchange: bool,
+}
+
+impl Demand<'_, '_> {
+    fn collect(mut self) {
+        let mut order = Vec::new();
+        self.kernel.walk(|op, _| order.push(op));
+        // Loads first: where one keeps a layout of its own, its users see that.
+        for &op in &order {
+            self.settle_load(op);
+        }
+        self.block(self.kernel.body, &[]);
+    }
+
+    /// A load whose class has a layout in which it would crawl is made in its own and converted.
+    fn settle_load(&mut self, op: Op) {
+        let data = self.kernel.op(op);
+        let held = |v: &Value| self.plan.roles[v.index()] == Role::Materialized;
+        if !matches!(data.kind, OpKind::Load(_)) || !data.results.first().is_some_and(held) {
+            return;
+        }
+        let home = self.plan.home(data.results[0]);
+        let chosen = self.cheapest(data, data.results[0], home, true);
+        self.plan.home[data.results[0].index()] = Some(chosen);
+    }
+
+    /// The layout in which a tile is stored.
+    fn stored(&mut self, data: &OpData, tile: Value) -> LayoutId {
+        if self.plan.roles[tile.index()] == Role::Rematerializable {
+            let own = access(self.kernel, self.facts, data).layout(&self.kernel.shape(tile), self.plan.warps);
+            return self.plan.intern(own);
+        }
+        let natural = self.natural(tile);
+        self.cheapest(data, tile, natural, false)
+    }
+
+    /// Whether to move a box in the layout at hand or in memory's own with a conversion.
+    fn cheapest(&mut self, data: &OpData, tile: Value, at_hand: LayoutId, load: bool) -> LayoutId {
+        let contiguity = access(self.kernel, self.facts, data);
+        let shape = self.kernel.shape(tile);
+        let bytes = self.kernel.ty(tile).elem().bytes();
+        let own = contiguity.layout(&shape, self.plan.warps);
+        let here = self.plan.layout(at_hand);
+        let direct = contiguity.cost(here, &shape, bytes, load);
+        let best = contiguity.cost(&own, &shape, bytes, load);
+        if direct <= best || !self.exchange {
+            return at_hand;
+        }
+        let (from, to) = if load { (&own, here) } else { (here, &own) };
+        let convert = Conversion::between(from, to, bytes).cost;
+        if direct <= best + convert { at_hand } else { self.plan.intern(own) }
+    }
+
+    /// `results`: the layouts in which the region's parent carries what the region yields.
+    fn block(&mut self, block: Block, results: &[Value]) {
+        let kernel = self.kernel;
+        for &op in kernel.block(block).ops.iter().rev() {
+            let data = kernel.op(op);
+            for &region in data.regions.iter().rev() {
+                self.block(region, &data.results);
+            }
+            self.operands(op, data, results);
+        }
+    }
+
+    fn want(&mut self, value: Value, layout: LayoutId) {
+        let wanted = &mut self.plan.wanted[value.index()];
+        if !wanted.contains(&layout) {
+            wanted.push(layout);
+        }
+    }
+
+    fn want_all(&mut self, values: &[Value], layout: LayoutId) {
+        for &value in values.iter().filter(|v| roles::is_tile(self.kernel, **v)) {
+            self.want(value, layout);
+        }
+    }
+
+    /// Wants each value in the layout of its counterpart.
+    fn want_like(&mut self, values: &[Value], like: &[Value]) {
+        for (&value, &like) in values.iter().zip(like) {
+            self.want_all(&[value], self.plan.home(like));
+        }
+    }
+
+    /// The layouts in which a result is made.
+    fn made(&self, result: Value) -> SmallVec<[LayoutId; 2]> {
+        match self.plan.roles[result.index()] {
+            Role::Rematerializable | Role::View => self.plan.wanted(result),
+            _ => smallvec![self.plan.home(result)],
+        }
+    }
+
+    fn natural(&mut self, value: Value) -> LayoutId {
+        self.classes.natural(self.kernel, self.plan, value)
+    }
+
+    fn bytes(&self, value: Value) -> u32 {
+        self.kernel.ty(value).elem().bytes()
+    }
+
+    /// A tile that all its users want in one other layout is made in that one, if this only moves
+    /// the conversion to the one tile it comes from, or if it is loaded: conversions sink to where
+    /// tiles are smallest, or vanish.
+    fn follow_demand(&mut self, data: &OpData) {
+        let Some(&result) = data.results.first() else { return };
+        let (&[wanted], home) = (&self.plan.wanted(result)[..], self.plan.home(result)) else { return };
+        if self.plan.roles[result.index()] != Role::Materialized || wanted == home {
+            return;
+        }
+        let moves = match &data.kind {
+            OpKind::Load(_) => self.cheapest(data, result, wanted, true) == wanted,
+            // A conversion is cheaper behind what makes elements smaller.
+            OpKind::Cast if self.bytes(data.input()) > self.bytes(result) => false,
+            kind if kind.is_elementwise() || *kind == OpKind::Reshape => {
+                let moved =
+                    |v: &&Value| matches!(self.plan.roles[v.index()], Role::Materialized | Role::View);
+                let mut sources = data.operands.iter().filter(moved);
+                let first = sources.next();
+                sources.all(|v| Some(v) == first)
+            }
+            _ => false,
+        };
+        if moves {
+            self.plan.home[result.index()] = Some(wanted);
+        }
+    }
+
+    fn operands(&mut self, op: Op, data: &OpData, results: &[Value]) {
+        let kernel = self.kernel;
+        if data.results.first().is_some_and(|v| self.plan.roles[v.index()] == Role::SharedStaged) {
+            return;
+        }
+        self.follow_demand(data);
+        match &data.kind {
+            OpKind::Dot(_) if self.plan.products.by_op.contains_key(&op) => self.product(op, data),
+            OpKind::Broadcast | OpKind::Transpose(_) | OpKind::Reshape => {
+                for layout in self.made(data.results[0]) {
+                    let before = self.plan.before(kernel, data, layout);
+                    self.want_all(&data.operands, before);
+                }
+            }
+            OpKind::Reduce { .. } => {
+                let layout = self.natural(data.input());
+                self.input(op, data, layout);
+            }
+            OpKind::Scan { axis, .. } => {
+                let home = self.plan.home(data.results[0]);
+                let shape = kernel.shape(data.results[0]);
+                let ordered = super::scan::is_ordered(self.plan.layout(home), &shape, *axis as usize);
+                let layout = match ordered {
+                    true => home,
+                    false => {
+                        let own = Layout::scanning(&shape, *axis as usize, self.plan.warps);
+                        self.plan.intern(own)
+                    }
+                };
+                self.input(op, data, layout);
+            }
+            OpKind::Dot(_) => {
+                let layouts: SmallVec<[LayoutId; 2]> =
+                    [data.left(), data.right()].iter().map(|&v| self.natural(v)).collect();
+                self.want(data.left(), layouts[0]);
+                self.want(data.right(), layouts[1]);
+                self.plan.inputs.insert(op, layouts);
+                self.want_like(&[data.addend()], &data.results);
+            }
+            OpKind::Explicit(
+                ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } | ExplicitOp::WgmmaWait { .. },
+            ) => {
+                self.want_like(data.sums(), &data.results);
+                let mut inputs = SmallVec::new();
+                for &factor in registers_of_factor(data) {
+                    let pairs = Layout::wgmma_pairs(&kernel.shape(factor), self.plan.warps);
+                    let pairs = self.plan.intern(pairs);
+                    self.want(factor, pairs);
+                    inputs.push(pairs);
+                }
+                self.plan.inputs.insert(op, inputs);
+            }
+            OpKind::Explicit(ExplicitOp::PackPairs { .. }) => {
+                let layout = self.plan.home(data.results[0]);
+                let tile = self.plan.layout(layout).before_pairs();
+                let tile = self.plan.intern(tile);
+                self.input(op, data, tile);
+            }
+            OpKind::Explicit(ExplicitOp::SharedStore { .. }) => {
+                let layout = self.natural(data.stored_value());
+                self.input(op, data, layout);
+            }
+            OpKind::Store { .. } => {
+                let tile = data.stored_value();
+                if roles::is_tile(kernel, tile) {
+                    let layout = self.stored(data, tile);
+                    self.input(op, data, layout);
+                }
+            }
+            OpKind::Scatter { .. } | OpKind::Assert(_) => {
+                let held = |v: &&Value| self.plan.roles[v.index()] == Role::Materialized;
+                let tile = data.operands.iter().rev().find(held).or(data.operands.last());
+                if let Some(&tile) = tile.filter(|v| roles::is_tile(kernel, **v)) {
+                    let layout = self.natural(tile);
+                    self.input(op, data, layout);
+                } else if let Some(&tile) = data.operands.iter().find(|v| roles::is_tile(kernel, **v)) {
+                    let layout = self.natural(tile);
+                    self.input(op, data, layout);
+                }
+            }
+            OpKind::For => self.want_like(data.inits(), &data.results),
+            OpKind::While => self.want_like(&data.operands, &data.results),
+            OpKind::Yield => self.want_like(&data.operands, results),
+            // Element by element: an element of the result needs those of the operands at its own
+            // place.
+            OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+            | OpKind::Gather { .. }
+            | OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::Explicit(ExplicitOp::Exp2Flushed) => {
+                let Some(&result) = data.results.first() else { return };
+                for layout in self.made(result) {
+                    self.want_all(&data.operands, layout);
+                }
+            }
+            // No operand is a tile. Guards have become branches, and addresses are not there yet.
+            OpKind::Const(_)
+            | OpKind::Iota
+            | OpKind::ProgramId(_)
+            | OpKind::NumPrograms(_)
+            | OpKind::ThreadId(_)
+            | OpKind::BlockDim(_)
+            | OpKind::Extent(_)
+            | OpKind::Stride(_)
+            | OpKind::Alloc { .. }
+            | OpKind::Load(_)
+            | OpKind::Fence(_)
+            | OpKind::OrderedLoad { .. }
+            | OpKind::OrderedStore { .. }
+            | OpKind::LoadQuad(_)
+            | OpKind::StoreQuad(_)
+            | OpKind::Barrier
+            | OpKind::Shuffle(_)
+            | OpKind::Vote(_)
+            | OpKind::BlockUniform
+            | OpKind::Cluster(_)
+            | OpKind::Clock(_)
+            | OpKind::Sleep
+            | OpKind::If
+            | OpKind::Condition
+            | OpKind::Guard
+            | OpKind::Print(_)
+            | OpKind::Fragment(_)
+            | OpKind::Address
+            | OpKind::Scratch { .. }
+            | OpKind::Linear { .. }
+            | OpKind::PtrLoad { .. }
+            | OpKind::PtrStore { .. }
+            | OpKind::PtrAtomic { .. }
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::PtrOrderedLoad { .. }
+            | OpKind::PtrOrderedStore { .. }
+            | OpKind::CheckBounds
+            | OpKind::CheckDivisor
+            | OpKind::BlockCheck(_)
+            | OpKind::DeferFault { .. }
+            | OpKind::Faulted
+            | OpKind::Explicit(
+                ExplicitOp::SharedTile { .. }
+                | ExplicitOp::Mbarrier { .. }
+                | ExplicitOp::MbarrierExpect { .. }
+                | ExplicitOp::MbarrierArrive
+                | ExplicitOp::MbarrierWait
+                | ExplicitOp::TmaLoad { .. }
+                | ExplicitOp::TmaStore
+                | ExplicitOp::TmaStoreWait { .. }
+                | ExplicitOp::ProxyFence
+                | ExplicitOp::TaskBarrier
+                | ExplicitOp::Signal
+                | ExplicitOp::SignalWait
+                | ExplicitOp::SharedLoad
+                | ExplicitOp::Tasks(_)
+                | ExplicitOp::TaskRank
+                | ExplicitOp::ClusterRank,
+            ) => {}
+        }
+    }
+
+    /// A factor that is made in the layout of fragments, or kept from before a loop, is wanted in
+    /// it; others are read from shared memory, where they are from the layout at hand.
+    fn product(&mut self, op: Op, data: &OpData) {
+        let Some(product) = self.plan.products.by_op.get(&op).copied() else { return };
+        let mut inputs: SmallVec<[LayoutId; 2]> = SmallVec::new();
+        for (i, &factor) in [data.left(), data.right()].iter().enumerate() {
+            let in_slot = self.plan.products.slots.contains_key(&factor);
+            let staged = self.plan.roles[factor.index()] == Role::SharedStaged || in_slot;
+            let layout = match product.fragments[i] {
+                Some(layout) if product.kept[i] && !staged => layout,
+                _ => self.natural(factor),
+            };
+            if !staged {
+                self.want(factor, layout);
+            }
+            inputs.push(layout);
+        }
+        self.plan.inputs.insert(op, inputs);
+        self.want(data.addend(), product.sums);
+    }
+
+    fn input(&mut self, op: Op, data: &OpData, layout: LayoutId) {
+        self.plan.inputs.insert(op, smallvec![layout]);
+        self.want_all(&data.operands, layout);
+    }
+}

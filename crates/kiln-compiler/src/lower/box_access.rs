@@ -1,0 +1,26 @@
+//! A box of a view as threads access it.
+
+use super::barriers::Place;
+use crate::layout::Layout;
+use kiln_ir::{Reuse, Scalar, Shape, Space, Value};
+
+/// A box of a view under a layout.
+pub(super) struct BoxAccess<'a> {
+    pub view: Value,
+    pub offsets: &'a [Value],
+    pub shape: Shape,
+    pub layout: Layout,
+    pub elem: Scalar,
+    pub space: Space,
+    pub reuse: Reuse,
+    /// The threads of the layout that act, where several hold the same elements.
+    pub first: Option<Value>,
+    /// For the barrier pass.
+    pub place: Option<Place>,
+    /// Several threads of the layout hold the same elements.
+    pub copies: bool,
+    /// Register bits that step through an aligned vector, and how many of them stay in a vector
+    /// that no edge of the view cuts.
+    pub vector_bits: Vec<usize>,
+    pub uncut_bits: usize,
+}

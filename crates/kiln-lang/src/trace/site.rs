@@ -1,0 +1,20 @@
+//! Places in the user's source.
+
+use std::panic::Location;
+
+/// A place in the user's source.
+pub(crate) type Site = &'static Location<'static>;
+
+/// A line of the source, as a kernel's function knows its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub file: &'static str,
+    pub line: u32,
+    pub column: u32,
+}
+
+impl From<Site> for Place {
+    fn from(site: Site) -> Place {
+        Place { file: site.file(), line: site.line(), column: site.column() }
+    }
+}
