@@ -12,7 +12,7 @@ mod kernel;
 
 use kernel::{Tile, flash};
 use kiln::prelude::bf16;
-use kiln::{BackendKind, Device, Result, Tensor};
+use kiln::{Device, Execution, Result, Tensor};
 use std::time::{Duration, Instant};
 
 /// What is computed.
@@ -25,10 +25,10 @@ struct Size {
 
 impl Size {
     fn of(device: &Device) -> Size {
-        match device.properties().kind {
-            BackendKind::Cuda => Size { heads: 16, length: 4096, width: 64 },
-            BackendKind::Cpu => Size { heads: 4, length: 1024, width: 64 },
-            BackendKind::Interp => Size { heads: 1, length: 96, width: 16 },
+        match device.capabilities().execution {
+            Execution::Simt => Size { heads: 16, length: 4096, width: 64 },
+            Execution::Simd => Size { heads: 4, length: 1024, width: 64 },
+            Execution::Interpreted => Size { heads: 1, length: 96, width: 16 },
         }
     }
 
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
     let mut data = || (0..heads * length * width).map(|_| random.f32() * 4.0 - 2.0).collect::<Vec<f32>>();
     let inputs = [data(), data(), data()];
     let mut outcomes = vec![with_scores(&device, size, &inputs)?, without_scores(&device, size, &inputs)?];
-    if device.properties().kind == BackendKind::Cuda {
+    if device.capabilities().is_simt() {
         outcomes.push(library(&device, size, &inputs)?);
     }
     report(size, &outcomes, &inputs);
@@ -131,10 +131,10 @@ fn with_scores(device: &Device, size: Size, [q, k, v]: &[Vec<f32>; 3]) -> Result
 
 /// The kernel of `kernel.rs`.
 fn without_scores(device: &Device, size: Size, inputs: &[Vec<f32>; 3]) -> Result<Outcome> {
-    let rows = match device.properties().kind {
-        BackendKind::Cpu => 128,
-        BackendKind::Cuda => 32,
-        BackendKind::Interp => 16,
+    let rows = match device.capabilities().execution {
+        Execution::Simd => 128,
+        Execution::Simt => 32,
+        Execution::Interpreted => 16,
     };
     let tile = Tile { queries: rows, keys: rows, width: size.width };
     let tensor = |data: &Vec<f32>| device.tensor(data, size.shape());

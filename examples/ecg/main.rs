@@ -18,7 +18,7 @@ use actors::{Report, Sample};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::ring::{Actor, RingConfig, RingRuntime, WaitPolicy};
-use kiln::{BackendKind, Device};
+use kiln::{Device, Execution};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let device = Device::default()?;
     let mut samples = recording::samples()?;
-    let all = if device.properties().kind == BackendKind::Interp { 3600 } else { samples.len() };
+    let all = if device.capabilities().is_interpreted() { 3600 } else { samples.len() };
     samples.truncate(options.samples.unwrap_or(all));
     let want = reference::reports(&samples);
     println!(
@@ -60,8 +60,11 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 
     let runtime = RingRuntime::new(&device)?;
     // To spin takes a core for itself, of which a device that is the processor may need every one.
-    let wait =
-        if device.properties().kind == BackendKind::Cpu { WaitPolicy::default() } else { WaitPolicy::SPIN };
+    let wait = if device.capabilities().execution == Execution::Simd {
+        WaitPolicy::default()
+    } else {
+        WaitPolicy::SPIN
+    };
     let pipeline = Pipeline::new(&runtime, wait)?;
     let (one_by_one, mut latencies) = pipeline.paced(&samples, &want)?;
     latencies.sort_by(f64::total_cmp);

@@ -20,7 +20,7 @@ mod model;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::BackendKind;
+use kiln::Execution;
 use kiln::prelude::*;
 use kiln::ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, State, WaitPolicy, ring_kernel};
 use model::{Network, Recipe};
@@ -102,7 +102,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let (train, test) = data::digits()?;
     // The interpreter checks every operation, and takes its time for it.
     let (steps, images) =
-        if device.properties().kind == BackendKind::Interp { (20, 20) } else { (usize::MAX, test.len()) };
+        if device.capabilities().is_interpreted() { (20, 20) } else { (usize::MAX, test.len()) };
     let recipe = Recipe { seed: options.seed, ..Recipe::DIGITS };
     let mut network = Network::new(&device, recipe, PIXELS, CLASSES)?;
     let bar =
@@ -129,8 +129,11 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         b2: runtime.payload_of(&b2)?,
     };
     // To spin takes a core for itself, of which a device that is the processor may need every one.
-    let wait =
-        if device.properties().kind == BackendKind::Cpu { WaitPolicy::default() } else { WaitPolicy::SPIN };
+    let wait = if device.capabilities().execution == Execution::Simd {
+        WaitPolicy::default()
+    } else {
+        WaitPolicy::SPIN
+    };
     let actor = runtime.launch(classify, RingConfig::default().state(weights).wait(wait))?;
     actor.activate()?;
     let image =

@@ -1,6 +1,6 @@
 //! What a device is and can do.
 
-use crate::Residency;
+use crate::{Capabilities, Residency};
 use std::fmt;
 
 /// Which backend a device belongs to.
@@ -59,6 +59,8 @@ pub struct Properties {
     pub unified: bool,
     /// How resident launches run.
     pub residency: Residency,
+    /// What it can do beyond the core.
+    pub capabilities: Capabilities,
 }
 
 /// An address in device memory. On the CPU it is a pointer.

@@ -5,6 +5,7 @@
 //! words. It is object-safe. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
 //! that surfaces at the next synchronization and leaves the device usable.
 
+mod capabilities;
 mod device;
 mod error;
 mod limit;
@@ -14,6 +15,7 @@ mod prints;
 mod resident;
 mod variables;
 
+pub use capabilities::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
 pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 

@@ -6,7 +6,7 @@
 mod report;
 
 use crate::failure::Failure;
-use kiln_backend::{MapObstacle, MappedPlace, MappedPlaces, Properties};
+use kiln_backend::{Capabilities, Execution, MapObstacle, MappedPlace, MappedPlaces, Properties};
 use kiln_cuda::driver;
 use kiln_ring::{RingRuntime, RuntimeConfig};
 use kiln_runtime::{Device, DiskCache};
@@ -76,7 +76,10 @@ struct Found {
     /// The SIMD level of a processor.
     simd: Option<String>,
     max_threads: u32,
+    /// Threads of a subgroup.
+    subgroup: u32,
     shared_memory: u32,
+    capabilities: Capabilities,
 }
 
 /// The NVIDIA driver.
@@ -181,12 +184,14 @@ fn gpu(ordinal: usize, properties: driver::DeviceProperties, missing: &mut Vec<M
         compute_capability: Some(capability),
         simd: None,
         max_threads: properties.max_threads_per_block,
+        subgroup: properties.warp,
         shared_memory: properties.shared_per_block_opt_in,
+        capabilities: kiln_cuda::capabilities(capability),
     }
 }
 
 fn found(properties: &Properties) -> Found {
-    let is_cpu = properties.kind == kiln_backend::BackendKind::Cpu;
+    let is_cpu = properties.capabilities.execution == Execution::Simd;
     Found {
         id: properties.id.clone(),
         name: properties.name.clone(),
@@ -196,7 +201,9 @@ fn found(properties: &Properties) -> Found {
         compute_capability: properties.compute_capability,
         simd: is_cpu.then(|| properties.driver.clone()),
         max_threads: properties.max_threads,
+        subgroup: properties.warp,
         shared_memory: properties.shared_memory,
+        capabilities: properties.capabilities,
     }
 }
 

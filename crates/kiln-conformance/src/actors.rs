@@ -2,7 +2,7 @@
 
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::{BackendKind, Residency};
+use kiln_backend::Residency;
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, AskError, Ending, Handler, Lifecycle, Message, Overflow, Reason, RecvError, RingConfig, RingCtx,
@@ -98,8 +98,7 @@ pub fn faulty(_ctx: &RingCtx, last: &mut u32, x: u32) -> u32 {
 
 /// Runtimes of the device: workers of one thread and of a warp, where it has a choice.
 pub(crate) fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
-    let warps: &[bool] =
-        if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
+    let warps: &[bool] = trial.warps();
     let config = RuntimeConfig { step_budget: 500, spins: 64, ..defaults() };
     let runtime = |&warps: &bool| {
         let config = config.workers(2).ports_per_worker(8).warps(warps);
@@ -301,7 +300,7 @@ fn terminated_actors_finish_or_give_back(trial: &mut Trial<'_>) -> Verdict {
 
 /// Bursts of random lengths to several actors at once: every reply once, in order.
 fn bursts_lose_nothing(trial: &mut Trial<'_>) -> Verdict {
-    let most = if trial.device.properties().kind == BackendKind::Interp { 150 } else { 20_000 };
+    let most = if trial.device.capabilities().is_interpreted() { 150 } else { 20_000 };
     for rt in runtimes(trial)? {
         let actors = (0..4)
             .map(|_| active(&rt, running_sum, RingConfig::default().state(0).capacity(33)))

@@ -5,7 +5,6 @@ use crate::actors::{
 };
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_ring::{
     AskError, ConfigError, Ending, Lifecycle, Reason, Replies, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, SendError, ring_kernel,
@@ -173,7 +172,7 @@ fn dropped_actors_give_their_messages_back(trial: &mut Trial<'_>) -> Verdict {
 /// Each compiles kinds of its own while the other is there.
 fn runtimes_share_a_device(trial: &mut Trial<'_>) -> Verdict {
     let mut all = runtimes(trial)?;
-    let cuda = trial.device.properties().kind == BackendKind::Cuda;
+    let cuda = trial.device.capabilities().is_simt();
     all.push(RingRuntime::with(
         trial.device,
         RuntimeConfig { step_budget: 500, ..defaults() }.workers(1).warps(cuda),

@@ -3,7 +3,6 @@
 use crate::actors::{SOON, active, defaults, pause, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_ring::{
     Actor, Address, Ending, Handler, Inline, Lifecycle, Message, RingConfig, RingCtx, RingError, RingRuntime,
     RuntimeConfig, State, ring_kernel,
@@ -94,17 +93,13 @@ fn config() -> RuntimeConfig {
 /// no clusters, which it must say.
 pub(crate) fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let properties = trial.device.properties();
-    let has_clusters = match properties.compute_capability {
-        Some(capability) => capability >= (9, 0),
-        None => properties.kind == BackendKind::Interp,
-    };
-    if !has_clusters {
+    if !properties.capabilities.has_clusters() {
         let refused = RingRuntime::with(trial.device, config()).err();
         let named = matches!(refused, Some(RingError::NoClusters { .. }));
         ensure(named, || format!("clusters on {} gave {refused:?}", properties.id))?;
         return Ok(Vec::new());
     }
-    let warps: &[bool] = if properties.compute_capability.is_some() { &[true] } else { &[false, true] };
+    let warps = trial.warps();
     let runtime = |&warps: &bool| Ok(RingRuntime::with(trial.device, config().warps(warps))?);
     warps.iter().map(runtime).collect()
 }

@@ -5,7 +5,6 @@ use crate::actors_clusters;
 use crate::case::{Case, cases};
 use crate::telemetry::after;
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, Address, Ending, Handler, Lifecycle, Message, RingConfig, RingCtx, RingRuntime, State, ring_kernel,
@@ -132,7 +131,7 @@ fn ball(trial: &mut Trial<'_>, left: u32) -> Ball {
 
 /// How long a conversation may be on a device.
 fn long(trial: &Trial<'_>) -> u32 {
-    if trial.device.properties().kind == BackendKind::Interp { 50 } else { 5000 }
+    if trial.device.capabilities().is_interpreted() { 50 } else { 5000 }
 }
 
 /// Of lengths about that for which a worker stays, and of a long one: state, order and every word.
@@ -253,7 +252,7 @@ fn crowds_are_heard_in_order(trial: &mut Trial<'_>) -> Verdict {
             source.activate()?;
             sources.push((source, middle));
         }
-        let each = if trial.device.properties().kind == BackendKind::Interp { 40 } else { 2000 };
+        let each = if trial.device.capabilities().is_interpreted() { 40 } else { 2000 };
         let (mut sent, mut arrived) = ([0; 2], [0; 2]);
         let mut seen = 0;
         let begun = Instant::now();

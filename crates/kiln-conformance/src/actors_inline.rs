@@ -3,7 +3,6 @@
 use crate::actors::{SOON, active, defaults, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Address, AskError, Ending, Inline, Message, Payload, Reason, RingConfig, RingCtx, RingRuntime, State,
@@ -46,8 +45,7 @@ fn digest(ctx: &RingCtx, m: Long) -> [u32; 2] {
 
 /// The longest message there can be, several on their way, each as it was sent.
 fn messages_of_64_kib(trial: &mut Trial<'_>) -> Verdict {
-    let warps: &[bool] =
-        if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
+    let warps: &[bool] = trial.warps();
     for &warps in warps {
         let config = defaults().workers(1).warps(warps);
         let rt = RingRuntime::with(trial.device, config)?;

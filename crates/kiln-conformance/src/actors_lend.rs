@@ -3,7 +3,6 @@
 use crate::actors::{A_WHILE, SOON, active, defaults, pause, same, silent};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, Address, AskError, CheckpointError, Ending, Handler, Lifecycle, Message, Payload, Reason,
@@ -163,8 +162,7 @@ const ARENA: usize = 1 << 17;
 
 /// Runtimes with little memory, of which every array that is never given back takes its part.
 fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
-    let warps: &[bool] =
-        if trial.device.properties().kind == BackendKind::Cuda { &[true] } else { &[false, true] };
+    let warps: &[bool] = trial.warps();
     let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, arena_bytes: ARENA, ..defaults() };
     let runtime = |&warps: &bool| {
         let config = config.workers(2).ports_per_worker(12).warps(warps);
@@ -291,7 +289,7 @@ fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
 /// Hundreds of hops between workers, each of which reads what other lanes of the other worker wrote
 /// last.
 fn each_actor_sees_what_the_last_one_wrote(trial: &mut Trial<'_>) -> Verdict {
-    let hops = if trial.device.properties().kind == BackendKind::Cuda { 2000 } else { 60 };
+    let hops = if trial.device.capabilities().is_simt() { 2000 } else { 60 };
     for rt in runtimes(trial)? {
         let a = rt.launch(bounce, RingConfig::default().state(Address::none()))?;
         let b = rt.launch(bounce, RingConfig::default().state(a.inlet(4)?))?;
@@ -630,7 +628,7 @@ fn what_is_elsewhere_is_refused(trial: &mut Trial<'_>) -> Verdict {
 
 /// Through queues in shared memory, where there are any.
 fn clusters_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
-    let warps = trial.device.properties().kind == BackendKind::Cuda;
+    let warps = trial.device.capabilities().is_simt();
     let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, ..defaults() };
     let config = config.workers(2).ports_per_worker(12).warps(warps).clusters_of(2);
     let rt = match RingRuntime::with(trial.device, config) {

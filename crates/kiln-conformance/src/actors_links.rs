@@ -3,7 +3,7 @@
 use crate::actors::{SOON, active, defaults, pause, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
+use kiln_backend::Residency;
 use kiln_ring::{
     Actor, Address, AskError, Ending, Handler, Lifecycle, Message, Reason, RecvError, RingConfig, RingCtx,
     RingError, RingRuntime, Routing, RuntimeConfig, State, ring_kernel,
@@ -354,7 +354,7 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
     for (here, there) in here.iter().zip(&there) {
         let sink = active(there, tally, RingConfig::default().state(0).capacity(8))?;
         let address = match sink.inlet_from(here, 2) {
-            Err(RingError::OutOfReach { .. }) if trial.device.properties().kind == BackendKind::Interp => {
+            Err(RingError::OutOfReach { .. }) if trial.device.properties().residency == Residency::Within => {
                 continue;
             }
             other => other?,

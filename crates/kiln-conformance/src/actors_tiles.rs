@@ -3,7 +3,7 @@
 use crate::actors::{active, defaults, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
+use kiln_backend::Execution;
 use kiln_lang::prelude::*;
 use kiln_ring::{Inline, RingConfig, RingCtx, RingRuntime, ring_kernel};
 
@@ -41,7 +41,7 @@ fn weigh(ctx: &RingCtx, seen: &mut u32, m: Inline<f32, SCORES>) -> [f32; 4] {
 fn handlers_of_tiles(trial: &mut Trial<'_>) -> Verdict {
     // A tile needs the threads of a warp on a GPU, whose workers always are warps; elsewhere it
     // does without.
-    let one = trial.device.properties().kind == BackendKind::Cpu;
+    let one = trial.device.capabilities().execution == Execution::Simd;
     for warps in if one { &[false, true][..] } else { &[true] } {
         let rt = RingRuntime::with(trial.device, defaults().workers(2).warps(*warps))?;
         let actor = active(&rt, weigh, RingConfig::default().state(0))?;

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use kiln_kernels::{Attention, Tuning};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample, add_scaled, dot};
-use kiln_runtime::{BackendKind, Error, Tensor};
+use kiln_runtime::{Error, Execution, Tensor};
 use std::time::Duration;
 
 pub fn cases() -> Vec<Case> {
@@ -331,10 +331,10 @@ fn any_options<T: Sample + Float + Accumulate<Acc = f32>>(trial: &mut Trial<'_>)
 
 /// How many products of elements of a query and a key one attention of the sweep may take.
 fn many(trial: &Trial<'_>) -> usize {
-    match trial.device.properties().kind {
-        BackendKind::Interp => 1 << 20,
-        BackendKind::Cpu => 1 << 26,
-        BackendKind::Cuda => usize::MAX,
+    match trial.device.capabilities().execution {
+        Execution::Interpreted => 1 << 20,
+        Execution::Simd => 1 << 26,
+        Execution::Simt => usize::MAX,
     }
 }
 

@@ -50,6 +50,7 @@ impl Case {
                 what,
                 ..
             })))) => Outcome::Skipped(what),
+            Ok(Err(Stop::Missing(what))) => Outcome::Skipped(what.to_owned()),
             Ok(Err(stop)) => failed(stop.to_string()),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);

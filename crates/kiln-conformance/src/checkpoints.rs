@@ -3,7 +3,6 @@
 use crate::actors::{SOON, active, even_halves, running_sum, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_lang::prelude::*;
 use kiln_ring::{
     Address, AskError, Checkpoint, CheckpointError, Ending, Handler, Lifecycle, Payload, Reason, RingConfig,
@@ -92,7 +91,7 @@ fn actors_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
 /// While one thread sends, checkpoints hold what was handled and what was not, without a gap; and
 /// nothing is lost or doubled for the live actor.
 fn actors_are_captured_while_they_work(trial: &mut Trial<'_>) -> Verdict {
-    let most: u32 = if trial.device.properties().kind == BackendKind::Interp { 60 } else { 3000 };
+    let most: u32 = if trial.device.capabilities().is_interpreted() { 60 } else { 3000 };
     for rt in runtimes(trial)? {
         let actor = active(&rt, running_sum, RingConfig::default().state(0).capacity(64))?;
         let sum = |n: u64| n * (n + 1) / 2;
@@ -272,7 +271,7 @@ fn new(_ctx: &RingCtx, count: &mut u32, x: u32) -> [u32; 3] {
 /// Every message is handled once and in order, by the old handler up to some message and by the new
 /// one from there.
 fn handlers_take_over_while_messages_come(trial: &mut Trial<'_>) -> Verdict {
-    let most: u32 = if trial.device.properties().kind == BackendKind::Interp { 100 } else { 20_000 };
+    let most: u32 = if trial.device.capabilities().is_interpreted() { 100 } else { 20_000 };
     for rt in runtimes(trial)? {
         let actor = active(&rt, old, RingConfig::default().state(0).capacity(50))?;
         std::thread::scope(|scope| {

@@ -5,7 +5,7 @@ use crate::trial::{Trial, Verdict, same};
 use kiln_lang::cluster_barrier;
 use kiln_lang::explicit::cluster;
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Tensor};
+use kiln_runtime::Tensor;
 
 pub fn cases() -> Vec<Case> {
     cases!["clusters":
@@ -133,7 +133,7 @@ fn overwrite(found: &mut Tensor<u32, 1>, effort: Effort) {
 /// What the hardware's manuals do not promise and queues in shared memory rest on.
 fn quads_arrive_whole(trial: &mut Trial<'_>) -> Verdict {
     // Blocks that take turns see nothing of each other between barriers.
-    let at_once = trial.device.properties().kind == BackendKind::Cuda;
+    let at_once = trial.device.capabilities().concurrent_blocks;
     let (rounds, looks) = if at_once { (200_000, 50_000_000) } else { (50, 20) };
     let mut found = trial.output::<u32, 1>([2 * 32 * 2])?;
     let launch = overwrite(&mut found, Effort { rounds, looks });

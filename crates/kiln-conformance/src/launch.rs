@@ -4,7 +4,7 @@
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure, same};
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Error, Result, Tensor};
+use kiln_runtime::{Device, Error, Result, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["launch":
@@ -108,7 +108,7 @@ fn overlapping_arguments(trial: &mut Trial<'_>) -> Verdict {
 }
 
 fn argument_on_another_device(trial: &mut Trial<'_>) -> Verdict {
-    let other = if trial.device.properties().kind == BackendKind::Interp { "cpu" } else { "interp" };
+    let other = if trial.device.capabilities().is_interpreted() { "cpu" } else { "interp" };
     let other = Device::open(other)?;
     let x = other.tensor(&[1.0f32; 10], [10])?;
     let mut y = trial.output([10])?;

@@ -11,7 +11,7 @@ use crate::trial::{Stop, Trial, Verdict, ensure};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample};
-use kiln_runtime::{BackendKind, Tensor};
+use kiln_runtime::{Execution, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["library":
@@ -45,18 +45,18 @@ pub(crate) const EXTENTS: [usize; 26] = [
 
 /// How many elements tensors of the suite have at most.
 fn few(trial: &Trial<'_>) -> usize {
-    match trial.device.properties().kind {
-        BackendKind::Interp => 2100,
+    match trial.device.capabilities().execution {
+        Execution::Interpreted => 2100,
         _ => 8200,
     }
 }
 
 /// How many those of the sweep have. On a CPU they outgrow the caches, where stores go another way.
 fn many(trial: &Trial<'_>) -> usize {
-    match trial.device.properties().kind {
-        BackendKind::Interp => 132_000,
-        BackendKind::Cpu => (trial.device.properties().cache as usize / 8 + 100_000).clamp(1 << 21, 1 << 24),
-        BackendKind::Cuda => 21_000_000,
+    match trial.device.capabilities().execution {
+        Execution::Interpreted => 132_000,
+        Execution::Simd => (trial.device.properties().cache as usize / 8 + 100_000).clamp(1 << 21, 1 << 24),
+        Execution::Simt => 21_000_000,
     }
 }
 
@@ -197,7 +197,7 @@ fn matrices(
     mut one: impl FnMut(&mut Trial<'_>, [usize; 2], Layout) -> Verdict,
 ) -> Verdict {
     // The tile of a longer row would not fit the registers of a GPU's block.
-    let widest = if trial.device.properties().kind == BackendKind::Cuda { 16385 } else { 131_071 };
+    let widest = if trial.device.capabilities().is_simt() { 16385 } else { 131_071 };
     let mut shapes = vec![[0, 5], [3, 0], [most / 33, 33], [most / 1500, 1500]];
     for columns in EXTENTS.into_iter().filter(|&n| n > 0 && n <= most.min(widest)) {
         let rows = 1 + trial.rng.below(3) as usize;

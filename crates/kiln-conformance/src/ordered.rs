@@ -1,10 +1,10 @@
 //! Ordered accesses: of single elements, of quads, and what blocks hand each other by them.
 
 use crate::case::{Case, cases};
-use crate::trial::{Trial, Verdict, ensure, same};
+use crate::trial::{Stop, Trial, Verdict, ensure, same};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
-use kiln_runtime::{BackendKind, FaultKind, Tensor};
+use kiln_runtime::{FaultKind, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["ordered":
@@ -282,9 +282,8 @@ fn rally(ball: &mut Tensor<u32, 1>, turn: &mut Tensor<u32, 1>, rounds: Val<u32>,
 }
 
 fn blocks_at_once(trial: &mut Trial<'_>) -> Verdict {
-    // On other backends, blocks of one launch may run one after the other.
-    if trial.device.properties().kind != BackendKind::Cuda {
-        return Ok(());
+    if !trial.device.capabilities().concurrent_blocks {
+        return Err(Stop::Missing("concurrent blocks"));
     }
     let rounds = 2000;
     let data = trial.random::<u32>(50);

@@ -12,7 +12,7 @@ use kiln_kernels::matmul::epilogue::{Epilogue, Identity, Then, Vector};
 use kiln_kernels::matmul::{Factor, Matmul, Precision};
 use kiln_lang::prelude::*;
 use kiln_reference::{Host, Rng, Sample, product};
-use kiln_runtime::{BackendKind, Tensor};
+use kiln_runtime::{Execution, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["products":
@@ -32,17 +32,17 @@ pub fn large_cases() -> Vec<Case> {
 
 /// How many multiplications a product of the suite may take.
 fn few(trial: &Trial<'_>) -> f64 {
-    match trial.device.properties().kind {
-        BackendKind::Interp => 3e5,
+    match trial.device.capabilities().execution {
+        Execution::Interpreted => 3e5,
         _ => 3e7,
     }
 }
 
 /// How many one of the sweep may take.
 fn many(trial: &Trial<'_>) -> f64 {
-    match trial.device.properties().kind {
-        BackendKind::Interp => 3e6,
-        BackendKind::Cpu => 3e9,
+    match trial.device.capabilities().execution {
+        Execution::Interpreted => 3e6,
+        Execution::Simd => 3e9,
         _ => f64::INFINITY,
     }
 }

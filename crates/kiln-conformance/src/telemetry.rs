@@ -3,7 +3,7 @@
 use crate::actors::{SOON, active, even_halves, running_sum, runtimes, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
+use kiln_backend::Clock;
 use kiln_ring::{Actor, ActorTelemetry, Handler, Lifecycle, RingConfig};
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ fn actors_tell_what_they_did(trial: &mut Trial<'_>) -> Verdict {
         same("state behind which the gauges lie", actor.state()?, (0..100).sum::<u64>())?;
         same("measured", seen.handling.count(), 100u64.div_ceil(16))?;
         // The interpreter's clock counts operations.
-        if trial.device.properties().kind != BackendKind::Interp {
+        if trial.device.capabilities().clock != Clock::Operations {
             let most = seen.handling.quantile(1.0).unwrap_or(0);
             ensure(u128::from(most) <= 2 * took.as_nanos() + 2000, || format!("{most} ns of {took:?}"))?;
         }

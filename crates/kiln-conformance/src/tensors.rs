@@ -5,7 +5,7 @@ use crate::trial::{Trial, Verdict, ensure, same};
 use half::{bf16, f16};
 use kiln_lang::prelude::*;
 use kiln_reference::Sample;
-use kiln_runtime::{BackendKind, Device, Error, Residency, Tensor};
+use kiln_runtime::{Device, Error, Residency, Tensor};
 
 pub fn cases() -> Vec<Case> {
     cases!["tensors":
@@ -82,7 +82,7 @@ fn host_access(trial: &mut Trial<'_>) -> Verdict {
 }
 
 fn between_devices(trial: &mut Trial<'_>) -> Verdict {
-    let other = if trial.device.properties().kind == BackendKind::Interp { "cpu" } else { "interp" };
+    let other = if trial.device.capabilities().is_interpreted() { "cpu" } else { "interp" };
     let other = Device::open(other)?;
     let (x, data) = trial.input::<f32, 2>([5, 9])?;
     let there = x.transpose().to_device(&other)?;

@@ -3,7 +3,6 @@
 use crate::actors::{Ping, SOON, active, defaults, echo, faulty, running_sum, same};
 use crate::case::{Case, cases};
 use crate::trial::{Stop, Trial, Verdict, ensure};
-use kiln_backend::BackendKind;
 use kiln_ring::{
     AskError, Ending, Overflow, Payload, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig,
     SendOptions, Transport, ring_kernel,
@@ -22,10 +21,10 @@ pub fn cases() -> Vec<Case> {
 /// Runtimes of each transport that the device has.
 fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let config = RuntimeConfig { step_budget: 500, spins: 64, ..defaults() };
-    let (mut runtimes, gpu) = (Vec::new(), trial.device.properties().kind == BackendKind::Cuda);
+    let mut runtimes = Vec::new();
     for transport in Transport::ALL {
         let config = config.workers(2).ports_per_worker(8).transport(transport);
-        for warps in if gpu { vec![true] } else { vec![false, true] } {
+        for &warps in trial.warps() {
             match RingRuntime::with(trial.device, config.warps(warps)) {
                 Ok(runtime) => {
                     same("transport", runtime.transport(), transport)?;
@@ -51,7 +50,7 @@ fn long(_ctx: &RingCtx, m: [u32; 29]) -> [u32; 29] {
 
 /// Many laps of small rings, with and without deadlines, one by one and many at once.
 fn messages_of_all_sizes_come_back(trial: &mut Trial<'_>) -> Verdict {
-    let rounds = if trial.device.properties().kind == BackendKind::Interp { 5 } else { 50 };
+    let rounds = if trial.device.capabilities().is_interpreted() { 5 } else { 50 };
     for rt in runtimes(trial)? {
         for deadlines in [false, true] {
             let config = || RingConfig::default().capacity(8).deadlines(deadlines);
@@ -153,7 +152,7 @@ fn what_is_not_there_is_refused(trial: &mut Trial<'_>) -> Verdict {
     let choice = chosen.transport_choice();
     same("chosen", choice.transport, chosen.transport())?;
     ensure(choice.transport != Transport::Auto && !choice.why.is_empty(), || format!("{choice:?}"))?;
-    if trial.device.properties().kind != BackendKind::Cuda {
+    if trial.device.capabilities().on_host {
         same("chosen", choice.transport, Transport::Pinned)?;
         let refused = RingRuntime::with(trial.device, defaults().transport(Transport::Bar));
         let text = refused.map(drop).map_err(|error| error.to_string());

@@ -11,6 +11,9 @@ pub enum Stop {
     /// Kiln refused or failed where it should not.
     #[error("{0}")]
     Kiln(#[from] Error),
+    /// The device lacks a capability, which the text names.
+    #[error("the device has no {0}")]
+    Missing(&'static str),
     /// A result was wrong.
     #[error("{0}")]
     Wrong(String),
@@ -32,6 +35,12 @@ impl<'a> Trial<'a> {
         let mut hasher = DefaultHasher::new();
         (seed, name).hash(&mut hasher);
         Trial { device, rng: Rng::new(hasher.finish()) }
+    }
+
+    /// Whether workers of ring kernels are warps: both, where the device has a choice. Where
+    /// threads are hardware threads, a worker always is a warp.
+    pub fn warps(&self) -> &'static [bool] {
+        if self.device.capabilities().is_simt() { &[true] } else { &[false, true] }
     }
 
     /// Random elements.

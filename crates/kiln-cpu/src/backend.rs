@@ -8,8 +8,9 @@ use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BackendKind, BlockTime, Compiled, DevicePtr, Error, EventId, Fault, Launch, Mapped, MappedPlace,
-    MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, StreamId, Tenant,
+    Backend, BackendKind, BlockTime, Capabilities, Compiled, DevicePtr, Error, EventId, Execution, Fault,
+    Launch, Mapped, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId,
+    Result, StreamId, Tenant,
 };
 use kiln_cpu_primitives::Level;
 use kiln_ir::Kernel;
@@ -136,6 +137,11 @@ fn properties(threads: usize) -> Properties {
         ptx: None,
         unified: true,
         residency: Residency::Beside,
+        capabilities: Capabilities {
+            on_host: true,
+            launch_limit: true,
+            ..Capabilities::new(Execution::Simd)
+        },
     }
 }
 

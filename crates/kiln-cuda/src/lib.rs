@@ -23,5 +23,6 @@ pub mod ptx;
 mod backend;
 
 pub use backend::{
-    Cuda, compile_to_ptx, compile_to_tasks, compile_to_threads, device_count, mapped_places, threads_to_ptx,
+    Cuda, capabilities, compile_to_ptx, compile_to_tasks, compile_to_threads, device_count, mapped_places,
+    threads_to_ptx,
 };

@@ -6,7 +6,7 @@ use crate::harmless::without_faults;
 use crate::mode::Mode;
 use crate::reduce::reduce;
 use crate::run::{Outcome, difference, run};
-use kiln_backend::{Backend, BackendKind, Error, FaultKind};
+use kiln_backend::{Backend, Error, FaultKind};
 use kiln_compiler::{CompileError, Target, expand, lower_to_threads, optimize};
 use kiln_interp::{Interp, Options as InterpOptions};
 use kiln_ir::{BinaryOp, Bounds, Kernel, Level, Op, OpData, OpKind};
@@ -80,7 +80,7 @@ impl<'d> Trial<'d> {
     /// Whether kernels must keep to what the lowering to threads takes.
     pub fn is_gpu(&self) -> bool {
         match self.tested {
-            Tested::Device(device) => device.properties().kind == BackendKind::Cuda,
+            Tested::Device(device) => device.properties().capabilities.is_simt(),
             Tested::GpuCode { .. } => true,
         }
     }

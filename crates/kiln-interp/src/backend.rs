@@ -10,9 +10,9 @@ use crate::shadow::Report;
 use crate::streams::Streams;
 use crate::time::Time;
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Fault, LAUNCH_LIMIT, Launch, Mapped,
-    MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId, Result, Stages,
-    StreamId, Tenant, is_printing,
+    Backend, BackendKind, Capabilities, Clock, Compiled, DevicePtr, Error, EventId, Execution, Fault,
+    LAUNCH_LIMIT, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
+    Residency, ResidentId, Result, Stages, StreamId, Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
 use std::ops::Range;
@@ -138,6 +138,9 @@ struct State {
     launches: u64,
 }
 
+/// The most blocks of a cluster, as GPUs have.
+const MAX_CLUSTER: u32 = 8;
+
 /// The name of the device.
 const DEVICE: &str = "interp";
 /// What the name has after it without the sanitizer.
@@ -163,6 +166,15 @@ impl Interp {
             ptx: None,
             unified: !options.sanitize,
             residency: Residency::Within,
+            capabilities: Capabilities {
+                on_host: true,
+                clusters: MAX_CLUSTER,
+                explicit_level: true,
+                launch_limit: true,
+                sanitizer: options.sanitize,
+                clock: Clock::Operations,
+                ..Capabilities::new(Execution::Interpreted)
+            },
         };
         let memory = Memory::new(options.memory, options.sanitize);
         Interp {

@@ -2,7 +2,7 @@
 
 use crate::sizes::{elements_per_program, resident_programs, row_tile};
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Result, Tensor};
+use kiln_runtime::{Execution, Result, Tensor};
 
 /// Kernels, for launches of one's own.
 pub mod kernels {
@@ -53,7 +53,7 @@ pub mod kernels {
 pub fn sum(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) -> Result<()> {
     let device = x.device().clone();
     let block = 2 * elements_per_program(&device, 4);
-    let each = device.properties().kind == BackendKind::Cpu;
+    let each = device.capabilities().execution == Execution::Simd;
     let programs = x.len().div_ceil(block).clamp(1, resident_programs(&device));
     let mut partial = device.uninit([programs])?;
     kernels::partial_sums(x, &mut partial, block, each).launch(&device)?;

@@ -1,26 +1,25 @@
 //! How much a program takes on: the defaults of this library's kernels.
 
 use kiln_lang::Elem;
-use kiln_runtime::{BackendKind, Device, Error, Result, Tensor};
+use kiln_runtime::{Device, Error, Execution, Result, Tensor};
 
 /// Elements of a streaming kernel's program. On a GPU enough for several 16-byte accesses a thread;
 /// on a CPU about an L1 cache of each operand, so that the cost of starting a program and of each
 /// tile operation is spread.
 pub(crate) fn elements_per_program(device: &Device, elem_bytes: usize) -> usize {
-    match device.properties().kind {
-        BackendKind::Cuda => 4096 / elem_bytes.max(2),
-        BackendKind::Cpu => 16384 / elem_bytes.max(1),
-        BackendKind::Interp => 4096,
+    match device.capabilities().execution {
+        Execution::Simt => 4096 / elem_bytes.max(2),
+        Execution::Simd => 16384 / elem_bytes.max(1),
+        Execution::Interpreted => 4096,
     }
 }
 
 /// Programs of a kernel that strides over its input: enough to fill the device, few enough that
 /// combining their results costs nothing.
 pub(crate) fn resident_programs(device: &Device) -> usize {
-    match device.properties().kind {
-        BackendKind::Cuda => 16 * device.properties().units as usize,
-        BackendKind::Cpu => 16 * device.properties().units as usize,
-        BackendKind::Interp => 2,
+    match device.capabilities().execution {
+        Execution::Simt | Execution::Simd => 16 * device.properties().units as usize,
+        Execution::Interpreted => 2,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::isolate;
 use crate::observe::Observers;
 use crate::stream::Stream;
-use kiln_backend::{Backend, Properties, StreamId, is_printing};
+use kiln_backend::{Backend, Capabilities, Properties, StreamId, is_printing};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -139,6 +139,17 @@ impl Device {
     /// What the device is and can do.
     pub fn properties(&self) -> &Properties {
         self.0.backend.properties()
+    }
+
+    /// What it can do beyond what every device can.
+    ///
+    /// ```
+    /// let device = kiln_runtime::Device::open("interp")?;
+    /// assert!(device.capabilities().sanitizer && device.capabilities().is_interpreted());
+    /// # Ok::<(), kiln_runtime::Error>(())
+    /// ```
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.properties().capabilities
     }
 
     /// The name it was opened by.

@@ -79,7 +79,10 @@ pub use cache::{Build, DiskCache, DiskStats, ProgramCache};
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
-pub use kiln_backend::{BackendKind, Fault, FaultKind, Properties, Report, Stages};
+pub use kiln_backend::{
+    BackendKind, Capabilities, Clock, Execution, Fault, FaultKind, MatrixFormat, MatrixUnits, Properties,
+    Report, Stages,
+};
 pub use launch::Launch;
 pub use observe::{Observation, Observer, observe};
 pub use stream::{Event, Stream};

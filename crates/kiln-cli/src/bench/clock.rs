@@ -1,7 +1,7 @@
 //! How a call is timed.
 
 use super::rows::Call;
-use kiln_runtime::{BackendKind, Device, Event, Result};
+use kiln_runtime::{Clock, Device, Event, Result};
 use std::time::Instant;
 
 /// What a GPU's L2 holds before a timed call, besides none of its data.
@@ -17,9 +17,9 @@ pub enum Cache {
 pub fn times(device: &Device, call: &mut Call, cache: Cache, rounds: usize) -> Result<Vec<f64>> {
     call()?;
     device.synchronize()?;
-    match device.properties().kind {
-        BackendKind::Cuda => on_gpu(device, call, cache, rounds),
-        _ => on_host(device, call, rounds),
+    match device.capabilities().clock {
+        Clock::Device => on_gpu(device, call, cache, rounds),
+        Clock::Host | Clock::Operations => on_host(device, call, rounds),
     }
 }
 

@@ -36,7 +36,7 @@ mod soak;
 
 use crate::failure::Failure;
 use kiln_backend::{MappedPlace, Residency};
-use kiln_runtime::{BackendKind, Device};
+use kiln_runtime::Device;
 use row::Row;
 use std::path::Path;
 use std::time::Duration;
@@ -64,7 +64,7 @@ struct Ways<'a> {
 
 impl Ways<'_> {
     fn of(device: &Device) -> Ways<'_> {
-        let gpu = device.properties().kind == BackendKind::Cuda;
+        let gpu = device.capabilities().is_simt();
         let known = device.backend().mapped_places();
         let usable = |place: &MappedPlace| known.get(*place).is_ok() && (gpu || *place == MappedPlace::Host);
         let places = MappedPlace::ALL.into_iter().filter(usable).collect();
@@ -106,7 +106,7 @@ fn soaked(ways: &Ways<'_>, length: Duration, rate: u64) -> Result<Vec<Row>, Fail
 fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     let Ways { device, places, most } = ways;
     let wanted = |name: &str| name.contains(only);
-    let gpu = device.properties().kind == BackendKind::Cuda;
+    let gpu = device.capabilities().is_simt();
     let mut rows = Vec::new();
     if wanted(baseline::LAUNCH) {
         rows.push(baseline::launch(device)?);
@@ -166,7 +166,7 @@ fn measured(ways: &Ways<'_>, only: &str) -> Result<Vec<Row>, Failure> {
     if wanted(faults::RESTART) {
         rows.push(faults::restarts(device, ways.best())?);
     }
-    if device.properties().kind != BackendKind::Interp {
+    if !device.capabilities().is_interpreted() {
         for name in [faults::TRAP, faults::HANG].into_iter().filter(|name| wanted(name)) {
             rows.push(faults::losses(device, name)?);
         }

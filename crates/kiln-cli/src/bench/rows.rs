@@ -5,7 +5,7 @@ use super::compile_cost::{self, FirstCall, cold};
 use super::{attention, launch_cost, products};
 use half::bf16;
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use kiln_runtime::{Device, Execution, Result, Tensor};
 
 /// A call to be timed, with its data.
 pub type Call = Box<dyn FnMut() -> Result<()>>;
@@ -38,8 +38,8 @@ pub(super) struct Sizes {
 }
 
 fn sizes(device: &Device) -> Sizes {
-    match device.properties().kind {
-        BackendKind::Cuda => Sizes { elements: 1 << 28, matrix: [16384, 4096] },
+    match device.capabilities().execution {
+        Execution::Simt => Sizes { elements: 1 << 28, matrix: [16384, 4096] },
         _ => Sizes { elements: 1 << 25, matrix: [4096, 4096] },
     }
 }
@@ -68,7 +68,7 @@ impl Row {
 
 /// The copy, whose bandwidth is the ceiling of the other rows.
 pub fn copy(device: &Device) -> Row {
-    let gpu = device.properties().kind == BackendKind::Cuda;
+    let gpu = device.capabilities().is_simt();
     let n = sizes(device).elements as u64;
     let name = if gpu { "copy_f32_2^28" } else { "copy_f32_2^25" };
     Row {
@@ -83,7 +83,7 @@ pub fn copy(device: &Device) -> Row {
 
 /// Every row of a device.
 pub fn all(device: &Device) -> Vec<Row> {
-    let gpu = device.properties().kind == BackendKind::Cuda;
+    let gpu = device.capabilities().is_simt();
     let Sizes { elements, matrix } = sizes(device);
     let (n, m) = (elements as u64, (matrix[0] * matrix[1]) as u64);
     let pick = |on_gpu, on_cpu| if gpu { on_gpu } else { on_cpu };
@@ -207,7 +207,7 @@ fn make_chain(device: &Device, sizes: &Sizes) -> Result<Call> {
     let (x, y) = (vector(device, sizes.elements)?, vector(device, sizes.elements)?);
     let mut z = device.zeros([sizes.elements])?;
     // As much as the element-wise kernels of the library take.
-    let block = if device.properties().kind == BackendKind::Cuda { 1024 } else { 4096 };
+    let block = if device.capabilities().is_simt() { 1024 } else { 4096 };
     let device = device.clone();
     Ok(Box::new(move || chain(&x, &y, &mut z, block).launch(&device)))
 }

@@ -3,7 +3,7 @@
 use super::clock;
 use super::rows::{Call, Row, all};
 use crate::failure::Failure;
-use kiln_runtime::{BackendKind, Device, Error};
+use kiln_runtime::{Device, Error, Execution};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write, stdin, stdout};
 
@@ -69,8 +69,8 @@ fn times(device: &Device, row: &Row, kept: &mut Option<Kept>, rounds: usize) -> 
 /// The hardware in the words the peers use too.
 fn hardware(device: &Device) -> String {
     let properties = device.properties();
-    match properties.kind {
-        BackendKind::Cuda => properties.name.clone(),
+    match properties.capabilities.execution {
+        Execution::Simt => properties.name.clone(),
         _ => format!("{}, {} cores", properties.name, properties.units),
     }
 }

@@ -10,6 +10,8 @@ impl Findings {
         let mut sections = vec![format!("Kiln {}\n", env!("CARGO_PKG_VERSION"))];
         let devices = self.devices.iter().map(|d| vec![d.id.clone(), d.name.clone(), d.details()]);
         sections.push(section("Devices", devices.collect()));
+        let capabilities = self.devices.iter().map(|d| vec![d.id.clone(), d.capabilities_text()]);
+        sections.push(section("Capabilities", capabilities.collect()));
         let mut system = vec![vec!["default".into(), format!("{} ({})", self.default.0, self.default.1)]];
         if let Some(nvidia) = &self.nvidia {
             let release = nvidia.release.as_deref().unwrap_or("of unknown version");
@@ -98,6 +100,15 @@ impl Found {
         parts.join(", ")
     }
 
+    /// The limits of a block, and each capability that is there.
+    fn capabilities_text(&self) -> String {
+        let limits = [
+            format!("subgroups of {}", self.subgroup),
+            format!("{} of shared memory", bytes(self.shared_memory.into())),
+        ];
+        self.capabilities.names().into_iter().chain(limits).collect::<Vec<_>>().join(", ")
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "id": self.id,
@@ -108,7 +119,9 @@ impl Found {
             "compute_capability": self.compute_capability.map(|(major, minor)| format!("{major}.{minor}")),
             "simd": self.simd,
             "max_threads": self.max_threads,
+            "subgroup": self.subgroup,
             "shared_memory": self.shared_memory,
+            "capabilities": self.capabilities.names(),
         })
     }
 }

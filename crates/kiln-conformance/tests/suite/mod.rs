@@ -1,21 +1,39 @@
 //! Each case of the suite as a test of its own, by name.
 
 use kiln_conformance::{Case, Outcome, suite};
-use kiln_runtime::{BackendKind, Device, Result};
+use kiln_runtime::{Capabilities, Device, Result};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a CPU must skip, group by group, and what it must say.
-const NOT_ON_A_CPU: [(&str, &[&str]); 2] =
-    [("explicit::", &["explicit level"]), ("clusters::", &["cluster's blocks", "of shared memory"])];
+/// Cases, by the beginning of their names, that need a capability.
+struct Need {
+    cases: &'static str,
+    /// Whether a device has it.
+    there: fn(&Capabilities) -> bool,
+    /// One of these a device says that does not.
+    words: &'static [&'static str],
+}
+
+const NEEDS: [Need; 3] = [
+    Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
+    Need {
+        cases: "clusters::",
+        there: Capabilities::has_clusters,
+        words: &["cluster's blocks", "of shared memory"],
+    },
+    Need {
+        cases: "ordered::blocks_at_once",
+        there: |has| has.concurrent_blocks,
+        words: &["concurrent blocks"],
+    },
+];
 
 /// What the device must say when it skips the case, if it must.
 fn skips(device: &Device, case: &Case) -> Option<&'static [&'static str]> {
-    let cpu = device.properties().kind == BackendKind::Cpu;
-    let group = NOT_ON_A_CPU.iter().find(|(group, _)| cpu && case.name.starts_with(group));
-    group.map(|(_, what)| *what)
+    let lacks = |need: &&Need| case.name.starts_with(need.cases) && !(need.there)(device.capabilities());
+    NEEDS.iter().find(lacks).map(|need| need.words)
 }
 
 /// How many cases run at a time.
@@ -44,8 +62,8 @@ fn device(open: impl Fn() -> Result<Device>) -> Result<Device> {
     })
 }
 
-/// Runs the cases of the suite whose names are wanted on a device that must have every capability:
-/// here a skip is a failure, except that a CPU must skip the explicit level and clusters, by name.
+/// Runs the cases of the suite whose names are wanted. A case whose capability the device lacks must
+/// be skipped by that name; any other skip is a failure.
 /// Tests of the program's `own` come first. `KILN_SEED` repeats a run.
 pub fn run(
     open: impl Fn() -> Result<Device> + Copy + Send + 'static,

@@ -1,6 +1,7 @@
 //! What everything on one GPU shares: its context, streams, events, what its programs report, and
 //! programs that are being unloaded.
 
+use super::capabilities::capabilities;
 use super::mappings::Mappings;
 use super::maps::NOTHING;
 use super::reports::Printed;
@@ -184,5 +185,6 @@ fn properties(id: String, context: &Context) -> Properties {
         ptx: Some((ptx.major, ptx.minor)),
         unified: false,
         residency: Residency::Beside,
+        capabilities: capabilities((capability.major, capability.minor)),
     }
 }

@@ -7,12 +7,14 @@
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
 //! | `residents.rs`, `tenants.rs`, `mappings.rs` | kernels that stay, who keeps them, and the memory they share with the host |
+//! | `capabilities.rs` | what GPUs of a compute capability can do |
 //! | `device.rs` | what everything on one GPU shares |
 //! | `streams.rs` | streams and events by number |
 //! | `reports.rs` | where faults and prints of a stream arrive |
 //! | `sites.rs` | what they mean |
 
 mod artifact;
+mod capabilities;
 mod device;
 mod mappings;
 mod maps;
@@ -24,6 +26,7 @@ mod sites;
 mod streams;
 mod tenants;
 
+pub use capabilities::capabilities;
 pub use mappings::mapped_places;
 pub use pipeline::{compile_to_ptx, compile_to_tasks, compile_to_threads, threads_to_ptx};
 

@@ -4,7 +4,7 @@ use super::Problem;
 use crate::matmul::plain::has_warpgroups;
 use crate::sizes::row_tile;
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use kiln_runtime::{Device, Execution, Result, Tensor};
 use std::f32::consts::{LN_2, LOG2_E};
 
 /// Kernels, for launches of one's own.
@@ -255,22 +255,22 @@ pub(super) fn run<T: Float + Accumulate<Acc = f32>>(
 /// the fastest of those tried first.
 pub(super) fn tiles<T: Elem>(device: &Device, width: usize) -> &'static [(usize, usize)] {
     let narrow = row_tile(width) <= 64;
-    match device.properties().kind {
-        BackendKind::Cpu => &[(128, 128), (64, 128), (64, 64), (32, 128), (128, 64)],
+    match device.capabilities().execution {
+        Execution::Simd => &[(128, 128), (64, 128), (64, 64), (32, 128), (128, 64)],
         // Products of warpgroups: two of them for heads whose sums fill the registers of one.
-        BackendKind::Cuda if size_of::<T>() == 2 && has_warpgroups(device) => match row_tile(width) {
+        Execution::Simt if size_of::<T>() == 2 && has_warpgroups(device) => match row_tile(width) {
             0..=64 => &[(128, 64), (128, 128), (64, 64), (64, 128)],
             65..=128 => &[(64, 64), (128, 64), (128, 128)],
             _ => &[(128, 64), (64, 32)],
         },
         // On tensor cores: as many queries a warp and keys a turn as its registers hold sums for.
-        BackendKind::Cuda if size_of::<T>() == 2 => match row_tile(width) {
+        Execution::Simt if size_of::<T>() == 2 => match row_tile(width) {
             0..=64 => &[(128, 64), (64, 64), (128, 128)],
             65..=128 => &[(64, 64), (128, 64), (64, 32)],
             _ => &[(64, 16), (64, 32)],
         },
-        BackendKind::Cuda if narrow => &[(32, 32), (64, 32), (64, 64), (32, 64)],
-        BackendKind::Cuda => &[(32, 32), (16, 32), (32, 16)],
-        BackendKind::Interp => &[(16, 16), (16, 32)],
+        Execution::Simt if narrow => &[(32, 32), (64, 32), (64, 64), (32, 64)],
+        Execution::Simt => &[(32, 32), (16, 32), (32, 16)],
+        Execution::Interpreted => &[(16, 16), (16, 32)],
     }
 }

@@ -3,7 +3,7 @@
 use super::Problem;
 use super::hopper::{self, HEAD_BITS, Plan, ROWS, TILE_BITS};
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use kiln_runtime::{Device, Result, Tensor};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -44,10 +44,10 @@ const LENGTHS: usize = 1 << 29;
 /// a row, and multiples of 16 bytes from row to row.
 pub(super) fn suits<T: Elem>(problem: &Problem<'_, T>) -> bool {
     let Problem { q, k, v, o, packed, scale, .. } = problem;
-    let properties = q.device().properties();
-    let hopper = properties.kind == BackendKind::Cuda && properties.compute_capability == Some((9, 0));
+    let capabilities = q.device().capabilities();
     let sequences = packed.map_or(0, |p| p.sequences.len());
-    hopper
+    capabilities.warpgroup_products
+        && capabilities.bulk_copies
         && [f16::SCALAR, bf16::SCALAR].contains(&T::SCALAR)
         && scale.is_normal()
         && *scale > 0.0

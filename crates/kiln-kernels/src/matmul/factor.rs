@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
-use kiln_runtime::Tensor;
+use kiln_runtime::{MatrixFormat, Tensor};
 
 /// An element type of factors.
 pub trait Factor: Accumulate<Acc = <Self as Factor>::Sum> {
@@ -27,6 +27,19 @@ pub enum Unit {
     Int8,
     /// As tf32, without the last bits.
     Tf32,
+}
+
+impl Unit {
+    /// The format that matrix units must multiply.
+    pub(super) fn format(self) -> Option<MatrixFormat> {
+        match self {
+            Unit::None => None,
+            Unit::Half => Some(MatrixFormat::Float16),
+            Unit::Float8 => Some(MatrixFormat::Float8),
+            Unit::Int8 => Some(MatrixFormat::Int8),
+            Unit::Tf32 => Some(MatrixFormat::Tf32),
+        }
+    }
 }
 
 macro_rules! factors {

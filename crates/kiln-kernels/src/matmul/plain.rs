@@ -5,7 +5,7 @@ use super::factor::{Factor, Unit, allows, factors};
 use crate::tuning::{self, Choosing, Tuning, Way, class};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use kiln_runtime::{Device, Execution, Result, Tensor};
 use std::any::TypeId;
 
 /// Kernels, for launches of one's own.
@@ -92,7 +92,7 @@ pub(super) fn multiply<
 
 /// Whether the compiler gives products to warpgroups.
 pub(crate) fn has_warpgroups(device: &Device) -> bool {
-    device.properties().compute_capability == Some((9, 0))
+    device.capabilities().warpgroup_products
 }
 
 /// Rows and columns of a program, and the depth of a step.
@@ -109,8 +109,8 @@ struct Units {
 impl Units {
     /// `None` where there are none for the type.
     fn of<T: Factor>(device: &Device, precision: Precision) -> Option<Units> {
-        let least = if T::UNIT == Unit::Float8 { (8, 9) } else { (8, 0) };
-        let there = device.properties().compute_capability.is_some_and(|capability| capability >= least);
+        let units = device.capabilities().matrix_units;
+        let there = T::UNIT.format().is_some_and(|format| units.multiply(format));
         let pieces = T::UNIT == Unit::Float8 && precision != Precision::FastSums;
         (there && allows(precision, T::UNIT)).then_some(Units { depth: 32 / size_of::<T>(), pieces })
     }
@@ -128,8 +128,8 @@ fn tiles<T: Factor>(
     let units = Units::of::<T>(device, precision);
     // Depths on matrix units are given in steps of 32 bytes.
     let step = units.as_ref().map_or(1, |units| units.depth);
-    let all: &[Tile] = match device.properties().kind {
-        BackendKind::Cpu => &[
+    let all: &[Tile] = match device.capabilities().execution {
+        Execution::Simd => &[
             (64, 256, 512),
             (128, 256, 512),
             (256, 256, 512),
@@ -137,17 +137,17 @@ fn tiles<T: Factor>(
             (256, 256, 256),
             (128, 512, 256),
         ],
-        BackendKind::Cuda if units.as_ref().is_some_and(|units| units.pieces) => {
+        Execution::Simt if units.as_ref().is_some_and(|units| units.pieces) => {
             &[(128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (128, 128, 2), (64, 128, 2)]
         }
-        BackendKind::Cuda if units.is_some() && has_warpgroups(device) => {
+        Execution::Simt if units.is_some() && has_warpgroups(device) => {
             &[(256, 128, 4), (128, 256, 4), (128, 128, 4), (128, 128, 2), (64, 128, 4), (64, 64, 4)]
         }
-        BackendKind::Cuda if units.is_some() => {
+        Execution::Simt if units.is_some() => {
             &[(128, 128, 2), (64, 64, 2), (64, 128, 2), (128, 64, 2), (64, 64, 4), (128, 128, 4)]
         }
-        BackendKind::Cuda => &[(32, 64, 32), (64, 64, 32), (32, 32, 32), (64, 64, 16)],
-        BackendKind::Interp => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
+        Execution::Simt => &[(32, 64, 32), (64, 64, 32), (32, 32, 32), (64, 64, 16)],
+        Execution::Interpreted => &[(16, 16, 16), (32, 16, 16), (16, 32, 16)],
     };
     let mut tiles = vec![estimate];
     for &(rows, columns, depth) in all {
@@ -171,8 +171,8 @@ fn tiles<T: Factor>(
 pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize; 3]) -> Tile {
     let units = Units::of::<T>(device, precision);
     let within = |extent: usize, most: usize| extent.next_power_of_two().clamp(16, most);
-    match (device.properties().kind, units) {
-        (BackendKind::Cpu, _) => {
+    match (device.capabilities().execution, units) {
+        (Execution::Simd, _) => {
             // What a program packs serves all of its rows and columns, and what it holds stays in
             // the L2 cache; smaller tiles where large ones would leave a core without work.
             let programs = |rows: usize| m.div_ceil(rows) * n.div_ceil(256);
@@ -181,7 +181,7 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
         }
         // Products of warpgroups: as many sums as registers hold, or fewer where the device would
         // have too little to do.
-        (BackendKind::Cuda, Some(Units { depth, pieces })) if has_warpgroups(device) => {
+        (Execution::Simt, Some(Units { depth, pieces })) if has_warpgroups(device) => {
             let fills = |rows: usize, columns: usize| {
                 m.div_ceil(rows) * n.div_ceil(columns) >= device.properties().units as usize
             };
@@ -192,12 +192,12 @@ pub fn tile<T: Factor>(device: &Device, precision: Precision, [m, n, k]: [usize;
             (within(m, rows), within(n, columns), within(k, 4 * depth).max(depth))
         }
         // On tensor cores: 64 × 64 a warp, or fewer where the device would have too little to do.
-        (BackendKind::Cuda, Some(Units { depth, .. })) => {
+        (Execution::Simt, Some(Units { depth, .. })) => {
             let programs = m.div_ceil(128) * n.div_ceil(128);
             let most = if programs >= device.properties().units as usize { 128 } else { 64 };
             (within(m, most), within(n, most), 2 * depth)
         }
-        (BackendKind::Cuda, None) => (within(m, 32), within(n, 64), 32),
-        (BackendKind::Interp, _) => (16, 16, 16),
+        (Execution::Simt, None) => (within(m, 32), within(n, 64), 32),
+        (Execution::Interpreted, _) => (16, 16, 16),
     }
 }

@@ -10,7 +10,7 @@ use crate::tuning::{self, Choosing, Tuning, Way, class};
 use half::{bf16, f16};
 use kiln_lang::Precision;
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Result, Tensor};
+use kiln_runtime::{Device, Result, Tensor};
 use std::any::TypeId;
 
 /// Bytes that addresses and rows of what bulk copies move are multiples of.
@@ -20,9 +20,8 @@ const ROW: usize = 128;
 
 /// Whether a device has these tensor cores, and there is something to multiply: no extent is 0.
 pub(super) fn available(device: &Device, extents: [usize; 4]) -> bool {
-    let properties = device.properties();
-    let hopper = properties.kind == BackendKind::Cuda && properties.compute_capability == Some((9, 0));
-    hopper && !extents.contains(&0)
+    let capabilities = device.capabilities();
+    capabilities.warpgroup_products && capabilities.bulk_copies && !extents.contains(&0)
 }
 
 /// c = a b through the epilogue, for stacks whose shapes fit.

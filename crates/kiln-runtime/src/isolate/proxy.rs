@@ -4,7 +4,7 @@ use super::link::Link;
 use super::memory::Shared;
 use super::wire::{Fields, Frame, MOST, Op, broken, properties};
 use kiln_backend::{
-    Backend, BackendKind, BlockTime, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle, Mapped,
+    Backend, BlockTime, Capabilities, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle, Mapped,
     MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Result, Stages, StreamId,
     Tenant,
 };
@@ -61,7 +61,11 @@ impl Isolated {
         let link = Arc::new(Link::start(name)?);
         let mut hello = link.call(request(Op::Hello))?;
         let properties = properties(&mut hello)?;
-        let properties = Properties { id: format!("{}{}", super::PREFIX, properties.id), ..properties };
+        // The other process has addresses of its own, and its launch limit is its environment's.
+        let capabilities =
+            Capabilities { peer_access: false, launch_limit: false, ..properties.capabilities };
+        let id = format!("{}{}", super::PREFIX, properties.id);
+        let properties = Properties { id, capabilities, ..properties };
         let known = hello.number()? != 0;
         let key = hello.text()?;
         let (tenants, mapped) = Default::default();
@@ -95,10 +99,10 @@ impl Isolated {
         Ok(launch.words.iter().fold(frame, |frame, word| frame.number(*word)))
     }
 
-    /// Does something for which NVIDIA's driver would wait for resident launches: their tenants are
-    /// asked to leave first.
+    /// Loads a program: where that would wait for resident launches, their tenants are asked to
+    /// leave first.
     fn with_room<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        if self.properties.kind != BackendKind::Cuda {
+        if self.properties.capabilities.loads_beside_residents {
             return work();
         }
         let tenants: Vec<_> = self.tenants().iter().filter_map(Weak::upgrade).collect();

@@ -3,7 +3,9 @@
 //! A frame is its length in 4 bytes, then a request's number or a reply's status in one, then
 //! fields: numbers of 8 bytes, and byte strings with their length before them. Little-endian.
 
-use kiln_backend::{BackendKind, Error, Properties, Residency};
+use kiln_backend::{
+    BackendKind, Capabilities, Clock, Error, Execution, MatrixFormat, MatrixUnits, Properties, Residency,
+};
 use std::io::{self, Read, Write};
 
 /// The most bytes of a frame: copies are cut into pieces of less.
@@ -249,6 +251,7 @@ pub fn put_properties(frame: Frame, p: &Properties) -> Frame {
         u64::from(p.residency == Residency::Beside),
     ];
     let frame = numbers.into_iter().fold(frame, Frame::number);
+    let frame = put_capabilities(frame, &p.capabilities);
     let frame = frame.bytes(p.uuid.as_ref().map_or(&[], |uuid| uuid));
     [&p.id, &p.name, &p.driver].into_iter().fold(frame, |frame, text| frame.text(text))
 }
@@ -267,6 +270,7 @@ pub fn properties(fields: &mut Fields) -> Result<Properties, Error> {
         2 => BackendKind::Cuda,
         _ => return Err(broken()),
     };
+    let capabilities = capabilities(fields)?;
     let uuid = fields.bytes()?.try_into().ok();
     Ok(Properties {
         kind,
@@ -285,7 +289,97 @@ pub fn properties(fields: &mut Fields) -> Result<Properties, Error> {
         ptx: pair(n[11]),
         unified: false,
         residency: if n[12] == 1 { Residency::Beside } else { Residency::Within },
+        capabilities,
     })
+}
+
+/// Writes what a device can do.
+fn put_capabilities(frame: Frame, capabilities: &Capabilities) -> Frame {
+    // Named one by one, so that a new capability does not compile until it crosses.
+    let Capabilities {
+        execution,
+        on_host,
+        matrix_units,
+        warpgroup_products,
+        bulk_copies,
+        clusters,
+        explicit_level,
+        concurrent_blocks,
+        loads_beside_residents,
+        peer_access,
+        contraction,
+        launch_limit,
+        sanitizer,
+        clock,
+    } = *capabilities;
+    let formats = MatrixFormat::ALL.map(|format| matrix_units.multiply(format));
+    let flags = [
+        on_host,
+        warpgroup_products,
+        bulk_copies,
+        explicit_level,
+        concurrent_blocks,
+        loads_beside_residents,
+        peer_access,
+        contraction,
+        launch_limit,
+        sanitizer,
+    ];
+    let numbers = [
+        match execution {
+            Execution::Simt => 0,
+            Execution::Simd => 1,
+            Execution::Interpreted => 2,
+        },
+        match clock {
+            Clock::Device => 0,
+            Clock::Host => 1,
+            Clock::Operations => 2,
+        },
+        clusters.into(),
+    ];
+    let bits = flags.into_iter().chain(formats).map(u64::from);
+    numbers.into_iter().chain(bits).fold(frame, Frame::number)
+}
+
+/// Reads what [`put_capabilities`] wrote.
+fn capabilities(fields: &mut Fields) -> Result<Capabilities, Error> {
+    let execution = match fields.number()? {
+        0 => Execution::Simt,
+        1 => Execution::Simd,
+        2 => Execution::Interpreted,
+        _ => return Err(broken()),
+    };
+    let clock = match fields.number()? {
+        0 => Clock::Device,
+        1 => Clock::Host,
+        2 => Clock::Operations,
+        _ => return Err(broken()),
+    };
+    let clusters = fields.number()? as u32;
+    let mut flag = || fields.number().map(|number| number != 0);
+    let mut found = Capabilities {
+        execution,
+        on_host: flag()?,
+        warpgroup_products: flag()?,
+        bulk_copies: flag()?,
+        explicit_level: flag()?,
+        concurrent_blocks: flag()?,
+        loads_beside_residents: flag()?,
+        peer_access: flag()?,
+        contraction: flag()?,
+        launch_limit: flag()?,
+        sanitizer: flag()?,
+        matrix_units: MatrixUnits::NONE,
+        clusters,
+        clock,
+    };
+    for format in MatrixFormat::ALL {
+        if flag()? {
+            found.matrix_units = found.matrix_units.with(format);
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -334,12 +428,25 @@ mod tests {
             ptx: Some((8, 8)),
             unified: false,
             residency: Residency::Beside,
+            capabilities: Capabilities {
+                matrix_units: MatrixUnits::NONE.with(MatrixFormat::Tf32).with(MatrixFormat::Float8),
+                clusters: 8,
+                bulk_copies: true,
+                contraction: true,
+                clock: Clock::Device,
+                ..Capabilities::new(Execution::Simt)
+            },
         };
         let cpu = Properties {
             kind: BackendKind::Cpu,
             uuid: None,
             compute_capability: None,
             ptx: None,
+            capabilities: Capabilities {
+                on_host: true,
+                launch_limit: true,
+                ..Capabilities::new(Execution::Simd)
+            },
             ..gpu.clone()
         };
         for want in [gpu, cpu] {

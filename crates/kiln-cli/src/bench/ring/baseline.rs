@@ -8,7 +8,7 @@ use kiln_cuda::driver::{
     Context, CudaError, DeviceBuffer, Graph, JitOptions, LaunchShape, Module, PinnedBuffer, Stream,
 };
 use kiln_lang::prelude::*;
-use kiln_runtime::{BackendKind, Device, Tensor};
+use kiln_runtime::{Device, Tensor};
 use std::time::Instant;
 
 pub const LAUNCH: &str = "ring.baseline_launch_48B";
@@ -48,7 +48,7 @@ const ECHO_ONCE: &str = "\
 /// Copy in, launch, copy out and wait, by Kiln.
 pub fn launch(device: &Device) -> Result<Row, Failure> {
     let mut y = device.zeros::<u32, 1>([WORDS])?;
-    let rounds = if device.properties().kind == BackendKind::Interp { 50 } else { 5000 };
+    let rounds = if device.capabilities().is_interpreted() { 50 } else { 5000 };
     timed(LAUNCH, rounds, |message| {
         let x = device.tensor(&message.words, [WORDS])?;
         echo_once(&x, &mut y).grid([1, 1, 1]).launch(device)?;

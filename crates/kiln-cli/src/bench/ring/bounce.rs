@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use kiln_ring::{
     Actor, Address, Message, RingConfig, RingCtx, RingError, RingRuntime, RuntimeConfig, State, ring_kernel,
 };
-use kiln_runtime::{BackendKind, Device};
+use kiln_runtime::{Device, Execution};
 
 pub const ACTOR_TO_ACTOR: &str = "ring.actor_to_actor_global";
 pub const CLUSTER: &str = "ring.actor_to_actor_cluster";
@@ -115,10 +115,10 @@ pub fn row(device: &Device, name: &str) -> Result<Option<Row>, Failure> {
         made => made?,
     };
     // Two threads of a machine that is busy take turns by its clock.
-    let (rounds, hops) = match device.properties().kind {
-        BackendKind::Interp => (10, 10),
-        BackendKind::Cuda => (2000, 100),
-        _ => (300, 20),
+    let (rounds, hops) = match device.capabilities().execution {
+        Execution::Interpreted => (10, 10),
+        Execution::Simt => (2000, 100),
+        Execution::Simd => (300, 20),
     };
     let times_us = one_way(&runtime, &runtime, between, rounds, hops)?;
     Ok(Some(Row::times(name, "device", times_us)))
@@ -126,8 +126,9 @@ pub fn row(device: &Device, name: &str) -> Result<Option<Row>, Failure> {
 
 /// Between this GPU and another one of the machine, if there is one.
 pub fn to_another_gpu(device: &Device) -> Result<Option<Row>, Failure> {
-    let number = device.id().strip_prefix("cuda:").and_then(|number| number.parse::<u32>().ok());
-    let other = number.and_then(|number| Device::open(&format!("cuda:{}", u32::from(number == 0))).ok());
+    let reaches = |device: &Device| device.capabilities().peer_access;
+    let others = Device::available().into_iter().filter(|id| reaches(device) && id != device.id());
+    let other = others.filter_map(|id| Device::open(&id).ok()).find(reaches);
     let Some(other) = other else { return Ok(None) };
     let config = || RuntimeConfig::default().workers(1).ports_per_worker(8);
     let (here, there) = (RingRuntime::with(device, config())?, RingRuntime::with(&other, config())?);

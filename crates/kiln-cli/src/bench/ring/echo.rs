@@ -5,7 +5,7 @@ use super::row::Row;
 use crate::failure::Failure;
 use kiln_backend::MappedPlace;
 use kiln_ring::{Actor, RingConfig, RingRuntime, RuntimeConfig, Transport};
-use kiln_runtime::{BackendKind, Device};
+use kiln_runtime::Device;
 use std::time::{Duration, Instant};
 
 pub const ROUND_TRIP: &str = "ring.round_trip_48B";
@@ -63,7 +63,7 @@ pub fn round_trip_ordered(device: &Device) -> Result<Row, Failure> {
 fn round_trips(device: &Device, name: &str, config: RuntimeConfig, transport: &str) -> Result<Row, Failure> {
     let runtime = RingRuntime::with(device, config)?;
     let actor = active(&runtime, echo, RingConfig::default().capacity(64))?;
-    let rounds = if device.properties().kind == BackendKind::Interp { 200 } else { 200_000 };
+    let rounds = if device.capabilities().is_interpreted() { 200 } else { 200_000 };
     let mut times_us = Vec::with_capacity(rounds);
     for round in 0..rounds + WARM_UP.min(rounds) {
         let time = one(&actor, round as u32)?;
@@ -157,7 +157,7 @@ fn rate_of(
     };
     let mut flows = (0..actors).map(flow).collect::<Result<Vec<Flow>, Failure>>()?;
     let mut batch = Vec::with_capacity(BATCH);
-    let interp = device.properties().kind == BackendKind::Interp;
+    let interp = device.capabilities().is_interpreted();
     let length = Duration::from_millis(if interp { 50 } else { 500 });
     let (start, mut total) = (Instant::now(), 0);
     while start.elapsed() < length {

@@ -8,7 +8,7 @@ use kiln_lang::prelude::*;
 use kiln_ring::{
     Actor, AskError, Backoff, Restart, RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel,
 };
-use kiln_runtime::{BackendKind, Device};
+use kiln_runtime::Device;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ pub fn restarts(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     let actor = active(&runtime, dangerous, config)?;
     let beside = active(&runtime, dangerous, RingConfig::default().state(0))?;
     let mut times_us = Vec::new();
-    let interpreted = device.properties().kind == BackendKind::Interp;
+    let interpreted = device.capabilities().is_interpreted();
     for round in 1..=if interpreted { FAILURES_INTERPRETED } else { FAILURES } {
         let begun = Instant::now();
         check("the one that failed", actor.ask(FAIL).err().map(|_| 0), Some(0))?;

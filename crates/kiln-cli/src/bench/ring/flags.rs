@@ -122,7 +122,7 @@ pub fn global(device: &Device) -> Result<Row, Failure> {
 /// One word from block to block of a cluster, through shared memory; `None` where there are no
 /// clusters.
 pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
-    if device.properties().compute_capability.is_none_or(|(major, _)| major < 9) {
+    if !device.capabilities().has_clusters() || device.properties().compute_capability.is_none() {
         return Ok(None);
     }
     let refused = |error: CudaError| Failure::from(error.into_backend(device.id()));

@@ -127,7 +127,7 @@ fn hop(last: &mut Tensor<u32, 1>, times: &mut Tensor<u64, 1>) {
 
 /// One message from block to block of a cluster; `None` where there are no clusters.
 pub fn cluster(device: &Device) -> Result<Option<Row>, Failure> {
-    if device.properties().compute_capability.is_none_or(|(major, _)| major < 9) {
+    if !device.capabilities().has_clusters() || !device.capabilities().is_simt() {
         return Ok(None);
     }
     let mut last = device.zeros::<u32, 1>([WORDS])?;

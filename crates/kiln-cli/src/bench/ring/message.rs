@@ -6,7 +6,7 @@ use kiln_ring::{
     Actor, Handler, Message, RingConfig, RingCtx, RingRuntime, RuntimeConfig, Transport, WaitPolicy,
     ring_kernel,
 };
-use kiln_runtime::{BackendKind, Device};
+use kiln_runtime::{Device, Execution};
 
 /// Words of a message: 48 bytes.
 pub const WORDS: usize = 12;
@@ -72,9 +72,9 @@ pub fn active<H: Handler>(
 
 /// What messages go through.
 pub fn transport(device: &Device, place: MappedPlace) -> String {
-    match (device.properties().kind, place) {
-        (BackendKind::Cuda, MappedPlace::Device) => "bar".into(),
-        (BackendKind::Cuda, MappedPlace::Host) => "pinned".into(),
-        (kind, _) => kind.to_string(),
+    match (device.capabilities().execution, place) {
+        (Execution::Simt, MappedPlace::Device) => "bar".into(),
+        (Execution::Simt, MappedPlace::Host) => "pinned".into(),
+        _ => device.id().to_owned(),
     }
 }

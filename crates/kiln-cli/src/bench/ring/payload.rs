@@ -2,7 +2,7 @@
 
 use super::row::Row;
 use crate::failure::Failure;
-use kiln_backend::{BackendKind, MappedPlace};
+use kiln_backend::MappedPlace;
 use kiln_lang::prelude::*;
 use kiln_ring::{Message, Payload, RingConfig, RingCtx, RingRuntime, RuntimeConfig, WaitPolicy, ring_kernel};
 use kiln_runtime::Device;
@@ -42,7 +42,7 @@ fn expected(values: &[u32]) -> u32 {
 }
 
 fn length(device: &Device) -> Duration {
-    Duration::from_millis(if device.properties().kind == BackendKind::Interp { 50 } else { 1000 })
+    Duration::from_millis(if device.capabilities().is_interpreted() { 50 } else { 1000 })
 }
 
 /// Arrays of 1 MiB a second to an actor that answers what it read in each, and the same bytes by

@@ -1,0 +1,270 @@
+//! What a device can do beyond the core that every device has.
+//!
+//! Code above the backends asks for a capability, never for the name of a device: a backend that is
+//! added later then gets what it can do, and is refused by the capability's name what it cannot.
+
+use std::fmt;
+
+/// How a device executes the threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Execution {
+    /// Hardware threads in subgroups that move together, as GPUs have: tiles lie in registers, and
+    /// many blocks run on a multiprocessor at once.
+    Simt,
+    /// A core runs one block at a time and its threads as lanes of vector instructions: tiles lie in
+    /// the core's caches.
+    Simd,
+    /// In software, operation by operation: orders of magnitude slower than the others.
+    Interpreted,
+}
+
+impl fmt::Display for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Execution::Simt => "SIMT",
+            Execution::Simd => "SIMD",
+            Execution::Interpreted => "interpreted",
+        })
+    }
+}
+
+/// What the times of events are times of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// The device's own work: it takes the time as it passes an event, while the host goes on.
+    Device,
+    /// The host's calls.
+    Host,
+    /// Nothing that compares with real hardware. Clocks that kernels read count operations.
+    Operations,
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Clock::Device => "device time",
+            Clock::Host => "host time",
+            Clock::Operations => "no meaningful time",
+        })
+    }
+}
+
+/// A format of factors that matrix units multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatrixFormat {
+    /// f16 and bf16.
+    Float16,
+    /// f32 rounded to tf32.
+    Tf32,
+    /// i8 and u8.
+    Int8,
+    /// The 8-bit floats e4m3 and e5m2.
+    Float8,
+}
+
+impl MatrixFormat {
+    /// All of them.
+    pub const ALL: [MatrixFormat; 4] =
+        [MatrixFormat::Float16, MatrixFormat::Tf32, MatrixFormat::Int8, MatrixFormat::Float8];
+}
+
+impl fmt::Display for MatrixFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MatrixFormat::Float16 => "16-bit floats",
+            MatrixFormat::Tf32 => "tf32",
+            MatrixFormat::Int8 => "8-bit integers",
+            MatrixFormat::Float8 => "8-bit floats",
+        })
+    }
+}
+
+/// A device's matrix units: the formats of factors that they multiply. A device without matrix units
+/// has the empty set.
+///
+/// ```
+/// use kiln_backend::{MatrixFormat, MatrixUnits};
+/// let units = MatrixUnits::NONE.with(MatrixFormat::Float16);
+/// assert!(units.multiply(MatrixFormat::Float16) && !units.multiply(MatrixFormat::Float8));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MatrixUnits(u8);
+
+impl MatrixUnits {
+    /// No matrix units.
+    pub const NONE: MatrixUnits = MatrixUnits(0);
+
+    /// The units that multiply this format too.
+    #[must_use]
+    pub const fn with(self, format: MatrixFormat) -> MatrixUnits {
+        MatrixUnits(self.0 | 1 << format as u8)
+    }
+
+    /// Whether they multiply factors of a format.
+    pub const fn multiply(self, format: MatrixFormat) -> bool {
+        self.0 & 1 << format as u8 != 0
+    }
+
+    /// The formats, in the order of [`MatrixFormat::ALL`].
+    pub fn formats(self) -> impl Iterator<Item = MatrixFormat> {
+        MatrixFormat::ALL.into_iter().filter(move |format| self.multiply(*format))
+    }
+}
+
+/// What a device can do beyond the core that every device has.
+///
+/// Limits such as shared memory, the subgroup's width and the extents of grids are in
+/// [`Properties`](crate::Properties); where mapped memory can lie is found by
+/// [`MappedPlaces`](crate::MappedPlaces), which takes longer.
+///
+/// ```
+/// use kiln_backend::{Capabilities, Execution};
+/// let device = Capabilities { clusters: 8, ..Capabilities::new(Execution::Simt) };
+/// assert!(device.has_clusters() && !device.bulk_copies);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Capabilities {
+    /// How it executes threads.
+    pub execution: Execution,
+    /// Whether kernels run on the host's own processors, with the host's memory order.
+    pub on_host: bool,
+    /// What its matrix units multiply.
+    pub matrix_units: MatrixUnits,
+    /// Whether four subgroups together multiply tiles in shared memory asynchronously (`wgmma`).
+    pub warpgroup_products: bool,
+    /// Whether one thread can begin an asynchronous copy of a box of a tensor (TMA).
+    pub bulk_copies: bool,
+    /// The most blocks of a cluster, which reach each other's shared memory; 1 without clusters.
+    pub clusters: u32,
+    /// Whether kernels of the explicit level run: shared buffers, mbarriers, tasks.
+    pub explicit_level: bool,
+    /// Whether the blocks of one small launch run at the same time, so that one may wait for
+    /// another. Elsewhere they may run one after the other.
+    pub concurrent_blocks: bool,
+    /// Whether programs are loaded while resident launches run. Elsewhere the
+    /// [tenants](crate::Tenant) leave for a moment.
+    pub loads_beside_residents: bool,
+    /// Whether kernels can reach the memory of other devices of the same backend.
+    pub peer_access: bool,
+    /// Whether a product and a sum round once where a kernel allows that (`contract`). Elsewhere
+    /// they always round one by one.
+    pub contraction: bool,
+    /// Whether launches end at the launch limit.
+    pub launch_limit: bool,
+    /// Whether races, missing barriers and reads of memory that nothing has written are faults.
+    pub sanitizer: bool,
+    /// What the times of events are times of.
+    pub clock: Clock,
+}
+
+impl Capabilities {
+    /// A device that has only the core.
+    pub const fn new(execution: Execution) -> Capabilities {
+        Capabilities {
+            execution,
+            on_host: false,
+            matrix_units: MatrixUnits::NONE,
+            warpgroup_products: false,
+            bulk_copies: false,
+            clusters: 1,
+            explicit_level: false,
+            concurrent_blocks: false,
+            loads_beside_residents: true,
+            peer_access: false,
+            contraction: false,
+            launch_limit: false,
+            sanitizer: false,
+            clock: Clock::Host,
+        }
+    }
+
+    /// Whether blocks can form clusters.
+    pub const fn has_clusters(&self) -> bool {
+        self.clusters > 1
+    }
+
+    /// Whether its threads are hardware threads in subgroups.
+    pub const fn is_simt(&self) -> bool {
+        matches!(self.execution, Execution::Simt)
+    }
+
+    /// Whether it interprets kernels, so that work must be small.
+    pub const fn is_interpreted(&self) -> bool {
+        matches!(self.execution, Execution::Interpreted)
+    }
+
+    /// What it has, in words, for people: each capability that is there.
+    pub fn names(&self) -> Vec<String> {
+        // Named one by one, so that a new capability must get its words.
+        let Capabilities {
+            execution,
+            on_host,
+            matrix_units,
+            warpgroup_products,
+            bulk_copies,
+            clusters,
+            explicit_level,
+            concurrent_blocks,
+            loads_beside_residents,
+            peer_access,
+            contraction,
+            launch_limit,
+            sanitizer,
+            clock,
+        } = *self;
+        let units: Vec<String> = matrix_units.formats().map(|format| format.to_string()).collect();
+        let all = [
+            (true, execution.to_string()),
+            (on_host, "on the host's processors".to_owned()),
+            (!units.is_empty(), format!("matrix units ({})", units.join(", "))),
+            (warpgroup_products, "warpgroup products".to_owned()),
+            (bulk_copies, "bulk copies".to_owned()),
+            (clusters > 1, format!("clusters of {clusters} blocks")),
+            (explicit_level, "explicit level".to_owned()),
+            (concurrent_blocks, "concurrent blocks".to_owned()),
+            (loads_beside_residents, "loading beside resident launches".to_owned()),
+            (peer_access, "peer access".to_owned()),
+            (contraction, "contraction".to_owned()),
+            (launch_limit, "launch limit".to_owned()),
+            (sanitizer, "sanitizer".to_owned()),
+            (true, clock.to_string()),
+        ];
+        all.into_iter().filter(|(there, _)| *there).map(|(_, name)| name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matrix_units_are_the_formats_that_they_were_given() {
+        let units = MatrixUnits::NONE.with(MatrixFormat::Int8).with(MatrixFormat::Float16);
+        let formats: Vec<MatrixFormat> = units.formats().collect();
+        assert_eq!(formats, [MatrixFormat::Float16, MatrixFormat::Int8]);
+        assert_eq!(units.with(MatrixFormat::Int8), units);
+        assert_eq!(MatrixUnits::NONE.formats().count(), 0);
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_named() {
+        let least = Capabilities { loads_beside_residents: false, ..Capabilities::new(Execution::Simt) };
+        assert_eq!(least.names(), ["SIMT", "host time"]);
+        let more = Capabilities {
+            matrix_units: MatrixUnits::NONE.with(MatrixFormat::Float16).with(MatrixFormat::Float8),
+            clusters: 8,
+            sanitizer: true,
+            ..least
+        };
+        assert_eq!(
+            more.names(),
+            [
+                "SIMT",
+                "matrix units (16-bit floats, 8-bit floats)",
+                "clusters of 8 blocks",
+                "sanitizer",
+                "host time"
+            ]
+        );
+    }
+}
