@@ -4,7 +4,9 @@
 //! threads, go on to faults of their own: what they do is only known to be allowed if a kernel that
 //! goes on everywhere keeps the rules too.
 
-use kiln_ir::{BinaryOp, Block, Bounds, CompareOp, Kernel, Literal, Op, OpKind, Scalar, TileType, Type};
+use kiln_ir::{
+    BinaryOp, Block, Bounds, CompareOp, Kernel, Literal, Op, OpKind, Operand, Scalar, TileType, Type,
+};
 
 /// The kernel without asserts, with masks in place of checked indices, and with divisors of which
 /// none is zero.
@@ -41,7 +43,7 @@ fn calm(kernel: &mut Kernel, block: Block, op: Op) {
 
 /// Divides by one where the divisor is zero.
 fn calm_division(kernel: &mut Kernel, block: Block, op: Op) {
-    let (loc, divisor) = (kernel.op(op).loc, kernel.op(op).operands[1]);
+    let (loc, divisor) = (kernel.op(op).loc, kernel.op(op).right());
     let Some(tile) = kernel.ty(divisor).as_tile().filter(|tile| tile.elem.is_int()).cloned() else { return };
     let ty = Type::Tile(tile.clone());
     let truths = Type::Tile(TileType { elem: Scalar::Bool, ..tile.clone() });
@@ -55,7 +57,7 @@ fn calm_division(kernel: &mut Kernel, block: Block, op: Op) {
     let one = add(OpKind::Const(Literal::one(tile.elem)), &[], &ty);
     let is_zero = add(OpKind::Compare(CompareOp::Eq), &[divisor, zero], &truths);
     let calm = add(OpKind::Select, &[is_zero, one, divisor], &ty);
-    kernel.op_mut(op).operands[1] = calm;
+    kernel.op_mut(op).set_operand(Operand::Right, calm);
     let ops = &mut kernel.block_mut(block).ops;
     if let Some(at) = ops.iter().position(|&other| other == op) {
         ops.splice(at..at, added);

@@ -165,13 +165,13 @@ impl Guards {
     /// Whether threads may take different ways through an operation with regions.
     pub fn parts_threads(&self, kernel: &Kernel, op: Op) -> bool {
         let data = kernel.op(op);
-        self.parting.contains(&op) || (data.kind == OpKind::If && self.varies(data.operands[0]))
+        self.parting.contains(&op) || (data.kind == OpKind::If && self.varies(data.condition()))
     }
 
     /// Whether threads may take different numbers of steps inside a guard that is in no other one.
     pub fn steps_vary(&self, kernel: &Kernel, guard: Op) -> bool {
         let data = kernel.op(guard);
-        self.threads && (self.varies(data.operands[0]) || self.uniformity.steps_vary(kernel, data.regions[0]))
+        self.threads && (self.varies(data.budget()) || self.uniformity.steps_vary(kernel, data.regions[0]))
     }
 
     /// Whether threads may see different values; taken to be so of values that are newer than the

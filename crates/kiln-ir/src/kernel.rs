@@ -354,8 +354,8 @@ impl Kernel {
         let data = self.op(op);
         match data.kind {
             OpKind::Binary(op) if op.info().divides => {
-                self.ty(data.operands[1]).elem().is_float()
-                    || self.as_const(data.operands[1]).is_some_and(|l| l.is_true())
+                self.ty(data.right()).elem().is_float()
+                    || self.as_const(data.right()).is_some_and(|l| l.is_true())
             }
             _ => data.kind.is_pure(),
         }

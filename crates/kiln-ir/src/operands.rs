@@ -54,6 +54,18 @@ impl OpData {
         &mut self.operands[range]
     }
 
+    /// Changes the operand of a name, which the operation has.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub fn set_operand(&mut self, name: Operand, value: Value) {
+        let mnemonic = self.kind.mnemonic();
+        match self.named_mut(name) {
+            [operand, ..] => *operand = value,
+            [] => panic!("`{mnemonic}` has no operand {name:?}"),
+        }
+    }
+
     /// The operand of a name, which the operation has.
     ///
     /// # Panics

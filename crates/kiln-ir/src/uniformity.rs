@@ -147,7 +147,7 @@ impl Uniformity {
         let data = kernel.op(op);
         let region = data.regions[0];
         if self.guards.depth == 0 {
-            self.guards.steps_vary = self.varies(data.operands[0]) || self.steps_vary(kernel, region);
+            self.guards.steps_vary = self.varies(data.budget()) || self.steps_vary(kernel, region);
         }
         let outer = std::mem::replace(&mut self.guards.split, false);
         self.guards.depth += 1;
@@ -167,7 +167,7 @@ impl Uniformity {
                 OpKind::For | OpKind::While => self.diverges(op) || self.loop_diverges(kernel, data),
                 // Threads that have a fault in an inner guard leave its loops and go on behind it.
                 OpKind::Guard => {
-                    self.varies(data.operands[0]) || self.leaves_loops(kernel, data.regions[0], false)
+                    self.varies(data.budget()) || self.leaves_loops(kernel, data.regions[0], false)
                 }
                 _ => false,
             };
@@ -224,7 +224,7 @@ impl Uniformity {
     }
 
     fn branch(&mut self, kernel: &Kernel, extents: [u32; 3], data: &OpData, divergent: bool) -> bool {
-        let splits = self.varies(data.operands[0]);
+        let splits = self.varies(data.condition());
         let (before, mut after) = (self.guards.split, false);
         let mut changed = false;
         for &region in &data.regions {
@@ -239,11 +239,10 @@ impl Uniformity {
 
     fn repeat(&mut self, kernel: &Kernel, extents: [u32; 3], op: Op, divergent: bool) -> bool {
         let data = kernel.op(op);
-        // `for` has the loop variable before what it carries, and its bounds before the initial
-        // values.
-        let (first_arg, first_init) = if data.kind == OpKind::For { (1, 3) } else { (0, 0) };
+        // `for` has the loop variable before what it carries.
+        let first_arg = usize::from(data.kind == OpKind::For);
         let splits = self.loop_diverges(kernel, data);
-        let inits = &data.operands[first_init..];
+        let inits = data.inits();
         let mut changed = splits && self.mark(kernel, &data.results);
         let together = !self.guards.split;
         let divergent = divergent || self.guards.rounds.contains(&op);

@@ -61,7 +61,7 @@ impl Lowering<'_> {
     /// Appends an assertion about a tile, or a scalar, of which the first operand says whether it
     /// holds for this thread's elements.
     pub(super) fn check_assert(&mut self, data: &OpData, kind: OpKind, operands: &[Value]) {
-        let condition = data.operands[0];
+        let condition = data.condition();
         match kind {
             OpKind::Assert(message) if self.decides_together(condition) => {
                 self.check_in_block(Check::Assert(message), self.splats[condition.index()], operands);
@@ -78,23 +78,23 @@ impl Lowering<'_> {
 
     /// Checks all divisors of an integer division of tiles before it. Whether it did: else each
     /// division has its own check, if it needs one.
-    pub(super) fn check_divisors(&mut self, data: &OpData, operands: &[Registers]) -> bool {
+    pub(super) fn check_divisors(&mut self, data: &OpData, registers: &[Registers]) -> bool {
         let divides = matches!(data.kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
         if !divides || !self.decides_together(data.results[0]) {
             return false;
         }
         let elem = self.src.ty(data.results[0]).elem();
-        if !elem.is_int() || self.facts.of(data.operands[1]).min > 0 {
+        if !elem.is_int() || self.facts.of(data.right()).min > 0 {
             return false;
         }
         let mut seen = HashSet::new();
         let mut all = None;
-        for &divisor in operands[1].iter().filter(|d| seen.insert(**d)) {
+        for &divisor in registers[1].iter().filter(|d| seen.insert(**d)) {
             let fine = self.is_divisor(divisor, elem);
             all = self.em.both(all, fine);
         }
         if let Some(all) = all {
-            self.check_in_block(Check::Divisor, self.splats[data.operands[1].index()], &[all]);
+            self.check_in_block(Check::Divisor, self.splats[data.right().index()], &[all]);
         }
         true
     }
@@ -128,8 +128,7 @@ impl Lowering<'_> {
             [self.em.and(earlier_fine, fine), index, extent]
         });
         if let Some(operands) = operands {
-            let indices = &data.operands[1..];
-            let same = indices.iter().all(|v| self.splats[v.index()]);
+            let same = data.operands.iter().all(|v| self.splats[v.index()]);
             self.check_in_block(Check::Bounds, same, &operands);
         }
         Ok(Some(elements))

@@ -17,8 +17,8 @@ use super::products::Unit;
 use super::{Lowering, facts::IntFacts, plan::LayoutPlan, roles};
 use crate::error::CompileError;
 use kiln_ir::{
-    BinaryOp, Block, Bounds, Check, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Scalar,
-    UnaryOp, Value,
+    BinaryOp, Block, Bounds, Check, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind,
+    Operand, Scalar, UnaryOp, Value,
 };
 use std::collections::HashSet;
 
@@ -66,9 +66,9 @@ fn holds(kernel: &Kernel, op: Op, is: fn(&OpKind) -> bool) -> bool {
 fn is_check(kernel: &Kernel, facts: &mut IntFacts<'_>, op: Op) -> bool {
     let data = kernel.op(op);
     match data.kind {
-        OpKind::Assert(_) => !kernel.as_const(data.operands[0]).is_some_and(Literal::is_true),
+        OpKind::Assert(_) => !kernel.as_const(data.condition()).is_some_and(Literal::is_true),
         OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => {
-            !kernel.is_pure(op) && facts.of(data.operands[1]).min <= 0
+            !kernel.is_pure(op) && facts.of(data.right()).min <= 0
         }
         ref kind => kind.bounds() == Some(Bounds::Check),
     }
@@ -220,9 +220,9 @@ impl Lowering<'_> {
         let Some(end) = self.em.kernel.block_mut(looks).ops.pop() else { return };
         let outer = std::mem::replace(&mut self.em.block, looks);
         let fine = self.nothing_failed();
-        let more = self.em.kernel.op(end).operands[0];
+        let more = self.em.kernel.op(end).condition();
         let more = self.em.and(fine, more);
-        self.em.kernel.op_mut(end).operands[0] = more;
+        self.em.kernel.op_mut(end).set_operand(Operand::Condition, more);
         self.em.kernel.block_mut(looks).ops.push(end);
         self.em.block = outer;
     }

@@ -73,7 +73,7 @@ impl Lowering<'_> {
         match data.kind {
             OpKind::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)) if elem.is_int() => {
                 let mut divisor = inputs[1];
-                if !checked && self.facts.of(data.operands[1]).min <= 0 {
+                if !checked && self.facts.of(data.right()).min <= 0 {
                     divisor = self.check_divisor(divisor, elem);
                 }
                 self.em.binary(op, inputs[0], divisor)
@@ -97,7 +97,7 @@ impl Lowering<'_> {
     /// Broadcast, reshape and transpose: each result register is the operand register with the same
     /// element.
     pub(super) fn reshape(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let (operand, result) = (data.operands[0], data.results[0]);
+        let (operand, result) = (data.input(), data.results[0]);
         let (from, to) = (self.src.shape(operand), self.src.shape(result));
         for id in self.made(result) {
             let before = self.plan.before(self.src, data, id);
@@ -122,14 +122,14 @@ impl Lowering<'_> {
     pub(super) fn assert(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
         let OpKind::Assert(message) = data.kind else { return Ok(()) };
         let layout = self.plan.input(op, 0);
-        let conditions = self.operand(data.operands[0], layout)?;
+        let conditions = self.operand(data.condition(), layout)?;
         let mut all = conditions[0];
         for (r, &condition) in conditions.iter().enumerate().skip(1) {
             if !conditions[..r].contains(&condition) {
                 all = self.em.and(all, condition);
             }
         }
-        let mut operands = self.scalars(&data.operands[1..])?;
+        let mut operands = self.scalars(data.shown())?;
         operands.insert(0, all);
         self.check_assert(data, OpKind::Assert(message), &operands);
         Ok(())

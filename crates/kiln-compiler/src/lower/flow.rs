@@ -9,7 +9,7 @@ impl Lowering<'_> {
         let src = self.src;
         // Leading operands that are not carried: a condition, or a loop's bounds and step.
         let mut operands: Vec<Value> = self.scalars(data.control())?.to_vec();
-        if let [from, end, _] = &mut operands[..] {
+        if let [from, end, _] = operands.as_mut_slice() {
             *end = self.last_round(data, *from, *end);
         }
         for (&init, &result) in data.inits().iter().zip(&data.results) {

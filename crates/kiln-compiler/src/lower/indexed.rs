@@ -37,12 +37,12 @@ impl Indexed {
 
 impl Lowering<'_> {
     pub(super) fn gather(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let OpKind::Gather { bounds, masked } = data.kind else { return Ok(()) };
+        let OpKind::Gather { bounds, .. } = data.kind else { return Ok(()) };
         let result = data.results[0];
         let layout = self.plan.home(result);
         // A load does no harm where copies repeat it.
-        let access = Indexed { first: None, ..self.indexed(data, layout, bounds, masked)? };
-        let padding = self.scalar(data.operands[data.operands.len() - 1])?;
+        let access = Indexed { first: None, ..self.indexed(data, layout, bounds)? };
+        let padding = self.scalar(data.padding())?;
         let zero_padding = self.em.kernel.as_const(padding) == Some(Literal::zero(access.elem));
         let checked = self.checked_elements(data, &access)?;
         let mut loaded = Vec::with_capacity(access.count);
@@ -64,10 +64,10 @@ impl Lowering<'_> {
     }
 
     pub(super) fn scatter(&mut self, op: Op, data: &OpData) -> Result<(), CompileError> {
-        let OpKind::Scatter { bounds, masked } = data.kind else { return Ok(()) };
+        let OpKind::Scatter { bounds, .. } = data.kind else { return Ok(()) };
         let layout = self.plan.input(op, 0);
-        let access = self.indexed(data, layout, bounds, masked)?;
-        let values = self.operand(data.operands[data.operands.len() - 1], layout)?;
+        let access = self.indexed(data, layout, bounds)?;
+        let values = self.operand(data.stored_value(), layout)?;
         let checked = self.checked_elements(data, &access)?;
         for r in 0..access.count {
             let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
@@ -79,18 +79,14 @@ impl Lowering<'_> {
     }
 
     pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let (bounds, masked, operands) = match data.kind {
-            OpKind::Atomic { bounds, masked, .. } => (bounds, masked, 1),
-            OpKind::AtomicCas { bounds, .. } => (bounds, false, 2),
-            _ => return Ok(()),
+        let (OpKind::Atomic { bounds, .. } | OpKind::AtomicCas { bounds, .. }) = data.kind else {
+            return Ok(());
         };
         let result = data.results[0];
         let layout = self.plan.home(result);
-        let access = self.indexed(data, layout, bounds, masked)?;
-        let values: Vec<Registers> = data.operands[data.operands.len() - operands..]
-            .iter()
-            .map(|&v| self.operand(v, layout))
-            .collect::<Result<_, _>>()?;
+        let access = self.indexed(data, layout, bounds)?;
+        let values: Vec<Registers> =
+            data.access_values().iter().map(|&v| self.operand(v, layout)).collect::<Result<_, _>>()?;
         let checked = self.checked_elements(data, &access)?;
         let mut old = Vec::with_capacity(access.count);
         for r in 0..access.count {
@@ -103,7 +99,7 @@ impl Lowering<'_> {
                 OpKind::AtomicCas { scope, .. } => {
                     OpKind::PtrAtomicCas { space: access.space, scope, predicated }
                 }
-                _ => continue,
+                _ => return Ok(()),
             };
             let operands: Vec<Value> = std::iter::once(address)
                 .chain(predicate)
@@ -132,20 +128,14 @@ impl Lowering<'_> {
         data: &OpData,
         layout: LayoutId,
         bounds: Bounds,
-        masked: bool,
     ) -> Result<Indexed, CompileError> {
-        let view = data.operands[0];
+        let view = data.view();
         let ty = self.src.ty(view);
         let (elem, space) = (ty.elem(), ty.as_view().map_or(Space::Global, |v| v.space));
         let rank = ty.as_view().map_or(0, |v| v.rank as usize);
-        let indices = data.operands[1..=rank]
-            .iter()
-            .map(|&v| self.operand(v, layout))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mask = match masked {
-            true => Some(self.operand(data.operands[1 + rank], layout)?),
-            false => None,
-        };
+        let indices =
+            data.coordinates().iter().map(|&v| self.operand(v, layout)).collect::<Result<Vec<_>, _>>()?;
+        let mask = data.mask().map(|mask| self.operand(mask, layout)).transpose()?;
         let tile = data.results.first().or(data.operands.last()).copied().unwrap_or(view);
         let layout = if roles::is_tile(self.src, tile) { layout } else { LayoutId::SCALAR };
         let first = self.first_copy(tile, layout);
@@ -233,13 +223,13 @@ impl Lowering<'_> {
     }
 
     fn note_view(&mut self, op: Op, data: &OpData, does: Does) -> Result<(), CompileError> {
-        if self.is_read_only(data.operands[0]) {
+        if self.is_read_only(data.view()) {
             return Ok(());
         }
         if self.per_thread && !data.operands.iter().any(|&v| roles::is_tile(self.src, v)) {
             return Ok(());
         }
-        let memory = Memory::View(self.scalar(data.operands[0])?);
+        let memory = Memory::View(self.scalar(data.view())?);
         // Elements of one scatter that name one place leave any of the values.
         let same = (does == Does::Write).then(|| Same::Scatter(data.operands.to_vec()));
         self.accesses.note(op, Some(Place { memory, same }), does);

@@ -14,12 +14,9 @@ impl Lowering<'_> {
         else {
             return Ok(());
         };
-        let access = self.indexed(data, LayoutId::SCALAR, bounds, false)?;
+        let access = self.indexed(data, LayoutId::SCALAR, bounds)?;
         let (address, predicate) = self.element_address(&access, 0)?;
-        let values = match data.results.is_empty() {
-            true => self.scalars(&data.operands[data.operands.len() - 1..])?.to_vec(),
-            false => Vec::new(),
-        };
+        let values = self.scalars(data.stored_values())?.to_vec();
         self.ptr_ordered(data, access.space, (order, scope), address, predicate, &values);
         self.defer_found(access.tile);
         Ok(())
@@ -28,8 +25,8 @@ impl Lowering<'_> {
     /// `LoadQuad` and `StoreQuad`.
     pub(super) fn quad(&mut self, data: &OpData) -> Result<(), CompileError> {
         let (OpKind::LoadQuad(bounds) | OpKind::StoreQuad(bounds)) = data.kind else { return Ok(()) };
-        let view = data.operands[0];
-        let index = self.scalar(data.operands[1])?;
+        let view = data.view();
+        let index = self.scalar(data.index())?;
         let (base, bytes) = (self.address(view)?, self.em.i64(4));
         let distance = self.em.mul(index, bytes);
         let distance = self.em.cast(distance, Scalar::U64);
@@ -38,7 +35,7 @@ impl Lowering<'_> {
             Bounds::Trust => self.still_trusted(bounds),
             _ => Some(self.is_quad(view, index, address)?),
         };
-        let values = self.scalars(&data.operands[2..])?.to_vec();
+        let values = self.scalars(data.stored_values())?.to_vec();
         let order = (Order::Relaxed, Scope::System);
         let space = self.src.ty(view).as_view().map_or(Space::Global, |view| view.space);
         self.ptr_ordered(data, space, order, address, inside, &values);

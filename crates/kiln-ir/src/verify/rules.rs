@@ -256,10 +256,10 @@ impl<'k> Subject<'k> {
         let bound = self.scalar(0)?;
         self.class(Class::Integer, bound)?;
         self.operand(1, self.ty(0))?.operand(2, self.ty(0))?;
-        let inits = &self.data.operands[3..];
+        let inits = self.data.inits();
         self.flows(inits)?;
         let region = self.data.regions[0];
-        let mut args = vec![self.data.operands[0]];
+        let mut args = vec![self.data.for_bounds()[0]];
         args.extend_from_slice(inits);
         self.arguments(0, region, &args)?;
         self.carried(inits)?;
@@ -267,7 +267,7 @@ impl<'k> Subject<'k> {
     }
 
     fn while_(&self) -> Outcome {
-        let inits = &self.data.operands[..];
+        let inits = self.data.inits();
         self.flows(inits)?;
         self.arguments(0, self.data.regions[0], inits)?;
         self.arguments(1, self.data.regions[1], inits)?;

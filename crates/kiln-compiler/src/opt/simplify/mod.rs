@@ -72,7 +72,7 @@ fn change(cx: &mut Cursor<'_>, op: Op) -> Change {
     let data = cx.kernel.op(op);
     let [result] = data.results[..] else { return Change::None };
     let operands = data.operands.to_vec();
-    match (&data.kind, &operands[..]) {
+    match (&data.kind, operands.as_slice()) {
         (&OpKind::Unary(kind), &[x]) => arithmetic::unary(cx, kind, x),
         (&OpKind::Binary(kind), &[a, b]) => arithmetic::binary(cx, kind, a, b),
         (&OpKind::Compare(kind), &[a, b]) => arithmetic::compare(cx, kind, a, b),
