@@ -5,7 +5,7 @@
 //! changes the layout raises [`FORMAT`].
 
 use super::sites::SiteTable;
-use crate::ptx::diagnostics::{MAX_VALUES, Site, SiteKind};
+use crate::ptx::records::{MAX_VALUES, Site, SiteKind};
 use crate::ptx::{TensorMap, Way};
 use kiln_ir::Scalar;
 

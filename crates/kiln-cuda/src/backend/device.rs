@@ -2,13 +2,10 @@
 //! programs that are being unloaded.
 
 use super::capabilities::capabilities;
-use super::mappings::Mappings;
 use super::maps::NOTHING;
 use super::reports::Printed;
-use super::residents::Residents;
 use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
-use super::tenants::Tenants;
 use crate::driver::{Context, CudaError, Event, Function};
 use kiln_backend::{BackendKind, DevicePtr, PrintSink, Prints, Properties, Residency, Result, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +16,6 @@ pub(super) struct Device {
     pub(super) streams: Streams,
     pub(super) events: Events,
     pub(super) tables: SiteTables,
-    pub(super) residents: Residents,
-    pub(super) mappings: Mappings,
-    pub(super) tenants: Tenants,
     /// Zeros, for maps of views without elements. They live as long as the context.
     pub(super) nothing: DevicePtr,
     prints: Prints,
@@ -60,9 +54,6 @@ impl Device {
             streams,
             events: Events::default(),
             tables: SiteTables::default(),
-            residents: Residents::default(),
-            mappings: Mappings::default(),
-            tenants: Tenants::default(),
             nothing,
             prints: Prints::default(),
             retired: Mutex::default(),
@@ -141,7 +132,6 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.residents.abandon();
         self.sweep();
         // What still runs keeps its code until the process ends.
         for Retired { function, .. } in self.retired().drain(..) {

@@ -43,11 +43,14 @@ use kiln_backend::{
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
+use mappings::Mappings;
 use program::CudaProgram;
+use residents::Residents;
 use sites::SiteTable;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tenants::Tenants;
 
 /// A digest of the compiler's and the emitter's sources (`build.rs`), so that code of an older
 /// compiler is never taken from a cache.
@@ -155,6 +158,9 @@ pub fn device_count() -> Result<usize> {
 /// ```
 pub struct Cuda {
     device: Arc<Device>,
+    residents: Residents,
+    mappings: Mappings,
+    tenants: Tenants,
 }
 
 impl Cuda {
@@ -164,7 +170,7 @@ impl Cuda {
     /// [`Error::Unavailable`] without a driver or such a GPU, with what to do about it;
     /// [`Error::Driver`] where the GPU does not start.
     pub fn open(index: usize) -> Result<Cuda> {
-        Device::open(index, Context::new).map(|device| Cuda { device: Arc::new(device) })
+        Device::open(index, Context::new).map(Cuda::of)
     }
 
     /// Opens GPU `index` in a new context of Kiln's own, which shares nothing with the one before:
@@ -174,7 +180,26 @@ impl Cuda {
     /// As of [`open`](Self::open); [`Error::Lost`] after a trap, when the driver gives this process
     /// no new context.
     pub fn open_anew(index: usize) -> Result<Cuda> {
-        Device::open(index, Context::anew).map(|device| Cuda { device: Arc::new(device) })
+        Device::open(index, Context::anew).map(Cuda::of)
+    }
+
+    fn of(device: Device) -> Cuda {
+        Cuda {
+            device: Arc::new(device),
+            residents: Residents::default(),
+            mappings: Mappings::default(),
+            tenants: Tenants::default(),
+        }
+    }
+
+    /// Does `work`, which waits for all kernels of the GPU, while no resident launch runs.
+    fn with_room<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.tenants.with_room(&self.device.properties.id, &self.residents, work)
+    }
+
+    /// Loads an artifact.
+    fn load_program(&self, artifact: &Artifact) -> Result<CudaProgram> {
+        self.with_room(|| CudaProgram::load(&self.device, artifact))
     }
 
     fn check<T>(&self, result: crate::driver::Result<T>) -> Result<T> {
@@ -218,14 +243,14 @@ impl Cuda {
             let (module, cubin) = self.assemble(kernel, module)?;
             let assembly = clock.lap();
             let artifact = artifact(kernel, module, |_| Code::Cubin(cubin.bytes), &cubin.log);
-            let program = CudaProgram::load(&self.device, &artifact)?;
+            let program = self.load_program(&artifact)?;
             let loading = clock.lap();
             return Ok((artifact, program, Stages { passes, emission, assembly, loading }));
         }
         // The driver compiles this only as it loads it, so what it loaded is the program: from the
         // text it would be compiled once more, unless the driver has a cache of its own. The
         // residents are away meanwhile.
-        let (artifact, program) = self.device.tenants.with_room(&self.device, || {
+        let (artifact, program) = self.with_room(|| {
             let (loaded, log) =
                 Module::from_ptx(context, &module.entry, &module.text, &options).map_err(refused)?;
             accept(kernel, &log)?;
@@ -271,6 +296,12 @@ impl Cuda {
         let location = "generated PTX".to_owned();
         let message = format!("{failure}\n{}", failure.log.text);
         Error::Compile { kernel: kernel.name.clone(), location, message }
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        self.residents.abandon();
     }
 }
 
@@ -339,7 +370,7 @@ impl Backend for Cuda {
             code: "damaged bytes".into(),
             message: format!("{reason}; compile the kernel again"),
         })?;
-        Ok(Arc::new(CudaProgram::load(&self.device, &artifact)?))
+        Ok(Arc::new(self.load_program(&artifact)?))
     }
 
     #[inline]
@@ -349,42 +380,43 @@ impl Backend for Cuda {
     }
 
     fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        self.device.mappings.map(&self.device, bytes.max(1), place)
+        self.mappings.map(&self.device, bytes.max(1), place)
     }
 
     unsafe fn unmap(&self, mapped: Mapped) {
-        self.device.mappings.unmap(&self.device, mapped);
+        self.mappings.unmap(&self.device, mapped);
     }
 
     unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
         // SAFETY: as the caller promises.
-        unsafe { self.device.mappings.adopt(&self.device, host, bytes) }
+        unsafe { self.mappings.adopt(&self.device, host, bytes) }
     }
 
     unsafe fn disown(&self, mapped: Mapped) {
-        self.device.mappings.disown(mapped);
+        self.mappings.disown(mapped);
     }
 
     fn mapped_places(&self) -> MappedPlaces {
-        self.device.mappings.places(&self.device)
+        self.mappings.places(&self.device)
     }
 
     unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
         let program = self.own(&**program)?;
+        let _door = self.tenants.enter();
         // SAFETY: as the caller promises.
-        unsafe { self.device.residents.begin(&self.device, program, launch) }
+        unsafe { self.residents.begin(&self.device, program, launch) }
     }
 
     fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.device.residents.is_over(&self.device, id)
+        self.residents.is_over(&self.device, id)
     }
 
     fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.device.residents.wait(&self.device, id, timeout)
+        self.residents.wait(&self.device, id, timeout)
     }
 
     fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        self.device.tenants.add(tenant);
+        self.tenants.add(tenant);
     }
 
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {

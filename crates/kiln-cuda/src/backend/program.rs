@@ -36,12 +36,10 @@ struct Hidden {
 }
 
 impl CudaProgram {
-    /// Loads an artifact.
+    /// Loads an artifact. Nothing resident may run meanwhile.
     pub(super) fn load(device: &Arc<Device>, artifact: &Artifact) -> Result<CudaProgram> {
-        device.tenants.with_room(device, || {
-            let module = load_module(device, artifact).map_err(|error| device.explain(error))?;
-            CudaProgram::of(device, artifact, &module)
-        })
+        let module = load_module(device, artifact).map_err(|error| device.explain(error))?;
+        CudaProgram::of(device, artifact, &module)
     }
 
     /// The program of an artifact whose code is loaded. Nothing resident may run meanwhile.

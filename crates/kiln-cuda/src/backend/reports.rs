@@ -7,7 +7,7 @@
 
 use super::sites::FAULT_WORDS;
 use crate::driver::{DeviceBuffer, MappedWords, Result, Stream};
-use crate::ptx::diagnostics::{Control, FaultRecord};
+use crate::ptx::records::{Control, FaultRecord};
 use kiln_backend::DevicePtr;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;

@@ -34,7 +34,8 @@ struct Resident {
 }
 
 impl Residents {
-    /// Enqueues a launch in a new stream, behind what is in the launch's.
+    /// Enqueues a launch in a new stream, behind what is in the launch's. Nobody may load a program
+    /// meanwhile: [`Tenants::enter`](super::tenants::Tenants::enter).
     ///
     /// # Safety
     /// That of [`Backend::launch_resident`](kiln_backend::Backend::launch_resident).
@@ -52,7 +53,6 @@ impl Residents {
         queue.stream.wait(&before).map_err(explain)?;
         let end = Event::new(&device.context).map_err(explain)?;
         let stay = device.context.begin_stay();
-        let _door = device.tenants.enter();
         // SAFETY: as the caller promises.
         unsafe { program.launch(&queue, launch) }?;
         let recorded = end.record(&queue.stream);

@@ -1,7 +1,7 @@
 //! What the records that a kernel leaves mean: the tables of sites by program number, and the text
 //! of faults and prints.
 
-use crate::ptx::diagnostics::{FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
+use crate::ptx::records::{FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
 
 use kiln_backend::{Error, Fault, FaultKind, Result, fill_message};
 use kiln_ir::{Literal, Scalar};

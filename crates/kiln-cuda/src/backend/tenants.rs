@@ -3,7 +3,7 @@
 //! way of loading (measured by `examples/resident_check`). So those who keep kernels on the GPU are
 //! asked to leave first.
 
-use super::device::Device;
+use super::residents::Residents;
 use kiln_backend::{Error, Result, Tenant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
@@ -33,36 +33,42 @@ impl Tenants {
         self.door.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work`, which waits for all kernels, while no resident launch runs.
+    /// Does `work`, which waits for all kernels of `device`, while none of its resident launches
+    /// runs.
     ///
     /// # Errors
     /// Those of `work` and of the tenants; [`Error::Unavailable`] where a resident launch runs that
     /// no tenant ends.
-    pub(super) fn with_room<T>(&self, device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        if let Some(_door) = self.empty(device) {
+    pub(super) fn with_room<T>(
+        &self,
+        device: &str,
+        residents: &Residents,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if let Some(_door) = self.empty(residents) {
             return work();
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
             let tenants = self.known().iter().filter_map(Weak::upgrade).collect();
             let away = Away::ask(tenants)?;
-            let Some(door) = self.empty(device) else { continue };
+            let Some(door) = self.empty(residents) else { continue };
             let outcome = work();
             drop(door);
             drop(away);
             return outcome;
         }
         Err(Error::Unavailable {
-            device: format!("loading a program on {}", device.properties.id),
+            device: format!("loading a program on {device}"),
             reason: "a resident launch runs there, for whose end the driver would wait".into(),
             hint: "Compile and load programs before the launch, or end it meanwhile.".into(),
         })
     }
 
     /// Keeps resident launches from beginning, if none runs.
-    fn empty(&self, device: &Device) -> Option<RwLockReadGuard<'_, ()>> {
+    fn empty(&self, residents: &Residents) -> Option<RwLockReadGuard<'_, ()>> {
         let door = self.door.read().unwrap_or_else(PoisonError::into_inner);
-        (!device.residents.any_runs()).then_some(door)
+        (!residents.any_runs()).then_some(door)
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Weak<dyn Tenant>>> {

@@ -9,7 +9,8 @@
 //! Everything longer was expanded by the compiler. 16-bit floats were promoted to f32, so only
 //! moves, selects and multiply-adds of them arrive here.
 
-use super::writer::{Class, Reg, Writer, suffix};
+use super::register::{Class, Reg, suffix};
+use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar, UnaryOp, Value};
 

@@ -3,8 +3,9 @@
 //! GPUs from compute capability 8.9 on convert 8-bit floats; before, integer and f32 arithmetic
 //! does.
 
-use super::entry::FLOAT8_VERSION;
-use super::writer::{Class, Reg, Writer};
+use super::register::{Class, Reg};
+use super::target::FLOAT8_VERSION;
+use super::writer::Writer;
 use kiln_ir::{Literal, Scalar};
 
 /// An 8-bit float's format.

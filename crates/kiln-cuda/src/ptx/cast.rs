@@ -1,6 +1,7 @@
 //! Conversions between element types.
 
-use super::writer::{Class, Reg, Writer, suffix};
+use super::register::{Class, Reg, suffix};
+use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{OpData, Scalar};
 

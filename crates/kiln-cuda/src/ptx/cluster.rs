@@ -6,9 +6,10 @@
 //! multiprocessors as one packet, and banks of shared memory are written 128 bytes at a time. What
 //! relies on it tests it.
 
-use super::entry::HOPPER_VERSION;
 use super::memory::list;
-use super::writer::{Class, Writer};
+use super::register::Class;
+use super::target::HOPPER_VERSION;
+use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{ClusterOp, OpData, OpKind};
 

@@ -1,7 +1,8 @@
 //! Structured control flow as labels and branches.
 
-use super::writer::{Class, Reg, Writer, suffix};
-use kiln_backend::{Error, Result};
+use super::register::{Class, Reg, suffix};
+use super::writer::{Writer, broken};
+use kiln_backend::Result;
 use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
 
 /// Whether a loop begins below its end for certain: it ends at the larger of something and a larger
@@ -9,27 +10,21 @@ use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
 fn has_a_round(kernel: &Kernel, op: &OpData) -> bool {
     let [low, high, _] = op.for_bounds();
     let more = |v: Value| is_more(kernel, v, low);
-    if let Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) = kernel.defining_op(high)
-        && operands.iter().any(|&v| more(v))
-    {
+    let larger = kernel.defining_op(high).filter(|data| data.kind == OpKind::Binary(BinaryOp::Max));
+    if larger.is_some_and(|data| more(data.left()) || more(data.right())) {
         return true;
     }
     let known = |value| kernel.as_const(value).map(|l| l.as_i128());
     let Some(first) = known(low) else { return false };
-    match kernel.defining_op(high) {
-        Some(OpData { kind: OpKind::Binary(BinaryOp::Max), operands, .. }) => {
-            operands.iter().any(|&v| known(v).is_some_and(|least| least > first))
-        }
-        _ => known(high).is_some_and(|end| end > first),
-    }
+    let above = |value| known(value).is_some_and(|number| number > first);
+    larger.map_or_else(|| above(high), |data| above(data.left()) || above(data.right()))
 }
 
 /// Whether a value is another one plus 1.
 fn is_more(kernel: &Kernel, value: Value, than: Value) -> bool {
-    let Some(OpData { kind: OpKind::Binary(BinaryOp::Add), operands, .. }) = kernel.defining_op(value) else {
-        return false;
-    };
-    matches!(operands[..], [x, y] if x == than && kernel.as_const(y).is_some_and(|l| l.as_i128() == 1))
+    let sum = kernel.defining_op(value).filter(|data| data.kind == OpKind::Binary(BinaryOp::Add));
+    let is_one = |value| kernel.as_const(value).is_some_and(|l| l.as_i128() == 1);
+    sum.is_some_and(|data| data.left() == than && is_one(data.right()))
 }
 
 impl Writer<'_> {
@@ -43,7 +38,7 @@ impl Writer<'_> {
             }
             self.op(data)?;
         }
-        Err(Error::Internal { place: "the PTX emitter", message: format!("{block} has no terminator") })
+        Err(broken(format!("{block} has no terminator")))
     }
 
     /// Moves values into registers that may be among the sources, as loop-carried values can swap.
@@ -204,14 +199,31 @@ impl Writer<'_> {
             OpKind::Fragment(fragment) => self.fragment(op, *fragment)?,
             OpKind::Cluster(cluster) => self.cluster(op, *cluster)?,
             OpKind::Explicit(explicit) => self.explicit(op, explicit)?,
-            other => {
-                return Err(Error::Internal {
-                    place: "the PTX emitter",
-                    message: format!(
-                        "{other:?} ({}) was not lowered to threads",
-                        self.kernel.describe(op.loc)
-                    ),
-                });
+            // Lowered before, or at the end of a region, which `region` reads.
+            OpKind::Iota
+            | OpKind::Broadcast
+            | OpKind::Reshape
+            | OpKind::Transpose(_)
+            | OpKind::Reduce { .. }
+            | OpKind::Scan { .. }
+            | OpKind::Dot(_)
+            | OpKind::Load(_)
+            | OpKind::Store { .. }
+            | OpKind::Gather { .. }
+            | OpKind::Scatter { .. }
+            | OpKind::Atomic { .. }
+            | OpKind::AtomicCas { .. }
+            | OpKind::OrderedLoad { .. }
+            | OpKind::OrderedStore { .. }
+            | OpKind::LoadQuad(_)
+            | OpKind::StoreQuad(_)
+            | OpKind::BlockUniform
+            | OpKind::Guard
+            | OpKind::Linear { .. }
+            | OpKind::Yield
+            | OpKind::Condition => {
+                let (name, place) = (op.kind.mnemonic(), self.kernel.describe(op.loc));
+                return Err(broken(format!("`{name}` ({place}) was not lowered to threads")));
             }
         }
         Ok(())

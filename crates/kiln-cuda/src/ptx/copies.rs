@@ -1,45 +1,12 @@
-//! Bulk tensor copies and their maps (PTX ISA 8.0, "cp.async.bulk.tensor").
+//! Bulk tensor copies (PTX ISA 8.0, "cp.async.bulk.tensor").
 
-use super::explicit::{PANEL, Team, broken};
-use super::writer::{Class, Reg, Writer};
+use super::explicit::PANEL;
+use super::register::{Class, Reg};
+use super::team::Team;
+use super::tensor_map::{TensorMap, Way};
+use super::writer::{Writer, broken};
 use kiln_backend::Result;
-use kiln_ir::{Def, OpData, Scalar, Value};
-
-/// What is done by a map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Boxes are loaded.
-    Load,
-    /// Boxes are loaded of a view whose elements are adjacent on the last axis but one: for the
-    /// copy that is the last one.
-    LoadTurned,
-    /// Boxes are stored.
-    Store,
-}
-
-impl Way {
-    /// All ways, in the order of declaration.
-    pub const ALL: [Way; 3] = [Way::Load, Way::LoadTurned, Way::Store];
-}
-
-/// A tensor map that a launch must pass, made from a view parameter. The maps come before the
-/// words, 128 bytes each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorMap {
-    /// The parameter, as the user calls it.
-    pub name: String,
-    /// The first word of the view among the parameters.
-    pub word: u32,
-    /// Its axes.
-    pub rank: u32,
-    /// Its elements.
-    pub elem: Scalar,
-    /// The extents of the box on the last two axes, as the copy sees them; on the others they
-    /// are 1.
-    pub extents: [u32; 2],
-    /// What it is for.
-    pub way: Way,
-}
+use kiln_ir::{Def, OpData, Value};
 
 impl Writer<'_> {
     pub(super) fn tma_load(
@@ -118,9 +85,9 @@ impl Writer<'_> {
     /// Fetches the map that a copy will need: that takes about as long as everything else at the
     /// beginning.
     pub(super) fn prefetch_map(&mut self, view: Value, way: Way, rows: u32, team: Team) -> Result<()> {
-        let known = self.explicit.maps.len();
+        let known = self.explicit.maps.all.len();
         let map = self.tensor_map(view, way, [rows, PANEL / self.elem(view).bytes()])?;
-        if self.explicit.maps.len() > known {
+        if self.explicit.maps.all.len() > known {
             self.put(format_args!("{}prefetch.tensormap [{map}]", team.first));
         }
         Ok(())
@@ -135,11 +102,7 @@ impl Writer<'_> {
         let word: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
         let name = kernel.params[position as usize].name.clone();
         let map = TensorMap { name, word: word as u32, rank: ty.rank, elem: ty.elem, extents, way };
-        let maps = &mut self.explicit.maps;
-        let number = maps.iter().position(|m| *m == map).unwrap_or_else(|| {
-            maps.push(map);
-            maps.len() - 1
-        });
+        let number = self.explicit.maps.number(map);
         let (param, address) = (self.reg(Class::B64), self.reg(Class::B64));
         self.put(format_args!("mov.b64 {param}, m{number}"));
         self.put(format_args!("cvta.param.u64 {address}, {param}"));

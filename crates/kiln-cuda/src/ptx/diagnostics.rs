@@ -1,10 +1,4 @@
-//! Faults, asserts and prints: what the device writes when one happens, and how the host reads it.
-//!
-//! Two hidden words follow a kernel's parameters if it has any site: the address of the [`Control`]
-//! block in device memory, and the number of the program. The first thread to fault claims the
-//! control block, fills the [`FaultRecord`] in mapped host memory, sets its `ready` word and exits;
-//! every other faulting thread just exits. So nothing traps and the context survives. Prints append
-//! records to a mapped ring, whose end is the control block's cursor.
+//! Faults, asserts and prints: the code that writes [records](super::records) where one happens.
 //!
 //! A check of the block ([`OpKind::BlockCheck`](kiln_ir::OpKind::BlockCheck)) is a reduction over
 //! its threads, after which all leave or none. A check whose fault is *deferred*
@@ -12,85 +6,17 @@
 //! something depends on whether one has failed, a register says so, the same in all threads of a
 //! task: those of a check whose operands differ from thread to thread agree at a barrier.
 
-use super::writer::{Class, Label, Reg, Writer};
+use super::records::{Control, FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
+use super::register::{Class, Reg};
+use super::writer::{Label, Writer};
 use kiln_backend::Result;
-use kiln_ir::{Check, Level, Message, OpData, OpKind, Scalar};
+use kiln_ir::{Check, Level, Message, OpData, OpKind, Scalar, Value};
 use std::fmt::Display;
 use std::mem::offset_of;
 
-/// Values a site can report.
-pub const MAX_VALUES: usize = 8;
-
-/// The control block, in device memory. Zeroed `claimed`, `cursor` and `lost` arm it.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Control {
-    /// 1 once a thread has faulted.
-    pub claimed: u32,
-    /// Where the next print record goes, in 4-byte words; runs past the capacity when the ring is
-    /// full.
-    pub cursor: u32,
-    /// Print records that found no room.
-    pub lost: u32,
-    /// Words in the print ring.
-    pub capacity: u32,
-    /// Device address of the [`FaultRecord`].
-    pub fault: u64,
-    /// Device address of the print ring.
-    pub prints: u64,
-}
-
-/// What a faulting thread reports, in mapped host memory.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FaultRecord {
-    /// 1 once the rest is written.
-    pub ready: u32,
-    /// The program, as in the hidden word; never 0.
-    pub program: u32,
-    /// The site in the program.
-    pub site: u32,
-    /// Block index.
-    pub block: [u32; 3],
-    /// Thread index.
-    pub thread: [u32; 3],
-    /// Padding.
-    pub reserved: u32,
-    /// The values, zero-extended.
-    pub values: [u64; MAX_VALUES],
-}
-
-/// Words of a print record before its values: program (never 0), site, block, thread. Each value
-/// takes two words.
-pub const PRINT_HEADER: u32 = 8;
-
-/// A place in a kernel that can report.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Site {
-    /// What happened there.
-    pub kind: SiteKind,
-    /// `file:line:column`.
-    pub location: String,
-    /// The types of the values it reports.
-    pub values: Vec<Scalar>,
-}
-
-/// What a site reports.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SiteKind {
-    /// A failed assertion, with the text and its `{}`.
-    Assert(String),
-    /// An index and the extent it missed.
-    Bounds,
-    /// A division by zero.
-    Divisor,
-    /// A print, with the text and its `{}`.
-    Print(String),
-}
-
 impl Writer<'_> {
-    fn site(&mut self, op: &OpData, kind: SiteKind, first_value: usize) -> Result<u32> {
-        let values: Vec<Scalar> = op.operands[first_value..].iter().map(|&v| self.elem(v)).collect();
+    fn site(&mut self, op: &OpData, kind: SiteKind, reported: &[Value]) -> Result<u32> {
+        let values: Vec<Scalar> = reported.iter().map(|&v| self.elem(v)).collect();
         if values.len() > MAX_VALUES {
             return Err(self.unsupported(
                 op,
@@ -122,14 +48,14 @@ impl Writer<'_> {
     /// divided behind `if`s and loops that hold a check, and what follows (shuffles, registers of
     /// the whole warp) goes wrong without a word.
     fn fault_unless(&mut self, op: &OpData, kind: SiteKind) -> Result<()> {
-        let ok = self.get(op.operands[0])?;
+        let ok = self.get(op.condition())?;
         self.leave_unless(op, kind, ok, None)
     }
 
     /// A check that the threads of the block decide together.
     pub(super) fn block_check(&mut self, op: &OpData, check: Check) -> Result<()> {
         let kind = self.site_of(check);
-        let ok = self.get(op.operands[0])?;
+        let ok = self.get(op.condition())?;
         let all = self.reg(Class::Pred);
         match self.kernel.level {
             Level::Thread { block } if block.iter().product::<u32>() == 32 => {
@@ -153,8 +79,8 @@ impl Writer<'_> {
     /// Ends the threads for which `fine` does not hold. Of these, those with their `own` condition
     /// report nothing.
     fn leave_unless(&mut self, op: &OpData, kind: SiteKind, fine: Reg, own: Option<Reg>) -> Result<()> {
-        let site = self.site(op, kind, 1)?;
-        let values = op.operands[1..].iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
+        let site = self.site(op, kind, op.reported())?;
+        let values = op.reported().iter().map(|&v| self.get(v)).collect::<Result<Vec<_>>>()?;
         let failed = self.label();
         self.put(format_args!("@!{fine} bra {failed}"));
         let code = std::mem::take(&mut self.text);
@@ -185,15 +111,15 @@ impl Writer<'_> {
     /// A check that reports its fault and goes on.
     pub(super) fn defer_fault(&mut self, op: &OpData, check: Check, together: bool) -> Result<()> {
         let kind = self.site_of(check);
-        let ok = self.get(op.operands[0])?;
-        let site = self.site(op, kind, 1)?;
+        let ok = self.get(op.condition())?;
+        let site = self.site(op, kind, op.reported())?;
         let fine = self.label();
         self.put(format_args!("@{ok} bra {fine}"));
         if let Some(faulted) = self.faulted {
             self.put(format_args!("mov.b32 {faulted}, 1"));
         }
         let mut values = Vec::new();
-        for &value in &op.operands[1..] {
+        for &value in op.reported() {
             values.push(self.value_bits(self.get(value)?));
         }
         let hidden = self.kernel.params.iter().map(|p| p.words()).sum();
@@ -277,9 +203,9 @@ impl Writer<'_> {
 
     pub(super) fn print(&mut self, op: &OpData, message: Message) -> Result<()> {
         let text = self.kernel.messages[message.0 as usize].clone();
-        let site = self.site(op, SiteKind::Print(text), 0)?;
+        let site = self.site(op, SiteKind::Print(text), op.shown())?;
         let hidden: usize = self.kernel.params.iter().map(|p| p.words()).sum();
-        let words = PRINT_HEADER + 2 * op.operands.len() as u32;
+        let words = PRINT_HEADER + 2 * op.shown().len() as u32;
         let [control, ring, program, offset] = [(); 4].map(|()| self.reg(Class::B64));
         let [at, end, capacity, number] = [(); 4].map(|()| self.reg(Class::B32));
         let full = self.reg(Class::Pred);
@@ -301,7 +227,7 @@ impl Writer<'_> {
         self.put(format_args!("mov.b32 {number}, {site}"));
         self.put(format_args!("st.global.u32 [{ring}+4], {number}"));
         self.coordinates(ring, 8);
-        for (i, &value) in op.operands.iter().enumerate() {
+        for (i, &value) in op.shown().iter().enumerate() {
             let bits = self.value_bits(self.get(value)?);
             self.put(format_args!("st.global.b64 [{ring}+{}], {bits}", 4 * PRINT_HEADER as usize + 8 * i));
         }

@@ -1,54 +1,15 @@
 //! The head of a PTX module, the entry's parameters and memory, and the emitter's only public
 //! function.
 
-use super::copies::TensorMap;
-use super::diagnostics::Site;
 use super::explicit;
-use super::writer::Writer;
-use kiln_backend::{Error, Result};
+use super::records::Site;
+use super::register::Class;
+use super::target::{HOPPER_VERSION, Target};
+use super::tensor_map::TensorMap;
+use super::writer::{Writer, broken};
+use kiln_backend::Result;
 use kiln_ir::{Kernel, Level, OpKind, Space};
 use std::fmt::Write as _;
-
-/// What PTX is written for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target {
-    /// The compute capability, such as (9, 0).
-    pub compute: (u32, u32),
-    /// The highest PTX ISA version that may be used.
-    pub ptx: (u32, u32),
-}
-
-impl Target {
-    /// The compute capability as one number, such as 90.
-    pub fn capability(self) -> u32 {
-        self.compute.0 * 10 + self.compute.1
-    }
-
-    /// The oldest PTX ISA version that knows this GPU: what a kernel with no newer needs is written
-    /// in.
-    fn least_version(self) -> (u32, u32) {
-        match self.capability() {
-            ..=80 => (7, 0),
-            81..=86 => (7, 1),
-            87 => (7, 4),
-            88..=89 => (7, 8),
-            90 => (7, 8),
-            100..=101 => (8, 6),
-            120 => (8, 7),
-            _ => (7, 8),
-        }
-    }
-
-    /// The name of the target: an unknown newer GPU runs code for the newest known without features
-    /// of a family.
-    fn name(self) -> String {
-        match self.capability() {
-            n @ (80 | 86 | 87 | 89 | 90 | 100 | 101 | 120) => format!("sm_{n}"),
-            n if n > 90 => "sm_90".into(),
-            n => format!("sm_{n}"),
-        }
-    }
-}
 
 /// A kernel as PTX.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,17 +30,9 @@ pub struct Module {
     /// Blocks of a cluster, along x.
     pub cluster: u32,
     /// What can fault or print. If there is any, two hidden words follow the parameters; see
-    /// [`diagnostics`](super::diagnostics).
+    /// [`records`](super::records).
     pub sites: Vec<Site>,
 }
-
-/// The first PTX ISA version with products of warpgroups of signed by unsigned integers, and of
-/// fragments of 8-bit floats.
-pub(crate) const MIXED_VERSION: (u32, u32) = (8, 4);
-/// The first PTX ISA version with conversions of 8-bit floats for all GPUs that have them.
-pub(super) const FLOAT8_VERSION: (u32, u32) = (8, 1);
-/// The first PTX ISA version with all that compute capability 9.0 has.
-pub(super) const HOPPER_VERSION: (u32, u32) = (8, 0);
 
 /// Shared memory that a kernel can declare statically; more is dynamic (CUDA C++ Programming Guide,
 /// "Shared Memory").
@@ -92,10 +45,7 @@ pub const STATIC_SHARED: u32 = 48 * 1024;
 /// [`Error::Internal`] if the kernel was not lowered.
 pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let Level::Thread { block } = kernel.level else {
-        return Err(Error::Internal {
-            place: "the PTX emitter",
-            message: format!("`{}` was not lowered to threads", kernel.name),
-        });
+        return Err(broken(format!("`{}` was not lowered to threads", kernel.name)));
     };
     let threads: u32 = block.iter().product();
     let words: usize = kernel.params.iter().map(|p| p.words()).sum();
@@ -117,7 +67,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     let entry = entry_name(&kernel.name);
     let hidden = if w.sites.is_empty() { 0 } else { 2 };
     let mut text = head(&w, &entry, block, words + hidden, threads == 32 && waits(kernel));
-    text.push_str(&w.declarations());
+    text.push_str(&w.registers.declarations());
     if local > 0 {
         let _ = writeln!(text, "\t.local .align 16 .b8 local_memory[{local}];");
     }
@@ -136,7 +86,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
         block,
         shared,
         words: words as u32,
-        maps: w.explicit.maps,
+        maps: w.explicit.maps.all,
         cluster: kernel.cluster,
         sites: w.sites,
     })
@@ -153,7 +103,7 @@ fn head(w: &Writer<'_>, entry: &str, block: [u32; 3], words: usize, roomy: bool)
     let (target, explicit) = (w.target, &w.explicit);
     let needed = if explicit.used { HOPPER_VERSION } else { target.least_version() };
     let (major, minor) = needed.max(w.version).min(target.ptx);
-    let maps = (0..explicit.maps.len()).map(|i| format!("\t.param .align 64 .b8 m{i}[128]"));
+    let maps = (0..explicit.maps.all.len()).map(|i| format!("\t.param .align 64 .b8 m{i}[128]"));
     let params: Vec<String> = maps.chain((0..words).map(|i| format!("\t.param .b64 w{i}"))).collect();
     let [x, y, z] = block;
     // Instructions of this GPU alone.
@@ -187,17 +137,16 @@ fn lay_out(kernel: &Kernel, w: &mut Writer<'_>) -> (u32, u32) {
             w.offsets[data.results[0].index()] = Some(offset);
             *end = offset + bytes;
         }
-        if let Some(align) = explicit::alignment(&data.kind) {
+        if let Some((align, bytes)) = explicit::shared_memory(kernel, data) {
             let offset = shared.next_multiple_of(align);
             w.offsets[data.results[0].index()] = Some(offset);
-            shared = offset + explicit::size(kernel, data);
+            shared = offset + bytes;
         }
     });
     (shared, local)
 }
 
 fn scalar_parameters(kernel: &Kernel, w: &mut Writer<'_>) {
-    use super::writer::Class;
     let mut word = 0;
     for (param, &value) in kernel.params.iter().zip(&kernel.block(kernel.body).args) {
         if param.ty.as_view().is_none() {

@@ -1,14 +1,14 @@
 //! The explicit level: tasks and their warps, mbarriers, shared tiles (PTX ISA 8.0, "mbarrier",
 //! "setmaxnreg").
 
-use super::copies::{TensorMap, Way};
-use super::writer::{Class, Reg, Writer};
-use kiln_backend::{Error, Result};
+use super::register::{Class, Reg};
+use super::team::{Predicate, Team};
+use super::tensor_map::Way;
+use super::writer::{Writer, broken};
+use kiln_backend::Result;
 use kiln_ir::{
     Axis, BinaryOp, Block, CompareOp, ExplicitOp, FragmentOp, Kernel, Op, OpData, OpKind, Scalar, Task, Value,
 };
-use std::collections::HashMap;
-use std::fmt;
 
 /// Bytes of a row of a panel of a shared tile, which the hardware swizzles as a whole.
 pub(super) const PANEL: u32 = 128;
@@ -18,54 +18,6 @@ pub(super) const WARPGROUP: u32 = 128;
 pub(super) const ATOM: u32 = 8 * PANEL;
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65536;
-
-/// The warps that an operation is written for.
-#[derive(Clone, Copy)]
-pub(super) struct Team {
-    /// Which named barrier it has; 0 is the block's.
-    barrier: u32,
-    /// What to add to that.
-    copy: Option<Reg>,
-    pub threads: u32,
-    /// What its first thread does.
-    pub first: Guard,
-    /// What the first thread of each of its warpgroups does.
-    leads: Guard,
-    /// The number of its warpgroup in the team.
-    pub warpgroup: Reg,
-}
-
-/// Before an instruction: the predicate of the threads that execute it, or nothing where no others
-/// come.
-#[derive(Clone, Copy)]
-pub(super) struct Guard(Option<Reg>);
-
-impl fmt::Display for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |predicate| write!(f, "@{predicate} "))
-    }
-}
-
-/// What a kernel of the explicit level needs besides its text.
-#[derive(Default)]
-pub(super) struct Explicit {
-    pub(super) used: bool,
-    /// Some task has a register budget.
-    pub(super) budgets: bool,
-    pub(super) maps: Vec<TensorMap>,
-    /// The operation of the body before which the mbarriers must be there.
-    meet_before: Option<Op>,
-    team: Option<Team>,
-    pub(super) always: Option<Reg>,
-    /// Where shared memory begins.
-    shared: Option<Reg>,
-    /// The arrivals of a phase that the hardware counts, by the value of the mbarriers.
-    arrivals: HashMap<Value, u32>,
-    /// By value: the first of the values that share a register with it.
-    pub(super) same: HashMap<Value, Value>,
-    /// The register of values that share one, by their representative.
-    pub(super) registers: HashMap<Value, Reg>,
-}
 
 /// A shared tile as it was made.
 pub(super) struct SharedTile {
@@ -108,7 +60,25 @@ impl Writer<'_> {
                 }
                 ExplicitOp::TmaStore => boxes.push((data.view(), Way::Store, None, data.tile())),
                 ExplicitOp::Tasks(tasks) => self.explicit.budgets |= tasks.iter().any(|t| t.registers > 0),
-                _ => {}
+                // Nothing comes before these.
+                ExplicitOp::SharedTile { .. }
+                | ExplicitOp::MbarrierExpect { .. }
+                | ExplicitOp::MbarrierArrive
+                | ExplicitOp::MbarrierWait
+                | ExplicitOp::TmaStoreWait { .. }
+                | ExplicitOp::ProxyFence
+                | ExplicitOp::TaskBarrier
+                | ExplicitOp::Signal
+                | ExplicitOp::SignalWait
+                | ExplicitOp::SharedStore { .. }
+                | ExplicitOp::SharedLoad
+                | ExplicitOp::Wgmma { .. }
+                | ExplicitOp::WgmmaRegisters { .. }
+                | ExplicitOp::PackPairs { .. }
+                | ExplicitOp::Exp2Flushed
+                | ExplicitOp::WgmmaWait { .. }
+                | ExplicitOp::TaskRank
+                | ExplicitOp::ClusterRank => {}
             }
         });
         if !self.explicit.used {
@@ -218,7 +188,7 @@ impl Writer<'_> {
         self.put(format_args!("and.b32 {within}, {own}, {}", WARPGROUP.min(threads) - 1));
         self.put(format_args!("setp.eq.u32 {leads}, {within}, 0"));
         let warpgroup = self.uniform_quotient(own, WARPGROUP.trailing_zeros());
-        let [first, leads] = [first, leads].map(|p| Guard(Some(p)));
+        let [first, leads] = [first, leads].map(|p| Predicate(Some(p)));
         Team { barrier, copy, threads, first, leads, warpgroup }
     }
 
@@ -236,22 +206,13 @@ impl Writer<'_> {
         let kernel = self.kernel;
         for &op in &kernel.block(block).ops {
             let data = kernel.op(op);
-            let each = match &data.kind {
-                OpKind::Explicit(ExplicitOp::MbarrierArrive) => (threads / WARPGROUP).max(1),
-                OpKind::Explicit(ExplicitOp::MbarrierExpect { .. }) => 1,
-                OpKind::Explicit(ExplicitOp::Tasks(tasks)) => {
-                    for (&region, task) in data.regions.iter().zip(tasks) {
-                        self.count_arrivals(region, 32 * task.warps)?;
-                    }
-                    continue;
-                }
-                _ => {
-                    for &region in &data.regions {
-                        self.count_arrivals(region, threads)?;
-                    }
-                    continue;
-                }
-            };
+            let tasks: &[Task] =
+                if let OpKind::Explicit(ExplicitOp::Tasks(tasks)) = &data.kind { tasks } else { &[] };
+            for (i, &region) in data.regions.iter().enumerate() {
+                self.count_arrivals(region, tasks.get(i).map_or(threads, |task| 32 * task.warps))?;
+            }
+            let OpKind::Explicit(op) = &data.kind else { continue };
+            let Some(each) = arrivals(op, threads) else { continue };
             let known = *self.explicit.arrivals.entry(data.mbarriers()).or_insert(each);
             if known != each {
                 return Err(self.unsupported(
@@ -404,7 +365,7 @@ impl Writer<'_> {
             if is_one_thread(self.kernel, data.regions[i], 32 * task.warps) {
                 // A predicate would cost the assembler its registers for what is the same in a
                 // warp, and a round of copies hundreds of cycles.
-                [team.first, team.leads] = [Guard(None); 2];
+                [team.first, team.leads] = [Predicate(None); 2];
             }
             barrier += task.copies;
             self.explicit.team = Some(team);
@@ -471,10 +432,11 @@ impl Writer<'_> {
 
     /// Rows and columns of a shared tile.
     fn shared_shape(&self, view: Value) -> Result<(u32, u32)> {
-        match self.kernel.defining_op(view).map(|data| &data.kind) {
-            Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) => Ok((*rows, *columns)),
-            _ => Err(broken("no shared tile")),
-        }
+        let made_by = self.kernel.defining_op(view).map(|data| &data.kind);
+        let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) = made_by else {
+            return Err(broken("no shared tile"));
+        };
+        Ok((*rows, *columns))
     }
 
     pub(super) fn shared_tile(&mut self, view: Value, stage: Value) -> Result<SharedTile> {
@@ -494,62 +456,77 @@ impl Writer<'_> {
     }
 }
 
-/// The alignment of memory in shared memory.
-pub(super) fn alignment(kind: &OpKind) -> Option<u32> {
-    match kind {
-        OpKind::Explicit(ExplicitOp::SharedTile { .. }) => Some(ATOM),
-        OpKind::Explicit(ExplicitOp::Mbarrier { .. }) => Some(8),
-        _ => None,
+/// The alignment and the size in bytes of what an operation puts into shared memory.
+pub(super) fn shared_memory(kernel: &Kernel, data: &OpData) -> Option<(u32, u32)> {
+    if let OpKind::Explicit(ExplicitOp::SharedTile { stages, rows, columns }) = &data.kind {
+        let elem = kernel.ty(data.results[0]).elem();
+        return Some((ATOM, stages * rows * columns * elem.bytes()));
     }
+    if let OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) = &data.kind {
+        return Some((8, 8 * count));
+    }
+    None
 }
 
-/// The size of memory in shared memory, in bytes.
-pub(super) fn size(kernel: &Kernel, data: &OpData) -> u32 {
-    match &data.kind {
-        OpKind::Explicit(ExplicitOp::SharedTile { stages, rows, columns }) => {
-            stages * rows * columns * kernel.ty(data.results[0]).elem().bytes()
-        }
-        OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) => 8 * count,
-        _ => 0,
+/// How many of so many threads arrive at the mbarriers of an operation, if it is an arrival.
+fn arrivals(op: &ExplicitOp, threads: u32) -> Option<u32> {
+    match op {
+        ExplicitOp::MbarrierArrive => Some((threads / WARPGROUP).max(1)),
+        ExplicitOp::MbarrierExpect { .. } => Some(1),
+        ExplicitOp::SharedTile { .. }
+        | ExplicitOp::Mbarrier { .. }
+        | ExplicitOp::MbarrierWait
+        | ExplicitOp::TmaLoad { .. }
+        | ExplicitOp::TmaStore
+        | ExplicitOp::TmaStoreWait { .. }
+        | ExplicitOp::ProxyFence
+        | ExplicitOp::TaskBarrier
+        | ExplicitOp::Signal
+        | ExplicitOp::SignalWait
+        | ExplicitOp::SharedStore { .. }
+        | ExplicitOp::SharedLoad
+        | ExplicitOp::Wgmma { .. }
+        | ExplicitOp::WgmmaRegisters { .. }
+        | ExplicitOp::PackPairs { .. }
+        | ExplicitOp::Exp2Flushed
+        | ExplicitOp::WgmmaWait { .. }
+        | ExplicitOp::Tasks(_)
+        | ExplicitOp::TaskRank
+        | ExplicitOp::ClusterRank => None,
     }
 }
 
 /// Whether all that a task of so many threads does is within one branch, which its first thread
 /// alone takes.
 fn is_one_thread(kernel: &Kernel, region: Block, threads: u32) -> bool {
-    let made_by = |value| kernel.defining_op(value).map(|data| (&data.kind, &data.operands));
+    let made_by = |value| kernel.defining_op(value);
     let is = |value, number: i128| kernel.as_const(value).is_some_and(|l| l.as_i128() == number);
     let [before @ .., branch, _] = &kernel.block(region).ops[..] else { return false };
     let branch = kernel.op(*branch);
-    let condition = branch.operands.first().and_then(|&condition| made_by(condition));
-    let Some((OpKind::Compare(CompareOp::Eq), first)) = condition else { return false };
-    let Some((OpKind::Binary(BinaryOp::And), masked)) = made_by(first[0]) else { return false };
-    let index = match made_by(masked[0]) {
-        Some((OpKind::Cast, of)) => made_by(of[0]),
-        other => other,
+    let condition = (branch.kind == OpKind::If).then(|| made_by(branch.condition())).flatten();
+    let Some(first) = condition.filter(|data| data.kind == OpKind::Compare(CompareOp::Eq)) else {
+        return false;
     };
+    let masked = made_by(first.left()).filter(|data| data.kind == OpKind::Binary(BinaryOp::And));
+    let Some(masked) = masked else { return false };
+    let mut index = made_by(masked.left());
+    if let Some(cast) = index.filter(|data| data.kind == OpKind::Cast) {
+        index = made_by(cast.input());
+    }
     before.iter().all(|&op| !kernel.op(op).kind.has_effect())
-        && branch.kind == OpKind::If
         && branch.results.is_empty()
-        && is(first[1], 0)
-        && is(masked[1], i128::from(threads) - 1)
-        && matches!(index, Some((OpKind::ThreadId(Axis::X), _)))
+        && is(first.right(), 0)
+        && is(masked.right(), i128::from(threads) - 1)
+        && index.is_some_and(|data| data.kind == OpKind::ThreadId(Axis::X))
 }
 
 /// Whether an operation is, or has inside, one of the explicit level that does more than name
 /// memory or the one that executes it.
 fn needs_mbarriers(kernel: &Kernel, data: &OpData) -> bool {
     use ExplicitOp::*;
-    match &data.kind {
-        OpKind::Explicit(SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank) => false,
-        OpKind::Explicit(_) => true,
-        _ => data
-            .regions
-            .iter()
-            .any(|&r| kernel.block(r).ops.iter().any(|&op| needs_mbarriers(kernel, kernel.op(op)))),
+    if let OpKind::Explicit(op) = &data.kind {
+        return !matches!(op, SharedTile { .. } | Mbarrier { .. } | ClusterRank | TaskRank);
     }
-}
-
-pub(super) fn broken(message: impl Into<String>) -> Error {
-    Error::Internal { place: "the PTX emitter", message: message.into() }
+    let within = |&region| kernel.block(region).ops.iter();
+    data.regions.iter().flat_map(within).any(|&op| needs_mbarriers(kernel, kernel.op(op)))
 }

@@ -1,9 +1,10 @@
 //! Products of fragments, their way from shared memory, and copies in flight (PTX ISA 7.0, "mma",
 //! "ldmatrix", "cp.async"; 7.8, "stmatrix"), for GPUs of compute capability 8.0 and later.
 
-use super::entry::MIXED_VERSION;
 use super::memory::list;
-use super::writer::{Reg, Writer, suffix};
+use super::register::{Reg, suffix};
+use super::target::MIXED_VERSION;
+use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{Factor, Factors, FragmentOp, OpData, Operand, Scalar};
 

@@ -59,34 +59,70 @@ impl Sharing<'_> {
             let data = self.kernel.op(op);
             // What regions hand on is judged by what they made of it.
             data.regions.iter().for_each(|&r| self.block(r));
-            match &data.kind {
-                OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. }) => {
-                    data.results.iter().for_each(|v| self.products[v.index()] = true);
+            self.explicit(block, data);
+            self.fragment(block, data);
+            if data.kind == OpKind::For {
+                self.become_(block, data, data.inits());
+                self.carried(data, data.regions[0], 1);
+            } else if data.kind == OpKind::While {
+                self.become_(block, data, data.inits());
+                // The first region hands on nothing but whether there is another round.
+                self.begins(data, data.regions[0], 0);
+                self.carried(data, data.regions[1], 0);
+            } else if data.kind == OpKind::If {
+                data.regions.iter().for_each(|&r| self.yielded(data, r, None));
+            }
+        }
+    }
+
+    fn explicit(&mut self, block: Block, data: &OpData) {
+        let OpKind::Explicit(op) = &data.kind else { return };
+        match op {
+            ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. } => {
+                data.results.iter().for_each(|v| self.products[v.index()] = true);
+                self.become_(block, data, data.sums());
+            }
+            ExplicitOp::WgmmaWait { .. } => self.become_(block, data, data.sums()),
+            ExplicitOp::SharedTile { .. }
+            | ExplicitOp::Mbarrier { .. }
+            | ExplicitOp::MbarrierExpect { .. }
+            | ExplicitOp::MbarrierArrive
+            | ExplicitOp::MbarrierWait
+            | ExplicitOp::TmaLoad { .. }
+            | ExplicitOp::TmaStore
+            | ExplicitOp::TmaStoreWait { .. }
+            | ExplicitOp::ProxyFence
+            | ExplicitOp::TaskBarrier
+            | ExplicitOp::Signal
+            | ExplicitOp::SignalWait
+            | ExplicitOp::SharedStore { .. }
+            | ExplicitOp::SharedLoad
+            | ExplicitOp::PackPairs { .. }
+            | ExplicitOp::Exp2Flushed
+            | ExplicitOp::Tasks(_)
+            | ExplicitOp::TaskRank
+            | ExplicitOp::ClusterRank => {}
+        }
+    }
+
+    fn fragment(&mut self, block: Block, data: &OpData) {
+        let OpKind::Fragment(op) = &data.kind else { return };
+        match op {
+            FragmentOp::WarpgroupMma(product) => {
+                data.results.iter().for_each(|v| self.products[v.index()] = true);
+                if product.keep {
                     self.become_(block, data, data.sums());
                 }
-                OpKind::Fragment(FragmentOp::WarpgroupMma(product)) => {
-                    data.results.iter().for_each(|v| self.products[v.index()] = true);
-                    if product.keep {
-                        self.become_(block, data, data.sums());
-                    }
-                }
-                OpKind::Explicit(ExplicitOp::WgmmaWait { .. })
-                | OpKind::Fragment(FragmentOp::WarpgroupWait { .. }) => {
-                    self.become_(block, data, data.sums())
-                }
-                OpKind::For => {
-                    self.become_(block, data, data.inits());
-                    self.carried(data, data.regions[0], 1);
-                }
-                OpKind::While => {
-                    self.become_(block, data, data.inits());
-                    // The first region hands on nothing but whether there is another round.
-                    self.begins(data, data.regions[0], 0);
-                    self.carried(data, data.regions[1], 0);
-                }
-                OpKind::If => data.regions.iter().for_each(|&r| self.yielded(data, r, None)),
-                _ => {}
             }
+            FragmentOp::WarpgroupWait { .. } => self.become_(block, data, data.sums()),
+            FragmentOp::Mma(_)
+            | FragmentOp::LdMatrix { .. }
+            | FragmentOp::StMatrix { .. }
+            | FragmentOp::Pack(_)
+            | FragmentOp::CpAsync
+            | FragmentOp::CpAsyncCommit
+            | FragmentOp::CpAsyncWait { .. }
+            | FragmentOp::AsyncProxyFence => {}
         }
     }
 

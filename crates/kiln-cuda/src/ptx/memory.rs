@@ -1,7 +1,8 @@
 //! Addresses, loads, stores and atomics.
 
+use super::register::{Class, Reg, suffix};
 use super::threads::scope as scope_name;
-use super::writer::{Class, Reg, Writer, suffix};
+use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{AtomicOp, BinaryOp, Def, OpData, OpKind, Reuse, Scalar, Scope, Space, Value};
 
@@ -97,20 +98,20 @@ impl Writer<'_> {
         let mut value = address;
         for _ in 0..64 {
             let Some(data) = self.kernel.defining_op(value) else { return false };
-            match data.kind {
-                OpKind::Binary(BinaryOp::Add) => value = data.left(),
-                OpKind::Address => {
-                    return match self.kernel.def(data.view()) {
-                        Def::Arg(block, position) => {
-                            block == self.kernel.body
-                                && !self.kernel.params[position as usize].mutable
-                                && !self.watched.contains(&data.view())
-                        }
-                        Def::Result(..) => false,
-                    };
-                }
-                _ => return false,
+            if data.kind == OpKind::Address {
+                return match self.kernel.def(data.view()) {
+                    Def::Arg(block, position) => {
+                        block == self.kernel.body
+                            && !self.kernel.params[position as usize].mutable
+                            && !self.watched.contains(&data.view())
+                    }
+                    Def::Result(..) => false,
+                };
             }
+            if data.kind != OpKind::Binary(BinaryOp::Add) {
+                return false;
+            }
+            value = data.left();
         }
         false
     }
@@ -287,9 +288,10 @@ impl Writer<'_> {
         self.put(format_args!("ld.relaxed.{s}.{space}.{bits} {to}, [{address}]"));
         self.place(top);
         self.mov(seen, to);
-        match atomic {
-            AtomicOp::Exchange => self.mov(next, value),
-            _ => self.combine(atomic, elem, next, seen, value),
+        if atomic == AtomicOp::Exchange {
+            self.mov(next, value);
+        } else {
+            self.combine(atomic, elem, next, seen, value);
         }
         self.put(format_args!("atom.relaxed.{s}.{space}.cas.{bits} {to}, [{address}], {seen}, {next}"));
         self.put(format_args!("setp.ne.{} {again}, {to}, {seen}", if bits == "b16" { "s16" } else { bits }));
@@ -300,7 +302,8 @@ impl Writer<'_> {
         let name = match atomic {
             AtomicOp::Min => "min",
             AtomicOp::Max => "max",
-            _ => "add",
+            // The hardware has the others, or they combine nothing.
+            AtomicOp::Add | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange => "add",
         };
         match elem {
             Scalar::F16 | Scalar::BF16 => {

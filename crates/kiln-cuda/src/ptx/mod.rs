@@ -6,7 +6,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `writer.rs` | the text under construction: registers, labels, instructions |
+//! | `writer.rs`, `register.rs` | the text under construction: labels, instructions; registers |
+//! | `target.rs` | the GPU and the version of PTX |
 //! | `entry.rs` | the module's head, parameters, shared and local memory |
 //! | `arith.rs`, `cast.rs`, `bytes.rs` | element-wise operations; conversions of types of one byte |
 //! | `memory.rs` | loads, stores, atomics |
@@ -14,11 +15,11 @@
 //! | `cluster.rs` | barriers of a cluster, stores to its blocks' shared memory |
 //! | `threads.rs` | indices, barriers, shuffles, votes, clocks |
 //! | `fragment.rs` | products of fragments, copies in flight |
-//! | `explicit.rs` | tasks, their warps, mbarriers, shared tiles |
-//! | `copies.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
+//! | `explicit.rs`, `explicit_state.rs`, `team.rs` | tasks, their warps, mbarriers, shared tiles |
+//! | `copies.rs`, `tensor_map.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
 //! | `in_place.rs` | the registers that products in flight share |
 //! | `control.rs` | `if`, `for`, `while` |
-//! | `diagnostics.rs` | faults, asserts and prints: what the device writes and how the host reads it |
+//! | `diagnostics.rs`, `records.rs` | faults, asserts and prints; what the host reads of them |
 //!
 //! Reference: NVIDIA, "Parallel Thread Execution ISA", version 8.0 and later.
 
@@ -28,17 +29,24 @@ mod cast;
 mod cluster;
 mod control;
 mod copies;
-pub mod diagnostics;
+mod diagnostics;
 mod entry;
 mod explicit;
+mod explicit_state;
 mod fragment;
 mod in_place;
 mod memory;
 mod ordered;
 mod products;
+pub mod records;
+mod register;
+mod target;
+mod team;
+mod tensor_map;
 mod threads;
 mod writer;
 
-pub use copies::{TensorMap, Way};
-pub(crate) use entry::MIXED_VERSION;
-pub use entry::{Module, STATIC_SHARED, Target, emit};
+pub use entry::{Module, STATIC_SHARED, emit};
+pub(crate) use target::MIXED_VERSION;
+pub use target::Target;
+pub use tensor_map::{TensorMap, Way};

@@ -9,8 +9,9 @@
 //! could come. A volatile load means the same to others and is made as it is written.
 
 use super::memory::list;
+use super::register::Reg;
 use super::threads::scope as scope_name;
-use super::writer::{Reg, Writer};
+use super::writer::Writer;
 use kiln_backend::Result;
 use kiln_ir::{OpData, Order, Scope, Space};
 

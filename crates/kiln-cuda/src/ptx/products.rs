@@ -1,9 +1,11 @@
 //! Warpgroup products, and the registers that they fill while the program goes on (PTX ISA 8.0,
 //! "Asynchronous warpgroup level matrix instructions").
 
-use super::entry::MIXED_VERSION;
-use super::explicit::{PANEL, SharedTile, Team, WARPGROUP, broken};
-use super::writer::{Class, Reg, Writer};
+use super::explicit::{PANEL, SharedTile, WARPGROUP};
+use super::register::{Class, Reg};
+use super::target::MIXED_VERSION;
+use super::team::Team;
+use super::writer::{Writer, broken};
 use kiln_backend::Result;
 use kiln_ir::{GroupProduct, Lines, OpData, Operand, Panels, Scalar, Value};
 
@@ -228,8 +230,8 @@ impl Writer<'_> {
 
 /// The instruction for a product with n columns.
 fn wgmma_name(a: Scalar, b: Scalar, n: u32) -> String {
-    let suffix = |elem| if elem == Scalar::F32 { "tf32" } else { super::writer::suffix(elem) };
-    let sum = super::writer::suffix(a.accumulator());
+    let suffix = |elem| if elem == Scalar::F32 { "tf32" } else { super::register::suffix(elem) };
+    let sum = super::register::suffix(a.accumulator());
     let depth = WGMMA_DEPTH / a.bytes();
     format!("wgmma.mma_async.sync.aligned.m64n{n}k{depth}.{sum}.{}.{}", suffix(a), suffix(b))
 }

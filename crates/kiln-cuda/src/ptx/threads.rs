@@ -1,11 +1,9 @@
 //! Indices, barriers, shuffles, votes, and time.
 
-use super::writer::{Class, Reg, Writer};
+use super::register::{Class, Reg};
+use super::writer::{ALL_LANES, Writer};
 use kiln_backend::Result;
 use kiln_ir::{Axis, ClockUnit, OpData, Scope, ShuffleMode, VoteMode};
-
-/// The mask of warp operations of a full warp.
-pub(super) const ALL_LANES: &str = "0xffffffff";
 
 pub(super) fn axis(axis: Axis) -> &'static str {
     match axis {

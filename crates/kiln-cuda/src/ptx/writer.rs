@@ -1,65 +1,13 @@
-//! PTX text under construction: registers, labels, instructions, and which register holds which
-//! value.
+//! PTX text under construction: labels, instructions, and the state of a kernel that is written.
 
-use super::entry::Target;
-use super::explicit::Explicit;
+use super::explicit_state::ExplicitState;
+use super::records::Site;
+use super::register::{Class, Reg, Registers};
+use super::target::Target;
 use kiln_backend::{Error, Result};
 use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
-
-/// A register class. PTX lets untyped registers serve every instruction of their width. Types of
-/// one byte but bool have 16 bits, the upper ones 0.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Class {
-    Pred,
-    B16,
-    B32,
-    B64,
-}
-
-impl Class {
-    pub(super) fn of(elem: Scalar) -> Class {
-        match elem.bytes() {
-            1 if elem == Scalar::Bool => Class::Pred,
-            1 | 2 => Class::B16,
-            4 => Class::B32,
-            _ => Class::B64,
-        }
-    }
-
-    fn prefix(self) -> &'static str {
-        match self {
-            Class::Pred => "%p",
-            Class::B16 => "%h",
-            Class::B32 => "%r",
-            Class::B64 => "%d",
-        }
-    }
-
-    /// The type of a plain move of this class.
-    pub(super) fn bits(self) -> &'static str {
-        match self {
-            Class::Pred => "pred",
-            Class::B16 => "b16",
-            Class::B32 => "b32",
-            Class::B64 => "b64",
-        }
-    }
-}
-
-/// A virtual register.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Reg {
-    pub(super) class: Class,
-    number: u32,
-}
-
-impl fmt::Display for Reg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.class.prefix(), self.number)
-    }
-}
 
 /// A branch target.
 #[derive(Clone, Copy)]
@@ -71,24 +19,8 @@ impl fmt::Display for Label {
     }
 }
 
-/// The type suffix of arithmetic on an element type.
-pub(super) fn suffix(elem: Scalar) -> &'static str {
-    match elem {
-        Scalar::Bool => "pred",
-        Scalar::I32 => "s32",
-        Scalar::U32 => "u32",
-        Scalar::I64 => "s64",
-        Scalar::U64 => "u64",
-        Scalar::F16 => "f16",
-        Scalar::BF16 => "bf16",
-        Scalar::F32 => "f32",
-        Scalar::F64 => "f64",
-        Scalar::E4M3 => "e4m3",
-        Scalar::E5M2 => "e5m2",
-        Scalar::I8 => "s8",
-        Scalar::U8 => "u8",
-    }
-}
+/// The mask of warp operations of a full warp.
+pub(super) const ALL_LANES: &str = "0xffffffff";
 
 /// The views that ordered loads read. An address is a view's and what is added to it, in any order.
 fn watched(kernel: &Kernel) -> HashSet<Value> {
@@ -102,9 +34,10 @@ fn watched(kernel: &Kernel) -> HashSet<Value> {
     });
     while let Some(value) = todo.pop() {
         let Some(from) = kernel.defining_op(value).filter(|_| seen.insert(value)) else { continue };
-        match from.kind {
-            OpKind::Address => drop(found.insert(from.view())),
-            _ => todo.extend(from.operands.iter().copied()),
+        if from.kind == OpKind::Address {
+            found.insert(from.view());
+        } else {
+            todo.extend(from.operands.iter().copied());
         }
     }
     found
@@ -114,15 +47,13 @@ pub(super) struct Writer<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) target: Target,
     pub(super) text: String,
-    /// The register of each value, by index; absent until it is defined.
-    registers: Vec<Option<Reg>>,
-    counts: [u32; 4],
+    pub(super) registers: Registers,
     labels: u32,
     /// The lanes that take part in warp operations: a literal, or a register set at entry for a
     /// partial warp.
     pub(super) members: String,
     /// Sites of faults and prints, in order of their numbers.
-    pub(super) sites: Vec<super::diagnostics::Site>,
+    pub(super) sites: Vec<Site>,
     /// The reports of checks that end their thread, which stand behind the kernel's own code.
     pub(super) reports: String,
     /// Says whether a deferred check has failed in a thread of the task, in kernels that ask
@@ -139,7 +70,7 @@ pub(super) struct Writer<'k> {
     /// Of registers that hold one byte of a word that was loaded: the word, and which.
     pub(super) bytes_of_words: HashMap<Reg, (Reg, usize)>,
     /// The state of the explicit level.
-    pub(super) explicit: Explicit,
+    pub(super) explicit: ExplicitState,
 }
 
 impl<'k> Writer<'k> {
@@ -149,10 +80,9 @@ impl<'k> Writer<'k> {
             kernel,
             target,
             text: String::with_capacity(16 << 10),
-            registers: vec![None; values],
-            counts: [0; 4],
+            registers: Registers::new(values),
             labels: 0,
-            members: super::threads::ALL_LANES.into(),
+            members: ALL_LANES.into(),
             sites: Vec::new(),
             reports: String::new(),
             faulted: None,
@@ -161,7 +91,7 @@ impl<'k> Writer<'k> {
             shared_window: None,
             version: (0, 0),
             bytes_of_words: HashMap::new(),
-            explicit: Explicit::default(),
+            explicit: ExplicitState::default(),
         }
     }
 
@@ -184,9 +114,7 @@ impl<'k> Writer<'k> {
 
     /// A fresh register.
     pub(super) fn reg(&mut self, class: Class) -> Reg {
-        let count = &mut self.counts[class as usize];
-        *count += 1;
-        Reg { class, number: *count }
+        self.registers.fresh(class)
     }
 
     /// A fresh register for a value, which this defines.
@@ -198,21 +126,21 @@ impl<'k> Writer<'k> {
         if let Some(class) = shared {
             self.explicit.registers.insert(class, reg);
         }
-        self.registers[value.index()] = Some(reg);
+        self.registers.bind(value, reg);
         reg
     }
 
     /// Lets a value be held by a register that is already there.
     pub(super) fn bind(&mut self, value: Value, reg: Reg) {
-        self.registers[value.index()] = Some(reg);
+        self.registers.bind(value, reg);
     }
 
     /// The register of a value.
     pub(super) fn get(&self, value: Value) -> Result<Reg> {
-        self.registers[value.index()].ok_or_else(|| Error::Internal {
-            place: "the PTX emitter",
-            message: format!("value {value} of `{}` is used before it is defined", self.kernel.name),
-        })
+        let kernel = &self.kernel.name;
+        self.registers
+            .get(value)
+            .ok_or_else(|| broken(format!("value {value} of `{kernel}` is used before it is defined")))
     }
 
     /// The registers of an operation's operands.
@@ -231,14 +159,6 @@ impl<'k> Writer<'k> {
         }
     }
 
-    /// The declarations of all registers used.
-    pub(super) fn declarations(&self) -> String {
-        let classes = [Class::Pred, Class::B16, Class::B32, Class::B64];
-        let used = classes.into_iter().filter(|&c| self.counts[c as usize] > 0);
-        used.map(|c| format!("\t.reg .{} {}<{}>;\n", c.bits(), c.prefix(), self.counts[c as usize] + 1))
-            .collect()
-    }
-
     /// The error for what this target or emitter does not have.
     pub(super) fn unsupported(&self, op: &OpData, what: impl Into<String>, hint: &str) -> Error {
         Error::Unsupported {
@@ -249,4 +169,9 @@ impl<'k> Writer<'k> {
             hint: hint.into(),
         }
     }
+}
+
+/// The error for a kernel that no pass should have made.
+pub(super) fn broken(message: impl Into<String>) -> Error {
+    Error::Internal { place: "the PTX emitter", message: message.into() }
 }
