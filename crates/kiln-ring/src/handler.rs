@@ -6,7 +6,7 @@ use crate::message::{Message, State};
 use crate::outcome::Outcome;
 use crate::outgoing::{Outgoing, Sending};
 use crate::payload::{ARENA, Array, ArrayRef, Memory, MessageSlot};
-use crate::slot::BAND_SHIFT;
+use crate::wire::slot::BAND_SHIFT;
 use kiln_lang::__private::Probe;
 use kiln_lang::{
     DeviceRange, Elem, IntoDevice, IntoVal, Local, Num, Val, ViewMut, barrier, block_uniform, clock_ns,

@@ -12,12 +12,10 @@
 //! | a struct that derives [`Message`](crate::Message) or [`State`](crate::State) | those of the fields in order |
 
 use crate::outcome::Zeroed;
-use crate::payload::Block;
+use crate::payload::Hold;
 use half::{bf16, f16};
 use kiln_lang::{DeviceValue, Val};
-use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The most words that a message, reply or state may have: 64 KiB.
 pub const MAX_WORDS: usize = 16 * 1024;
@@ -107,17 +105,6 @@ pub trait Layout: Sized + Send + 'static {
         let mut words = Vec::with_capacity(Self::WORDS);
         Self::append(value, &mut words);
         words
-    }
-}
-
-/// An array in device memory, which lives at least as long as this: see
-/// [`Payload`](crate::Payload).
-#[derive(Clone)]
-pub struct Hold(pub(crate) Arc<Block>);
-
-impl fmt::Debug for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hold").field(&self.0.reference()).finish()
     }
 }
 

@@ -58,7 +58,8 @@
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
 //! | `payload/` | [`Payload`], [`Inline`]: arrays in device memory that messages refer to, and arrays in messages |
 //! | `address.rs`, `outgoing.rs` | [`Address`]: what handlers send to other actors |
-//! | [`slot`] | how messages lie in shared memory |
+//! | `wire/` | what host and device share: [`slot`]s, records, commands, gauges. It imports nothing |
+//! | `error/`, `reason.rs`, `standing.rs`, `lifecycle.rs` | what can go wrong; why a message was not handled; whether an actor answers; its states |
 //! | `channel/` | [`Channel`]: the host's side of a queue |
 //! | `device/` | the device's side: the resident kernel |
 //! | `runtime/` | [`RingRuntime`], [`Actor`]: resident grids and the actors in them |
@@ -93,16 +94,16 @@
 //!
 //! **Latency.** A worker holds what a message will need (its port's record, the answer's place and
 //! stamp, the first words of the state) in registers before the message is there, and trusts it for
-//! the first message of a poll (`device/due.rs`). It caches the record of the link that it sends to
+//! the first message of a poll (`device/prefetch.rs`). It caches the record of the link that it sends to
 //! next in registers (`device/route.rs`) until the next command: only commands change records. It
-//! may stay with one inbound link (`device/stay.rs`) for some messages, with the actor's state and
+//! may stay with one inbound link (`device/fast_path.rs`) for some messages, with the actor's state and
 //! the next slot in registers, and polls its other ports meanwhile where that costs nothing. There
 //! it runs only handlers that store nothing and print nothing: when one does anything but send one
 //! message, its result is dropped and the next turn runs it again.
 //!
 //! **Faults.** A fault in a handler is a value (`Guard` in the IR): the actor's gate closes, the
 //! message is answered as failed, and the worker goes on. The answer says which check failed. The
-//! check's values stand in the arena (`telemetry/gauge.rs`) before the answer does, because a slot
+//! check's values stand in the arena (`wire/gauge.rs`) before the answer does, because a slot
 //! may be too narrow for them. The host reads them when it sees the failure (`runtime/faults.rs`).
 //!
 //! **Arrays.** Arrays in a message, a reply or a state are *inline*: they stay in their memory, and
@@ -163,48 +164,56 @@ mod address;
 mod channel;
 mod dead_letter;
 mod device;
+mod error;
 mod handler;
 mod layout;
+mod lifecycle;
 mod message;
 mod outcome;
 mod outgoing;
 mod payload;
+mod reason;
 mod runtime;
-pub mod slot;
+mod standing;
 mod telemetry;
+mod wire;
 
 pub use address::{Address, AddressVal};
 pub use channel::{
-    AskError, AskFuture, Channel, ChannelConfig, ConfigError, Counts, DeviceSide, Failed, Form, MAX_BANDS,
-    MAX_CAPACITY, Overflow, Parts, Protocol, RecvError, RecvFuture, RecvManyFuture, Replies, Reply,
-    RingMemory, SendError, SendFuture, SendManyError, SendManyFuture, SendOptions, Sent, Standing,
-    WaitPolicy,
+    AskFuture, Channel, ChannelConfig, Counts, DeviceSide, Form, Overflow, Parts, Protocol, RecvFuture,
+    RecvManyFuture, Replies, Reply, RingMemory, SendFuture, SendManyFuture, SendOptions, Sent, WaitPolicy,
 };
-pub use dead_letter::{DeadLetters, Letter, Reason};
+pub use dead_letter::{DeadLetters, Letter};
+pub use error::{AskError, ConfigError, RecvError, SendError, SendManyError};
+pub use error::{CheckpointError, Result, RingError};
 pub use handler::{
     Addresses, ErasedHandler, ErasedOutcome, Handler, Inlines, References, RingCtx, Signature,
 };
 pub use kiln_macros::{Message, State, ring_kernel};
-pub use layout::{Hold, Layout, MAX_WORDS};
+pub use layout::{Layout, MAX_WORDS};
+pub use lifecycle::Lifecycle;
 pub use message::{Message, State};
 pub use outcome::{DeviceOption, DeviceResult, Outcome, Zeroed};
-pub use payload::{Array, ArrayRef, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
+pub use payload::{Array, ArrayRef, Hold, Inline, InlineVal, Payload, PayloadElem, PayloadVal};
+pub use reason::Reason;
 pub use runtime::{
-    Actor, AnyActor, Backoff, Checkpoint, CheckpointError, Ending, Event, Events, Lifecycle, MAX_CLUSTER,
-    OutputFuture, OutputManyFuture, Outputs, Pool, PoolFuture, PoolManyFuture, PoolSendManyFuture, Restart,
-    Result, RingConfig, RingError, RingRuntime, Routing, RuntimeConfig, Snapshot, Stages, Topic, Transport,
-    TransportChoice, What,
+    Actor, AnyActor, Backoff, Checkpoint, Ending, Event, Events, MAX_CLUSTER, OutputFuture, OutputManyFuture,
+    Outputs, Pool, PoolFuture, PoolManyFuture, PoolSendManyFuture, Restart, RingConfig, RingRuntime, Routing,
+    RuntimeConfig, Snapshot, Stages, Topic, Transport, TransportChoice, What,
 };
+pub use standing::{Failed, Standing};
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};
+pub use wire::slot::{self, MAX_BANDS, MAX_CAPACITY};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::handler::{Handler, RingCtx};
-    pub use crate::layout::{Hold, Layout, MAX_WORDS, layout_id};
+    pub use crate::layout::{Layout, MAX_WORDS, layout_id};
     pub use crate::message::{Message, State};
     pub use crate::outcome::{DeviceOption, DeviceResult, Outcome, Zeroed, err, field, none, ok, some};
+    pub use crate::payload::Hold;
     pub use kiln_lang::__private::*;
     pub use kiln_lang::Val;
 }

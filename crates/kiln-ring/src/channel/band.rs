@@ -8,13 +8,8 @@
 
 use super::failure::Noted;
 use super::held::Held;
-use super::platform::{Atomic, Platform};
+use super::platform::Platform;
 use super::queue::Queue;
-use crossbeam_utils::CachePadded;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-/// The most bands that an actor can have.
-pub const MAX_BANDS: usize = 8;
 
 /// One band of a mailbox.
 pub struct Band<P: Platform> {
@@ -26,41 +21,5 @@ pub struct Band<P: Platform> {
 impl<P: Platform> Band<P> {
     pub fn new(queue: Queue<P>) -> Band<P> {
         Band { queue, noted: Noted::default(), held: Held::default() }
-    }
-}
-
-/// How many more messages may be under way in all bands of an actor.
-pub struct Credits<P: Platform> {
-    left: CachePadded<P::U64>,
-}
-
-impl<P: Platform> Credits<P> {
-    pub fn new(capacity: usize) -> Credits<P> {
-        Credits { left: CachePadded::new(P::U64::new(capacity as u64)) }
-    }
-
-    /// Takes up to `count`; gives how many.
-    pub fn take(&self, count: u64) -> u64 {
-        let mut left = self.left.load(Relaxed);
-        loop {
-            let count = count.min(left);
-            if count == 0 {
-                return 0;
-            }
-            // Acquire: whoever takes a credit knows the head of the queue from which it came back,
-            // and so a free slot.
-            match self.left.compare_exchange_weak(left, left - count, Acquire, Relaxed) {
-                Ok(_) => return count,
-                Err(now) => left = now,
-            }
-        }
-    }
-
-    /// Gives back some, after the head of their queue has moved.
-    pub fn give(&self, count: u64) {
-        let mut left = self.left.load(Relaxed);
-        while let Err(now) = self.left.compare_exchange_weak(left, left + count, Release, Relaxed) {
-            left = now;
-        }
     }
 }

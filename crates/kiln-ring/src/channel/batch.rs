@@ -1,10 +1,10 @@
 //! Many messages sent in a row.
 
 use super::band::Band;
-use super::error::SendError;
 use super::mailbox::Mailbox;
 use super::platform::Platform;
 use super::wait::Deadline;
+use crate::error::SendError;
 
 /// Many messages in a row. When it is dropped, what was sent is pushed out.
 pub struct Batch<'a, P: Platform> {

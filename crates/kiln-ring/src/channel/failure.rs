@@ -4,13 +4,10 @@
 //! receives. So whoever looks after an actor looks at the newest answers themselves, and at what
 //! was noted when the answer of a failure was taken.
 
-use super::band::Band;
-use super::mailbox::Mailbox;
 use super::platform::Platform;
 use super::queue::Answer;
-use super::receive::reason_of;
-use crate::dead_letter::Reason;
-use crate::slot::{Kind, band_of};
+use crate::reason::Reason;
+use crate::wire::slot::Kind;
 use std::sync::{Mutex, PoisonError};
 
 /// The message on which a handler failed: its position, and why.
@@ -24,70 +21,15 @@ impl Noted {
     /// Notes the answer of a failure; no other.
     #[cold]
     pub fn note<P: Platform>(&self, answer: &Answer<'_, P>) {
-        let Some(reason) = reason_of(answer).filter(|_| answer.kind == Kind::Failed) else { return };
+        let Some(reason) = answer.reason().filter(|_| answer.kind == Kind::Failed) else { return };
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.is_none_or(|(position, _)| position <= answer.position) {
             *noted = Some((answer.position, reason));
         }
     }
 
-    fn get(&self) -> Option<Failure> {
+    /// It, if there was one.
+    pub fn get(&self) -> Option<Failure> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The failures that are over: of each band, those below a position.
-#[derive(Clone, Debug)]
-pub struct Settled(Vec<u64>);
-
-impl Settled {
-    /// The failure in this position is over too.
-    pub fn with(&mut self, position: u64) {
-        if let Some(from) = self.0.get_mut(band_of(position)) {
-            *from = position + 1;
-        }
-    }
-}
-
-impl<P: Platform> Mailbox<P> {
-    /// All failures so far, if there is none among the messages that are not answered.
-    pub fn settled_so_far(&self) -> Settled {
-        Settled(self.bands().map(|band| band.queue.first_unanswered()).collect())
-    }
-
-    /// Those that are over when nothing was answered yet.
-    pub fn none_settled(&self) -> Settled {
-        Settled(self.bands().map(|band| band.queue.tail()).collect())
-    }
-
-    /// The newest failure of those that are not over. After one, an actor handles no message of any
-    /// band.
-    pub fn failure_since(&self, settled: &Settled) -> Option<Failure> {
-        self.bands().zip(&settled.0).find_map(|(band, &from)| band.failure_since(from))
-    }
-}
-
-impl<P: Platform> Band<P> {
-    /// The newest failure in position `from` or later.
-    fn failure_since(&self, from: u64) -> Option<Failure> {
-        let noted = self.noted.get().filter(|&(position, _)| position >= from);
-        let newest = self.newest_failure(from);
-        noted.into_iter().chain(newest).max_by_key(|&(position, _)| position)
-    }
-
-    /// The failure that the newest answers show: an actor that failed answers nothing after it, but
-    /// that messages were dropped to make room.
-    fn newest_failure(&self, from: u64) -> Option<Failure> {
-        let mut position = self.queue.first_unanswered();
-        while position > from {
-            position -= 1;
-            let (kind, reason) = self.queue.peek(position, |answer| (answer.kind, reason_of(answer)))?;
-            match kind {
-                Kind::Failed => return reason.map(|reason| (position, reason)),
-                Kind::Dropped => {}
-                _ => return None,
-            }
-        }
-        None
     }
 }

@@ -1,15 +1,16 @@
 //! Futures of a channel. They run on any executor.
 
 use super::Channel;
-use super::error::{AskError, RecvError, SendError, SendManyError};
 use super::mailbox::{Mailbox, Sent};
+use super::native::Native;
 use super::options::SendOptions;
-use super::platform::Native;
 use super::poller;
 use super::wakers::Awaited;
 use super::words::{decoded, for_many, for_one, laid};
-use crate::layout::{Hold, Layout};
+use crate::error::{AskError, RecvError, SendError, SendManyError};
+use crate::layout::Layout;
 use crate::message::Message;
+use crate::payload::Hold;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;

@@ -5,7 +5,7 @@
 //! stamps. Accesses are aligned, so that each quad of 16 bytes arrives whole: processors with such
 //! vectors move at least 16 aligned bytes at once.
 
-use crate::slot::PAYLOAD;
+use crate::wire::slot::PAYLOAD;
 
 /// Words of payload in a cache line.
 pub const LINE_PAYLOAD: usize = 4 * PAYLOAD;
@@ -70,7 +70,7 @@ pub use x86::{load, store};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LINE_PAYLOAD, Slots, Width};
+    use crate::channel::lines::{LINE_PAYLOAD, Slots, Width};
     use std::arch::x86_64::*;
 
     /// Lines ahead of the one that is read which are asked for. What the device wrote lies in no

@@ -2,18 +2,18 @@
 //! dead letters go. In words; [`Channel`](super::Channel) adds the types.
 
 use super::band::Band;
-use super::batch::Batch;
-use super::error::{AskError, SendError};
 use super::overflow::{Counters, Counts, Overflow, Replies};
 use super::platform::Platform;
 use super::queue::{Form, Next, Queue, Refused};
-use super::standing::Standing;
 use super::wait::{Deadline, Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
-use crate::dead_letter::{DeadLetters, Reason};
-use crate::layout::Hold;
-use crate::runtime::Lifecycle;
-use crate::slot::{PAYLOAD, band_of, count_of};
+use crate::dead_letter::DeadLetters;
+use crate::error::{AskError, SendError};
+use crate::lifecycle::Lifecycle;
+use crate::payload::Hold;
+use crate::reason::Reason;
+use crate::standing::Standing;
+use crate::wire::slot::{PAYLOAD, band_of, count_of};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// What a channel needs of the device's side.
 pub trait DeviceSide: Send + Sync {
     /// Asks that requests of the position's band, in positions below it, which are not begun be
-    /// answered [`Kind::Dropped`](crate::slot::Kind::Dropped). It may come again with a lower
+    /// answered [`Kind::Dropped`](crate::wire::slot::Kind::Dropped). It may come again with a lower
     /// position, which changes nothing.
     fn skip(&self, position: u64);
 
@@ -325,11 +325,6 @@ impl<P: Platform> Mailbox<P> {
         to.queue.mark_asked(position);
         to.queue.write(position, words);
         self.sent(to);
-    }
-
-    /// Many messages in a row, of which all are pushed out at once.
-    pub fn batch<'a>(&'a self, to: &'a Band<P>) -> Batch<'a, P> {
-        Batch::new(self, to)
     }
 
     /// After slots were written.

@@ -4,7 +4,7 @@
 use super::lines;
 use super::lines::{LINE_PAYLOAD, Slots, Width};
 use super::platform::Memory;
-use crate::slot::{PAYLOAD, QUAD};
+use crate::wire::slot::{PAYLOAD, QUAD};
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
@@ -226,7 +226,7 @@ impl Memory for RingMemory {
 /// repeating or leaving out one.
 #[cfg(target_arch = "x86_64")]
 mod whole {
-    use super::QUAD;
+    use crate::wire::slot::QUAD;
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
@@ -275,7 +275,7 @@ mod whole {
 /// test of a transport finds processors where they do not.
 #[cfg(target_arch = "aarch64")]
 mod whole {
-    use super::QUAD;
+    use crate::wire::slot::QUAD;
     use std::arch::aarch64::{uint32x4_t, vld1q_u32, vst1q_u32};
     use std::sync::atomic::{Ordering, fence};
 
@@ -314,7 +314,7 @@ mod whole {
 /// Words one by one: of use with ordered transports alone, which do not need whole quads.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod whole {
-    use super::QUAD;
+    use crate::wire::slot::QUAD;
     use std::sync::atomic::{AtomicU32, Ordering, fence};
 
     /// # Safety

@@ -8,37 +8,39 @@
 //! | file | holds |
 //! |---|---|
 //! | `queue.rs` | the lock-free queue: tickets, slots, answers |
-//! | `band.rs` | the queues of one actor, one for each priority |
+//! | `band.rs`, `credits.rs` | the queues of one actor, one for each priority; how many messages may be under way |
 //! | `mailbox.rs`, `batch.rs` | their policies: full queues, waiting, dead letters; many messages at once |
 //! | `receive.rs` | replies, and what became of messages that have none |
 //! | `receiving.rs` | the same for those who know the types: one reply or many, with and without waiting |
-//! | `standing.rs` | [`Standing`]: whether an actor answers by itself |
-//! | `options.rs` | [`SendOptions`]: priorities and deadlines |
-//! | `platform.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's |
+//! | `options.rs`, `sending.rs` | [`SendOptions`]: priorities and deadlines; sending with them |
+//! | `platform.rs`, `native.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's; where words are copied |
 //! | `lines.rs` | cache lines of a ring by the widest vectors there are |
-//! | `failure.rs` | the newest failure of a handler |
-//! | `overflow.rs`, `wait.rs`, `error.rs` | what the policies are, and what can go wrong |
+//! | `failure.rs`, `settled.rs` | the newest failure of a handler, and those that are settled |
+//! | `overflow.rs`, `wait.rs` | what the policies are |
 //! | `future.rs`, `wakers.rs`, `poller.rs` | waiting without a thread |
-//! | `held.rs` | arrays that messages under way refer to |
+//! | `held.rs`, `payloads.rs` | arrays that messages under way refer to |
 //! | `words.rs` | buffers for messages and replies |
 
 mod band;
 mod batch;
-mod error;
+mod credits;
 mod failure;
 mod future;
 mod held;
 mod lines;
 mod mailbox;
 mod memory;
+mod native;
 mod options;
 mod overflow;
+mod payloads;
 mod platform;
 mod poller;
 mod queue;
 mod receive;
 mod receiving;
-mod standing;
+mod sending;
+mod settled;
 mod wait;
 mod wakers;
 mod words;
@@ -46,9 +48,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use band::MAX_BANDS;
-pub use error::{AskError, ConfigError, RecvError, SendError, SendManyError};
-pub(crate) use failure::Settled;
 pub(crate) use future::wake_by_reply;
 pub use future::{AskFuture, RecvFuture, RecvManyFuture, SendFuture, SendManyFuture};
 pub(crate) use lines::{SLACK, Slots};
@@ -60,29 +59,28 @@ pub use overflow::{Counts, Overflow, Replies};
 pub(crate) use poller::{Watched, watch};
 pub use queue::{Form, Protocol};
 pub use receiving::Reply;
-pub(crate) use standing::StandingCell;
-pub use standing::{Failed, Standing};
+pub(crate) use settled::Settled;
 pub use wait::WaitPolicy;
 pub(crate) use wait::{Deadline, Wait};
 pub(crate) use wakers::{Awaited, Wakers};
 
 use crate::dead_letter::DeadLetters;
+use crate::error::{AskError, ConfigError, SendError, SendManyError};
 use crate::layout::Layout;
 use crate::message::Message;
-use crate::slot::{PAYLOAD, RingLayout, SlotLayout, in_band};
-use band::Credits;
+use crate::wire::slot::{MAX_BANDS, MAX_CAPACITY, PAYLOAD, RingLayout, SlotLayout, in_band};
+use batch::Batch;
+use credits::Credits;
 use mailbox::ChannelPolicy;
+pub(crate) use native::Native;
 use options::Way;
-pub(crate) use platform::{Memory, Native};
+pub(crate) use platform::Memory;
 pub(crate) use queue::Queue;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 use words::{decoded, laid, laid_many};
-
-/// The most messages that can be under way in a channel.
-pub const MAX_CAPACITY: usize = 1 << 24;
 
 /// How a channel behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -421,7 +419,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
             }
             return Ok(sent);
         }
-        let mut batch = self.mailbox.batch(band);
+        let mut batch = Batch::new(&self.mailbox, band);
         match laid_many(messages, header, |words| batch.send(words, until)) {
             Ok(()) => Ok(batch.sent()),
             Err(error) => Err(SendManyError { sent: batch.sent(), error }),
@@ -568,10 +566,4 @@ fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result
         return Ok(());
     };
     Err(ConfigError::Memory { ring, why })
-}
-
-/// The words of a header with a deadline.
-#[inline]
-pub(crate) fn header(deadline: u64) -> [u32; PAYLOAD] {
-    [deadline as u32, (deadline >> 32) as u32, 0]
 }

@@ -1,14 +1,11 @@
 //! Sends with a priority, a deadline and a limit to waiting.
 
 use super::band::Band;
-use super::error::{AskError, SendError, SendManyError};
-use super::future::{AskFuture, SendFuture};
-use super::mailbox::Sent;
-use super::platform::Native;
-use super::{Channel, Deadline, header};
-use crate::layout::Layout;
-use crate::message::Message;
-use crate::slot::PAYLOAD;
+use super::mailbox::Mailbox;
+use super::native::Native;
+use super::wait::Deadline;
+use crate::error::SendError;
+use crate::wire::slot::{PAYLOAD, deadline_header};
 use std::time::Duration;
 
 /// How a message is sent: by default in the lowest band, without a deadline, and by a thread that
@@ -64,7 +61,7 @@ impl SendOptions {
     }
 
     /// The moment until which a thread waits.
-    fn until(&self) -> Option<Deadline> {
+    pub(super) fn until(&self) -> Option<Deadline> {
         self.timeout.map(Deadline::after)
     }
 }
@@ -72,67 +69,12 @@ impl SendOptions {
 /// The band of a mailbox that a message goes to, and the header of its slot.
 pub(super) type Way<'a> = (&'a Band<Native>, Option<[u32; PAYLOAD]>);
 
-impl<M: Message, R: Layout> Channel<M, R> {
-    /// Sends a message [in some way](SendOptions). A full queue does as its
-    /// [`Overflow`](super::Overflow) says.
-    ///
-    /// # Errors
-    ///
-    /// The queue is closed, is full and rejects, or stayed full; it has no such band, or no
-    /// deadlines.
-    pub fn send_with(&self, message: &M, options: SendOptions) -> Result<Sent, SendError> {
-        let (band, header) = self.mailbox.way(&options)?;
-        self.holding(message, header, |words| self.mailbox.send(band, words, options.until()))
-    }
-
-    /// As [`send_with`](Self::send_with), without waiting: a queue that would have to wait is
-    /// [`SendError::Full`].
-    ///
-    /// # Errors
-    ///
-    /// As of [`send_with`](Self::send_with), and a full queue.
-    pub fn try_send_with(&self, message: &M, options: SendOptions) -> Result<Sent, SendError> {
-        let (band, header) = self.mailbox.way(&options)?;
-        self.holding(message, header, |words| self.mailbox.try_send(band, words))
-    }
-
-    /// As [`send_many`](Self::send_many), all of them [in some way](SendOptions).
-    ///
-    /// # Errors
-    ///
-    /// As of [`send_with`](Self::send_with), with the number of messages that were sent before.
-    pub fn send_many_with(&self, messages: &[M], options: SendOptions) -> Result<usize, SendManyError> {
-        let way = self.mailbox.way(&options).map_err(|error| SendManyError { sent: 0, error })?;
-        self.send_all(messages, way, options.until())
-    }
-
-    /// As [`ask`](Self::ask), [in some way](SendOptions).
-    ///
-    /// # Errors
-    ///
-    /// As of [`ask`](Self::ask) and [`send_with`](Self::send_with), and when there was no reply in
-    /// time.
-    pub fn ask_with(&self, message: &M, options: SendOptions) -> Result<Option<R>, AskError> {
-        self.ask_until(message, self.mailbox.way(&options)?, options.until())
-    }
-
-    /// As [`send_with`](Self::send_with), without holding a thread while it waits.
-    pub fn send_async_with<'a>(&'a self, message: &'a M, options: SendOptions) -> SendFuture<'a, M> {
-        SendFuture::new(self, message, options)
-    }
-
-    /// As [`ask_with`](Self::ask_with), without holding a thread while it waits.
-    pub fn ask_async_with<'a>(&'a self, message: &'a M, options: SendOptions) -> AskFuture<'a, M, R> {
-        AskFuture::new(self, message, options)
-    }
-}
-
-impl super::Mailbox<Native> {
+impl Mailbox<Native> {
     /// Where a message goes, and with which header.
     pub(super) fn way(&self, options: &SendOptions) -> Result<Way<'_>, SendError> {
         let header = match options.deadline {
             None => self.header(),
-            Some(deadline) if self.form().requests.slot().has_header() => Some(header(deadline)),
+            Some(deadline) if self.form().requests.slot().has_header() => Some(deadline_header(deadline)),
             Some(_) => return Err(SendError::NoDeadlines { actor: self.actor() }),
         };
         Ok((self.band(options.priority)?, header))

@@ -24,10 +24,11 @@
 //! whatever the host does after it took the answer: the stores that a mark or ticket consists of
 //! precede those of the slot, and the answer's loads precede the mark's.
 
-use super::band::Credits;
+use super::credits::Credits;
 use super::lines::{SLACK, Slots};
 use super::platform::{Atomic, Memory, Platform};
-use crate::slot::{self, Kind, PAYLOAD, QUAD, RingLayout};
+use crate::reason::Reason;
+use crate::wire::slot::{self, Kind, PAYLOAD, QUAD, RingLayout};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 use std::sync::Arc;
@@ -122,6 +123,20 @@ impl<P: Platform> Answer<'_, P> {
         let mut words = [0; PAYLOAD];
         self.read(&mut words);
         words
+    }
+
+    /// Why the message was not handled; `None` if it was.
+    pub fn reason(&self) -> Option<Reason> {
+        match self.kind {
+            Kind::Request | Kind::Reply | Kind::None => None,
+            Kind::Expired => Some(Reason::Expired),
+            Kind::Dropped => Some(Reason::Dropped),
+            Kind::Undeliverable => Some(Reason::Undeliverable),
+            Kind::Failed => {
+                let [cause, number, _] = self.first();
+                Some(Reason::Failed { cause, number })
+            }
+        }
     }
 
     /// Whether it is a reply that somebody may receive.

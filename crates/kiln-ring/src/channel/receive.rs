@@ -1,15 +1,16 @@
 //! Taking answers: replies for who receives and who asked, letters for what was not handled.
 
 use super::band::Band;
-use super::error::{AskError, RecvError};
 use super::mailbox::Mailbox;
 use super::overflow::{Counter, Replies};
 use super::platform::Platform;
 use super::queue::{Answer, Next};
-use super::standing::Standing;
 use super::wait::{Deadline, Wait};
-use crate::dead_letter::{Letter, Reason};
-use crate::slot::{Kind, band_of};
+use crate::dead_letter::Letter;
+use crate::error::{AskError, RecvError};
+use crate::reason::Reason;
+use crate::standing::Standing;
+use crate::wire::slot::{Kind, band_of};
 use std::sync::Arc;
 
 /// How often a receiver that spins looks at the next answer before it looks whether the channel has
@@ -70,7 +71,7 @@ impl<P: Platform> Mailbox<P> {
             Kind::Undeliverable => &c.undeliverable,
             Kind::Failed => &c.failed,
         };
-        Some((counter, reason_of(answer)?))
+        Some((counter, answer.reason()?))
     }
 
     pub(super) fn letter(&self, reason: Reason, answer: &Answer<'_, P>, layout: u64) {
@@ -309,20 +310,6 @@ impl<P: Platform> Mailbox<P> {
                 self.of(position).queue.give_up(position);
                 return Err(AskError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
             }
-        }
-    }
-}
-
-/// Why a message was not handled; `None` if it was.
-pub fn reason_of<P: Platform>(answer: &Answer<'_, P>) -> Option<Reason> {
-    match answer.kind {
-        Kind::Request | Kind::Reply | Kind::None => None,
-        Kind::Expired => Some(Reason::Expired),
-        Kind::Dropped => Some(Reason::Dropped),
-        Kind::Undeliverable => Some(Reason::Undeliverable),
-        Kind::Failed => {
-            let [cause, number, _] = answer.first();
-            Some(Reason::Failed { cause, number })
         }
     }
 }

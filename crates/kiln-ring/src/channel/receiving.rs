@@ -6,10 +6,10 @@
 //! | waits, as long as replies come by themselves | `recv`, `recv_async` | `recv_many`, `recv_many_async` |
 //! | waits up to a time, also for messages that others are yet to send | `recv_timeout` | `recv_many_timeout` |
 
-use super::error::RecvError;
 use super::future::{RecvFuture, RecvManyFuture};
 use super::words::{for_many, for_one};
 use super::{Channel, Deadline};
+use crate::error::RecvError;
 use crate::layout::Layout;
 use crate::message::Message;
 use std::time::Duration;

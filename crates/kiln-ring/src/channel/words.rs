@@ -2,7 +2,7 @@
 
 use super::lines::SLACK;
 use crate::layout::Layout;
-use crate::slot::{PAYLOAD, SlotLayout, quads_for};
+use crate::wire::slot::{PAYLOAD, SlotLayout, quads_for};
 
 /// Slots that are written or read at once where there are some.
 const SOME: usize = 16;

@@ -1,10 +1,11 @@
-//! What a worker keeps of an actor's work; see [`gauge`](crate::telemetry::gauge).
+//! What a worker keeps of an actor's work; see [`gauge`](crate::wire::gauge).
 
-use super::record::{cause, port};
-use super::resident::{Kind, Place, Plan};
-use super::serve::At;
+use super::delivery::At;
+use super::plan::{Kind, Plan};
+use super::worker::Place;
 use crate::handler::RingCtx;
-use crate::telemetry::gauge::{BUCKETS, FAILURE, SUM, behind, bucket, done, fault};
+use crate::wire::gauge::{BUCKETS, FAILURE, SUM, behind, bucket, done, fault};
+use crate::wire::record::{cause, port};
 use kiln_lang::{fence_system, prelude::*};
 
 impl At {

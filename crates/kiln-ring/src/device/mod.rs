@@ -10,45 +10,53 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `record.rs` | what is known of workers and ports, as words that host and device share |
-//! | `resident.rs` | the kernel: the loop of a worker |
-//! | `poll.rs` | looking for complete messages |
-//! | `due.rs` | a message that was seen, and what handling it begins with |
+//! | `plan.rs` | what a resident kernel is made for, known when it is traced |
+//! | `worker.rs` | the memory that a worker reaches, and what changes while it works |
+//! | `worker_loop.rs` | the kernel: the loop of a worker |
+//! | `command.rs` | carrying out and acknowledging the host's commands |
+//! | `poll.rs`, `bursts.rs` | looking for complete messages |
+//! | `prefetch.rs` | a message that was seen, and what handling it begins with |
+//! | `read_message.rs` | copying a message out of its slot |
+//! | `delivery.rs` | the message that is handled: its record, its position, its answer's place |
 //! | `serve.rs` | one message: handler, state, answer |
 //! | `room.rs` | whether there is room for what a handler may send, before it runs |
-//! | `bands.rs` | which message of an actor with several priorities comes next |
-//! | `stay.rs` | an inlet whose messages are passed on, one after the other |
+//! | `priorities.rs` | which message of an actor with several priorities comes next |
+//! | `fast_path.rs` | an inlet whose messages are passed on, one after the other |
 //! | `route.rs` | where a worker sends next |
-//! | `send.rs`, `slots.rs` | messages to other actors; writing slots |
-//! | `lend.rs` | arrays that go from actor to actor |
+//! | `send.rs` | messages to other actors |
+//! | `write_slot.rs` | copying a message or an answer into its slot |
+//! | `ref_counts.rs` | arrays that go from actor to actor |
 //! | `cluster.rs` | rings in shared memory |
 //! | `words.rs` | the words of a message, of which those of inline arrays stay in memory |
+//! | `position.rs` | arithmetic of positions, stamps and lanes |
 //! | `measure.rs` | what is kept of an actor's work, for telemetry |
 //! | `probe.rs` | the test of a transport |
-//! | `command.rs` | what the host tells a worker |
 
-mod bands;
+mod bursts;
 mod cluster;
 mod command;
-mod due;
-mod lend;
+mod delivery;
+mod fast_path;
 mod measure;
+mod plan;
 mod poll;
+mod position;
+mod prefetch;
+mod priorities;
 pub(crate) mod probe;
-pub(crate) mod record;
-mod resident;
+mod read_message;
+mod ref_counts;
 mod room;
 mod route;
 mod send;
 mod serve;
-mod slots;
-mod stay;
 mod words;
+mod worker;
+mod worker_loop;
+mod write_slot;
 
-pub(crate) use cluster::Cluster;
-pub(crate) use command::Operation;
-pub(crate) use resident::{Kind, Plan, trace_resident};
-pub(crate) use words::plain_quads;
+pub(crate) use plan::{Cluster, Kind, Plan};
+pub(crate) use worker_loop::trace_resident;
 
 #[cfg(test)]
 mod tests;

@@ -5,14 +5,15 @@
 //! more groups than ports, the groups of a port look at the slots that follow one another. A worker
 //! of one thread looks at the first quad of one slot, and at the others once that one is there.
 
-use super::cluster::ALL_EVERY;
-use super::record::{LINE, gate, port};
-use super::resident::{Kind, Place, Plan, Worker};
-use super::words::plain_quads;
-use crate::payload::{MESSAGE, MessageSlot};
-use crate::slot::{Kind as SlotKind, PAYLOAD, QUAD, SlotLayout};
+use super::plan::Plan;
+use super::position::{first_lane, is_before, join, stamp_and_slot};
+use super::worker::{Place, Worker};
+use crate::wire::record::{LINE, gate, port};
+use crate::wire::slot::{Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
-use std::ops::Range;
+
+/// Of as many turns in which a worker has something to do, one begins with a look at everything.
+pub(super) const ALL_EVERY: u32 = 8;
 
 /// Looks in a row at one place, at most, between two that see to everything else.
 const GLANCES: u32 = 1024;
@@ -88,24 +89,16 @@ pub(super) struct Poll {
     /// The lane of the first of these bits.
     pub lane: Val<u32>,
     /// Each lane's: its quad of the slot.
-    quad: [Val<u32>; QUAD],
+    pub(super) quad: [Val<u32>; QUAD],
     /// The worker's command.
     pub command: [Val<u32>; QUAD],
     /// How often it looked.
     pub glances: Val<u32>,
 }
 
-/// A message: whether it is there, its header, its words, and the slot of those that stay there.
-pub(super) struct Taken {
-    pub complete: Val<bool>,
-    pub header: [Val<u32>; PAYLOAD],
-    pub words: Vec<Val<u32>>,
-    pub slot: Option<MessageSlot>,
-}
-
 impl Plan {
     /// Lanes that look at one slot, whose first quads they see: a power of two.
-    fn width(&self) -> u32 {
+    pub(super) fn width(&self) -> u32 {
         let quads = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
         (quads.next_power_of_two() as u32).min(self.lanes)
     }
@@ -207,7 +200,7 @@ impl Aim {
     /// the slot of this lane, which was written last. What is read of that slot from then on is
     /// there.
     #[device(crate = kiln_lang)]
-    fn load_in_order(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> [Val<u32>; QUAD] {
+    pub(super) fn load_in_order(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> [Val<u32>; QUAD] {
         let own = place.number.cast::<u32>() * LINE as u32;
         let mut first = if plan.inlets { select(self.inlet, own, self.slot) } else { self.slot };
         if plan.lanes > 1 {
@@ -383,118 +376,12 @@ impl Poll {
     }
 
     /// A quad of that slot, in all lanes.
-    fn quad_of(&self, plan: &Plan, lane: Val<u32>, q: usize) -> [Val<u32>; QUAD] {
+    pub(super) fn quad_of(&self, plan: &Plan, lane: Val<u32>, q: usize) -> [Val<u32>; QUAD] {
         match plan.lanes {
             1 => self.quad,
             _ => self.quad.map(|word| block_uniform(shuffle_idx(word, lane + q as u32))),
         }
     }
-
-    /// The message in that slot, of which some quads were spread.
-    #[device(crate = kiln_lang)]
-    pub fn take(
-        &self,
-        plan: &Plan,
-        place: &Place,
-        kind: &Kind,
-        (lane, early): (Val<u32>, &[[Val<u32>; QUAD]; SPREAD]),
-    ) -> Taken {
-        let (layout, inlines) = (&kind.requests, kind.handler.inlines().message);
-        let quads = layout.quads();
-        let headers = usize::from(layout.has_header());
-        let plain = quads_to_read(layout, &inlines);
-        let slot = (!inlines.is_empty()).then(|| self.slot(plan, place, headers, lane));
-        let mine = if plan.ordered {
-            Poll { quad: self.aim.load_in_order(plan, place, lane), ..*self }
-        } else {
-            *self
-        };
-        let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
-        let mut complete = true.into_val();
-        for &q in &plain {
-            if q < plan.spread() && !plan.ordered {
-                seen[q] = early[q];
-            } else if q == 0 || plan.lanes > 1 && q < plan.width() as usize {
-                seen[q] = mine.quad_of(plan, lane, q);
-            } else {
-                let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32, plan.inlets);
-                complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
-                seen[q] = quad;
-            }
-        }
-        if !inlines.is_empty() {
-            complete = complete & self.rest_is_there(plan, place, quads);
-            complete = if plan.lanes == 1 { complete } else { block_uniform(vote_all(complete)) };
-        }
-        let header =
-            if layout.has_header() { [seen[0][0], seen[0][1], seen[0][2]] } else { [val(0); PAYLOAD] };
-        let word = |w: usize| seen[layout.payload_at(w) / QUAD][w % PAYLOAD];
-        let mut words: Vec<Val<u32>> = (0..layout.payload_words()).map(word).collect();
-        for array in &inlines {
-            words[array.clone()].fill(val(MESSAGE));
-            words[array.start] = val(array.start as u32);
-        }
-        Taken { complete, header, words, slot }
-    }
-
-    /// Where the arrays of that message lie.
-    fn slot(&self, plan: &Plan, place: &Place, headers: usize, lane: Val<u32>) -> MessageSlot {
-        let (mut at, mut inlet) = (self.aim.slot, self.aim.inlet);
-        if plan.lanes > 1 {
-            at = shuffle_idx(at, lane);
-            inlet = if plan.inlets { shuffle_idx(inlet.cast::<u32>(), lane).ne(0) } else { inlet };
-        }
-        MessageSlot { inbox: place.inbox, inlets: plan.inlets, inlet, at: at + (headers * QUAD) as u32 }
-    }
-
-    /// Whether each lane's share of what they have not looked at is there: the quads behind as many
-    /// as are lanes to a slot, which are then all of the worker's.
-    #[device(crate = kiln_lang)]
-    fn rest_is_there(&self, plan: &Plan, place: &Place, quads: usize) -> Val<bool> {
-        let mut there: Val<bool> = true;
-        let first = plan.width() as usize;
-        if quads > first {
-            let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
-            for q in range_step(lane + first as u32, quads as u32, plan.lanes) {
-                let quad = self.aim.quad_at(place, self.aim.slot + q * QUAD as u32, plan.inlets);
-                there = there & quad[PAYLOAD].eq(self.aim.stamp);
-            }
-        }
-        there
-    }
-}
-
-/// The quads of a slot that a handler's message needs in registers, its header included.
-fn quads_to_read(layout: &SlotLayout, inlines: &[Range<usize>]) -> Vec<usize> {
-    let headers = usize::from(layout.has_header());
-    let of_payload = plain_quads(layout.payload_words(), inlines);
-    (0..headers).chain(of_payload.into_iter().map(|q| q + headers)).collect()
-}
-
-/// The first lane of the first group that is ready.
-pub(super) fn first_lane(ready: Val<u32>) -> Val<u32> {
-    ((ready & (val::<u32>(0) - ready)) - 1).popcount()
-}
-
-/// A number from its halves.
-pub(super) fn join(low: Val<u32>, high: Val<u32>) -> Val<u64> {
-    low.cast::<u64>() | high.cast::<u64>() << 32
-}
-
-/// Whether one position comes before another, by their low halves: they lie less than 2^31 apart.
-pub(super) fn is_before(low: Val<u32>, other: Val<u32>) -> Val<bool> {
-    (low - other).bitcast::<i32>().lt(0)
-}
-
-/// The stamp of a position's slot, for a kind, and the slot's number; see `slot.rs`.
-pub(super) fn stamp_and_slot(
-    position: Val<u64>,
-    log2_slots: Val<u32>,
-    kind: impl IntoVal<u32>,
-) -> (Val<u32>, Val<u32>) {
-    let lap = ((position >> log2_slots.cast::<u64>()) + 1).cast::<u32>() & 0x00ff_ffff;
-    let slot = position.cast::<u32>() & ((val::<u32>(1) << log2_slots) - 1);
-    (lap | kind.into_val() << 24, slot)
 }
 
 /// Of the lanes' votes, the first lane of each group of `width` lanes in which all agree.

@@ -5,11 +5,11 @@
 //! another than in the round before. So a quad of which a part was seen before the rest shows by
 //! its words.
 
-use super::resident::Plan;
-use super::slots::{Ground, Slot};
+use super::plan::Plan;
 use super::words::Words;
+use super::write_slot::{Ground, Slot};
 use crate::payload::Memory;
-use crate::slot::{Kind as SlotKind, PAYLOAD, QUAD};
+use crate::wire::slot::{Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_ir::{Facts, IntFact, Kernel};
 use kiln_lang::param::ParamDecl;
 use kiln_lang::{TraceErrors, prelude::*};

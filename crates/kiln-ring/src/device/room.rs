@@ -15,13 +15,14 @@
 //! 2. A look at the host's and the receivers' positions, and at addresses that are nobody's yet or
 //!    lead to several actors ([`At::has_room`], [`has_room_for`]).
 //! 3. No room: the message stays where it is, and its port is marked
-//!    ([`HELD_UP`](super::record::gate::HELD_UP)).
+//!    ([`HELD_UP`](crate::wire::record::gate::HELD_UP)).
 
-use super::poll::Taken;
-use super::resident::{Kind, Place, Plan};
+use super::delivery::At;
+use super::plan::{Kind, Plan};
+use super::read_message::Taken;
 use super::route::Route;
 use super::send::{fits_now, has_room_for};
-use super::serve::At;
+use super::worker::Place;
 use crate::handler::RingCtx;
 use kiln_ir::{Facts, OpKind};
 use kiln_lang::prelude::*;

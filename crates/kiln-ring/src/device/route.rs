@@ -11,14 +11,15 @@
 //! It may be trusted until the next command: all but the head is the sender's own, or changes with
 //! a command; and the head only gives more room.
 
-use super::record::link;
-use super::resident::{Place, Plan};
+use super::delivery::At;
+use super::plan::Plan;
 use super::send::{Checked, Next, field, is_plain_and_of, see_head, write_slot};
-use super::serve::At;
-use super::slots::Slot;
 use super::words::Words;
+use super::worker::Place;
+use super::write_slot::Slot;
 use crate::outgoing::Sending;
 use crate::payload::Memory;
+use crate::wire::record::link;
 use kiln_lang::prelude::*;
 
 /// The link that a worker sends to next, as far as it knows.

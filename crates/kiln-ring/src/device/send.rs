@@ -10,15 +10,16 @@
 //! from the slot, so that those loads are over.
 
 use super::cluster::Near;
-use super::lend::Lending;
-use super::poll::{join, stamp_and_slot};
-use super::record::{link, refusal};
-use super::resident::{Place, Plan};
-use super::slots::{Beside, Ground, Slot};
+use super::plan::Plan;
+use super::position::{join, stamp_and_slot};
+use super::ref_counts::Lending;
 use super::words::Words;
+use super::worker::Place;
+use super::write_slot::{Beside, Ground, Slot};
 use crate::outgoing::Sending;
 use crate::payload::Memory;
-use crate::slot::Kind;
+use crate::wire::record::{link, refusal};
+use crate::wire::slot::Kind;
 use kiln_lang::IntoDevice;
 use kiln_lang::prelude::*;
 

@@ -1,48 +1,25 @@
 //! One message: its handler, the actor's state, the answer.
 
 use super::command::set_of_actor;
-use super::due::{Due, EARLY, OUTPUT_ROOM, todo};
-use super::lend::Lending;
-use super::poll::{Poll, Taken, is_before, join, stamp_and_slot, ticket};
-use super::record::{actor, cause, gate, link, port, refusal};
-use super::resident::{Kind as ActorKind, Place, Plan, Worker};
+use super::delivery::At;
+use super::plan::{Kind as ActorKind, Plan};
+use super::poll::{Poll, ticket};
+use super::position::{is_before, join, stamp_and_slot};
+use super::prefetch::{Due, EARLY, todo};
+use super::read_message::Taken;
+use super::ref_counts::Lending;
 use super::route::Route;
 use super::send::Checked;
-use super::slots::{Ground, Slot};
 use super::words::Words;
+use super::worker::{Place, Worker};
+use super::write_slot::{Ground, Slot};
 use crate::handler::{ErasedOutcome, RingCtx};
 use crate::outgoing::Sending;
 use crate::payload::{ARENA, Memory};
-use crate::slot::Kind;
+use crate::wire::record::{actor, cause, gate, link, port, refusal};
+use crate::wire::slot::Kind;
 use kiln_lang::prelude::*;
 use std::ops::Range;
-
-/// A message's place: the record of its port, and its position there.
-#[derive(Clone, Copy)]
-pub(super) struct At {
-    pub(super) record: Val<u32>,
-    pub(super) position: Val<u64>,
-    /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end
-    /// somebody waits for.
-    pub(super) answer: Val<u32>,
-    /// The stamp of that answer, but for the kind.
-    pub(super) lap: Val<u32>,
-    /// Whether another actor sent the message.
-    pub(super) inlet: Val<bool>,
-    /// Whether all places were looked at, and nothing was served since.
-    pub(super) fresh: Val<bool>,
-    /// How many ports the worker has.
-    pub(super) ports: Val<u32>,
-    /// The actor's number.
-    pub(super) actor: Val<u32>,
-    /// Where the actor's state begins, and the first words of it.
-    pub(super) state_at: Val<u32>,
-    pub(super) state: [Val<u32>; EARLY],
-    /// How many messages of other actors the actor has had.
-    pub(super) received: Val<u64>,
-    /// See [`Due::output`].
-    pub(super) output: [Val<u32>; OUTPUT_ROOM.len()],
-}
 
 /// What a handler said of a message, before anything is done about it.
 pub(super) struct Ran {
@@ -218,27 +195,6 @@ impl At {
 }
 
 impl At {
-    #[track_caller]
-    pub(super) fn field(&self, place: &Place, word: usize) -> Val<u32> {
-        place.field(self.record, word)
-    }
-
-    fn set(&self, place: &Place, word: usize, value: Val<u32>) {
-        place.set_field(self.record, word, value);
-    }
-
-    /// A word of the actor's line.
-    pub(super) fn line(&self, place: &Place, word: usize) -> Val<u32> {
-        // SAFETY: the line lies in the arena, before the state.
-        unsafe { place.word(self.state_at - actor::WORDS as u32, word) }
-    }
-
-    fn set_line(&self, place: &Place, word: usize, value: Val<u32>) {
-        // SAFETY: the line lies in the arena before the state. It is the actor's, which this worker
-        // serves, and all lanes store the same.
-        unsafe { place.set_word(self.state_at - actor::WORDS as u32, word, value) };
-    }
-
     /// Whether there is room for an output by what the worker last saw of the host.
     pub(super) fn output_fits(&self) -> Val<bool> {
         let [log2_slots, tail, taken] = self.output;

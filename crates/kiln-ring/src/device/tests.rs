@@ -3,7 +3,7 @@
 use super::probe::trace_probe;
 use super::{Cluster, Kind, Plan, trace_resident};
 use crate::handler::ErasedHandler;
-use crate::slot::SlotLayout;
+use crate::wire::slot::SlotLayout;
 use crate::{Address, Inline, Payload, RingCtx, State, ring_kernel};
 use kiln_cuda::{compile_to_ptx, ptx};
 use kiln_lang::prelude::*;
@@ -174,5 +174,15 @@ fn resident_kernels_assemble_by_ptxas() {
         assert!(output.status.success() && !log.contains("warning"), "{log}");
         assert!(log.contains(" 0 bytes spill stores, 0 bytes spill loads"), "{log}");
         std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// What a change of names or of files must leave as it is: `diff` two folders that this wrote.
+#[test]
+#[ignore = "writes files: KILN_RING_PTX=folder cargo test -p kiln-ring --lib -- --ignored write_ptx"]
+fn write_ptx_of_resident_kernels() {
+    let folder = std::env::var_os("KILN_RING_PTX").expect("KILN_RING_PTX names a folder");
+    for (number, (arch, text)) in modules().iter().enumerate() {
+        std::fs::write(std::path::Path::new(&folder).join(format!("{number:02}-{arch}.ptx")), text).unwrap();
     }
 }

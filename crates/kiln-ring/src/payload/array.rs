@@ -1,6 +1,6 @@
 //! Arrays in handlers.
 
-use super::PayloadElem;
+use super::elem::PayloadElem;
 use super::inline::InlineVal;
 use super::memory::{ARENA, Memory};
 use crate::outcome::Zeroed;
@@ -40,6 +40,7 @@ impl<T: PayloadElem, const N: usize> ArrayRef for InlineVal<T, N> {}
 
 pub(crate) mod sealed {
     use super::{Array, InlineVal, Memory, PayloadElem, PayloadVal};
+    use kiln_lang::val;
 
     pub trait Opens {
         /// What the array is of.
@@ -61,7 +62,8 @@ pub(crate) mod sealed {
         type Elem = T;
 
         fn open(&self, memory: Memory) -> Array<T> {
-            self.opened(memory)
+            let (at, len) = (self.at, val(N as u32));
+            Array { memory, source: Some(self.source), at, len, elem: std::marker::PhantomData }
         }
     }
 }
@@ -78,10 +80,6 @@ pub struct Array<T: PayloadElem> {
 }
 
 impl<T: PayloadElem> Array<T> {
-    pub(super) fn inline_at(memory: Memory, source: Val<u32>, at: Val<u32>, len: Val<u32>) -> Self {
-        Array { memory, source: Some(source), at, len, elem: PhantomData }
-    }
-
     #[track_caller]
     fn word(&self, index: Val<u32>) -> Val<u32> {
         match self.source {

@@ -1,8 +1,6 @@
 //! Arrays that lie in a message, a reply or a state themselves.
 
-use super::PayloadElem;
-use super::array::Array;
-use super::memory::Memory;
+use super::elem::PayloadElem;
 use crate::layout::{Layout, layout_id};
 use crate::message::Message;
 use crate::outcome::Zeroed;
@@ -117,19 +115,15 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for Inline<T, N> {
 #[kiln(crate = kiln_lang)]
 pub struct InlineVal<T: PayloadElem, const N: usize> {
     /// The first word, of what `source` says.
-    at: Val<u32>,
+    pub(super) at: Val<u32>,
     /// See `memory.rs`.
-    source: Val<u32>,
+    pub(super) source: Val<u32>,
     elem: PhantomData<T>,
 }
 
 impl<T: PayloadElem, const N: usize> InlineVal<T, N> {
     pub(super) fn new(source: Val<u32>, at: Val<u32>) -> Self {
         InlineVal { at, source, elem: PhantomData }
-    }
-
-    pub(super) fn opened(&self, memory: Memory) -> Array<T> {
-        Array::inline_at(memory, self.source, self.at, val(N as u32))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where arrays of a handler lie: in the arena, or in the slot of the message before it.
 
 use crate::layout::MAX_WORDS;
-use crate::slot::{PAYLOAD, QUAD};
+use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
 /// In the arena, from a word on.

@@ -9,39 +9,39 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `block.rs` | what the host holds of an array |
-//! | `allocation.rs` | the memory: a piece of the arena, and host memory from which it is filled |
+//! | `arena.rs` | the device memory that arrays stand in, as they see it |
+//! | `block.rs` | what the host holds of an array: a piece of the arena, and memory from which it is filled |
+//! | `registry.rs` | this process's arrays by their numbers |
+//! | `elem.rs` | what arrays can be of |
 //! | `inline.rs` | arrays that lie in a message or state themselves: [`Inline`], [`InlineVal`] |
 //! | `memory.rs` | where arrays of a handler lie |
 //! | `array.rs` | arrays in handlers: [`PayloadVal`], [`Array`] |
 
-mod allocation;
+mod arena;
 mod array;
 mod block;
+mod elem;
 mod inline;
 mod memory;
+mod registry;
 
-pub(crate) use allocation::{Allocation, forget, next_number, received};
+pub(crate) use arena::{Arena, Piece};
 pub use array::{Array, ArrayRef, PayloadVal};
-pub(crate) use block::Block;
-use block::find;
+pub use block::Hold;
+pub(crate) use block::{Allocation, Block};
+pub use elem::PayloadElem;
 pub use inline::{Inline, InlineVal};
 pub(crate) use memory::{ARENA, MESSAGE, Memory, MessageSlot};
+use registry::find;
+pub(crate) use registry::{allocation, forget, next_number, received, register};
 
-use crate::layout::{Hold, Layout, layout_id};
+use crate::error::{Result, RingError};
+use crate::layout::{Layout, layout_id};
 use crate::message::Message;
-use crate::runtime::{Result, RingError};
-use kiln_lang::{Elem, Val};
+use kiln_lang::Val;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// What arrays can be of: numbers of one word.
-pub trait PayloadElem: Elem + Layout<Device = Val<Self>> + bytemuck::Pod {}
-
-impl PayloadElem for u32 {}
-impl PayloadElem for i32 {}
-impl PayloadElem for f32 {}
 
 /// An array in device memory, to be sent by reference. Clones are the same array.
 ///
@@ -122,7 +122,7 @@ impl<T: PayloadElem> Payload<T> {
         let block = self.block.as_ref().ok_or(RingError::PayloadGone)?;
         if Arc::strong_count(block) > 1 {
             // Messages may be answered without anybody having looked.
-            block.let_go();
+            block.release_answered();
         }
         // In this order, as `runtime/ref_counts.rs` says: what came back from actors, who has it
         // here, who has it there.

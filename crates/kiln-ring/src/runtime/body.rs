@@ -2,17 +2,19 @@
 
 use super::Side;
 use super::checkpoint::Checkpoint;
-use super::cluster::Place;
-use super::error::{Result, RingError};
+use super::cluster_mate::ClusterMate;
 use super::events::What;
-use super::lifecycle::Lifecycle;
 use super::limit::Limit;
-use super::restart::{Decision, History, Restart};
-use crate::channel::{ChannelConfig, Failed, Mailbox, Native, Settled, Standing};
-use crate::device::record::gate;
-use crate::device::{Kind, Operation};
-use crate::layout::Hold;
-use crate::slot::count_of;
+use super::restart_policy::{Decision, History, Restart};
+use crate::channel::{ChannelConfig, Mailbox, Native, Settled};
+use crate::device::Kind;
+use crate::error::{Result, RingError};
+use crate::lifecycle::Lifecycle;
+use crate::payload::Hold;
+use crate::standing::{Failed, Standing};
+use crate::wire::command::Operation;
+use crate::wire::record::gate;
+use crate::wire::slot::count_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Instant;
 
@@ -57,7 +59,7 @@ pub(crate) struct BodyConfig {
     /// Whether they refer to arrays.
     pub holds: bool,
     /// The actor that it is to share a cluster with.
-    pub beside: Option<Place>,
+    pub beside: Option<ClusterMate>,
 }
 
 /// Where an actor is in its life. Whoever changes it holds the lock until the device has
@@ -66,17 +68,17 @@ pub(crate) struct Life {
     pub stage: Lifecycle,
     /// The failures that are over.
     pub(super) settled: Settled,
-    history: History,
+    pub(super) history: History,
     /// When it is to be restarted.
     pub(super) due: Option<Instant>,
     /// It is being terminated, and gives its messages back.
     pub(super) returning: bool,
     /// It failed, and nobody but its owner brings it back.
-    fell: bool,
+    pub(super) fell: bool,
     /// The failure that it was not restarted from; none of one that fell with another.
-    failed: Option<Arc<Failed>>,
+    pub(super) failed: Option<Arc<Failed>>,
     /// The actors that it is linked to know that it fell.
-    told: bool,
+    pub(super) told: bool,
     /// Its device or worker is lost, and it knows.
     pub(super) lost: bool,
     /// When its last checkpoint by the clock was taken.
@@ -259,7 +261,7 @@ impl Body {
     }
 
     /// Refuses senders, and has the device give back what the failed actor holds.
-    fn give_up(&self, life: &mut Life) {
+    pub(super) fn give_up(&self, life: &mut Life) {
         life.fell = true;
         life.due = None;
         self.mailbox.close();
@@ -282,38 +284,6 @@ impl Body {
         life.stage = turn.to;
         self.stand(&life);
         self.publish(What::Turned(turn.to));
-        Ok(())
-    }
-
-    /// Restarts the actor, if it has failed; `resume` has it keep its state.
-    pub fn restart(&self, resume: bool) -> Result<()> {
-        let mut life = self.life();
-        if life.stage != Lifecycle::Failed {
-            let what = if resume { "resume" } else { "restart" };
-            return Err(self.illegal(what, life.stage, "failed"));
-        }
-        self.restart_now(&mut life, resume)
-    }
-
-    fn restart_now(&self, life: &mut Life, resume: bool) -> Result<()> {
-        life.due = None;
-        self.lost()?;
-        if !resume {
-            // A handler that fails leaves the state as it was before its message.
-            self.side.write_state(&self.first_state())?;
-        }
-        // The gate is closed: whatever failed has been answered, and nothing else is until it
-        // opens.
-        self.side.remember_fault();
-        life.settled = self.mailbox.settled_so_far();
-        self.side.inlets.outputs.forgive();
-        self.side.tell(Operation::Gate, gate::OPEN)?;
-        self.mailbox.reopen();
-        self.side.inlets.outputs.reopen();
-        life.history.restarted(&self.body_config.restart, Instant::now());
-        (life.stage, life.fell, life.told, life.failed) = (Lifecycle::Active, false, false, None);
-        self.stand(life);
-        self.publish(What::Restarted { times: life.history.total });
         Ok(())
     }
 
@@ -344,7 +314,7 @@ impl Body {
         self.body_config.restart != Restart::Never || !self.links().is_empty()
     }
 
-    fn links(&self) -> MutexGuard<'_, Vec<Weak<Body>>> {
+    pub(super) fn links(&self) -> MutexGuard<'_, Vec<Weak<Body>>> {
         // Changed by pushes and removals only.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -365,35 +335,8 @@ impl Body {
         self.links().retain(|linked| linked.strong_count() > 0 && !linked.ptr_eq(&other));
     }
 
-    /// Looks for a failure, restarts the actor where that is due, and tells its links where it
-    /// fell. While somebody else is busy with the actor, it is looked at another time. Gives
-    /// whether it was restarted, or that was tried.
-    pub fn attend(&self) -> bool {
-        let Some(mut life) = self.try_life() else { return false };
-        self.notice(&mut life);
-        let restarts = life.due.is_some_and(|due| due <= Instant::now());
-        if restarts {
-            // A device that does not answer leaves the actor failed; the next look at the device
-            // says so.
-            life.fell = self.restart_now(&mut life, self.body_config.resume).is_err();
-            self.stand(&life);
-        }
-        self.checkpoint_by_the_clock(&mut life);
-        let tells = life.fell && !life.told;
-        drop(life);
-        if tells {
-            let links: Vec<_> = self.links().iter().filter_map(Weak::upgrade).collect();
-            // Every one of them, also after one that could not.
-            let all = links.iter().filter(|other| !other.fall_with(self.number)).count() == 0;
-            if let Some(mut life) = self.try_life().filter(|_| all) {
-                life.told = life.fell;
-            }
-        }
-        restarts
-    }
-
     /// Takes a checkpoint if one is due and something has changed since the last.
-    fn checkpoint_by_the_clock(&self, life: &mut Life) {
+    pub(super) fn checkpoint_by_the_clock(&self, life: &mut Life) {
         let Some(every) = self.side.shared.config.checkpoint_every else { return };
         let seen = self.mailbox.progress();
         if life.stage != Lifecycle::Active
@@ -424,17 +367,6 @@ impl Body {
     /// The last checkpoint that was taken.
     pub fn last_checkpoint(&self) -> Option<Arc<Checkpoint>> {
         self.last_checkpoint.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Fails because another one did; whether that is settled.
-    fn fall_with(&self, actor: u32) -> bool {
-        let Some(mut life) = self.try_life() else { return false };
-        if !life.fell && !matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
-            life.stage = Lifecycle::Failed;
-            self.give_up(&mut life);
-            self.publish(What::FellWith { actor });
-        }
-        true
     }
 
     pub(super) fn try_life(&self) -> Option<MutexGuard<'_, Life>> {

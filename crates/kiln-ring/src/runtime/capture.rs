@@ -7,14 +7,14 @@
 //! message that is being written at that moment is waited for.
 
 use super::body::{Body, Life};
-use super::checkpoint::{Checkpoint, CheckpointError, Held, HeldBand};
-use super::error::Result;
-use super::lifecycle::Lifecycle;
+use super::checkpoint::{Checkpoint, Held, HeldBand};
 use super::limit::Limit;
 use crate::channel::{Native, Queue};
-use crate::device::Operation;
-use crate::device::record::gate;
-use crate::slot::{Kind, band_of, count_of};
+use crate::error::{CheckpointError, Result};
+use crate::lifecycle::Lifecycle;
+use crate::wire::command::Operation;
+use crate::wire::record::gate;
+use crate::wire::slot::{Kind, band_of, count_of};
 use std::time::Instant;
 
 impl Body {

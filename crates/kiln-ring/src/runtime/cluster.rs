@@ -1,18 +1,17 @@
 //! Clusters of workers: where actors stand in them, and queues in their shared memory.
 
-use super::Shared;
 use super::actor::Actor;
+use super::cluster_mate::ClusterMate;
 use super::config::{RingConfig, RuntimeConfig};
-use super::error::{Result, RingError};
 use super::link::Origin;
 use super::memory::Free;
 use super::region::{Piece, Pieces};
 use crate::address::Address;
 use crate::device::Cluster;
+use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use kiln_backend::BackendKind;
 use kiln_runtime::Device;
-use std::sync::Arc;
 
 /// The most workers of a cluster, which every GPU with clusters has room for.
 pub const MAX_CLUSTER: usize = 8;
@@ -82,22 +81,6 @@ impl Free {
     }
 }
 
-/// Which actor another one is to share a cluster with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// The address of its runtime.
-    runtime: usize,
-    actor: u32,
-}
-
-impl Place {
-    /// Its worker, if it is one of this runtime's, and has not ended.
-    pub(super) fn worker_in(self, shared: &Arc<Shared>) -> Option<usize> {
-        let own = Arc::as_ptr(shared).addr() == self.runtime;
-        own.then(|| shared.place_of(self.actor)).flatten().map(|port| port.worker)
-    }
-}
-
 impl<S> RingConfig<S> {
     /// Puts the actor on a worker of the same [cluster](RuntimeConfig::cluster) as another actor of
     /// the runtime, on the one that has the fewest actors; where workers stand in no clusters, on
@@ -105,8 +88,7 @@ impl<S> RingConfig<S> {
     /// nothing.
     pub fn beside<H: Handler>(self, actor: &Actor<H>) -> Self {
         let side = &actor.body.side;
-        let place = Place { runtime: Arc::as_ptr(&side.shared).addr(), actor: side.actor };
-        RingConfig { beside: Some(place), ..self }
+        RingConfig { beside: Some(ClusterMate::of(&side.shared, side.actor)), ..self }
     }
 }
 

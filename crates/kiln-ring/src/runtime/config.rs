@@ -1,10 +1,10 @@
 //! How runtimes and actors are configured.
 
-use super::cluster::Place;
-use super::error::{Result, RingError};
-use super::restart::Restart;
+use super::cluster_mate::ClusterMate;
+use super::restart_policy::Restart;
 use super::transport::Transport;
 use crate::channel::{ChannelConfig, Overflow, Replies, WaitPolicy};
+use crate::error::{Result, RingError};
 use std::time::Duration;
 
 /// How a [`RingRuntime`](crate::RingRuntime) is set up. The defaults suit some thousand small
@@ -171,7 +171,7 @@ pub struct RingConfig<S = ()> {
     pub(crate) channel: ChannelConfig,
     pub(crate) restart: Restart,
     pub(crate) resume: bool,
-    pub(crate) beside: Option<Place>,
+    pub(crate) beside: Option<ClusterMate>,
 }
 
 impl Default for RingConfig {

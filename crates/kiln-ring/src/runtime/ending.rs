@@ -1,13 +1,13 @@
 //! How actors end.
 
 use super::body::{Body, Life};
-use super::error::{Result, RingError};
 use super::events::What;
-use super::lifecycle::Lifecycle;
 use super::limit::Limit;
 use crate::channel::Settled;
-use crate::device::Operation;
-use crate::device::record::gate;
+use crate::error::{Result, RingError};
+use crate::lifecycle::Lifecycle;
+use crate::wire::command::Operation;
+use crate::wire::record::gate;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! What happens to actors, told to whoever wants to know.
 
-use super::lifecycle::Lifecycle;
+use crate::lifecycle::Lifecycle;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};

@@ -6,9 +6,9 @@
 //! keeps the text.
 
 use super::Side;
-use crate::dead_letter::Reason;
-use crate::device::record::cause;
-use crate::telemetry::gauge::{self, fault};
+use crate::reason::Reason;
+use crate::wire::gauge::{self, fault};
+use crate::wire::record::cause;
 use kiln_backend::fill_message;
 use kiln_ir::{BUDGET_EXCEEDED, GuardSite, Literal, Scalar};
 use std::collections::VecDeque;

@@ -1,17 +1,20 @@
 //! The resident grid: its program, and what its workers are told.
 
 use super::config::RuntimeConfig;
-use super::error::{Result, RingError};
+use super::endpoint::{Port, Ports};
 use super::faults::Site;
 use super::limit::Limit;
 use super::memory::SharedMemory;
-use super::outputs::OutputSpec;
+use super::output_ring::OutputSpec;
 use super::transport::Transport;
 use super::worker_time::WorkerTime;
 use crate::channel::{Memory, Protocol};
-use crate::device::record::{HEARTBEAT, LINE, port, section_words, worker};
-use crate::device::{Kind, Operation, Plan, plain_quads, trace_resident};
-use crate::slot::{PAYLOAD, SlotLayout};
+use crate::device::{Kind, Plan, trace_resident};
+use crate::error::{Result, RingError};
+use crate::wire::command::Operation;
+use crate::wire::quads::plain_quads;
+use crate::wire::record::{HEARTBEAT, LINE, port, section_words, worker};
+use crate::wire::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{BlockTime, Launch, Program, Residency, ResidentId};
 use kiln_runtime::Device;
 use std::ops::Range;
@@ -65,33 +68,6 @@ struct Sign {
     since: Instant,
     /// What time the worker has had since it was seen again unchanged.
     time: Option<WorkerTime>,
-}
-
-/// A worker's port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Port {
-    pub worker: usize,
-    pub port: usize,
-}
-
-/// The ports of an actor, one for each of its bands: those of a worker that follow one another, the
-/// highest band's first. So a poll finds them in the order of service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ports {
-    pub first: Port,
-    pub bands: usize,
-}
-
-impl Ports {
-    /// All of them.
-    pub fn iter(self) -> impl Iterator<Item = Port> {
-        (0..self.bands).map(move |n| Port { port: self.first.port + n, ..self.first })
-    }
-
-    /// The port of a band, which counts from the lowest.
-    pub fn of_band(self, band: usize) -> Port {
-        Port { port: self.first.port + (self.bands - 1).saturating_sub(band), ..self.first }
-    }
 }
 
 impl Grid {

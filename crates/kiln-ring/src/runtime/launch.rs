@@ -1,21 +1,22 @@
 //! Bringing actors into being: new ones, and those that go on from a checkpoint.
 
 use super::body::{Body, BodyConfig};
-use super::checkpoint::{Checkpoint, CheckpointError, HeldBand};
-use super::error::{Result, RingError};
+use super::checkpoint::{Checkpoint, HeldBand};
 use super::faults::Faults;
 use super::limit::Limit;
 use super::link::Inlets;
 use super::memory::SharedMemory;
-use super::outputs::OutputSpec;
+use super::output_ring::OutputSpec;
 use super::{Actor, RingConfig, RingRuntime, Side};
-use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts, StandingCell, header};
+use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts};
 use crate::device::Kind;
-use crate::device::record::{actor as line, gate, port};
+use crate::error::{CheckpointError, Result, RingError};
 use crate::handler::{ErasedHandler, Handler};
 use crate::layout::Layout;
-use crate::slot::{PAYLOAD, SlotLayout, in_band};
-use crate::telemetry::gauge;
+use crate::standing::StandingCell;
+use crate::wire::gauge;
+use crate::wire::record::{actor as line, gate, port};
+use crate::wire::slot::{PAYLOAD, SlotLayout, deadline_header, in_band};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -214,7 +215,7 @@ impl Body {
         let held = mailbox.bands().zip(bands);
         for (band, held) in held.flat_map(|(band, held)| held.messages.iter().map(move |held| (band, held))) {
             let deadline = held.left_ns.map_or(u64::MAX, |left| now.saturating_add(left));
-            words[..from].copy_from_slice(&header(deadline)[..from]);
+            words[..from].copy_from_slice(&deadline_header(deadline)[..from]);
             words[from..][..held.words.len()].copy_from_slice(&held.words);
             // The queue holds them all, and nobody else has it yet.
             mailbox.send(band, &words, None).map_err(RingError::Restore)?;

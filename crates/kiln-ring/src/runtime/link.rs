@@ -5,22 +5,23 @@
 
 use super::actor::Actor;
 use super::body::Body;
-use super::error::Result;
-use super::grid::Port;
-use super::lifecycle::Lifecycle;
+use super::chain::Chain;
+use super::endpoint::Port;
 use super::limit::Limit;
-use super::outputs::{OutputRing, OutputSpec, Outputs};
-use super::peer::{Sender, end_link, settle_owner};
+use super::link_sender::{Sender, end_link, settle_owner};
+use super::output_ring::{OutputRing, OutputSpec};
+use super::outputs::Outputs;
 use super::region::Piece;
-use super::topic::Chain;
 use super::{Shared, Side};
 use crate::address::Address;
-use crate::channel::{ConfigError, MAX_CAPACITY};
-use crate::device::Operation;
-use crate::device::record::{actor, link, port};
+use crate::error::{ConfigError, Result};
 use crate::handler::Handler;
-use crate::layout::{Hold, Layout};
-use crate::slot::{RingLayout, SlotLayout};
+use crate::layout::Layout;
+use crate::lifecycle::Lifecycle;
+use crate::payload::Hold;
+use crate::wire::command::Operation;
+use crate::wire::record::{actor, link, port};
+use crate::wire::slot::{MAX_CAPACITY, RingLayout, SlotLayout};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -7,9 +7,9 @@
 //! freed.
 
 use super::cluster::has_clusters;
-use super::error::{Result, RingError};
 use super::events::What;
 use super::{Actor, RingRuntime, RuntimeConfig, Shared, Transport};
+use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use kiln_runtime::Device;
 use std::sync::atomic::Ordering;

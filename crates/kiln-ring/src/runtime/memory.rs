@@ -1,11 +1,11 @@
 //! The memory that a runtime shares with its device.
 
 use super::config::RuntimeConfig;
-use super::error::{Result, RingError};
 use super::region::{Piece, Pieces};
 use crate::channel::{Memory, RingMemory};
-use crate::device::record::{LINE, section_words};
-use crate::slot::{PAYLOAD, QUAD};
+use crate::error::{Result, RingError};
+use crate::wire::record::{LINE, section_words};
+use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_backend::{DevicePtr, EventId, Mapped, MappedPlace, StreamId};
 use kiln_runtime::Device;
 use std::sync::Arc;

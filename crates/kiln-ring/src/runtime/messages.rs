@@ -14,9 +14,9 @@
 
 use super::actor::Actor;
 use crate::channel::{
-    AskError, AskFuture, RecvError, RecvFuture, RecvManyFuture, Reply, SendError, SendFuture, SendManyError,
-    SendManyFuture, SendOptions, Sent,
+    AskFuture, RecvFuture, RecvManyFuture, Reply, SendFuture, SendManyFuture, SendOptions, Sent,
 };
+use crate::error::{AskError, RecvError, SendError, SendManyError};
 use crate::handler::Handler;
 use std::time::Duration;
 

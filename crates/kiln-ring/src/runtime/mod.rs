@@ -4,18 +4,20 @@
 //! |---|---|
 //! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
-//! | `transport.rs`, `probe.rs` | [`Transport`]: how messages get to the device, and the test by which that is chosen |
+//! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]: how messages get to the device; choosing one, and the test for that |
+//! | `endpoint.rs` | where a worker polls |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs`, `messages.rs` | [`Actor`]: life and death; sending, receiving, asking |
-//! | `heard.rs` | waiting for outputs and for pools, with a thread and without |
 //! | `body.rs` | what an actor is whatever its types |
 //! | `ending.rs` | [`Ending`]: how actors end |
-//! | `link.rs`, `outputs.rs` | [`Actor::inlet`], [`Outputs`]: messages from actor to actor |
-//! | `cluster.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
+//! | `link.rs`, `link_sender.rs`, `peer.rs`, `chain.rs` | [`Actor::inlet`]: messages from actor to actor; the sender's end; from other runtimes; of topics |
+//! | `output_ring.rs`, `outputs.rs`, `output_future.rs`, `quiet.rs` | [`Outputs`]: what becomes of those messages; waiting for it |
+//! | `cluster.rs`, `cluster_mate.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
 //! | `ref_counts.rs` | which arrays there are, and which of them actors have handed on |
-//! | `topic.rs`, `pool.rs` | [`Topic`], [`Pool`] |
-//! | `restart.rs`, `supervise.rs` | what happens when a handler fails, and who sees to it |
+//! | `topic.rs`, `pool.rs`, `pool_future.rs` | [`Topic`], [`Pool`] |
+//! | `restart_policy.rs`, `restart.rs` | whether and when a failed actor is restarted; restarting it |
+//! | `supervisor.rs` | the thread that looks after actors |
 //! | `snapshot.rs` | [`Snapshot`]: actors that send to each other, all at one moment |
 //! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
 //! | `loss.rs` | lost devices, and how actors come back |
@@ -23,84 +25,94 @@
 //! | `faults.rs` | what is said of checks that failed |
 //! | `telemetry.rs` | reading what actors do |
 //! | `park.rs` | grids without work leave the device |
-//! | `lifecycle.rs`, `error.rs` | what an actor can be, and what can go wrong |
 //! | `limit.rs`, `worker_time.rs` | until when a call may wait, and how long a worker was waited for |
 
 mod actor;
 mod body;
 mod capture;
+mod chain;
 mod checkpoint;
+mod choose_transport;
 mod cluster;
+mod cluster_mate;
 mod config;
 mod ending;
-mod error;
+mod endpoint;
 mod events;
 mod faults;
 mod grid;
-mod heard;
 mod launch;
-mod lifecycle;
 mod limit;
 mod link;
+mod link_sender;
 mod loss;
 mod memory;
 mod messages;
+mod output_future;
+mod output_ring;
 mod outputs;
 mod park;
 mod peer;
 mod pool;
+mod pool_future;
 mod probe;
+mod quiet;
 mod ref_counts;
 mod region;
 mod restart;
+mod restart_policy;
 mod snapshot;
-mod supervise;
+mod supervisor;
 mod telemetry;
 mod topic;
 mod transport;
 mod worker_time;
 
 pub use actor::Actor;
-pub use checkpoint::{Checkpoint, CheckpointError};
+pub use checkpoint::Checkpoint;
 pub use cluster::MAX_CLUSTER;
 pub use config::{RingConfig, RuntimeConfig};
 pub use ending::Ending;
-pub use error::{Result, RingError};
 pub use events::{Event, Events, What};
-pub use heard::{OutputFuture, OutputManyFuture, PoolFuture, PoolManyFuture, PoolSendManyFuture};
-pub use lifecycle::Lifecycle;
+pub use output_future::{OutputFuture, OutputManyFuture};
 pub use outputs::Outputs;
 pub use pool::{Pool, Routing};
-pub use restart::{Backoff, Restart};
+pub use pool_future::{PoolFuture, PoolManyFuture, PoolSendManyFuture};
+pub use restart_policy::{Backoff, Restart};
 pub use snapshot::{AnyActor, Snapshot, Stages};
 pub use topic::Topic;
 pub use transport::{Transport, TransportChoice};
 
-use crate::channel::{DeviceSide, Protocol, Standing, StandingCell};
-use crate::dead_letter::{DeadLetters, Reason};
-use crate::device::record::{actor as line, cause, port};
-use crate::device::{Kind, Operation, Plan};
+use crate::channel::{DeviceSide, Protocol};
+use crate::dead_letter::DeadLetters;
+use crate::device::{Kind, Plan};
+use crate::error::{Result, RingError};
 use crate::handler::Handler;
-use crate::layout::{Hold, Layout};
-use crate::payload::{Block, Payload, PayloadElem};
-use crate::slot::band_of;
+use crate::layout::Layout;
+use crate::payload::{Arena, Block, Hold, Payload, PayloadElem};
+use crate::reason::Reason;
+use crate::standing::{Standing, StandingCell};
+use crate::wire::command::Operation;
+use crate::wire::record::{actor as line, cause, port};
+use crate::wire::slot::band_of;
 use body::BodyConfig;
+use endpoint::{Port, Ports};
 use events::Bus;
 use faults::{Faults, Site};
-use grid::{Grid, Port, Ports};
-use kiln_backend::{Backend, EventId, Mapped, Tenant};
+use grid::Grid;
+use kiln_backend::{Backend, Tenant};
 use kiln_runtime::Device;
 use limit::Limit;
 use link::Inlets;
 use memory::{Free, SharedMemory};
 use ref_counts::RefCounts;
-pub(crate) use region::Piece;
+use region::Piece;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
-use supervise::{ShutdownGuard, Supervisor};
+use supervisor::{ShutdownGuard, Supervisor};
 use telemetry::Registry;
 
 /// The ring kernels of a device: one resident grid, and the actors in it.
@@ -178,7 +190,7 @@ impl RingRuntime {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         config.check()?;
         let workers = config.workers_on(device)?;
-        let (memory, free, transport) = transport::choose(device, &config, workers)?;
+        let (memory, free, transport) = choose_transport::choose(device, &config, workers)?;
         let protocol = transport.transport.protocol();
         let grid = Grid::new(device, &config, workers, transport.transport);
         let ref_counts = RefCounts::new(config.arena_bytes / 4);
@@ -220,7 +232,7 @@ impl RingRuntime {
     /// # Errors
     /// No memory left; failures of the device.
     pub fn payload<T: PayloadElem>(&self, len: usize) -> Result<Payload<T>> {
-        Ok(Payload::new(Block::new(&self.0, len)?))
+        Ok(Payload::new(Block::new(Arc::clone(&self.0) as Arc<dyn Arena>, self.0.allocate(len)?)))
     }
 
     /// As [`payload`](Self::payload), with these elements.
@@ -302,7 +314,7 @@ impl Shared {
         let mut held = Vec::new();
         state.hold(&mut held);
         for hold in &held {
-            if !hold.settle(self)? {
+            if !hold.settle(&**self)? {
                 return Err(RingError::PayloadForeign);
             }
         }
@@ -323,15 +335,6 @@ impl Shared {
 
     pub(crate) fn clear_arena(&self, piece: Piece) -> Result<()> {
         self.memory.clear_arena(piece)
-    }
-
-    pub(crate) fn read_arena(&self, piece: Piece, words: &mut [u32]) -> Result<()> {
-        self.memory.read_arena(piece.at, words)
-    }
-
-    /// Begins to copy `bytes` from host memory to a piece; gives what is recorded after it.
-    pub(crate) fn fill_arena(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
-        self.memory.fill_arena(piece, from, bytes)
     }
 }
 
@@ -633,7 +636,7 @@ impl Side {
 
 impl DeviceSide for Side {
     fn settle(&self, hold: &Hold) -> Result<bool, String> {
-        hold.settle(&self.shared).map_err(|error| error.to_string())
+        hold.settle(&*self.shared).map_err(|error| error.to_string())
     }
 
     fn skip(&self, position: u64) {

@@ -8,7 +8,7 @@
 use super::Shared;
 use super::body::Body;
 use crate::channel::Memory;
-use crate::device::record::{HEARTBEAT, LINE};
+use crate::wire::record::{HEARTBEAT, LINE};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};

@@ -7,77 +7,12 @@
 use super::RingRuntime;
 use super::Shared;
 use super::actor::Actor;
-use super::error::{Result, RingError};
-use super::grid::Port;
-use super::limit::Limit;
 use super::link::Origin;
-use super::region::Piece;
 use crate::address::Address;
-use crate::device::Operation;
-use crate::device::record::link;
+use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use kiln_backend::{BackendKind, Tenant};
-use std::sync::{Arc, Weak};
-
-/// The sender's end of an inlet whose sender belongs to another runtime.
-pub(super) struct Sender {
-    runtime: Weak<Shared>,
-    record: Piece,
-}
-
-impl Sender {
-    /// Makes the record of a link, of which the receiver's has these words, and stands at this word
-    /// of the receiver's arena.
-    pub fn new(
-        runtime: &Arc<Shared>,
-        receiver: &Shared,
-        at: usize,
-        mut words: [u32; link::WORDS],
-    ) -> Result<Sender> {
-        let bytes = receiver.memory.arena_address().wrapping_sub(runtime.memory.arena_address());
-        // Modulo 2^62 words: an address that begins there is the same, and no index is negative.
-        let far = bytes >> 2;
-        words[link::FAR] = far as u32;
-        words[link::FAR + 1] = (far >> 32) as u32;
-        words[link::PEER] = at as u32;
-        let record = runtime.take_arena(link::WORDS)?;
-        let sender = Sender { runtime: Arc::downgrade(runtime), record };
-        match runtime.memory.write_arena(record.at, &words) {
-            Ok(()) => Ok(sender),
-            Err(error) => {
-                sender.give_back();
-                Err(error)
-            }
-        }
-    }
-
-    /// The sender's runtime, if it is still there, and the word of its arena at which the record
-    /// stands.
-    pub fn record(&self) -> (Option<Arc<Shared>>, usize) {
-        (self.runtime.upgrade(), self.record.at)
-    }
-
-    /// Gives the record's memory back.
-    pub fn give_back(&self) {
-        if let Some(runtime) = self.runtime.upgrade() {
-            runtime.free().arena.give(self.record);
-        }
-    }
-}
-
-/// Has whoever has claimed the link whose record this is see that it has ended.
-pub(super) fn end_link(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
-    runtime.memory.write_arena(at + link::SERIAL, &[0])?;
-    settle_owner(runtime, at, limit)
-}
-
-/// Has the owner of a link look at its record again before it handles another message.
-pub(super) fn settle_owner(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
-    let mut owner = [0];
-    runtime.memory.read_arena(at + link::OWNER, &mut owner)?;
-    let port: Option<Port> = owner[0].checked_sub(1).and_then(|actor| runtime.place_of(actor));
-    port.map_or(Ok(()), |port| runtime.tell(port, Operation::Settle, 0, limit))
-}
+use std::sync::Arc;
 
 impl Shared {
     /// Lets kernels of this runtime's device write the arena of another runtime.

@@ -2,13 +2,9 @@
 
 use super::actor::Actor;
 use super::config::RingConfig;
-use super::error::Result;
-use super::heard::{PoolFuture, PoolManyFuture, PoolSendManyFuture};
 use super::{Ending, RingRuntime};
-use crate::channel::{
-    AskError, AskFuture, Deadline, RecvError, Reply, SendError, SendFuture, SendManyError, SendOptions, Sent,
-    Wait,
-};
+use crate::channel::{AskFuture, Deadline, Reply, SendFuture, SendOptions, Sent, Wait};
+use crate::error::{AskError, RecvError, Result, SendError, SendManyError};
 use crate::handler::Handler;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -180,33 +176,6 @@ impl<H: Handler> Pool<H> {
         })
     }
 
-    /// As [`send_many`](Self::send_many), without holding a thread while it waits. Dropped before
-    /// its end, the future leaves the messages that it has sent with the actors.
-    ///
-    /// ```
-    /// # use kiln_lang::prelude::*;
-    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
-    /// # #[ring_kernel(crate = kiln_ring)]
-    /// # fn twice(_ctx: &RingCtx, x: u32) -> u32 { x * 2 }
-    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
-    /// let pool = runtime.pool(twice, 2, Routing::RoundRobin, |_| RingConfig::default().capacity(4))?;
-    /// pool.activate()?;
-    /// let mut replies = Vec::new();
-    /// pollster::block_on(async {
-    ///     pool.send_many_async(&[1, 2, 3, 4]).await?;
-    ///     while replies.len() < 4 {
-    ///         pool.recv_many_async(4, &mut replies).await?;
-    ///     }
-    ///     Ok::<_, Box<dyn std::error::Error>>(())
-    /// })?;
-    /// replies.sort();
-    /// assert_eq!(replies, [2, 4, 6, 8]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn send_many_async<'a>(&'a self, messages: &'a [H::Message]) -> PoolSendManyFuture<'a, H> {
-        PoolSendManyFuture::new(self, messages)
-    }
-
     fn send_each(
         &self,
         messages: &[H::Message],
@@ -314,27 +283,6 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
         self.recv_until(Some(Deadline::after(timeout)))
     }
 
-    /// As [`recv`](Self::recv), without holding a thread while it waits.
-    ///
-    /// ```
-    /// # use kiln_lang::prelude::*;
-    /// # use kiln_ring::{RingConfig, RingCtx, RingRuntime, Routing, ring_kernel};
-    /// # #[ring_kernel(crate = kiln_ring)]
-    /// # fn twice(_ctx: &RingCtx, x: u32) -> u32 { x * 2 }
-    /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
-    /// let pool = runtime.pool(twice, 2, Routing::RoundRobin, |_| RingConfig::default())?;
-    /// pool.activate()?;
-    /// let reply = pollster::block_on(async {
-    ///     pool.send_async(&4).await?;
-    ///     Ok::<_, Box<dyn std::error::Error>>(pool.recv_async().await?)
-    /// })?;
-    /// assert_eq!(reply, 8);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn recv_async(&self) -> PoolFuture<'_, H> {
-        PoolFuture::new(self)
-    }
-
     /// Waits until there are replies of any actors and appends up to `most` to `replies`; gives how
     /// many.
     ///
@@ -342,15 +290,6 @@ impl<H: Handler<Reply: Reply>> Pool<H> {
     /// As of [`recv`](Self::recv).
     pub fn recv_many(&self, most: usize, replies: &mut Vec<H::Reply>) -> Result<usize, RecvError> {
         self.some_until(most, None, &mut |reply| replies.push(reply))
-    }
-
-    /// As [`recv_many`](Self::recv_many), without holding a thread while it waits.
-    pub fn recv_many_async<'a>(
-        &'a self,
-        most: usize,
-        replies: &'a mut Vec<H::Reply>,
-    ) -> PoolManyFuture<'a, H> {
-        PoolManyFuture::new(self, most, replies)
     }
 
     /// As [`recv_many`](Self::recv_many), waiting no longer than `timeout`.

@@ -5,13 +5,13 @@
 //! way in which workers do, while the host looks. Every word is another in each round. A test that
 //! finds nothing proves nothing, but what is wrong with a machine shows within its first messages.
 
-use super::error::{Result, RingError};
 use super::memory::SharedMemory;
 use super::transport::{Transport, Verdict};
 use crate::channel::{Memory, Protocol, RingMemory, Slots};
 use crate::device::probe::{QUADS, trace_probe, word};
-use crate::device::record::LINE;
-use crate::slot::{Kind, PAYLOAD, QUAD, stamp};
+use crate::error::{Result, RingError};
+use crate::wire::record::LINE;
+use crate::wire::slot::{Kind, PAYLOAD, QUAD, stamp};
 use kiln_backend::{BackendKind, Launch};
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
@@ -193,7 +193,7 @@ impl Bench {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transport::choose_by;
+    use super::super::choose_transport::choose_by;
     use super::*;
     use crate::{RingConfig, RingCtx, RingRuntime, RuntimeConfig, ring_kernel};
 

@@ -34,12 +34,13 @@
 //! and now and then ([`Shared::sweep`]); until then it is *abroad*.
 
 use super::Shared;
-use super::error::{Result, RingError};
 use super::region::Piece;
-use crate::payload::{Allocation, forget, next_number};
+use crate::error::{Result, RingError};
+use crate::payload::{Allocation, Arena, allocation, forget, next_number, register};
+use kiln_backend::{Backend, EventId, Mapped};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The reference-count table of a runtime, as the host keeps it.
 pub(super) struct RefCounts(Mutex<State>);
@@ -149,7 +150,10 @@ impl Shared {
             self.give_arena(piece);
             return Err(error);
         }
-        Ok(Allocation::new(self, (piece, len), (number, line), settled))
+        let memory = Allocation::new((piece, len), (number, line), settled);
+        let arena: Weak<dyn Arena> = Arc::downgrade(self) as _;
+        register(arena, &memory);
+        Ok(memory)
     }
 
     /// The reference-count table's place in the arena, and the number of its lines less one: for
@@ -185,32 +189,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether actors have references to an array, beside the messages that the host sent and the
-    /// `taken` ones that came back, which were counted before.
-    pub(crate) fn is_lent(&self, memory: &Allocation, taken: u32) -> Result<bool> {
-        let at = {
-            let state = self.ref_counts.state();
-            memory.line.filter(|_| state.lends).and_then(|line| state.count_at(line))
-        };
-        let Some(at) = at else { return Ok(false) };
-        self.lost()?;
-        let mut count = [0];
-        self.note(self.memory.read_arena(at, &mut count))?;
-        Ok(count[0] != taken)
-    }
-
-    /// Nobody on the host has a reference to an array any more, unless somebody found it meanwhile.
-    pub(crate) fn let_go_of(&self, memory: &Arc<Allocation>) {
-        let mut state = self.ref_counts.state();
-        let Some(seen) = Seen::of(memory) else { return };
-        if state.lends && memory.line.is_some() {
-            state.abroad.insert(memory.number, Arc::clone(memory));
-        } else {
-            // It stays taken where the device fails.
-            let _ = self.give_back(&mut state, &seen);
-        }
-    }
-
     /// Gives the memory of an array back that no actor had after it was seen, unless somebody on
     /// the host has found it since; whether it did.
     fn give_back(&self, state: &mut State, seen: &Seen) -> Result<bool> {
@@ -237,7 +215,7 @@ impl Shared {
 
     /// Gives back the memory of arrays that nobody has any more.
     pub(super) fn sweep(&self) {
-        self.let_go_answered();
+        self.release_answered();
         self.sweep_abroad();
     }
 
@@ -261,14 +239,6 @@ impl Shared {
             if given {
                 state.abroad.remove(&seen.memory.number);
             }
-        }
-    }
-
-    /// Has the mailboxes of all actors let go of the arrays of messages that are answered.
-    pub(crate) fn let_go_answered(&self) {
-        for ward in self.supervisor.wards().iter().filter_map(std::sync::Weak::upgrade) {
-            ward.mailbox.tidy();
-            ward.mailbox.let_go();
         }
     }
 
@@ -304,6 +274,51 @@ impl Shared {
                 take()
             }
             other => other,
+        }
+    }
+}
+
+impl Arena for Shared {
+    fn backend(&self) -> &dyn Backend {
+        self.device.backend()
+    }
+
+    fn read(&self, piece: Piece, words: &mut [u32]) -> Result<()> {
+        self.memory.read_arena(piece.at, words)
+    }
+
+    fn fill(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId> {
+        self.memory.fill_arena(piece, from, bytes)
+    }
+
+    fn is_lent(&self, line: Option<usize>, taken: u32) -> Result<bool> {
+        let at = {
+            let state = self.ref_counts.state();
+            line.filter(|_| state.lends).and_then(|line| state.count_at(line))
+        };
+        let Some(at) = at else { return Ok(false) };
+        self.lost()?;
+        let mut count = [0];
+        self.note(self.memory.read_arena(at, &mut count))?;
+        Ok(count[0] != taken)
+    }
+
+    fn release(&self, number: u32) {
+        let Some(memory) = allocation(number) else { return };
+        let mut state = self.ref_counts.state();
+        let Some(seen) = Seen::of(&memory) else { return };
+        if state.lends && memory.line.is_some() {
+            state.abroad.insert(number, memory);
+        } else {
+            // It stays taken where the device fails.
+            let _ = self.give_back(&mut state, &seen);
+        }
+    }
+
+    fn release_answered(&self) {
+        for ward in self.supervisor.wards().iter().filter_map(Weak::upgrade) {
+            ward.mailbox.tidy();
+            ward.mailbox.let_go();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Pieces of a region of words: which are free.
 
-use super::error::{Result, RingError};
+use crate::error::{Result, RingError};
+pub(crate) use crate::payload::Piece;
 
 /// Pieces begin at multiples of this many words: 256 bytes.
 const ALIGN: usize = 64;
@@ -12,19 +13,6 @@ pub(crate) struct Pieces {
     words: usize,
     /// Free pieces, by their first word: not empty, and no two adjacent.
     free: Vec<Piece>,
-}
-
-/// Some words of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub at: usize,
-    pub words: usize,
-}
-
-impl Piece {
-    fn end(&self) -> usize {
-        self.at + self.words
-    }
 }
 
 impl Pieces {

@@ -1,170 +1,82 @@
-//! Whether and when a failed actor is restarted.
+//! Restarting actors whose handlers failed: by hand, and by the supervisor.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use super::body::{Body, Life};
+use super::events::What;
+use crate::error::Result;
+use crate::lifecycle::Lifecycle;
+use crate::wire::command::Operation;
+use crate::wire::record::gate;
+use std::sync::Weak;
+use std::time::Instant;
 
-/// What happens when an actor's handler fails.
-///
-/// A restart begins with the state that the actor was launched with, unless
-/// [`RingConfig::resume`](crate::RingConfig::resume) has it keep the one that it has. The message
-/// on which the handler failed is a dead letter; those behind it are handled after the restart.
-///
-/// ```
-/// use kiln_ring::{Backoff, Restart, RingConfig};
-/// use std::time::Duration;
-///
-/// let often = Restart::OnFailure { at_most: 5, within: Duration::from_secs(60), backoff: Backoff::default() };
-/// let config = RingConfig::default().state(0u32).restart(often);
-/// # let _ = config;
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Restart {
-    /// It stays failed, and holds its messages, until it is [restarted](crate::Actor::restart) by
-    /// hand or terminated.
-    #[default]
-    Never,
-    /// It is restarted after every failure, however many there are.
-    Always(Backoff),
-    /// It is restarted, but not more than `at_most` times within any span of `within`. One failure
-    /// more, and it is given up: it takes no more messages, those that it held become dead letters,
-    /// and the actors that it is [linked](crate::Actor::link) to fail with it.
-    OnFailure {
-        /// How many restarts there may be.
-        at_most: u32,
-        /// Within which time.
-        within: Duration,
-        /// How long to wait before each.
-        backoff: Backoff,
-    },
-}
-
-/// How long to wait before a restart: `first`, then twice as long each time, never longer than
-/// `most`. The waits begin anew after the actor has been up for `calm`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// Before the first restart.
-    pub first: Duration,
-    /// Before any restart, at most.
-    pub most: Duration,
-    /// How long an actor is up before its earlier failures no longer count for the wait.
-    pub calm: Duration,
-}
-
-/// 1 ms, doubled up to 1 s; calm after 10 s.
-impl Default for Backoff {
-    fn default() -> Self {
-        Backoff {
-            first: Duration::from_millis(1),
-            most: Duration::from_secs(1),
-            calm: Duration::from_secs(10),
+impl Body {
+    /// Restarts the actor, if it has failed; `resume` has it keep its state.
+    pub fn restart(&self, resume: bool) -> Result<()> {
+        let mut life = self.life();
+        if life.stage != Lifecycle::Failed {
+            let what = if resume { "resume" } else { "restart" };
+            return Err(self.illegal(what, life.stage, "failed"));
         }
+        self.restart_now(&mut life, resume)
     }
-}
 
-impl Backoff {
-    /// Restarts at once.
-    pub const NONE: Backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO, calm: Duration::ZERO };
-
-    fn before(&self, earlier: u32) -> Duration {
-        let factor = 1u32.checked_shl(earlier).unwrap_or(u32::MAX);
-        self.first.checked_mul(factor).unwrap_or(self.most).min(self.most)
-    }
-}
-
-/// What a policy says to a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Nothing is done by itself.
-    Leave,
-    /// Restart at this time.
-    At(Instant),
-    /// There were too many.
-    GiveUp,
-}
-
-/// The restarts of one actor that still count.
-#[derive(Debug, Default)]
-pub(crate) struct History {
-    /// When it was restarted, oldest first.
-    restarts: VecDeque<Instant>,
-    /// How many restarts there were with no calm between them.
-    series: u32,
-    /// All of them.
-    pub total: u64,
-}
-
-impl History {
-    /// What to do about a failure at `now`.
-    pub fn decide(&mut self, policy: &Restart, now: Instant) -> Decision {
-        let (backoff, limit) = match policy {
-            Restart::Never => return Decision::Leave,
-            Restart::Always(backoff) => (backoff, None),
-            Restart::OnFailure { at_most, within, backoff } => (backoff, Some((*at_most, *within))),
-        };
-        let last = self.restarts.back().copied();
-        if last.is_none_or(|last| now.saturating_duration_since(last) > backoff.calm) {
-            self.series = 0;
+    fn restart_now(&self, life: &mut Life, resume: bool) -> Result<()> {
+        life.due = None;
+        self.lost()?;
+        if !resume {
+            // A handler that fails leaves the state as it was before its message.
+            self.side.write_state(&self.first_state())?;
         }
-        if let Some((at_most, within)) = limit {
-            self.restarts.retain(|at| now.saturating_duration_since(*at) < within);
-            if self.restarts.len() as u64 >= u64::from(at_most) {
-                return Decision::GiveUp;
+        // The gate is closed: whatever failed has been answered, and nothing else is until it
+        // opens.
+        self.side.remember_fault();
+        life.settled = self.mailbox.settled_so_far();
+        self.side.inlets.outputs.forgive();
+        self.side.tell(Operation::Gate, gate::OPEN)?;
+        self.mailbox.reopen();
+        self.side.inlets.outputs.reopen();
+        life.history.restarted(&self.body_config.restart, Instant::now());
+        (life.stage, life.fell, life.told, life.failed) = (Lifecycle::Active, false, false, None);
+        self.stand(life);
+        self.publish(What::Restarted { times: life.history.total });
+        Ok(())
+    }
+
+    /// Looks for a failure, restarts the actor where that is due, and tells its links where it
+    /// fell. While somebody else is busy with the actor, it is looked at another time. Gives
+    /// whether it was restarted, or that was tried.
+    pub fn attend(&self) -> bool {
+        let Some(mut life) = self.try_life() else { return false };
+        self.notice(&mut life);
+        let restarts = life.due.is_some_and(|due| due <= Instant::now());
+        if restarts {
+            // A device that does not answer leaves the actor failed; the next look at the device
+            // says so.
+            life.fell = self.restart_now(&mut life, self.body_config.resume).is_err();
+            self.stand(&life);
+        }
+        self.checkpoint_by_the_clock(&mut life);
+        let tells = life.fell && !life.told;
+        drop(life);
+        if tells {
+            let links: Vec<_> = self.links().iter().filter_map(Weak::upgrade).collect();
+            // Every one of them, also after one that could not.
+            let all = links.iter().filter(|other| !other.fall_with(self.number)).count() == 0;
+            if let Some(mut life) = self.try_life().filter(|_| all) {
+                life.told = life.fell;
             }
         }
-        // A wait beyond all clocks is for ever.
-        now.checked_add(backoff.before(self.series)).map_or(Decision::Leave, Decision::At)
+        restarts
     }
 
-    /// Notes a restart.
-    pub fn restarted(&mut self, policy: &Restart, now: Instant) {
-        if !matches!(policy, Restart::OnFailure { .. }) {
-            self.restarts.clear();
+    /// Fails because another one did; whether that is settled.
+    fn fall_with(&self, actor: u32) -> bool {
+        let Some(mut life) = self.try_life() else { return false };
+        if !life.fell && !matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
+            life.stage = Lifecycle::Failed;
+            self.give_up(&mut life);
+            self.publish(What::FellWith { actor });
         }
-        self.restarts.push_back(now);
-        self.series = self.series.saturating_add(1);
-        self.total += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn waits_double_up_to_the_longest_and_begin_anew_after_a_calm() {
-        let backoff = Backoff { first: 2 * MS, most: 9 * MS, calm: 100 * MS };
-        let policy = Restart::Always(backoff);
-        let (mut history, mut now) = (History::default(), Instant::now());
-        for want in [2, 4, 8, 9, 9] {
-            assert_eq!(history.decide(&policy, now), Decision::At(now + want * MS));
-            now += want * MS;
-            history.restarted(&policy, now);
-            now += 50 * MS;
-        }
-        now += 51 * MS;
-        assert_eq!(history.decide(&policy, now), Decision::At(now + 2 * MS));
-        assert_eq!(history.total, 5);
-        // A wait that no shift can hold is the longest.
-        assert_eq!(backoff.before(40), 9 * MS);
-        let never = Restart::Always(Backoff { first: Duration::MAX, most: Duration::MAX, calm: MS });
-        assert_eq!(History::default().decide(&never, now), Decision::Leave);
-    }
-
-    #[test]
-    fn a_window_holds_at_most_so_many_restarts() {
-        let policy = Restart::OnFailure { at_most: 2, within: 10 * MS, backoff: Backoff::NONE };
-        let (mut history, begun) = (History::default(), Instant::now());
-        for at in [0, 5] {
-            assert_eq!(history.decide(&policy, begun + at * MS), Decision::At(begun + at * MS));
-            history.restarted(&policy, begun + at * MS);
-        }
-        assert_eq!(history.decide(&policy, begun + 9 * MS), Decision::GiveUp);
-        // The first one has left the window.
-        assert_eq!(history.decide(&policy, begun + 11 * MS), Decision::At(begun + 11 * MS));
-        let never = Restart::OnFailure { at_most: 0, within: MS, backoff: Backoff::NONE };
-        assert_eq!(History::default().decide(&never, begun), Decision::GiveUp);
-        assert_eq!(History::default().decide(&Restart::Never, begun), Decision::Leave);
+        true
     }
 }

@@ -9,17 +9,17 @@
 //! why no actor of it may have the address of one that is not part of it.
 
 use super::body::{Body, Life};
-use super::checkpoint::{Checkpoint, CheckpointError, HeldInlet, opened, put, read_file, sealed, write_file};
-use super::error::{Result, RingError};
+use super::checkpoint::{Checkpoint, HeldInlet, opened, put, read_file, sealed, write_file};
 use super::launch::body_config_of;
-use super::lifecycle::Lifecycle;
 use super::limit::Limit;
 use super::link::{Inlet, Origin};
 use super::{Actor, RingConfig, RingRuntime, Shared};
-use crate::device::Operation;
-use crate::device::record::{link, section_words};
+use crate::error::{CheckpointError, Result, RingError};
 use crate::handler::{Addresses, Handler};
-use crate::slot::{Kind, RingLayout, stamp};
+use crate::lifecycle::Lifecycle;
+use crate::wire::command::Operation;
+use crate::wire::record::{link, section_words};
+use crate::wire::slot::{Kind, RingLayout, stamp};
 use kiln_backend::Tenant as _;
 use std::collections::HashMap;
 use std::fmt;

@@ -1,12 +1,13 @@
 //! Reading what actors do.
 
 use super::body::Body;
-use super::error::Result;
 use super::{RingRuntime, Shared};
-use crate::dead_letter::Reason;
-use crate::device::record::actor;
-use crate::slot::count_of;
-use crate::telemetry::{ActorTelemetry, Publisher, RuntimeTelemetry, gauge, gauge::fault};
+use crate::error::Result;
+use crate::reason::Reason;
+use crate::telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry};
+use crate::wire::gauge::{self, fault};
+use crate::wire::record::actor;
+use crate::wire::slot::count_of;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -75,7 +76,7 @@ impl Body {
             depth: depths.iter().sum(),
             depths,
             counts,
-            handling: gauge::histogram(&words),
+            handling: Histogram::of_gauges(&words),
             last_failure,
         })
     }

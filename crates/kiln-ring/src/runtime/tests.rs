@@ -1,9 +1,9 @@
 //! What only shows from within, or between devices: senders that stop half-way, devices that do not
 //! reach each other.
 
-use super::{Actor, CheckpointError, Ending, RingConfig, RingError, RingRuntime, RuntimeConfig};
+use super::{Actor, Ending, RingConfig, RingRuntime, RuntimeConfig};
 use crate::address::Address;
-use crate::channel::{AskError, RecvError};
+use crate::error::{AskError, CheckpointError, RecvError, RingError};
 use crate::handler::RingCtx;
 use crate::layout::Layout;
 use crate::payload::Payload;

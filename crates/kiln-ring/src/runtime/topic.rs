@@ -2,15 +2,16 @@
 
 use super::actor::Actor;
 use super::body::Body;
-use super::error::{Result, RingError};
-use super::lifecycle::Lifecycle;
+use super::chain::Chain;
 use super::link::{Origin, next_serial};
 use super::{RingRuntime, Shared};
 use crate::address::Address;
-use crate::channel::{SendError, Sent};
-use crate::device::record::link;
+use crate::channel::Sent;
+use crate::error::{Result, RingError, SendError};
 use crate::handler::Handler;
+use crate::lifecycle::Lifecycle;
 use crate::message::Message;
+use crate::wire::record::link;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -127,7 +128,7 @@ impl<M: Message> Topic<M> {
         words[link::SERIAL] = serial;
         words[link::IS_TOPIC] = 1;
         shared.memory.write_arena(at, &words)?;
-        let chain = Arc::new(Chain { links: Mutex::new(vec![at as u32]) });
+        let chain = Arc::new(Chain::new(at as u32));
         for subscriber in &state.subscribers {
             if let Some(body) = subscriber.actor() {
                 body.add_inlet(subscriber.capacity, Origin::Topic(&chain))?;
@@ -179,37 +180,5 @@ impl<M: Message> Topic<M> {
     /// How many actors subscribe.
     pub fn subscribers(&self) -> usize {
         self.state().subscribers.len()
-    }
-}
-
-/// The links that a publisher sends to, in their order. The first is its own, which has no ring.
-pub(crate) struct Chain {
-    links: Mutex<Vec<u32>>,
-}
-
-impl Chain {
-    fn links(&self) -> MutexGuard<'_, Vec<u32>> {
-        // Changed after the device's memory was, in one go.
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Appends a link.
-    pub fn append(&self, shared: &Shared, at: u32) -> Result<()> {
-        let mut links = self.links();
-        let last = links[links.len() - 1] as usize;
-        shared.memory.write_arena(last + link::NEXT, &[at])?;
-        links.push(at);
-        Ok(())
-    }
-
-    /// Takes a link out; gives the publisher's own. The publisher may still be sending to it.
-    pub fn remove(&self, shared: &Shared, at: u32) -> Result<u32> {
-        let mut links = self.links();
-        if let Some(place) = links.iter().position(|link| *link == at) {
-            let next = links.get(place + 1).copied().unwrap_or(0);
-            shared.memory.write_arena(links[place - 1] as usize + link::NEXT, &[next])?;
-            links.remove(place);
-        }
-        Ok(links[0])
     }
 }

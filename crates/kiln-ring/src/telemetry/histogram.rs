@@ -1,6 +1,6 @@
 //! Histograms of times.
 
-use super::gauge::bucket;
+use crate::wire::gauge::{self, bucket};
 use std::fmt;
 
 /// How often times of each size came up, in nanoseconds: buckets of equal relative width, of which
@@ -34,8 +34,10 @@ impl fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// From counts and a sum that a worker kept.
-    pub(super) fn of_words(counts: &[u32], sum_ns: u64) -> Histogram {
+    /// The handling times among the gauges that a worker kept.
+    pub(crate) fn of_gauges(words: &[u32]) -> Histogram {
+        let sum_ns = u64::from(words[gauge::SUM]) | u64::from(words[gauge::SUM + 1]) << 32;
+        let counts = &words[gauge::BUCKETS..gauge::WORDS];
         let mut histogram = Histogram { sum_ns, ..Histogram::default() };
         for (count, word) in histogram.counts.iter_mut().zip(counts) {
             *count = u64::from(*word);

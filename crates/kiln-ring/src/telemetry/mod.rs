@@ -3,13 +3,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `folder.rs` | [`telemetry_dir`]: where files are published, and how they are written and read |
-//! | `gauge.rs` | the words that a worker keeps for each actor |
 //! | `histogram.rs` | [`Histogram`] |
 //! | `prometheus.rs` | the Prometheus text format |
 //! | `publish.rs` | [`Publisher`]: a file that is written again and again |
 
 mod folder;
-pub(crate) mod gauge;
 mod histogram;
 mod prometheus;
 mod publish;
@@ -19,7 +17,8 @@ pub use histogram::Histogram;
 pub use publish::Publisher;
 
 use crate::channel::Counts;
-use crate::runtime::{Lifecycle, Transport};
+use crate::lifecycle::Lifecycle;
+use crate::runtime::Transport;
 use std::time::{Duration, Instant};
 
 /// What an actor has done: [`Actor::telemetry`](crate::Actor::telemetry).

@@ -275,7 +275,7 @@ fn failing(_ctx: &RingCtx, _x: u32) -> Result<(), u32> {
 }
 
 /// That somebody waited in vain for a worker is no reason not to look at it: its stall is reported
-/// all the same. (How soon the supervisor looks again is tested in `runtime/supervise.rs`.)
+/// all the same. (How soon the supervisor looks again is tested in `runtime/supervisor.rs`.)
 #[test]
 fn a_stall_is_reported_after_a_command_in_vain() {
     let config = RuntimeConfig {

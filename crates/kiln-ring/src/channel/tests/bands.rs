@@ -2,10 +2,9 @@
 
 use super::device::{Control, Device, memory};
 use crate::channel::memory::RingMemory;
-use crate::channel::{
-    Channel, ChannelConfig, ConfigError, Overflow, Parts, Protocol, RecvError, SendError, SendOptions, Sent,
-};
-use crate::slot::{Kind, band_of, count_of, in_band};
+use crate::channel::{Channel, ChannelConfig, Overflow, Parts, Protocol, SendOptions, Sent};
+use crate::error::{ConfigError, RecvError, SendError};
+use crate::wire::slot::{Kind, band_of, count_of, in_band};
 use crate::{DeadLetters, Reason};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,11 +1,9 @@
 //! Each operation and error by itself.
 
 use super::device::{Rig, memory, rig, rig_from};
-use crate::channel::{
-    AskError, Channel, ChannelConfig, ConfigError, MAX_CAPACITY, Overflow, Parts, Protocol, RecvError,
-    SendError, SendManyError, Sent, WaitPolicy,
-};
-use crate::slot::Kind;
+use crate::channel::{Channel, ChannelConfig, MAX_CAPACITY, Overflow, Parts, Protocol, Sent, WaitPolicy};
+use crate::error::{AskError, ConfigError, RecvError, SendError, SendManyError};
+use crate::wire::slot::Kind;
 use crate::{DeadLetters, Layout, Reason};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -67,7 +65,7 @@ fn a_reply_that_is_not_whole_is_not_received() {
     rig.channel.send(&1).unwrap();
     let (position, _) = rig.handle();
     let ring = rig.device.form.answers;
-    let stamp = crate::slot::stamp(1, Kind::Reply);
+    let stamp = crate::wire::slot::stamp(1, Kind::Reply);
     for q in [1, 0, 2] {
         assert!(rig.channel.try_recv().is_err());
         let quad = ring.slot().quad(q, [0; 3], &[1, 2, 3, 4, 5, 6, 7], stamp);

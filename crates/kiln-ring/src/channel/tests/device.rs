@@ -4,7 +4,7 @@ use crate::channel::memory::RingMemory;
 use crate::channel::platform::Memory;
 use crate::channel::queue::{Form, Protocol};
 use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts};
-use crate::slot::{self, Kind, PAYLOAD, QUAD};
+use crate::wire::slot::{self, Kind, PAYLOAD, QUAD};
 use crate::{DeadLetters, Layout, Message};
 use std::ptr::NonNull;
 use std::sync::Arc;

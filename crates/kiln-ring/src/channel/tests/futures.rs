@@ -2,7 +2,8 @@
 
 use super::device::{Rig, rig};
 use crate::Reason;
-use crate::channel::{AskError, ChannelConfig, Overflow, Protocol, RecvError, SendError, Sent};
+use crate::channel::{ChannelConfig, Overflow, Protocol, Sent};
+use crate::error::{AskError, RecvError, SendError};
 use pollster::block_on;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -85,7 +86,7 @@ fn a_task_is_woken_by_room() {
     assert!(poll(&mut sending, &count).is_pending());
     let (position, _) = rig.handle();
     // A message that is handled without a reply makes room though nobody receives.
-    rig.device.answer(position, crate::slot::Kind::None, &[]);
+    rig.device.answer(position, crate::wire::slot::Kind::None, &[]);
     count.wait_for(1);
     assert_eq!(ready(&mut sending, &count), Ok(Sent::Queued(1)));
 }
@@ -102,7 +103,7 @@ fn a_task_is_woken_by_its_answer_alone() {
     counts[1].wait_for(1);
     assert_eq!(ready(&mut second, &counts[1]), Ok(Some([2; 8])));
     assert_eq!(counts[0].0.load(SeqCst), 0);
-    rig.device.answer(a, crate::slot::Kind::Failed, &[4, 5]);
+    rig.device.answer(a, crate::wire::slot::Kind::Failed, &[4, 5]);
     counts[0].wait_for(1);
     let reason = Reason::Failed { cause: 4, number: 5 };
     let why = reason.to_string().into();
@@ -204,7 +205,7 @@ fn many_tasks() {
         s.spawn(|| {
             while !done.load(SeqCst) {
                 while let Some((position, _, words)) = rig.device.take() {
-                    rig.device.answer(position, crate::slot::Kind::Reply, &words);
+                    rig.device.answer(position, crate::wire::slot::Kind::Reply, &words);
                 }
                 thread::yield_now();
             }

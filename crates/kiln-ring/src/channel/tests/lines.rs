@@ -4,7 +4,7 @@ use super::device::memory;
 use crate::channel::lines::{SLACK, Slots, Width};
 use crate::channel::memory::RingMemory;
 use crate::channel::platform::Memory;
-use crate::slot::{PAYLOAD, QUAD, SlotLayout};
+use crate::wire::slot::{PAYLOAD, QUAD, SlotLayout};
 
 const STAMP: u32 = 0x0100_0007;
 const POISON: [u32; QUAD] = [0xdead_beef; QUAD];

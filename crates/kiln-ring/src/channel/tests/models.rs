@@ -7,14 +7,15 @@
 
 use super::device::Device;
 use crate::DeadLetters;
-use crate::channel::band::Credits;
+use crate::channel::credits::Credits;
 use crate::channel::lines::SLACK;
 use crate::channel::mailbox::{ChannelPolicy, DeviceSide, Mailbox, Sent};
 use crate::channel::platform::{Atomic, Memory, Platform};
 use crate::channel::queue::{Form, Protocol, Queue};
 use crate::channel::wait::Wait;
-use crate::channel::{Overflow, Replies, SendError, WaitPolicy};
-use crate::slot::{Kind, PAYLOAD, QUAD, RingLayout, SlotLayout};
+use crate::channel::{Overflow, Replies, WaitPolicy};
+use crate::error::SendError;
+use crate::wire::slot::{Kind, PAYLOAD, QUAD, RingLayout, SlotLayout};
 use loom::sync::atomic::{self, AtomicU8, AtomicU32, AtomicU64};
 use loom::thread;
 use std::sync::Arc;
@@ -385,7 +386,7 @@ fn a_sender_that_stops_half_way() {
                 let position = stopped.lowest().queue.reserve(1).unwrap().start;
                 // What `write` stores, of which some quads never leave.
                 let ring = stopped.lowest().queue.form().requests;
-                let stamp = crate::slot::stamp(ring.lap(position), Kind::Request);
+                let stamp = crate::wire::slot::stamp(ring.lap(position), Kind::Request);
                 for q in (0..2).filter(|q| written >> q & 1 == 1) {
                     let quad = ring.slot().quad(q, [0; PAYLOAD], &payload(1, 2), stamp);
                     memory.store_quad(ring.at(position) + q * QUAD, quad);
@@ -433,7 +434,7 @@ fn two_bands_share_the_room() {
         for band in 0..2 {
             let (requests, answers) =
                 (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
-            let first = crate::slot::in_band(band, 0);
+            let first = crate::wire::slot::in_band(band, 0);
             queues.push(Queue::new(form, requests.clone(), answers.clone(), first).of_band(&credits));
             devices.push(Device { form, requests, answers, position: first });
         }

@@ -1,8 +1,9 @@
 //! Full queues against a reference model.
 
 use super::device::{Rig, rig};
-use crate::channel::{ChannelConfig, Counts, Overflow, Protocol, RecvError, SendError, Sent};
-use crate::slot::Kind;
+use crate::channel::{ChannelConfig, Counts, Overflow, Protocol, Sent};
+use crate::error::{RecvError, SendError};
+use crate::wire::slot::Kind;
 use crate::{Letter, Reason};
 use proptest::prelude::*;
 use std::collections::VecDeque;

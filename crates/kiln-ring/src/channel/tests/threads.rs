@@ -1,8 +1,9 @@
 //! Many senders and receivers at once, with a device that runs beside them.
 
 use super::device::{Rig, rig};
-use crate::channel::{ChannelConfig, Protocol, RecvError, SendError};
-use crate::slot::Kind;
+use crate::channel::{ChannelConfig, Protocol};
+use crate::error::{RecvError, SendError};
+use crate::wire::slot::Kind;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;

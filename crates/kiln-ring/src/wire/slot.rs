@@ -18,6 +18,12 @@
 //! position *i*. An actor with several priorities has two rings for each *band* of them; the
 //! uppermost byte of a position is the number of its band, 0 for the lowest.
 
+/// The most messages that can be under way in a channel.
+pub const MAX_CAPACITY: usize = 1 << 24;
+
+/// The most bands that an actor can have.
+pub const MAX_BANDS: usize = 8;
+
 /// Words in a quad.
 pub const QUAD: usize = 4;
 
@@ -43,6 +49,12 @@ pub const fn in_band(band: usize, count: u64) -> u64 {
 #[inline]
 pub const fn count_of(position: u64) -> u64 {
     position & ((1 << BAND_SHIFT) - 1)
+}
+
+/// The words of a header with a deadline.
+#[inline]
+pub(crate) const fn deadline_header(deadline: u64) -> [u32; PAYLOAD] {
+    [deadline as u32, (deadline >> 32) as u32, 0]
 }
 
 /// Words in a cache line: slots of more than one line are a whole number of lines.

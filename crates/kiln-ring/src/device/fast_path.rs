@@ -17,13 +17,16 @@
 //! is passed on can leave. So this is for handlers of which nobody can tell how often they ran
 //! ([`Kind::repeatable`]).
 
-use super::due::Due;
-use super::poll::{Aim, Poll, first_lane, join, stamp_and_slot, ticket};
-use super::record::port;
-use super::resident::{Kind, Place, Plan, Worker};
+use super::bursts::LOOKS_FAR;
+use super::delivery::At;
+use super::plan::{Kind, Plan};
+use super::poll::{Aim, Poll, ticket};
+use super::position::{first_lane, join, stamp_and_slot};
+use super::prefetch::Due;
 use super::route::Route;
-use super::serve::At;
-use crate::slot::Kind as SlotKind;
+use super::worker::{Place, Worker};
+use crate::wire::record::port;
+use crate::wire::slot::Kind as SlotKind;
 use kiln_lang::prelude::*;
 
 /// The most messages for which a worker stays.
@@ -34,10 +37,6 @@ const STAY_FAR: u32 = 32;
 
 /// How often it looks at all its ports for the next one.
 const LOOKS: u32 = 8;
-
-/// The same where it looks at its inlets alone: for longer than the other end takes for a look
-/// across the bus. Else each such look would make the other end take one too.
-pub(super) const LOOKS_FAR: u32 = 16;
 
 /// The inlet with which a worker stays, by the bits of the lanes that look at it.
 struct Inlet {

@@ -7,12 +7,14 @@
 //! is found again when the higher one is done. A look is saved where the poll itself was one: it
 //! saw all ports, and this is the first message that it leads to.
 
-use super::poll::{Taken, join, stamp_and_slot};
-use super::record::port;
-use super::resident::{Kind, Place, Plan};
+use super::delivery::At;
+use super::plan::{Kind, Plan};
+use super::position::{join, stamp_and_slot};
+use super::read_message::Taken;
 use super::route::Route;
-use super::serve::At;
-use crate::slot::{BAND_SHIFT, Kind as SlotKind, PAYLOAD, QUAD};
+use super::worker::Place;
+use crate::wire::record::port;
+use crate::wire::slot::{BAND_SHIFT, Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
 impl At {

@@ -3,7 +3,7 @@
 //! A device cannot wake a thread of the host. So whoever waits for an answer, and would wait for
 //! ever, asks whether the actor handles messages at all.
 
-use crate::runtime::Lifecycle;
+use crate::lifecycle::Lifecycle;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,7 +60,7 @@ impl StandingCell {
 }
 
 /// What to do about an actor that holds its messages.
-pub(super) fn advice(is: Lifecycle) -> &'static str {
+pub(crate) fn advice(is: Lifecycle) -> &'static str {
     match is {
         Lifecycle::Launched => "call `activate` first",
         Lifecycle::Deactivated => "call `reactivate` first",

@@ -1,8 +1,8 @@
 //! What can go wrong with a channel.
 
-use super::standing::{Failed, advice};
-use crate::dead_letter::Reason;
-use crate::runtime::Lifecycle;
+use crate::lifecycle::Lifecycle;
+use crate::reason::Reason;
+use crate::standing::{Failed, advice};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub enum ConfigError {
     #[error("a channel of capacity 0 holds no message: give it a capacity of at least 1")]
     ZeroCapacity,
     /// More slots than a channel can have.
-    #[error("a channel of capacity {capacity} is too large: at most {most} messages can be under way", most = super::MAX_CAPACITY)]
+    #[error("a channel of capacity {capacity} is too large: at most {most} messages can be under way", most = crate::wire::slot::MAX_CAPACITY)]
     TooLarge {
         /// What was asked for.
         capacity: usize,
     },
     /// No bands, or too many.
-    #[error("a channel has 1 to {most} bands of priority, and cannot have {bands}", most = super::MAX_BANDS)]
+    #[error("a channel has 1 to {most} bands of priority, and cannot have {bands}", most = crate::wire::slot::MAX_BANDS)]
     Bands {
         /// What was asked for.
         bands: usize,
@@ -97,7 +97,7 @@ pub enum SendError {
     /// The message has a priority that the actor has no band for.
     #[error(
         "actor {actor} has no band {priority}: it has {bands}, from 0, the lowest. Launch it with `bands({})`, at most {most}",
-        usize::from(*priority) + 1, most = super::MAX_BANDS
+        usize::from(*priority) + 1, most = crate::wire::slot::MAX_BANDS
     )]
     NoBand {
         /// The actor.

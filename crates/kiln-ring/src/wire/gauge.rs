@@ -20,7 +20,7 @@
 //! said of a failure, which is there when its answer is. The host reads them by a copy, which does
 //! not disturb the worker.
 
-use crate::slot::QUAD;
+use super::slot::QUAD;
 
 /// Messages done (a quad, which is stored whole).
 pub const DONE: usize = 0;
@@ -95,10 +95,4 @@ pub mod bucket {
         let each = EACH as u64;
         if bucket <= each { bucket } else { (each + bucket % each) << (bucket / each - 1) }
     }
-}
-
-/// The histogram that these words are.
-pub fn histogram(words: &[u32]) -> super::Histogram {
-    let sum = u64::from(words[SUM]) | u64::from(words[SUM + 1]) << 32;
-    super::Histogram::of_words(&words[BUCKETS..WORDS], sum)
 }

@@ -4,10 +4,12 @@
 //! a branch costs a GPU some 20 cycles, a shuffle or a load as many, and somebody waits for the
 //! answer.
 
-use super::poll::{Poll, SPREAD, first_lane, is_before, ticket};
-use super::record::{actor, gate, port};
-use super::resident::{Place, Plan};
-use crate::slot::{Kind as SlotKind, LAP_MASK, QUAD};
+use super::plan::Plan;
+use super::poll::{Poll, SPREAD, ticket};
+use super::position::{first_lane, is_before};
+use super::worker::Place;
+use crate::wire::record::{actor, gate, port};
+use crate::wire::slot::{Kind as SlotKind, LAP_MASK, QUAD};
 use kiln_lang::prelude::*;
 
 /// Words of a state that are loaded before it is known which handler runs.

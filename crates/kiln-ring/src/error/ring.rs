@@ -1,8 +1,8 @@
 //! What can go wrong with a runtime and its actors.
 
+use super::channel::{ConfigError, SendError};
 use super::checkpoint::CheckpointError;
-use super::lifecycle::Lifecycle;
-use crate::channel::{ConfigError, SendError};
+use crate::lifecycle::Lifecycle;
 use std::time::Duration;
 
 /// The result of what a runtime does.

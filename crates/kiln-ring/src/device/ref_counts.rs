@@ -9,11 +9,12 @@
 //! holds for the counts: one more is counted before the message can be seen, and one less after the
 //! last access.
 
-use super::record::actor;
-use super::resident::{Place, Plan};
-use super::serve::At;
+use super::delivery::At;
+use super::plan::Plan;
+use super::worker::Place;
 use crate::handler::References;
 use crate::outgoing::Sending;
+use crate::wire::record::actor;
 use kiln_lang::prelude::*;
 
 /// The references of one message's handling: those that it has, sends and replies.

@@ -1,8 +1,8 @@
 //! Writing slots: requests to other actors, answers, outputs.
 
-use super::resident::Plan;
+use super::plan::Plan;
 use super::words::Words;
-use crate::slot::{PAYLOAD, QUAD};
+use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
 /// A slot about to be written.

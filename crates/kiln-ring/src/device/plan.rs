@@ -1,0 +1,89 @@
+//! What a resident kernel is made for. All of it is known on the host when the kernel is traced.
+
+use crate::channel::Form;
+use crate::handler::ErasedHandler;
+use crate::wire::record::port;
+use crate::wire::slot::SlotLayout;
+use kiln_lang::prelude::*;
+use std::sync::Arc;
+
+/// A kind of actor: a handler and the slots of its messages and answers.
+#[derive(Clone)]
+pub(crate) struct Kind {
+    pub handler: Arc<dyn ErasedHandler>,
+    pub requests: SlotLayout,
+    pub answers: SlotLayout,
+    /// How many bands of priority its actors have.
+    pub bands: usize,
+    /// The layout of the message that each place in the handler sends: set when a plan is traced.
+    pub sends: Vec<u64>,
+    /// Whether nobody can tell how often the handler ran before what it decided is carried out: it
+    /// changes no memory and prints nothing. Set when a plan is traced.
+    pub repeatable: bool,
+}
+
+impl Kind {
+    /// The kind of actors of a handler whose queues have this form.
+    pub fn new(handler: Arc<dyn ErasedHandler>, form: &Form) -> Kind {
+        Kind::of_slots(handler, form.requests.slot(), form.answers.slot(), form.bands)
+    }
+
+    /// The kind of actors of a handler with these slots for messages and for answers.
+    pub fn of_slots(
+        handler: Arc<dyn ErasedHandler>,
+        requests: SlotLayout,
+        answers: SlotLayout,
+        bands: usize,
+    ) -> Kind {
+        Kind { handler, requests, answers, bands, sends: Vec::new(), repeatable: false }
+    }
+}
+
+/// What a resident kernel is made for.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    /// The kinds of actors; a port's record names one by its place here, from 1.
+    pub kinds: Vec<Kind>,
+    /// The most ports of a worker.
+    pub ports: usize,
+    /// Threads of a worker: 1, or the 32 of a warp.
+    pub lanes: u32,
+    /// The most steps that loops in a handler may take for one message; 0 for no limit.
+    pub budget: u32,
+    /// Whether actors may get messages of other actors. Where none does, nothing in a message's way
+    /// asks for them.
+    pub inlets: bool,
+    /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
+    pub peers: bool,
+    /// The clusters of workers, where workers stand in some.
+    pub cluster: Option<Cluster>,
+    /// Whether the host's slots and the device's answers are ordered by release and acquire, where
+    /// quads may not arrive whole.
+    pub ordered: bool,
+    /// Whether the inbox lies across a bus. A look at it then takes several times as long as one at
+    /// the arena, so that workers with inlets look at those more often.
+    pub far_inbox: bool,
+    /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
+    pub measure_every: u32,
+}
+
+/// The clusters of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cluster {
+    /// Workers of each: a power of two.
+    pub workers: u32,
+    /// Words of each worker's memory for rings: a multiple of 64.
+    pub words: usize,
+}
+
+impl Plan {
+    /// Words of the table: a power of two.
+    pub(super) fn table_words(&self) -> usize {
+        self.ports.next_power_of_two() * port::WORDS
+    }
+
+    /// A record's place in the table, in a form by which the compiler knows that it lies inside.
+    pub(super) fn record(&self, word: Val<u32>) -> Val<u32> {
+        word & (self.table_words() - port::WORDS) as u32
+    }
+}

@@ -1,0 +1,136 @@
+//! The resident kernel: the loop of a worker.
+
+use super::cluster::Near;
+use super::command::load_port;
+use super::plan::Plan;
+use super::poll::Aim;
+use super::route::Route;
+use super::worker::{Place, Worker};
+use crate::wire::gauge::fault;
+use crate::wire::record::{HEARTBEAT, LINE, port, section_words, worker};
+use kiln_ir::{Facts, IntFact, Kernel};
+use kiln_lang::param::ParamDecl;
+use kiln_lang::{TraceErrors, prelude::*};
+
+/// Numbers of a launch.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Polls without work before the worker sleeps between polls.
+    spins: Val<u32>,
+    /// How long it then sleeps, in nanoseconds.
+    sleep_ns: Val<u32>,
+    /// Polls without work before it leaves; 0 for never.
+    leave_after: Val<u32>,
+}
+
+/// Turns of the loop between two heartbeats of a worker.
+const HEARTBEAT_TURNS: u32 = 64;
+
+/// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of
+/// [`Patience`].
+pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
+    let plan = &plan.with_effects();
+    trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
+        let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
+        let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };
+        let number = program_id(0);
+        let place = Place {
+            inbox: p.view("inbox", facts()),
+            outbox: p.view_mut("outbox", facts()),
+            arena: p.view_mut("arena", facts()),
+            number,
+            section: number * section_words(plan.ports),
+            table: shared([plan.table_words()]),
+            near: Near::of(plan, number),
+            faults: local(1 + fault::MOST),
+        };
+        let fact = IntFact::default();
+        let patience = Patience {
+            spins: p.scalar("spins", fact),
+            sleep_ns: p.scalar("sleep_ns", fact),
+            leave_after: p.scalar("leave_after", fact),
+        };
+        resident(plan, &place, &patience);
+    })
+}
+
+#[device(crate = kiln_lang)]
+fn resident(plan: &Plan, place: &Place, patience: &Patience) {
+    let mut worker = Worker {
+        count: block_uniform(place.arena.get_or(place.section + worker::PORTS, 0)),
+        first: val(0),
+        seen: block_uniform(place.arena.get_or(place.section + worker::SEEN, 0)),
+        turns: val(0),
+        running: true.into_val(),
+    };
+    // Ports are taken up in any order: a record whose port has not been must say that nobody is
+    // served there.
+    for word in 0..val::<u32>(plan.table_words() as u32) {
+        // SAFETY: every lane stores the same word to the worker's own table.
+        unsafe { place.table.scatter(word, val::<u32>(0)) };
+    }
+    for p in 0..worker.count {
+        load_port(place, p * (port::WORDS as u32));
+    }
+    for k in 0..1 + fault::MOST {
+        place.faults.set(k, 0u64);
+    }
+    if let Some(near) = place.near {
+        near.restore(plan, &place.arena);
+    }
+    let line = place.number * LINE;
+    let mut idle: Val<u32> = 0;
+    let mut works: Val<u32> = 0;
+    let mut route = Route::none();
+    let mut stayed: Val<bool> = false;
+    while worker.running {
+        let rested = idle.ne(0);
+        let aim = Aim::take(plan, place, &worker, rested);
+        if plan.inlets {
+            route.renew(plan, place);
+        }
+        let mut poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
+            // A message that waits for room may have it soon.
+            let most = if plan.may_wait() { select(aim.held_up, 1, patience.spins) } else { patience.spins };
+            aim.watch(plan, place, &worker, most, (rested, stayed))
+        } else {
+            aim.glance(plan, place)
+        };
+        worker.first = aim.next;
+        let mut served: Val<u32> = 0;
+        if plan.inlets && !plan.ordered {
+            (poll, served) = poll.stay(plan, place, &worker, &mut route);
+        }
+        stayed = served.ne(0);
+        let worked = poll.serve(plan, place, &worker, &mut route) | stayed;
+        let told = worker.obey(plan, place, poll.command);
+        if told {
+            route.forget();
+        }
+        worker.turns += 1;
+        if worker.turns % HEARTBEAT_TURNS == 0 {
+            // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all
+            // lanes store the same.
+            unsafe {
+                place.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, val(0), val(1)])
+            };
+        }
+        if worked | told {
+            idle = 0;
+            works += 1;
+        } else {
+            idle += poll.glances;
+            if idle > patience.spins {
+                sleep_ns(patience.sleep_ns);
+            }
+            if idle >= patience.leave_after && patience.leave_after != 0 {
+                worker.running = false.into_val();
+            }
+        }
+    }
+    if let Some(near) = place.near {
+        near.keep(plan, &place.arena);
+    }
+    worker.save(place);
+    worker.acknowledge(place);
+}

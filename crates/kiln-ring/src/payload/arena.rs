@@ -1,0 +1,41 @@
+//! The device memory that arrays stand in.
+
+use crate::error::Result;
+use kiln_backend::{Backend, EventId, Mapped};
+
+/// Some words of a region of memory that host and device share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub at: usize,
+    pub words: usize,
+}
+
+impl Piece {
+    /// The first word behind it.
+    pub fn end(&self) -> usize {
+        self.at + self.words
+    }
+}
+
+/// What an array asks of the memory that it stands in: a runtime's arena.
+pub(crate) trait Arena: Send + Sync {
+    /// The device that has it.
+    fn backend(&self) -> &dyn Backend;
+
+    /// Reads the first words of a piece.
+    fn read(&self, piece: Piece, words: &mut [u32]) -> Result<()>;
+
+    /// Begins to copy `bytes` from host memory to a piece; gives what is recorded after it.
+    fn fill(&self, piece: Piece, from: &Mapped, bytes: usize) -> Result<EventId>;
+
+    /// Whether actors have references to an array with a line of the reference-count table, beside
+    /// the messages that the host sent and the `taken` ones that came back, which were counted
+    /// before.
+    fn is_lent(&self, line: Option<usize>, taken: u32) -> Result<bool>;
+
+    /// Nobody on the host refers to this array any more, unless somebody found it meanwhile.
+    fn release(&self, number: u32);
+
+    /// Has the host give up the references of messages that are answered.
+    fn release_answered(&self);
+}

@@ -1,0 +1,66 @@
+//! Whether anything is still to come: actors that have nothing to do send nothing.
+
+use super::Side;
+use super::body::Body;
+use crate::lifecycle::Lifecycle;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks whether a runtime has anything to do: they read from the device.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Whether the actors of a runtime have anything to do.
+///
+/// Messages come from the host or from handlers, and a handler runs for a message. So where no
+/// actor that handles messages has one, none will ever have one, unless the host sends it. That is
+/// seen by two looks at what was sent and what is done, which must find the same: what is on its
+/// way from one actor to the other changes a count between them.
+pub(super) struct Quiet<'a> {
+    side: &'a Side,
+    next: Instant,
+}
+
+/// What an actor was sent and has done.
+type Counts = (u64, u64, Vec<[u32; 2]>);
+
+impl<'a> Quiet<'a> {
+    pub fn new(side: &'a Side) -> Quiet<'a> {
+        Quiet { side, next: Instant::now() }
+    }
+
+    /// Whether no actor has anything to do. It looks now and then, and gives `false` in between.
+    pub fn is_quiet(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.next {
+            return false;
+        }
+        self.next = now + LOOK;
+        match self.idle() {
+            Some(first) => self.idle() == Some(first),
+            None => false,
+        }
+    }
+
+    /// The counts of all actors, if all that was sent to those that handle messages is done.
+    fn idle(&self) -> Option<Vec<(u32, Counts)>> {
+        let bodies = self.side.shared.living();
+        let counts = |body: &Arc<Body>| {
+            let ((sent, answered), inlets) = (body.mailbox.progress(), body.side.inlet_counters()?);
+            let idle = sent == answered && inlets.iter().all(|[tail, head]| tail == head);
+            (idle || !body.acts()).then_some((body.number, (sent, answered, inlets)))
+        };
+        bodies.iter().map(counts).collect()
+    }
+}
+
+impl Body {
+    /// Whether it handles messages, gives them back, or will do so by itself. An actor about which
+    /// somebody else is busy does, as far as is known.
+    fn acts(&self) -> bool {
+        self.try_life().is_none_or(|life| match life.stage {
+            Lifecycle::Active | Lifecycle::Draining => true,
+            Lifecycle::Failed => life.due.is_some() || self.mailbox.is_closed(),
+            Lifecycle::Launched | Lifecycle::Deactivated | Lifecycle::Terminated => false,
+        })
+    }
+}
