@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         many_before_anybody_looks;
         on_a_message_of_another_actor;
         of_the_thread_that_failed;
+        of_one_lane_alone;
         with_another_handler_since;
     ]
 }
@@ -237,6 +238,29 @@ fn of_the_thread_that_failed(trial: &mut Trial<'_>) -> Verdict {
             same("all", actor.ask(8)?, Some(28))?;
             says(&refused(&actor, 9 + round)?, "index 8 of an array of 8")?;
         }
+    }
+    Ok(())
+}
+
+#[ring_kernel(crate = kiln_ring)]
+fn not_in_lane(ctx: &RingCtx, s: &mut Shelf, x: u32) -> u32 {
+    s.seen += 1;
+    device_assert!(ctx.lane().ne(x), "lane {} fails", ctx.lane());
+    val(ctx.lanes())
+}
+
+/// Nothing brings the lanes together after the check that one of them fails.
+fn of_one_lane_alone(trial: &mut Trial<'_>) -> Verdict {
+    for rt in runtimes(trial)? {
+        let actor = active(&rt, not_in_lane, shelf())?;
+        let lanes = actor.ask(u32::MAX)?.unwrap_or_default();
+        for lane in [0, 1, 17, 31].into_iter().filter(|lane| *lane < lanes) {
+            says(&refused(&actor, lane)?, &format!("lane {lane} fails"))?;
+            same("the state", actor.state()?.seen, 1)?;
+            actor.resume()?;
+        }
+        same("afterwards", actor.ask(u32::MAX)?, Some(lanes))?;
+        same("the state", actor.state()?.seen, 2)?;
     }
     Ok(())
 }

@@ -20,6 +20,9 @@ pub(crate) struct Kind {
     /// Whether nobody can tell how often the handler ran before what it decided is carried out: it
     /// changes no memory and prints nothing. Set when a plan is traced.
     pub repeatable: bool,
+    /// Whether a check may fail in some lanes alone, so that the worker must ask all of them. Set
+    /// when a plan is traced.
+    pub faults_vary: bool,
 }
 
 impl Kind {
@@ -35,7 +38,7 @@ impl Kind {
         answers: SlotLayout,
         bands: usize,
     ) -> Kind {
-        Kind { handler, requests, answers, bands, sends: Vec::new(), repeatable: false }
+        Kind { handler, requests, answers, bands, sends: Vec::new(), repeatable: false, faults_vary: true }
     }
 }
 

@@ -24,7 +24,7 @@ use super::route::Route;
 use super::send::{fits_now, has_room_for};
 use super::worker::Place;
 use crate::handler::RingCtx;
-use kiln_ir::{Facts, OpKind};
+use kiln_ir::{Facts, OpKind, Uniformity};
 use kiln_lang::prelude::*;
 
 /// An address: its link and its serial number.
@@ -36,7 +36,9 @@ impl Plan {
     pub(super) fn with_effects(&self) -> Plan {
         let mut plan = self.clone();
         for kind in &mut plan.kinds {
-            (kind.sends, kind.repeatable) = effects(kind, self.lanes);
+            let effects = effects(kind, self.lanes);
+            (kind.sends, kind.repeatable) = (effects.sends, effects.repeatable);
+            kind.faults_vary = effects.faults_vary;
         }
         plan
     }
@@ -47,26 +49,35 @@ impl Plan {
     }
 }
 
-/// The layout of the message that each place of a handler sends, and whether the handler is
-/// [`repeatable`](Kind::repeatable).
-fn effects(kind: &Kind, lanes: u32) -> (Vec<u64>, bool) {
-    let (mut found, signature) = (Vec::new(), kind.handler.signature());
+/// What a handler does besides its reply and its state: the fields of [`Kind`] of the same names.
+struct Effects {
+    sends: Vec<u64>,
+    repeatable: bool,
+    faults_vary: bool,
+}
+
+/// The effects of a handler, which is traced for it.
+fn effects(kind: &Kind, lanes: u32) -> Effects {
+    let (mut sends, signature) = (Vec::new(), kind.handler.signature());
     let traced = trace(signature.name, Level::Thread { block: [lanes, 1, 1] }, |p| {
         let arena = p.view_mut::<u32, 1>("arena", Facts::default());
         let words = |count: usize| -> Vec<Val<u32>> { (0..count).map(|w| arena.get_or(w, 0)).collect() };
         let (state, message) = (words(signature.state_words), words(signature.message_words));
         let ctx = RingCtx::new(val(0), val(0), lanes, arena);
         kind.handler.trace_guarded(&ctx, val(0), &state, &message);
-        found = ctx.sendings().iter().map(|send| send.message).collect();
+        sends = ctx.sendings().iter().map(|send| send.message).collect();
     });
-    match traced {
-        Ok(kernel) => {
-            let mut repeatable = true;
-            kernel.walk(|_, op| repeatable &= !op.kind.has_effect() || ends_in_guard(&op.kind));
-            (found, repeatable)
-        }
-        Err(_) => (Vec::new(), false),
-    }
+    let Ok(kernel) = traced else {
+        return Effects { sends: Vec::new(), repeatable: false, faults_vary: true };
+    };
+    let uniformity = Uniformity::of(&kernel);
+    let (mut repeatable, mut faults_vary) = (true, false);
+    kernel.walk(|_, op| {
+        repeatable &= !op.kind.has_effect() || ends_in_guard(&op.kind);
+        // The site of a guard varies where lanes may fault by themselves.
+        faults_vary |= op.kind == OpKind::Guard && uniformity.varies(op.results[0]);
+    });
+    Effects { sends, repeatable, faults_vary }
 }
 
 /// Whether the operation does nothing but end a region: a fault of a handler ends its guard.

@@ -4,7 +4,7 @@ use super::command::set_of_actor;
 use super::delivery::At;
 use super::plan::{Kind as ActorKind, Plan};
 use super::poll::{Poll, ticket};
-use super::position::{is_before, join, stamp_and_slot};
+use super::position::{first_lane, is_before, join, stamp_and_slot};
 use super::prefetch::{Due, EARLY, todo};
 use super::read_message::Taken;
 use super::ref_counts::Lending;
@@ -271,6 +271,7 @@ impl At {
             .with_message(message.slot)
             .with_faults(place.faults);
         let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
+        let fault = if plan.lanes > 1 && kind.faults_vary { fault_of_any_lane(fault) } else { fault };
         let returned = select(outcome.failed, val::<u32>(cause::RETURNED), 0);
         let failure = select(fault.ne(0), val::<u32>(cause::FAULT), returned);
         let why = select(fault.ne(0), fault, outcome.code);
@@ -492,6 +493,17 @@ impl At {
             unsafe { place.arena.set_ordered_unchecked(head, next, Order::Relaxed, Scope::System) };
         }
     }
+}
+
+/// The fault of the lowest lane that had one, for all lanes; 0 if none had.
+#[device(crate = kiln_lang)]
+fn fault_of_any_lane(fault: Val<u32>) -> Val<u32> {
+    let failed = ballot(fault.ne(0));
+    let mut found: Val<u32> = 0;
+    if block_uniform(failed) != 0 {
+        found = block_uniform(shuffle_idx(fault, first_lane(failed)));
+    }
+    found
 }
 
 /// Puts what a handler left there into an array of the state, unless that is the array itself.

@@ -124,6 +124,32 @@ fn handlers_that_store_or_print_are_not_repeatable() {
     assert_eq!(of(Arc::new(count)), (false, false));
 }
 
+#[ring_kernel(crate = crate)]
+fn check_lanes(ctx: &RingCtx, x: u32) -> u32 {
+    device_assert!(ctx.lane().ne(x), "not here");
+    x
+}
+
+#[ring_kernel(crate = crate)]
+fn check_lanes_and_meet(ctx: &RingCtx, x: u32) -> u32 {
+    device_assert!(ctx.lane().ne(x), "not here");
+    ctx.sync();
+    x
+}
+
+/// The lanes are asked for faults only where one may have a fault that others have not.
+#[test]
+fn lanes_vote_on_faults_that_vary() {
+    let of = |handler: Arc<dyn ErasedHandler>| {
+        let slots = || SlotLayout::new(1, false);
+        let kinds = vec![Kind::of_slots(handler, slots(), slots(), 1)];
+        Plan { kinds, ..plan(true, false) }.with_effects().kinds[0].faults_vary
+    };
+    assert!(of(Arc::new(check_lanes)));
+    assert!(!of(Arc::new(check_lanes_and_meet)), "the barrier makes the fault one of all");
+    assert!(!of(Arc::new(check)) && !of(Arc::new(pass)) && !of(Arc::new(count)));
+}
+
 /// They compile for every generation, without the hidden parameters of faults and prints that a
 /// launch would wait for.
 #[test]
