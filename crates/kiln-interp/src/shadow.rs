@@ -11,6 +11,7 @@
 
 use kiln_backend::Finding;
 use kiln_ir::Op;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// Who makes an access, and when.
@@ -63,25 +64,37 @@ pub struct Race {
     pub within_block: bool,
 }
 
-/// One access of a byte.
+/// One access of a byte. The table has many for each byte, so that it is packed into 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Touch {
     block: u32,
     epoch: u32,
-    /// The thread's index; a tile operation is no thread's.
-    thread: Option<u16>,
+    /// The operation's index, plus 1.
+    op: Option<NonZeroU32>,
+    /// The thread's index, unless it is an operation on tiles, which is no thread's.
+    thread: u16,
+    tile: bool,
     atomic: bool,
-    op: Option<Op>,
 }
 
 impl Touch {
     fn by(actor: Actor) -> Touch {
         let Actor { block, lane, epoch, atomic, op, .. } = actor;
-        Touch { block, epoch, thread: lane.map(|l| l as u16), atomic, op }
+        let op = op.and_then(|op| NonZeroU32::new(op.index() as u32 + 1));
+        Touch { block, epoch, op, thread: lane.map_or(0, |l| l as u16), tile: lane.is_none(), atomic }
+    }
+
+    fn op(self) -> Option<Op> {
+        self.op.map(|number| Op::from_index(number.get() as usize - 1))
     }
 
     fn same_thread(self, other: Touch) -> bool {
-        (self.block, self.thread) == (other.block, other.thread)
+        (self.block, self.thread, self.tile) == (other.block, other.thread, other.tile)
+    }
+
+    /// Whether this touch comes before another one, of the same block, in every order.
+    fn precedes(self, later: Touch) -> bool {
+        self.same_thread(later) || (self.block == later.block && self.epoch < later.epoch)
     }
 
     /// Whether nothing orders this touch, before now, and another by `actor`.
@@ -92,43 +105,106 @@ impl Touch {
         if self.block != other.block {
             return !actor.fenced;
         }
-        !actor.acquires && self.epoch == other.epoch && self.thread != other.thread
+        !actor.acquires && !self.precedes(other)
     }
 
     fn describe(self) -> String {
-        match self.thread {
-            Some(thread) => format!("thread {thread} of block {}", self.block),
-            None => format!("block {}", self.block),
+        match self.tile {
+            false => format!("thread {} of block {}", self.thread, self.block),
+            true => format!("block {}", self.block),
         }
     }
 }
 
-/// The accesses of a byte in this launch that a later one can race with.
+/// The writes of a byte in this launch, or its reads, that stand for all of them: if a later access
+/// races with any, it races with one of these. There may be any number that do not race with each
+/// other: of reads, of atomic operations, and of writes that change nothing.
+///
+/// An access that is not atomic races with those of other threads since the last barrier, and with
+/// those of other blocks. So it needs two threads of the last epoch, of which it can be only one,
+/// and a touch by another block. An atomic access needs the same of the touches that are not
+/// atomic. Both have what they need where one that is not atomic is kept rather than one that is,
+/// as it races with all that the other races with. `plain` has one from before the last barrier,
+/// which only other blocks race with.
+///
+/// Blocks run one after the other, and so the block that touches a byte next is none of those that
+/// have gone before. Blocks of a cluster take turns: there, of three that touch a byte, two of them
+/// by atomic operations alone, a race may be missed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Touches {
-    /// The last write. It stands for all earlier ones, which it did not race with.
-    write: Option<Touch>,
-    /// The last reads by two different threads of the block that read last: any writer differs from
-    /// one of them.
-    reads: [Option<Touch>; 2],
-    /// The last read by another block.
+    /// By two threads of the block that was last, since its last barrier.
+    recent: [Option<Touch>; 2],
+    /// By that block before its last barrier, and not atomic.
+    plain: Option<Touch>,
+    /// By a block before.
     foreign: Option<Touch>,
 }
 
 impl Touches {
-    fn read(&mut self, touch: Touch) {
-        match self.reads[0] {
-            Some(last) if last.block != touch.block => {
-                self.foreign = Some(last);
-                self.reads = [Some(touch), None];
+    fn add(&mut self, touch: Touch) {
+        match self.recent {
+            [Some(last), _] if last.block != touch.block => {
+                let plain = self.all().find(|touch| !touch.atomic);
+                *self = Touches { foreign: plain.or(Some(last)), ..Touches::default() };
+                self.recent[0] = Some(touch);
             }
-            Some(last) if !last.same_thread(touch) => self.reads = [Some(touch), Some(last)],
-            _ => self.reads[0] = Some(touch),
+            [Some(last), other] if last.epoch != touch.epoch => {
+                let plain = [Some(last), other].into_iter().flatten().find(|touch| !touch.atomic);
+                self.plain = plain.or(self.plain);
+                self.recent = [Some(touch), None];
+            }
+            [Some(last), _] if last.same_thread(touch) => {
+                if last.atomic || !touch.atomic {
+                    self.recent[0] = Some(touch);
+                }
+            }
+            [Some(last), Some(other)] if other.same_thread(touch) => {
+                let stays = if other.atomic || !touch.atomic { touch } else { other };
+                self.recent = [Some(stays), Some(last)];
+            }
+            // A third thread: one that is not atomic goes only for another one.
+            [Some(last), Some(other)] if touch.atomic && !other.atomic => {
+                if last.atomic {
+                    self.recent[0] = Some(touch);
+                }
+            }
+            [Some(last), Some(other)] if last.atomic && !other.atomic => {
+                self.recent = [Some(touch), Some(other)];
+            }
+            [last, _] => self.recent = [Some(touch), last],
         }
     }
 
-    fn readers(&self) -> impl Iterator<Item = Touch> {
-        [self.reads[0], self.reads[1], self.foreign].into_iter().flatten()
+    fn all(&self) -> impl Iterator<Item = Touch> {
+        let Touches { recent: [last, other], plain, foreign } = *self;
+        [last, other, plain, foreign].into_iter().flatten()
+    }
+
+    /// The one that a later access races with.
+    fn conflict(&self, later: Touch, actor: Actor) -> Option<Touch> {
+        self.all().find(|touch| touch.conflicts(later, actor))
+    }
+}
+
+/// The accesses of a byte in this launch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Accesses {
+    writes: Touches,
+    reads: Touches,
+}
+
+impl Accesses {
+    /// The write that a read races with.
+    ///
+    /// Writes that are not atomic and that nothing orders have all written the same, or a race was
+    /// reported. Who has written it too reads that, whatever the others' order is.
+    fn conflict_of_read(&self, read: Touch, actor: Actor) -> Option<Touch> {
+        let write = self.writes.conflict(read, actor)?;
+        let own = self.writes.recent.iter().flatten().any(|own| !own.atomic && own.precedes(read));
+        if own {
+            return self.writes.all().find(|write| write.atomic && write.conflicts(read, actor));
+        }
+        Some(write)
     }
 }
 
@@ -141,7 +217,7 @@ const PAGE: usize = 64;
 struct Page {
     /// The launch that they are of: those of an earlier one do not count.
     launch: u64,
-    touches: [Touches; PAGE],
+    accesses: [Accesses; PAGE],
 }
 
 /// The shadow of a range of memory.
@@ -178,20 +254,20 @@ impl Shadow {
         self.written[start..start + len].fill(false);
         for at in start..start + len {
             if let Some(page) = &mut self.pages[at / PAGE] {
-                page.touches[at % PAGE] = Touches::default();
+                page.accesses[at % PAGE] = Accesses::default();
             }
         }
     }
 
-    fn touches(&mut self, at: usize) -> &mut Touches {
+    fn accesses(&mut self, at: usize) -> &mut Accesses {
         let launch = self.launch;
         let page = self.pages[at / PAGE]
-            .get_or_insert_with(|| Box::new(Page { launch, touches: [Touches::default(); PAGE] }));
+            .get_or_insert_with(|| Box::new(Page { launch, accesses: [Accesses::default(); PAGE] }));
         if page.launch != launch {
             page.launch = launch;
-            page.touches = [Touches::default(); PAGE];
+            page.accesses = [Accesses::default(); PAGE];
         }
-        &mut page.touches[at % PAGE]
+        &mut page.accesses[at % PAGE]
     }
 
     /// Notes a read by a kernel.
@@ -201,10 +277,10 @@ impl Shadow {
         }
         let touch = Touch::by(actor);
         for at in start..start + len {
-            let touches = self.touches(at);
-            match touches.write.filter(|write| write.conflicts(touch, actor)) {
+            let accesses = self.accesses(at);
+            match accesses.conflict_of_read(touch, actor) {
                 Some(write) => return Err(race(at - start, ("read", touch), ("written", write))),
-                None => touches.read(touch),
+                None => accesses.reads.add(touch),
             }
         }
         Ok(())
@@ -216,16 +292,16 @@ impl Shadow {
         let touch = Touch::by(actor);
         for at in start..start + len {
             let same = same && self.written[at];
-            let touches = self.touches(at);
+            let accesses = self.accesses(at);
             if !same {
-                if let Some(write) = touches.write.filter(|w| w.conflicts(touch, actor)) {
+                if let Some(write) = accesses.writes.conflict(touch, actor) {
                     return Err(race(at - start, ("written", touch), ("written", write)));
                 }
-                if let Some(read) = touches.readers().find(|r| r.conflicts(touch, actor)) {
+                if let Some(read) = accesses.reads.conflict(touch, actor) {
                     return Err(race(at - start, ("written", touch), ("read", read)));
                 }
             }
-            touches.write = Some(touch);
+            accesses.writes.add(touch);
         }
         self.set_written(start, len);
         Ok(())
@@ -277,7 +353,7 @@ fn race(skip: usize, (now, touch): (&'static str, Touch), (before, other): (&'st
         by: touch.describe(),
         before,
         by_before: other.describe(),
-        earlier: other.op,
+        earlier: other.op(),
         within_block: touch.block == other.block,
     })
 }

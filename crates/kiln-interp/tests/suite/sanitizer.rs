@@ -217,6 +217,146 @@ fn a_fence_of_the_block_orders_nothing_between_blocks() {
     host.run(&kernel(Scope::Device), [2, 1, 1], &args(&[&host.vector(&[0i64; 8])])).unwrap();
 }
 
+/// What a thread or a program does with the one element that all of them have.
+#[derive(Clone, Copy)]
+enum Does {
+    Store(i64),
+    Add(i64),
+    Load,
+}
+use Does::*;
+
+/// Threads, or programs, that access one element, one after the other in lockstep. `None` is a
+/// barrier.
+fn in_turn(memory: Space, programs: bool, steps: &[Option<(u32, Does)>]) -> Kernel {
+    threads(4, &[P::View(Scalar::I64, 1)], |b, p| {
+        let (zero, tid) = (b.index(0), b.thread_id(Axis::X));
+        let pid = b.program_id(Axis::X);
+        let place = match memory {
+            Space::Shared => b.alloc(Space::Shared, Scalar::I64, Shape::new(&[1])),
+            _ => p[0],
+        };
+        for step in steps {
+            let Some((who, does)) = *step else {
+                barrier(b);
+                continue;
+            };
+            // One thread of each program, and a program with this number or the only one.
+            let (wanted, first) = (b.index(who.into()), b.index(0));
+            let is_thread = b.compare(CompareOp::Eq, tid, if programs { first } else { wanted });
+            let is_program = b.compare(CompareOp::Eq, pid, if programs { wanted } else { first });
+            let is_it = b.binary(BinaryOp::And, is_thread, is_program);
+            let access = |b: &mut Builder| {
+                match does {
+                    Store(value) => {
+                        let value = b.index(value);
+                        b.store_at(place, zero, value);
+                    }
+                    Add(value) => {
+                        let (scope, bounds) = (Scope::Device, Bounds::Check);
+                        let kind = OpKind::Atomic { op: AtomicOp::Add, scope, bounds, masked: false };
+                        let value = b.index(value);
+                        b.op(kind, &[place, zero, value], &[Type::scalar(Scalar::I64)]);
+                    }
+                    Load => {
+                        b.load_at(place, zero);
+                    }
+                }
+                vec![]
+            };
+            b.if_(is_it, &[], access, |_| vec![]);
+        }
+    })
+}
+
+/// A write of what is there already, and an atomic operation, race with nothing of their kind. They
+/// must not hide who was before them.
+#[test]
+fn every_writer_and_reader_counts_and_not_the_last_alone() {
+    let racing: [&[Option<(u32, Does)>]; 7] = [
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((1, Store(7)))],
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((2, Store(8))), Some((2, Store(7)))],
+        &[
+            Some((2, Store(8))),
+            Some((1, Store(8))),
+            Some((0, Store(8))),
+            Some((1, Store(8))),
+            Some((1, Store(7))),
+        ],
+        // An atomic operation on what another thread, or program, made without one.
+        &[Some((0, Store(8))), Some((0, Add(1))), Some((1, Add(1)))],
+        &[Some((0, Store(8))), Some((0, Add(1))), Some((0, Add(1))), Some((1, Add(0))), Some((2, Add(1)))],
+        // A load of what another thread changes by an atomic operation.
+        &[Some((0, Store(0))), None, Some((0, Add(1))), Some((1, Add(1))), Some((1, Load))],
+        &[
+            Some((0, Store(0))),
+            None,
+            Some((1, Load)),
+            Some((2, Add(0))),
+            Some((3, Add(0))),
+            Some((3, Add(1))),
+        ],
+    ];
+    let ordered: [&[Option<(u32, Does)>]; 6] = [
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((2, Store(8)))],
+        // It reads its own 8, or an equal one.
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((1, Load))],
+        &[Some((0, Store(8))), Some((1, Store(8))), None, Some((1, Store(7)))],
+        &[Some((0, Store(8))), Some((0, Add(1))), None, Some((1, Add(1)))],
+        &[Some((0, Store(8))), None, Some((0, Add(1))), Some((1, Add(1))), None, Some((2, Load))],
+        &[
+            Some((0, Store(8))),
+            None,
+            Some((1, Load)),
+            Some((2, Load)),
+            Some((3, Load)),
+            None,
+            Some((3, Add(1))),
+        ],
+    ];
+    let host = Host::sanitizing();
+    for memory in [Space::Shared, Space::Global] {
+        for (n, steps) in racing.iter().enumerate() {
+            let kernel = in_turn(memory, false, steps);
+            let found = host.finding(&kernel, [1; 3], &args(&[&host.vector(&[9i64])]));
+            assert_eq!(found.0, Finding::Race, "case {n}, {memory:?}: {}", found.1);
+        }
+        for steps in ordered {
+            let kernel = in_turn(memory, false, steps);
+            host.run(&kernel, [1; 3], &args(&[&host.vector(&[9i64])])).unwrap();
+        }
+    }
+}
+
+/// Between programs there are no barriers, and one runs after the other.
+#[test]
+fn every_program_counts_and_not_the_last_alone() {
+    let racing: [&[Option<(u32, Does)>]; 6] = [
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((1, Store(7)))],
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((2, Store(8))), Some((2, Store(7)))],
+        // The first program begins a count that all add to.
+        &[Some((0, Store(0))), None, Some((0, Add(1))), Some((1, Add(1)))],
+        &[Some((0, Store(0))), Some((0, Add(1))), Some((1, Add(0))), Some((2, Add(1)))],
+        &[Some((0, Add(1))), Some((1, Add(1))), Some((1, Load))],
+        &[Some((0, Load)), Some((0, Add(0))), Some((1, Add(0))), Some((2, Add(1)))],
+    ];
+    let ordered: [&[Option<(u32, Does)>]; 3] = [
+        &[Some((0, Store(8))), Some((1, Store(8))), Some((1, Load)), Some((2, Store(8)))],
+        &[Some((0, Add(8))), Some((1, Add(8))), Some((2, Add(7)))],
+        &[Some((0, Load)), Some((1, Load)), Some((2, Load))],
+    ];
+    let host = Host::sanitizing();
+    for (n, steps) in racing.iter().enumerate() {
+        let kernel = in_turn(Space::Global, true, steps);
+        let found = host.finding(&kernel, [3, 1, 1], &args(&[&host.vector(&[9i64])]));
+        assert_eq!(found.0, Finding::Race, "case {n}: {}", found.1);
+    }
+    for steps in ordered {
+        let kernel = in_turn(Space::Global, true, steps);
+        host.run(&kernel, [3, 1, 1], &args(&[&host.vector(&[9i64])])).unwrap();
+    }
+}
+
 /// Which thread holds which element of a tile is not the kernel's to know.
 #[test]
 fn a_thread_and_an_operation_on_tiles_need_a_barrier_between() {
