@@ -32,9 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// the same kernels everywhere.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The device: cuda:0, cpu, interp, or `interp:gpu-code` for the code for GPUs on the
-    /// interpreter, which NVIDIA's assembler has to take too if KILN_PTXAS names it [default:
-    /// KILN_DEVICE, else the best one here]
+    /// The device: cuda:0, cpu, interp, interp:7 for threads in the order of seed 7, or
+    /// `interp:gpu-code` for the code for GPUs on the interpreter, with its threads in lockstep and
+    /// in an order of the kernel's own, which NVIDIA's assembler has to take too if KILN_PTXAS
+    /// names it [default: KILN_DEVICE, else the best one here]
     #[arg(long, short)]
     device: Option<String>,
     /// Stops after so many seconds [default: 60, without --kernels]

@@ -1,6 +1,6 @@
 //! `kiln selftest`: the conformance suite on a device of this machine.
 
-use crate::device::open;
+use crate::device::open_to_test;
 use crate::failure::Failure;
 use kiln_conformance::{Case, Outcome, suite, sweep};
 use serde_json::{Value, json};
@@ -20,7 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// choices are kept in a temporary folder, not in the user's cache.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The device: cuda:0, cpu, interp [default: KILN_DEVICE, else the best one here]
+    /// The device: cuda:0, cpu, interp, interp:7 for threads in the order of seed 7, and
+    /// `interp:gpu-code` or `interp:gpu-code:7` for the code for GPUs on the interpreter [default:
+    /// KILN_DEVICE, else the best one here]
     #[arg(long, short)]
     device: Option<String>,
     /// Runs only the cases whose names contain this.
@@ -121,7 +123,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage("no case has such a name; `kiln selftest --list` prints all".into()));
     }
     let _cache = TemporaryCache::install();
-    let device = open(args.device.as_deref())?;
+    let device = open_to_test(args.device.as_deref())?;
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let seed = args.seed.unwrap_or_else(now);
     let started = Instant::now();

@@ -12,12 +12,14 @@
 //! | `compare.rs` | comparing two ways of running random kernels |
 //! | `mode.rs` | kinds of kernels |
 //! | `trial.rs` | one kernel on the interpreter and on the device under test |
+//! | `gpu_code.rs` | the code for NVIDIA GPUs as a device |
 //! | `reduce.rs` | making a kernel that differs smaller |
 //! | `harmless.rs` | a kernel whose checks end nothing, which shows what others do after a fault |
 
 mod case;
 pub mod compare;
 pub mod generate;
+mod gpu_code;
 mod harmless;
 mod mode;
 pub mod reduce;
@@ -25,5 +27,6 @@ pub mod run;
 mod trial;
 
 pub use case::{Argument, Case};
+pub use gpu_code::{Check, GpuCode};
 pub use mode::Mode;
 pub use trial::{Assemble, Finding, Tested, Trial};

@@ -27,7 +27,8 @@ pub type Assemble<'a> = dyn Fn(&Kernel) -> Result<(), String> + 'a;
 pub enum Tested<'d> {
     /// A device, with its own compiler.
     Device(&'d dyn Backend),
-    /// The code for NVIDIA GPUs, lowered to threads, on the interpreter.
+    /// The code for NVIDIA GPUs, lowered to threads, on the interpreter: with its threads in
+    /// lockstep, and in an order by a seed of the case's own.
     GpuCode {
         /// Compiles and assembles a kernel besides; an error is what the assembler says.
         assemble: Option<&'d Assemble<'d>>,
@@ -71,10 +72,7 @@ impl From<Error> for Failed {
 impl<'d> Trial<'d> {
     /// Compares `tested` with the interpreter.
     pub fn new(tested: Tested<'d>) -> Trial<'d> {
-        let reference = Interp::new(InterpOptions { sanitize: true, ..InterpOptions::default() });
-        // The interpreter knows limits, so that this cannot fail.
-        let _ = reference.set_launch_limit(Some(LIMIT));
-        Trial { tested, reference }
+        Trial { tested, reference: interp(None) }
     }
 
     /// Whether kernels must keep to what the lowering to threads takes.
@@ -146,26 +144,64 @@ impl<'d> Trial<'d> {
 
     fn differs(&self, case: &Case, expected: &Outcome) -> (Option<String>, bool) {
         // A panic of a compiler is a finding like any other.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.outcome(case)))
+        let difference = catch_unwind(AssertUnwindSafe(|| self.difference(case, expected)))
             .unwrap_or_else(|_| Err(Failed::Other("a panic".into())));
-        match outcome {
-            Ok(found) if self.is_gpu() => (difference_on_gpu(case, expected, &found), false),
-            Ok(found) => (difference(expected, &found, 0.0), false),
+        match difference {
+            Ok(difference) => (difference, false),
             Err(Failed::Other(message)) => (Some(message), false),
             Err(Failed::Lost(message)) => (Some(message), true),
         }
     }
 
-    fn outcome(&self, case: &Case) -> Result<Outcome, Failed> {
+    /// Where what is tested does not do what the reference did.
+    fn difference(&self, case: &Case, expected: &Outcome) -> Result<Option<String>, Failed> {
         match self.tested {
-            Tested::Device(device) => Ok(run(case, device)?),
+            Tested::Device(device) => {
+                let found = run(case, device)?;
+                Ok(match self.is_gpu() || has_seed(device) {
+                    true => difference_on_gpu(case, expected, &found),
+                    false => difference(expected, &found, 0.0),
+                })
+            }
             Tested::GpuCode { assemble } => {
                 assemble.map_or(Ok(()), |assemble| assemble(&case.kernel)).map_err(Failed::Other)?;
-                let lowered = for_gpu(&case.kernel).map_err(|e| Failed::Other(e.to_string()))?;
-                Ok(run(&case.with(lowered), &self.reference)?)
+                let lowered = case.with(for_gpu(&case.kernel).map_err(|e| Failed::Other(e.to_string()))?);
+                let lockstep = run(&lowered, &self.reference)?;
+                if let Some(difference) = difference_on_gpu(case, expected, &lockstep) {
+                    return Ok(Some(difference));
+                }
+                let seed = seed_of_order(case);
+                let found = run(&lowered, &interp(Some(seed)))?;
+                let difference = difference_on_gpu(case, expected, &found);
+                Ok(difference.map(|text| format!("with its threads in the order of seed {seed}: {text}")))
             }
         }
     }
+}
+
+/// An interpreter that checks every access, also for races between programs.
+fn interp(seed: Option<u64>) -> Interp {
+    let interp = Interp::new(InterpOptions { sanitize: true, seed, ..InterpOptions::default() });
+    // The interpreter knows limits, so that this cannot fail.
+    let _ = interp.set_launch_limit(Some(LIMIT));
+    interp
+}
+
+/// Whether a device is an interpreter that runs threads in the order of a seed: as on a GPU, none
+/// of them comes first.
+fn has_seed(device: &dyn Backend) -> bool {
+    InterpOptions::named(&device.properties().id).is_some_and(|options| options.seed.is_some())
+}
+
+/// The seed of the order in which the threads of a case run. It follows from the grid and the
+/// arguments, so that a kernel that is made smaller, or read from a file, keeps it.
+fn seed_of_order(case: &Case) -> u64 {
+    let text = format!("{:?} {:?}", case.grid, case.arguments);
+    // FNV-1a (Fowler, Noll, Vo), which is the same everywhere. 16 bits are easier to type.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash >> 48) ^ (hash & 0xffff)
 }
 
 /// The way a kernel goes to a GPU.
@@ -273,6 +309,7 @@ fn walk_from(kernel: &Kernel, op: Op, visit: &mut dyn FnMut(&OpData)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kiln_ir::Literal;
 
     fn accepts(text: &str) -> bool {
         let case = Case::read(text).unwrap();
@@ -307,5 +344,59 @@ mod tests {
         };
         assert!(accepts(&kernel("%0")));
         assert!(!accepts(&kernel("%1")));
+    }
+
+    fn compare(text: &str) -> Option<String> {
+        let case = Case::read(text).unwrap();
+        Trial::new(Tested::GpuCode { assemble: None }).compare(&case).0
+    }
+
+    /// Threads of two warps hand numbers on through shared memory.
+    #[test]
+    fn threads_that_meet_agree_in_every_order() {
+        let text = "; @grid 1 1 1\n; @arg i64[64]: fill 5\n\
+            kernel @k(%y: mut view<i64, 1, global>) thread [64, 1, 1] {\n\
+            %0 = thread_id x : i64\n%1 = const 63 : i64\n%2 = sub %1, %0 : i64\n\
+            %3 = alloc shared i64[64] : view<i64, 1, shared>\n\
+            scatter.trust %3[%0] = %0\nbarrier\n%4 = gather.trust %3[%2] pad %0 : i64\n\
+            scatter.trust %y[%0] = %4\n}\n";
+        assert_eq!(compare(text), None);
+    }
+
+    /// Which number a thread draws is right in lockstep alone.
+    #[test]
+    fn a_difference_between_two_orders_is_one() {
+        let text = "; @grid 1 1 1\n; @arg i64[64]: fill 5\n; @arg i64[1]: fill 0\n\
+            kernel @k(%y: mut view<i64, 1, global>, %n: mut view<i64, 1, global>) thread [64, 1, 1] {\n\
+            %0 = thread_id x : i64\n%1 = const 0 : i64\n%2 = const 1 : i64\n\
+            %3 = atomic.add.device.check %n[%1] = %2 : i64\n\
+            scatter.trust %y[%0] = %3\n}\n";
+        let difference = compare(text).unwrap_or_default();
+        assert!(difference.contains("in the order of seed"), "{difference}");
+    }
+
+    /// Some threads of a strand leave, and the others go on: what came before is there, in every
+    /// order.
+    #[test]
+    fn leaving_threads_agree_in_every_order() {
+        let text = "; @grid 1 1 1\n; @arg i64[64]: fill 5\n; @arg i64[64]: iota\n\
+            kernel @k(%y: mut view<i64, 1, global>, %x: view<i64, 1, global>) thread [64, 1, 1] {\n\
+            %0 = thread_id x : i64\n%1 = const 40 : i64\n%2 = gather.trust %x[%0] pad %0 : i64\n\
+            scatter.trust %y[%0] = %2\n%3 = lt %2, %1 : bool\nassert %3, \"large\"\n\
+            barrier\n%4 = sub %1, %2 : i64\n%5 = gather.trust %x[%4] pad %0 : i64\n}\n";
+        assert_eq!(compare(text), None);
+        let case = Case::read(text).unwrap();
+        let lowered = case.with(for_gpu(&case.kernel).unwrap());
+        let lockstep = run(&case, &interp(None)).unwrap();
+        for seed in 0..16 {
+            let mut found = run(&lowered, &interp(Some(seed))).unwrap();
+            assert_eq!(difference_on_gpu(&case, &lockstep, &found), None, "seed {seed}");
+            // What was stored before is compared, and that there is a fault.
+            let element = found.memory[0][0];
+            found.memory[0][0] = Literal::from_bits(element.elem(), element.bits() + 1);
+            assert!(difference_on_gpu(&case, &lockstep, &found).is_some());
+            found.fault = None;
+            assert!(difference_on_gpu(&case, &lockstep, &found).is_some_and(|text| text.contains("fault")));
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use kiln_backend::Backend;
 use kiln_cpu::CpuBackend;
 use kiln_cuda::{compile_to_ptx, ptx};
-use kiln_fuzz::{Assemble, Case, Tested, Trial};
+use kiln_fuzz::{Assemble, Case, GpuCode, Tested, Trial};
 use kiln_ir::Kernel;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -15,9 +15,6 @@ use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// The device name of the code for GPUs, run by the interpreter.
-const GPU_CODE: &str = "interp:gpu-code";
 
 /// Which kernels a process runs: from one on, every so many.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +40,7 @@ pub(super) fn parse(text: &str) -> Result<Part, String> {
 /// An error unless there is a device of this name.
 pub(super) fn check(name: &str) -> Result<(), Failure> {
     // What has used NVIDIA's driver must not wait while others do, so the handle goes at once.
-    if name == GPU_CODE { Ok(()) } else { device::open(Some(name)).map(drop) }
+    if name == GpuCode::NAME { Ok(()) } else { device::open(Some(name)).map(drop) }
 }
 
 pub(super) fn run(args: &Args, part: Part) -> Result<(), Failure> {
@@ -80,7 +77,7 @@ pub(super) fn replay(device: &str, files: &[PathBuf], as_json: bool) -> Result<(
 }
 
 fn with_trial(name: &str, work: impl FnOnce(&Trial<'_>) -> Result<(), Failure>) -> Result<(), Failure> {
-    if name == GPU_CODE {
+    if name == GpuCode::NAME {
         let assembler = std::env::var_os("KILN_PTXAS").filter(|path| !path.is_empty());
         let assemble = assembler.map(|path| move |kernel: &Kernel| assemble(&path, kernel));
         let assemble = assemble.as_ref().map(|f| f as &Assemble<'_>);
