@@ -1,0 +1,243 @@
+//! Constants and element-wise operations.
+
+use crate::bits::BitFn;
+use crate::body::Expr;
+use crate::types::{integer, unsigned, zero};
+use crate::writer::Writer;
+use kiln_backend::Result;
+use kiln_ir::{BinaryOp, CompareOp, Literal, OpData, Scalar as Elem, UnaryOp};
+use naga::{BinaryOperator as B, MathFunction as M, Scalar, ScalarKind, UnaryOperator as U};
+
+/// What says that an operation has to be expanded first.
+const EXPANDED: &str = "The compiler's expansion gives other operations for it; please report this.";
+
+impl Writer<'_> {
+    pub(crate) fn constant(&mut self, op: &OpData, literal: Literal) -> Result<()> {
+        let [result] = op.results[..] else { return Ok(()) };
+        let scalar = self.scalar(op, result)?;
+        let expr = self.literal(literal, scalar);
+        self.set(op, expr);
+        Ok(())
+    }
+
+    /// A literal as a value of the type that holds its element type.
+    pub(crate) fn literal(&mut self, literal: Literal, scalar: Scalar) -> Expr {
+        let value = literal.as_i128();
+        let naga = match (scalar.kind, scalar.width) {
+            (ScalarKind::Float, _) => return self.float_literal(literal, scalar),
+            (ScalarKind::Sint, 8) => naga::Literal::I64(value as i64),
+            (ScalarKind::Sint, _) => naga::Literal::I32(value as i32),
+            (ScalarKind::Uint, 8) => naga::Literal::U64(value as u64),
+            (ScalarKind::Uint, _) => naga::Literal::U32(value as u32),
+            (ScalarKind::Bool | ScalarKind::AbstractInt | ScalarKind::AbstractFloat, _) => {
+                naga::Literal::Bool(literal.is_true())
+            }
+        };
+        self.body.literal(naga)
+    }
+
+    /// NaN and infinities have no literals, and a cast of constant bits is refused by browsers: the
+    /// bits come from a variable.
+    fn float_literal(&mut self, literal: Literal, scalar: Scalar) -> Expr {
+        let value = literal.as_f64();
+        if !value.is_finite() {
+            let (name, bits) = match value.is_nan() {
+                true => ("nan_bits", f32::NAN.to_bits()),
+                false => ("infinity_bits", (value as f32).to_bits()),
+            };
+            let ty = self.scalar_type(Scalar::U32);
+            let variable = self.body.variable(name, ty, Some(naga::Literal::U32(bits)));
+            let bits = self.body.load(variable);
+            let wide = self.body.bitcast(bits, ScalarKind::Float);
+            return if scalar == Scalar::F32 { wide } else { self.body.convert(wide, scalar) };
+        }
+        self.body.literal(match scalar.width {
+            2 => naga::Literal::F16(half::f16::from_f64(value)),
+            4 => naga::Literal::F32(value as f32),
+            _ => naga::Literal::F64(value),
+        })
+    }
+
+    pub(crate) fn unary(&mut self, op: &OpData, unary: UnaryOp) -> Result<()> {
+        use UnaryOp::*;
+        let (x, elem) = (self.get(op.input())?, self.elem(op.input()));
+        let scalar = self.scalar(op, op.input())?;
+        let is_float = elem.is_float();
+        let math = |w: &mut Self, fun| w.body.math(fun, &[x]);
+        let result = match unary {
+            Neg if elem.is_int() && !elem.is_signed() => {
+                let zero = self.body.literal(zero(scalar));
+                self.body.binary(B::Subtract, zero, x)
+            }
+            Neg => self.body.unary(U::Negate, x),
+            Abs if elem.is_int() && !elem.is_signed() => x,
+            Abs => math(self, M::Abs),
+            Not if elem == Elem::Bool => self.body.not(x),
+            Not => self.body.unary(U::BitwiseNot, x),
+            Popcount => self.bits(BitFn::Ones, x, scalar),
+            Clz => self.bits(BitFn::LeadingZeros, x, scalar),
+            BitReverse => self.bits(BitFn::Reverse, x, scalar),
+            Exp2 if elem == Elem::F32 => math(self, M::Exp2),
+            Rsqrt if elem == Elem::F32 => math(self, M::InverseSqrt),
+            Sqrt if is_float => math(self, M::Sqrt),
+            Recip if is_float => {
+                let one = self.body.literal(integer(scalar, 1));
+                self.body.binary(B::Divide, one, x)
+            }
+            Floor if is_float => math(self, M::Floor),
+            Ceil if is_float => math(self, M::Ceil),
+            Round if is_float => math(self, M::Round),
+            Trunc if is_float => math(self, M::Trunc),
+            IsNan if is_float => self.is_nan(x, scalar),
+            Exp2 | Rsqrt | Sqrt | Recip | Floor | Ceil | Round | Trunc | IsNan | Math(_) => {
+                return Err(self.unsupported(op, format!("`{}` of {elem}", unary.name()), EXPANDED));
+            }
+        };
+        self.set(op, result);
+        Ok(())
+    }
+
+    pub(crate) fn binary(&mut self, op: &OpData, binary: BinaryOp) -> Result<()> {
+        let (a, b) = (self.get(op.left())?, self.get(op.right())?);
+        let elem = self.elem(op.left());
+        let scalar = match op.results[..] {
+            [result] => self.scalar(op, result)?,
+            _ => self.scalar(op, op.left())?,
+        };
+        let result = self.combine(binary, elem, scalar, a, b);
+        let result =
+            result.ok_or_else(|| self.unsupported(op, format!("`{}` of {elem}", binary.name()), EXPANDED))?;
+        self.set(op, result);
+        Ok(())
+    }
+
+    /// A binary operation on values of an element type, held in a type; `None` if an adapter has no
+    /// such operation.
+    pub(crate) fn combine(
+        &mut self,
+        op: BinaryOp,
+        elem: Elem,
+        scalar: Scalar,
+        a: Expr,
+        b: Expr,
+    ) -> Option<Expr> {
+        use BinaryOp::*;
+        if elem == Elem::Bool {
+            return self.combine_bools(op, a, b);
+        }
+        let (is_int, is_float) = (elem.is_int(), elem.is_float());
+        let operator = match op {
+            Add => B::Add,
+            Sub => B::Subtract,
+            Mul => B::Multiply,
+            Div => B::Divide,
+            FastDiv if is_float => B::Divide,
+            Rem if is_int => B::Modulo,
+            Min | Max => return Some(self.extremum(op == Min, scalar, a, b)),
+            And if is_int => B::And,
+            Or if is_int => B::InclusiveOr,
+            Xor if is_int => B::ExclusiveOr,
+            Shl if is_int => return Some(self.shift(B::ShiftLeft, scalar, a, b)),
+            Shr if is_int => return Some(self.shift(B::ShiftRight, scalar, a, b)),
+            FastDiv | Rem | And | Or | Xor | Shl | Shr | Pow | Atan2 => return None,
+        };
+        Some(self.body.binary(operator, a, b))
+    }
+
+    /// Of bools the smaller is "and", the larger "or".
+    fn combine_bools(&mut self, op: BinaryOp, a: Expr, b: Expr) -> Option<Expr> {
+        use BinaryOp::*;
+        let operator = match op {
+            And | Min | Mul => B::LogicalAnd,
+            Or | Max | Add => B::LogicalOr,
+            Xor => B::NotEqual,
+            Sub | Div | FastDiv | Rem | Shl | Shr | Pow | Atan2 => return None,
+        };
+        Some(self.body.binary(operator, a, b))
+    }
+
+    /// The amount counts modulo the width.
+    fn shift(&mut self, operator: B, scalar: Scalar, x: Expr, by: Expr) -> Expr {
+        let by = self.narrowed(by, scalar);
+        let mask = self.body.u32(u32::from(scalar.width) * 8 - 1);
+        let amount = self.body.binary(B::And, by, mask);
+        self.body.binary(operator, x, amount)
+    }
+
+    /// The low 32 bits of an integer.
+    pub(crate) fn narrowed(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        match (scalar.kind, scalar.width) {
+            (_, 8) => {
+                let bits = if scalar == Scalar::U64 { x } else { self.body.reinterpret(x, Scalar::U64) };
+                self.body.convert(bits, Scalar::U32)
+            }
+            (ScalarKind::Uint, _) => x,
+            _ => self.body.bitcast(x, ScalarKind::Uint),
+        }
+    }
+
+    pub(crate) fn compare(&mut self, op: &OpData, compare: CompareOp) -> Result<()> {
+        let (mut a, mut b) = (self.get(op.left())?, self.get(op.right())?);
+        let elem = self.elem(op.left());
+        self.scalar(op, op.left())?;
+        let operator = match compare {
+            // Some drivers say that NaN does not differ from itself.
+            CompareOp::Eq | CompareOp::Ne => B::Equal,
+            CompareOp::Lt => B::Less,
+            CompareOp::Le => B::LessEqual,
+            CompareOp::Gt => B::Greater,
+            CompareOp::Ge => B::GreaterEqual,
+        };
+        if elem == Elem::Bool && operator != B::Equal {
+            [a, b] = [a, b].map(|x| self.pack(x, elem));
+        }
+        let mut result = self.body.binary(operator, a, b);
+        if compare == CompareOp::Ne {
+            result = self.body.not(result);
+        }
+        self.set(op, result);
+        Ok(())
+    }
+
+    pub(crate) fn select(&mut self, op: &OpData) -> Result<()> {
+        let [condition, a, b] =
+            [self.get(op.condition())?, self.get(op.if_true())?, self.get(op.if_false())?];
+        let result = self.body.select(condition, a, b);
+        self.set(op, result);
+        Ok(())
+    }
+
+    pub(crate) fn fma(&mut self, op: &OpData) -> Result<()> {
+        let [a, b, c] = [self.get(op.left())?, self.get(op.right())?, self.get(op.addend())?];
+        let elem = self.elem(op.left());
+        let result = match elem {
+            Elem::F16 | Elem::F32 | Elem::F64 => self.body.math(M::Fma, &[a, b, c]),
+            Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 => {
+                let product = self.body.binary(B::Multiply, a, b);
+                self.body.binary(B::Add, product, c)
+            }
+            Elem::Bool | Elem::BF16 | Elem::E4M3 | Elem::E5M2 | Elem::I8 | Elem::U8 => {
+                let hint = "Compute in f32 and convert the result.";
+                return Err(self.unsupported(op, format!("`fma` of {elem}"), hint));
+            }
+        };
+        self.set(op, result);
+        Ok(())
+    }
+
+    /// Whether a float is NaN, by its bits.
+    pub(crate) fn is_nan(&mut self, x: Expr, scalar: Scalar) -> Expr {
+        let (x, scalar) = match scalar {
+            Scalar::F16 => (self.body.convert(x, Scalar::F32), Scalar::F32),
+            _ => (x, scalar),
+        };
+        let bits = self.body.bitcast(x, ScalarKind::Uint);
+        let (magnitude, infinity) = match unsigned(scalar) {
+            Scalar::U64 => (naga::Literal::U64(u64::MAX >> 1), naga::Literal::U64(f64::INFINITY.to_bits())),
+            _ => (naga::Literal::U32(u32::MAX >> 1), naga::Literal::U32(f32::INFINITY.to_bits())),
+        };
+        let (magnitude, infinity) = (self.body.literal(magnitude), self.body.literal(infinity));
+        let bits = self.body.binary(B::And, bits, magnitude);
+        self.body.binary(B::Greater, bits, infinity)
+    }
+}

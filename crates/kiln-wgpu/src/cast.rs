@@ -1,0 +1,156 @@
+//! Conversions between element types, which saturate, wrap and round as Rust's `as`.
+
+use crate::body::Expr;
+use crate::types::{integer, zero};
+use crate::writer::Writer;
+use kiln_backend::Result;
+use kiln_ir::{OpData, Scalar as Elem};
+use naga::{BinaryOperator as B, Literal, MathFunction as M, Scalar, ScalarKind};
+
+impl Writer<'_> {
+    pub(crate) fn cast(&mut self, op: &OpData) -> Result<()> {
+        let [result] = op.results[..] else { return Ok(()) };
+        let (x, from_elem, to_elem) = (self.get(op.input())?, self.elem(op.input()), self.elem(result));
+        let (from, to) = (self.scalar(op, op.input())?, self.scalar(op, result)?);
+        let converted = match (from.kind, to.kind) {
+            _ if from_elem == to_elem => x,
+            (ScalarKind::Bool, _) => {
+                let (one, none) = (self.body.literal(integer(to, 1)), self.body.literal(zero(to)));
+                self.body.select(x, one, none)
+            }
+            (_, ScalarKind::Bool) => {
+                let none = self.body.literal(zero(from));
+                let is_zero = self.body.binary(B::Equal, x, none);
+                self.body.not(is_zero)
+            }
+            (ScalarKind::Float, ScalarKind::Float) => {
+                if to_elem == Elem::BF16 && from == Scalar::F64 {
+                    return Err(self.twice_rounded(op, from_elem, to_elem));
+                }
+                let wide = if from == to { x } else { self.body.convert(x, to) };
+                if to_elem == Elem::BF16 { self.rounded_to_bf16(wide) } else { wide }
+            }
+            (ScalarKind::Float, _) => self.saturated(x, from, to_elem, to),
+            (_, ScalarKind::Float) => {
+                // Integers of up to 24 bits are exact in f32.
+                if to_elem == Elem::BF16 && from_elem.bytes() > 1 {
+                    return Err(self.twice_rounded(op, from_elem, to_elem));
+                }
+                let wide = self.body.convert(x, to);
+                if to_elem == Elem::BF16 { self.rounded_to_bf16(wide) } else { wide }
+            }
+            _ => {
+                let wide = self.resized(x, from, to);
+                self.wrapped(wide, to_elem)
+            }
+        };
+        self.set(op, converted);
+        Ok(())
+    }
+
+    fn twice_rounded(&self, op: &OpData, from: Elem, to: Elem) -> kiln_backend::Error {
+        let hint = "Convert to f32 first, if rounding twice does no harm.";
+        self.unsupported(op, format!("a conversion of {from} to {to} that rounds once"), hint)
+    }
+
+    /// An integer as one of another width or sign: the low bits, extended by the sign it had.
+    pub(crate) fn resized(&mut self, x: Expr, from: Scalar, to: Scalar) -> Expr {
+        let resized = Scalar { kind: from.kind, width: to.width };
+        let x = if resized == from { x } else { self.body.convert(x, resized) };
+        if resized.kind == to.kind { x } else { self.body.reinterpret(x, to) }
+    }
+
+    /// The low 8 bits of a 32-bit integer as an 8-bit element; others as they are.
+    fn wrapped(&mut self, x: Expr, elem: Elem) -> Expr {
+        match elem {
+            Elem::I8 => {
+                let word = self.body.bitcast(x, ScalarKind::Uint);
+                self.unpack(word, elem)
+            }
+            Elem::U8 => self.unpack(x, elem),
+            _ => x,
+        }
+    }
+
+    /// A float as the nearest bf16, ties to even, in an f32.
+    fn rounded_to_bf16(&mut self, x: Expr) -> Expr {
+        let is_nan = self.is_nan(x, Scalar::F32);
+        let b = &mut self.body;
+        let bits = b.bitcast(x, ScalarKind::Uint);
+        let (by, one, half) = (b.u32(16), b.u32(1), b.u32(0x7fff));
+        let up = b.binary(B::ShiftRight, bits, by);
+        let odd = b.binary(B::And, up, one);
+        let more = b.binary(B::Add, half, odd);
+        let sum = b.binary(B::Add, bits, more);
+        let mask = b.u32(0xffff_0000);
+        let rounded = b.binary(B::And, sum, mask);
+        let nan = b.u32(0x7fc0_0000);
+        let bits = b.select(is_nan, nan, rounded);
+        b.bitcast(bits, ScalarKind::Float)
+    }
+
+    /// A float as an integer: truncated, saturating, and 0 for NaN.
+    fn saturated(&mut self, x: Expr, from: Scalar, to_elem: Elem, to: Scalar) -> Expr {
+        let (x, from) = match from {
+            Scalar::F16 => (self.body.convert(x, Scalar::F32), Scalar::F32),
+            _ => (x, from),
+        };
+        if matches!(to_elem, Elem::I8 | Elem::U8) {
+            let wide = self.saturated(x, from, Elem::I32, Scalar::I32);
+            let (low, high) = if to_elem == Elem::I8 { (-128, 127) } else { (0, 255) };
+            let [low, high] = [low, high].map(|limit| self.body.literal(Literal::I32(limit)));
+            let inside = self.body.math(M::Clamp, &[wide, low, high]);
+            return self.resized(inside, Scalar::I32, to);
+        }
+        // The first float above the range, and the first below which it ends.
+        let signed = to.kind == ScalarKind::Sint;
+        let bits = i32::from(to.width) * 8 - i32::from(signed);
+        let above = 2f64.powi(bits);
+        let below = if signed { -above } else { 0.0 };
+        let (least, greatest) = limits(to);
+        let is_nan = self.is_nan(x, from);
+        let b = &mut self.body;
+        let [above, below] = [above, below].map(|limit| {
+            b.literal(if from == Scalar::F64 { Literal::F64(limit) } else { Literal::F32(limit as f32) })
+        });
+        let (is_above, is_below) = (b.binary(B::GreaterEqual, x, above), b.binary(B::Less, x, below));
+        let is_out = b.binary(B::LogicalOr, is_above, is_below);
+        let is_out = b.binary(B::LogicalOr, is_out, is_nan);
+        // What is converted is always in range.
+        let inner = b.select(is_out, below, x);
+        let number = b.convert(inner, to);
+        let (least, greatest) = (b.literal(least), b.literal(greatest));
+        let number = b.select(is_above, greatest, number);
+        let number = b.select(is_below, least, number);
+        let none = b.literal(zero(to));
+        b.select(is_nan, none, number)
+    }
+
+    pub(crate) fn bitcast(&mut self, op: &OpData) -> Result<()> {
+        let [result] = op.results[..] else { return Ok(()) };
+        let (x, from_elem, to_elem) = (self.get(op.input())?, self.elem(op.input()), self.elem(result));
+        self.scalar(op, op.input())?;
+        let to = self.scalar(op, result)?;
+        let cast = match from_elem.bytes() {
+            _ if from_elem == to_elem => x,
+            4 | 8 if from_elem.is_int() && to_elem.is_int() => self.body.reinterpret(x, to),
+            4 | 8 => self.body.bitcast(x, to.kind),
+            _ => {
+                let word = self.pack(x, from_elem);
+                self.unpack(word, to_elem)
+            }
+        };
+        self.set(op, cast);
+        Ok(())
+    }
+}
+
+/// The least and the greatest integer of a type.
+fn limits(scalar: Scalar) -> (Literal, Literal) {
+    match (scalar.kind, scalar.width) {
+        (ScalarKind::Sint, 8) => (Literal::I64(i64::MIN), Literal::I64(i64::MAX)),
+        (ScalarKind::Sint, _) => (Literal::I32(i32::MIN), Literal::I32(i32::MAX)),
+        (_, 8) => (Literal::U64(0), Literal::U64(u64::MAX)),
+        _ => (Literal::U32(0), Literal::U32(u32::MAX)),
+    }
+}

@@ -1,0 +1,170 @@
+//! `if`, `for` and `while`. Results and carried values are local variables.
+
+use crate::body::Expr;
+use crate::types::{integer, unsigned, zero};
+use crate::writer::Writer;
+use kiln_backend::Result;
+use kiln_ir::{Block, OpData, OpKind, Value};
+use naga::{BinaryOperator as B, ScalarKind, Statement};
+
+impl Writer<'_> {
+    /// The operations of a block but for the one that ends it, whose operands are given back.
+    pub(crate) fn block(&mut self, block: Block) -> Result<Vec<Value>> {
+        let kernel = self.kernel;
+        for &op in &kernel.block(block).ops {
+            let data = kernel.op(op);
+            if data.kind == OpKind::Yield {
+                return Ok(data.yielded().to_vec());
+            }
+            if data.kind == OpKind::Condition {
+                return Ok(vec![data.condition()]);
+            }
+            self.operation(op)?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Variables of the types of values.
+    fn variables(&mut self, op: &OpData, name: &str, like: &[Value]) -> Result<Vec<Expr>> {
+        let variable = |w: &mut Self, &value: &Value| {
+            let scalar = w.require(Some(op), w.elem(value))?;
+            let ty = w.scalar_type(scalar);
+            Ok(w.body.variable(name, ty, None))
+        };
+        like.iter().map(|value| variable(self, value)).collect()
+    }
+
+    fn store_all(&mut self, variables: &[Expr], values: &[Value]) -> Result<()> {
+        for (&variable, &value) in variables.iter().zip(values) {
+            let expr = self.get(value)?;
+            self.body.store(variable, expr);
+        }
+        Ok(())
+    }
+
+    fn load_all(&mut self, variables: &[Expr], values: &[Value]) {
+        for (&variable, &value) in variables.iter().zip(values) {
+            let expr = self.body.load(variable);
+            self.define(value, expr);
+        }
+    }
+
+    pub(crate) fn if_else(&mut self, op: &OpData) -> Result<()> {
+        let condition = self.get(op.condition())?;
+        let variables = self.variables(op, "result", &op.results)?;
+        let mut arms = Vec::new();
+        for &region in &op.regions {
+            let outer = self.body.begin();
+            let yielded = self.block(region)?;
+            self.store_all(&variables, &yielded)?;
+            arms.push(self.body.end(outer));
+        }
+        let mut arms = arms.into_iter();
+        let (accept, reject) = (arms.next().unwrap_or_default(), arms.next().unwrap_or_default());
+        self.body.branch(condition, accept, reject);
+        self.load_all(&variables, &op.results);
+        Ok(())
+    }
+
+    /// The rest of the way, and not the variable, is compared with the step, so that nothing
+    /// overflows.
+    pub(crate) fn for_loop(&mut self, op: &OpData) -> Result<()> {
+        let [low, high, step] = op.for_bounds();
+        let scalar = self.require(Some(op), self.elem(low))?;
+        let constant = self.kernel.as_const(step);
+        let [low, high, step] = [self.get(low)?, self.get(high)?, self.get(step)?];
+        let carried = self.variables(op, "carried", &op.results)?;
+        self.store_all(&carried, op.inits())?;
+        let ty = self.scalar_type(scalar);
+        let variable = self.body.variable("i", ty, None);
+        self.body.store(variable, low);
+        let mut runs = self.body.binary(B::Less, low, high);
+        if constant.is_none_or(|step| step.as_i128() <= 0) {
+            let none = self.body.literal(zero(scalar));
+            let forward = self.body.binary(B::Greater, step, none);
+            runs = self.body.binary(B::LogicalAnd, runs, forward);
+        }
+        let outer = self.body.begin();
+        let before = self.body.begin();
+        let region = op.regions[0];
+        let args = self.kernel.block(region).args.clone();
+        let all: Vec<Expr> = [variable].into_iter().chain(carried.iter().copied()).collect();
+        self.load_all(&all, &args);
+        let yielded = self.block(region)?;
+        self.store_all(&carried, &yielded)?;
+        let body = self.body.end(before);
+        let before = self.body.begin();
+        let b = &mut self.body;
+        let at = b.load(variable);
+        let [far, near, by] = [high, at, step].map(|x| match scalar.kind {
+            ScalarKind::Uint => x,
+            _ => b.reinterpret(x, unsigned(scalar)),
+        });
+        let rest = b.binary(B::Subtract, far, near);
+        let last = b.binary(B::LessEqual, rest, by);
+        let next = b.binary(B::Add, at, step);
+        b.store(variable, next);
+        let continuing = b.end(before);
+        b.push(Statement::Loop { body, continuing, break_if: Some(last) });
+        let accept = b.end(outer);
+        b.branch(runs, accept, naga::Block::new());
+        self.load_all(&carried, &op.results);
+        Ok(())
+    }
+
+    pub(crate) fn while_loop(&mut self, op: &OpData) -> Result<()> {
+        let [test, rest] = op.regions[..] else {
+            return Err(self.internal("`while` has two regions".into()));
+        };
+        let carried = self.variables(op, "carried", &op.results)?;
+        self.store_all(&carried, op.inits())?;
+        let outer = self.body.begin();
+        for region in [test, rest] {
+            let args = self.kernel.block(region).args.clone();
+            self.load_all(&carried, &args);
+            let ends = self.block(region)?;
+            match ends[..] {
+                [condition] if region == test => {
+                    let condition = self.get(condition)?;
+                    let done = self.body.not(condition);
+                    self.body.break_if(done);
+                }
+                _ => self.store_all(&carried, &ends)?,
+            }
+        }
+        let body = self.body.end(outer);
+        self.body.push(Statement::Loop { body, continuing: naga::Block::new(), break_if: None });
+        self.load_all(&carried, &op.results);
+        Ok(())
+    }
+
+    /// What `access` gives where the predicate is true, and `otherwise` elsewhere.
+    pub(crate) fn predicated(
+        &mut self,
+        predicate: Option<Expr>,
+        otherwise: &[(Expr, naga::Scalar)],
+        access: impl FnOnce(&mut Self) -> Result<Vec<Expr>>,
+    ) -> Result<Vec<Expr>> {
+        let Some(predicate) = predicate else { return access(self) };
+        let mut variables = Vec::new();
+        for &(value, scalar) in otherwise {
+            let ty = self.scalar_type(scalar);
+            let variable = self.body.variable("loaded", ty, None);
+            self.body.store(variable, value);
+            variables.push(variable);
+        }
+        let outer = self.body.begin();
+        let values = access(self)?;
+        for (&variable, value) in variables.iter().zip(values) {
+            self.body.store(variable, value);
+        }
+        let accept = self.body.end(outer);
+        self.body.branch(predicate, accept, naga::Block::new());
+        Ok(variables.into_iter().map(|variable| self.body.load(variable)).collect())
+    }
+
+    /// Zeros for [`predicated`](Writer::predicated).
+    pub(crate) fn zeros(&mut self, scalar: naga::Scalar, count: usize) -> Vec<(Expr, naga::Scalar)> {
+        (0..count).map(|_| (self.body.literal(integer(scalar, 0)), scalar)).collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! What an adapter has that not every adapter has.
+
+use kiln_ir::Scalar;
+use naga::valid::Capabilities;
+
+/// What the code may use, and what it was lowered for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features {
+    /// 64-bit integers, wgpu's `SHADER_INT64`.
+    pub int64: bool,
+    /// 64-bit floats, wgpu's `SHADER_F64`.
+    pub float64: bool,
+    /// 16-bit floats, wgpu's `SHADER_F16`.
+    pub float16: bool,
+    /// Subgroup operations, with as many lanes in every subgroup; wgpu's `SUBGROUP`.
+    pub subgroup: Option<u32>,
+    /// Threads of a warp in the kernel: a power of two up to 32.
+    pub warp: u32,
+}
+
+impl Default for Features {
+    /// What every adapter has, for warps of 32 threads.
+    fn default() -> Features {
+        Features { int64: false, float64: false, float16: false, subgroup: None, warp: 32 }
+    }
+}
+
+impl Features {
+    /// The name of the feature that values of a type need, if it is not there.
+    pub(crate) fn missing(self, elem: Scalar) -> Option<&'static str> {
+        let (has, name) = match elem {
+            Scalar::I64 | Scalar::U64 => (self.int64, "SHADER_INT64"),
+            Scalar::F64 => (self.float64, "SHADER_F64"),
+            Scalar::F16 => (self.float16, "SHADER_F16"),
+            Scalar::Bool
+            | Scalar::I32
+            | Scalar::U32
+            | Scalar::BF16
+            | Scalar::F32
+            | Scalar::E4M3
+            | Scalar::E5M2
+            | Scalar::I8
+            | Scalar::U8 => (true, ""),
+        };
+        (!has).then_some(name)
+    }
+
+    /// Whether warps are the adapter's subgroups.
+    pub(crate) fn native_warps(self) -> bool {
+        self.subgroup == Some(self.warp)
+    }
+
+    /// The same for naga's validator.
+    pub(crate) fn capabilities(self) -> Capabilities {
+        // Two 16-bit floats in a word are packed and unpacked everywhere.
+        let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        capabilities.set(Capabilities::SHADER_INT64, self.int64);
+        capabilities.set(Capabilities::FLOAT64, self.float64);
+        capabilities.set(Capabilities::SHADER_FLOAT16, self.float16);
+        capabilities.set(Capabilities::SUBGROUP, self.subgroup.is_some());
+        capabilities
+    }
+}

@@ -1,0 +1,86 @@
+//! Thread IR as modules of naga, which wgpu runs on Vulkan, Metal, DX12 and WebGPU.
+//!
+//! [`compile`] takes a kernel that was lowered to threads and gives a [`Module`]: a
+//! `naga::Module` that naga's validator has accepted, and what a launch has to bind. The module is
+//! built directly, without text. Nothing here runs it: this crate is not a backend yet. Its tests
+//! run modules through wgpu on Mesa's CPU driver.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `features.rs` | what an adapter has that not every adapter has |
+//! | `module.rs` | the module, its entry point and its bindings |
+//! | `parameters.rs`, `uniform.rs` | offsets, extents, strides and scalars that a launch fills |
+//! | `writer.rs` | the module under construction: values, errors |
+//! | `body.rs` | expressions and statements of the entry point |
+//! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
+//! | `operation.rs` | what each operation becomes, or why it is refused |
+//! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
+//! | `cast.rs` | conversions |
+//! | `control.rs` | `if`, `for`, `while` |
+//! | `regions.rs`, `declare.rs` | how views, allocations and scratch memory lie in variables |
+//! | `memory.rs`, `cells.rs`, `access.rs` | loads and stores; of an element; at several indices |
+//! | `atomics.rs` | atomic operations |
+//! | `threads.rs` | indices, barriers |
+//! | `lanes.rs` | shuffles and votes |
+//!
+//! # Memory
+//!
+//! There are no addresses. Each view is a storage buffer of its own binding in one bind group, with
+//! an element offset; allocations of a block are workgroup variables. An array has the type of its
+//! elements where all accesses agree on one that an adapter can store. Elements of 8 and 16 bits,
+//! floats that atomics change, and scratch memory seen under several types lie in arrays of 32-bit
+//! words. A store of a part of a word clears and sets its bits by two atomic operations: other
+//! threads' bits in that word stay.
+//!
+//! # Values
+//!
+//! A value is an expression, emitted once where its operation stands. Results of `if` and what
+//! loops carry are local variables, as naga has no block arguments. `bf16` is held as `f32`, 8-bit
+//! integers as 32-bit ones. Infinities and NaN are no literals: their bits come from a variable.
+//! NaN is found by its bits, since WGSL lets a compiler assume that there is none.
+//!
+//! # Warps
+//!
+//! Lanes of a warp exchange values through workgroup memory, unless the adapter's subgroups are as
+//! wide as the warps that the kernel was lowered for. Then they are subgroup operations, and a
+//! thread's index follows from its subgroup and lane.
+//!
+//! # What is not exact
+//!
+//! Quotients and square roots of f32 are as exact as the device's (2.5 ulp in WGSL), a driver may
+//! fuse a product with a sum, and may flush subnormal numbers. In HLSL, naga loses bit casts
+//! between f64 and integers.
+//!
+//! # What is not there
+//!
+//! Faults (asserts, checked indices), prints, clocks, orders among workgroups, 64-bit atomics,
+//! 8-bit floats and the explicit level are refused by name. Kernels that use 64-bit integers other
+//! than indices need an adapter that has them. Grids of more than 65,535 blocks on an axis are not
+//! folded.
+
+mod access;
+mod arith;
+mod atomics;
+mod bits;
+mod body;
+mod cast;
+mod cells;
+mod control;
+mod declare;
+mod extrema;
+mod features;
+mod lanes;
+mod memory;
+mod module;
+mod operation;
+mod parameters;
+mod regions;
+mod threads;
+mod types;
+mod uniform;
+mod words;
+mod writer;
+
+pub use features::Features;
+pub use module::{Binding, Module, compile};
+pub use parameters::{Field, Parameter};

@@ -1,0 +1,156 @@
+//! Accesses of views at a linear index, allocations and scratch memory.
+
+use crate::body::Expr;
+use crate::regions::Region;
+use crate::types::register;
+use crate::writer::Writer;
+use kiln_backend::Result;
+use kiln_ir::{LinearOp, OpData, Order, Scalar as Elem, Scope, Value};
+use naga::BinaryOperator as B;
+
+/// Where an access takes place.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) region: Region,
+    /// The number of the first element in the region's array, as a u32.
+    pub(crate) at: Expr,
+    pub(crate) elem: Elem,
+    /// Whether it takes place, if it may not.
+    pub(crate) predicate: Option<Expr>,
+}
+
+impl Writer<'_> {
+    pub(crate) fn linear(&mut self, op: &OpData, linear: LinearOp) -> Result<()> {
+        let index = self.get(op.index())?;
+        let scalar = self.scalar(op, op.index())?;
+        let at = self.narrowed(index, scalar);
+        let predicate = op.mask().map(|mask| self.get(mask)).transpose()?;
+        let place = self.place(op, op.view(), at, predicate)?;
+        match linear {
+            LinearOp::Load { lanes, .. } => {
+                let zeros = self.zeros(self.held(place.elem), lanes as usize);
+                self.load(op, place, &zeros)
+            }
+            LinearOp::Store { .. } => {
+                let values =
+                    op.stored_values().iter().map(|&value| self.get(value)).collect::<Result<Vec<_>>>()?;
+                self.store(place, &values)
+            }
+            LinearOp::Atomic { op: function, scope } => self.atomic(op, place, function, scope),
+            LinearOp::AtomicCas { scope } => self.compare_exchange(op, place, scope),
+            LinearOp::OrderedLoad { order, scope } => self.ordered_load(op, place, order, scope),
+            LinearOp::OrderedStore { order, scope } => self.ordered_store(op, place, order, scope),
+        }
+    }
+
+    /// The place of an element that has the number `at` in its view.
+    pub(crate) fn place(
+        &mut self,
+        op: &OpData,
+        view: Value,
+        at: Expr,
+        predicate: Option<Expr>,
+    ) -> Result<Place> {
+        let (region, elem) = (self.region(view)?, self.elem(view));
+        self.require(Some(op), elem)?;
+        let at = match region.base {
+            Some(base) => self.body.binary(B::Add, base, at),
+            None => at,
+        };
+        Ok(Place { region, at, elem, predicate })
+    }
+
+    /// The type that holds an element, of a place that was found: its type is one that is held.
+    pub(crate) fn held(&self, elem: Elem) -> naga::Scalar {
+        register(elem).unwrap_or(naga::Scalar::U32)
+    }
+
+    pub(crate) fn load(
+        &mut self,
+        op: &OpData,
+        place: Place,
+        otherwise: &[(Expr, naga::Scalar)],
+    ) -> Result<()> {
+        let count = op.results.len() as u32;
+        let values = self.predicated(place.predicate, otherwise, |w| {
+            let load = |w: &mut Self, i| {
+                let more = w.body.u32(i);
+                let at = if i == 0 { place.at } else { w.body.binary(B::Add, place.at, more) };
+                w.load_element(place.region, at, place.elem)
+            };
+            Ok((0..count).map(|i| load(w, i)).collect())
+        })?;
+        op.results.iter().zip(values).for_each(|(&result, value)| self.define(result, value));
+        Ok(())
+    }
+
+    pub(crate) fn store(&mut self, place: Place, values: &[Expr]) -> Result<()> {
+        self.predicated(place.predicate, &[], |w| {
+            w.store_elements(place.region, place.at, place.elem, values);
+            Ok(Vec::new())
+        })?;
+        Ok(())
+    }
+
+    /// Nothing orders memory among workgroups, so that an order is refused.
+    pub(crate) fn relaxed(&self, op: &OpData, order: Order, scope: Scope) -> Result<()> {
+        if order != Order::Relaxed {
+            let what = format!("an access with the order `{}`", order.name());
+            return Err(self.unsupported(
+                op,
+                what,
+                "Put flag and value into one word, and access it relaxed.",
+            ));
+        }
+        self.in_reach(op, scope)
+    }
+
+    /// Other devices and the host see memory between launches alone.
+    pub(crate) fn in_reach(&self, op: &OpData, scope: Scope) -> Result<()> {
+        match scope {
+            Scope::Block | Scope::Device => Ok(()),
+            Scope::System => Err(self.unsupported(
+                op,
+                format!("the scope `{}`", scope.name()),
+                "Use the scope of the device.",
+            )),
+        }
+    }
+
+    pub(crate) fn ordered_load(
+        &mut self,
+        op: &OpData,
+        place: Place,
+        order: Order,
+        scope: Scope,
+    ) -> Result<()> {
+        self.relaxed(op, order, scope)?;
+        self.one_word(op, place)?;
+        let zeros = self.zeros(self.held(place.elem), 1);
+        self.load(op, place, &zeros)
+    }
+
+    pub(crate) fn ordered_store(
+        &mut self,
+        op: &OpData,
+        place: Place,
+        order: Order,
+        scope: Scope,
+    ) -> Result<()> {
+        self.relaxed(op, order, scope)?;
+        self.one_word(op, place)?;
+        let value = self.get(op.stored_value())?;
+        self.store(place, &[value])
+    }
+
+    /// Only words of 32 bits are atomic everywhere.
+    pub(crate) fn one_word(&self, op: &OpData, place: Place) -> Result<()> {
+        match place.elem.bytes() {
+            8 => {
+                let what = format!("`{}` of {}", op.kind.mnemonic(), place.elem);
+                Err(self.unsupported(op, what, "Use a type of 32 bits."))
+            }
+            _ => Ok(()),
+        }
+    }
+}

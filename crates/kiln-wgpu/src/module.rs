@@ -1,0 +1,131 @@
+//! A module, its entry point and what a launch binds.
+
+use crate::features::Features;
+use crate::parameters::Field;
+use crate::writer::Writer;
+use kiln_backend::{Error, Result};
+use kiln_ir::{Kernel, Level};
+use naga::valid::{ModuleInfo, ValidationFlags, Validator};
+use naga::{EntryPoint, ShaderStage};
+
+/// A kernel as a module of naga, with one entry point and one bind group.
+///
+/// Binding 0 is a uniform buffer of the [`parameters`](Module::parameters), if there are any. The
+/// bindings after it are storage buffers, one for each view.
+#[derive(Debug)]
+pub struct Module {
+    /// The module, which naga's validator has accepted.
+    pub naga: naga::Module,
+    /// What the validator found out, which naga's writers ask for.
+    pub info: ModuleInfo,
+    /// The name of the entry point.
+    pub entry: String,
+    /// The block's extents.
+    pub block: [u32; 3],
+    /// The parameter block's fields, in order.
+    pub parameters: Vec<Field>,
+    /// The size of the parameter block in bytes; 0 if there is none.
+    pub parameter_bytes: u32,
+    /// The storage buffers, bound from 1 on.
+    pub bindings: Vec<Binding>,
+}
+
+/// A storage buffer of a view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// The number of the binding in group 0.
+    pub binding: u32,
+    /// The position of the view among the kernel's parameters.
+    pub parameter: usize,
+    /// Whether the kernel may write to it.
+    pub writable: bool,
+}
+
+/// Makes a module of a kernel that was lowered to threads, with linear indices of views in place
+/// of addresses.
+///
+/// ```
+/// use kiln_wgpu::{Features, compile};
+/// let text = "kernel @double(%x: mut view<f32, 1, global>) thread [64, 1, 1] {
+///   %0 = thread_id x : i64
+///   %1 = cast %0 : i32
+///   %2 = view_load.x1 %x[%1] : f32
+///   %3 = add %2, %2 : f32
+///   view_store.x1 %x[%1] = %3
+/// }";
+/// let kernel = kiln_ir::parse(text).unwrap();
+/// let module = compile(&kernel, Features::default())?;
+/// assert_eq!((module.entry.as_str(), module.block), ("double", [64, 1, 1]));
+/// assert_eq!(module.parameters[0].name, "x_offset");
+/// # Ok::<(), kiln_backend::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Unsupported`] names an operation or a type that the adapter does not have, with the
+/// place in the source.
+pub fn compile(kernel: &Kernel, features: Features) -> Result<Module> {
+    let Level::Thread { block } = kernel.level else {
+        return Err(Error::Internal {
+            place: "the writer of naga modules",
+            message: format!("`{}` was not lowered to threads", kernel.name),
+        });
+    };
+    let mut writer = Writer::new(kernel, features, block);
+    writer.find_positions();
+    writer.declare_parameters(0)?;
+    let bound: Vec<usize> =
+        (0..kernel.params.len()).filter(|&i| kernel.params[i].ty.as_view().is_some()).collect();
+    writer.declare_memory(1)?;
+    writer.define_scalars();
+    writer.block(kernel.body)?;
+    let entry = entry_name(&kernel.name);
+    let Writer { mut module, body, parameters, .. } = writer;
+    module.entry_points.push(EntryPoint {
+        name: entry.clone(),
+        stage: ShaderStage::Compute,
+        early_depth_test: None,
+        workgroup_size: block,
+        workgroup_size_overrides: None,
+        function: body.finish(),
+        mesh_info: None,
+        task_payload: None,
+        incoming_ray_payload: None,
+    });
+    let mut validator = Validator::new(ValidationFlags::all(), features.capabilities());
+    let info = validator.validate(&module).map_err(|error| Error::Internal {
+        place: "the writer of naga modules",
+        message: format!("`{}`: {}", kernel.name, chain(&error.into_inner())),
+    })?;
+    let bindings = bound.into_iter().zip(1..).map(|(parameter, binding)| Binding {
+        binding,
+        parameter,
+        writable: kernel.params[parameter].mutable,
+    });
+    Ok(Module {
+        entry,
+        block,
+        parameter_bytes: parameters.size,
+        parameters: parameters.fields,
+        bindings: bindings.collect(),
+        naga: module,
+        info,
+    })
+}
+
+/// An error with what caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+/// Identifiers take letters, digits and `_`, and begin with a letter.
+fn entry_name(name: &str) -> String {
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if plain.starts_with(|c: char| c.is_ascii_alphabetic()) { plain } else { format!("kernel_{plain}") }
+}

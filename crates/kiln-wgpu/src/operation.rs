@@ -1,0 +1,153 @@
+//! What each operation becomes, or why it is refused. A new operation does not compile until this
+//! file says what it is here.
+
+use crate::writer::Writer;
+use kiln_backend::{Error, Result};
+use kiln_ir::{Op, OpData, OpKind, Value};
+
+/// Why operations are refused.
+#[derive(Clone, Copy)]
+enum Refused {
+    /// They are of whole tiles.
+    Tiles,
+    /// They need addresses.
+    Addresses,
+    /// They can fault, or print.
+    Faults,
+    /// They order memory that others write meanwhile.
+    Order,
+    /// They read a clock.
+    Time,
+    /// They are of the explicit level, or of fragments of matrices.
+    Explicit,
+}
+
+impl Refused {
+    fn hint(self) -> &'static str {
+        match self {
+            Refused::Tiles => "Lower the kernel to threads first.",
+            Refused::Addresses => "Lower the kernel for a device that has no addresses.",
+            Refused::Faults => {
+                "Faults are not reported on this device: mask the access or leave the check out."
+            }
+            Refused::Order => "There is no order among workgroups: launch twice.",
+            Refused::Time => "Measure on the host.",
+            Refused::Explicit => "The explicit level is for NVIDIA GPUs: write the kernel over tiles.",
+        }
+    }
+}
+
+impl Writer<'_> {
+    pub(crate) fn operation(&mut self, op: Op) -> Result<()> {
+        let kernel = self.kernel;
+        let data = kernel.op(op);
+        let is_tile = |&value: &Value| kernel.ty(value).as_tile().is_some_and(|tile| tile.shape.rank() > 0);
+        if data.operands.iter().chain(&data.results).any(is_tile) {
+            return Err(self.refused(data, Refused::Tiles));
+        }
+        match &data.kind {
+            OpKind::Const(literal) => self.constant(data, *literal),
+            OpKind::ProgramId(axis) => self.program_id(data, *axis),
+            OpKind::NumPrograms(axis) => self.num_programs(data, *axis),
+            OpKind::ThreadId(axis) => self.thread_id(data, *axis),
+            OpKind::BlockDim(axis) => {
+                self.block_dim(data, *axis);
+                Ok(())
+            }
+            OpKind::Unary(unary) => self.unary(data, *unary),
+            OpKind::Binary(binary) => self.binary(data, *binary),
+            OpKind::Compare(compare) => self.compare(data, *compare),
+            OpKind::Select => self.select(data),
+            OpKind::Fma => self.fma(data),
+            OpKind::Cast => self.cast(data),
+            OpKind::Bitcast => self.bitcast(data),
+            // Of scalars it changes nothing.
+            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => {
+                let value = self.get(data.input())?;
+                self.set(data, value);
+                Ok(())
+            }
+            OpKind::Extent(axis) => {
+                let extent = self.extent_of(data.view(), *axis)?;
+                self.set(data, extent);
+                Ok(())
+            }
+            OpKind::Stride(axis) => {
+                let stride = self.stride_of(data.view(), *axis)?;
+                self.set(data, stride);
+                Ok(())
+            }
+            // Declared with the module.
+            OpKind::Alloc { .. } | OpKind::Scratch { .. } => self.declared(data),
+            OpKind::Load(_) => self.gather(data, kiln_ir::Bounds::Mask),
+            OpKind::Store { .. } => self.scatter(data, kiln_ir::Bounds::Mask),
+            OpKind::Gather { bounds, .. } => self.gather(data, *bounds),
+            OpKind::Scatter { bounds, .. } => self.scatter(data, *bounds),
+            OpKind::Atomic { op, scope, bounds, .. } => {
+                let place = self.indexed(data, *bounds)?;
+                self.atomic(data, place, *op, *scope)
+            }
+            OpKind::AtomicCas { scope, bounds } => {
+                let place = self.indexed(data, *bounds)?;
+                self.compare_exchange(data, place, *scope)
+            }
+            OpKind::OrderedLoad { order, scope, bounds } => {
+                let place = self.indexed(data, *bounds)?;
+                self.ordered_load(data, place, *order, *scope)
+            }
+            OpKind::OrderedStore { order, scope, bounds } => {
+                let place = self.indexed(data, *bounds)?;
+                self.ordered_store(data, place, *order, *scope)
+            }
+            OpKind::Linear { op, .. } => self.linear(data, *op),
+            OpKind::Fence(scope) => self.fence(op, *scope),
+            OpKind::Barrier => {
+                self.together(op)?;
+                self.barrier();
+                Ok(())
+            }
+            OpKind::Shuffle(mode) => self.shuffle(op, *mode),
+            OpKind::Vote(mode) => self.vote(op, *mode),
+            OpKind::BlockUniform => self.block_uniform(op),
+            OpKind::If => self.if_else(data),
+            OpKind::For => self.for_loop(data),
+            OpKind::While => self.while_loop(data),
+            OpKind::Yield | OpKind::Condition => Err(self.internal("a region ends twice".into())),
+            OpKind::Iota | OpKind::Reduce { .. } | OpKind::Scan { .. } | OpKind::Dot(_) => {
+                Err(self.refused(data, Refused::Tiles))
+            }
+            OpKind::Address
+            | OpKind::PtrLoad { .. }
+            | OpKind::PtrStore { .. }
+            | OpKind::PtrAtomic { .. }
+            | OpKind::PtrAtomicCas { .. }
+            | OpKind::PtrOrderedLoad { .. }
+            | OpKind::PtrOrderedStore { .. } => Err(self.refused(data, Refused::Addresses)),
+            OpKind::LoadQuad(_) | OpKind::StoreQuad(_) => Err(self.refused(data, Refused::Order)),
+            OpKind::Guard
+            | OpKind::Assert(_)
+            | OpKind::Print(_)
+            | OpKind::CheckBounds
+            | OpKind::CheckDivisor
+            | OpKind::BlockCheck(_)
+            | OpKind::DeferFault { .. }
+            | OpKind::Faulted => Err(self.refused(data, Refused::Faults)),
+            OpKind::Clock(_) | OpKind::Sleep => Err(self.refused(data, Refused::Time)),
+            OpKind::Cluster(_) | OpKind::Explicit(_) | OpKind::Fragment(_) => {
+                Err(self.refused(data, Refused::Explicit))
+            }
+        }
+    }
+
+    /// A view was declared with the module; an address of scratch memory was not.
+    fn declared(&self, op: &OpData) -> Result<()> {
+        match op.results[..] {
+            [result] if self.kernel.ty(result).as_view().is_some() => Ok(()),
+            _ => Err(self.refused(op, Refused::Addresses)),
+        }
+    }
+
+    fn refused(&self, op: &OpData, why: Refused) -> Error {
+        self.unsupported(op, format!("`{}`", op.kind.mnemonic()), why.hint())
+    }
+}

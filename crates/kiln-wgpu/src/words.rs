@@ -1,0 +1,97 @@
+//! Elements as bits of words of 32 bits.
+
+use crate::body::Expr;
+use crate::writer::Writer;
+use kiln_ir::Scalar as Elem;
+use naga::{BinaryOperator, Literal, MathFunction, Scalar, ScalarKind, TypeInner};
+
+impl Writer<'_> {
+    /// The value of an element of up to 32 bits from the low bits of a word; what is above them
+    /// does not count.
+    pub(crate) fn unpack(&mut self, word: Expr, elem: Elem) -> Expr {
+        let b = &mut self.body;
+        match elem {
+            Elem::Bool | Elem::U8 => {
+                let mask = b.u32(0xff);
+                let byte = b.binary(BinaryOperator::And, word, mask);
+                let zero = b.u32(0);
+                if elem == Elem::U8 { byte } else { b.binary(BinaryOperator::NotEqual, byte, zero) }
+            }
+            Elem::I8 => {
+                let by = b.u32(24);
+                let up = b.binary(BinaryOperator::ShiftLeft, word, by);
+                let signed = b.bitcast(up, ScalarKind::Sint);
+                b.binary(BinaryOperator::ShiftRight, signed, by)
+            }
+            Elem::BF16 => {
+                let by = b.u32(16);
+                let up = b.binary(BinaryOperator::ShiftLeft, word, by);
+                b.bitcast(up, ScalarKind::Float)
+            }
+            Elem::F16 => {
+                let pair = b.math(MathFunction::Unpack2x16float, &[word]);
+                let low = b.member(pair, 0);
+                b.convert(low, Scalar::F16)
+            }
+            Elem::I32 => b.bitcast(word, ScalarKind::Sint),
+            Elem::F32 => b.bitcast(word, ScalarKind::Float),
+            // 64-bit elements are two words, and 8-bit floats are refused where they are loaded.
+            Elem::U32 | Elem::I64 | Elem::U64 | Elem::F64 | Elem::E4M3 | Elem::E5M2 => word,
+        }
+    }
+
+    /// A value of an element type of up to 32 bits as the low bits of a word, zeros above them.
+    pub(crate) fn pack(&mut self, value: Expr, elem: Elem) -> Expr {
+        let b = &mut self.body;
+        match elem {
+            Elem::Bool => {
+                let (one, zero) = (b.u32(1), b.u32(0));
+                b.select(value, one, zero)
+            }
+            Elem::I8 | Elem::U8 => {
+                let bits = if elem == Elem::I8 { b.bitcast(value, ScalarKind::Uint) } else { value };
+                let mask = b.u32(0xff);
+                b.binary(BinaryOperator::And, bits, mask)
+            }
+            Elem::BF16 => {
+                let (bits, by) = (b.bitcast(value, ScalarKind::Uint), b.u32(16));
+                b.binary(BinaryOperator::ShiftRight, bits, by)
+            }
+            Elem::F16 => {
+                let (wide, zero) = (b.convert(value, Scalar::F32), b.literal(Literal::F32(0.0)));
+                let ty = self.type_of(TypeInner::Vector { size: naga::VectorSize::Bi, scalar: Scalar::F32 });
+                let pair = self.body.add(naga::Expression::Compose { ty, components: vec![wide, zero] });
+                self.body.math(MathFunction::Pack2x16float, &[pair])
+            }
+            Elem::I32 | Elem::F32 => b.bitcast(value, ScalarKind::Uint),
+            Elem::U32 | Elem::I64 | Elem::U64 | Elem::F64 | Elem::E4M3 | Elem::E5M2 => value,
+        }
+    }
+
+    /// The value of an element of 64 bits from two words, the low one first.
+    pub(crate) fn unpack_pair(&mut self, words: [Expr; 2], elem: Elem) -> Expr {
+        let b = &mut self.body;
+        let [low, high] = words.map(|word| b.convert(word, Scalar::U64));
+        let by = b.u32(32);
+        let high = b.binary(BinaryOperator::ShiftLeft, high, by);
+        let bits = b.binary(BinaryOperator::InclusiveOr, low, high);
+        match elem {
+            Elem::I64 => b.reinterpret(bits, Scalar::I64),
+            Elem::F64 => b.bitcast(bits, ScalarKind::Float),
+            _ => bits,
+        }
+    }
+
+    /// A value of 64 bits as two words, the low one first.
+    pub(crate) fn pack_pair(&mut self, value: Expr, elem: Elem) -> [Expr; 2] {
+        let b = &mut self.body;
+        let bits = match elem {
+            Elem::I64 => b.reinterpret(value, Scalar::U64),
+            Elem::F64 => b.bitcast(value, ScalarKind::Uint),
+            _ => value,
+        };
+        let by = b.u32(32);
+        let high = b.binary(BinaryOperator::ShiftRight, bits, by);
+        [bits, high].map(|half| b.convert(half, Scalar::U32))
+    }
+}

@@ -1,0 +1,165 @@
+//! The module under construction: which expression each value of the kernel is, and errors.
+
+use crate::body::{Body, Expr};
+use crate::features::Features;
+use crate::parameters::Parameters;
+use crate::regions::Regions;
+use crate::types::register;
+use kiln_backend::{Error, Result};
+use kiln_ir::{Kernel, OpData, OpKind, Scalar as Elem, Uniformity, Value};
+use naga::{ArraySize, Handle, Scalar, Span, Type, TypeInner};
+use std::num::NonZeroU32;
+
+/// What errors call the device.
+const DEVICE: &str = "this GPU through wgpu";
+
+/// The threads' positions, which are found when something asks for them.
+#[derive(Default)]
+pub(crate) struct Builtins {
+    pub(crate) local_id: Option<Expr>,
+    pub(crate) local_index: Option<Expr>,
+    pub(crate) group_id: Option<Expr>,
+    pub(crate) group_count: Option<Expr>,
+    pub(crate) subgroup_id: Option<Expr>,
+    pub(crate) subgroup_lane: Option<Expr>,
+}
+
+pub(crate) struct Writer<'k> {
+    pub(crate) kernel: &'k Kernel,
+    pub(crate) features: Features,
+    pub(crate) block: [u32; 3],
+    pub(crate) module: naga::Module,
+    pub(crate) body: Body,
+    pub(crate) parameters: Parameters,
+    pub(crate) regions: Regions,
+    pub(crate) builtins: Builtins,
+    pub(crate) uniformity: Uniformity,
+    /// Workgroup variables through which lanes exchange words and votes, once there are any.
+    pub(crate) exchange: Option<Expr>,
+    pub(crate) votes: Option<Expr>,
+    /// By value of the kernel.
+    values: Vec<Option<Expr>>,
+}
+
+impl<'k> Writer<'k> {
+    pub(crate) fn new(kernel: &'k Kernel, features: Features, block: [u32; 3]) -> Writer<'k> {
+        Writer {
+            kernel,
+            features,
+            block,
+            module: naga::Module::default(),
+            body: Body::default(),
+            parameters: Parameters::default(),
+            regions: Regions::default(),
+            builtins: Builtins::default(),
+            uniformity: Uniformity::of(kernel),
+            exchange: None,
+            votes: None,
+            values: vec![None; kernel.counts().0],
+        }
+    }
+
+    pub(crate) fn type_of(&mut self, inner: TypeInner) -> Handle<Type> {
+        self.module.types.insert(Type { name: None, inner }, Span::UNDEFINED)
+    }
+
+    pub(crate) fn scalar_type(&mut self, scalar: Scalar) -> Handle<Type> {
+        self.type_of(TypeInner::Scalar(scalar))
+    }
+
+    /// An array of scalars or atomics; without a length it reaches to the end of its buffer.
+    pub(crate) fn array_type(&mut self, scalar: Scalar, atomic: bool, length: Option<u32>) -> Handle<Type> {
+        let base = self.type_of(if atomic { TypeInner::Atomic(scalar) } else { TypeInner::Scalar(scalar) });
+        let size = match length {
+            // An allocation of no elements has no element that is accessed.
+            Some(length) => ArraySize::Constant(NonZeroU32::new(length).unwrap_or(NonZeroU32::MIN)),
+            None => ArraySize::Dynamic,
+        };
+        self.type_of(TypeInner::Array { base, size, stride: scalar.width.into() })
+    }
+
+    /// How many threads a block has.
+    pub(crate) fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+
+    pub(crate) fn define(&mut self, value: Value, expr: Expr) {
+        self.values[value.index()] = Some(expr);
+    }
+
+    /// Defines the only result of an operation.
+    pub(crate) fn set(&mut self, op: &OpData, expr: Expr) {
+        if let [result] = op.results[..] {
+            self.define(result, expr);
+        }
+    }
+
+    pub(crate) fn get(&self, value: Value) -> Result<Expr> {
+        self.values[value.index()]
+            .ok_or_else(|| self.internal(format!("{value} is used before it is defined")))
+    }
+
+    pub(crate) fn elem(&self, value: Value) -> Elem {
+        self.kernel.ty(value).elem()
+    }
+
+    /// The type in which a value is held. Without 64-bit integers, indices and extents are of 32
+    /// bits.
+    pub(crate) fn scalar(&self, op: &OpData, value: Value) -> Result<Scalar> {
+        match self.is_index(value) {
+            true => Ok(self.index_scalar()),
+            false => self.require(Some(op), self.elem(value)),
+        }
+    }
+
+    /// The type of indices: 64 bits where the adapter has them.
+    pub(crate) fn index_scalar(&self) -> Scalar {
+        if self.features.int64 { Scalar::I64 } else { Scalar::I32 }
+    }
+
+    /// Whether a value is a number that a launch keeps in 32 bits, although its type has 64.
+    fn is_index(&self, value: Value) -> bool {
+        let Some(op) = self.kernel.defining_op(value) else { return false };
+        let index = matches!(
+            op.kind,
+            OpKind::ThreadId(_)
+                | OpKind::ProgramId(_)
+                | OpKind::NumPrograms(_)
+                | OpKind::BlockDim(_)
+                | OpKind::Extent(_)
+                | OpKind::Stride(_)
+        );
+        let small =
+            self.kernel.as_const(value).is_some_and(|literal| i32::try_from(literal.as_i128()).is_ok());
+        self.elem(value) == Elem::I64 && (index || small)
+    }
+
+    /// The type in which values of an element type are held, if the adapter has it.
+    pub(crate) fn require(&self, op: Option<&OpData>, elem: Elem) -> Result<Scalar> {
+        match (register(elem), self.features.missing(elem)) {
+            (Some(scalar), None) => Ok(scalar),
+            (_, Some(feature)) => Err(self.refuse(op, format!("{elem}, the feature {feature}"), "")),
+            (None, None) => Err(self.refuse(op, format!("{elem}"), "Store f16 or i8 instead.")),
+        }
+    }
+
+    /// The error for an operation that cannot be compiled for this adapter.
+    pub(crate) fn unsupported(&self, op: &OpData, what: impl Into<String>, hint: &str) -> Error {
+        self.refuse(Some(op), what.into(), hint)
+    }
+
+    fn refuse(&self, op: Option<&OpData>, what: String, hint: &str) -> Error {
+        let hint = if hint.is_empty() { "Use a device that has it." } else { hint };
+        Error::Unsupported {
+            kernel: self.kernel.name.clone(),
+            what,
+            device: DEVICE.into(),
+            location: self.kernel.describe(op.map(|op| op.loc).unwrap_or_default()),
+            hint: hint.into(),
+        }
+    }
+
+    pub(crate) fn internal(&self, message: String) -> Error {
+        Error::Internal { place: "the writer of naga modules", message }
+    }
+}

@@ -1,0 +1,299 @@
+//! Element-wise operations and conversions of every type that the adapter has, on special values
+//! and random ones, against `kiln_ir::eval`, which computes floats in f64.
+
+use crate::device::{Arg, Device};
+use crate::{Test, compiled, random};
+use kiln_ir::{BinaryOp, CompareOp, Expansion, Literal, Scalar, UnaryOp, eval};
+use kiln_wgpu::Module;
+
+pub const TESTS: &[Test] = &[
+    ("unary_operations", unary),
+    ("binary_operations", binary),
+    ("comparisons", comparisons),
+    ("conversions", conversions),
+    ("bitcasts", bitcasts),
+    ("selects_and_multiply_adds", ternary),
+    ("constants", constants),
+];
+
+/// Types that the adapter computes in.
+fn types(device: &Device) -> Vec<Scalar> {
+    let has = |elem: &Scalar| match elem {
+        Scalar::I64 | Scalar::U64 => device.features.int64,
+        Scalar::F64 => device.features.float64,
+        Scalar::F16 => device.features.float16,
+        _ => true,
+    };
+    let arithmetic = [
+        Scalar::Bool,
+        Scalar::I32,
+        Scalar::U32,
+        Scalar::I64,
+        Scalar::U64,
+        Scalar::F16,
+        Scalar::F32,
+        Scalar::F64,
+    ];
+    arithmetic.into_iter().filter(has).collect()
+}
+
+/// Special values of a type, then random ones. Subnormal numbers are left out: adapters may flush
+/// them.
+fn values(elem: Scalar) -> Vec<Literal> {
+    if elem == Scalar::Bool {
+        return vec![Literal::bool(false), Literal::bool(true)];
+    }
+    let noise = random(12, 5);
+    if elem.is_float() {
+        let special =
+            [0.0, -0.0, 1.0, -1.5, 2.5, 3.5, 1e4, -300.25, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        let large =
+            if elem == Scalar::F16 { vec![] } else { vec![3e9, -3e9, 1e19, -1e19, 7e-12, 16_777_217.0] };
+        let noise = noise.iter().map(|&x| f64::from(x) * 100.0);
+        return special.into_iter().chain(large).chain(noise).map(|x| Literal::from_f64(elem, x)).collect();
+    }
+    let special =
+        [0, 1, -1, 2, 7, 31, 33, 127, 128, 255, 256, -128, -129, i128::from(i32::MAX), i128::from(i32::MIN)];
+    let wide = [i128::from(i64::MAX), i128::from(i64::MIN), 1 << 40, (1 << 33) + 1];
+    let noise = noise.iter().map(|&x| (f64::from(x) * 9e18) as i128);
+    special.into_iter().chain(wide).chain(noise).map(|x| Literal::wrapping(elem, x)).collect()
+}
+
+fn pack(values: &[Literal]) -> Arg {
+    let elem = values[0].elem();
+    let bytes =
+        values.iter().flat_map(|v| v.bits().to_le_bytes()[..elem.bytes() as usize].to_vec()).collect();
+    Arg::View { bytes, offset: 0, extents: vec![values.len() as i64] }
+}
+
+fn unpack(bytes: &[u8], elem: Scalar) -> Vec<Literal> {
+    let width = elem.bytes() as usize;
+    let word = |b: &[u8]| b.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    bytes.chunks_exact(width).map(|b| Literal::from_bits(elem, word(b))).collect()
+}
+
+/// A kernel that applies one operation to elements of its arguments, one a thread. The operation
+/// takes `%a`, `%b`, ….
+fn kernel(device: &Device, inputs: &[Scalar], result: Scalar, operation: &str) -> Result<Module, String> {
+    let names = ["a", "b", "c"];
+    let mut params: Vec<String> =
+        inputs.iter().zip(names).map(|(t, name)| format!("%v{name}: view<{t}, 1, global>")).collect();
+    params.push(format!("%z: mut view<{result}, 1, global>"));
+    let mut text = format!("kernel @each({}) thread [64, 1, 1] {{\n", params.join(", "));
+    text.push_str("  %t = thread_id x : i64\n  %p = program_id x : i64\n  %n = const 64 : i64\n");
+    text.push_str("  %f = mul %p, %n : i64\n  %i = add %f, %t : i64\n  %e = extent %z axis 0 : i64\n");
+    text.push_str("  %in = lt %i, %e : bool\n");
+    for (t, name) in inputs.iter().zip(names) {
+        text.push_str(&format!("  %{name} = view_load.x1 %v{name}[%i] where %in : {t}\n"));
+    }
+    text.push_str(&format!("  %r = {operation} : {result}\n  view_store.x1 %z[%i] where %in = %r\n}}\n"));
+    compiled(device, &text).map_err(|e| format!("{e}\n{text}"))
+}
+
+/// Compares an operation on columns of values with what is expected of each row.
+fn check(
+    device: &Device,
+    what: &str,
+    operation: &str,
+    columns: &[Vec<Literal>],
+    expected: &[Literal],
+    ulps: f64,
+) -> Result<(), String> {
+    let inputs: Vec<Scalar> = columns.iter().map(|column| column[0].elem()).collect();
+    let elem = expected[0].elem();
+    let module = kernel(device, &inputs, elem, operation).map_err(|e| format!("{what}: {e}"))?;
+    let mut args: Vec<Arg> = columns.iter().map(|column| pack(column)).collect();
+    // What was there before: every bit is wrong.
+    args.push(pack(&expected.iter().map(|e| Literal::from_bits(elem, !e.bits())).collect::<Vec<_>>()));
+    let grid = [expected.len().div_ceil(64) as u32, 1, 1];
+    let results = device.run(&module, grid, &args).map_err(|e| format!("{what}: {e}"))?;
+    let got = unpack(&results[columns.len()], elem);
+    for (i, (&got, &want)) in got.iter().zip(expected).enumerate() {
+        if !close(got, want, ulps) {
+            let row: Vec<String> = columns.iter().map(|column| column[i].to_string()).collect();
+            return Err(format!("{what} of {} is {got}, expected {want}", row.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a result is the expected one: within so many units of its last place, of which 0 is the
+/// same bits but for NaN.
+fn close(got: Literal, want: Literal, ulps: f64) -> bool {
+    let (a, b) = (got.as_f64(), want.as_f64());
+    if !want.elem().is_float() || got == want {
+        return got == want;
+    }
+    if b.is_nan() {
+        return a.is_nan();
+    }
+    let epsilon = match want.elem() {
+        Scalar::F16 => 2f64.powi(-10),
+        Scalar::F32 => 2f64.powi(-23),
+        _ => 2f64.powi(-52),
+    };
+    // A quotient or power that is subnormal may be flushed.
+    let least = if want.elem() == Scalar::F16 { 2f64.powi(-14) } else { f64::from(f32::MIN_POSITIVE) };
+    ulps > 0.0 && ((a - b).abs() <= ulps * epsilon * b.abs() || b.abs() < least && a.abs() < least)
+}
+
+fn unary(device: &Device) -> Result<(), String> {
+    for elem in types(device) {
+        for &op in UnaryOp::ALL {
+            let info = op.info();
+            // The compiler expands the others.
+            let is_there = match info.expansion {
+                Expansion::Never => true,
+                Expansion::F64 => elem == Scalar::F32,
+                Expansion::Always => false,
+            };
+            if !info.class.has(elem) || !is_there {
+                continue;
+            }
+            let values = values(elem);
+            let expected: Option<Vec<Literal>> = values.iter().map(|&v| eval::unary(op, v)).collect();
+            let expected = expected.ok_or("an operation without a meaning")?;
+            let ulps = match op {
+                UnaryOp::Exp2 => 16.0,
+                UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Recip => 3.0,
+                _ => 0.0,
+            };
+            check(
+                device,
+                &format!("{} {elem}", op.name()),
+                &format!("{} %a", op.name()),
+                &[values],
+                &expected,
+                ulps,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Every pair of two lists.
+fn pairs(a: &[Literal], b: &[Literal]) -> [Vec<Literal>; 2] {
+    let left = a.iter().flat_map(|&x| vec![x; b.len()]).collect();
+    [left, a.iter().flat_map(|_| b.iter().copied()).collect()]
+}
+
+fn binary(device: &Device) -> Result<(), String> {
+    for elem in types(device) {
+        for &op in BinaryOp::ALL {
+            let info = op.info();
+            if !info.class.has(elem) || info.expanded || elem.is_float() && op == BinaryOp::Rem {
+                continue;
+            }
+            let all = values(elem);
+            let divisors: Vec<Literal> =
+                all.iter().copied().filter(|v| !info.divides || v.is_true()).collect();
+            let [left, right] = pairs(&all, &divisors);
+            let expected: Option<Vec<Literal>> =
+                left.iter().zip(&right).map(|(&a, &b)| eval::binary(op, a, b)).collect();
+            let expected = expected.ok_or("an operation without a meaning")?;
+            let ulps = match op {
+                BinaryOp::Div | BinaryOp::FastDiv if elem.is_float() => 3.0,
+                // Subnormal results may be flushed.
+                BinaryOp::Mul if elem.is_float() => 0.001,
+                _ => 0.0,
+            };
+            let text = format!("{} %a, %b", op.name());
+            check(device, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, ulps)?;
+        }
+    }
+    Ok(())
+}
+
+fn comparisons(device: &Device) -> Result<(), String> {
+    for elem in types(device) {
+        for &op in CompareOp::ALL {
+            // Bools have no order.
+            if elem == Scalar::Bool && !matches!(op, CompareOp::Eq | CompareOp::Ne) {
+                continue;
+            }
+            let all = values(elem);
+            let [left, right] = pairs(&all, &all);
+            let expected: Vec<Literal> =
+                left.iter().zip(&right).map(|(&a, &b)| eval::compare(op, a, b)).collect();
+            let text = format!("{} %a, %b", op.name());
+            check(device, &format!("{} {elem}", op.name()), &text, &[left, right], &expected, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+fn conversions(device: &Device) -> Result<(), String> {
+    let mut all = types(device);
+    all.extend([Scalar::BF16, Scalar::I8, Scalar::U8]);
+    for &from in &all {
+        for &to in &all {
+            // Refused, since it would round twice.
+            let wide = from.is_int() && from.bytes() > 1 || from == Scalar::F64;
+            if from == to || to == Scalar::BF16 && wide {
+                continue;
+            }
+            let values = values(from);
+            let expected: Vec<Literal> = values.iter().map(|&v| eval::cast(v, to)).collect();
+            check(device, &format!("cast {from} {to}"), "cast %a", &[values], &expected, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+fn bitcasts(device: &Device) -> Result<(), String> {
+    let mut all = types(device);
+    all.extend([Scalar::BF16, Scalar::I8, Scalar::U8]);
+    for &from in &all {
+        for &to in all.iter().filter(|to| to.bytes() == from.bytes()) {
+            if from == to || (from == Scalar::Bool) != (to == Scalar::Bool) {
+                continue;
+            }
+            // Bits of NaN may change where a float is moved.
+            let mut values = values(from);
+            values.retain(|&v| !v.as_f64().is_nan() && !eval::bitcast(v, to).as_f64().is_nan());
+            values.retain(|&v| !to.is_float() || eval::bitcast(v, to).as_f64().abs() > 1e-30 || !v.is_true());
+            let expected: Vec<Literal> = values.iter().map(|&v| eval::bitcast(v, to)).collect();
+            check(device, &format!("bitcast {from} {to}"), "bitcast %a", &[values], &expected, 0.0)?;
+        }
+    }
+    Ok(())
+}
+
+fn ternary(device: &Device) -> Result<(), String> {
+    for elem in types(device) {
+        let all = values(elem);
+        let conditions: Vec<Literal> = (0..all.len()).map(|i| Literal::bool(i % 3 == 0)).collect();
+        let other: Vec<Literal> = all.iter().rev().copied().collect();
+        let chosen = |i: usize| if conditions[i].is_true() { all[i] } else { other[i] };
+        let expected: Vec<Literal> = (0..all.len()).map(chosen).collect();
+        let columns = [conditions, all.clone(), other.clone()];
+        check(device, &format!("select {elem}"), "select %a, %b, %c", &columns, &expected, 0.0)?;
+        if elem == Scalar::Bool {
+            continue;
+        }
+        // Small whole numbers: no product is rounded, whether it is fused with the sum or not.
+        let number = |x: i128| Literal::from_i128(elem, x).unwrap_or(Literal::zero(elem));
+        let columns = [3, 5, 7].map(|k| (0..40).map(|i| number(i * k % 11)).collect::<Vec<_>>());
+        let expected = (0..40).map(|i| eval::fma(columns[0][i], columns[1][i], columns[2][i]));
+        let expected: Option<Vec<Literal>> = expected.collect();
+        let expected = expected.ok_or("a multiply-add without a meaning")?;
+        check(device, &format!("fma {elem}"), "fma %a, %b, %c", &columns, &expected, 0.0)?;
+    }
+    Ok(())
+}
+
+fn constants(device: &Device) -> Result<(), String> {
+    let mut all = types(device);
+    all.extend([Scalar::BF16, Scalar::I8, Scalar::U8]);
+    for elem in all {
+        // Zero, infinities, NaN, the least and the greatest integers.
+        let mut values = values(elem);
+        values.truncate(if elem.is_float() { 11 } else { 17 });
+        for &value in values.iter().filter(|v| v.as_f64().abs() > 1e4 || v.as_i128() <= 0) {
+            // One input, so that the kernel has its usual shape.
+            let inputs = vec![value; 4];
+            check(device, &format!("const {elem}"), &format!("const {value}"), &[inputs], &[value; 4], 0.0)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What naga's writers make of modules: WGSL as snapshots, and SPIR-V, MSL and HLSL, which they
+//! must accept. Needs no adapter.
+
+use kiln_backend::Error;
+use kiln_wgpu::{Features, Module, compile};
+use naga::back;
+
+const KERNELS: &[(&str, &str)] = &[
+    ("add", include_str!("kernels/add.kir")),
+    ("softmax", include_str!("kernels/softmax.kir")),
+    ("transpose", include_str!("kernels/transpose.kir")),
+    ("collatz", include_str!("kernels/collatz.kir")),
+    ("ranges", include_str!("kernels/ranges.kir")),
+    ("atomics", include_str!("kernels/atomics.kir")),
+    ("packed", include_str!("kernels/packed.kir")),
+    ("scratch", include_str!("kernels/scratch.kir")),
+];
+
+/// What Apple's GPUs have: no 64-bit floats.
+const FEATURES: Features =
+    Features { int64: true, float64: false, float16: true, subgroup: Some(32), warp: 32 };
+
+fn module(text: &str, features: Features) -> Result<Module, Error> {
+    let kernel = kiln_ir::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(kiln_ir::verify(&kernel), Ok(()));
+    compile(&kernel, features)
+}
+
+fn wgsl(module: &Module) -> String {
+    let flags = back::wgsl::WriterFlags::empty();
+    back::wgsl::write_string(&module.naga, &module.info, flags).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// `KILN_BLESS=1` writes the snapshots again.
+#[test]
+fn wgsl_is_as_recorded() {
+    let bless = std::env::var_os("KILN_BLESS").is_some();
+    for (name, text) in KERNELS {
+        for (kind, subgroup) in [("", None), (".subgroups", Some(32))] {
+            // Only softmax has lanes that exchange values.
+            if subgroup.is_some() && *name != "softmax" {
+                continue;
+            }
+            let module =
+                module(text, Features { subgroup, ..FEATURES }).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let path = format!("{}/tests/snapshots/{name}{kind}.wgsl", env!("CARGO_MANIFEST_DIR"));
+            let text = wgsl(&module);
+            if bless {
+                std::fs::write(&path, &text).unwrap_or_else(|e| panic!("{path}: {e}"));
+            }
+            let recorded = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+            assert!(recorded == text, "{path} differs; KILN_BLESS=1 writes it again. Now it is:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn every_writer_accepts_every_module() {
+    for (name, text) in KERNELS {
+        let module = module(text, FEATURES).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let spirv = back::spv::write_vec(&module.naga, &module.info, &back::spv::Options::default(), None);
+        assert!(spirv.is_ok_and(|words| words[0] == 0x0723_0203), "{name} as SPIR-V");
+        let options =
+            back::msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
+        let msl = back::msl::write_string(&module.naga, &module.info, &options, &Default::default());
+        let (msl, _) = msl.unwrap_or_else(|e| panic!("{name} as MSL: {e}"));
+        assert!(msl.contains("kernel void "), "{msl}");
+        let options = back::hlsl::Options {
+            shader_model: back::hlsl::ShaderModel::V6_2,
+            fake_missing_bindings: true,
+            ..Default::default()
+        };
+        let mut hlsl = String::new();
+        let pipeline = back::hlsl::PipelineOptions::default();
+        let mut writer = back::hlsl::Writer::new(&mut hlsl, &options, &pipeline);
+        let written = writer.write(&module.naga, &module.info, None);
+        assert!(written.is_ok(), "{name} as HLSL: {written:?}");
+        assert!(hlsl.contains("[numthreads("), "{hlsl}");
+    }
+}
+
+/// Compiles operations, the third line of a file `k.rs`, for an adapter that has nothing special.
+fn refusal(params: &str, operations: &str) -> String {
+    let text = format!("file \"k.rs\"\nkernel @k({params}) thread [32, 1, 1] {{\n{operations}\n}}");
+    match module(&text, Features::default()) {
+        Ok(_) => panic!("{operations} was not refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_refused_is_named_with_its_place() {
+    let cases = [
+        ("%x: view<f32, 1, global>", "  %0 = address %x : u64 @0:3:5", "needs `address`"),
+        ("%c: bool", "  assert %c, \"no\" @0:3:5", "needs `assert`"),
+        ("%a: f32", "  %0 = exp %a : f32 @0:3:5", "needs `exp` of f32"),
+        ("%a: f32", "  %0 = cast %a : f64 @0:3:5", "needs f64, the feature SHADER_F64"),
+        ("%a: i32", "  %0 = cast %a : u64 @0:3:5", "needs u64, the feature SHADER_INT64"),
+        ("%a: f32", "  %0 = cast %a : f16 @0:3:5", "needs f16, the feature SHADER_F16"),
+        ("%a: f32", "  %0 = cast %a : e4m3 @0:3:5", "needs e4m3"),
+        ("", "  fence.device @0:3:5", "needs a fence of the scope `device`"),
+        ("", "  %0 = clock.nanos : u64 @0:3:5", "needs `clock`"),
+        ("%a: i32", "  %0 = cast %a : bf16 @0:3:5", "rounds once"),
+    ];
+    for (params, operations, expected) in cases {
+        let error = refusal(params, operations);
+        assert!(error.contains(expected) && error.contains("k.rs:3:5"), "{operations}: {error}");
+    }
+}
+
+#[test]
+fn a_kernel_over_tiles_is_refused() {
+    let kernel = kiln_ir::parse("kernel @k() tile {\n}").unwrap_or_else(|e| panic!("{e}"));
+    assert!(matches!(compile(&kernel, FEATURES), Err(Error::Internal { .. })));
+}
+
+/// Indices need no 64-bit integers: they are of 32 bits where an adapter has none.
+#[test]
+fn indices_of_32_bits_need_no_feature() {
+    let text = "kernel @k(%x: mut view<f32, 1, global>) thread [32, 1, 1] {
+  %0 = thread_id x : i64
+  %1 = cast %0 : i32
+  %2 = view_load.x1 %x[%1] : f32
+  view_store.x1 %x[%1] = %2
+}";
+    let module = module(text, Features::default()).unwrap_or_else(|e| panic!("{e}"));
+    let text = wgsl(&module);
+    assert!(text.contains("i32(") && !text.contains("i64"), "{text}");
+}
