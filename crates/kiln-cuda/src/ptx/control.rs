@@ -84,9 +84,11 @@ impl Writer<'_> {
         let (otherwise, end) = (self.label(), self.label());
         self.put(format_args!("@!{cond} bra {otherwise}"));
         self.hand_on(op.regions[0], &results)?;
+        self.converge(op.regions[0]);
         self.put(format_args!("bra {end}"));
         self.place(otherwise);
         self.hand_on(op.regions[1], &results)?;
+        self.converge(op.regions[1]);
         self.place(end);
         Ok(())
     }
@@ -142,9 +144,12 @@ impl Writer<'_> {
         }
         let (top, end) = (self.label(), self.label());
         self.place(top);
+        self.while_loops += 1;
         let cond = self.region(op.regions[0])?;
         self.put(format_args!("@!{} bra {end}", cond[0]));
         self.hand_on(op.regions[1], &carried)?;
+        self.while_loops -= 1;
+        self.converge(op.regions[1]);
         self.put(format_args!("bra {top}"));
         self.place(end);
         Ok(())

@@ -320,7 +320,7 @@ impl Writer<'_> {
             Some(Team { barrier, threads, .. }) if barrier > 0 => {
                 self.put(format_args!("bar.sync {barrier}, {threads}"));
             }
-            _ => self.put(format_args!("bar.sync 0")),
+            _ => self.block_barrier(),
         }
     }
 

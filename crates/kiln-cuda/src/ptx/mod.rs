@@ -19,6 +19,7 @@
 //! | `copies.rs`, `tensor_map.rs`, `products.rs` | bulk copies and their maps, warpgroup products |
 //! | `in_place.rs` | the registers that products in flight share |
 //! | `control.rs` | `if`, `for`, `while` |
+//! | `convergence.rs` | keeping the lanes of a warp together |
 //! | `diagnostics.rs`, `records.rs` | faults, asserts and prints; what the host reads of them |
 //!
 //! Reference: NVIDIA, "Parallel Thread Execution ISA", version 8.0 and later.
@@ -28,6 +29,7 @@ mod bytes;
 mod cast;
 mod cluster;
 mod control;
+mod convergence;
 mod copies;
 mod diagnostics;
 mod entry;

@@ -5,7 +5,7 @@ use super::records::Site;
 use super::register::{Class, Reg, Registers};
 use super::target::Target;
 use kiln_backend::{Error, Result};
-use kiln_ir::{Kernel, OpData, OpKind, Scalar, Value};
+use kiln_ir::{Kernel, OpData, OpKind, Scalar, Uniformity, Value};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
 
@@ -69,6 +69,10 @@ pub(super) struct Writer<'k> {
     pub(super) version: (u32, u32),
     /// Of registers that hold one byte of a word that was loaded: the word, and which.
     pub(super) bytes_of_words: HashMap<Reg, (Reg, usize)>,
+    /// Which operations only some threads reach, once it was asked.
+    pub(super) uniformity: Option<Uniformity>,
+    /// The `while` loops around what is being written.
+    pub(super) while_loops: usize,
     /// The state of the explicit level.
     pub(super) explicit: ExplicitState,
 }
@@ -91,6 +95,8 @@ impl<'k> Writer<'k> {
             shared_window: None,
             version: (0, 0),
             bytes_of_words: HashMap::new(),
+            uniformity: None,
+            while_loops: 0,
             explicit: ExplicitState::default(),
         }
     }

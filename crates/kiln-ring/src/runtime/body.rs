@@ -227,10 +227,12 @@ impl Body {
         if !running {
             return;
         }
-        self.side.inlets.outputs.tidy();
         let failure =
             self.mailbox.failure_since(&life.settled).map(|(position, reason)| (0, position, reason));
         let failure = failure.or_else(|| self.side.inlets.outputs.failure());
+        // After the look for failures: whoever sees that the actor failed finds the letter too.
+        self.mailbox.tidy();
+        self.side.inlets.outputs.tidy();
         let Some((link, position, reason)) = failure else { return };
         life.stage = Lifecycle::Failed;
         let why = self.side.explain_message(reason, link, position);

@@ -1,0 +1,37 @@
+//! Keeping the lanes of a warp together, against two defects of NVIDIA's assembler (ptxas 13.0 to
+//! 13.5, sm_90; random kernels found both).
+//!
+//! - A predicated store before a jump becomes a branch around the store. Where the assembler has
+//!   proved that the warp enters the block as a whole, the new branch has no point of reconvergence
+//!   (`@!P BRA L; STG; BRA L`). The lanes reach the next shuffle in two groups, and each reads the
+//!   other's as inactive. A `bar.warp.sync` between store and jump prevents the branch; it costs
+//!   one `NOP`.
+//! - Aligned barriers in a `while` loop end the assembler with a segmentation fault when the code
+//!   behind the loop has the same stores and barriers. Unaligned ones (`barrier.sync`) do not. They
+//!   cost duplicated code where the assembler cannot prove convergence, so `for` loops, which all
+//!   fast kernels are made of, keep aligned ones.
+
+use super::writer::Writer;
+use kiln_ir::{Block, Uniformity};
+
+impl Writer<'_> {
+    /// Holds the lanes together before the jump at the end of a region that the whole block runs.
+    pub(super) fn converge(&mut self, region: Block) {
+        let kernel = self.kernel;
+        let ops = &kernel.block(region).ops;
+        let predicated = ops.iter().any(|&op| kernel.op(op).mask().is_some());
+        let Some(&end) = ops.last().filter(|_| predicated) else { return };
+        if !self.uniformity.get_or_insert_with(|| Uniformity::of(kernel)).diverges(end) {
+            let members = self.members.clone();
+            self.put(format_args!("bar.warp.sync {members}"));
+        }
+    }
+
+    /// The barrier of all threads of the block.
+    pub(super) fn block_barrier(&mut self) {
+        match self.while_loops {
+            0 => self.put(format_args!("bar.sync 0")),
+            _ => self.put(format_args!("barrier.sync 0")),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Lanes stay together where NVIDIA's assembler would part them (`ptx/convergence.rs`).
+
+use kiln_compiler::{Target as Lowered, lower_to_threads};
+use kiln_cuda::ptx::{Target, emit};
+
+/// The PTX of a kernel over tiles, lowered for an H100.
+fn ptx(text: &str) -> String {
+    let kernel = kiln_ir::parse(text).expect("parses");
+    kiln_ir::verify(&kernel).expect("verifies");
+    let lowered = lower_to_threads(&kernel, &Lowered::cuda((9, 0), 200 << 10)).expect("lowers");
+    emit(&lowered, Target { compute: (9, 0), ptx: (9, 0) }).expect("emits").text
+}
+
+/// The instructions before each jump to a label that stands further down.
+fn before_jumps(ptx: &str) -> Vec<&str> {
+    let lines: Vec<&str> = ptx.lines().map(str::trim).collect();
+    lines.windows(2).filter(|pair| pair[1].starts_with("bra ")).map(|pair| pair[0]).collect()
+}
+
+const BRANCH: &str = "kernel @k(%y: mut view<f32, 1, global>) tile {
+  %p = program_id x : i64
+  %c = cast %p : bool
+  %one = const 1.0 : f32[3]
+  %two = const 2.0 : f32[3]
+  if %c {
+    store %y[%p] = %one
+    yield
+  } else {
+    store %y[%p] = %two
+    yield
+  }
+}";
+
+#[test]
+fn a_masked_store_does_not_stand_before_a_jump() {
+    let text = ptx(BRANCH);
+    let before = before_jumps(&text);
+    assert_eq!(before, ["bar.warp.sync 0xffffffff;"], "{text}");
+    assert_eq!(text.matches("bar.warp.sync").count(), 2, "both branches:\n{text}");
+}
+
+#[test]
+fn threads_that_part_are_not_waited_for() {
+    let text = ptx("kernel @k(%y: mut view<f32, 1, global>) thread [64, 1, 1] {
+  %t = thread_id x : i64
+  %7 = const 7 : i64
+  %c = lt %t, %7 : bool
+  %one = const 1.0 : f32
+  if %c {
+    scatter.mask %y[%t] where %c = %one
+    yield
+  } else {
+    yield
+  }
+}");
+    assert!(!text.contains("bar.warp.sync"), "{text}");
+}
+
+#[test]
+fn barriers_in_while_loops_are_unaligned() {
+    let text = ptx("kernel @k(%y: mut view<f32, 1, global>) tile {
+  %p = program_id x : i64
+  %0 = const 0.0 : f32
+  %zero = const 0 : i64
+  %one = const 1 : i64
+  %ten = const 10 : i64
+  %r = while (%i = %zero) : i64 {
+    %go = lt %i, %ten : bool
+    condition %go
+  } do (%i2) {
+    %v = load %y[%p] pad %0 : f32[64]
+    store %y[%i2] = %v
+    %next = add %i2, %one : i64
+    yield %next
+  }
+}");
+    assert!(text.contains("barrier.sync 0;") && !text.contains("bar.sync 0;"), "{text}");
+}
