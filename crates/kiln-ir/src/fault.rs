@@ -17,13 +17,13 @@ pub enum GuardFault {
 
 /// How an operation can fault, if it can.
 pub(crate) fn fault_of(kernel: &Kernel, op: Op) -> Option<GuardFault> {
-    match kernel.op(op).kind {
-        OpKind::Assert(_) => Some(GuardFault::Assert),
-        ref kind if kind.bounds() == Some(Bounds::Check) => Some(GuardFault::OutOfBounds),
-        OpKind::Binary(binary) if binary.info().divides && !kernel.is_pure(op) => {
-            Some(GuardFault::DivisionByZero)
-        }
-        _ => None,
+    let kind = &kernel.op(op).kind;
+    if let OpKind::Assert(_) = kind {
+        Some(GuardFault::Assert)
+    } else if kind.bounds() == Some(Bounds::Check) {
+        Some(GuardFault::OutOfBounds)
+    } else {
+        (kind.divides() && !kernel.is_pure(op)).then_some(GuardFault::DivisionByZero)
     }
 }
 
@@ -34,12 +34,24 @@ pub(crate) fn takes_steps(kernel: &Kernel, op: Op) -> bool {
         || data.regions.iter().any(|&r| kernel.block(r).ops.iter().any(|&op| takes_steps(kernel, op)))
 }
 
+/// What an operation is at which all threads of a block meet, whatever it works on.
+pub(crate) fn meeting(kind: &OpKind) -> Option<&'static str> {
+    if let OpKind::Barrier = kind {
+        Some("a barrier")
+    } else if let OpKind::Cluster(ClusterOp::Barrier) = kind {
+        Some("a barrier of the cluster")
+    } else if let OpKind::BlockUniform = kind {
+        Some("a value of the first thread for all")
+    } else {
+        None
+    }
+}
+
 /// Whether all threads of a block must reach an operation together.
 pub(crate) fn is_collective(kernel: &Kernel, data: &OpData) -> bool {
     let is_tile = |v| kernel.ty(v).as_tile().is_some_and(|t| t.shape.rank() > 0);
     let tiles = || data.operands.iter().chain(&data.results).any(|&v| is_tile(v));
-    let barrier = matches!(data.kind, OpKind::Barrier | OpKind::Cluster(ClusterOp::Barrier));
-    barrier || data.kind == OpKind::BlockUniform || (!data.kind.is_terminator() && tiles())
+    meeting(&data.kind).is_some() || (!data.kind.is_terminator() && tiles())
 }
 
 /// Which operations in guards may be followed, inside the innermost guard around them, by one that

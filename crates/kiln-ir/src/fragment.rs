@@ -95,7 +95,11 @@ impl FragmentOp {
                     ("keep", u32::from(product.keep)),
                 ])
             }
-            _ => SmallVec::new(),
+            FragmentOp::Mma(_)
+            | FragmentOp::Pack(_)
+            | FragmentOp::CpAsync
+            | FragmentOp::CpAsyncCommit
+            | FragmentOp::AsyncProxyFence => SmallVec::new(),
         }
     }
 

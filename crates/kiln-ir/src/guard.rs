@@ -49,17 +49,13 @@ impl Kernel {
         in_guards(self, self.body, false, &mut |op| {
             if let Some(fault) = fault_of(self, op) {
                 let data = self.op(op);
-                let message = match (&data.kind, fault) {
-                    (OpKind::Assert(message), _) => {
-                        self.messages.get(message.0 as usize).cloned().unwrap_or_default()
-                    }
-                    (_, GuardFault::DivisionByZero) => "division by zero".into(),
-                    _ => "index {} out of bounds for extent {}".into(),
+                let message = match fault {
+                    GuardFault::Assert => self.asserted(data).cloned().unwrap_or_default(),
+                    GuardFault::DivisionByZero => "division by zero".into(),
+                    GuardFault::OutOfBounds => "index {} out of bounds for extent {}".into(),
                 };
                 let values = match fault {
-                    GuardFault::Assert => {
-                        data.operands.iter().skip(1).map(|&v| recorded(self.ty(v).elem())).collect()
-                    }
+                    GuardFault::Assert => data.shown().iter().map(|&v| recorded(self.ty(v).elem())).collect(),
                     GuardFault::OutOfBounds => vec![Scalar::I64; 2],
                     GuardFault::DivisionByZero => Vec::new(),
                 };
@@ -67,6 +63,12 @@ impl Kernel {
             }
         });
         sites
+    }
+
+    /// The text of an assert.
+    fn asserted(&self, data: &OpData) -> Option<&String> {
+        let OpKind::Assert(message) = data.kind else { return None };
+        self.messages.get(message.0 as usize)
     }
 
     /// The record of a guard's fault, if the guard has one.

@@ -337,10 +337,7 @@ impl Kernel {
 
     /// The literal a value is, if an operation `Const` gives it.
     pub fn as_const(&self, value: Value) -> Option<Literal> {
-        match self.defining_op(value)?.kind {
-            OpKind::Const(literal) => Some(literal),
-            _ => None,
-        }
+        if let OpKind::Const(literal) = self.defining_op(value)?.kind { Some(literal) } else { None }
     }
 
     /// The shape of a tile or scalar value; the empty shape for a view.
@@ -352,12 +349,11 @@ impl Kernel {
     /// division by a constant other than zero or of floats.
     pub fn is_pure(&self, op: Op) -> bool {
         let data = self.op(op);
-        match data.kind {
-            OpKind::Binary(op) if op.info().divides => {
-                self.ty(data.right()).elem().is_float()
-                    || self.as_const(data.right()).is_some_and(|l| l.is_true())
-            }
-            _ => data.kind.is_pure(),
+        if data.kind.divides() {
+            self.ty(data.right()).elem().is_float()
+                || self.as_const(data.right()).is_some_and(|l| l.is_true())
+        } else {
+            data.kind.is_pure()
         }
     }
 

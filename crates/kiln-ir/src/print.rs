@@ -14,7 +14,6 @@
 //! ```
 
 use crate::kernel::{Block, Facts, IntFact, Kernel, Level, Op, OpData, Param, Value};
-use crate::op::LinearOp;
 use crate::op::*;
 
 use std::fmt::{self, Write};
@@ -132,14 +131,16 @@ impl Printer<'_, '_> {
 
     fn regions(&mut self, data: &OpData, indent: usize) -> fmt::Result {
         for (i, &region) in data.regions.iter().enumerate() {
-            match (&data.kind, i) {
-                (OpKind::If, 1) => self.out.write_str(" else ")?,
-                (OpKind::While, 1) => {
+            match data.kind.control_flow().filter(|_| i == 1) {
+                Some(ControlFlow::If) => self.out.write_str(" else ")?,
+                Some(ControlFlow::While) => {
                     self.out.write_str(" do (")?;
                     self.values(&self.kernel.block(region).args)?;
                     self.out.write_str(") ")?;
                 }
-                _ => self.out.write_str(" ")?,
+                Some(ControlFlow::For | ControlFlow::Guard | ControlFlow::Tasks) | None => {
+                    self.out.write_str(" ")?;
+                }
             }
             self.block(region, indent)?;
         }

@@ -1,11 +1,9 @@
 //! Uniformity: which values are the same in every thread of a block, and which operations all
 //! threads reach together.
 
-use crate::cluster::ClusterOp;
 use crate::fault::{self, Followed};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
-use crate::op::LinearOp;
-use crate::op::OpKind;
+use crate::op::{ControlFlow, LinearOp, OpKind};
 use crate::types::Space;
 use std::collections::HashSet;
 
@@ -86,13 +84,7 @@ impl Uniformity {
     /// What is wrong, in words.
     pub fn check(&self, kernel: &Kernel, op: Op) -> Result<(), String> {
         let data = kernel.op(op);
-        let together = match data.kind {
-            OpKind::Barrier => Some("a barrier"),
-            OpKind::Cluster(ClusterOp::Barrier) => Some("a barrier of the cluster"),
-            OpKind::BlockUniform => Some("a value of the first thread for all"),
-            _ => None,
-        };
-        if let Some(what) = together {
+        if let Some(what) = fault::meeting(&data.kind) {
             return match self.diverges(op) {
                 true => Err(format!("{what} that only some threads of the block may reach")),
                 false => Ok(()),
@@ -104,13 +96,9 @@ impl Uniformity {
         if self.diverges(op) {
             return Err("a tile operation that only some threads of the block may reach".into());
         }
-        let control = match data.kind {
-            OpKind::If | OpKind::Guard => 1,
-            OpKind::For => 3,
-            OpKind::While => 0,
-            _ => data.operands.len(),
-        };
-        if let Some(at) = data.operands[..control].iter().position(|&v| self.varies(v)) {
+        // What regions carry may vary; what decides about them may not.
+        let control = if data.regions.is_empty() { &data.operands[..] } else { data.control() };
+        if let Some(at) = control.iter().position(|&v| self.varies(v)) {
             return Err(format!("operand {at} of a tile operation varies between threads"));
         }
         if data.kind == OpKind::While && self.loop_diverges(kernel, data) {
@@ -126,11 +114,11 @@ impl Uniformity {
             let divergent = divergent || self.guards.split;
             changed |= divergent && !std::mem::replace(&mut self.divergent[op.index()], true);
             let data = kernel.op(op);
-            changed |= match data.kind {
-                OpKind::If => self.branch(kernel, extents, data, divergent),
-                OpKind::For | OpKind::While => self.repeat(kernel, extents, op, divergent),
-                OpKind::Guard => self.guard(kernel, extents, op, divergent),
-                _ => {
+            changed |= match data.kind.control_flow() {
+                Some(ControlFlow::If) => self.branch(kernel, extents, data, divergent),
+                Some(ControlFlow::For | ControlFlow::While) => self.repeat(kernel, extents, op, divergent),
+                Some(ControlFlow::Guard) => self.guard(kernel, extents, op, divergent),
+                Some(ControlFlow::Tasks) | None => {
                     let varies = self.computes_varying(kernel, extents, data, divergent);
                     varies && self.mark(kernel, &data.results)
                 }
@@ -163,13 +151,15 @@ impl Uniformity {
     pub(crate) fn steps_vary(&self, kernel: &Kernel, region: Block) -> bool {
         kernel.block(region).ops.iter().any(|&op| {
             let data = kernel.op(op);
-            let here = match data.kind {
-                OpKind::For | OpKind::While => self.diverges(op) || self.loop_diverges(kernel, data),
+            let here = match data.kind.control_flow() {
+                Some(ControlFlow::For | ControlFlow::While) => {
+                    self.diverges(op) || self.loop_diverges(kernel, data)
+                }
                 // Threads that have a fault in an inner guard leave its loops and go on behind it.
-                OpKind::Guard => {
+                Some(ControlFlow::Guard) => {
                     self.varies(data.budget()) || self.leaves_loops(kernel, data.regions[0], false)
                 }
-                _ => false,
+                Some(ControlFlow::If | ControlFlow::Tasks) | None => false,
             };
             here || data.regions.iter().any(|&r| self.steps_vary(kernel, r))
         })
@@ -182,13 +172,15 @@ impl Uniformity {
         let mut missing = false;
         kernel.block(region).ops.iter().any(|&op| {
             let data = kernel.op(op);
-            let ends_loop = match data.kind {
+            let ends_loop = match data.kind.control_flow() {
                 // What faults in there ends that guard alone.
-                OpKind::Guard => false,
-                OpKind::For | OpKind::While => {
+                Some(ControlFlow::Guard) => false,
+                Some(ControlFlow::For | ControlFlow::While) => {
                     data.regions.iter().any(|&r| self.leaves_loops(kernel, r, true))
                 }
-                _ => data.regions.iter().any(|&r| self.leaves_loops(kernel, r, within)),
+                Some(ControlFlow::If | ControlFlow::Tasks) | None => {
+                    data.regions.iter().any(|&r| self.leaves_loops(kernel, r, within))
+                }
             };
             let early = ends_loop || (missing && fault::takes_steps(kernel, op));
             missing |= self.may_part(kernel, op);

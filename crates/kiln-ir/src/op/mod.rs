@@ -32,6 +32,7 @@
 mod attribute;
 mod binary;
 mod class;
+mod computed;
 mod linear;
 mod table;
 mod unary;
@@ -39,8 +40,9 @@ mod unary;
 pub use attribute::*;
 pub use binary::{BinaryInfo, BinaryOp, BinaryRule, CompareOp};
 pub use class::Class;
+pub use computed::Computed;
 pub use linear::LinearOp;
-pub use table::{Availability, Effect, OpInfo, Operand, Operands};
+pub use table::{Availability, ControlFlow, Effect, OpInfo, Operand, Operands};
 pub use unary::{Expansion, MathFn, UnaryInfo, UnaryOp, UnaryRule};
 
 use crate::cluster::ClusterOp;

@@ -32,6 +32,21 @@ pub enum Availability {
     Lowered,
 }
 
+/// What an operation does with the regions that it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ControlFlow {
+    /// It runs one of two.
+    If,
+    /// It runs its region once for each number of a range.
+    For,
+    /// It runs its second region as long as the first one says so.
+    While,
+    /// It runs its region up to a fault.
+    Guard,
+    /// It runs its regions side by side.
+    Tasks,
+}
+
 /// The names of operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand {
@@ -142,13 +157,15 @@ pub struct OpInfo {
     pub availability: Availability,
     /// The names of its operands.
     pub operands: Operands,
+    /// What it does with its regions, if it has some.
+    pub control: Option<ControlFlow>,
     /// How many regions it has.
     pub regions: usize,
 }
 
 impl OpInfo {
-    const fn regions(self, regions: usize) -> OpInfo {
-        OpInfo { regions, ..self }
+    const fn holds(self, control: ControlFlow, regions: usize) -> OpInfo {
+        OpInfo { control: Some(control), regions, ..self }
     }
 }
 
@@ -175,7 +192,7 @@ const fn address(predicated: bool, values: Operand) -> Operands {
 }
 
 const fn row(name: &'static str, effect: Effect, availability: Availability, operands: Operands) -> OpInfo {
-    OpInfo { name, effect, availability, operands, regions: 0 }
+    OpInfo { name, effect, availability, operands, control: None, regions: 0 }
 }
 
 const fn pure(name: &'static str, operands: Operands) -> OpInfo {
@@ -251,12 +268,18 @@ impl OpKind {
             OpKind::Clock(_) => row("clock", Observes, Threads, NONE),
             OpKind::Sleep => row("sleep", Stays, Threads, fixed(&[Duration])),
 
-            OpKind::If => row("if", Observes, Anywhere, fixed(&[Condition])).regions(2),
-            OpKind::For => row("for", Observes, Anywhere, list(&[Low, High, Step], Init, &[])).regions(1),
-            OpKind::While => row("while", Observes, Anywhere, list(&[], Init, &[])).regions(2),
+            OpKind::If => row("if", Observes, Anywhere, fixed(&[Condition])).holds(ControlFlow::If, 2),
+            OpKind::For => {
+                row("for", Observes, Anywhere, list(&[Low, High, Step], Init, &[])).holds(ControlFlow::For, 1)
+            }
+            OpKind::While => {
+                row("while", Observes, Anywhere, list(&[], Init, &[])).holds(ControlFlow::While, 2)
+            }
             OpKind::Yield => row("yield", Stays, Anywhere, list(&[], Yielded, &[])),
             OpKind::Condition => row("condition", Stays, Anywhere, fixed(&[Condition])),
-            OpKind::Guard => row("guard", Observes, Anywhere, list(&[Budget], Fallback, &[])).regions(1),
+            OpKind::Guard => {
+                row("guard", Observes, Anywhere, list(&[Budget], Fallback, &[])).holds(ControlFlow::Guard, 1)
+            }
             OpKind::Assert(_) => row("assert", Stays, Anywhere, list(&[Condition], Shown, &[])),
             OpKind::Print(_) => row("print", Stays, Anywhere, list(&[], Shown, &[])),
 
@@ -316,6 +339,23 @@ impl OpKind {
         self.info().name
     }
 
+    /// What the operation does with the regions that it holds; `None` if it has none.
+    ///
+    /// ```
+    /// use kiln_ir::{ControlFlow, OpKind};
+    /// assert_eq!((OpKind::While.control_flow(), OpKind::Yield.control_flow()), (Some(ControlFlow::While), None));
+    /// ```
+    pub fn control_flow(&self) -> Option<ControlFlow> {
+        self.info().control
+    }
+
+    /// Whether the operation does nothing but end the thread, or report, where its first operand is
+    /// false.
+    pub fn is_check(&self) -> bool {
+        let info = self.info();
+        info.effect == Stays && info.operands.first.first() == Some(&Condition) && !self.is_terminator()
+    }
+
     /// Whether the operation ends a region.
     pub fn is_terminator(&self) -> bool {
         matches!(self, OpKind::Yield | OpKind::Condition)
@@ -332,6 +372,11 @@ impl OpKind {
         matches!(self, OpKind::OrderedLoad { .. } | OpKind::LoadQuad(_))
     }
 
+    /// Whether an integer divisor of zero is a fault.
+    pub fn divides(&self) -> bool {
+        if let OpKind::Binary(op) = self { op.info().divides } else { false }
+    }
+
     /// What an access that names its elements one by one does outside the view.
     pub fn bounds(&self) -> Option<Bounds> {
         if let OpKind::Gather { bounds, .. }
@@ -342,6 +387,33 @@ impl OpKind {
         | OpKind::OrderedStore { bounds, .. } = *self
         {
             Some(bounds)
+        } else {
+            None
+        }
+    }
+
+    /// The same, to change.
+    pub fn bounds_mut(&mut self) -> Option<&mut Bounds> {
+        if let OpKind::Gather { bounds, .. }
+        | OpKind::Scatter { bounds, .. }
+        | OpKind::Atomic { bounds, .. }
+        | OpKind::AtomicCas { bounds, .. }
+        | OpKind::OrderedLoad { bounds, .. }
+        | OpKind::OrderedStore { bounds, .. } = self
+        {
+            Some(bounds)
+        } else {
+            None
+        }
+    }
+
+    /// Whether an access of elements has a mask, to change.
+    pub fn masked_mut(&mut self) -> Option<&mut bool> {
+        if let OpKind::Gather { masked, .. }
+        | OpKind::Scatter { masked, .. }
+        | OpKind::Atomic { masked, .. } = self
+        {
+            Some(masked)
         } else {
             None
         }
@@ -453,7 +525,7 @@ impl ExplicitOp {
             E::PackPairs { .. } => observes("pack_pairs", list(&[], Registers, &[])),
             E::Exp2Flushed => observes("exp2_flushed", UNARY),
             E::WgmmaWait { .. } => stays("wgmma_wait", list(&[], Registers, &[])),
-            E::Tasks(tasks) => stays("tasks", NONE).regions(tasks.len()),
+            E::Tasks(tasks) => stays("tasks", NONE).holds(ControlFlow::Tasks, tasks.len()),
             E::TaskRank => observes("task_rank", NONE),
             E::ClusterRank => observes("cluster_rank", NONE),
         }

@@ -59,7 +59,26 @@ pub(super) fn foreign_use(s: &Subject) -> Outcome {
                     "the product is still in flight: wait with `wgmma_wait` and 0 pending first".into()
                 );
             }
-            _ => {}
+            ExplicitOp::Wgmma { .. }
+            | ExplicitOp::WgmmaRegisters { .. }
+            | ExplicitOp::WgmmaWait { .. }
+            | ExplicitOp::MbarrierExpect { .. }
+            | ExplicitOp::MbarrierArrive
+            | ExplicitOp::MbarrierWait
+            | ExplicitOp::TmaLoad { .. }
+            | ExplicitOp::TmaStore
+            | ExplicitOp::TmaStoreWait { .. }
+            | ExplicitOp::ProxyFence
+            | ExplicitOp::TaskBarrier
+            | ExplicitOp::Signal
+            | ExplicitOp::SignalWait
+            | ExplicitOp::SharedStore { .. }
+            | ExplicitOp::SharedLoad
+            | ExplicitOp::PackPairs { .. }
+            | ExplicitOp::Exp2Flushed
+            | ExplicitOp::Tasks(_)
+            | ExplicitOp::TaskRank
+            | ExplicitOp::ClusterRank => {}
         }
     }
     Ok(())
@@ -153,14 +172,12 @@ impl Subject<'_> {
     /// A shared tile, and the stages, rows and columns it was made with, followed by a stage.
     fn shared_tile(&self, at: usize) -> Result<(ViewType, [u32; 2]), String> {
         let value = *self.data.operands.get(at).ok_or_else(|| format!("has no operand {at}"))?;
-        match self.made_by(value) {
-            Some(&ExplicitOp::SharedTile { rows, columns, .. }) => {
-                self.operand(at + 1, &Type::scalar(Scalar::I64))?;
-                let view = self.kernel.ty(value).as_view();
-                Ok((view.ok_or("a shared tile that is no view")?, [rows, columns]))
-            }
-            _ => Err(format!("operand {at} is no `shared_tile`")),
-        }
+        let Some(&ExplicitOp::SharedTile { rows, columns, .. }) = self.made_by(value) else {
+            return Err(format!("operand {at} is no `shared_tile`"));
+        };
+        self.operand(at + 1, &Type::scalar(Scalar::I64))?;
+        let view = self.kernel.ty(value).as_view();
+        Ok((view.ok_or("a shared tile that is no view")?, [rows, columns]))
     }
 
     /// Mbarriers, followed by an index.
@@ -174,10 +191,7 @@ impl Subject<'_> {
     }
 
     fn made_by(&self, value: Value) -> Option<&ExplicitOp> {
-        match &self.kernel.defining_op(value)?.kind {
-            OpKind::Explicit(op) => Some(op),
-            _ => None,
-        }
+        if let OpKind::Explicit(op) = &self.kernel.defining_op(value)?.kind { Some(op) } else { None }
     }
 
     /// A view of global memory of rank 2 to 5 with these elements at a position, followed by an

@@ -2,118 +2,115 @@
 //! addresses.
 
 use super::subject::{Outcome, Subject, require};
-use super::{linear, ordered};
 use crate::op::*;
 use crate::types::{Scalar, Shape, Space, Type, ViewType};
 
-pub(super) fn check(s: &Subject) -> Outcome {
-    match &s.data.kind {
-        OpKind::Extent(axis) | OpKind::Stride(axis) => {
-            let view = s.counts(1, 1)?.view()?;
-            s.axis(*axis, view.rank as usize)?;
-            s.result(0, &Type::scalar(Scalar::I64))
+pub(super) fn extent(s: &Subject, axis: u32) -> Outcome {
+    let view = s.counts(1, 1)?.view()?;
+    s.axis(axis, view.rank as usize)?;
+    s.result(0, &Type::scalar(Scalar::I64))
+}
+
+pub(super) fn alloc(s: &Subject, space: Space, elem: Scalar, shape: &Shape) -> Outcome {
+    s.counts(0, 1)?.size(shape)?;
+    super::header::view_rank(shape.rank() as u32)?;
+    require(space != Space::Global, || "allocates global memory".into())?;
+    s.result(0, &Type::view(elem, shape.rank() as u32, space))
+}
+
+pub(super) fn load(s: &Subject) -> Outcome {
+    let view = s.offsets(1)?;
+    s.results_len(1)?;
+    s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem))?;
+    s.result_elem(view.elem)?;
+    s.box_of(&view, &s.result_tile(0)?.shape)
+}
+
+pub(super) fn store(s: &Subject) -> Outcome {
+    let view = s.offsets(1)?;
+    s.results_len(0)?;
+    s.writable(&view)?;
+    let last = s.data.operands.len() - 1;
+    let tile = s.tile(last)?;
+    s.operand(last, &Type::tile(view.elem, tile.shape.clone()))?;
+    s.box_of(&view, &tile.shape)
+}
+
+pub(super) fn gather(s: &Subject, masked: bool) -> Outcome {
+    let (view, shape) = s.indices(masked, 1)?;
+    s.results_len(1)?;
+    s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem))?;
+    let shape = shape.unwrap_or_default();
+    s.result(0, &Type::tile(view.elem, shape.clone()))?;
+    s.shared_by_tile(&view, &shape)
+}
+
+pub(super) fn scatter(s: &Subject, masked: bool) -> Outcome {
+    let (view, shape) = s.indices(masked, 1)?;
+    s.results_len(0)?;
+    s.writable(&view)?;
+    s.values(&view, shape.unwrap_or_default(), 1)
+}
+
+pub(super) fn atomic(s: &Subject, op: AtomicOp, masked: bool) -> Outcome {
+    let (view, shape) = s.indices(masked, 1)?;
+    s.class(op.class(), view.elem)?;
+    s.atomic(&view, shape.unwrap_or_default(), 1)
+}
+
+pub(super) fn atomic_cas(s: &Subject) -> Outcome {
+    let (view, shape) = s.indices(false, 2)?;
+    s.class(Class::Number, view.elem)?;
+    s.atomic(&view, shape.unwrap_or_default(), 2)
+}
+
+pub(super) fn address(s: &Subject) -> Outcome {
+    s.counts(1, 1)?.view()?;
+    s.result(0, &Type::scalar(Scalar::U64))
+}
+
+pub(super) fn scratch(s: &Subject, offset: u32) -> Outcome {
+    let size = s.kernel.scratch_bytes;
+    require(offset < size, || format!("offset {offset} of {size} bytes of scratch memory"))?;
+    s.counts(0, 1)?;
+    match s.result_ty(0).as_view() {
+        None => s.result(0, &Type::scalar(Scalar::U64)),
+        Some(view) => {
+            s.result(0, &Type::view(view.elem, 1, Space::Shared))?;
+            let elem = view.elem;
+            require(offset % elem.bytes() == 0, || {
+                format!("offset {offset}, expected a multiple of the {} bytes of {elem}", elem.bytes())
+            })
         }
-        OpKind::Alloc { space, elem, shape } => {
-            s.counts(0, 1)?.size(shape)?;
-            super::header::view_rank(shape.rank() as u32)?;
-            require(*space != Space::Global, || "allocates global memory".into())?;
-            s.result(0, &Type::view(*elem, shape.rank() as u32, *space))
-        }
-        OpKind::Load(_) => {
-            let view = s.offsets(1)?;
-            s.results_len(1)?;
-            s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem))?;
-            s.result_elem(view.elem)?;
-            s.box_of(&view, &s.result_tile(0)?.shape)
-        }
-        OpKind::Store { .. } => {
-            let view = s.offsets(1)?;
-            s.results_len(0)?;
-            s.writable(&view)?;
-            let last = s.data.operands.len() - 1;
-            let tile = s.tile(last)?;
-            s.operand(last, &Type::tile(view.elem, tile.shape.clone()))?;
-            s.box_of(&view, &tile.shape)
-        }
-        OpKind::Gather { masked, .. } => {
-            let (view, shape) = s.indices(*masked, 1)?;
-            s.results_len(1)?;
-            s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem))?;
-            let shape = shape.unwrap_or_default();
-            s.result(0, &Type::tile(view.elem, shape.clone()))?;
-            s.shared_by_tile(&view, &shape)
-        }
-        OpKind::Scatter { masked, .. } => {
-            let (view, shape) = s.indices(*masked, 1)?;
-            s.results_len(0)?;
-            s.writable(&view)?;
-            s.values(&view, shape.unwrap_or_default(), 1)
-        }
-        OpKind::Atomic { op, masked, .. } => {
-            let (view, shape) = s.indices(*masked, 1)?;
-            s.class(op.class(), view.elem)?;
-            s.atomic(&view, shape.unwrap_or_default(), 1)
-        }
-        OpKind::AtomicCas { .. } => {
-            let (view, shape) = s.indices(false, 2)?;
-            s.class(Class::Number, view.elem)?;
-            s.atomic(&view, shape.unwrap_or_default(), 2)
-        }
-        OpKind::Address => {
-            s.counts(1, 1)?.view()?;
-            s.result(0, &Type::scalar(Scalar::U64))
-        }
-        OpKind::Scratch { offset } => {
-            let size = s.kernel.scratch_bytes;
-            require(*offset < size, || format!("offset {offset} of {size} bytes of scratch memory"))?;
-            s.counts(0, 1)?;
-            match s.result_ty(0).as_view() {
-                None => s.result(0, &Type::scalar(Scalar::U64)),
-                Some(view) => {
-                    s.result(0, &Type::view(view.elem, 1, Space::Shared))?;
-                    let elem = view.elem;
-                    require(offset % elem.bytes() == 0, || {
-                        format!(
-                            "offset {offset}, expected a multiple of the {} bytes of {elem}",
-                            elem.bytes()
-                        )
-                    })
-                }
-            }
-        }
-        OpKind::Linear { op, predicated } => linear::check(s, *op, *predicated),
-        OpKind::PtrLoad { lanes, predicated, .. } => {
-            s.address(*predicated, 0)?;
-            s.results_len(*lanes as usize)?;
-            s.lanes(*lanes, s.result_ty(0))?;
-            (0..*lanes as usize).try_for_each(|i| s.result(i, s.result_ty(0)))
-        }
-        OpKind::PtrStore { lanes, predicated, .. } => {
-            let first = s.address(*predicated, *lanes as usize)?;
-            s.results_len(0)?;
-            s.lanes(*lanes, s.ty(first))?;
-            (first..first + *lanes as usize).try_for_each(|i| s.operand(i, s.ty(first)).map(|_| ()))
-        }
-        OpKind::PtrAtomic { op, predicated, .. } => {
-            let first = s.address(*predicated, 1)?;
-            s.class(op.class(), s.scalar(first)?)?;
-            s.results_len(1)?;
-            s.result(0, s.ty(first))
-        }
-        OpKind::PtrAtomicCas { predicated, .. } => {
-            let first = s.address(*predicated, 2)?;
-            s.class(Class::Number, s.scalar(first)?)?;
-            s.operand(first + 1, s.ty(first))?.results_len(1)?;
-            s.result(0, s.ty(first))
-        }
-        OpKind::OrderedLoad { .. }
-        | OpKind::OrderedStore { .. }
-        | OpKind::LoadQuad(_)
-        | OpKind::StoreQuad(_)
-        | OpKind::PtrOrderedLoad { .. }
-        | OpKind::PtrOrderedStore { .. } => ordered::check(s),
-        other => Err(format!("no rule for `{}`", other.mnemonic())),
     }
+}
+
+pub(super) fn ptr_load(s: &Subject, lanes: u32, predicated: bool) -> Outcome {
+    s.address(predicated, 0)?;
+    s.results_len(lanes as usize)?;
+    s.lanes(lanes, s.result_ty(0))?;
+    (0..lanes as usize).try_for_each(|i| s.result(i, s.result_ty(0)))
+}
+
+pub(super) fn ptr_store(s: &Subject, lanes: u32, predicated: bool) -> Outcome {
+    let first = s.address(predicated, lanes as usize)?;
+    s.results_len(0)?;
+    s.lanes(lanes, s.ty(first))?;
+    (first..first + lanes as usize).try_for_each(|i| s.operand(i, s.ty(first)).map(|_| ()))
+}
+
+pub(super) fn ptr_atomic(s: &Subject, op: AtomicOp, predicated: bool) -> Outcome {
+    let first = s.address(predicated, 1)?;
+    s.class(op.class(), s.scalar(first)?)?;
+    s.results_len(1)?;
+    s.result(0, s.ty(first))
+}
+
+pub(super) fn ptr_atomic_cas(s: &Subject, predicated: bool) -> Outcome {
+    let first = s.address(predicated, 2)?;
+    s.class(Class::Number, s.scalar(first)?)?;
+    s.operand(first + 1, s.ty(first))?.results_len(1)?;
+    s.result(0, s.ty(first))
 }
 
 impl Subject<'_> {

@@ -188,19 +188,18 @@ impl<'k> Verifier<'k> {
     /// Refuses memory beyond what any device has, so that no later stage adds up numbers that
     /// overflow. A device's own limit is lower.
     fn count_memory(&mut self, op: Op) {
-        let (at, bytes) = match &self.kernel.op(op).kind {
-            OpKind::Alloc { space: Space::Local, elem, shape } => {
-                (1, shape.len() as u64 * u64::from(elem.bytes()))
-            }
-            OpKind::Alloc { elem, shape, .. } => (0, shape.len() as u64 * u64::from(elem.bytes())),
-            OpKind::Explicit(ExplicitOp::SharedTile { stages, rows, columns }) => {
-                let elem = self.kernel.ty(self.kernel.op(op).results[0]).elem();
-                let elements =
-                    u64::from(*rows).saturating_mul((*columns).into()).saturating_mul((*stages).into());
-                (0, elements.saturating_mul(elem.bytes().into()))
-            }
-            OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) => (0, 8 * u64::from(*count)),
-            _ => return,
+        let kind = &self.kernel.op(op).kind;
+        let (at, bytes) = if let OpKind::Alloc { space, elem, shape } = kind {
+            (usize::from(*space == Space::Local), shape.len() as u64 * u64::from(elem.bytes()))
+        } else if let OpKind::Explicit(ExplicitOp::SharedTile { stages, rows, columns }) = kind {
+            let elem = self.kernel.ty(self.kernel.op(op).results[0]).elem();
+            let elements =
+                u64::from(*rows).saturating_mul((*columns).into()).saturating_mul((*stages).into());
+            (0, elements.saturating_mul(elem.bytes().into()))
+        } else if let OpKind::Explicit(ExplicitOp::Mbarrier { count, .. }) = kind {
+            (0, 8 * u64::from(*count))
+        } else {
+            return;
         };
         self.memory[at] = self.memory[at].saturating_add(bytes);
         let (what, most) =
@@ -245,11 +244,8 @@ impl<'k> Verifier<'k> {
         let kernel = self.kernel;
         let block = kernel.block(region);
         let condition = matches!(kernel.op(op).kind, OpKind::While) && at == 0;
-        let ends = |op: Op| match kernel.op(op).kind {
-            OpKind::Condition => condition,
-            OpKind::Yield => !condition,
-            _ => false,
-        };
+        let end = if condition { OpKind::Condition } else { OpKind::Yield };
+        let ends = |op: Op| kernel.op(op).kind == end;
         block.args.iter().for_each(|v| self.defined[v.index()] = true);
         for (i, &inner) in block.ops.iter().enumerate() {
             if !self.op(inner, depth) {

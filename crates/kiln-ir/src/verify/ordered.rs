@@ -7,54 +7,53 @@ use crate::types::{Scalar, Space, Type, ViewType};
 /// Words of a quad.
 const QUAD: usize = 4;
 
-pub(super) fn check(s: &Subject) -> Outcome {
-    let word = Type::scalar(Scalar::U32);
-    match s.data.kind {
-        OpKind::OrderedLoad { order, .. } => {
-            let view = s.offsets(0)?;
-            not(order, Order::Release, "load")?;
-            element(&view)?;
-            s.results_len(1)?;
-            s.result(0, &Type::scalar(view.elem))
-        }
-        OpKind::OrderedStore { order, .. } => {
-            let view = s.offsets(1)?;
-            not(order, Order::Acquire, "store")?;
-            element(&view)?;
-            s.results_len(0)?;
-            s.writable(&view)?;
-            s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem)).map(|_| ())
-        }
-        OpKind::LoadQuad(bounds) => {
-            quad(&s.offsets(0)?, bounds)?;
-            s.results_len(QUAD)?;
-            (0..QUAD).try_for_each(|i| s.result(i, &word))
-        }
-        OpKind::StoreQuad(bounds) => {
-            let view = s.offsets(QUAD)?;
-            quad(&view, bounds)?;
-            s.results_len(0)?;
-            s.writable(&view)?;
-            (2..2 + QUAD).try_for_each(|i| s.operand(i, &word).map(|_| ()))
-        }
-        OpKind::PtrOrderedLoad { lanes, order, predicated, .. } => {
-            s.address(predicated, 0)?;
-            not(order, Order::Release, "load")?;
-            s.results_len(lanes as usize)?;
-            let ty = s.data.results.first().map(|_| s.result_ty(0)).ok_or("has no results")?;
-            words(lanes, ty)?;
-            (1..lanes as usize).try_for_each(|i| s.result(i, ty))
-        }
-        OpKind::PtrOrderedStore { lanes, order, predicated, .. } => {
-            let first = s.address(predicated, lanes as usize)?;
-            not(order, Order::Acquire, "store")?;
-            s.results_len(0)?;
-            let ty = s.data.operands.get(first).map(|_| s.ty(first)).ok_or("has no values")?;
-            words(lanes, ty)?;
-            (first + 1..first + lanes as usize).try_for_each(|i| s.operand(i, ty).map(|_| ()))
-        }
-        ref other => Err(format!("no rule for `{}`", other.mnemonic())),
-    }
+pub(super) fn load(s: &Subject, order: Order) -> Outcome {
+    let view = s.offsets(0)?;
+    not(order, Order::Release, "load")?;
+    element(&view)?;
+    s.results_len(1)?;
+    s.result(0, &Type::scalar(view.elem))
+}
+
+pub(super) fn store(s: &Subject, order: Order) -> Outcome {
+    let view = s.offsets(1)?;
+    not(order, Order::Acquire, "store")?;
+    element(&view)?;
+    s.results_len(0)?;
+    s.writable(&view)?;
+    s.operand(s.data.operands.len() - 1, &Type::scalar(view.elem)).map(|_| ())
+}
+
+pub(super) fn load_quad(s: &Subject, bounds: Bounds) -> Outcome {
+    quad(&s.offsets(0)?, bounds)?;
+    s.results_len(QUAD)?;
+    (0..QUAD).try_for_each(|i| s.result(i, &Type::scalar(Scalar::U32)))
+}
+
+pub(super) fn store_quad(s: &Subject, bounds: Bounds) -> Outcome {
+    let view = s.offsets(QUAD)?;
+    quad(&view, bounds)?;
+    s.results_len(0)?;
+    s.writable(&view)?;
+    (2..2 + QUAD).try_for_each(|i| s.operand(i, &Type::scalar(Scalar::U32)).map(|_| ()))
+}
+
+pub(super) fn ptr_load(s: &Subject, lanes: u32, order: Order, predicated: bool) -> Outcome {
+    s.address(predicated, 0)?;
+    not(order, Order::Release, "load")?;
+    s.results_len(lanes as usize)?;
+    let ty = s.data.results.first().map(|_| s.result_ty(0)).ok_or("has no results")?;
+    words(lanes, ty)?;
+    (1..lanes as usize).try_for_each(|i| s.result(i, ty))
+}
+
+pub(super) fn ptr_store(s: &Subject, lanes: u32, order: Order, predicated: bool) -> Outcome {
+    let first = s.address(predicated, lanes as usize)?;
+    not(order, Order::Acquire, "store")?;
+    s.results_len(0)?;
+    let ty = s.data.operands.get(first).map(|_| s.ty(first)).ok_or("has no values")?;
+    words(lanes, ty)?;
+    (first + 1..first + lanes as usize).try_for_each(|i| s.operand(i, ty).map(|_| ()))
 }
 
 pub(super) fn not(order: Order, wrong: Order, what: &str) -> Outcome {

@@ -1,7 +1,7 @@
 //! Rules of each operation: how many operands, results and regions it has, and their types.
 
 use super::subject::{Outcome, Subject, require};
-use super::{cluster, explicit, fragment, memory};
+use super::{cluster, explicit, fragment, linear, memory, ordered};
 use crate::fragment::FragmentOp;
 use crate::kernel::{Block, Kernel, Level, Op, Value};
 use crate::op::*;
@@ -65,10 +65,9 @@ impl<'k> Subject<'k> {
 
     fn types(&self) -> Outcome {
         use OpKind::*;
-        if let Explicit(op) = &self.data.kind {
-            return explicit::check(self, op);
+        if !matches!(self.data.kind, Explicit(_)) {
+            explicit::foreign_use(self)?;
         }
-        explicit::foreign_use(self)?;
         match &self.data.kind {
             Fragment(op) => fragment::check(self, *op),
             Const(literal) => self.counts(0, 1)?.result_elem(literal.elem()),
@@ -168,7 +167,32 @@ impl<'k> Subject<'k> {
                 self.counts(1, 0)?.operand(0, &Type::scalar(Scalar::Bool))?;
                 Ok(())
             }
-            _ => memory::check(self),
+            Extent(axis) | Stride(axis) => memory::extent(self, *axis),
+            Alloc { space, elem, shape } => memory::alloc(self, *space, *elem, shape),
+            Load(_) => memory::load(self),
+            Store { .. } => memory::store(self),
+            Gather { masked, .. } => memory::gather(self, *masked),
+            Scatter { masked, .. } => memory::scatter(self, *masked),
+            Atomic { op, masked, .. } => memory::atomic(self, *op, *masked),
+            AtomicCas { .. } => memory::atomic_cas(self),
+            Address => memory::address(self),
+            Scratch { offset } => memory::scratch(self, *offset),
+            Linear { op, predicated } => linear::check(self, *op, *predicated),
+            PtrLoad { lanes, predicated, .. } => memory::ptr_load(self, *lanes, *predicated),
+            PtrStore { lanes, predicated, .. } => memory::ptr_store(self, *lanes, *predicated),
+            PtrAtomic { op, predicated, .. } => memory::ptr_atomic(self, *op, *predicated),
+            PtrAtomicCas { predicated, .. } => memory::ptr_atomic_cas(self, *predicated),
+            OrderedLoad { order, .. } => ordered::load(self, *order),
+            OrderedStore { order, .. } => ordered::store(self, *order),
+            LoadQuad(bounds) => ordered::load_quad(self, *bounds),
+            StoreQuad(bounds) => ordered::store_quad(self, *bounds),
+            PtrOrderedLoad { lanes, order, predicated, .. } => {
+                ordered::ptr_load(self, *lanes, *order, *predicated)
+            }
+            PtrOrderedStore { lanes, order, predicated, .. } => {
+                ordered::ptr_store(self, *lanes, *order, *predicated)
+            }
+            Explicit(op) => explicit::check(self, op),
         }
     }
 
