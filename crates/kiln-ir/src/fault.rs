@@ -15,15 +15,17 @@ pub enum GuardFault {
     DivisionByZero,
 }
 
-/// How an operation can fault, if it can.
-pub(crate) fn fault_of(kernel: &Kernel, op: Op) -> Option<GuardFault> {
-    let kind = &kernel.op(op).kind;
-    if let OpKind::Assert(_) = kind {
-        Some(GuardFault::Assert)
-    } else if kind.bounds() == Some(Bounds::Check) {
-        Some(GuardFault::OutOfBounds)
-    } else {
-        (kind.divides() && !kernel.is_pure(op)).then_some(GuardFault::DivisionByZero)
+impl Kernel {
+    /// How an operation can fault, if it can.
+    pub fn fault_of(&self, op: Op) -> Option<GuardFault> {
+        let kind = &self.op(op).kind;
+        if let OpKind::Assert(_) = kind {
+            Some(GuardFault::Assert)
+        } else if kind.bounds() == Some(Bounds::Check) {
+            Some(GuardFault::OutOfBounds)
+        } else {
+            (kind.divides() && !self.is_pure(op)).then_some(GuardFault::DivisionByZero)
+        }
     }
 }
 

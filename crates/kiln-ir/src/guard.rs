@@ -3,7 +3,7 @@
 //! Faults are caught by the guard around them ([`OpKind::Guard`]). The operations that can fault
 //! inside guards are *sites*, numbered from 1 in the order of the text.
 
-use crate::fault::{Followed, GuardFault, fault_of};
+use crate::fault::{Followed, GuardFault};
 use crate::kernel::{Block, Kernel, Level, Op, OpData, Value};
 use crate::op::OpKind;
 use crate::types::Scalar;
@@ -47,7 +47,7 @@ impl Kernel {
     pub fn guard_sites(&self) -> Vec<GuardSite> {
         let mut sites = Vec::new();
         in_guards(self, self.body, false, &mut |op| {
-            if let Some(fault) = fault_of(self, op) {
+            if let Some(fault) = self.fault_of(op) {
                 let data = self.op(op);
                 let message = match fault {
                     GuardFault::Assert => self.asserted(data).cloned().unwrap_or_default(),

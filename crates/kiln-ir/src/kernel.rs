@@ -340,6 +340,11 @@ impl Kernel {
         if let OpKind::Const(literal) = self.defining_op(value)?.kind { Some(literal) } else { None }
     }
 
+    /// The shape of the memory that a view is, if the kernel allocates it.
+    pub fn alloc_shape(&self, view: Value) -> Option<&Shape> {
+        if let OpKind::Alloc { shape, .. } = &self.defining_op(view)?.kind { Some(shape) } else { None }
+    }
+
     /// The shape of a tile or scalar value; the empty shape for a view.
     pub fn shape(&self, value: Value) -> Shape {
         self.ty(value).as_tile().map_or_else(Shape::scalar, |t| t.shape.clone())

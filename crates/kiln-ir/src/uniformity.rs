@@ -194,7 +194,7 @@ impl Uniformity {
         if data.kind == OpKind::Guard {
             return false;
         }
-        let own = fault::fault_of(kernel, op).is_some()
+        let own = kernel.fault_of(op).is_some()
             && (self.diverges(op) || data.operands.iter().any(|&v| self.varies(v)));
         let inside = |&r: &Block| kernel.block(r).ops.iter().any(|&op| self.may_part(kernel, op));
         own || data.regions.iter().any(inside)
@@ -209,8 +209,8 @@ impl Uniformity {
             self.guards.split = false;
             return;
         }
-        let own = fault::fault_of(kernel, op).is_some()
-            && (divergent || data.operands.iter().any(|&v| self.varies(v)));
+        let own =
+            kernel.fault_of(op).is_some() && (divergent || data.operands.iter().any(|&v| self.varies(v)));
         let steps = self.guards.steps_vary && fault::takes_steps(kernel, op);
         self.guards.split |= own || steps;
     }

@@ -7,7 +7,9 @@
 //! every grid axis that the kernel uses, and all accesses to a view it stores to do so alike. The
 //! extents of what is pinned give the grid: `ceil(extent / B)` programs.
 
-use kiln_ir::{Axis, BinaryOp, Block, Def, ExplicitOp, Kernel, Level, OpData, OpKind, Scalar, Value};
+use kiln_ir::{
+    Axis, BinaryOp, Block, Computed, Def, ExplicitOp, Kernel, Level, OpData, OpKind, Operand, Scalar, Value,
+};
 
 /// A grid extent that follows from a tensor: `ceil(extent(param, axis) / by)` programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,11 +269,9 @@ fn access(kind: &OpKind) -> Option<(bool, bool)> {
 
 fn pins(kernel: &Kernel, data: &OpData) -> [Option<Pin>; 3] {
     let rank = kernel.ty(data.view()).as_view().map_or(0, |v| v.rank as usize);
-    let tile = match data.kind {
-        OpKind::Load(_) => data.results.first().map(|&r| kernel.shape(r)),
-        OpKind::Store { .. } => Some(kernel.shape(data.stored_value())),
-        _ => None,
-    };
+    // The tile that a box is loaded to or stored from; elements have no box.
+    let moved = data.results.first().or(data.stored_values().first());
+    let tile = moved.filter(|_| !data.named(Operand::Offset).is_empty()).map(|&v| kernel.shape(v));
     let mut pins = [None; 3];
     for axis in 0..rank {
         let Some(&offset) = data.coordinates().get(axis) else { break };
@@ -340,19 +340,19 @@ fn affine(kernel: &Kernel, value: Value) -> Option<Affine> {
         Def::Arg(block, position) => return loop_variable(kernel, block, position),
     };
     let of = |value| affine(kernel, value);
-    match data.kind {
-        OpKind::Const(literal) => Some(Affine::of((literal.as_i128() as i64, literal.as_i128() as i64))),
-        OpKind::ProgramId(axis) => {
+    match data.kind.computed()? {
+        Computed::Const(literal) => Some(Affine::of((literal.as_i128() as i64, literal.as_i128() as i64))),
+        Computed::ProgramId(axis) => {
             let mut by = [0; 3];
             by[axis as usize] = 1;
             Some(Affine { by, rest: (0, 0) })
         }
-        OpKind::ThreadId(axis) => Some(Affine::of((0, block_extent(kernel, axis)? - 1))),
-        OpKind::BlockDim(axis) => block_extent(kernel, axis).map(|n| Affine::of((n, n))),
-        OpKind::Broadcast | OpKind::Reshape => of(data.input()),
-        OpKind::Binary(BinaryOp::Add) => of(data.left())?.add(of(data.right())?),
-        OpKind::Binary(BinaryOp::Sub) => of(data.left())?.add(of(data.right())?.scale(-1)?),
-        OpKind::Binary(BinaryOp::Mul) => {
+        Computed::ThreadId(axis) => Some(Affine::of((0, block_extent(kernel, axis)? - 1))),
+        Computed::BlockDim(axis) => block_extent(kernel, axis).map(|n| Affine::of((n, n))),
+        Computed::Broadcast | Computed::Reshape => of(data.input()),
+        Computed::Binary(BinaryOp::Add) => of(data.left())?.add(of(data.right())?),
+        Computed::Binary(BinaryOp::Sub) => of(data.left())?.add(of(data.right())?.scale(-1)?),
+        Computed::Binary(BinaryOp::Mul) => {
             let (x, y) = (of(data.left())?, of(data.right())?);
             match (x.as_constant(), y.as_constant()) {
                 (_, Some(factor)) => x.scale(factor),
@@ -360,7 +360,20 @@ fn affine(kernel: &Kernel, value: Value) -> Option<Affine> {
                 _ => None,
             }
         }
-        _ => None,
+        // No sums of multiples of program numbers, as far as it matters.
+        Computed::Iota
+        | Computed::NumPrograms(_)
+        | Computed::Extent(_)
+        | Computed::Stride(_)
+        | Computed::Unary(_)
+        | Computed::Binary(_)
+        | Computed::Compare(_)
+        | Computed::Select
+        | Computed::Fma
+        | Computed::Cast
+        | Computed::Bitcast
+        | Computed::Transpose(_)
+        | Computed::BlockUniform => None,
     }
 }
 

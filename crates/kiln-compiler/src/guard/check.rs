@@ -3,8 +3,8 @@
 use super::Lowering;
 use crate::opt::trusted;
 use kiln_ir::{
-    BinaryOp, Block, Bounds, CompareOp, Literal, Op, OpData, OpKind, Operand, ReduceOp, Scalar, Shape,
-    UnaryOp, Value,
+    BinaryOp, Block, Bounds, CompareOp, GuardFault, Literal, Op, OpData, OpKind, Operand, ReduceOp, Scalar,
+    Shape, UnaryOp, Value,
 };
 
 impl Lowering<'_> {
@@ -12,9 +12,10 @@ impl Lowering<'_> {
     /// proved.
     pub(super) fn site(&self, op: Op) -> u32 {
         let data = self.kernel.op(op);
-        let proved = match data.kind {
-            OpKind::Assert(_) => self.kernel.as_const(data.condition()).is_some_and(Literal::is_true),
-            ref kind => kind.bounds().is_some_and(|bounds| bounds != Bounds::Check),
+        let proved = if let OpKind::Assert(_) = data.kind {
+            self.kernel.as_const(data.condition()).is_some_and(Literal::is_true)
+        } else {
+            data.kind.bounds().is_some_and(|bounds| bounds != Bounds::Check)
         };
         if proved { 0 } else { self.guards.site(op) }
     }
@@ -24,11 +25,11 @@ impl Lowering<'_> {
     /// condition comes with it.
     pub(super) fn does_not_fault(&mut self, op: Op, at: Block) -> Option<(Value, Option<Value>)> {
         let data = self.kernel.op(op).clone();
-        let fine = match data.kind {
-            OpKind::Assert(_) => Some(data.condition()),
-            OpKind::Binary(_) => Some(self.is_not_zero(at, data.right())),
-            _ => self.is_inside(at, &data),
-        }?;
+        let fine = match self.kernel.fault_of(op)? {
+            GuardFault::Assert => data.condition(),
+            GuardFault::DivisionByZero => self.is_not_zero(at, data.right()),
+            GuardFault::OutOfBounds => self.is_inside(at, &data)?,
+        };
         let fine = self.all_elements(at, fine);
         let varies = data.operands.iter().any(|&v| self.guards.varies(v));
         let agree = varies && self.guards.concerns_block(op);
@@ -56,12 +57,6 @@ impl Lowering<'_> {
     fn is_inside(&mut self, at: Block, data: &OpData) -> Option<Value> {
         let view = data.view();
         let rank = self.kernel.ty(view).as_view().map_or(0, |v| v.rank);
-        let masked = match data.kind {
-            OpKind::Gather { masked, .. }
-            | OpKind::Scatter { masked, .. }
-            | OpKind::Atomic { masked, .. } => masked,
-            _ => false,
-        };
         let mut b = self.at(at);
         let mut inside = None;
         for axis in 0..rank {
@@ -78,7 +73,7 @@ impl Lowering<'_> {
                 None => here,
             });
         }
-        if !masked {
+        if data.mask().is_none() {
             return inside;
         }
         let off = b.unary(UnaryOp::Not, data.operand(Operand::Mask));

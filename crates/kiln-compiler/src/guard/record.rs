@@ -12,10 +12,7 @@ impl Lowering<'_> {
     /// Appends what records the fault of a check, if the guard has a record.
     pub(super) fn record_fault(&mut self, at: Block, number: u32, check: Check) {
         let Some(record) = self.record else { return };
-        let room = self.kernel.defining_op(record).map_or(0, |data| match &data.kind {
-            OpKind::Alloc { shape, .. } => shape.len(),
-            _ => 0,
-        });
+        let room = self.kernel.alloc_shape(record).map_or(0, |shape| shape.len());
         let data = self.kernel.op(check.op).clone();
         let write = |b: &mut Builder<'_>| {
             let mut words = vec![b.constant(Literal::from_bits(Scalar::U64, number.into()))];

@@ -1,7 +1,7 @@
 //! A list of operations of a guard's region, and what becomes of the rest of it after a fault.
 
 use super::Lowering;
-use kiln_ir::{BinaryOp, Block, CompareOp, Literal, Op, OpKind, Scalar, Type, Value};
+use kiln_ir::{BinaryOp, Block, CompareOp, ControlFlow, Literal, Op, OpKind, Scalar, Type, Value};
 use std::collections::{HashMap, HashSet};
 
 /// So many operations of a list that can fault nest in each other at most; beyond that, the values
@@ -123,10 +123,13 @@ impl Lowering<'_> {
                 continue;
             }
             let steps = left.filter(|_| self.takes_steps(op));
-            let outcome = match kind {
-                OpKind::If => self.branch(op, at, steps),
-                OpKind::For => self.counted_loop(op, at, steps),
-                _ => self.while_loop(op, at, steps),
+            let outcome = match kind.control_flow() {
+                Some(ControlFlow::If) => self.branch(op, at, steps),
+                Some(ControlFlow::For) => self.counted_loop(op, at, steps),
+                // A guard was dealt with above, tasks hold none, and what holds nothing is a check.
+                Some(ControlFlow::While | ControlFlow::Guard | ControlFlow::Tasks) | None => {
+                    self.while_loop(op, at, steps)
+                }
             };
             left = outcome.left.or(left);
             let site = self.agreed_site(op, at, outcome.site);
@@ -191,10 +194,12 @@ impl Lowering<'_> {
     pub(super) fn can_fault(&self, op: Op, counted: bool) -> bool {
         let data = self.kernel.op(op);
         let inside = || data.regions.iter().flat_map(|&r| &self.kernel.block(r).ops);
-        match data.kind {
-            OpKind::For | OpKind::While if counted => true,
-            OpKind::Guard => counted && inside().any(|&op| self.takes_steps(op)),
-            _ => self.site(op) != 0 || inside().any(|&op| self.can_fault(op, counted)),
+        match data.kind.control_flow() {
+            Some(ControlFlow::For | ControlFlow::While) if counted => true,
+            Some(ControlFlow::Guard) => counted && inside().any(|&op| self.takes_steps(op)),
+            Some(ControlFlow::If | ControlFlow::For | ControlFlow::While | ControlFlow::Tasks) | None => {
+                self.site(op) != 0 || inside().any(|&op| self.can_fault(op, counted))
+            }
         }
     }
 

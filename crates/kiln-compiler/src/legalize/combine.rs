@@ -14,9 +14,9 @@ impl Legalizer<'_> {
         let grid = self.grid(operand);
         for cell in self.grid(result).cells() {
             let along = cells_along(&grid, &cell, axis);
-            let part = match op {
-                ReduceOp::ArgMin | ReduceOp::ArgMax => self.first_best(operand, &grid, &along, (op, axis)),
-                _ => self.reduced(operand, &grid, &along, (op, axis)),
+            let part = match op.gives_index() {
+                true => self.first_best(operand, &grid, &along, (op, axis)),
+                false => self.reduced(operand, &grid, &along, (op, axis)),
             };
             self.values[result.index()].push(part);
         }
@@ -48,9 +48,9 @@ impl Legalizer<'_> {
         along: &[Cell],
         (op, axis): (ReduceOp, usize),
     ) -> Value {
-        let (extremum, better) = match op {
-            ReduceOp::ArgMax => (ReduceOp::Max, CompareOp::Gt),
-            _ => (ReduceOp::Min, CompareOp::Lt),
+        let (extremum, better) = match op == ReduceOp::ArgMax {
+            true => (ReduceOp::Max, CompareOp::Gt),
+            false => (ReduceOp::Min, CompareOp::Lt),
         };
         let float = self.src.ty(tile).elem().is_float();
         let mut best: Option<(Value, Value)> = None;

@@ -21,7 +21,24 @@ impl<'a> Legalizer<'a> {
             }
             ExplicitOp::PackPairs { .. } => self.pack_pairs(data),
             ExplicitOp::SharedStore { column } => self.shared_store(data, *column)?,
-            _ => return Err(self.unsupported(data, "use extents that are powers of two")),
+            ExplicitOp::SharedTile { .. }
+            | ExplicitOp::Mbarrier { .. }
+            | ExplicitOp::MbarrierExpect { .. }
+            | ExplicitOp::MbarrierArrive
+            | ExplicitOp::MbarrierWait
+            | ExplicitOp::TmaLoad { .. }
+            | ExplicitOp::TmaStore
+            | ExplicitOp::TmaStoreWait { .. }
+            | ExplicitOp::ProxyFence
+            | ExplicitOp::TaskBarrier
+            | ExplicitOp::Signal
+            | ExplicitOp::SignalWait
+            | ExplicitOp::SharedLoad
+            | ExplicitOp::Tasks(_)
+            | ExplicitOp::TaskRank
+            | ExplicitOp::ClusterRank => {
+                return Err(self.unsupported(data, "use extents that are powers of two"));
+            }
         }
         Ok(())
     }

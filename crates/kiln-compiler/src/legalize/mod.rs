@@ -158,7 +158,48 @@ impl<'a> Legalizer<'a> {
             Scan { .. } => self.scan(data),
             Dot(precision) => self.dot(data, *precision),
             Explicit(op) => self.explicit(data, op)?,
-            _ => return Err(self.unsupported(data, "use extents that are powers of two")),
+            // None has a tile, but what refuses them is a better error than a broken kernel.
+            ProgramId(_)
+            | NumPrograms(_)
+            | ThreadId(_)
+            | BlockDim(_)
+            | Extent(_)
+            | Stride(_)
+            | Alloc { .. }
+            | Fence(_)
+            | OrderedLoad { .. }
+            | OrderedStore { .. }
+            | LoadQuad(_)
+            | StoreQuad(_)
+            | Barrier
+            | Shuffle(_)
+            | Vote(_)
+            | BlockUniform
+            | Cluster(_)
+            | Clock(_)
+            | Sleep
+            | If
+            | For
+            | While
+            | Yield
+            | Condition
+            | Guard
+            | Print(_)
+            | Fragment(_)
+            | Linear { .. }
+            | Address
+            | Scratch { .. }
+            | PtrLoad { .. }
+            | PtrStore { .. }
+            | PtrAtomic { .. }
+            | PtrAtomicCas { .. }
+            | PtrOrderedLoad { .. }
+            | PtrOrderedStore { .. }
+            | CheckBounds
+            | CheckDivisor
+            | BlockCheck(_)
+            | DeferFault { .. }
+            | Faulted => return Err(self.unsupported(data, "use extents that are powers of two")),
         }
         Ok(())
     }

@@ -121,14 +121,16 @@ impl Classes {
                 None => self.resolve(kernel, plan, value),
             },
             Role::Rematerializable => default_layout(plan, &shape, kernel.ty(value).elem().bytes()),
-            Role::View => match kernel.defining_op(value) {
-                Some(data @ OpData { kind: OpKind::Transpose(perm), .. }) => {
+            Role::View => {
+                let made = kernel.defining_op(value);
+                if let Some(data @ OpData { kind: OpKind::Transpose(perm), .. }) = made {
                     let under = self.natural(kernel, plan, data.input());
                     let after = plan.layout(under).after_transpose(&kernel.shape(data.input()), perm);
                     plan.intern(after)
+                } else {
+                    default_layout(plan, &shape, kernel.ty(value).elem().bytes())
                 }
-                _ => default_layout(plan, &shape, kernel.ty(value).elem().bytes()),
-            },
+            }
         }
     }
 
@@ -190,7 +192,63 @@ impl Classes {
                 OpKind::Store { .. } | OpKind::Scatter { .. } => {
                     (data.stored_value(), access(kernel, facts, data))
                 }
-                _ => return,
+                OpKind::Reduce { .. }
+                | OpKind::Const(_)
+                | OpKind::Iota
+                | OpKind::ProgramId(_)
+                | OpKind::NumPrograms(_)
+                | OpKind::ThreadId(_)
+                | OpKind::BlockDim(_)
+                | OpKind::Unary(_)
+                | OpKind::Binary(_)
+                | OpKind::Compare(_)
+                | OpKind::Select
+                | OpKind::Fma
+                | OpKind::Cast
+                | OpKind::Bitcast
+                | OpKind::Broadcast
+                | OpKind::Reshape
+                | OpKind::Transpose(_)
+                | OpKind::Scan { .. }
+                | OpKind::Extent(_)
+                | OpKind::Stride(_)
+                | OpKind::Alloc { .. }
+                | OpKind::Fence(_)
+                | OpKind::OrderedLoad { .. }
+                | OpKind::OrderedStore { .. }
+                | OpKind::LoadQuad(_)
+                | OpKind::StoreQuad(_)
+                | OpKind::Barrier
+                | OpKind::Shuffle(_)
+                | OpKind::Vote(_)
+                | OpKind::BlockUniform
+                | OpKind::Cluster(_)
+                | OpKind::Clock(_)
+                | OpKind::Sleep
+                | OpKind::If
+                | OpKind::For
+                | OpKind::While
+                | OpKind::Yield
+                | OpKind::Condition
+                | OpKind::Guard
+                | OpKind::Assert(_)
+                | OpKind::Print(_)
+                | OpKind::Explicit(_)
+                | OpKind::Fragment(_)
+                | OpKind::Linear { .. }
+                | OpKind::Address
+                | OpKind::Scratch { .. }
+                | OpKind::PtrLoad { .. }
+                | OpKind::PtrStore { .. }
+                | OpKind::PtrAtomic { .. }
+                | OpKind::PtrAtomicCas { .. }
+                | OpKind::PtrOrderedLoad { .. }
+                | OpKind::PtrOrderedStore { .. }
+                | OpKind::CheckBounds
+                | OpKind::CheckDivisor
+                | OpKind::BlockCheck(_)
+                | OpKind::DeferFault { .. }
+                | OpKind::Faulted => return,
             };
             if plan.roles[value.index()] != Role::Materialized {
                 return;
@@ -245,12 +303,8 @@ impl Classes {
 
 /// The tiles that an explicit product takes its left factor from, if that is in registers.
 pub(super) fn registers_of_factor(data: &OpData) -> &[Value] {
-    match data.kind {
-        OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) => {
-            &data.registers()[..data.registers().len() - data.results.len()]
-        }
-        _ => &[],
-    }
+    let OpKind::Explicit(ExplicitOp::WgmmaRegisters { .. }) = data.kind else { return &[] };
+    &data.registers()[..data.registers().len() - data.results.len()]
 }
 
 /// How memory wants the tile of an access.
@@ -392,18 +446,19 @@ impl Demand<'_, '_> {
         if self.plan.roles[result.index()] != Role::Materialized || wanted == home {
             return;
         }
-        let moves = match &data.kind {
-            OpKind::Load(_) => self.cheapest(data, result, wanted, true) == wanted,
+        let kind = &data.kind;
+        let moves = if let OpKind::Load(_) = kind {
+            self.cheapest(data, result, wanted, true) == wanted
+        } else if *kind == OpKind::Cast && self.bytes(data.input()) > self.bytes(result) {
             // A conversion is cheaper behind what makes elements smaller.
-            OpKind::Cast if self.bytes(data.input()) > self.bytes(result) => false,
-            kind if kind.is_elementwise() || *kind == OpKind::Reshape => {
-                let moved =
-                    |v: &&Value| matches!(self.plan.roles[v.index()], Role::Materialized | Role::View);
-                let mut sources = data.operands.iter().filter(moved);
-                let first = sources.next();
-                sources.all(|v| Some(v) == first)
-            }
-            _ => false,
+            false
+        } else if kind.is_elementwise() || *kind == OpKind::Reshape {
+            let moved = |v: &&Value| matches!(self.plan.roles[v.index()], Role::Materialized | Role::View);
+            let mut sources = data.operands.iter().filter(moved);
+            let first = sources.next();
+            sources.all(|v| Some(v) == first)
+        } else {
+            false
         };
         if moves {
             self.plan.home[result.index()] = Some(wanted);

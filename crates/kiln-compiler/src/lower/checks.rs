@@ -12,7 +12,7 @@
 use super::indexed::{Element, Indexed};
 use super::{Lowering, Registers, roles};
 use crate::error::CompileError;
-use kiln_ir::{BinaryOp, Check, CompareOp, Kernel, Literal, OpData, OpKind, Scalar, Value};
+use kiln_ir::{Check, CompareOp, Kernel, Literal, Message, OpData, OpKind, Scalar, Value};
 use std::collections::HashSet;
 
 /// What the operation that is being lowered has found in the elements of one thread.
@@ -30,10 +30,8 @@ pub(super) fn splats(kernel: &Kernel) -> Vec<bool> {
     let mut splats = vec![false; kernel.counts().0];
     (0..splats.len()).map(Value::from_index).for_each(|v| splats[v.index()] = !roles::is_tile(kernel, v));
     kernel.walk(|_, data| {
-        let keeps = match &data.kind {
-            OpKind::Const(_) | OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => true,
-            kind => kind.is_elementwise(),
-        };
+        let moves = matches!(data.kind, OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_));
+        let keeps = moves || matches!(data.kind, OpKind::Const(_)) || data.kind.is_elementwise();
         if keeps && data.operands.iter().all(|v| splats[v.index()]) {
             data.results.iter().for_each(|v| splats[v.index()] = true);
         }
@@ -60,27 +58,23 @@ impl Lowering<'_> {
 
     /// Appends an assertion about a tile, or a scalar, of which the first operand says whether it
     /// holds for this thread's elements.
-    pub(super) fn check_assert(&mut self, data: &OpData, kind: OpKind, operands: &[Value]) {
+    pub(super) fn check_assert(&mut self, data: &OpData, message: Message, operands: &[Value]) {
         let condition = data.condition();
-        match kind {
-            OpKind::Assert(message) if self.decides_together(condition) => {
-                self.check_in_block(Check::Assert(message), self.splats[condition.index()], operands);
-            }
-            OpKind::Assert(message) if self.deferred.is_some() => {
-                let together = !roles::is_tile(self.src, condition);
-                self.em.op(OpKind::DeferFault { check: Check::Assert(message), together }, operands, &[]);
-            }
-            kind => {
-                self.em.op(kind, operands, &[]);
-            }
+        let check = Check::Assert(message);
+        if self.decides_together(condition) {
+            self.check_in_block(check, self.splats[condition.index()], operands);
+        } else if self.deferred.is_some() {
+            let together = !roles::is_tile(self.src, condition);
+            self.em.op(OpKind::DeferFault { check, together }, operands, &[]);
+        } else {
+            self.em.op(OpKind::Assert(message), operands, &[]);
         }
     }
 
     /// Checks all divisors of an integer division of tiles before it. Whether it did: else each
     /// division has its own check, if it needs one.
     pub(super) fn check_divisors(&mut self, data: &OpData, registers: &[Registers]) -> bool {
-        let divides = matches!(data.kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
-        if !divides || !self.decides_together(data.results[0]) {
+        if !data.kind.divides() || !self.decides_together(data.results[0]) {
             return false;
         }
         let elem = self.src.ty(data.results[0]).elem();

@@ -131,7 +131,9 @@ impl Combiner {
             ReduceOp::Min => Literal::wrapping(elem, most),
             ReduceOp::Max => Literal::wrapping(elem, least),
             ReduceOp::And => Literal::wrapping(elem, -1),
-            _ => Literal::zero(elem),
+            ReduceOp::Sum | ReduceOp::Or | ReduceOp::Xor => Literal::zero(elem),
+            // They have no neutral element.
+            ReduceOp::ArgMin | ReduceOp::ArgMax => Literal::zero(elem),
         })
     }
 

@@ -17,8 +17,8 @@ use super::products::Unit;
 use super::{Lowering, facts::IntFacts, plan::LayoutPlan, roles};
 use crate::error::CompileError;
 use kiln_ir::{
-    BinaryOp, Block, Bounds, Check, Def, ExplicitOp, Kernel, Level, Literal, Loc, Op, OpData, OpKind,
-    Operand, Scalar, UnaryOp, Value,
+    Block, Bounds, Check, ControlFlow, Def, ExplicitOp, GuardFault, Kernel, Level, Literal, Loc,
+    Op, OpData, OpKind, Operand, Scalar, UnaryOp, Value,
 };
 use std::collections::HashSet;
 
@@ -65,13 +65,11 @@ fn holds(kernel: &Kernel, op: Op, is: fn(&OpKind) -> bool) -> bool {
 /// Whether an operation can fault.
 fn is_check(kernel: &Kernel, facts: &mut IntFacts<'_>, op: Op) -> bool {
     let data = kernel.op(op);
-    match data.kind {
-        OpKind::Assert(_) => !kernel.as_const(data.condition()).is_some_and(Literal::is_true),
-        OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) => {
-            !kernel.is_pure(op) && facts.of(data.right()).min <= 0
-        }
-        ref kind => kind.bounds() == Some(Bounds::Check),
-    }
+    kernel.fault_of(op).is_some_and(|fault| match fault {
+        GuardFault::Assert => !kernel.as_const(data.condition()).is_some_and(Literal::is_true),
+        GuardFault::DivisionByZero => facts.of(data.right()).min <= 0,
+        GuardFault::OutOfBounds => true,
+    })
 }
 
 /// Refuses guards whose rest others wait for: it is skipped after a fault.
@@ -113,15 +111,17 @@ impl DeferredFaults {
         let mut endless = None;
         kernel.walk(|op, data| {
             let goes_on = counted.contains(&op);
-            match data.kind {
-                OpKind::For if !goes_on && !holds(kernel, op, is_product) => {
+            match data.kind.control_flow() {
+                Some(ControlFlow::For) => {
+                    if !goes_on && !holds(kernel, op, is_product) {
+                        deferred.ends.insert(data.regions[0]);
+                    }
+                }
+                Some(ControlFlow::While) if !goes_on => {
                     deferred.ends.insert(data.regions[0]);
                 }
-                OpKind::While if !goes_on => {
-                    deferred.ends.insert(data.regions[0]);
-                }
-                OpKind::While => endless = endless.or_else(|| first_of(kernel, op, &checks)),
-                _ => {}
+                Some(ControlFlow::While) => endless = endless.or_else(|| first_of(kernel, op, &checks)),
+                Some(ControlFlow::If | ControlFlow::Guard | ControlFlow::Tasks) | None => {}
             }
         });
         if let Some(check) = endless {
@@ -152,11 +152,11 @@ fn counted_on(kernel: &Kernel) -> HashSet<Op> {
         }
         if !data.regions.is_empty() && holds(kernel, op, concerns_others) {
             found.insert(op);
-            let fixed = if data.kind == OpKind::For { 3 } else { 1 };
-            match data.kind {
-                OpKind::If | OpKind::For => todo.extend(data.operands.iter().take(fixed)),
-                OpKind::While => todo.extend(yields(kernel, data.regions[0])),
-                _ => {}
+            match data.kind.control_flow() {
+                Some(ControlFlow::If | ControlFlow::For) => todo.extend(data.control()),
+                Some(ControlFlow::While) => todo.extend(yields(kernel, data.regions[0])),
+                // One around what others wait for is refused; tasks have nothing that decides.
+                Some(ControlFlow::Guard | ControlFlow::Tasks) | None => {}
             }
         }
     });

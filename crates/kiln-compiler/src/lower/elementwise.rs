@@ -4,7 +4,7 @@ use super::layouts::LayoutId;
 use super::roles::Role;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
-use kiln_ir::{BinaryOp, Op, OpData, OpKind, Scalar, Shape, Value};
+use kiln_ir::{Op, OpData, OpKind, Scalar, Shape, Value};
 use smallvec::{SmallVec, smallvec};
 
 impl Lowering<'_> {
@@ -70,17 +70,16 @@ impl Lowering<'_> {
     /// The operation on one element, whose divisor may have been `checked`.
     fn element(&mut self, data: &OpData, inputs: &[Value], checked: bool) -> Value {
         let elem = self.src.ty(data.results[0]).elem();
-        match data.kind {
-            OpKind::Binary(op @ (BinaryOp::Div | BinaryOp::Rem)) if elem.is_int() => {
-                let mut divisor = inputs[1];
-                if !checked && self.facts.of(data.right()).min <= 0 {
-                    divisor = self.check_divisor(divisor, elem);
-                }
-                self.em.binary(op, inputs[0], divisor)
+        if let OpKind::Binary(op) = data.kind {
+            let mut divisor = inputs[1];
+            if data.kind.divides() && elem.is_int() && !checked && self.facts.of(data.right()).min <= 0 {
+                divisor = self.check_divisor(divisor, elem);
             }
-            OpKind::Binary(op) => self.em.binary(op, inputs[0], inputs[1]),
-            OpKind::Cast => self.em.cast(inputs[0], elem),
-            _ => self.em.one(data.kind.clone(), inputs, elem),
+            self.em.binary(op, inputs[0], divisor)
+        } else if data.kind == OpKind::Cast {
+            self.em.cast(inputs[0], elem)
+        } else {
+            self.em.one(data.kind.clone(), inputs, elem)
         }
     }
 
@@ -131,7 +130,7 @@ impl Lowering<'_> {
         }
         let mut operands = self.scalars(data.shown())?;
         operands.insert(0, all);
-        self.check_assert(data, OpKind::Assert(message), &operands);
+        self.check_assert(data, message, &operands);
         Ok(())
     }
 
@@ -168,15 +167,15 @@ fn twin(operands: &[Registers], r: usize) -> Option<usize> {
 /// The flat index in the operand of an element of the result.
 fn source_index(kind: &OpKind, flat: u32, from: &Shape, to: &Shape) -> u32 {
     use crate::layout::AxisBits;
-    match kind {
-        OpKind::Broadcast if from.rank() > 0 => (0..to.rank())
-            .filter(|&a| from[a] == to[a])
-            .map(|a| AxisBits::of(to, a).coordinate(flat) << AxisBits::of(from, a).shift)
-            .sum(),
-        OpKind::Transpose(perm) => (0..to.rank())
-            .map(|a| AxisBits::of(to, a).coordinate(flat) << AxisBits::of(from, perm[a] as usize).shift)
-            .sum(),
-        OpKind::Broadcast => 0,
-        _ => flat,
+    let moved = |axes: &mut dyn Iterator<Item = (usize, usize)>| {
+        axes.map(|(a, b)| AxisBits::of(to, a).coordinate(flat) << AxisBits::of(from, b).shift).sum()
+    };
+    if let OpKind::Transpose(perm) = kind {
+        moved(&mut (0..to.rank()).map(|a| (a, perm[a] as usize)))
+    } else if *kind == OpKind::Broadcast {
+        let stays = |a: &usize| from.rank() > 0 && from[*a] == to[*a];
+        moved(&mut (0..to.rank()).filter(stays).map(|a| (a, a)))
+    } else {
+        flat
     }
 }

@@ -140,7 +140,10 @@ impl Emitter {
             (Mul | And, _, Some(0)) => return b,
             (And, Some(1), _) if elem == Scalar::Bool => return b,
             (And, _, Some(1)) if elem == Scalar::Bool => return a,
-            _ => {}
+            (
+                Add | Sub | Mul | Div | FastDiv | Rem | Min | Max | And | Or | Xor | Shl | Shr | Pow | Atan2,
+                ..,
+            ) => {}
         }
         if let (Some(x), Some(y)) = (left, right)
             && elem.is_int()
@@ -149,7 +152,7 @@ impl Emitter {
                 Add => Some(x + y),
                 Sub => Some(x - y),
                 Mul => Some(x.wrapping_mul(y)),
-                _ => None,
+                Div | FastDiv | Rem | Min | Max | And | Or | Xor | Shl | Shr | Pow | Atan2 => None,
             };
             if let Some(value) = folded {
                 return self.constant(Literal::wrapping(elem, value));

@@ -50,7 +50,14 @@ impl<'k> Lowering<'k> {
                 self.task_barrier();
                 Ok(())
             }
-            _ => self.copy(data),
+            ExplicitOp::MbarrierExpect { .. }
+            | ExplicitOp::MbarrierArrive
+            | ExplicitOp::MbarrierWait
+            | ExplicitOp::TmaLoad { .. }
+            | ExplicitOp::TmaStore
+            | ExplicitOp::ProxyFence
+            | ExplicitOp::TaskRank
+            | ExplicitOp::ClusterRank => self.copy(data),
         }
     }
 

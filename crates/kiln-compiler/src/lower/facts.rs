@@ -1,7 +1,7 @@
 //! What is known of integers: powers of two that divide them and intervals they lie in. What is
 //! known of a tile holds for each element.
 
-use kiln_ir::{Axis, BinaryOp, Block, Def, IntFact, Kernel, Level, OpKind, Scalar, Value};
+use kiln_ir::{Axis, BinaryOp, Block, Computed, Def, IntFact, Kernel, Level, OpKind, Scalar, Value};
 use std::collections::HashMap;
 
 /// What is known of an integer value.
@@ -128,13 +128,10 @@ impl<'k> IntFacts<'k> {
                 let fact = list.get(axis).copied().unwrap_or_default();
                 Known::of_fact(fact, Scalar::I64, floor)
             }
-            Def::Result(op, _) => match &self.kernel.op(op).kind {
-                OpKind::Alloc { shape, .. } => {
-                    let (_, own, inner) = shape.around(axis);
-                    Known::exactly(if extent { own as i128 } else { inner as i128 })
-                }
-                _ => Known::nothing(Scalar::I64),
-            },
+            Def::Result(..) => self.kernel.alloc_shape(view).map_or(Known::nothing(Scalar::I64), |shape| {
+                let (_, own, inner) = shape.around(axis);
+                Known::exactly(if extent { own as i128 } else { inner as i128 })
+            }),
         }
     }
 
@@ -148,40 +145,47 @@ impl<'k> IntFacts<'k> {
             Def::Arg(..) => return None,
             Def::Result(op, _) => kernel.op(op),
         };
-        match data.kind {
-            OpKind::Const(literal) if !literal.elem().is_float() => Some(Known::exactly(literal.as_i128())),
+        match data.kind.computed()? {
+            Computed::Const(literal) if !literal.elem().is_float() => Some(Known::exactly(literal.as_i128())),
             // Grid extents fit 31 bits on every backend.
-            OpKind::ProgramId(_) => Some(Known { divisor: 1, min: 0, max: i32::MAX as i128 - 1 }),
-            OpKind::NumPrograms(_) => Some(Known { divisor: 1, min: 1, max: i32::MAX.into() }),
-            OpKind::ThreadId(axis) => {
+            Computed::ProgramId(_) => Some(Known { divisor: 1, min: 0, max: i32::MAX as i128 - 1 }),
+            Computed::NumPrograms(_) => Some(Known { divisor: 1, min: 1, max: i32::MAX.into() }),
+            Computed::ThreadId(axis) => {
                 let last = self.block_extent(axis).map_or(1023, |e| e - 1);
                 Some(Known { divisor: 1, min: 0, max: last })
             }
-            OpKind::BlockDim(axis) => {
+            Computed::BlockDim(axis) => {
                 Some(self.block_extent(axis).map_or(Known { divisor: 1, min: 1, max: 1024 }, Known::exactly))
             }
-            OpKind::Extent(axis) => Some(self.extent(data.view(), axis as usize)),
-            OpKind::Stride(axis) => Some(self.stride(data.view(), axis as usize)),
-            OpKind::Cast if elem.is_int() && kernel.ty(data.input()).elem().is_int() => {
+            Computed::Extent(axis) => Some(self.extent(data.view(), axis as usize)),
+            Computed::Stride(axis) => Some(self.stride(data.view(), axis as usize)),
+            Computed::Cast if elem.is_int() && kernel.ty(data.input()).elem().is_int() => {
                 Some(self.of(data.input()))
             }
-            OpKind::Iota => {
+            Computed::Iota => {
                 let last = kernel.shape(value).len() as i128 - 1;
                 Some(Known { divisor: 1, min: 0, max: last })
             }
-            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) | OpKind::BlockUniform => {
+            Computed::Broadcast | Computed::Reshape | Computed::Transpose(_) | Computed::BlockUniform => {
                 Some(self.of(data.input()))
             }
-            OpKind::Select if elem.is_int() => {
+            Computed::Select if elem.is_int() => {
                 let (a, b) = (self.of(data.if_true()), self.of(data.if_false()));
                 let divisor = a.divisor.min(b.divisor);
                 Some(Known { divisor, min: a.min.min(b.min), max: a.max.max(b.max) })
             }
-            OpKind::Binary(op) if elem.is_int() => {
+            Computed::Binary(op) if elem.is_int() => {
                 let (a, b) = (self.of(data.left()), self.of(data.right()));
                 combine(op, a, b)
             }
-            _ => None,
+            Computed::Const(_)
+            | Computed::Unary(_)
+            | Computed::Binary(_)
+            | Computed::Compare(_)
+            | Computed::Select
+            | Computed::Fma
+            | Computed::Cast
+            | Computed::Bitcast => None,
         }
     }
 
@@ -224,7 +228,16 @@ fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
         }
         BinaryOp::And if a.min >= 0 => (a.divisor.max(b.divisor), (0, a.max)),
         BinaryOp::Rem if a.min >= 0 && b.min > 0 => (a.divisor.min(b.divisor), (0, a.max.min(b.max - 1))),
-        _ => return None,
+        BinaryOp::Div
+        | BinaryOp::FastDiv
+        | BinaryOp::Rem
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr
+        | BinaryOp::Pow
+        | BinaryOp::Atan2 => return None,
     };
     Some(Known { divisor, min, max })
 }

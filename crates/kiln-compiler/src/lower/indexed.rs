@@ -79,7 +79,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), CompileError> {
-        let (OpKind::Atomic { bounds, .. } | OpKind::AtomicCas { bounds, .. }) = data.kind else {
+        let (OpKind::Atomic { bounds, scope, .. } | OpKind::AtomicCas { bounds, scope }) = data.kind else {
             return Ok(());
         };
         let result = data.results[0];
@@ -92,14 +92,11 @@ impl Lowering<'_> {
         for r in 0..access.count {
             let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
             let predicated = predicate.is_some();
-            let kind = match data.kind {
-                OpKind::Atomic { op, scope, .. } => {
-                    OpKind::PtrAtomic { space: access.space, op, scope, predicated }
-                }
-                OpKind::AtomicCas { scope, .. } => {
-                    OpKind::PtrAtomicCas { space: access.space, scope, predicated }
-                }
-                _ => return Ok(()),
+            let space = access.space;
+            let kind = if let OpKind::Atomic { op, scope, .. } = data.kind {
+                OpKind::PtrAtomic { space, op, scope, predicated }
+            } else {
+                OpKind::PtrAtomicCas { space, scope, predicated }
             };
             let operands: Vec<Value> = std::iter::once(address)
                 .chain(predicate)

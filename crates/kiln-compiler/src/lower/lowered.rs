@@ -18,11 +18,7 @@ pub(super) fn is_lowered(kernel: &Kernel) -> Result<bool, CompileError> {
         // The explicit level is one of kernels over tiles; over threads it is what became of it.
         lowered |= data.kind.is_below_tiles() || threads && matches!(data.kind, OpKind::Explicit(_));
         if above.is_none() && is_above(kernel, data) {
-            let name = match &data.kind {
-                OpKind::Explicit(op) => op.name(),
-                kind => kind.mnemonic(),
-            };
-            above = Some((name, data.loc));
+            above = Some((data.kind.mnemonic(), data.loc));
         }
     });
     match above.filter(|_| lowered) {

@@ -229,18 +229,13 @@ fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32
     let mut first: Option<Loc> = None;
     let mut tasks = None;
     whole.walk(|_, data| {
-        match &data.kind {
-            OpKind::Explicit(ExplicitOp::Tasks(list)) => {
-                tasks = Some(list.iter().map(|t| t.copies * t.warps).sum::<u32>())
-            }
-            kind => {
-                product |= matches!(
-                    kind,
-                    OpKind::Dot(_)
-                        | OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. })
-                )
-            }
+        if let OpKind::Explicit(ExplicitOp::Tasks(list)) = &data.kind {
+            tasks = Some(list.iter().map(|t| t.copies * t.warps).sum::<u32>());
         }
+        product |= matches!(
+            data.kind,
+            OpKind::Dot(_) | OpKind::Explicit(ExplicitOp::Wgmma { .. } | ExplicitOp::WgmmaRegisters { .. })
+        );
         let args = data.regions.iter().flat_map(|&r| &whole.block(r).args);
         for &value in data.results.iter().chain(args).chain(&data.operands) {
             let shape = whole.shape(value);

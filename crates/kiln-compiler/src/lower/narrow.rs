@@ -7,7 +7,7 @@
 
 use super::facts::{IntFacts, Known};
 use super::roles::is_tile;
-use kiln_ir::{BinaryOp, Block, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value};
+use kiln_ir::{BinaryOp, Block, Computed, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value};
 use std::collections::HashMap;
 
 /// The kernel with narrow index arithmetic, or `None` if there is nothing to narrow.
@@ -38,16 +38,17 @@ struct Narrowing<'k> {
 impl Narrowing<'_> {
     fn op(&mut self, op: Op) {
         let data = self.src.op(op);
-        match &data.kind {
-            OpKind::Compare(_) => self.compare(op),
-            OpKind::Cast => self.operands(op, Operand::Input),
-            OpKind::Gather { .. }
-            | OpKind::Scatter { .. }
-            | OpKind::Atomic { .. }
-            | OpKind::AtomicCas { .. } => {
-                self.operands(op, Operand::Index);
-            }
-            _ => {}
+        // The indices of single elements and quads are scalars.
+        let of_tiles = matches!(
+            data.kind,
+            OpKind::Gather { .. } | OpKind::Scatter { .. } | OpKind::Atomic { .. } | OpKind::AtomicCas { .. }
+        );
+        if of_tiles {
+            self.operands(op, Operand::Index);
+        } else if let OpKind::Compare(_) = data.kind {
+            self.compare(op);
+        } else if data.kind == OpKind::Cast {
+            self.operands(op, Operand::Input);
         }
     }
 
@@ -112,27 +113,39 @@ impl Narrowing<'_> {
             return None;
         };
         let data = self.src.op(op);
-        let (kind, wide): (OpKind, &[Operand]) = match &data.kind {
-            OpKind::Const(literal) => {
+        let (kind, wide): (OpKind, &[Operand]) = match data.kind.computed()? {
+            Computed::Const(literal) => {
                 let literal = Literal::wrapping(Scalar::I32, literal.as_i128());
                 return Some(self.insert(op, OpKind::Const(literal), &[], ty));
             }
-            OpKind::Cast if self.src.ty(data.input()).elem() == Scalar::I32 => {
+            Computed::Cast if self.src.ty(data.input()).elem() == Scalar::I32 => {
                 return Some(data.input());
             }
-            OpKind::Broadcast if !is_tile(self.src, data.input()) => {
+            Computed::Broadcast if !is_tile(self.src, data.input()) => {
                 let scalar = self.insert(op, OpKind::Cast, &data.operands, Type::scalar(Scalar::I32));
                 return Some(self.insert(op, OpKind::Broadcast, &[scalar], ty));
             }
-            OpKind::Iota => (OpKind::Iota, &[]),
-            OpKind::Broadcast | OpKind::Reshape | OpKind::Transpose(_) => {
+            Computed::Iota => (OpKind::Iota, &[]),
+            Computed::Broadcast | Computed::Reshape | Computed::Transpose(_) => {
                 (data.kind.clone(), &[Operand::Input])
             }
-            OpKind::Binary(binary) if is_exact(*binary) => {
+            Computed::Binary(binary) if is_exact(binary) => {
                 (data.kind.clone(), &[Operand::Left, Operand::Right])
             }
-            OpKind::Select => (data.kind.clone(), &[Operand::IfTrue, Operand::IfFalse]),
-            _ => return None,
+            Computed::Select => (data.kind.clone(), &[Operand::IfTrue, Operand::IfFalse]),
+            Computed::ProgramId(_)
+            | Computed::NumPrograms(_)
+            | Computed::ThreadId(_)
+            | Computed::BlockDim(_)
+            | Computed::Extent(_)
+            | Computed::Stride(_)
+            | Computed::Unary(_)
+            | Computed::Binary(_)
+            | Computed::Compare(_)
+            | Computed::Fma
+            | Computed::Cast
+            | Computed::Bitcast
+            | Computed::BlockUniform => return None,
         };
         let mut narrow = data.clone();
         for operand in wide {

@@ -233,22 +233,19 @@ impl Finder<'_, '_> {
         !users.is_empty()
             && users.iter().all(|user| {
                 let data = self.kernel.op(*user);
-                match &data.kind {
-                    OpKind::Dot(_) => {
-                        let sides = (0..2).filter(|&i| [data.left(), data.right()][i] == value);
-                        depths.extend(sides.map(|side| if (side == 0) != turned { 1 } else { 0 }));
-                        self.products.by_op.contains_key(user) && here(user) && data.addend() != value
-                    }
-                    OpKind::Reshape => {
-                        self.kernel.shape(data.results[0]) == Shape::new(&matrix)
-                            && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
-                    }
-                    OpKind::Transpose(perm) => {
-                        let turned = turned != (perm[0] == 1);
-                        self.kernel.shape(value).rank() == 2
-                            && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
-                    }
-                    _ => false,
+                if let OpKind::Dot(_) = data.kind {
+                    let sides = (0..2).filter(|&i| [data.left(), data.right()][i] == value);
+                    depths.extend(sides.map(|side| if (side == 0) != turned { 1 } else { 0 }));
+                    self.products.by_op.contains_key(user) && here(user) && data.addend() != value
+                } else if data.kind == OpKind::Reshape {
+                    self.kernel.shape(data.results[0]) == Shape::new(&matrix)
+                        && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
+                } else if let OpKind::Transpose(perm) = &data.kind {
+                    let turned = turned != (perm[0] == 1);
+                    self.kernel.shape(value).rank() == 2
+                        && self.only_factors((data.results[0], turned), matrix, body, (values, depths))
+                } else {
+                    false
                 }
             })
     }

@@ -72,10 +72,12 @@ impl LayoutPlan {
         if from.rank() == 0 {
             return LayoutId::SCALAR;
         }
-        let layout = match &data.kind {
-            OpKind::Broadcast => self.layout(result).before_broadcast(&from, &kernel.shape(data.results[0])),
-            OpKind::Transpose(perm) => self.layout(result).before_transpose(&from, perm),
-            _ => return result,
+        let layout = if data.kind == OpKind::Broadcast {
+            self.layout(result).before_broadcast(&from, &kernel.shape(data.results[0]))
+        } else if let OpKind::Transpose(perm) = &data.kind {
+            self.layout(result).before_transpose(&from, perm)
+        } else {
+            return result;
         };
         self.intern(layout)
     }

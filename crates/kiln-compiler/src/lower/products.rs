@@ -176,12 +176,12 @@ pub(crate) fn find(
     let results: HashSet<u32> = found.iter().map(|(op, _)| class(kernel.result(*op))).collect();
     let mut by_rows = HashSet::new();
     let mut sides: [HashSet<Value>; 2] = Default::default();
-    kernel.walk(|_, data| match data.kind {
-        OpKind::Reduce { axis: 1, .. } => {
+    kernel.walk(|_, data| {
+        if let OpKind::Reduce { axis: 1, .. } = data.kind {
             by_rows.insert(class(data.input()));
         }
-        OpKind::Dot(_) => {
-            for (side, &factor) in sides.iter_mut().zip(&data.operands) {
+        if let OpKind::Dot(_) = data.kind {
+            for (side, factor) in sides.iter_mut().zip([data.left(), data.right()]) {
                 side.insert(factor);
             }
             let left = class(data.left());
@@ -190,7 +190,6 @@ pub(crate) fn find(
                 by_rows.insert(class(data.results[0]));
             }
         }
-        _ => {}
     });
     let homes = Homes::of(kernel);
     let mut products = Products::default();

@@ -1,7 +1,7 @@
 //! What each value of a tile kernel becomes: a scalar, a tile that is cheaper to compute again than
 //! to move, a tile that is another one seen differently, or a tile with a layout of its own.
 
-use kiln_ir::{BinaryOp, Block, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
+use kiln_ir::{BinaryOp, Block, ControlFlow, ExplicitOp, Kernel, Op, OpData, OpKind, Value};
 
 /// What a value becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,18 +220,18 @@ fn carried(kernel: &Kernel, op: Op, i: usize) -> Vec<Value> {
     let data = kernel.op(op);
     let yielded = |block: Block| yields(kernel, block).get(i).copied();
     let arg = |region: usize, at: usize| kernel.block(data.regions[region]).args.get(at).copied();
-    let all = match data.kind {
-        OpKind::For => [data.operands.get(3 + i).copied(), arg(0, 1 + i), yielded(data.regions[0]), None],
-        OpKind::While => [data.operands.get(i).copied(), arg(0, i), arg(1, i), yielded(data.regions[1])],
-        _ => [yielded(data.regions[0]), yielded(data.regions[1]), None, None],
+    let init = || data.inits().get(i).copied();
+    let all = match data.kind.control_flow() {
+        Some(ControlFlow::For) => [init(), arg(0, 1 + i), yielded(data.regions[0]), None],
+        Some(ControlFlow::While) => [init(), arg(0, i), arg(1, i), yielded(data.regions[1])],
+        Some(ControlFlow::If) => [yielded(data.regions[0]), yielded(data.regions[1]), None, None],
+        // They carry nothing.
+        Some(ControlFlow::Guard | ControlFlow::Tasks) | None => [None; 4],
     };
     all.into_iter().flatten().collect()
 }
 
 /// The values a region ends with.
 fn yields(kernel: &Kernel, block: Block) -> &[Value] {
-    match kernel.block(block).ops.last().map(|&op| kernel.op(op)) {
-        Some(data) if data.kind == OpKind::Yield => &data.operands,
-        _ => &[],
-    }
+    kernel.block(block).ops.last().map_or(&[], |&op| kernel.op(op).yielded())
 }

@@ -8,7 +8,8 @@
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
 use crate::lower::facts::{IntFacts, Known};
 use kiln_ir::{
-    BinaryOp, Block, Bounds, CompareOp, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type, Value,
+    BinaryOp, Block, Bounds, CompareOp, ControlFlow, Def, Kernel, Literal, Op, OpKind, Operand, Scalar, Type,
+    Value,
 };
 use std::collections::HashMap;
 
@@ -62,11 +63,14 @@ impl Finder<'_> {
             let data = kernel.op(op);
             for (at, &region) in data.regions.iter().enumerate() {
                 let known = self.below.len();
-                match data.kind {
-                    OpKind::If if at == 0 => self.assume(data.condition()),
-                    OpKind::For => self.below.push((kernel.block(region).args[0], data.for_bounds()[1])),
-                    OpKind::While if at == 1 => self.assume_condition(data.regions[0], region),
-                    _ => {}
+                match (data.kind.control_flow(), at) {
+                    (Some(ControlFlow::If), 0) => self.assume(data.condition()),
+                    (Some(ControlFlow::For), _) => {
+                        self.below.push((kernel.block(region).args[0], data.for_bounds()[1]));
+                    }
+                    (Some(ControlFlow::While), 1) => self.assume_condition(data.regions[0], region),
+                    (Some(ControlFlow::If | ControlFlow::While), _) => {}
+                    (Some(ControlFlow::Guard | ControlFlow::Tasks) | None, _) => {}
                 }
                 self.block(region);
                 self.below.truncate(known);
@@ -77,11 +81,12 @@ impl Finder<'_> {
     /// Adds what follows from a condition.
     fn assume(&mut self, condition: Value) {
         let Some(data) = self.kernel.defining_op(condition) else { return };
-        match data.kind {
-            OpKind::Compare(CompareOp::Lt) => self.below.push((data.left(), data.right())),
-            OpKind::Compare(CompareOp::Gt) => self.below.push((data.right(), data.left())),
-            OpKind::Binary(BinaryOp::And) => data.operands.iter().for_each(|&v| self.assume(v)),
-            _ => {}
+        if data.kind == OpKind::Compare(CompareOp::Lt) {
+            self.below.push((data.left(), data.right()));
+        } else if data.kind == OpKind::Compare(CompareOp::Gt) {
+            self.below.push((data.right(), data.left()));
+        } else if data.kind == OpKind::Binary(BinaryOp::And) {
+            data.operands.iter().for_each(|&v| self.assume(v));
         }
     }
 
@@ -102,31 +107,20 @@ impl Finder<'_> {
     fn decide(&mut self, op: Op) -> Option<Decision> {
         let data = self.kernel.op(op);
         let integers = data.operands.iter().all(|&v| self.kernel.ty(v).elem().is_int());
-        match data.kind {
-            OpKind::Compare(kind) if integers => {
-                let [a, b] = [data.left(), data.right()].map(|v| self.facts.of(v));
-                outcome(kind, a, b).map(|holds| Decision::Constant(Literal::bool(holds)))
-            }
-            OpKind::Binary(kind) if integers => {
-                let [a, b] = [data.left(), data.right()].map(|v| self.facts.of(v));
-                let elem = self.kernel.ty(data.left()).elem();
-                let by = self.kernel.as_const(data.right());
-                arithmetic(kind, elem, a, b, by)
-            }
-            OpKind::Gather { bounds, .. }
-            | OpKind::Scatter { bounds, .. }
-            | OpKind::Atomic { bounds, .. }
-            | OpKind::AtomicCas { bounds, .. }
-            | OpKind::OrderedLoad { bounds, .. }
-            | OpKind::OrderedStore { bounds, .. }
-                if bounds != Bounds::Trust =>
-            {
-                let rank = self.kernel.ty(data.view()).as_view()?.rank as usize;
-                (0..rank)
-                    .all(|axis| self.is_inside(data.view(), axis, data.coordinates()[axis]))
-                    .then_some(Decision::Trust)
-            }
-            _ => None,
+        if let OpKind::Compare(kind) = data.kind {
+            let [a, b] = [data.left(), data.right()].map(|v| self.facts.of(v));
+            let holds = integers.then(|| outcome(kind, a, b)).flatten()?;
+            Some(Decision::Constant(Literal::bool(holds)))
+        } else if let OpKind::Binary(kind) = data.kind {
+            let [a, b] = [data.left(), data.right()].map(|v| self.facts.of(v));
+            let elem = self.kernel.ty(data.left()).elem();
+            let by = self.kernel.as_const(data.right());
+            integers.then(|| arithmetic(kind, elem, a, b, by)).flatten()
+        } else if data.kind.bounds().is_some_and(|bounds| bounds != Bounds::Trust) {
+            let mut axes = data.coordinates().iter().enumerate();
+            axes.all(|(axis, &index)| self.is_inside(data.view(), axis, index)).then_some(Decision::Trust)
+        } else {
+            None
         }
     }
 
@@ -183,7 +177,21 @@ fn arithmetic(kind: BinaryOp, elem: Scalar, a: Known, b: Known, by: Option<Liter
         BinaryOp::Div | BinaryOp::Rem if elem.bytes() == 8 && small(a) && small(b) => {
             Some(Decision::Narrow(kind))
         }
-        _ => None,
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div
+        | BinaryOp::FastDiv
+        | BinaryOp::Rem
+        | BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr
+        | BinaryOp::Pow
+        | BinaryOp::Atan2 => None,
     }
 }
 
@@ -224,14 +232,9 @@ impl Pass for Apply {
 
 /// The same access without a check; any other operation as it is.
 pub(crate) fn trusted(kind: &OpKind) -> OpKind {
-    let bounds = Bounds::Trust;
-    match *kind {
-        OpKind::Gather { masked, .. } => OpKind::Gather { bounds, masked },
-        OpKind::Scatter { masked, .. } => OpKind::Scatter { bounds, masked },
-        OpKind::Atomic { op, scope, masked, .. } => OpKind::Atomic { op, scope, bounds, masked },
-        OpKind::AtomicCas { scope, .. } => OpKind::AtomicCas { scope, bounds },
-        OpKind::OrderedLoad { order, scope, .. } => OpKind::OrderedLoad { order, scope, bounds },
-        OpKind::OrderedStore { order, scope, .. } => OpKind::OrderedStore { order, scope, bounds },
-        _ => kind.clone(),
+    let mut kind = kind.clone();
+    if let Some(bounds) = kind.bounds_mut() {
+        *bounds = Bounds::Trust;
     }
+    kind
 }

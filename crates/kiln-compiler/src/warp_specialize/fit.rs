@@ -402,12 +402,17 @@ impl<'k> Finder<'k> {
             };
             let data = kernel.op(op);
             chain.push(op);
-            match &data.kind {
-                OpKind::Load(_) => break op,
-                OpKind::Transpose(_) if kernel.shape(at).rank() == 2 => transposed = !transposed,
-                OpKind::Reshape if is_squeezed(&kernel.shape(data.input()), &kernel.shape(at)) => {}
-                _ => return NotEligible::new(data.loc, "a factor is computed before it is multiplied"),
+            if let OpKind::Load(_) = data.kind {
+                break op;
             }
+            let transposes = matches!(data.kind, OpKind::Transpose(_)) && kernel.shape(at).rank() == 2;
+            let squeezes = || {
+                data.kind == OpKind::Reshape && is_squeezed(&kernel.shape(data.input()), &kernel.shape(at))
+            };
+            if !transposes && !squeezes() {
+                return NotEligible::new(data.loc, "a factor is computed before it is multiplied");
+            }
+            transposed ^= transposes;
             at = data.input();
         };
         let data = kernel.op(load);
@@ -453,11 +458,9 @@ impl<'k> Finder<'k> {
         let users = self.users.get(&value).map_or(&[][..], Vec::as_slice);
         users.iter().all(|&user| {
             let data = self.kernel.op(user);
-            match data.kind {
-                OpKind::Dot(_) => data.addend() != value,
-                OpKind::Reshape | OpKind::Transpose(_) => self.only_multiplied(data.results[0]),
-                _ => false,
-            }
+            let moves = matches!(data.kind, OpKind::Reshape | OpKind::Transpose(_));
+            let multiplies = matches!(data.kind, OpKind::Dot(_)) && data.addend() != value;
+            multiplies || moves && self.only_multiplied(data.results[0])
         })
     }
 

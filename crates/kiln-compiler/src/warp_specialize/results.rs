@@ -67,12 +67,9 @@ pub(super) fn find(kernel: &Kernel, fit: &Fit) -> Vec<Leaving> {
 
 /// The matrix that a tile was before it got axes of 1.
 fn unsqueezed(kernel: &Kernel, tile: Value) -> Value {
-    match kernel.defining_op(tile) {
-        Some(data) if data.kind == OpKind::Reshape && is_matrix_of(kernel, data.input(), tile) => {
-            data.input()
-        }
-        _ => tile,
-    }
+    let reshaped =
+        kernel.defining_op(tile).filter(|data| data.kind == OpKind::Reshape).map(|data| data.input());
+    reshaped.filter(|&matrix| is_matrix_of(kernel, matrix, tile)).unwrap_or(tile)
 }
 
 fn is_matrix_of(kernel: &Kernel, matrix: Value, tile: Value) -> bool {
@@ -91,15 +88,13 @@ fn is_of_products(kernel: &Kernel, fit: &Fit, tile: Value) -> bool {
         }
         let Def::Result(op, _) = kernel.def(value) else { continue };
         let data = kernel.op(op);
-        match data.kind {
-            OpKind::For if fit.loops.iter().any(|l| l.op == op) => return true,
-            OpKind::Unary(_)
-            | OpKind::Binary(_)
-            | OpKind::Select
-            | OpKind::Fma
-            | OpKind::Cast
-            | OpKind::Reshape => todo.extend_from_slice(&data.operands),
-            _ => {}
+        if data.kind == OpKind::For && fit.loops.iter().any(|l| l.op == op) {
+            return true;
+        }
+        // Bools and reinterpreted bits are no results of products.
+        let bits = matches!(data.kind, OpKind::Compare(_) | OpKind::Bitcast);
+        if data.kind == OpKind::Reshape || data.kind.is_elementwise() && !bits {
+            todo.extend_from_slice(&data.operands);
         }
     }
     false

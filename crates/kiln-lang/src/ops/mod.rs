@@ -67,11 +67,8 @@ fn folded(kind: &OpKind, operands: &[Raw], elem: Scalar) -> Option<Raw> {
         (OpKind::Compare(op), [Raw::Const(a), Raw::Const(b)]) => eval::compare(*op, *a, *b),
         (OpKind::Cast, [Raw::Const(x)]) => eval::cast(*x, elem),
         (OpKind::Binary(op), [value, Raw::Const(c)] | [Raw::Const(c), value]) if elem.is_int() => {
-            let neutral = match op {
-                BinaryOp::Add => c.as_i128() == 0,
-                BinaryOp::Mul => c.as_i128() == 1,
-                _ => false,
-            };
+            let neutral =
+                (*op == BinaryOp::Add && c.as_i128() == 0) || (*op == BinaryOp::Mul && c.as_i128() == 1);
             // A variable is read where it is used, which is here.
             return (neutral && matches!(value, Raw::Value(_))).then_some(*value);
         }

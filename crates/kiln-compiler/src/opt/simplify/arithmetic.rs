@@ -75,7 +75,7 @@ fn with_itself(cx: &Cursor<'_>, kind: BinaryOp, x: Value) -> Change {
         Min | Max | And | Or => Change::Value(x),
         Xor => Change::Constant(Literal::zero(elem)),
         Sub if !elem.is_float() => Change::Constant(Literal::zero(elem)),
-        _ => Change::None,
+        Add | Sub | Mul | Div | FastDiv | Rem | Shl | Shr | Pow | Atan2 => Change::None,
     }
 }
 
@@ -122,7 +122,7 @@ fn int_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c: L
             let mask = cx.constant_like(b, Literal::from_bits(elem, c.bits() - 1));
             become_(And, [a, mask])
         }
-        _ => Change::None,
+        Sub | Div | FastDiv | Rem | Shl | Shr | Pow | Atan2 => Change::None,
     }
 }
 
@@ -144,7 +144,7 @@ fn float_by_constant(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value, c:
             }
             None => Change::None,
         },
-        _ => Change::None,
+        Add | Sub | Mul | Rem | Min | Max | And | Or | Xor | Shl | Shr | Pow | Atan2 => Change::None,
     }
 }
 
@@ -208,7 +208,8 @@ fn mirrored(kind: CompareOp) -> CompareOp {
         CompareOp::Le => CompareOp::Ge,
         CompareOp::Gt => CompareOp::Lt,
         CompareOp::Ge => CompareOp::Le,
-        same => same,
+        CompareOp::Eq => CompareOp::Eq,
+        CompareOp::Ne => CompareOp::Ne,
     }
 }
 

@@ -1,14 +1,14 @@
 //! Control flow whose course is known.
 
 use super::{Cursor, Fate};
-use kiln_ir::{Block, Kernel, Literal, Op, OpKind, Value};
+use kiln_ir::{Block, ControlFlow, Kernel, Literal, Op, Value};
 
 pub(super) fn enter(cx: &mut Cursor<'_>, op: Op) -> Fate {
-    match cx.kernel.op(op).kind {
-        OpKind::If => known_branch(cx, op),
-        OpKind::For => known_loop(cx, op),
-        OpKind::While => refused_loop(cx, op),
-        _ => Fate::Keep,
+    match cx.kernel.op(op).kind.control_flow() {
+        Some(ControlFlow::If) => known_branch(cx, op),
+        Some(ControlFlow::For) => known_loop(cx, op),
+        Some(ControlFlow::While) => refused_loop(cx, op),
+        Some(ControlFlow::Guard | ControlFlow::Tasks) | None => Fate::Keep,
     }
 }
 

@@ -20,30 +20,16 @@ pub(super) fn gather(cx: &mut Cursor<'_>, op: Op) -> Change {
 
 pub(super) fn leave(cx: &mut Cursor<'_>, op: Op) -> Fate {
     let data = cx.kernel.op(op);
-    let holds = |at: usize| {
-        let value = data.operands.get(at);
-        value.and_then(|&v| cx.kernel.as_const(v)).is_some_and(Literal::is_true)
-    };
-    match data.kind {
-        OpKind::Assert(_)
-        | OpKind::CheckBounds
-        | OpKind::CheckDivisor
-        | OpKind::BlockCheck(_)
-        | OpKind::DeferFault { .. }
-            if holds(0) =>
-        {
-            return Fate::Drop;
-        }
-        OpKind::Scatter { .. } if mask(cx.kernel, op) == Some(false) => return Fate::Drop,
-        _ => {}
+    if data.kind.is_check() && cx.kernel.as_const(data.condition()).is_some_and(Literal::is_true) {
+        return Fate::Drop;
     }
-    if mask(cx.kernel, op) == Some(true) {
-        let kind = match data.kind {
-            OpKind::Gather { bounds, .. } => OpKind::Gather { bounds, masked: false },
-            OpKind::Scatter { bounds, .. } => OpKind::Scatter { bounds, masked: false },
-            OpKind::Atomic { op, scope, bounds, .. } => OpKind::Atomic { op, scope, bounds, masked: false },
-            _ => return Fate::Keep,
-        };
+    let known = mask(cx.kernel, op);
+    if matches!(data.kind, OpKind::Scatter { .. }) && known == Some(false) {
+        return Fate::Drop;
+    }
+    let mut kind = data.kind.clone();
+    if let (Some(masked), Some(true)) = (kind.masked_mut(), known) {
+        *masked = false;
         let mut operands = data.operands.to_vec();
         operands.remove(operands.len() - 2);
         cx.become_(op, kind, &operands);

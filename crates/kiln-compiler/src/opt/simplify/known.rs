@@ -1,7 +1,7 @@
 //! What is known before the launch.
 
 use super::Change;
-use kiln_ir::{Def, Facts, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Type, Value};
+use kiln_ir::{Axis, Def, Facts, Kernel, Level, Literal, Loc, Op, OpData, OpKind, Type, Value};
 
 /// Replaces scalar parameters whose value is part of the specialization by constants; whether any
 /// was used.
@@ -40,27 +40,33 @@ fn facts(kernel: &Kernel, view: Value) -> Option<&Facts> {
     }
 }
 
+/// What is asked of the launch.
+pub(super) enum Launch {
+    BlockDim(Axis),
+    ThreadId(Axis),
+    Extent(u32),
+    Stride(u32),
+}
+
 /// Extents and strides of views, and of the block.
-pub(super) fn of_launch(kernel: &Kernel, data: &OpData) -> Change {
+pub(super) fn of_launch(kernel: &Kernel, data: &OpData, asked: Launch) -> Change {
     let block = |axis: usize| match kernel.level {
         Level::Thread { block } => Some(i64::from(block[axis])),
         Level::Tile { .. } => None,
     };
-    let alloc = |axis: u32, stride: bool| match &kernel.defining_op(data.view())?.kind {
-        OpKind::Alloc { shape, .. } if stride => Some(shape.around(axis as usize).2 as i64),
-        OpKind::Alloc { shape, .. } => Some(i64::from(shape[axis as usize])),
-        _ => None,
+    let alloc = |axis: u32, stride: bool| {
+        let (_, extent, inner) = kernel.alloc_shape(data.view())?.around(axis as usize);
+        Some((if stride { inner } else { extent }) as i64)
     };
     let param = |axis: u32, stride: bool| {
         let facts = facts(kernel, data.view())?;
         (if stride { &facts.strides } else { &facts.extents }).get(axis as usize)?.equals
     };
-    let known = match data.kind {
-        OpKind::BlockDim(axis) => block(axis as usize),
-        OpKind::ThreadId(axis) => block(axis as usize).filter(|&e| e == 1).map(|_| 0),
-        OpKind::Extent(axis) => param(axis, false).or_else(|| alloc(axis, false)),
-        OpKind::Stride(axis) => param(axis, true).or_else(|| alloc(axis, true)),
-        _ => None,
+    let known = match asked {
+        Launch::BlockDim(axis) => block(axis as usize),
+        Launch::ThreadId(axis) => block(axis as usize).filter(|&e| e == 1).map(|_| 0),
+        Launch::Extent(axis) => param(axis, false).or_else(|| alloc(axis, false)),
+        Launch::Stride(axis) => param(axis, true).or_else(|| alloc(axis, true)),
     };
     known.map_or(Change::None, |value| Change::Constant(Literal::index(value)))
 }

@@ -22,7 +22,8 @@ mod shape;
 pub(super) use arithmetic::commutes;
 
 use super::rewrite::{Cursor, Fate, Pass, rewrite};
-use kiln_ir::{Kernel, Literal, Op, OpKind, Value};
+use kiln_ir::{Computed, Kernel, Literal, Op, OpKind, Value};
+use known::Launch;
 
 /// Simplifies until nothing changes in one operation, over the whole kernel once; whether anything
 /// changed.
@@ -71,27 +72,55 @@ impl Pass for Simplify {
 fn change(cx: &mut Cursor<'_>, op: Op) -> Change {
     let data = cx.kernel.op(op);
     let [result] = data.results[..] else { return Change::None };
-    let operands = data.operands.to_vec();
-    match (&data.kind, operands.as_slice()) {
-        (&OpKind::Unary(kind), &[x]) => arithmetic::unary(cx, kind, x),
-        (&OpKind::Binary(kind), &[a, b]) => arithmetic::binary(cx, kind, a, b),
-        (&OpKind::Compare(kind), &[a, b]) => arithmetic::compare(cx, kind, a, b),
-        (OpKind::Select, &[cond, a, b]) => arithmetic::select(cx, cond, a, b),
-        (OpKind::Fma, &[a, b, c]) => arithmetic::fma(cx, a, b, c),
-        (OpKind::Cast, &[x]) => convert::cast(cx, x, result),
-        (OpKind::Bitcast, &[x]) => convert::bitcast(cx, x, result),
-        (OpKind::Broadcast, &[x]) => shape::broadcast(cx, x, result),
-        (OpKind::Reshape, &[x]) => shape::reshape(cx, x, result),
-        (OpKind::Transpose(perm), &[x]) => shape::transpose(cx, &perm.clone(), x),
-        (&OpKind::Reduce { op, axis }, &[x]) => shape::reduce(cx, op, axis, x, result),
-        (&OpKind::Scan { axis, exclusive, .. }, &[x]) => shape::scan(cx, axis, exclusive, x),
-        (OpKind::Iota, _) if cx.kernel.shape(result).len() == 1 => {
+    let kind = data.kind.clone();
+    let change = match kind.computed() {
+        Some(computed) => compute(cx, op, computed, result),
+        None => combine(cx, op, &kind, result),
+    };
+    change.or_else(|| shape::splat(cx, op, result))
+}
+
+fn compute(cx: &mut Cursor<'_>, op: Op, computed: Computed<'_>, result: Value) -> Change {
+    let data = cx.kernel.op(op);
+    let launch = |asked| known::of_launch(cx.kernel, data, asked);
+    match computed {
+        Computed::Unary(kind) => arithmetic::unary(cx, kind, data.input()),
+        Computed::Binary(kind) => arithmetic::binary(cx, kind, data.left(), data.right()),
+        Computed::Compare(kind) => arithmetic::compare(cx, kind, data.left(), data.right()),
+        Computed::Select => arithmetic::select(cx, data.condition(), data.if_true(), data.if_false()),
+        Computed::Fma => arithmetic::fma(cx, data.left(), data.right(), data.addend()),
+        Computed::Cast => convert::cast(cx, data.input(), result),
+        Computed::Bitcast => convert::bitcast(cx, data.input(), result),
+        Computed::Broadcast => shape::broadcast(cx, data.input(), result),
+        Computed::Reshape => shape::reshape(cx, data.input(), result),
+        Computed::Transpose(perm) => shape::transpose(cx, perm, data.input()),
+        Computed::Iota if cx.kernel.shape(result).len() == 1 => {
             Change::Constant(Literal::zero(cx.kernel.ty(result).elem()))
         }
-        (OpKind::Gather { .. }, _) => effect::gather(cx, op),
-        _ => known::of_launch(cx.kernel, cx.kernel.op(op)),
+        Computed::BlockDim(axis) => launch(Launch::BlockDim(axis)),
+        Computed::ThreadId(axis) => launch(Launch::ThreadId(axis)),
+        Computed::Extent(axis) => launch(Launch::Extent(axis)),
+        Computed::Stride(axis) => launch(Launch::Stride(axis)),
+        Computed::Const(_)
+        | Computed::Iota
+        | Computed::ProgramId(_)
+        | Computed::NumPrograms(_)
+        | Computed::BlockUniform => Change::None,
     }
-    .or_else(|| shape::splat(cx, op, result))
+}
+
+/// Operations on several elements, of which three have identities.
+fn combine(cx: &mut Cursor<'_>, op: Op, kind: &OpKind, result: Value) -> Change {
+    let data = cx.kernel.op(op);
+    if let OpKind::Reduce { op, axis } = *kind {
+        shape::reduce(cx, op, axis, data.input(), result)
+    } else if let OpKind::Scan { axis, exclusive, .. } = *kind {
+        shape::scan(cx, axis, exclusive, data.input())
+    } else if let OpKind::Gather { .. } = kind {
+        effect::gather(cx, op)
+    } else {
+        Change::None
+    }
 }
 
 impl Change {

@@ -57,9 +57,9 @@ pub(super) fn transpose(cx: &mut Cursor<'_>, perm: &Shape, x: Value) -> Change {
     if perm.extents().iter().copied().eq(0..perm.rank() as u32) {
         return Change::Value(x);
     }
-    let inner = cx.kernel.defining_op(x).and_then(|data| match &data.kind {
-        OpKind::Transpose(first) => Some((first.clone(), data.input())),
-        _ => None,
+    let inner = cx.kernel.defining_op(x).and_then(|data| {
+        let OpKind::Transpose(first) = &data.kind else { return None };
+        Some((first.clone(), data.input()))
     });
     moved(cx, x).or_else(|| match inner {
         Some((first, source)) => {
