@@ -35,10 +35,12 @@ impl Lowering<'_> {
 
 /// The values that a check reports.
 fn reported(b: &mut Builder<'_>, data: &OpData) -> Vec<Value> {
-    match data.kind {
-        OpKind::Assert(_) => data.shown().to_vec(),
-        OpKind::Binary(_) => Vec::new(),
-        _ => first_outside(b, data),
+    if let OpKind::Assert(_) = data.kind {
+        data.shown().to_vec()
+    } else if data.kind.divides() {
+        Vec::new()
+    } else {
+        first_outside(b, data)
     }
 }
 

@@ -17,8 +17,8 @@ use super::products::Unit;
 use super::{Lowering, facts::IntFacts, plan::LayoutPlan, roles};
 use crate::error::CompileError;
 use kiln_ir::{
-    Block, Bounds, Check, ControlFlow, Def, ExplicitOp, GuardFault, Kernel, Level, Literal, Loc,
-    Op, OpData, OpKind, Operand, Scalar, UnaryOp, Value,
+    Block, Bounds, Check, ControlFlow, Def, ExplicitOp, GuardFault, Kernel, Level, Literal, Loc, Op, OpData,
+    OpKind, Operand, Scalar, UnaryOp, Value,
 };
 use std::collections::HashSet;
 

@@ -78,7 +78,7 @@ pub(super) fn scratch(s: &Subject, offset: u32) -> Outcome {
         Some(view) => {
             s.result(0, &Type::view(view.elem, 1, Space::Shared))?;
             let elem = view.elem;
-            require(offset % elem.bytes() == 0, || {
+            require(offset.is_multiple_of(elem.bytes()), || {
                 format!("offset {offset}, expected a multiple of the {} bytes of {elem}", elem.bytes())
             })
         }

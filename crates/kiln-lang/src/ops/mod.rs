@@ -61,18 +61,24 @@ pub(crate) fn elementwise<U: Elem>(kind: OpKind, operands: &[Raw], site: Site) -
 
 /// The result, where it takes no operation: of constants, and of integers plus 0 or times 1.
 fn folded(kind: &OpKind, operands: &[Raw], elem: Scalar) -> Option<Raw> {
-    let literal = match (kind, operands) {
-        (OpKind::Unary(op), [Raw::Const(x)]) => eval::unary(*op, *x)?,
-        (OpKind::Binary(op), [Raw::Const(a), Raw::Const(b)]) => eval::binary(*op, *a, *b)?,
-        (OpKind::Compare(op), [Raw::Const(a), Raw::Const(b)]) => eval::compare(*op, *a, *b),
-        (OpKind::Cast, [Raw::Const(x)]) => eval::cast(*x, elem),
-        (OpKind::Binary(op), [value, Raw::Const(c)] | [Raw::Const(c), value]) if elem.is_int() => {
-            let neutral =
-                (*op == BinaryOp::Add && c.as_i128() == 0) || (*op == BinaryOp::Mul && c.as_i128() == 1);
-            // A variable is read where it is used, which is here.
-            return (neutral && matches!(value, Raw::Value(_))).then_some(*value);
-        }
-        _ => return None,
+    let asked = (kind, operands);
+    let literal = if let (OpKind::Unary(op), [Raw::Const(x)]) = asked {
+        eval::unary(*op, *x)?
+    } else if let (OpKind::Binary(op), [Raw::Const(a), Raw::Const(b)]) = asked {
+        eval::binary(*op, *a, *b)?
+    } else if let (OpKind::Compare(op), [Raw::Const(a), Raw::Const(b)]) = asked {
+        eval::compare(*op, *a, *b)
+    } else if let (OpKind::Cast, [Raw::Const(x)]) = asked {
+        eval::cast(*x, elem)
+    } else if let (OpKind::Binary(op), [value, Raw::Const(c)] | [Raw::Const(c), value]) = asked
+        && elem.is_int()
+    {
+        let neutral =
+            (*op == BinaryOp::Add && c.as_i128() == 0) || (*op == BinaryOp::Mul && c.as_i128() == 1);
+        // A variable is read where it is used, which is here.
+        return (neutral && matches!(value, Raw::Value(_))).then_some(*value);
+    } else {
+        return None;
     };
     Some(Raw::Const(literal))
 }
