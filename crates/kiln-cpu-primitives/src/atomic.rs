@@ -180,7 +180,7 @@ where
         AtomicOp::And => atomic::<T, And>,
         AtomicOp::Or => atomic::<T, Or>,
         AtomicOp::Xor => atomic::<T, Xor>,
-        _ => return None,
+        AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange => return None,
     })
 }
 
@@ -192,7 +192,7 @@ where
     Some(match op {
         AtomicOp::Min => atomic::<T, Min>,
         AtomicOp::Max => atomic::<T, Max>,
-        _ => return None,
+        AtomicOp::Add | AtomicOp::And | AtomicOp::Or | AtomicOp::Xor | AtomicOp::Exchange => return None,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Conversions from and to the types of one byte that are for storage: 8-bit floats, which
 //! saturate, and integers.
 
-use super::cast::{To, ToBool, casts};
+use super::convert::{To, ToBool, casts, copy};
 use super::element::Element;
 use super::elementwise::{Map, MapLoop};
 use super::level::{Isa, Level};
@@ -95,7 +95,7 @@ pub(super) fn lookup(level: Level, from: Scalar, to: Scalar) -> UnaryFn {
         (S::I8 | S::U8, S::Bool) => MapLoop::<ToBool, u8>::at(level),
         (S::E4M3, S::Bool) => MapLoop::<ToBool, E4M3>::at(level),
         (S::E5M2, S::Bool) => MapLoop::<ToBool, E5M2>::at(level),
-        (S::I8 | S::U8 | S::Bool, S::I8 | S::U8) => super::cast::copy(level, 1),
+        (S::I8 | S::U8 | S::Bool, S::I8 | S::U8) => copy(level, 1),
         (S::I32 | S::U32, S::I8 | S::U8) => MapLoop::<To<u8>, i32>::at(level),
         (S::I64 | S::U64, S::I8 | S::U8) => MapLoop::<To<u8>, i64>::at(level),
         (S::I8, S::I32 | S::U32) => MapLoop::<To<i32>, i8>::at(level),

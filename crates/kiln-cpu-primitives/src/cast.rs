@@ -1,6 +1,6 @@
 //! Conversions between all element types, as Rust's `as`; to bool it is `!= 0`.
 
-use super::element::Element;
+use super::convert::{To, ToBool, copy};
 use super::elementwise::{Map, MapLoop, NarrowLoop, STAGE, WidenLoop, narrow_part, widen_part};
 use super::float16::{Half, ToOddF32};
 use super::level::{Isa, Level};
@@ -8,33 +8,6 @@ use super::signature::{UnaryFn, UnaryLoop};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 use std::marker::PhantomData;
-
-/// Conversion to `R`.
-pub(super) struct To<R>(PhantomData<R>);
-
-/// Conversions that are Rust's `as`.
-macro_rules! casts {
-    ($($from:ty => $($to:ty),*;)*) => {$($(
-        impl Map<$from> for To<$to> {
-            type Out = $to;
-            #[inline(always)]
-            fn apply<I: Isa>(x: $from) -> $to {
-                x as $to
-            }
-        }
-    )*)*};
-}
-pub(super) use casts;
-
-casts! {
-    u8 => i32, i64, f32, f64;
-    i32 => i64, f32, f64;
-    u32 => i64, f32, f64;
-    i64 => i32, f32, f64;
-    u64 => f32, f64;
-    f32 => i64, u64, f64;
-    f64 => i64, u64, f32;
-}
 
 /// Saturating conversions that vectorize: what Rust's `as` does, as a clamp and an unchecked
 /// conversion.
@@ -62,26 +35,6 @@ saturating_casts! {
     f32 => u32: 0.0, 4_294_967_040.0;
     f64 => i32: -2_147_483_648.0, 2_147_483_647.0;
     f64 => u32: 0.0, 4_294_967_295.0;
-}
-
-/// Conversion to bool.
-pub(super) struct ToBool;
-impl<T: Element> Map<T> for ToBool {
-    type Out = u8;
-    #[inline(always)]
-    fn apply<I: Isa>(x: T) -> u8 {
-        (x != T::default()) as u8
-    }
-}
-
-/// The bits, unchanged.
-struct Same;
-impl<T: Element> Map<T> for Same {
-    type Out = T;
-    #[inline(always)]
-    fn apply<I: Isa>(x: T) -> T {
-        x
-    }
 }
 
 /// Conversion to f32 on the way to a shorter float.
@@ -154,16 +107,6 @@ impl<H: Half, R: Half> UnaryLoop for RenarrowLoop<H, R> {
                 narrow_part::<I, R>(out, start, &wide[..len]);
             }
         }
-    }
-}
-
-/// The primitive that copies elements of a size, in bytes, which a scalar type has.
-pub(crate) fn copy(level: Level, bytes: u32) -> UnaryFn {
-    match bytes {
-        1 => MapLoop::<Same, u8>::at(level),
-        2 => MapLoop::<Same, u16>::at(level),
-        4 => MapLoop::<Same, u32>::at(level),
-        _ => MapLoop::<Same, u64>::at(level),
     }
 }
 

@@ -63,12 +63,22 @@ impl Half for f16 {
 
     #[inline(always)]
     fn widen_slice<I: Isa>(out: &mut [f32], a: &[f16]) {
-        I::widen_f16(out, a);
+        #[cfg(target_arch = "x86_64")]
+        if I::F16C {
+            // SAFETY: such a type is named only inside functions for processors with F16C.
+            return unsafe { f16c::widen(out, a) };
+        }
+        widen_each(out, a);
     }
 
     #[inline(always)]
     fn narrow_slice<I: Isa>(out: &mut [f16], a: &[f32]) {
-        I::narrow_f16(out, a);
+        #[cfg(target_arch = "x86_64")]
+        if I::F16C {
+            // SAFETY: as above.
+            return unsafe { f16c::narrow(out, a) };
+        }
+        narrow_each(out, a);
     }
 }
 
@@ -96,6 +106,44 @@ impl Half for bf16 {
     #[inline(always)]
     fn narrow_slice<I: Isa>(out: &mut [bf16], a: &[f32]) {
         narrow_each(out, a);
+    }
+}
+
+/// Conversions of f16 by instruction, which LLVM does not form from the portable loops.
+#[cfg(target_arch = "x86_64")]
+mod f16c {
+    use super::Half;
+    use half::f16;
+    use std::arch::x86_64::*;
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn widen(out: &mut [f32], a: &[f16]) {
+        let (wide, out_rest) = out.as_chunks_mut::<8>();
+        let (narrow, rest) = a.as_chunks::<8>();
+        for (o, x) in wide.iter_mut().zip(narrow) {
+            // SAFETY: `x` is 16 readable bytes and `o` 32 writable ones.
+            unsafe {
+                let x = _mm_loadu_si128(x.as_ptr().cast());
+                _mm256_storeu_ps(o.as_mut_ptr(), _mm256_cvtph_ps(x));
+            }
+        }
+        super::widen_each(out_rest, rest);
+    }
+
+    #[target_feature(enable = "avx,f16c")]
+    pub(super) fn narrow(out: &mut [f16], a: &[f32]) {
+        let (narrow, out_rest) = out.as_chunks_mut::<8>();
+        let (wide, rest) = a.as_chunks::<8>();
+        for (o, x) in narrow.iter_mut().zip(wide) {
+            // SAFETY: `x` is 32 readable bytes and `o` 16 writable ones.
+            unsafe {
+                let x = _mm256_loadu_ps(x.as_ptr());
+                _mm_storeu_si128(o.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
+            }
+        }
+        for (o, x) in out_rest.iter_mut().zip(rest) {
+            *o = f16::narrow(*x);
+        }
     }
 }
 

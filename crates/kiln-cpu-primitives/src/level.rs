@@ -5,8 +5,6 @@
 //! What a loop must know about its level beyond that (is a fused multiply-add cheap, how are 16-bit
 //! floats converted) it asks of the type parameter [`Isa`].
 
-use super::float16;
-use half::f16;
 use std::sync::LazyLock;
 
 /// An instruction set that the primitives are compiled for.
@@ -71,18 +69,9 @@ pub(crate) trait Isa: 'static {
     const FMA: bool;
     /// Elements of 4 bytes in a vector register: matrix tiles are shaped by it.
     const LANES_32: usize;
-
-    /// Converts to f32; exact. The slices have one length.
-    #[inline(always)]
-    fn widen_f16(out: &mut [f32], a: &[f16]) {
-        float16::widen_each(out, a);
-    }
-
-    /// Converts from f32, rounding to nearest even. The slices have one length.
-    #[inline(always)]
-    fn narrow_f16(out: &mut [f16], a: &[f32]) {
-        float16::narrow_each(out, a);
-    }
+    /// Whether f16 is converted by instructions (F16C): a type that says so is named only inside
+    /// functions that are compiled for processors with them, and called on no others.
+    const F16C: bool;
 }
 
 pub(crate) struct Portable;
@@ -91,6 +80,7 @@ impl Isa for Portable {
     const LEVEL: Level = Level::Portable;
     const FMA: bool = cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma");
     const LANES_32: usize = 4;
+    const F16C: bool = false;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -101,19 +91,7 @@ impl Isa for Avx2 {
     const LEVEL: Level = Level::Avx2;
     const FMA: bool = true;
     const LANES_32: usize = 8;
-
-    #[inline(always)]
-    fn widen_f16(out: &mut [f32], a: &[f16]) {
-        // SAFETY: this type is named only inside functions compiled for and dispatched to
-        // processors with F16C.
-        unsafe { f16c::widen(out, a) }
-    }
-
-    #[inline(always)]
-    fn narrow_f16(out: &mut [f16], a: &[f32]) {
-        // SAFETY: as above.
-        unsafe { f16c::narrow(out, a) }
-    }
+    const F16C: bool = true;
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -124,54 +102,6 @@ impl Isa for Avx512 {
     const LEVEL: Level = Level::Avx512;
     const FMA: bool = true;
     const LANES_32: usize = 16;
-
-    #[inline(always)]
-    fn widen_f16(out: &mut [f32], a: &[f16]) {
-        // SAFETY: processors with AVX-512 have F16C; `Level::available` checks it.
-        unsafe { f16c::widen(out, a) }
-    }
-
-    #[inline(always)]
-    fn narrow_f16(out: &mut [f16], a: &[f32]) {
-        // SAFETY: as above.
-        unsafe { f16c::narrow(out, a) }
-    }
-}
-
-/// Conversions of f16 by instruction, which LLVM does not form from the portable loops.
-#[cfg(target_arch = "x86_64")]
-mod f16c {
-    use super::float16::Half;
-    use half::f16;
-    use std::arch::x86_64::*;
-
-    #[target_feature(enable = "avx,f16c")]
-    pub(super) fn widen(out: &mut [f32], a: &[f16]) {
-        let (wide, out_rest) = out.as_chunks_mut::<8>();
-        let (narrow, rest) = a.as_chunks::<8>();
-        for (o, x) in wide.iter_mut().zip(narrow) {
-            // SAFETY: `x` is 16 readable bytes and `o` 32 writable ones.
-            unsafe {
-                let x = _mm_loadu_si128(x.as_ptr().cast());
-                _mm256_storeu_ps(o.as_mut_ptr(), _mm256_cvtph_ps(x));
-            }
-        }
-        super::float16::widen_each(out_rest, rest);
-    }
-
-    #[target_feature(enable = "avx,f16c")]
-    pub(super) fn narrow(out: &mut [f16], a: &[f32]) {
-        let (narrow, out_rest) = out.as_chunks_mut::<8>();
-        let (wide, rest) = a.as_chunks::<8>();
-        for (o, x) in narrow.iter_mut().zip(wide) {
-            // SAFETY: `x` is 32 readable bytes and `o` 16 writable ones.
-            unsafe {
-                let x = _mm256_loadu_ps(x.as_ptr());
-                _mm_storeu_si128(o.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x));
-            }
-        }
-        for (o, x) in out_rest.iter_mut().zip(rest) {
-            *o = f16::narrow(*x);
-        }
-    }
+    // `Level::available` checks it.
+    const F16C: bool = true;
 }

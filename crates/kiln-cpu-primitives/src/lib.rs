@@ -43,6 +43,7 @@ mod boxes;
 mod bytes;
 mod cast;
 mod compare;
+mod convert;
 mod dot;
 mod element;
 mod elementwise;
@@ -155,7 +156,7 @@ pub fn lookup_at(level: Level, key: PrimitiveKey) -> Option<PrimitiveFn> {
         Key::Iota(scalar) => PrimitiveFn::Fill(fill::iota(level, scalar)?),
         Key::Unary(op, scalar) => PrimitiveFn::Unary(unary::lookup(level, op, scalar)?),
         Key::Cast(from, to) => PrimitiveFn::Unary(cast::lookup(level, from, to)),
-        Key::Copy(scalar) => PrimitiveFn::Unary(cast::copy(level, scalar.bytes())),
+        Key::Copy(scalar) => PrimitiveFn::Unary(convert::copy(level, scalar.bytes())),
         Key::CopyStreaming(scalar) => PrimitiveFn::Unary(strided::copy_streaming(scalar)),
         Key::Binary(op, form, scalar) => PrimitiveFn::Binary(binary::lookup(level, op, form, scalar)?),
         Key::Compare(op, form, scalar) => PrimitiveFn::Binary(compare::lookup(level, op, form, scalar)?),

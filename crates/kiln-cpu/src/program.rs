@@ -88,22 +88,24 @@ fn prepare(kernel: &Kernel) -> Result<Kernel> {
 fn refuse_explicit(kernel: &Kernel) -> Result<()> {
     let (mut found, mut lowered) = (None, None);
     kernel.walk(|_, op| {
-        let what = match &op.kind {
-            OpKind::Explicit(explicit) => format!("`{}` of the explicit level", explicit.name()),
-            OpKind::Fragment(fragment) => format!("`{}` of a GPU's warps", fragment.name()),
-            OpKind::Cluster(cluster) => format!("`{}` of a cluster's blocks", cluster.name()),
-            OpKind::LoadQuad(_) | OpKind::StoreQuad(_)
-                if kernel.ty(op.view()).as_view().is_some_and(|v| v.space == Space::Shared) =>
-            {
-                format!("`{}` of shared memory", op.kind.mnemonic())
+        let name = op.kind.mnemonic();
+        let of = if let OpKind::Explicit(_) = op.kind {
+            "the explicit level"
+        } else if let OpKind::Fragment(_) = op.kind {
+            "a GPU's warps"
+        } else if let OpKind::Cluster(_) = op.kind {
+            "a cluster's blocks"
+        } else if matches!(op.kind, OpKind::LoadQuad(_) | OpKind::StoreQuad(_))
+            && kernel.ty(op.view()).as_view().is_some_and(|v| v.space == Space::Shared)
+        {
+            "shared memory"
+        } else {
+            if op.kind.is_below_tiles() {
+                lowered.get_or_insert((format!("`{name}` of the code for GPUs"), op.loc));
             }
-            lower if lower.is_below_tiles() => {
-                lowered.get_or_insert((format!("`{}` of the code for GPUs", lower.mnemonic()), op.loc));
-                return;
-            }
-            _ => return,
+            return;
         };
-        found.get_or_insert((what, op.loc));
+        found.get_or_insert((format!("`{name}` of {of}"), op.loc));
     });
     let Some((what, loc)) = found.or(lowered) else { return Ok(()) };
     Err(Error::Unsupported {

@@ -3,7 +3,8 @@
 
 use super::asm::scalar_type;
 use super::elements::Indexed;
-use super::emitter::{Emitter, Repr};
+use super::emitter::Emitter;
+use super::repr::Repr;
 use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, types};
 use kiln_backend::Result;
 use kiln_ir::{AtomicOp, Bounds, Literal, OpData, Scalar};

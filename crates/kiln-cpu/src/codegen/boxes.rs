@@ -1,8 +1,9 @@
 //! Loads and stores of boxes: in place where the box is inside the view and contiguous, by a copy
 //! where it is not.
 
-use super::emitter::{Emitter, Matrix, Repr, Tile, View};
+use super::emitter::Emitter;
 use super::liveness::inner_len;
+use super::repr::{Matrix, Repr, Tile, View};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{BoxAxis, PrimitiveKey};
@@ -11,7 +12,7 @@ use std::mem::{offset_of, size_of};
 
 /// Where a box of a view lies.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BoxLocation {
     /// Not 0 if every element of the box is inside the view and (but for a strided place) they are
     /// adjacent, in order.
     pub(super) inside: ir::Value,
@@ -21,7 +22,7 @@ pub(super) struct Place {
 
 impl Emitter<'_> {
     /// The place of the box of a load or store.
-    pub(super) fn place(&mut self, data: &OpData) -> Result<Place> {
+    pub(super) fn place(&mut self, data: &OpData) -> Result<BoxLocation> {
         let mut place = self.strided_place(data)?;
         let (view, _, shape) = self.box_of(data)?;
         for axis in (0..shape.rank()).filter(|&axis| shape[axis] > 1) {
@@ -33,7 +34,7 @@ impl Emitter<'_> {
     }
 
     /// The place of the box of a load or store, whatever the view's strides.
-    fn strided_place(&mut self, data: &OpData) -> Result<Place> {
+    fn strided_place(&mut self, data: &OpData) -> Result<BoxLocation> {
         let (view, offsets, shape) = self.box_of(data)?;
         let mut inside = self.asm.fb.ins().iconst(types::I8, 1);
         let mut linear = self.asm.int(0);
@@ -49,7 +50,7 @@ impl Emitter<'_> {
         }
         let bytes = self.asm.mul_const(linear, view.elem.bytes().into());
         let address = self.asm.add(view.base, bytes);
-        Ok(Place { inside, address })
+        Ok(BoxLocation { inside, address })
     }
 
     /// The view, the offsets and the shape of the box of a load or store.
@@ -124,7 +125,7 @@ impl Emitter<'_> {
     }
 
     /// The end of a store whose value was made in place, if it was.
-    pub(super) fn finish_store(&mut self, data: &OpData, direct: Option<Place>) -> Result<()> {
+    pub(super) fn finish_store(&mut self, data: &OpData, direct: Option<BoxLocation>) -> Result<()> {
         let OpKind::Store { reuse, .. } = data.kind else { return Err(self.internal("not a store")) };
         let Some(place) = direct else { return self.store(data, reuse) };
         let mut outcome = Ok(());

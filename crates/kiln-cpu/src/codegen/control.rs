@@ -2,8 +2,9 @@
 //! parameters, tiles in slots.
 
 use super::asm::scalar_type;
-use super::emitter::{Emitter, Repr, Tile};
+use super::emitter::Emitter;
 use super::liveness::is_elementwise;
+use super::repr::{Repr, Tile};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC};
 use kiln_backend::Result;
 use kiln_ir::{BinaryOp, Block, Op, OpData, OpKind, Value};
@@ -260,11 +261,14 @@ impl Emitter<'_> {
                 },
             };
             let data = self.kernel.op(ops[maker]);
-            let in_place = match &data.kind {
-                OpKind::Dot(_) => data.operands.iter().position(|&v| self.live.root(v) == arg) == Some(2),
+            let is_arg = |value: Value| self.live.root(value) == arg;
+            let in_place = if let OpKind::Dot(_) = data.kind {
+                is_arg(data.addend()) && !is_arg(data.left()) && !is_arg(data.right())
+            } else {
                 // A fault looks for the zero among the divisors: they must stay.
-                OpKind::Binary(BinaryOp::Div | BinaryOp::Rem) if self.live.root(data.right()) == arg => false,
-                kind => is_elementwise(kind) && self.same_size(arg, next),
+                let divides = matches!(data.kind, OpKind::Binary(BinaryOp::Div | BinaryOp::Rem));
+                let divisor = divides && is_arg(data.right());
+                !divisor && is_elementwise(&data.kind) && self.same_size(arg, next)
             };
             let free = last.is_none_or(|last| last < maker || (last == maker && in_place));
             let makes = is_elementwise(&data.kind) || matches!(data.kind, OpKind::Dot(_));

@@ -1,7 +1,8 @@
 //! Faults, asserts and prints.
 
 use super::asm::scalar_type;
-use super::emitter::{Emitter, Repr};
+use super::emitter::Emitter;
+use super::repr::Repr;
 use crate::frame::{self, Frame, ReportFn};
 use crate::indexing;
 use crate::site::SiteKind;

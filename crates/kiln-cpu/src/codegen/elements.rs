@@ -1,7 +1,8 @@
 //! Access to memory element by element: gather, scatter, atomics.
 
 use super::asm::scalar_type;
-use super::emitter::{Emitter, Repr, Tile, View};
+use super::emitter::Emitter;
+use super::repr::{Repr, Tile, View};
 use crate::indexing::{self, IndexAxis};
 use crate::site::SiteKind;
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};

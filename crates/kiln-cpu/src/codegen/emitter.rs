@@ -6,8 +6,9 @@
 
 use super::arena::{Arena, Slot};
 use super::asm::{Asm, scalar_type};
-use super::group::Group;
 use super::liveness::{self, Liveness};
+use super::pending::Group;
+use super::repr::{Matrix, Repr, Tile, View};
 use super::{Blocking, Source};
 use crate::frame::Frame;
 use crate::site::{Site, SiteKind};
@@ -19,45 +20,6 @@ use kiln_cpu_primitives::PrimitiveKey;
 use kiln_ir::{Axis, Block, Kernel, Literal, Loc, Op, OpData, OpKind, Param, Scalar, Shape, Value};
 use std::collections::HashMap;
 use std::mem::offset_of;
-
-/// A tile in memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tile {
-    /// The address of its first element.
-    pub(super) at: ir::Value,
-    /// The slot that is given back when the tile dies, if it has one of its own.
-    pub(super) slot: Option<Slot>,
-    /// Whether only the part of the tile that a group works on is there.
-    pub(super) windowed: bool,
-}
-
-/// A view: an address, and an extent and a stride in elements for each axis.
-#[derive(Clone, Debug)]
-pub(super) struct View {
-    pub(super) base: ir::Value,
-    pub(super) extents: Vec<ir::Value>,
-    pub(super) strides: Vec<ir::Value>,
-    pub(super) elem: Scalar,
-}
-
-/// What has become of an IR value.
-#[derive(Clone, Debug)]
-pub(super) enum Repr {
-    /// A scalar, or a tile that consists of it.
-    Scalar(ir::Value),
-    Tile(Tile),
-    /// A tile that is only multiplied.
-    Matrix(Matrix),
-    View(View),
-}
-
-/// A tile of rank 2 with strides of its own, in elements.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix {
-    pub(super) tile: Tile,
-    pub(super) row: ir::Value,
-    pub(super) column: ir::Value,
-}
 
 /// Code generation for one kernel.
 pub(super) struct Emitter<'a> {

@@ -6,47 +6,15 @@
 //! written where it belongs at once, if the box lies inside the view and is contiguous: a streamed
 //! one that will not stay in the caches by way of a chunk of scratch memory, past the caches.
 
-use super::arena::Slot;
-use super::boxes::Place;
-use super::emitter::{Emitter, Repr, Tile};
-use super::liveness::{is_alias, is_elementwise};
+use super::boxes::BoxLocation;
+use super::emitter::Emitter;
+use super::liveness::{Elementwise, is_alias, is_elementwise};
+use super::pending::{Group, StreamedStore, may_fault};
+use super::repr::{Repr, Tile};
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 use kiln_backend::Result;
 use kiln_cpu_primitives::PrimitiveKey;
 use kiln_ir::{Kernel, Op, OpKind, Reuse, Value};
-
-/// Operations that have been collected.
-#[derive(Default)]
-pub(super) struct Group {
-    len: usize,
-    ops: Vec<Op>,
-    streamed: Vec<StreamedStore>,
-    /// Values that are copied to views when all operations are done: they stay until then.
-    copied: Vec<Value>,
-}
-
-impl Group {
-    fn contains(&self, op: Op) -> bool {
-        self.ops.contains(&op)
-    }
-
-    /// Whether an operation of the group stores to a view.
-    pub(super) fn stores_to(&self, kernel: &Kernel, view: Value) -> bool {
-        let stores = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. });
-        self.ops.iter().any(|op| stores(op) && kernel.op(*op).view() == view)
-    }
-
-    /// Whether a fault must wait until this group is done: it stores, or faults itself.
-    fn precedes_faults(&self, kernel: &Kernel) -> bool {
-        let orders = |op: &Op| matches!(kernel.op(*op).kind, OpKind::Store { .. }) || may_fault(kernel, *op);
-        self.ops.iter().any(orders)
-    }
-
-    /// Whether an operation of the group makes a value.
-    fn makes(&self, kernel: &Kernel, value: Value) -> bool {
-        self.ops.iter().any(|&op| kernel.op(op).results.contains(&value))
-    }
-}
 
 /// The part of each tile that is worked on.
 #[derive(Clone, Copy)]
@@ -64,25 +32,11 @@ enum Argument {
     Scalar(ir::Value),
 }
 
-/// A store whose value may be made chunk by chunk in scratch memory and copied from there past the
-/// caches.
-#[derive(Clone, Copy)]
-struct StreamedStore {
-    op: Op,
-    /// The value, and where all of it belongs.
-    root: Value,
-    to: ir::Value,
-    /// Not 0 if it is.
-    streams: ir::Value,
-    /// Where a chunk is made.
-    chunk: Slot,
-}
-
 /// A store of the group.
 struct PlannedStore {
     op: Op,
     /// Where the box lies, if the stored value is to be made there.
-    direct: Option<Place>,
+    direct: Option<BoxLocation>,
 }
 
 impl Emitter<'_> {
@@ -94,14 +48,16 @@ impl Emitter<'_> {
             ty.as_tile().is_some() && !ty.is_scalar() && !self.live.is_splat(r)
         });
         let pending = |e: &Self, v: Option<&Value>| v.is_some_and(|&v| e.group.makes(e.kernel, v));
-        let joins = match &data.kind {
-            OpKind::Iota => true,
-            kind if is_elementwise(kind) => makes_tile,
-            kind if is_alias(kind) => makes_tile && pending(self, data.operands.first()),
-            OpKind::Store { .. } => {
-                pending(self, data.operands.last()) && !self.group.stores_to(self.kernel, data.view())
-            }
-            _ => false,
+        let joins = if data.kind == OpKind::Iota {
+            true
+        } else if is_elementwise(&data.kind) {
+            makes_tile
+        } else if is_alias(&data.kind) {
+            makes_tile && pending(self, data.operands.first())
+        } else if let OpKind::Store { .. } = data.kind {
+            pending(self, data.operands.last()) && !self.group.stores_to(self.kernel, data.view())
+        } else {
+            false
         };
         if !joins {
             return Ok(false);
@@ -280,16 +236,15 @@ impl Emitter<'_> {
         for &op in &group.ops {
             self.locate(Some(op));
             let data = self.kernel.op(op);
-            match data.kind {
-                OpKind::Store { .. } => {
-                    self.stream_chunk(group, op, window)?;
-                    continue;
-                }
-                ref kind if is_alias(kind) => {
-                    let repr = self.repr(data.input())?.clone();
-                    self.set(data.results[0], without_slot(repr));
-                }
-                _ => self.member(group, op, window)?,
+            if let OpKind::Store { .. } = data.kind {
+                self.stream_chunk(group, op, window)?;
+                continue;
+            }
+            if is_alias(&data.kind) {
+                let repr = self.repr(data.input())?.clone();
+                self.set(data.results[0], repr.without_slot());
+            } else {
+                self.member(op, window)?;
             }
             self.release_members(group, op, window);
         }
@@ -306,7 +261,7 @@ impl Emitter<'_> {
             let data = self.kernel.op(op);
             if is_alias(&data.kind) {
                 let repr = self.repr(self.live.root(data.results[0]))?.clone();
-                self.set(data.results[0], without_slot(repr));
+                self.set(data.results[0], repr.without_slot());
             }
         }
         Ok(())
@@ -362,7 +317,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn member(&mut self, group: &Group, op: Op, window: Window) -> Result<()> {
+    fn member(&mut self, op: Op, window: Window) -> Result<()> {
         let data = self.kernel.op(op);
         let result = data.results[0];
         let elem = self.kernel.ty(result).elem();
@@ -373,10 +328,11 @@ impl Emitter<'_> {
             return self.call(PrimitiveKey::Iota(elem), &[out, first, window.count]).map(drop);
         }
         let from = data.operands.last().map_or(elem, |&v| self.kernel.ty(v).elem());
-        match data.kind {
-            OpKind::Unary(op_) => self.map(op, PrimitiveKey::Unary(op_, from), window),
-            OpKind::Cast => self.map(op, PrimitiveKey::Cast(from, elem), window),
-            OpKind::Binary(op_) => {
+        let operation = Elementwise::of(&data.kind).ok_or_else(|| self.internal("no member of a group"))?;
+        match operation {
+            Elementwise::Unary(op_) => self.map(op, PrimitiveKey::Unary(op_, from), window),
+            Elementwise::Cast => self.map(op, PrimitiveKey::Cast(from, elem), window),
+            Elementwise::Binary(op_) => {
                 let (a, b) = (data.left(), data.right());
                 let (form, args) = self.pair(a, b, window)?;
                 let out = self.destination(op, window);
@@ -384,21 +340,20 @@ impl Emitter<'_> {
                 let flag = self.call(key, &[out, args[0], args[1], window.count])?;
                 self.check_divisor(op_, elem, flag, args, form, window.start, window.count)
             }
-            OpKind::Compare(op_) => {
+            Elementwise::Compare(op_) => {
                 let (form, args) = self.pair(data.left(), data.right(), window)?;
                 let out = self.destination(op, window);
                 let key = PrimitiveKey::Compare(op_, form, from);
                 self.call(key, &[out, args[0], args[1], window.count]).map(drop)
             }
-            OpKind::Select => {
+            Elementwise::Select => {
                 let key = |form| PrimitiveKey::Select(form, elem);
                 self.three(op, [data.if_true(), data.if_false(), data.condition()], key, window)
             }
-            OpKind::Fma => {
+            Elementwise::Fma => {
                 let key = |form| PrimitiveKey::Fma(form, elem);
                 self.three(op, [data.left(), data.right(), data.addend()], key, window)
             }
-            _ => Err(self.internal(&format!("{:?} in a group of {}", data.kind, group.ops.len()))),
         }
     }
 
@@ -486,18 +441,6 @@ impl Emitter<'_> {
         let at = self.slot_address(slot);
         self.set(result, Repr::Tile(Tile { at, slot: Some(slot), windowed }));
         at
-    }
-}
-
-/// Whether an element-wise operation may end the program.
-fn may_fault(kernel: &Kernel, op: Op) -> bool {
-    matches!(kernel.op(op).kind, OpKind::Binary(_)) && !kernel.is_pure(op)
-}
-
-fn without_slot(repr: Repr) -> Repr {
-    match repr {
-        Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
-        other => other,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the code generator must know of a kernel before it starts: when tiles die, which values
 //! share memory, which are splats, and which loads may be used where they lie.
 
-use kiln_ir::{Block, Def, Kernel, Op, OpKind, Shape, Type, Value};
+use kiln_ir::{BinaryOp, Block, CompareOp, Def, Kernel, Op, OpKind, Shape, Type, UnaryOp, Value};
 use std::collections::HashMap;
 
 /// The facts, in tables indexed by value or operation.
@@ -75,11 +75,10 @@ impl Liveness {
         if !self.factor[value.index()] || self.splat[value.index()] {
             return false;
         }
-        match &data.kind {
-            OpKind::Load(_) => kernel.shape(value).rank() == 2,
-            OpKind::Transpose(perm) => perm.extents() == [1, 0] && self.is_matrix(kernel, data.input()),
-            _ => false,
+        if let OpKind::Transpose(perm) = &data.kind {
+            return perm.extents() == [1, 0] && self.is_matrix(kernel, data.input());
         }
+        matches!(data.kind, OpKind::Load(_)) && kernel.shape(value).rank() == 2
     }
 
     /// Whether anything would notice that an operation is missing.
@@ -133,11 +132,8 @@ impl Walk<'_> {
             facts.needed[op.index()] = true;
             for (position, operand) in data.operands.iter().enumerate() {
                 facts.used[operand.index()] = true;
-                let factor = match data.kind {
-                    OpKind::Dot(_) => position < 2,
-                    OpKind::Transpose(_) => facts.factor[data.results[0].index()],
-                    _ => false,
-                };
+                let factor = matches!(data.kind, OpKind::Dot(_)) && position < 2
+                    || matches!(data.kind, OpKind::Transpose(_)) && facts.factor[data.results[0].index()];
                 facts.factor[operand.index()] &= factor;
                 if let Some(first) = self.consecutive.get(operand) {
                     facts.used[first.index()] = true;
@@ -182,12 +178,10 @@ impl Walk<'_> {
         }
         let facts = &mut self.facts;
         let splat = |v: &Value| facts.splat[v.index()] || self.kernel.ty(*v).is_scalar();
-        facts.splat[result.index()] = match data.kind {
-            OpKind::Const(_) => true,
-            OpKind::Broadcast | OpKind::Transpose(_) => splat(&data.input()),
-            OpKind::Reshape | OpKind::Bitcast => splat(&data.input()),
-            ref kind => is_elementwise(kind) && data.operands.iter().all(splat),
-        };
+        let spreads = matches!(data.kind, OpKind::Const(_) | OpKind::Broadcast | OpKind::Transpose(_))
+            || is_alias(&data.kind)
+            || is_elementwise(&data.kind);
+        facts.splat[result.index()] = spreads && data.operands.iter().all(splat);
         let transposed = matches!(data.kind, OpKind::Transpose(_)) && facts.is_matrix(self.kernel, result);
         if (is_alias(&data.kind) && !facts.splat[result.index()]) || transposed {
             facts.root[result.index()] = facts.root[data.input().index()];
@@ -259,18 +253,100 @@ pub(super) fn writes(kernel: &Kernel, op: Op, view: Value) -> bool {
     use OpKind::*;
     let data = kernel.op(op);
     let inside = |block: &Block| kernel.block(*block).ops.iter().any(|&op| writes(kernel, op, view));
-    match data.kind {
-        Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } => data.view() == view,
-        // Tells others that they may write now what was read before.
-        OrderedStore { .. } | StoreQuad(_) | Fence(_) => true,
-        _ => data.regions.iter().any(inside),
+    if let Store { .. } | Scatter { .. } | Atomic { .. } | AtomicCas { .. } = data.kind {
+        return data.view() == view;
     }
+    // These tell others that they may write now what was read before.
+    let publishes = matches!(data.kind, OrderedStore { .. } | StoreQuad(_) | Fence(_));
+    publishes || data.regions.iter().any(inside)
 }
 
 /// Operations that work on each element alone.
 pub(super) fn is_elementwise(kind: &OpKind) -> bool {
-    use OpKind::*;
-    matches!(kind, Unary(_) | Binary(_) | Compare(_) | Select | Fma | Cast)
+    Elementwise::of(kind).is_some()
+}
+
+/// An operation that a group does for each element of its tiles, besides `iota`.
+#[derive(Clone, Copy)]
+pub(super) enum Elementwise {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Compare(CompareOp),
+    Select,
+    Fma,
+    Cast,
+}
+
+impl Elementwise {
+    pub(super) fn of(kind: &OpKind) -> Option<Elementwise> {
+        use OpKind::*;
+        match kind {
+            Unary(op) => Some(Elementwise::Unary(*op)),
+            Binary(op) => Some(Elementwise::Binary(*op)),
+            Compare(op) => Some(Elementwise::Compare(*op)),
+            Select => Some(Elementwise::Select),
+            Fma => Some(Elementwise::Fma),
+            Cast => Some(Elementwise::Cast),
+            Const(_)
+            | Iota
+            | ProgramId(_)
+            | NumPrograms(_)
+            | ThreadId(_)
+            | BlockDim(_)
+            | Bitcast
+            | Broadcast
+            | Reshape
+            | Transpose(_)
+            | Reduce { .. }
+            | Scan { .. }
+            | Dot(_)
+            | Extent(_)
+            | Stride(_)
+            | Alloc { .. }
+            | Load(_)
+            | Store { .. }
+            | Gather { .. }
+            | Scatter { .. }
+            | Atomic { .. }
+            | AtomicCas { .. }
+            | Fence(_)
+            | OrderedLoad { .. }
+            | OrderedStore { .. }
+            | LoadQuad(_)
+            | StoreQuad(_)
+            | Barrier
+            | Shuffle(_)
+            | Vote(_)
+            | BlockUniform
+            | Cluster(_)
+            | Clock(_)
+            | Sleep
+            | If
+            | For
+            | While
+            | Yield
+            | Condition
+            | Guard
+            | Assert(_)
+            | Print(_)
+            | Explicit(_)
+            | Fragment(_)
+            | Linear { .. }
+            | Address
+            | Scratch { .. }
+            | PtrLoad { .. }
+            | PtrStore { .. }
+            | PtrAtomic { .. }
+            | PtrAtomicCas { .. }
+            | PtrOrderedLoad { .. }
+            | PtrOrderedStore { .. }
+            | CheckBounds
+            | CheckDivisor
+            | BlockCheck(_)
+            | DeferFault { .. }
+            | Faulted => None,
+        }
+    }
 }
 
 /// Operations whose result is the operand's memory under another type.

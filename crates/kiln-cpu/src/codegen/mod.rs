@@ -29,6 +29,8 @@ mod emitter;
 mod group;
 mod liveness;
 mod ordered;
+mod pending;
+mod repr;
 mod scalar;
 mod tile;
 

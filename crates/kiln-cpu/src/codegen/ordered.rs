@@ -2,7 +2,8 @@
 //! [`ordered`](crate::ordered)).
 
 use super::asm::scalar_type;
-use super::emitter::{Emitter, Repr};
+use super::emitter::Emitter;
+use super::repr::Repr;
 use crate::ordered::{self, Quads};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, condcodes::IntCC, types};
 use kiln_backend::Result;
@@ -162,7 +163,7 @@ impl Emitter<'_> {
         function: *const u8,
     ) -> Result<()> {
         let view = self.view(data.view())?.clone();
-        let [_, index, mask, ..] = data.operands[..] else {
+        let [index, mask] = data.coordinates()[..] else {
             return Err(self.internal("quads without a mask"));
         };
         let len = self.len(index).max(self.len(mask));

@@ -2,12 +2,14 @@
 //! everything else is a primitive over one element, so that scalars and tiles agree to the bit.
 
 use super::asm::scalar_type;
-use super::emitter::{Emitter, Repr};
+use super::emitter::Emitter;
+use super::liveness::Elementwise;
+use super::repr::Repr;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder};
 use kiln_backend::Result;
 use kiln_cpu_primitives::{Form, PrimitiveKey, UnaryInstruction, unary_instruction};
-use kiln_ir::{BinaryOp, CompareOp, OpData, OpKind, Scalar, UnaryOp};
+use kiln_ir::{BinaryOp, CompareOp, OpData, Scalar, UnaryOp};
 
 impl Emitter<'_> {
     /// An element-wise operation on scalars.
@@ -16,21 +18,23 @@ impl Emitter<'_> {
         let elem = self.kernel.ty(result).elem();
         let from = data.operands.last().map_or(elem, |&v| self.kernel.ty(v).elem());
         let args = data.operands.iter().map(|&v| self.scalar(v)).collect::<Result<Vec<_>>>()?;
-        let native = match data.kind {
-            OpKind::Unary(op) => self.native_unary(op, from, args[0]),
-            OpKind::Binary(op) => self.native_binary(op, elem, args[0], args[1]),
-            OpKind::Compare(op) => self.native_compare(op, from, args[0], args[1]),
-            OpKind::Select => Some(self.asm.fb.ins().select(args[0], args[1], args[2])),
-            OpKind::Fma if elem.is_int() => {
+        let operation = Elementwise::of(&data.kind);
+        let operation = operation.ok_or_else(|| self.internal("not an element-wise operation"))?;
+        let native = match operation {
+            Elementwise::Unary(op) => self.native_unary(op, from, args[0]),
+            Elementwise::Binary(op) => self.native_binary(op, elem, args[0], args[1]),
+            Elementwise::Compare(op) => self.native_compare(op, from, args[0], args[1]),
+            Elementwise::Select => Some(self.asm.fb.ins().select(args[0], args[1], args[2])),
+            Elementwise::Fma if elem.is_int() => {
                 let product = self.asm.mul(args[0], args[1]);
                 Some(self.asm.add(product, args[2]))
             }
-            OpKind::Cast => self.native_cast(from, elem, args[0]),
-            _ => None,
+            Elementwise::Cast => self.native_cast(from, elem, args[0]),
+            Elementwise::Fma => None,
         };
         let value = match native {
             Some(value) => value,
-            None => self.one_element(data, from, elem, &args)?,
+            None => self.one_element(operation, from, elem, &args)?,
         };
         self.set(result, Repr::Scalar(value));
         Ok(())
@@ -39,7 +43,7 @@ impl Emitter<'_> {
     /// Calls the primitive of an operation for one element.
     fn one_element(
         &mut self,
-        data: &OpData,
+        operation: Elementwise,
         from: Scalar,
         elem: Scalar,
         args: &[ir::Value],
@@ -48,25 +52,26 @@ impl Emitter<'_> {
         let one = self.asm.int(1);
         let a = self.asm.stack(8);
         self.asm.store(args[0], a, 0);
-        match data.kind {
-            OpKind::Unary(op) => drop(self.call(PrimitiveKey::Unary(op, from), &[out, a, one])?),
-            OpKind::Cast => drop(self.call(PrimitiveKey::Cast(from, elem), &[out, a, one])?),
-            OpKind::Binary(op) => {
+        match operation {
+            Elementwise::Unary(op) => drop(self.call(PrimitiveKey::Unary(op, from), &[out, a, one])?),
+            Elementwise::Cast => drop(self.call(PrimitiveKey::Cast(from, elem), &[out, a, one])?),
+            Elementwise::Binary(op) => {
                 let b = self.asm.bits(args[1]);
                 let form = Form::ScalarRight;
                 let flag = self.call(PrimitiveKey::Binary(op, form, elem), &[out, a, b, one])?;
                 self.check_divisor(op, elem, flag, [a, b], form, None, one)?;
             }
-            OpKind::Compare(op) => {
+            Elementwise::Compare(op) => {
                 let b = self.asm.bits(args[1]);
                 self.call(PrimitiveKey::Compare(op, Form::ScalarRight, from), &[out, a, b, one])?;
             }
-            OpKind::Fma => {
+            Elementwise::Fma => {
                 let (b, c) = (self.asm.bits(args[1]), self.asm.stack(8));
                 self.asm.store(args[2], c, 0);
                 self.call(PrimitiveKey::Fma(Form::ScalarRight, elem), &[out, a, b, c, one])?;
             }
-            _ => return Err(self.internal("not an element-wise operation")),
+            // It is an instruction for every type.
+            Elementwise::Select => return Err(self.internal("a selection without an instruction")),
         }
         Ok(self.asm.load(scalar_type(elem), out, 0))
     }

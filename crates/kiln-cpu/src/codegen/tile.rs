@@ -1,7 +1,8 @@
 //! Operations that move or combine the elements of whole tiles.
 
-use super::emitter::{Emitter, Matrix, Repr, Tile};
+use super::emitter::Emitter;
 use super::liveness::inner_len;
+use super::repr::{Matrix, Repr, Tile};
 use cranelift_codegen::ir;
 use kiln_backend::Result;
 use kiln_cpu_primitives::{CopyAxis, DotShape, PrimitiveKey};

@@ -45,26 +45,25 @@ impl Writer<'_> {
     pub(super) fn view_word(&mut self, op: &OpData, word: impl Fn(usize) -> usize) -> Result<()> {
         let view = op.view();
         let kernel = self.kernel;
-        match (kernel.def(view), kernel.defining_op(view)) {
-            (Def::Arg(_, position), _) => {
-                let param = &kernel.params[position as usize];
-                let rank = param.ty.as_view().map_or(0, |v| v.rank as usize);
-                let first: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
-                let to = self.define(op.results[0]);
-                self.put(format_args!("ld.param.b64 {to}, [w{}]", first + word(rank)));
-            }
-            (_, Some(OpData { kind: OpKind::Alloc { shape, .. }, .. })) => {
-                let rank = shape.rank();
-                let at = word(rank) - 1;
-                let value = match at.checked_sub(rank) {
-                    None => shape[at] as usize,
-                    Some(axis) => shape.around(axis).2,
-                };
-                let to = self.define(op.results[0]);
-                self.put(format_args!("mov.b64 {to}, {value}"));
-            }
-            _ => return Err(self.unsupported(op, "a view from elsewhere", "Please report it")),
+        if let Def::Arg(_, position) = kernel.def(view) {
+            let param = &kernel.params[position as usize];
+            let rank = param.ty.as_view().map_or(0, |v| v.rank as usize);
+            let first: usize = kernel.params[..position as usize].iter().map(|p| p.words()).sum();
+            let to = self.define(op.results[0]);
+            self.put(format_args!("ld.param.b64 {to}, [w{}]", first + word(rank)));
+            return Ok(());
         }
+        let Some(OpData { kind: OpKind::Alloc { shape, .. }, .. }) = kernel.defining_op(view) else {
+            return Err(self.unsupported(op, "a view from elsewhere", "Please report it"));
+        };
+        let rank = shape.rank();
+        let at = word(rank) - 1;
+        let value = match at.checked_sub(rank) {
+            None => shape[at] as usize,
+            Some(axis) => shape.around(axis).2,
+        };
+        let to = self.define(op.results[0]);
+        self.put(format_args!("mov.b64 {to}, {value}"));
         Ok(())
     }
 
@@ -264,7 +263,9 @@ impl Writer<'_> {
                 let name = format!("{atomic:?}").to_lowercase();
                 self.put(format_args!("atom.relaxed.{s}.{space}.{name}.{bits} {to}, [{address}], {value}"));
             }
-            _ => self.atomic_by_exchange(atomic, elem, (s, space), to, address, value),
+            (AtomicOp::Add | AtomicOp::Min | AtomicOp::Max | AtomicOp::Exchange, _) => {
+                self.atomic_by_exchange(atomic, elem, (s, space), to, address, value);
+            }
         }
         if let Some(label) = skip {
             self.place(label);

@@ -1,0 +1,54 @@
+//! What becomes of the values of a kernel: scalars, tiles in memory, views.
+
+use super::arena::Slot;
+use cranelift_codegen::ir;
+use kiln_ir::Scalar;
+
+/// A tile in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    /// The address of its first element.
+    pub(super) at: ir::Value,
+    /// The slot that is given back when the tile dies, if it has one of its own.
+    pub(super) slot: Option<Slot>,
+    /// Whether only the part of the tile that a group works on is there.
+    pub(super) windowed: bool,
+}
+
+/// A view: an address, and an extent and a stride in elements for each axis.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    pub(super) base: ir::Value,
+    pub(super) extents: Vec<ir::Value>,
+    pub(super) strides: Vec<ir::Value>,
+    pub(super) elem: Scalar,
+}
+
+/// What has become of an IR value.
+#[derive(Clone, Debug)]
+pub(super) enum Repr {
+    /// A scalar, or a tile that consists of it.
+    Scalar(ir::Value),
+    Tile(Tile),
+    /// A tile that is only multiplied.
+    Matrix(Matrix),
+    View(View),
+}
+
+/// A tile of rank 2 with strides of its own, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Matrix {
+    pub(super) tile: Tile,
+    pub(super) row: ir::Value,
+    pub(super) column: ir::Value,
+}
+
+impl Repr {
+    /// The same without a slot of its own.
+    pub(super) fn without_slot(self) -> Repr {
+        match self {
+            Repr::Tile(tile) => Repr::Tile(Tile { slot: None, ..tile }),
+            Repr::Scalar(_) | Repr::Matrix(_) | Repr::View(_) => self,
+        }
+    }
+}
