@@ -2,9 +2,11 @@
 
 use crate::eval::{advance, combine};
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::{Place, Spaces};
-use crate::value::{Data, Trap, View, dispatch};
+use crate::spaces::Spaces;
+use crate::trap::Trap;
+use crate::value::{Data, View, dispatch};
 use kiln_backend::{FaultKind, Finding};
 use kiln_ir::numeric::Element;
 use kiln_ir::{AtomicOp, Bounds, Shape};
@@ -49,8 +51,8 @@ impl Region<'_> {
         Ok(())
     }
 
-    fn place(&self, address: u64) -> Place {
-        Place { space: self.view.space, address, lane: None, atomic: false }
+    fn place(&self, address: u64) -> MemoryAccess {
+        MemoryAccess { space: self.view.space, address, lane: None, atomic: false }
     }
 
     /// The distance of adjacent elements of a row, in bytes.
@@ -148,7 +150,7 @@ impl Elements<'_> {
     }
 
     /// Where element `i` lies; `None` if it takes no part.
-    fn place(&self, i: usize) -> Result<Option<Place>, Trap> {
+    fn place(&self, i: usize) -> Result<Option<MemoryAccess>, Trap> {
         let lane = self.threads.map(|_| i);
         if self.threads.is_some_and(|m| !m.has(i)) || self.chosen.is_some_and(|c| !c[i]) {
             return Ok(None);
@@ -170,7 +172,7 @@ impl Elements<'_> {
             position.step(index, self.view.strides[axis]);
         }
         let address = position.address(self.view);
-        Ok(Some(Place { space: self.view.space, address, lane, atomic: self.atomic }))
+        Ok(Some(MemoryAccess { space: self.view.space, address, lane, atomic: self.atomic }))
     }
 
     /// Loads element by element; `padding` gives those that take no part.
@@ -228,7 +230,7 @@ impl Elements<'_> {
 /// One read-modify-write; gives the old value.
 pub fn exchange<T: Element>(
     spaces: &mut Spaces,
-    place: Place,
+    place: MemoryAccess,
     update: impl FnOnce(T) -> Result<u64, Trap>,
 ) -> Result<T, Trap> {
     let mut old = [T::of_bits(0)];

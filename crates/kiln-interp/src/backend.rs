@@ -1,7 +1,7 @@
 //! The interpreter as a device.
 
 use crate::explicit;
-use crate::machine;
+use crate::launch;
 use crate::memory::Memory;
 use crate::order::Order;
 use crate::program::Loaded;
@@ -253,7 +253,7 @@ impl Interp {
         };
         state.launches += 1;
         let (memory, time) = (&mut state.memory, Time::new(limit));
-        match machine::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {
+        match launch::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {
             Ok(()) => Ok(None),
             Err(Error::Fault(fault)) => Ok(Some(*fault)),
             Err(other) => Err(other),

@@ -3,12 +3,35 @@
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
-use kiln_backend::Error;
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
+use kiln_backend::{Error, FaultKind};
 use kiln_ir::numeric::Element;
-use kiln_ir::{Block, Op, OpData, Value};
+use kiln_ir::{Block, Op, OpData, OpKind, Value};
 
 impl Machine<'_> {
+    /// Runs the regions of an operation; false if it is one without, which `step` names.
+    pub fn run_regions(&mut self, op: Op, data: &OpData, mask: &Mask) -> Result<bool, Error> {
+        if data.kind == OpKind::If {
+            self.run_if(data, mask)?;
+        } else if data.kind == OpKind::For {
+            self.run_for(op, data, mask)?;
+        } else if data.kind == OpKind::While {
+            self.run_while(op, data, mask)?;
+        } else if data.kind == OpKind::Guard {
+            self.run_guard(op, data, mask)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// A fault at the loop whose round is over if the launch has run for too long.
+    pub fn check_time(&mut self, data: &OpData) -> Result<(), Error> {
+        let Some(limit) = self.time.exceeded() else { return Ok(()) };
+        Err(self.error(Trap::Fault { kind: FaultKind::LaunchLimit { limit }, lane: None }, data.loc))
+    }
+
     /// Runs the arms that some active thread takes.
     pub fn run_if(&mut self, data: &OpData, mask: &Mask) -> Result<(), Error> {
         let cond = self.predicate(data.condition(), data)?;

@@ -2,8 +2,8 @@
 //! where, and what to do about it.
 
 use crate::machine::Machine;
+use crate::memory_access::MemoryAccess;
 use crate::shadow::{Race, Report};
-use crate::spaces::Place;
 use crate::value::View;
 use kiln_backend::Finding;
 use kiln_ir::{OpKind, Space};
@@ -18,7 +18,7 @@ struct Element {
 
 impl Machine<'_> {
     /// The finding of a report and what it says.
-    pub fn explain(&self, report: &Report, place: Place) -> (Finding, String) {
+    pub fn explain(&self, report: &Report, place: MemoryAccess) -> (Finding, String) {
         match report {
             Report::Access(finding, detail) => {
                 let (element, space) = (self.element_at(place, 0), place.space.name());
@@ -38,7 +38,7 @@ impl Machine<'_> {
         }
     }
 
-    fn explain_race(&self, race: &Race, place: Place) -> String {
+    fn explain_race(&self, race: &Race, place: MemoryAccess) -> String {
         let Race { now, by, before, by_before, .. } = race;
         let element = self.element_at(place, race.skip).text;
         let there = race
@@ -55,7 +55,7 @@ impl Machine<'_> {
     }
 
     /// The element that lies so many bytes behind a place.
-    fn element_at(&self, place: Place, skip: usize) -> Element {
+    fn element_at(&self, place: MemoryAccess, skip: usize) -> Element {
         let address = place.address.wrapping_add(skip as u64);
         let found = match place.space {
             Space::Global => self.parameter(address),

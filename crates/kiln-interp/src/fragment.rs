@@ -1,19 +1,18 @@
 //! Operations of warps on fragments of matrices, and copies from global to shared memory that
 //! arrive when they are waited for.
 
+use crate::in_flight::WORDS;
 use crate::machine::Machine;
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::{Place, Spaces, check_aligned};
+use crate::spaces::{Spaces, check_aligned};
 use crate::threads::WARP;
-use crate::value::{Data, Trap};
+use crate::trap::Trap;
+use crate::value::Data;
 use half::{bf16, f16};
 use kiln_backend::Finding;
 use kiln_ir::{E4M3, E5M2, Factor, Factors, FragmentOp, OpData, Operand, Scalar, Space, Value};
-use std::collections::VecDeque;
-
-/// Words of 4 bytes of a copy.
-const WORDS: usize = 4;
 
 /// Lanes that hold a row of a fragment.
 pub const FRAGMENT_LANES: usize = 4;
@@ -22,58 +21,47 @@ pub const FRAGMENT_LANES: usize = 4;
 /// notices.
 const UNDEFINED: [u32; WORDS] = [u32::MAX; WORDS];
 
-/// Copies of a block that have not arrived, by thread.
-#[derive(Debug, Default)]
-pub struct InFlight(Vec<Copies>);
-
-/// Copies of a thread that have not arrived.
-#[derive(Debug, Default, Clone)]
-struct Copies {
-    /// Those of no group yet.
-    begun: Vec<(Place, [u32; WORDS])>,
-    /// Groups, the oldest first.
-    groups: VecDeque<Vec<(Place, [u32; WORDS])>>,
-}
-
-impl InFlight {
-    /// Those of a thread.
-    fn of(&mut self, lane: usize) -> &mut Copies {
-        if self.0.len() <= lane {
-            self.0.resize(lane + 1, Copies::default());
-        }
-        &mut self.0[lane]
-    }
-}
-
 impl Machine<'_> {
     /// Executes an operation of the active warps or threads.
     pub fn fragment(&mut self, data: &OpData, op: FragmentOp, mask: &Mask) -> Result<(), Trap> {
         match op {
-            FragmentOp::CpAsync => return self.cp_async(data, mask),
+            FragmentOp::CpAsync => self.cp_async(data, mask),
             FragmentOp::CpAsyncCommit => {
                 for lane in mask.lanes() {
                     let copies = self.spaces.in_flight.of(lane);
                     copies.groups.push_back(std::mem::take(&mut copies.begun));
                 }
-                return Ok(());
+                Ok(())
             }
-            FragmentOp::CpAsyncWait { pending } => return arrive(&mut self.spaces, pending as usize, mask),
-            FragmentOp::StMatrix { .. } => return self.stmatrix(data, mask),
-            FragmentOp::WarpgroupMma(product) => return self.warpgroup_mma(data, &product, mask),
-            FragmentOp::WarpgroupWait { pending } => return self.warpgroup_wait(data, pending as usize),
-            FragmentOp::AsyncProxyFence => return Ok(()),
-            FragmentOp::Mma(_) | FragmentOp::LdMatrix { .. } | FragmentOp::Pack(_) => {}
+            FragmentOp::CpAsyncWait { pending } => arrive(&mut self.spaces, pending as usize, mask),
+            FragmentOp::StMatrix { .. } => self.stmatrix(data, mask),
+            FragmentOp::WarpgroupMma(product) => self.warpgroup_mma(data, &product, mask),
+            FragmentOp::WarpgroupWait { pending } => self.warpgroup_wait(data, pending as usize),
+            FragmentOp::AsyncProxyFence => Ok(()),
+            FragmentOp::Mma(factors) => self.define_all(data, |operands, out, _| {
+                warps(mask).and_then(|warps| mma(factors, operands, out, &warps))
+            }),
+            FragmentOp::LdMatrix { transposed, .. } => self.define_all(data, |operands, out, spaces| {
+                warps(mask).and_then(|warps| ldmatrix(spaces, operands, out, &warps, transposed))
+            }),
+            FragmentOp::Pack(factor) => {
+                self.define_all(data, |operands, out, _| pack(factor, operands, &mut out[0]))
+            }
         }
+    }
+
+    /// Gives an operation's results their values: `f` gets the registers of its operands, in their
+    /// order, and of its results.
+    fn define_all(
+        &mut self,
+        data: &OpData,
+        f: impl FnOnce(&[&Data], &mut [Data], &mut Spaces) -> Result<(), Trap>,
+    ) -> Result<(), Trap> {
         let mut out: Vec<Data> =
             data.results.iter().map(|r| std::mem::take(&mut self.registers[r.index()])).collect();
         let Machine { registers, spaces, .. } = self;
         let operands: Vec<&Data> = data.operands.iter().map(|v: &Value| &registers[v.index()]).collect();
-        let result = match op {
-            FragmentOp::Mma(factors) => warps(mask).and_then(|w| mma(factors, &operands, &mut out, &w)),
-            FragmentOp::LdMatrix { transposed, .. } => warps(mask)
-                .and_then(|w| ldmatrix(spaces, &registers[data.address().index()], &mut out, &w, transposed)),
-            _ => pack(op, &operands, &mut out[0]),
-        };
+        let result = f(&operands, &mut out, spaces);
         for (value, out) in data.results.iter().zip(out) {
             registers[value.index()] = out;
         }
@@ -90,7 +78,7 @@ impl Machine<'_> {
                 let words = u32::of(of(words))?;
                 for row in 0..8 {
                     let lane = first + 8 * i + row;
-                    let place = Place {
+                    let place = MemoryAccess {
                         space: Space::Shared,
                         address: addresses[lane],
                         lane: Some(lane),
@@ -110,7 +98,7 @@ impl Machine<'_> {
         let (to, from, bytes) =
             (u64::of(of(Operand::Address))?, u64::of(of(Operand::Source))?, u32::of(of(Operand::Bytes))?);
         for lane in mask.lanes() {
-            let place = |space, address| Place { space, address, lane: Some(lane), atomic: false };
+            let place = |space, address| MemoryAccess { space, address, lane: Some(lane), atomic: false };
             let (to, from) = (place(Space::Shared, to[lane]), place(Space::Global, from[lane]));
             let count = bytes[lane] as usize / 4;
             if !bytes[lane].is_multiple_of(4) || count > WORDS {
@@ -250,11 +238,12 @@ fn mma(factors: Factors, operands: &[&Data], out: &mut [Data], warps: &[usize]) 
 
 fn ldmatrix(
     spaces: &mut Spaces,
-    addresses: &Data,
+    operands: &[&Data],
     out: &mut [Data],
     warps: &[usize],
     transposed: bool,
 ) -> Result<(), Trap> {
+    let [addresses] = operands else { return Err(Trap::Bug("a load of matrices without addresses".into())) };
     let addresses = u64::of(addresses)?;
     let mut out = out.iter_mut().map(u32::of_mut).collect::<Result<Vec<_>, _>>()?;
     for &first in warps {
@@ -262,8 +251,12 @@ fn ldmatrix(
             let mut rows = [[f16::ZERO; 8]; 8];
             for (r, row) in rows.iter_mut().enumerate() {
                 let lane = first + 8 * i + r;
-                let place =
-                    Place { space: Space::Shared, address: addresses[lane], lane: Some(lane), atomic: false };
+                let place = MemoryAccess {
+                    space: Space::Shared,
+                    address: addresses[lane],
+                    lane: Some(lane),
+                    atomic: false,
+                };
                 check_aligned(place, 16)?;
                 spaces.read(place, row)?;
             }
@@ -277,8 +270,7 @@ fn ldmatrix(
     Ok(())
 }
 
-fn pack(op: FragmentOp, operands: &[&Data], out: &mut Data) -> Result<(), Trap> {
-    let FragmentOp::Pack(factor) = op else { return Err(Trap::Bug("no operation on fragments".into())) };
+fn pack(factor: Factor, operands: &[&Data], out: &mut Data) -> Result<(), Trap> {
     let bits = |data: &Data| -> Result<Vec<u16>, Trap> {
         Ok(match (data, factor) {
             (Data::F32(v), Factor::F16) => v.iter().map(|&x| f16::from_f32(x).to_bits()).collect(),

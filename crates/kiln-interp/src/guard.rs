@@ -2,34 +2,13 @@
 
 use crate::machine::Machine;
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::Place;
-use crate::value::Trap;
+use crate::stopped::Guarded;
+use crate::trap::Trap;
 use kiln_backend::Error;
 use kiln_ir::{BUDGET_EXCEEDED, Literal, Op, OpData, OpKind, Scalar, Value};
 use std::borrow::Cow;
-
-/// A guard whose region runs.
-pub struct Guarded {
-    /// The site of each thread's fault; 0 as long as it had none.
-    sites: Vec<u32>,
-    /// The steps that each thread has left; less than 0 once it has taken too many.
-    left: Vec<i64>,
-    /// Where the threads' faults are recorded.
-    record: Option<Value>,
-}
-
-impl Guarded {
-    fn fault(&mut self, threads: &Mask, site: u32) {
-        threads.lanes().for_each(|lane| self.sites[lane] = site);
-    }
-
-    /// Takes steps from each thread, and gives those that had too few.
-    fn take(&mut self, threads: &Mask, steps: impl Fn(usize) -> i64) -> Mask {
-        threads.lanes().for_each(|lane| self.left[lane] -= steps(lane));
-        threads.filter(|lane| self.left[lane] < 0)
-    }
-}
 
 impl Machine<'_> {
     /// Runs a guard's region, and gives each thread what it yields or the fallbacks.
@@ -78,15 +57,11 @@ impl Machine<'_> {
         if mask.is_empty() {
             return Ok(());
         }
-        match data.kind {
-            OpKind::If => self.run_if(data, mask)?,
-            OpKind::For => self.run_for(op, data, mask)?,
-            OpKind::While => self.run_while(op, data, mask)?,
-            OpKind::Guard => self.run_guard(op, data, mask)?,
-            _ => match self.step_in_guard(op, data, mask) {
+        if !self.run_regions(op, data, mask)? {
+            match self.step_in_guard(op, data, mask) {
                 Ok(()) => {}
                 Err(trap) => self.trapped(trap, data, mask)?,
-            },
+            }
         }
         if !data.regions.is_empty() && self.concerns_block(op) {
             let site = self.guarded.last().and_then(|g| mask.lanes().map(|lane| g.sites[lane]).max());
@@ -112,17 +87,15 @@ impl Machine<'_> {
 
     /// The threads in which an operation would fault: all of them if it works on a tile.
     fn faulting(&self, data: &OpData, mask: &Mask) -> Result<Mask, Trap> {
-        let (faults, tile): (Vec<bool>, bool) = match data.kind {
-            OpKind::Assert(_) => {
-                let holds = bool::of(self.data(data.condition()))?;
-                (holds.iter().map(|&holds| !holds).collect(), self.is_tile(data.condition()))
-            }
-            OpKind::Binary(_) => {
-                let divisor = self.data(data.right());
-                let faults = (0..divisor.len()).map(|at| divisor.bits(at) == 0).collect();
-                (faults, self.is_tile(data.right()))
-            }
-            _ => self.outside(data)?,
+        let (faults, tile): (Vec<bool>, bool) = if let OpKind::Assert(_) = data.kind {
+            let holds = bool::of(self.data(data.condition()))?;
+            (holds.iter().map(|&holds| !holds).collect(), self.is_tile(data.condition()))
+        } else if let OpKind::Binary(_) = data.kind {
+            let divisor = self.data(data.right());
+            let faults = (0..divisor.len()).map(|at| divisor.bits(at) == 0).collect();
+            (faults, self.is_tile(data.right()))
+        } else {
+            self.outside(data)?
         };
         Ok(match tile {
             true if faults.contains(&true) => mask.clone(),
@@ -161,7 +134,7 @@ impl Machine<'_> {
             for (at, word) in [u64::from(site)].into_iter().chain(values).take(room).enumerate() {
                 let step = view.strides[0].wrapping_mul(at as i64) as u64;
                 let address = view.base.wrapping_add(step.wrapping_mul(view.elem_bytes));
-                let place = Place { space: view.space, address, lane: Some(lane), atomic: false };
+                let place = MemoryAccess { space: view.space, address, lane: Some(lane), atomic: false };
                 self.spaces.write(place, &[word])?;
             }
         }
@@ -170,11 +143,10 @@ impl Machine<'_> {
 
     /// The values that a failing check reports in a thread, as a record holds them.
     fn reported(&self, data: &OpData, lane: usize) -> Result<Vec<u64>, Trap> {
-        match data.kind {
-            OpKind::Assert(_) => Ok(data.shown().iter().map(|&v| self.recorded(v, lane)).collect()),
-            OpKind::Binary(_) => Ok(Vec::new()),
-            _ => self.first_outside(data, lane),
+        if let OpKind::Assert(_) = data.kind {
+            return Ok(data.shown().iter().map(|&v| self.recorded(v, lane)).collect());
         }
+        if let OpKind::Binary(_) = data.kind { Ok(Vec::new()) } else { self.first_outside(data, lane) }
     }
 
     fn recorded(&self, value: Value, lane: usize) -> u64 {

@@ -9,27 +9,10 @@
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::register::Register;
-use crate::value::Trap;
+use crate::stopped::Left;
+use crate::trap::Trap;
 use kiln_backend::{Error, Finding};
-use kiln_ir::{ExplicitOp, Kernel, OpData, OpKind};
-
-/// What happened in the block that runs, once a thread has left it.
-pub struct Left {
-    /// The threads that are still there.
-    pub here: Mask,
-    /// The first fault.
-    pub fault: Error,
-}
-
-/// Whether threads of a kernel leave one by one.
-pub fn leave_alone(kernel: &Kernel) -> bool {
-    let (mut lowered, mut waits) = (false, kernel.cluster != 1);
-    kernel.walk(|_, data| {
-        lowered |= data.kind.is_below_tiles();
-        waits |= matches!(data.kind, OpKind::Explicit(ref op) if *op != ExplicitOp::Exp2Flushed);
-    });
-    lowered && !waits
-}
+use kiln_ir::{OpData, OpKind};
 
 impl Machine<'_> {
     /// What becomes of a trap: a thread that fails a check by itself leaves, and the others go on.
@@ -43,7 +26,7 @@ impl Machine<'_> {
             return Err(self.error(trap, data.loc));
         }
         let fault = self.error(trap, data.loc);
-        let holds = bool::of(self.data(data.operands[0])).map_err(|trap| self.error(trap, data.loc))?;
+        let holds = bool::of(self.data(data.condition())).map_err(|trap| self.error(trap, data.loc))?;
         let stays = |lane: usize| !mask.has(lane) || holds[lane];
         let here = match self.here() {
             Some(here) => here.filter(stays),

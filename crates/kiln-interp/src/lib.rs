@@ -13,22 +13,22 @@
 //! | `backend.rs` | [`Interp`], the device |
 //! | `streams.rs`, `residents.rs` | streams, events, resident launches, pending faults |
 //! | `program.rs` | a loaded kernel and its block memory |
-//! | `machine.rs` | a running launch, the loop over blocks |
+//! | `launch.rs`, `machine.rs` | a launch and the loop over its blocks; its state while it runs |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
-//! | `guard.rs`, `leave.rs` | guards: who has had a fault, steps; threads that leave with one |
+//! | `guard.rs`, `leave.rs`, `stopped.rs` | guards: who has had a fault, steps; threads that leave with one |
 //! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
 //! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
 //! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
 //! | `explain.rs` | what the sanitizer found, in the user's words |
-//! | `fragment.rs` | products of fragments, copies in flight |
-//! | `warpgroup.rs` | products of warpgroups |
+//! | `fragment.rs`, `warpgroup.rs` | products of fragments and of warpgroups, copies |
+//! | `in_flight.rs` | copies and products that nobody has waited for |
 //! | `order.rs` | in which order blocks run |
-//! | `schedule.rs` | in which order the threads of a block run |
+//! | `schedule.rs`, `strands.rs` | in which order the threads of a block run |
 //! | `threads.rs`, `mask.rs` | thread indices, votes, shuffles; active threads |
 //! | `time.rs` | how long a launch may run |
 //! | `eval/` | operations on registers |
-//! | `register.rs` | elements in registers and in memory |
-//! | `value.rs` | registers |
+//! | `value.rs`, `register.rs` | registers, and their elements by type |
+//! | `trap.rs`, `memory_access.rs` | why an operation did not complete; an access of memory |
 //!
 //! # Orders of threads
 //!
@@ -67,10 +67,13 @@ mod explicit;
 mod fragment;
 mod guard;
 mod host_shared;
+mod in_flight;
+mod launch;
 mod leave;
 mod machine;
 mod mask;
 mod memory;
+mod memory_access;
 mod message;
 mod order;
 mod pointer;
@@ -82,9 +85,12 @@ mod schedule;
 mod shadow;
 mod spaces;
 mod step;
+mod stopped;
+mod strands;
 mod streams;
 mod threads;
 mod time;
+mod trap;
 mod value;
 mod warpgroup;
 

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::register::Register;
-use crate::value::Trap;
+use crate::trap::Trap;
 use kiln_backend::FaultKind;
 use kiln_ir::{Message, OpData, Value};
 

@@ -3,9 +3,11 @@
 
 use crate::access::{atomic, compare_exchange, exchange};
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::{Place, Spaces, check_aligned};
-use crate::value::{Data, Trap, dispatch};
+use crate::spaces::{Spaces, check_aligned};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_ir::numeric::Element;
 use kiln_ir::{AtomicOp, Space};
 
@@ -28,12 +30,13 @@ impl Pointers<'_> {
     fn each(
         &self,
         atomic: bool,
-        mut visit: impl FnMut(usize, Option<Place>) -> Result<(), Trap>,
+        mut visit: impl FnMut(usize, Option<MemoryAccess>) -> Result<(), Trap>,
     ) -> Result<(), Trap> {
         let addresses = u64::of(self.addresses)?;
         let predicate = self.predicate.map(bool::of).transpose()?;
         for lane in self.mask.lanes() {
-            let place = Place { space: self.space, address: addresses[lane], lane: Some(lane), atomic };
+            let place =
+                MemoryAccess { space: self.space, address: addresses[lane], lane: Some(lane), atomic };
             visit(lane, predicate.is_none_or(|p| p[lane]).then_some(place))?;
         }
         Ok(())

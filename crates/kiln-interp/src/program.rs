@@ -1,7 +1,6 @@
 //! A compiled kernel: verified, with its block memory laid out. Nothing else is prepared; the
 //! machine walks the IR.
 
-use crate::leave::leave_alone;
 use crate::value::Data;
 use kiln_backend::{Program, Report};
 use kiln_ir::{ExplicitOp, Guards, Kernel, Level, LinearOp, Op, OpKind, Order, Scope, Shape};
@@ -96,26 +95,35 @@ impl Loaded {
     }
 }
 
+/// Whether threads of a kernel leave one by one.
+fn leave_alone(kernel: &Kernel) -> bool {
+    let (mut lowered, mut waits) = (false, kernel.cluster != 1);
+    kernel.walk(|_, data| {
+        lowered |= data.kind.is_below_tiles();
+        waits |= matches!(data.kind, OpKind::Explicit(ref op) if *op != ExplicitOp::Exp2Flushed);
+    });
+    lowered && !waits
+}
+
+/// The order and the scope of an ordered load.
+fn ordered_load(kind: &OpKind) -> Option<(Order, Scope)> {
+    if let OpKind::OrderedLoad { order, scope, .. }
+    | OpKind::PtrOrderedLoad { order, scope, .. }
+    | OpKind::Linear { op: LinearOp::OrderedLoad { order, scope, .. }, .. } = kind
+    {
+        return Some((*order, *scope));
+    }
+    None
+}
+
 /// Whether an operation is a load that orders what follows it.
 fn acquires(kind: &OpKind) -> bool {
-    match kind {
-        OpKind::OrderedLoad { order, .. }
-        | OpKind::PtrOrderedLoad { order, .. }
-        | OpKind::Linear { op: LinearOp::OrderedLoad { order, .. }, .. } => *order == Order::Acquire,
-        _ => false,
-    }
+    ordered_load(kind).is_some_and(|(order, _)| order == Order::Acquire)
 }
 
 /// Whether it orders what other blocks have stored.
 fn acquires_of_others(kind: &OpKind) -> bool {
-    match kind {
-        OpKind::OrderedLoad { scope, .. }
-        | OpKind::PtrOrderedLoad { scope, .. }
-        | OpKind::Linear { op: LinearOp::OrderedLoad { scope, .. }, .. } => {
-            acquires(kind) && *scope != Scope::Block
-        }
-        _ => false,
-    }
+    acquires(kind) && ordered_load(kind).is_some_and(|(_, scope)| scope != Scope::Block)
 }
 
 /// The size of an allocation.

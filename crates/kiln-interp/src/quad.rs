@@ -4,9 +4,11 @@
 
 use crate::machine::Machine;
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::{Place, check_aligned};
-use crate::value::{Trap, View};
+use crate::spaces::check_aligned;
+use crate::trap::Trap;
+use crate::value::View;
 use kiln_backend::{FaultKind, Finding};
 use kiln_ir::{Bounds, OpData, OpKind};
 
@@ -46,12 +48,12 @@ impl Machine<'_> {
 }
 
 /// Where a quad lies; `None` where it is no whole quad of the view and that is masked.
-fn place(view: &View, index: i64, bounds: Bounds, lane: usize) -> Result<Option<Place>, Trap> {
+fn place(view: &View, index: i64, bounds: Bounds, lane: usize) -> Result<Option<MemoryAccess>, Trap> {
     let (extent, stride) = (view.extents[0], view.strides[0]);
     let last = index.checked_add(WORDS as i64 - 1);
     let outside = index < 0 || last.is_none_or(|last| last >= extent) || stride != 1;
     let address = view.base.wrapping_add((index as u64).wrapping_mul(view.elem_bytes));
-    let place = Place { space: view.space, address, lane: Some(lane), atomic: true };
+    let place = MemoryAccess { space: view.space, address, lane: Some(lane), atomic: true };
     match bounds {
         Bounds::Mask if outside || check_aligned(place, 16).is_err() => Ok(None),
         Bounds::Trust if outside => {

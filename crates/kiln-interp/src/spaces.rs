@@ -1,27 +1,14 @@
 //! The three address spaces as one running block sees them.
 
-use crate::fragment::InFlight;
+use crate::in_flight::{Begun, InFlight};
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
+use crate::memory_access::MemoryAccess;
 use crate::shadow::{Actor, Report};
-use crate::value::Trap;
-use crate::warpgroup::Begun;
+use crate::trap::Trap;
 use kiln_backend::Finding;
 use kiln_ir::numeric::Element;
 use kiln_ir::{Op, Space};
-
-/// Where an access goes, and whose it is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
-    /// The space of the address.
-    pub space: Space,
-    /// The address.
-    pub address: u64,
-    /// The thread, by linear index; `None` for a tile operation of the block.
-    pub lane: Option<usize>,
-    /// Whether the access is part of an atomic operation.
-    pub atomic: bool,
-}
 
 /// What is a block's own, of those of a cluster that take turns.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +82,7 @@ impl Spaces<'_> {
     }
 
     /// Reads adjacent elements.
-    pub fn read<T: Element>(&mut self, place: Place, out: &mut [T]) -> Result<(), Trap> {
+    pub fn read<T: Element>(&mut self, place: MemoryAccess, out: &mut [T]) -> Result<(), Trap> {
         aligned::<T>(place)?;
         let actor = self.actor(place);
         let part = self.rank * self.lanes + place.lane.unwrap_or(0);
@@ -108,7 +95,7 @@ impl Spaces<'_> {
     }
 
     /// Writes adjacent elements.
-    pub fn write<T: Element>(&mut self, place: Place, from: &[T]) -> Result<(), Trap> {
+    pub fn write<T: Element>(&mut self, place: MemoryAccess, from: &[T]) -> Result<(), Trap> {
         aligned::<T>(place)?;
         let actor = self.actor(place);
         let part = self.rank * self.lanes + place.lane.unwrap_or(0);
@@ -121,13 +108,13 @@ impl Spaces<'_> {
     }
 
     /// Writes words to the shared memory of a block of the cluster.
-    pub fn write_to(&mut self, rank: usize, place: Place, words: &[u32]) -> Result<(), Trap> {
+    pub fn write_to(&mut self, rank: usize, place: MemoryAccess, words: &[u32]) -> Result<(), Trap> {
         let actor = self.actor(place);
         let result = self.shared.write(rank, place.address, words, actor);
         result.map_err(|report| trap(report, place))
     }
 
-    fn actor(&self, place: Place) -> Actor {
+    fn actor(&self, place: MemoryAccess) -> Actor {
         Actor {
             block: self.block,
             lane: place.lane.filter(|_| self.threaded),
@@ -140,12 +127,12 @@ impl Spaces<'_> {
     }
 }
 
-fn aligned<T: Element>(place: Place) -> Result<(), Trap> {
+fn aligned<T: Element>(place: MemoryAccess) -> Result<(), Trap> {
     check_aligned(place, T::SCALAR.bytes().into())
 }
 
 /// An error unless the address is a multiple of `size` bytes.
-pub fn check_aligned(place: Place, size: u64) -> Result<(), Trap> {
+pub fn check_aligned(place: MemoryAccess, size: u64) -> Result<(), Trap> {
     if place.address.is_multiple_of(size) {
         return Ok(());
     }
@@ -153,6 +140,6 @@ pub fn check_aligned(place: Place, size: u64) -> Result<(), Trap> {
     Err(trap(Report::Access(Finding::Misaligned, detail), place))
 }
 
-fn trap(report: Report, place: Place) -> Trap {
+fn trap(report: Report, place: MemoryAccess) -> Trap {
     Trap::Memory(Box::new((report, place)))
 }

@@ -9,7 +9,8 @@ use crate::program::allocation_bytes;
 use crate::register::Register;
 use crate::spaces::Spaces;
 use crate::threads;
-use crate::value::{Data, Trap, View};
+use crate::trap::Trap;
+use crate::value::{Data, View};
 use kiln_backend::{FaultKind, Finding};
 use kiln_ir::{Bounds, Check, LinearOp, Op, OpData, OpKind, Scalar, Shape, Space, Value};
 
@@ -86,7 +87,27 @@ impl Machine<'_> {
             OpKind::If | OpKind::For | OpKind::While | OpKind::Guard => {
                 Err(Trap::Bug("a region in a straight line".into()))
             }
-            _ => self.evaluate(data, mask),
+            OpKind::ProgramId(_)
+            | OpKind::Unary(_)
+            | OpKind::Binary(_)
+            | OpKind::Compare(_)
+            | OpKind::Select
+            | OpKind::Fma
+            | OpKind::Cast
+            | OpKind::Bitcast
+            | OpKind::Broadcast
+            | OpKind::Reshape
+            | OpKind::Transpose(_)
+            | OpKind::Reduce { .. }
+            | OpKind::Scan { .. }
+            | OpKind::Dot(_)
+            | OpKind::Extent(_)
+            | OpKind::Stride(_)
+            | OpKind::Shuffle(_)
+            | OpKind::Vote(_)
+            | OpKind::Address
+            | OpKind::Scratch { .. } => self.evaluate(data, mask),
+            OpKind::Explicit(_) => Err(Trap::Bug("an operation of the explicit level in a step".into())),
         }
     }
 
@@ -107,56 +128,108 @@ impl Machine<'_> {
         let [result] = data.results[..] else {
             return Err(Trap::Bug(format!("{:?} with {} results", data.kind, data.results.len())));
         };
-        let args = &data.operands[..];
-        let from_tile = args.first().is_some_and(|&a| self.is_tile(a));
         self.define(result, |out, m| {
             let tile = m.is_tile(result);
-            match (&data.kind, args) {
-                (OpKind::ProgramId(axis), []) => out.fill(m.block[*axis as usize].into()),
-                (OpKind::Unary(op), [a]) => eval::unary(*op, out, m.data(*a))?,
-                (OpKind::Binary(op), [a, b]) => {
-                    eval::binary(*op, out, m.data(*a), m.data(*b), (!tile).then_some(mask))?
+            let input = || m.data(data.input());
+            match &data.kind {
+                OpKind::ProgramId(axis) => out.fill(m.block[*axis as usize].into()),
+                OpKind::Unary(op) => eval::unary(*op, out, input())?,
+                OpKind::Binary(op) => {
+                    let (left, right) = (m.data(data.left()), m.data(data.right()));
+                    eval::binary(*op, out, left, right, (!tile).then_some(mask))?
                 }
-                (OpKind::Compare(op), [a, b]) => eval::compare(*op, out, m.data(*a), m.data(*b))?,
-                (OpKind::Select, [c, a, b]) => eval::select(out, m.data(*c), m.data(*a), m.data(*b))?,
-                (OpKind::Fma, [a, b, c]) => eval::fma(out, m.data(*a), m.data(*b), m.data(*c))?,
-                (OpKind::Cast, [a]) => eval::cast(out, m.data(*a))?,
-                (OpKind::Bitcast, [a]) => eval::bitcast(out, m.data(*a))?,
-                (OpKind::Broadcast, [a]) if tile => {
-                    let at = if from_tile { 0 } else { m.uniform(*a, mask)? };
-                    eval::broadcast(out, &m.shape(result), m.data(*a), &m.shape(*a), at)?;
+                OpKind::Compare(op) => eval::compare(*op, out, m.data(data.left()), m.data(data.right()))?,
+                OpKind::Select => {
+                    let arms = [data.if_true(), data.if_false()].map(|v| m.data(v));
+                    eval::select(out, m.data(data.condition()), arms[0], arms[1])?
                 }
-                (OpKind::Broadcast, [a]) => out.copy(m.data(*a))?,
-                (OpKind::Reshape, [a]) if tile && from_tile => out.copy(m.data(*a))?,
-                (OpKind::Reshape, [a]) => out.fill(m.data(*a).bits(m.uniform(*a, mask)?)),
-                (OpKind::Transpose(perm), [a]) if tile => {
-                    eval::transpose(out, &m.shape(result), m.data(*a), &m.shape(*a), perm)?
+                OpKind::Fma => {
+                    let [a, b, c] = [data.left(), data.right(), data.addend()].map(|v| m.data(v));
+                    eval::fma(out, a, b, c)?
                 }
-                (OpKind::Transpose(_), [a]) => out.copy(m.data(*a))?,
-                (OpKind::Reduce { op, axis }, [a]) => {
-                    eval::reduce(*op, out, m.data(*a), &m.shape(*a), *axis as usize)?;
+                OpKind::Cast => eval::cast(out, input())?,
+                OpKind::Bitcast => eval::bitcast(out, input())?,
+                OpKind::Broadcast if tile => {
+                    let at = m.uniform(data.input(), mask)?;
+                    eval::broadcast(out, &m.shape(result), input(), &m.shape(data.input()), at)?;
+                }
+                OpKind::Broadcast => out.copy(input())?,
+                OpKind::Reshape if tile && m.is_tile(data.input()) => out.copy(input())?,
+                OpKind::Reshape => out.fill(input().bits(m.uniform(data.input(), mask)?)),
+                OpKind::Transpose(perm) if tile => {
+                    eval::transpose(out, &m.shape(result), input(), &m.shape(data.input()), perm)?
+                }
+                OpKind::Transpose(_) => out.copy(input())?,
+                OpKind::Reduce { op, axis } => {
+                    eval::reduce(*op, out, input(), &m.shape(data.input()), *axis as usize)?;
                     if !tile {
                         out.fill(out.bits(0));
                     }
                 }
-                (OpKind::Scan { op, axis, reverse, exclusive }, [a]) => {
+                OpKind::Scan { op, axis, reverse, exclusive } => {
                     let order = Order { reverse: *reverse, exclusive: *exclusive };
-                    eval::scan(*op, order, out, m.data(*a), &m.shape(*a), *axis as usize)?;
+                    eval::scan(*op, order, out, input(), &m.shape(data.input()), *axis as usize)?;
                 }
-                (OpKind::Dot(_), [a, b, acc]) => {
-                    let shape = m.shape(*b);
-                    let (k, n) = (shape[0] as usize, shape[1] as usize);
-                    eval::dot(out, m.data(*a), m.data(*b), m.data(*acc), k, n)?;
+                OpKind::Dot(_) => {
+                    let [a, b, acc] = [data.left(), data.right(), data.addend()].map(|v| m.data(v));
+                    let shape = m.shape(data.right());
+                    eval::dot(out, a, b, acc, shape[0] as usize, shape[1] as usize)?;
                 }
-                (OpKind::Extent(axis), [view]) => out.fill(m.view(*view)?.extents[*axis as usize] as u64),
-                (OpKind::Stride(axis), [view]) => out.fill(m.view(*view)?.strides[*axis as usize] as u64),
-                (OpKind::Shuffle(mode), [v, b]) => {
-                    threads::shuffle(*mode, out, m.data(*v), m.data(*b), (mask, m.here()))?
+                OpKind::Extent(axis) => out.fill(m.view(data.view())?.extents[*axis as usize] as u64),
+                OpKind::Stride(axis) => out.fill(m.view(data.view())?.strides[*axis as usize] as u64),
+                OpKind::Shuffle(mode) => {
+                    threads::shuffle(*mode, out, input(), m.data(data.lane()), (mask, m.here()))?
                 }
-                (OpKind::Vote(mode), [p]) => threads::vote(*mode, out, m.data(*p), (mask, m.here()))?,
-                (OpKind::Address, [view]) => out.fill(m.view(*view)?.base),
-                (OpKind::Scratch { offset }, []) => out.fill((*offset).into()),
-                (kind, args) => return Err(Trap::Bug(format!("{kind:?} with {} operands", args.len()))),
+                OpKind::Vote(mode) => threads::vote(*mode, out, m.data(data.condition()), (mask, m.here()))?,
+                OpKind::Address => out.fill(m.view(data.view())?.base),
+                OpKind::Scratch { offset } => out.fill((*offset).into()),
+                // `execute` does not hand these on.
+                OpKind::Const(_)
+                | OpKind::Iota
+                | OpKind::ThreadId(_)
+                | OpKind::BlockDim(_)
+                | OpKind::NumPrograms(_)
+                | OpKind::Alloc { .. }
+                | OpKind::Load(_)
+                | OpKind::Store { .. }
+                | OpKind::Gather { .. }
+                | OpKind::Scatter { .. }
+                | OpKind::Atomic { .. }
+                | OpKind::AtomicCas { .. }
+                | OpKind::Fence(_)
+                | OpKind::OrderedLoad { .. }
+                | OpKind::OrderedStore { .. }
+                | OpKind::LoadQuad(_)
+                | OpKind::StoreQuad(_)
+                | OpKind::Barrier
+                | OpKind::BlockUniform
+                | OpKind::Cluster(_)
+                | OpKind::Clock(_)
+                | OpKind::Sleep
+                | OpKind::If
+                | OpKind::For
+                | OpKind::While
+                | OpKind::Yield
+                | OpKind::Condition
+                | OpKind::Guard
+                | OpKind::Assert(_)
+                | OpKind::Print(_)
+                | OpKind::Explicit(_)
+                | OpKind::Fragment(_)
+                | OpKind::Linear { .. }
+                | OpKind::PtrLoad { .. }
+                | OpKind::PtrStore { .. }
+                | OpKind::PtrAtomic { .. }
+                | OpKind::PtrAtomicCas { .. }
+                | OpKind::PtrOrderedLoad { .. }
+                | OpKind::PtrOrderedStore { .. }
+                | OpKind::CheckBounds
+                | OpKind::CheckDivisor
+                | OpKind::BlockCheck(_)
+                | OpKind::DeferFault { .. }
+                | OpKind::Faulted => {
+                    return Err(Trap::Bug(format!("`{}` as a value of registers", data.kind.mnemonic())));
+                }
             }
             Ok(())
         })
@@ -247,12 +320,10 @@ impl Machine<'_> {
         if tile {
             self.need_all("a tile access", mask)?;
         }
-        match data.kind {
-            OpKind::Load(_) | OpKind::Store { .. } if tile => {
-                self.access_box(data, &view, indices, rest, mask)
-            }
-            _ => self.access_elements(data, &view, indices, rest, (!tile).then_some(mask)),
+        if tile && matches!(data.kind, OpKind::Load(_) | OpKind::Store { .. }) {
+            return self.access_box(data, &view, indices, rest, mask);
         }
+        self.access_elements(data, &view, indices, rest, (!tile).then_some(mask))
     }
 
     fn access_box(
@@ -315,33 +386,37 @@ impl Machine<'_> {
 
     /// Accesses by address.
     fn pointer(&mut self, data: &OpData, mask: &Mask) -> Result<(), Trap> {
-        let (space, predicated) = match data.kind {
-            OpKind::PtrLoad { space, predicated, .. }
-            | OpKind::PtrStore { space, predicated, .. }
-            | OpKind::PtrAtomic { space, predicated, .. }
-            | OpKind::PtrAtomicCas { space, predicated, .. }
-            | OpKind::PtrOrderedLoad { space, predicated, .. }
-            | OpKind::PtrOrderedStore { space, predicated, .. } => (space, predicated),
-            _ => return Err(Trap::Bug("no access by address".into())),
+        let (OpKind::PtrLoad { space, .. }
+        | OpKind::PtrStore { space, .. }
+        | OpKind::PtrAtomic { space, .. }
+        | OpKind::PtrAtomicCas { space, .. }
+        | OpKind::PtrOrderedLoad { space, .. }
+        | OpKind::PtrOrderedStore { space, .. }) = data.kind
+        else {
+            return Err(Trap::Bug("no access by address".into()));
         };
         let Machine { registers, spaces, .. } = self;
         let mut out: Vec<Data> =
             data.results.iter().map(|r| std::mem::take(&mut registers[r.index()])).collect();
-        let operands: Vec<&Data> = data.operands.iter().map(|v| &registers[v.index()]).collect();
-        let (addresses, rest) = operands.split_first().ok_or_else(|| Trap::Bug("no address".into()))?;
-        let (predicate, rest) = if predicated { (rest.first().copied(), &rest[1..]) } else { (None, rest) };
+        let register = |v: &Value| &registers[v.index()];
+        let predicate = data.mask();
+        let predicate = predicate.as_ref().map(register);
         let ordered = matches!(data.kind, OpKind::PtrOrderedLoad { .. } | OpKind::PtrOrderedStore { .. });
+        let addresses = register(&data.address());
         let pointers = Pointers { space, addresses, predicate, mask, ordered };
-        let result = match (&data.kind, rest, &mut out[..]) {
-            (OpKind::PtrLoad { .. } | OpKind::PtrOrderedLoad { .. }, [], out) => pointers.load(spaces, out),
-            (OpKind::PtrStore { .. } | OpKind::PtrOrderedStore { .. }, values, []) => {
-                pointers.store(spaces, values)
-            }
-            (OpKind::PtrAtomic { op, .. }, [value], [out]) => pointers.atomic(spaces, *op, value, out),
-            (OpKind::PtrAtomicCas { .. }, [expected, desired], [out]) => {
-                pointers.compare_exchange(spaces, expected, desired, out)
-            }
-            _ => Err(Trap::Bug(format!("{:?} with wrong operands", data.kind))),
+        let missing = || Trap::Bug("an atomic operation without a result".into());
+        let result = if let OpKind::PtrAtomic { op, .. } = data.kind {
+            let value = register(&data.stored_value());
+            out.first_mut().ok_or_else(missing).and_then(|out| pointers.atomic(spaces, op, value, out))
+        } else if let OpKind::PtrAtomicCas { .. } = data.kind {
+            let (expected, desired) = (register(&data.expected()), register(&data.desired()));
+            let out = out.first_mut().ok_or_else(missing);
+            out.and_then(|out| pointers.compare_exchange(spaces, expected, desired, out))
+        } else if let OpKind::PtrStore { .. } | OpKind::PtrOrderedStore { .. } = data.kind {
+            let values: Vec<&Data> = data.stored_values().iter().map(register).collect();
+            pointers.store(spaces, &values)
+        } else {
+            pointers.load(spaces, &mut out)
         };
         for (value, out) in data.results.iter().zip(out) {
             registers[value.index()] = out;
@@ -399,23 +474,24 @@ fn run_elements<'r>(
     spaces: &mut Spaces,
     out: Option<&mut Data>,
 ) -> Result<(), Trap> {
-    match (&data.kind, rest, out) {
-        (OpKind::Gather { .. } | OpKind::Load(_), [padding], Some(out)) => {
-            let padding = register(padding);
-            // A tile takes one scalar as the padding of all its elements.
-            let each = padding.len() == out.len();
-            elements.gather(spaces, |i| padding.bits(if each { i } else { 0 }), out)
-        }
-        (OpKind::Scatter { .. } | OpKind::Store { .. } | OpKind::OrderedStore { .. }, [values], None) => {
-            elements.scatter(spaces, register(values))
-        }
-        (OpKind::OrderedLoad { .. }, [], Some(out)) => elements.gather(spaces, |_| 0, out),
-        (OpKind::Atomic { op, .. }, [values], Some(out)) => {
-            elements.update(spaces, out, access::atomic(*op, register(values)))
-        }
-        (OpKind::AtomicCas { .. }, [expected, desired], Some(out)) => {
-            elements.update(spaces, out, access::compare_exchange(register(expected), register(desired)))
-        }
-        _ => Err(Trap::Bug(format!("{:?} with wrong operands", data.kind))),
+    let wrong = || Trap::Bug(format!("`{}` with wrong operands", data.kind.mnemonic()));
+    let Some(out) = out else {
+        let [values] = rest else { return Err(wrong()) };
+        return elements.scatter(spaces, register(values));
+    };
+    if let OpKind::OrderedLoad { .. } = data.kind {
+        return elements.gather(spaces, |_| 0, out);
     }
+    if let OpKind::AtomicCas { .. } = data.kind {
+        let (expected, desired) = (register(&data.expected()), register(&data.desired()));
+        return elements.update(spaces, out, access::compare_exchange(expected, desired));
+    }
+    let [value] = rest else { return Err(wrong()) };
+    let value = register(value);
+    if let OpKind::Atomic { op, .. } = data.kind {
+        return elements.update(spaces, out, access::atomic(op, value));
+    }
+    // A tile takes one scalar as the padding of all its elements.
+    let each = value.len() == out.len();
+    elements.gather(spaces, |i| value.bits(if each { i } else { 0 }), out)
 }

@@ -2,7 +2,8 @@
 
 use crate::mask::Mask;
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_backend::Finding;
 use kiln_ir::numeric::Element;
 use kiln_ir::{Axis, ShuffleMode, VoteMode};

@@ -1,9 +1,5 @@
 //! How long a launch has left.
 
-use crate::machine::Machine;
-use crate::value::Trap;
-use kiln_backend::{Error, FaultKind};
-use kiln_ir::OpData;
 use std::time::{Duration, Instant};
 
 /// Rounds of loops between two looks at the clock.
@@ -24,20 +20,15 @@ impl Time {
         let until = |limit| Some((limit, Instant::now().checked_add(limit)?));
         Time { limit: limit.and_then(until), rounds: 0 }
     }
-}
 
-impl Machine<'_> {
-    /// A fault at the loop whose round is over if the launch has run for too long.
-    pub fn check_time(&mut self, data: &OpData) -> Result<(), Error> {
-        let Some((limit, until)) = self.time.limit else { return Ok(()) };
-        self.time.rounds += 1;
-        if self.time.rounds < ROUNDS {
-            return Ok(());
+    /// The limit, if the launch has run for longer. To be asked after each round of a loop.
+    pub fn exceeded(&mut self) -> Option<Duration> {
+        let (limit, until) = self.limit?;
+        self.rounds += 1;
+        if self.rounds < ROUNDS {
+            return None;
         }
-        self.time.rounds = 0;
-        if Instant::now() < until {
-            return Ok(());
-        }
-        Err(self.error(Trap::Fault { kind: FaultKind::LaunchLimit { limit }, lane: None }, data.loc))
+        self.rounds = 0;
+        (Instant::now() >= until).then_some(limit)
     }
 }

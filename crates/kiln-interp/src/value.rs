@@ -1,61 +1,8 @@
 //! Registers: the values of one block's execution.
 
-use crate::mask::Mask;
-use crate::register::Register;
-use crate::shadow::Report;
-use crate::spaces::Place;
 use half::{bf16, f16};
-use kiln_backend::{FaultKind, Finding};
-use kiln_ir::numeric::{Element, Int};
+use kiln_ir::numeric::Element;
 use kiln_ir::{E4M3, E5M2, Scalar, Space};
-use std::borrow::Cow;
-
-/// Why an operation did not complete. The executor adds the source location, the block and the
-/// thread's index.
-#[derive(Debug)]
-pub enum Trap {
-    /// The kernel is at fault, in a thread if it is one thread's doing.
-    Fault {
-        /// What happened.
-        kind: FaultKind,
-        /// The linear index of the thread in its block.
-        lane: Option<usize>,
-    },
-    /// An access of memory breaks a rule, of which the machine knows the user's words.
-    Memory(Box<(Report, Place)>),
-    /// The kernel is not well formed, which the verifier should have seen, or the interpreter is
-    /// wrong.
-    Bug(String),
-}
-
-impl Trap {
-    /// A register of another element type than the operation says.
-    pub fn wrong_type(want: Scalar, got: Scalar) -> Trap {
-        Trap::Bug(format!("expected a value of type {want}, found {got}"))
-    }
-
-    /// An operation that its operands' type does not have.
-    pub fn no_operation(elem: Scalar) -> Trap {
-        Trap::Bug(format!("no such operation on {elem}"))
-    }
-
-    /// A broken rule that only this backend sees.
-    pub fn finding(finding: Finding, detail: String) -> Trap {
-        Trap::Fault { kind: FaultKind::Sanitizer { finding, detail }, lane: None }
-    }
-
-    /// The trap as one thread's.
-    pub fn in_lane(self, at: usize) -> Trap {
-        match self {
-            Trap::Fault { kind, lane } => Trap::Fault { kind, lane: lane.or(Some(at)) },
-            Trap::Memory(mut found) => {
-                found.1.lane = found.1.lane.or(Some(at));
-                Trap::Memory(found)
-            }
-            Trap::Bug(what) => Trap::Bug(what),
-        }
-    }
-}
 
 /// The elements of a value: one for each thread of the block if its rank is 0, else those of the
 /// tile in row-major order.
@@ -94,7 +41,7 @@ macro_rules! dispatch {
                 $body
             })*
             #[allow(unreachable_patterns)]
-            other => Err($crate::value::Trap::no_operation(other)),
+            other => Err($crate::trap::Trap::no_operation(other)),
         }
     };
     (any $elem:expr, $t:ident => $body:expr) => {
@@ -190,14 +137,6 @@ impl Data {
         each_vec!(self, v => v[at].bits())
     }
 
-    /// The elements of an integer register as indices; an u64 too large for one is the largest.
-    pub fn indices(&self) -> Result<Cow<'_, [i64]>, Trap> {
-        if let Data::I64(v) = self {
-            return Ok(Cow::Borrowed(v));
-        }
-        dispatch!(int self.elem(), T => Ok(T::of(self)?.iter().map(|x| x.to_index()).collect()))
-    }
-
     /// An element in Rust's `Display` form.
     pub fn display(&self, at: usize) -> String {
         each_vec!(self, v => v[at].to_string())
@@ -212,51 +151,6 @@ impl Data {
                 v.fill(value);
             }
         });
-    }
-
-    /// Takes over all elements of a register of the same type and length.
-    pub fn copy(&mut self, from: &Data) -> Result<(), Trap> {
-        if self.len() != from.len() {
-            return Err(Trap::Bug(format!("{} elements assigned to {}", from.len(), self.len())));
-        }
-        dispatch!(any self.elem(), T => {
-            T::of_mut(self)?.copy_from_slice(T::of(from)?);
-            Ok(())
-        })
-    }
-
-    /// Takes over elements from a position on.
-    pub fn copy_range(&mut self, at: usize, from: &Data) -> Result<(), Trap> {
-        dispatch!(any self.elem(), T => {
-            let (to, from) = (T::of_mut(self)?, T::of(from)?);
-            to[at..at + from.len()].copy_from_slice(from);
-            Ok(())
-        })
-    }
-
-    /// Adjacent columns of a matrix with rows of `width`.
-    pub fn columns(&self, width: usize, first: usize, count: usize) -> Result<Data, Trap> {
-        let mut out = Data::zeros(self.elem(), self.len() / width * count);
-        dispatch!(any self.elem(), T => {
-            let rows = T::of_mut(&mut out)?.chunks_exact_mut(count).zip(T::of(self)?.chunks_exact(width));
-            rows.for_each(|(to, from)| to.copy_from_slice(&from[first..first + count]));
-            Ok(())
-        })?;
-        Ok(out)
-    }
-
-    /// Takes over the elements of the active threads.
-    pub fn copy_lanes(&mut self, from: &Data, mask: &Mask) -> Result<(), Trap> {
-        if mask.is_full() {
-            return self.copy(from);
-        }
-        dispatch!(any self.elem(), T => {
-            let (to, from) = (T::of_mut(self)?, T::of(from)?);
-            for lane in mask.lanes() {
-                to[lane] = from[lane];
-            }
-            Ok(())
-        })
     }
 }
 

@@ -2,25 +2,18 @@
 //! same when they are waited for is looked at then, since a GPU may read them as late as that.
 
 use crate::fragment::{FRAGMENT_LANES, Row, element_of, set_sum, sums_of};
+use crate::in_flight::{CHUNK, Chunks};
 use crate::machine::Machine;
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::{Place, Spaces, check_aligned};
+use crate::spaces::{Spaces, check_aligned};
 use crate::threads::WARP;
-use crate::value::{Data, Trap};
+use crate::trap::Trap;
+use crate::value::Data;
 use half::f16;
 use kiln_backend::Finding;
 use kiln_ir::{Factor, Factors, GroupProduct, Lines, OpData, Panels, Space};
-use std::collections::VecDeque;
-
-/// Pairs of bytes of a chunk of 16, which lie side by side.
-const CHUNK: usize = 8;
-
-/// The chunks that a product reads, with what was there when it began.
-type Chunks = Vec<(Place, [u16; CHUNK])>;
-
-/// Products of a block that nobody has waited for, the oldest first.
-pub type Begun = VecDeque<Chunks>;
 
 /// A matrix by rows.
 struct Matrix {
@@ -120,7 +113,7 @@ fn the_same(addresses: &Data) -> Result<u64, Trap> {
     }
 }
 
-fn chunk(spaces: &mut Spaces, place: Place) -> Result<[u16; CHUNK], Trap> {
+fn chunk(spaces: &mut Spaces, place: MemoryAccess) -> Result<[u16; CHUNK], Trap> {
     let mut elements = [f16::ZERO; CHUNK];
     spaces.read(place, &mut elements)?;
     Ok(elements.map(f16::to_bits))
@@ -136,7 +129,7 @@ fn stored(
 ) -> Result<Matrix, Trap> {
     let at = |offset: u32| {
         let address = address + u64::from(offset);
-        Place { space: Space::Shared, address, lane: None, atomic: false }
+        MemoryAccess { space: Space::Shared, address, lane: None, atomic: false }
     };
     check_aligned(at(0), panels.period().into())?;
     let bytes = factor.elem().bytes() as usize;

@@ -2,7 +2,8 @@
 
 use super::elementwise::cast;
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_ir::Scalar;
 use kiln_ir::numeric::Number;
 use std::borrow::Cow;

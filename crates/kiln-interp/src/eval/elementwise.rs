@@ -3,7 +3,8 @@
 
 use crate::mask::Mask;
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_backend::FaultKind;
 use kiln_ir::eval::{UseBinary, UseUnary};
 use kiln_ir::numeric::{Element, Number};

@@ -1,7 +1,8 @@
 //! Reductions and scans along an axis.
 
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_ir::numeric::{Bits, Element, Number};
 use kiln_ir::{ReduceOp, Shape};
 

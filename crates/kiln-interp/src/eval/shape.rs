@@ -1,7 +1,8 @@
 //! Operations that move elements without changing them.
 
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_ir::Shape;
 use kiln_ir::numeric::Element;
 

@@ -1,12 +1,13 @@
 //! Blocks of threads in a cluster: each runs until it ends or comes to a barrier of the cluster,
 //! then the next.
 
-use super::agents::Condition;
+use super::table::Condition;
 use crate::machine::Machine;
 use crate::mask::Mask;
+use crate::memory_access::MemoryAccess;
 use crate::register::Register;
-use crate::spaces::{Place, Turn, check_aligned};
-use crate::value::Trap;
+use crate::spaces::{Turn, check_aligned};
+use crate::trap::Trap;
 use kiln_backend::{Error, FaultKind, Finding};
 use kiln_ir::OpData;
 
@@ -41,7 +42,7 @@ impl Machine<'_> {
                 [address] => (kiln_ir::Space::Shared, u64::of(self.data(address))?[lane], true),
                 _ => return Err(Trap::Bug("a quad without a place".into())),
             };
-            let place = Place { space, address, lane: Some(lane), atomic: true };
+            let place = MemoryAccess { space, address, lane: Some(lane), atomic: true };
             check_aligned(place, 16)?;
             let rank = i64::of(self.data(rest[0]))?[lane];
             let blocks = i64::from(self.kernel.cluster);

@@ -1,7 +1,8 @@
 //! What matrix units multiply.
 
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use kiln_ir::{E4M3, E5M2, Scalar};
 
 /// The low bits of an f32 that matrix units do not look at: tf32 has 10 bits of significand.

@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | clusters, tasks, and what the operations do |
-//! | `agents.rs` | whose turn it is |
+//! | `agents.rs`, `table.rs` | whose turn it is |
 //! | `cluster.rs` | blocks of threads in a cluster |
 //! | `factors.rs` | what matrix units multiply: elements as they see them |
 //! | `pairs.rs` | tiles packed for a product from registers |
@@ -19,24 +19,25 @@ mod factors;
 mod order;
 mod pairs;
 mod signals;
+mod table;
 
-pub use agents::Seat;
+pub use table::Seat;
 
 use crate::access::{self, Region};
 use crate::eval;
-use crate::fragment::InFlight;
+use crate::in_flight::{Begun, InFlight};
 use crate::machine::Machine;
 use crate::mask::Mask;
 use crate::memory::{BlockMemory, Memory};
 use crate::register::Register;
 use crate::spaces::{Spaces, Turn};
-use crate::value::{Data, Trap};
-use crate::warpgroup::Begun;
-use agents::{Condition, Table};
+use crate::trap::Trap;
+use crate::value::Data;
 use kiln_backend::Error;
 use kiln_ir::{Block, ExplicitOp, Kernel, Level, OpData, OpKind, Operand, Scalar, Shape, Space, Value};
-use order::{Gate, Place, World};
+use order::{Gate, TileStage, World};
 use std::sync::Arc;
+use table::{Condition, Table};
 
 /// Whether a kernel has operations of the explicit level.
 pub fn is_used(kernel: &Kernel) -> bool {
@@ -133,10 +134,7 @@ pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
 
 /// The tasks that an operation runs, and how often each.
 fn copies(data: &OpData) -> impl Iterator<Item = (Block, usize)> {
-    let tasks = match &data.kind {
-        OpKind::Explicit(ExplicitOp::Tasks(tasks)) => &tasks[..],
-        _ => &[],
-    };
+    let tasks = if let OpKind::Explicit(ExplicitOp::Tasks(tasks)) = &data.kind { &tasks[..] } else { &[] };
     data.regions.iter().zip(tasks).map(|(&region, task)| (region, task.copies as usize))
 }
 
@@ -263,7 +261,27 @@ impl<'m> Machine<'m> {
                 drop(inner);
                 passed.map_err(|trap| wrong(self, trap))
             }
-            _ => self.explicit_step(data, op).map_err(|trap| self.error(trap, data.loc)),
+            ExplicitOp::SharedTile { .. }
+            | ExplicitOp::Mbarrier { .. }
+            | ExplicitOp::MbarrierExpect { .. }
+            | ExplicitOp::MbarrierArrive
+            | ExplicitOp::TmaLoad { .. }
+            | ExplicitOp::TmaStore
+            | ExplicitOp::TmaStoreWait { .. }
+            | ExplicitOp::ProxyFence
+            | ExplicitOp::TaskBarrier
+            | ExplicitOp::Signal
+            | ExplicitOp::SharedStore { .. }
+            | ExplicitOp::SharedLoad
+            | ExplicitOp::Wgmma { .. }
+            | ExplicitOp::WgmmaRegisters { .. }
+            | ExplicitOp::PackPairs { .. }
+            | ExplicitOp::Exp2Flushed
+            | ExplicitOp::WgmmaWait { .. }
+            | ExplicitOp::TaskRank
+            | ExplicitOp::ClusterRank => {
+                self.explicit_step(data, op).map_err(|trap| self.error(trap, data.loc))
+            }
         }
     }
 
@@ -495,7 +513,7 @@ impl<'m> Machine<'m> {
     }
 
     /// A shared tile and a stage, and the tile's rows and columns.
-    fn place(&self, seat: &Seat<'m>, tile: Value, stage: Value) -> Result<(Place, [usize; 2]), Trap> {
+    fn place(&self, seat: &Seat<'m>, tile: Value, stage: Value) -> Result<(TileStage, [usize; 2]), Trap> {
         let Some(OpKind::Explicit(ExplicitOp::SharedTile { rows, columns, .. })) =
             self.kernel.defining_op(tile).map(|data| &data.kind)
         else {

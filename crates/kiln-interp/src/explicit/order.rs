@@ -5,7 +5,8 @@
 //! agent that began them. An access of a shared tile that another one conflicts with must be in the
 //! clock of whoever comes second, else nothing orders them.
 
-use crate::value::{Data, Trap};
+use crate::trap::Trap;
+use crate::value::Data;
 use kiln_backend::Finding;
 use kiln_ir::Value;
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +22,7 @@ fn join(into: &mut Clock, other: &Clock) {
 }
 
 /// A stage of a shared tile: the block's rank, the tile and the stage.
-pub type Place = (usize, Value, usize);
+pub type TileStage = (usize, Value, usize);
 
 /// An mbarrier: the block's rank, the mbarriers and the index.
 pub type Gate = (usize, Value, usize);
@@ -79,9 +80,9 @@ pub struct World {
     gates: HashMap<(usize, Value), Vec<Phases>>,
     tiles: HashMap<(usize, Value), Vec<Stage>>,
     /// By agent: what its products in flight read.
-    products: Vec<VecDeque<Vec<Place>>>,
+    products: Vec<VecDeque<Vec<TileStage>>>,
     /// By agent: what its stores in flight read.
-    stores: Vec<VecDeque<Place>>,
+    stores: Vec<VecDeque<TileStage>>,
     /// How many signals were stored.
     pub signals: u64,
 }
@@ -210,7 +211,7 @@ impl World {
         self.tiles.insert((rank, value), vec![stage; stages]);
     }
 
-    fn stage(&mut self, (rank, value, stage): Place) -> Result<&mut Stage, Trap> {
+    fn stage(&mut self, (rank, value, stage): TileStage) -> Result<&mut Stage, Trap> {
         let all = self.tiles.get_mut(&(rank, value));
         let all = all.ok_or_else(|| Trap::Bug("a shared tile that was not made".into()))?;
         let count = all.len();
@@ -219,7 +220,7 @@ impl World {
     }
 
     /// An error unless everything that reads or wrote these rows is known to have ended.
-    fn free(&mut self, agent: usize, place: Place, rows: &std::ops::Range<usize>) -> Result<(), Trap> {
+    fn free(&mut self, agent: usize, place: TileStage, rows: &std::ops::Range<usize>) -> Result<(), Trap> {
         let Stage { writes, reads, .. } = self.stage(place)?.clone();
         if let Some(stamp) = reads.iter().find(|s| !self.knows(agent, **s)) {
             let own = stamp.counter == agent;
@@ -238,7 +239,7 @@ impl World {
         }
     }
 
-    fn written(&mut self, place: Place, write: Write, from: &Data, columns: usize) -> Result<(), Trap> {
+    fn written(&mut self, place: TileStage, write: Write, from: &Data, columns: usize) -> Result<(), Trap> {
         let stage = self.stage(place)?;
         let rows = write.rows.clone();
         stage.writes.retain(|w| w.rows.end <= rows.start || rows.end <= w.rows.start);
@@ -254,7 +255,7 @@ impl World {
     pub fn load(
         &mut self,
         agent: usize,
-        place: Place,
+        place: TileStage,
         first: usize,
         from: &Data,
         columns: usize,
@@ -294,7 +295,7 @@ impl World {
     }
 
     /// An agent writes a stage itself.
-    pub fn put(&mut self, agent: usize, place: Place, from: &Data, columns: usize) -> Result<(), Trap> {
+    pub fn put(&mut self, agent: usize, place: TileStage, from: &Data, columns: usize) -> Result<(), Trap> {
         let rows = 0..from.len() / columns;
         self.free(agent, place, &rows)?;
         let by = Stamp { counter: agent, time: self.clocks[agent][agent] };
@@ -316,7 +317,7 @@ impl World {
     }
 
     /// A copy or product that an agent begins reads a stage; gives its elements.
-    fn read(&mut self, agent: usize, place: Place) -> Result<Data, Trap> {
+    fn read(&mut self, agent: usize, place: TileStage) -> Result<Data, Trap> {
         let stage = self.stage(place)?.clone();
         if let Some(row) = stage.filled.iter().position(|f| !f) {
             return Err(Trap::finding(
@@ -347,21 +348,21 @@ impl World {
     }
 
     /// An agent reads a stage into registers, at once.
-    pub fn take(&mut self, agent: usize, place: Place) -> Result<Data, Trap> {
+    pub fn take(&mut self, agent: usize, place: TileStage) -> Result<Data, Trap> {
         let data = self.read(agent, place)?;
         self.read_done(agent, place)?;
         Ok(data)
     }
 
     /// A product of what these stages hold begins.
-    pub fn product(&mut self, agent: usize, places: &[Place]) -> Result<Vec<Data>, Trap> {
+    pub fn product(&mut self, agent: usize, places: &[TileStage]) -> Result<Vec<Data>, Trap> {
         let data = places.iter().map(|&place| self.read(agent, place)).collect::<Result<_, _>>()?;
         self.products[agent].push_back(places.to_vec());
         Ok(data)
     }
 
     /// A store begins.
-    pub fn store(&mut self, agent: usize, place: Place) -> Result<Data, Trap> {
+    pub fn store(&mut self, agent: usize, place: TileStage) -> Result<Data, Trap> {
         let data = self.read(agent, place)?;
         self.stores[agent].push_back(place);
         Ok(data)
@@ -386,7 +387,7 @@ impl World {
     }
 
     /// The first read of a stage by an agent that was in flight is over, as of now.
-    fn read_done(&mut self, agent: usize, place: Place) -> Result<(), Trap> {
+    fn read_done(&mut self, agent: usize, place: TileStage) -> Result<(), Trap> {
         let now = self.clocks[agent][agent];
         let reads = &mut self.stage(place)?.reads;
         if let Some(read) = reads.iter_mut().find(|r| r.counter == agent && r.time == NEVER) {

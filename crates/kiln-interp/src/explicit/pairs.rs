@@ -1,7 +1,8 @@
 //! Tiles packed for products from registers: two 16-bit floats, or so many bytes, in a number.
 
 use crate::register::Register;
-use crate::value::{Data, Trap, dispatch};
+use crate::trap::Trap;
+use crate::value::{Data, dispatch};
 use half::{bf16, f16};
 use kiln_ir::Scalar;
 use kiln_ir::numeric::Element;

@@ -1,9 +1,10 @@
 //! Signals: elements of global memory by which tasks of different programs wait for each other.
 
-use super::agents::Condition;
+use super::table::Condition;
 use crate::access::{self, Region};
 use crate::machine::Machine;
-use crate::value::{Data, Trap};
+use crate::trap::Trap;
+use crate::value::Data;
 use kiln_backend::{Error, Finding};
 use kiln_ir::{OpData, Scalar, Shape};
 

@@ -1,0 +1,151 @@
+//! A launch: its memory, its registers, and the loop over its blocks.
+
+use crate::eval;
+use crate::explicit::{run_grid, takes_turns};
+use crate::in_flight::{Begun, InFlight};
+use crate::machine::Machine;
+use crate::mask::Mask;
+use crate::memory::{BlockMemory, Memory};
+use crate::order::Order;
+use crate::program::Loaded;
+use crate::schedule::Schedule;
+use crate::spaces::Spaces;
+use crate::threads::thread_id;
+use crate::time::Time;
+use crate::value::View;
+use kiln_backend::{Error, Prints};
+use kiln_ir::OpKind;
+
+/// Runs a launch to its end or its first fault.
+pub fn run(
+    loaded: &Loaded,
+    grid: [u32; 3],
+    order: Order,
+    words: &[u64],
+    memory: &mut Memory,
+    prints: &Prints,
+    time: Time,
+) -> Result<(), Error> {
+    let (sanitize, room) = (memory.sanitizes(), (memory.free_bytes(), memory.limit()));
+    let block_memory = |size: usize, parts: usize| {
+        let requested = (size as u64).saturating_mul(parts as u64);
+        let fits = requested <= room.1;
+        fits.then(|| BlockMemory::new(size, parts, sanitize)).flatten().ok_or(Error::OutOfMemory {
+            device: "interp".into(),
+            requested,
+            free: room.0,
+            total: room.1,
+        })
+    };
+    memory.begin_launch();
+    let blocks = loaded.kernel.cluster as usize;
+    let spaces = Spaces {
+        shared: block_memory(loaded.shared_bytes, blocks)?,
+        local: block_memory(loaded.local_bytes, blocks * loaded.lanes())?,
+        global: memory,
+        in_flight: InFlight::default(),
+        begun: Begun::default(),
+        block: 0,
+        rank: 0,
+        lanes: loaded.lanes(),
+        epoch: 0,
+        threaded: loaded.threaded,
+        fenced: loaded.fenced,
+        acquires: loaded.acquires,
+        op: None,
+    };
+    let schedule = order.threads.filter(|_| loaded.threaded).map(|seed| Schedule::new(loaded, seed));
+    let mut machine = Machine {
+        kernel: &loaded.kernel,
+        loaded,
+        grid,
+        block: [0; 3],
+        registers: loaded.registers(),
+        views: vec![None; loaded.kernel.counts().0],
+        spaces,
+        guarded: Vec::new(),
+        left: None,
+        prints,
+        order,
+        schedule,
+        seat: None,
+        time,
+    };
+    machine.bind(words)?;
+    machine.set_constants()?;
+    if takes_turns(&loaded.kernel) { run_grid(machine) } else { machine.run_grid() }
+}
+
+impl Machine<'_> {
+    /// Gives the parameters their values.
+    fn bind(&mut self, words: &[u64]) -> Result<(), Error> {
+        let args = &self.kernel.block(self.kernel.body).args;
+        let wanted: usize = self.kernel.params.iter().map(|p| p.words()).sum();
+        if words.len() != wanted {
+            return Err(Error::Internal {
+                place: "kiln-interp",
+                message: format!("`{}` takes {wanted} words, {} were given", self.kernel.name, words.len()),
+            });
+        }
+        let mut rest = words;
+        for (param, &arg) in self.kernel.params.iter().zip(args) {
+            let (mine, others) = rest.split_at(param.words());
+            rest = others;
+            match param.ty.as_view() {
+                Some(view) => {
+                    let (extents, strides) = mine[1..].split_at(view.rank as usize);
+                    self.views[arg.index()] = Some(View {
+                        space: view.space,
+                        base: mine[0],
+                        elem_bytes: view.elem.bytes().into(),
+                        extents: extents.iter().map(|&w| w as i64).collect(),
+                        strides: strides.iter().map(|&w| w as i64).collect(),
+                    });
+                }
+                None => self.registers[arg.index()].fill(mine[0]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the registers that are the same in every block, once.
+    fn set_constants(&mut self) -> Result<(), Error> {
+        let kernel = self.kernel;
+        let mut result = Ok(());
+        kernel.walk(|_, data| {
+            let Some(out) = data.results.first() else { return };
+            let out = &mut self.registers[out.index()];
+            let mut set = Ok(());
+            if let OpKind::Const(literal) = &data.kind {
+                out.fill(literal.bits());
+            } else if let OpKind::Iota = data.kind {
+                set = eval::iota(out);
+            } else if let OpKind::ThreadId(axis) = data.kind {
+                set = thread_id(out, axis, self.loaded.block);
+            } else if let OpKind::BlockDim(axis) = data.kind {
+                out.fill(self.loaded.block[axis as usize].into());
+            } else if let OpKind::NumPrograms(axis) = data.kind {
+                out.fill(self.grid[axis as usize].into());
+            }
+            if let (Err(trap), Ok(())) = (set, &result) {
+                result = Err(self.error(trap, data.loc));
+            }
+        });
+        result
+    }
+
+    fn run_grid(&mut self) -> Result<(), Error> {
+        let everyone = Mask::full(self.loaded.lanes());
+        let [x, y, z] = self.grid.map(u64::from);
+        for earlier in 0..x * y * z {
+            let block = self.order.block(earlier);
+            self.block = [block % x, block / x % y, block / (x * y)].map(|index| index as u32);
+            self.spaces.begin_block(block as u32);
+            self.run_body(block as u32, &everyone)?;
+            if let Some(left) = self.left.take() {
+                return Err(left.fault);
+            }
+        }
+        Ok(())
+    }
+}
