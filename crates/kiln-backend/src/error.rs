@@ -1,5 +1,6 @@
 //! What can go wrong on a device, as values.
 
+use crate::Properties;
 use crate::variables::LAUNCH_LIMIT_VARIABLE;
 use std::fmt;
 use std::time::Duration;
@@ -112,6 +113,17 @@ pub enum Error {
         /// What does not hold.
         message: String,
     },
+}
+
+impl Error {
+    /// The error of asking a device for an optional part that it does not have, such as `peer access`.
+    pub fn lacking(properties: &Properties, part: &str) -> Error {
+        Error::Unavailable {
+            device: format!("{part} of {}", properties.id),
+            reason: "the device does not have it".to_owned(),
+            hint: "`kiln doctor` lists what each device can do.".to_owned(),
+        }
+    }
 }
 
 /// A kernel's own failure: what happened, where in the source, and in which block and thread.

@@ -2,7 +2,8 @@
 //!
 //! [`Backend`] is what `kiln-interp`, `kiln-cpu` and `kiln-cuda` implement and `kiln-runtime`
 //! drives: memory, streams, compiling a verified [`Kernel`], launching it with 64-bit parameter
-//! words. It is object-safe. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
+//! words. It is object-safe. What only some devices can do is a trait of its own that a backend hands
+//! out: [`Artifacts`], [`MappedMemory`], [`Residents`], [`Peers`], [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
 //! that surfaces at the next synchronization and leaves the device usable.
 
 mod capabilities;
@@ -11,6 +12,7 @@ mod error;
 mod limit;
 mod mapped;
 mod message;
+mod optional;
 mod prints;
 mod resident;
 mod variables;
@@ -20,17 +22,16 @@ pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
-pub use mapped::{MapObstacle, Mapped, MappedPlace, MappedPlaces};
+pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
 pub use message::fill_message;
+pub use optional::{Artifacts, Diagnostics, Peers};
 pub use prints::{PrintSink, Prints, is_printing};
-pub use resident::{BlockTime, Residency, ResidentId, Tenant};
+pub use resident::{BlockTime, Residency, ResidentId, Residents, Tenant};
 pub use variables::LAUNCH_LIMIT_VARIABLE;
 
 use kiln_ir::Kernel;
 use std::any::Any;
-use std::ops::Range;
-use std::ptr::NonNull;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A kernel that is compiled and loaded on a device.
@@ -55,7 +56,7 @@ pub struct Report {
     pub spills: u32,
 }
 
-/// The outcome of compiling: the loaded program, and bytes from which [`Backend::load`] makes it
+/// The outcome of compiling: the loaded program, and bytes from which [`Artifacts::load`] makes it
 /// again in another process.
 pub struct Compiled {
     /// The program, ready to launch.
@@ -92,7 +93,7 @@ pub struct Launch<'a> {
     pub stream: StreamId,
 }
 
-/// A device.
+/// A device: what every backend has, and by `Option` what some have beside it.
 ///
 /// Work on one stream happens in order; the caller orders streams by events. All methods may be
 /// called from any thread.
@@ -102,12 +103,6 @@ pub trait Backend: Send + Sync {
 
     /// Bytes of device memory that are free now.
     fn free_memory(&self) -> Result<u64>;
-
-    /// Bytes that the device's pool of memory holds, in use or not; `None` where there is no pool.
-    /// An allocation that leaves it as it was came from the pool.
-    fn pool_reserved(&self) -> Option<u64> {
-        None
-    }
 
     /// Allocates `bytes` (at least 1) of uninitialized memory, aligned to 256 bytes, usable by work
     /// later in `stream`.
@@ -143,16 +138,8 @@ pub trait Backend: Send + Sync {
     /// `dst` points to at least `bytes` bytes of this device's memory.
     unsafe fn fill(&self, dst: DevicePtr, byte: u8, bytes: usize, stream: StreamId) -> Result<()>;
 
-    /// Identifies everything but the kernel that an artifact depends on: code generator version,
-    /// device, driver. `None` if programs cannot be kept on disk.
-    fn artifact_key(&self) -> Option<String>;
-
     /// Compiles a kernel that [`kiln_ir::verify`] accepts, as the front end made it.
     fn compile(&self, kernel: &Kernel) -> Result<Compiled>;
-
-    /// Loads an artifact of [`compile`](Self::compile) that was made under the same
-    /// [`artifact_key`](Self::artifact_key). Damaged bytes are an error.
-    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>>;
 
     /// Enqueues a launch. Limits of the grid are checked here.
     ///
@@ -160,101 +147,6 @@ pub trait Backend: Send + Sync {
     /// The words are right for the kernel: views point to memory of this device that covers their
     /// extents and strides, and that lives until the launch is over.
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()>;
-
-    /// Allocates `bytes` (at least 1) of zeroed memory that the host and running kernels share,
-    /// aligned to 256 bytes. It is there, and zero for both sides, when the call returns, and until
-    /// [`unmap`](Self::unmap). What orders the accesses of the two sides is the caller's affair:
-    /// aligned words and aligned 16-byte pieces arrive whole, and releasing stores at system scope
-    /// are seen in order.
-    ///
-    /// Neither this nor `unmap` waits for a resident launch.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] where there is no such memory ([`mapped_places`](Self::mapped_places)
-    /// says so beforehand); [`Error::OutOfMemory`].
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped>;
-
-    /// Frees mapped memory. Failures are ignored.
-    ///
-    /// # Safety
-    /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight
-    /// uses its device address, and nobody uses its host address from now on.
-    unsafe fn unmap(&self, mapped: Mapped);
-
-    /// Takes in host memory as [mapped memory](MappedPlace::Host): memory that another process maps
-    /// too. It is not zeroed.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] where a device cannot; those of the driver.
-    ///
-    /// # Safety
-    /// `host` is a multiple of 4096 and points to that many bytes, which live until
-    /// [`disown`](Self::disown), and beyond as long as the device does if resident launches are
-    /// there then.
-    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
-        let _ = (host, bytes);
-        Err(Error::Unavailable {
-            device: format!("memory of two processes on {}", self.properties().id),
-            reason: "the device does not take it in".to_owned(),
-            hint: "Take `cpu` or `cuda:N`.".to_owned(),
-        })
-    }
-
-    /// Ends what [`adopt`](Self::adopt) began. Failures are ignored.
-    ///
-    /// # Safety
-    /// `mapped` came from `adopt` of this device, once; nothing in flight uses it.
-    unsafe fn disown(&self, mapped: Mapped) {
-        let _ = mapped;
-    }
-
-    /// Which mapped memory there is, and why not where there is none. The first call may take a
-    /// while: it looks for other libraries.
-    fn mapped_places(&self) -> MappedPlaces;
-
-    /// Launches a kernel that may run for ever: apart from every stream, with all its blocks at
-    /// once, from after the work that is now in `launch.stream`. [`synchronize`](Self::synchronize)
-    /// waits for none of it. [`Properties::residency`] says whether it runs beside the host at all.
-    /// The device holds on to the program until the launch is over; a process that ends does not
-    /// wait for it.
-    ///
-    /// # Errors
-    /// Those of [`launch`](Self::launch), and [`Error::LaunchLimit`] for more blocks than can run
-    /// at once.
-    ///
-    /// # Safety
-    /// As for [`launch`](Self::launch): what the words point to lives until
-    /// [`resident_done`](Self::resident_done) or [`resident_wait`](Self::resident_wait) has said
-    /// that the launch is over.
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId>;
-
-    /// Whether a resident launch is over. Once it is, its first fault is reported, by the first
-    /// call that finds out; later calls say `true`.
-    fn resident_done(&self, id: ResidentId) -> Result<bool>;
-
-    /// Waits for a resident launch at most this long, and says whether it is over, as
-    /// [`resident_done`](Self::resident_done) does.
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool>;
-
-    /// Returns how much processor time a block of a resident launch has had, where blocks share
-    /// processors with other threads of the system. `None` where they do not, and where the system
-    /// does not say.
-    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
-        let _ = (id, block);
-        None
-    }
-
-    /// Makes known who can end resident launches for a moment. A device that cannot load a program
-    /// beside them asks every tenant to leave first; without one, [`compile`](Self::compile) and
-    /// [`load`](Self::load) fail there while a resident launch runs.
-    fn add_tenant(&self, tenant: Weak<dyn Tenant>);
-
-    /// Lets kernels of this device access all memory of device `owner`, also what it allocates
-    /// later (not its mapped memory). Asking again changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] where the two devices cannot, with the reason.
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()>;
 
     /// A new stream.
     fn create_stream(&self) -> Result<StreamId>;
@@ -287,28 +179,92 @@ pub trait Backend: Send + Sync {
     /// may do.
     fn set_print_sink(&self, sink: PrintSink);
 
-    /// The ranges of these bytes that neither a kernel nor the host has written since they were
-    /// allocated, in order; with `filled`, those too that [`fill`](Self::fill) alone has. `None` on
-    /// a device that does not keep track: the interpreter with its sanitizer does.
-    fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
-        let _ = (ptr, bytes, filled);
+    /// Programs that are kept on disk.
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
         None
     }
 
-    /// Sets how long each launch from now on may run; `None` for as long as it takes. A launch that
-    /// runs longer ends with [`FaultKind::LaunchLimit`] in the loop that it is in. Resident
-    /// launches have no limit.
+    /// Memory that the host and running kernels share.
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        None
+    }
+
+    /// Launches that may run for ever.
+    fn residents(&self) -> Option<&dyn Residents> {
+        None
+    }
+
+    /// Kernels that reach other devices' memory.
+    fn peers(&self) -> Option<&dyn Peers> {
+        None
+    }
+
+    /// What helps to find bugs: the launch limit, bytes that nothing has written, the pool's size.
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        None
+    }
+}
+
+/// An optional part of a device that a caller cannot do without, or its name in an error.
+impl dyn Backend + '_ {
+    /// [`artifacts`](Backend::artifacts).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a device that cannot end a kernel.
-    fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
-        let _ = limit;
-        Err(Error::Unsupported {
-            kernel: "every launch".into(),
-            what: "a limit of its time".into(),
-            device: self.properties().id.clone(),
-            location: "unknown location".into(),
-            hint: "Look for loops that do not end on the device `cpu` or `interp`.".into(),
-        })
+    /// [`Error::Unavailable`] where programs cannot be kept.
+    pub fn need_artifacts(&self) -> Result<&dyn Artifacts> {
+        self.artifacts().ok_or_else(|| Error::lacking(self.properties(), "programs on disk"))
+    }
+
+    /// [`mapped_memory`](Backend::mapped_memory).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the device has none.
+    pub fn need_mapped_memory(&self) -> Result<&dyn MappedMemory> {
+        self.mapped_memory().ok_or_else(|| Error::lacking(self.properties(), "mapped memory"))
+    }
+
+    /// [`residents`](Backend::residents).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the device has none.
+    pub fn need_residents(&self) -> Result<&dyn Residents> {
+        self.residents().ok_or_else(|| Error::lacking(self.properties(), "resident launches"))
+    }
+
+    /// [`peers`](Backend::peers).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where the device has none.
+    pub fn need_peers(&self) -> Result<&dyn Peers> {
+        self.peers().ok_or_else(|| Error::lacking(self.properties(), "peer access"))
+    }
+
+    /// Sets how long each launch may run, as [`Diagnostics::set_launch_limit`] says.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] on a device that cannot end a kernel.
+    pub fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+        let set = self.diagnostics().is_some_and(|diagnostics| diagnostics.set_launch_limit(limit));
+        if set { Ok(()) } else { Err(Error::lacking(self.properties(), "launch limit")) }
+    }
+
+    /// Frees mapped memory. Failures are ignored.
+    ///
+    /// # Safety
+    /// As [`MappedMemory::unmap`].
+    pub unsafe fn unmap(&self, mapped: Mapped) {
+        if let Some(memory) = self.mapped_memory() {
+            // SAFETY: as the caller promises.
+            unsafe { memory.unmap(mapped) }
+        }
+    }
+
+    /// What mapped memory there is: nowhere on a device without.
+    pub fn mapped_places(&self) -> MappedPlaces {
+        let none = || MapObstacle::Hardware { what: "the device has no mapped memory".to_owned() };
+        self.mapped_memory().map_or_else(
+            || MappedPlaces { host: Err(none()), device: Err(none()) },
+            MappedMemory::mapped_places,
+        )
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything else a device has is reached by copies in a stream's order, which wait for the
 //! kernels before them. A kernel that stays on the device
-//! ([`Backend::launch_resident`](crate::Backend::launch_resident)) is spoken to through memory that
+//! ([`Backend::launch_resident`](crate::Residents::launch_resident)) is spoken to through memory that
 //! both sides address: *mapped* memory.
 
 use crate::DevicePtr;
@@ -38,7 +38,7 @@ impl fmt::Display for MappedPlace {
 
 /// An allocation of mapped memory: the host's address and the device's address of the same bytes.
 ///
-/// It is a name and not an owner: it is freed by [`Backend::unmap`](crate::Backend::unmap), and
+/// It is a name and not an owner: it is freed by [`Backend::unmap`](MappedMemory::unmap), and
 /// neither address may be used after that. While a kernel may touch it, the host goes through raw
 /// pointers and atomics, never through references to plain data.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,6 +62,60 @@ pub struct Mapped {
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
+
+/// Memory that the host and running kernels share: [`Backend::mapped_memory`](crate::Backend::mapped_memory).
+pub trait MappedMemory {
+    /// Which mapped memory there is, and why not where there is none. The first call may take a
+    /// while: it looks for other libraries.
+    fn mapped_places(&self) -> MappedPlaces;
+
+    /// Allocates `bytes` (at least 1) of zeroed memory that the host and running kernels share,
+    /// aligned to 256 bytes. It is there, and zero for both sides, when the call returns, and until
+    /// [`unmap`](Self::unmap). What orders the accesses of the two sides is the caller's affair:
+    /// aligned words and aligned 16-byte pieces arrive whole, and releasing stores at system scope
+    /// are seen in order.
+    ///
+    /// Neither this nor `unmap` waits for a resident launch.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] where there is no such memory ([`mapped_places`](Self::mapped_places)
+    /// says so beforehand); [`crate::Error::OutOfMemory`].
+    fn map(&self, bytes: usize, place: MappedPlace) -> crate::Result<Mapped>;
+
+    /// Frees mapped memory. Failures are ignored.
+    ///
+    /// # Safety
+    /// `mapped` came from [`map`](Self::map) of this device and was not freed; nothing in flight
+    /// uses its device address, and nobody uses its host address from now on.
+    unsafe fn unmap(&self, mapped: Mapped);
+
+    /// Takes in host memory as [mapped memory](MappedPlace::Host): memory that another process maps
+    /// too. It is not zeroed.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unavailable`] where a device cannot; those of the driver.
+    ///
+    /// # Safety
+    /// `host` is a multiple of 4096 and points to that many bytes, which live until
+    /// [`disown`](Self::disown), and beyond as long as the device does if resident launches are
+    /// there then.
+    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> crate::Result<Mapped> {
+        let _ = (host, bytes);
+        Err(crate::Error::Unavailable {
+            device: "memory of two processes".to_owned(),
+            reason: "the device does not take in host memory".to_owned(),
+            hint: "Take `cpu` or `cuda:N`.".to_owned(),
+        })
+    }
+
+    /// Ends what [`adopt`](Self::adopt) began. Failures are ignored.
+    ///
+    /// # Safety
+    /// `mapped` came from `adopt` of this device, once; nothing in flight uses it.
+    unsafe fn disown(&self, mapped: Mapped) {
+        let _ = mapped;
+    }
+}
 
 /// What mapped memory a device has: for each place what it is, in words, or what stands in the way.
 #[derive(Debug, Clone, PartialEq)]

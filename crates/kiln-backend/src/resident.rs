@@ -1,6 +1,7 @@
 //! Kernels that stay: launches that may run for ever.
 
-use crate::Result;
+use crate::{Launch, Program, Result};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A resident launch of a device. Numbers are not used twice.
@@ -20,7 +21,47 @@ pub struct BlockTime {
     pub runnable: bool,
 }
 
-/// How a device runs a [resident launch](crate::Backend::launch_resident).
+/// Launches that may run for ever: [`Backend::residents`](crate::Backend::residents).
+pub trait Residents {
+    /// Launches a kernel that may run for ever: apart from every stream, with all its blocks at
+    /// once, from after the work that is now in `launch.stream`. [`synchronize`](crate::Backend::synchronize)
+    /// waits for none of it. [`Properties::residency`](crate::Properties::residency) says whether it runs beside the host at all.
+    /// The device holds on to the program until the launch is over; a process that ends does not
+    /// wait for it.
+    ///
+    /// # Errors
+    /// Those of [`launch`](crate::Backend::launch), and [`Error::LaunchLimit`](crate::Error::LaunchLimit) for more blocks than can run
+    /// at once.
+    ///
+    /// # Safety
+    /// As for [`launch`](crate::Backend::launch): what the words point to lives until
+    /// [`resident_done`](Self::resident_done) or [`resident_wait`](Self::resident_wait) has said
+    /// that the launch is over.
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId>;
+
+    /// Whether a resident launch is over. Once it is, its first fault is reported, by the first
+    /// call that finds out; later calls say `true`.
+    fn resident_done(&self, id: ResidentId) -> Result<bool>;
+
+    /// Waits for a resident launch at most this long, and says whether it is over, as
+    /// [`resident_done`](Self::resident_done) does.
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool>;
+
+    /// Returns how much processor time a block of a resident launch has had, where blocks share
+    /// processors with other threads of the system. `None` where they do not, and where the system
+    /// does not say.
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        let _ = (id, block);
+        None
+    }
+
+    /// Makes known who can end resident launches for a moment. A device that cannot load a program
+    /// beside them asks every tenant to leave first; without one, [`compile`](crate::Backend::compile) and
+    /// [`load`](crate::Artifacts::load) fail there while a resident launch runs.
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>);
+}
+
+/// How a device runs a [resident launch](Residents::launch_resident).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// Beside the host and beside other launches, all blocks at once. The kernel may run until it
@@ -36,14 +77,14 @@ pub enum Residency {
 ///
 /// Some devices cannot do everything beside a kernel that stays: NVIDIA's driver does not load a
 /// program before every kernel of the process has ended.
-/// [`Backend::add_tenant`](crate::Backend::add_tenant) makes a tenant known.
+/// [`Backend::add_tenant`](Residents::add_tenant) makes a tenant known.
 ///
 /// The calls come from within [`Backend::compile`](crate::Backend::compile) and
-/// [`Backend::load`](crate::Backend::load), on whatever thread made those: neither method may
+/// [`Backend::load`](crate::Artifacts::load), on whatever thread made those: neither method may
 /// compile or load, nor wait for a lock that somebody holds who does.
 pub trait Tenant: Send + Sync {
     /// Ends the tenant's resident launches, and returns when
-    /// [`Backend::resident_done`](crate::Backend::resident_done) has said so of each. What they
+    /// [`Backend::resident_done`](Residents::resident_done) has said so of each. What they
     /// need to go on is kept where the next launch finds it. Called from any thread, and by a
     /// device never again before [`come_back`](Self::come_back).
     ///

@@ -47,6 +47,9 @@ fn goes_far(y: &mut Tensor<i32, 1>) {
 const ENDLESS_END: u32 = line!();
 
 fn loops_that_do_not_end(trial: &mut Trial<'_>) -> Verdict {
+    if !trial.device.capabilities().launch_limit {
+        return Err(Stop::Missing("launch limit"));
+    }
     // With a limit of its own, which other cases do not see.
     let device = Device::open_apart(trial.device.id())?;
     let limit = Duration::from_millis(30);

@@ -8,9 +8,9 @@ use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BackendKind, BlockTime, Capabilities, Compiled, DevicePtr, Error, EventId, Execution, Fault,
-    Launch, Mapped, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties, Residency, ResidentId,
-    Result, StreamId, Tenant,
+    Backend, BackendKind, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, Error, EventId,
+    Execution, Fault, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
+    Properties, Residency, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_cpu_primitives::Level;
 use kiln_ir::Kernel;
@@ -218,23 +218,9 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        None
-    }
-
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         let (program, stages) = CpuProgram::new(kernel, self.blocking)?;
         Ok(Compiled { program: Arc::new(program), artifact: None, stages })
-    }
-
-    fn load(&self, _: &[u8]) -> Result<Arc<dyn Program>> {
-        Err(Error::Unsupported {
-            kernel: "a kernel from a cache".into(),
-            what: "loading compiled programs".into(),
-            device: self.properties.id.clone(),
-            location: "unknown location".into(),
-            hint: "Compile the kernel again: it takes milliseconds.".into(),
-        })
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
@@ -247,62 +233,6 @@ impl Backend for CpuBackend {
             locked(&self.faults).entry(launch.stream).or_insert(fault);
         }
         Ok(())
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        let bytes = bytes.max(1);
-        let device = self.memory.allocate(bytes)?;
-        let host = NonNull::new(device.0 as *mut u8);
-        let host =
-            host.ok_or(Error::Internal { place: "kiln-cpu", message: "memory at address 0".into() })?;
-        // SAFETY: just allocated, of this length.
-        unsafe { host.write_bytes(0, bytes) };
-        Ok(Mapped { host, device, bytes, place, write_combined: false })
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        // SAFETY: the caller's promise.
-        unsafe { self.memory.release(mapped.device, mapped.bytes) }
-    }
-
-    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
-        let device = DevicePtr(host.as_ptr() as u64);
-        Ok(Mapped { host, device, bytes, place: MappedPlace::Host, write_combined: false })
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        let words = || Ok("the processor's own memory".to_owned());
-        MappedPlaces { host: words(), device: words() }
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        check_launch(CpuProgram::of(&**program)?, &launch)?;
-        // SAFETY: the caller vouches for the words, and for what they point to until the launch is
-        // over.
-        unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.prints()) }
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.residents.wait(id, Duration::ZERO)
-    }
-
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.residents.wait(id, timeout)
-    }
-
-    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
-        self.residents.block_time(id, block)
-    }
-
-    /// Nothing waits for a resident launch here.
-    fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        Err(Error::Unavailable {
-            device: format!("peer access of cpu to {}", owner.id),
-            reason: "kernels on the processor reach its own memory only".into(),
-            hint: "Use mapped memory of the other device, or copy.".into(),
-        })
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -348,8 +278,74 @@ impl Backend for CpuBackend {
         self.prints.set(sink);
     }
 
-    fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn kiln_backend::Residents> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+}
+
+impl MappedMemory for CpuBackend {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        let bytes = bytes.max(1);
+        let device = self.memory.allocate(bytes)?;
+        let host = NonNull::new(device.0 as *mut u8);
+        let host =
+            host.ok_or(Error::Internal { place: "kiln-cpu", message: "memory at address 0".into() })?;
+        // SAFETY: just allocated, of this length.
+        unsafe { host.write_bytes(0, bytes) };
+        Ok(Mapped { host, device, bytes, place, write_combined: false })
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.release(mapped.device, mapped.bytes) }
+    }
+
+    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
+        let device = DevicePtr(host.as_ptr() as u64);
+        Ok(Mapped { host, device, bytes, place: MappedPlace::Host, write_combined: false })
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        let words = || Ok("the processor's own memory".to_owned());
+        MappedPlaces { host: words(), device: words() }
+    }
+}
+
+impl kiln_backend::Residents for CpuBackend {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        check_launch(CpuProgram::of(&**program)?, &launch)?;
+        // SAFETY: the caller vouches for the words, and for what they point to until the launch is
+        // over.
+        unsafe { self.residents.begin(program.clone(), launch.grid, launch.words.to_vec(), self.prints()) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.residents.wait(id, Duration::ZERO)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.residents.wait(id, timeout)
+    }
+
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        self.residents.block_time(id, block)
+    }
+
+    /// Nothing waits for a resident launch here.
+    fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
+}
+
+impl Diagnostics for CpuBackend {
+    fn set_launch_limit(&self, limit: Option<Duration>) -> bool {
         self.watch.set_limit(limit);
-        Ok(())
+        true
     }
 }

@@ -1,7 +1,8 @@
 //! Kernels that stay on the CPU device, and the memory through which the host speaks to them.
 
 use kiln_backend::{
-    Backend, Error, FaultKind, Launch, Mapped, MappedPlace, Program, Residency, ResidentId, StreamId,
+    Backend, Error, FaultKind, Launch, Mapped, MappedMemory, MappedPlace, Program, Residency, ResidentId,
+    Residents, StreamId,
 };
 use kiln_cpu::CpuBackend;
 use kiln_ir::parse;
@@ -194,8 +195,8 @@ fn bad_requests_are_errors() {
     assert!(matches!(unsafe { rig.cpu.launch_resident(&rig.program, launch) }, Err(Error::Internal { .. })));
     let empty = rig.launch(0).unwrap();
     assert!(rig.cpu.resident_wait(empty, PATIENCE).unwrap(), "no blocks are over at once");
-    let error = rig.cpu.enable_peer_access(rig.cpu.properties()).unwrap_err().to_string();
-    assert!(error.starts_with("peer access of cpu to cpu is not available"), "{error}");
+    let error = (&rig.cpu as &dyn Backend).need_peers().err().unwrap().to_string();
+    assert!(error.starts_with("peer access of cpu is not available: the device does not have it"), "{error}");
 }
 
 /// The backend, and the handle to the program, may go while the kernel runs.

@@ -4,8 +4,8 @@
 //! it knows: over threads, or with tasks. With a seed the threads run in an order of their own.
 
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, ResidentId, Result, StreamId, Tenant,
+    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces,
+    PrintSink, Program, Properties, ResidentId, Residents, Result, StreamId, Tenant,
 };
 use kiln_compiler::{CompileError, legalize_tiles};
 use kiln_cuda::{compile_to_tasks, compile_to_threads, ptx};
@@ -147,51 +147,9 @@ impl Backend for GpuCode {
         unsafe { self.interp.fill(dst, byte, bytes, stream) }
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        None
-    }
-
-    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        self.interp.load(artifact)
-    }
-
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         // SAFETY: the caller's promise; lowering keeps the parameters.
         unsafe { self.interp.launch(program, launch) }
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        self.interp.map(bytes, place)
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        // SAFETY: the caller's promise.
-        unsafe { self.interp.unmap(mapped) }
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        self.interp.mapped_places()
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        // SAFETY: the caller's promise.
-        unsafe { self.interp.launch_resident(program, launch) }
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.faults(self.interp.resident_done(id))
-    }
-
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.faults(self.interp.resident_wait(id, timeout))
-    }
-
-    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        self.interp.add_tenant(tenant);
-    }
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        self.interp.enable_peer_access(owner)
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -224,5 +182,47 @@ impl Backend for GpuCode {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.interp.set_print_sink(sink);
+    }
+
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn Residents> {
+        Some(self)
+    }
+}
+
+impl MappedMemory for GpuCode {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.interp.map(bytes, place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.unmap(mapped) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.interp.mapped_places()
+    }
+}
+
+impl Residents for GpuCode {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        // SAFETY: the caller's promise.
+        unsafe { self.interp.launch_resident(program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.faults(self.interp.resident_done(id))
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.faults(self.interp.resident_wait(id, timeout))
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.interp.add_tenant(tenant);
     }
 }

@@ -6,7 +6,7 @@ use crate::harmless::without_faults;
 use crate::mode::Mode;
 use crate::reduce::reduce;
 use crate::run::{Outcome, difference, run};
-use kiln_backend::{Backend, Error, FaultKind};
+use kiln_backend::{Backend, Diagnostics, Error, FaultKind};
 use kiln_compiler::{CompileError, Target, expand, lower_to_threads, optimize};
 use kiln_interp::{Interp, Options as InterpOptions};
 use kiln_ir::{BinaryOp, Bounds, Kernel, Level, Op, OpData, OpKind};

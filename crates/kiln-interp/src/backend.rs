@@ -10,9 +10,9 @@ use crate::shadow::Report;
 use crate::streams::Streams;
 use crate::time::Time;
 use kiln_backend::{
-    Backend, BackendKind, Capabilities, Clock, Compiled, DevicePtr, Error, EventId, Execution, Fault,
-    LAUNCH_LIMIT, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
-    Residency, ResidentId, Result, Stages, StreamId, Tenant, is_printing,
+    Backend, BackendKind, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution,
+    Fault, LAUNCH_LIMIT, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
+    Properties, Residency, ResidentId, Result, Stages, StreamId, Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
 use std::ops::Range;
@@ -332,10 +332,6 @@ impl Backend for Interp {
         state.memory.fill(dst.0, byte, bytes).map_err(|r| bad_range("fill", r))
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        None
-    }
-
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         if let Err(errors) = verify(kernel) {
             let location = errors.first().map_or_else(String::new, |e| e.location.clone());
@@ -361,14 +357,6 @@ impl Backend for Interp {
         Ok(Compiled { program: Arc::new(loaded), artifact: None, stages: Stages::default() })
     }
 
-    fn load(&self, _artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        Err(Error::Driver {
-            call: format!("{DEVICE}: load"),
-            code: "not supported".into(),
-            message: "the interpreter makes no artifacts; compile the kernel instead".into(),
-        })
-    }
-
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         let limit = *self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state()?;
@@ -376,47 +364,6 @@ impl Backend for Interp {
             state.streams.fail(launch.stream, fault);
         }
         Ok(())
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        let bytes = bytes.max(1);
-        let host = self.state()?.memory.allocate_mapped(bytes, DEVICE)?;
-        let device = DevicePtr(host.as_ptr() as u64);
-        Ok(Mapped { host, device, bytes, place, write_combined: false })
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        self.release(Dropped::Memory(mapped.device.0));
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        let words = || Ok("the interpreter's memory is the host's".to_owned());
-        MappedPlaces { host: words(), device: words() }
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        let mut state = self.state()?;
-        let fault = self.run(&mut state, &**program, launch, None, false)?;
-        Ok(state.residents.over(fault))
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.state()?.residents.report(id)
-    }
-
-    fn resident_wait(&self, id: ResidentId, _timeout: Duration) -> Result<bool> {
-        self.resident_done(id)
-    }
-
-    /// A launch never stays.
-    fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        Err(Error::Unavailable {
-            device: format!("peer access of {DEVICE} to {}", owner.id),
-            reason: "the interpreter checks every access against its own memory".into(),
-            hint: "Copy through the host.".into(),
-        })
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -458,12 +405,63 @@ impl Backend for Interp {
         self.prints.set(sink);
     }
 
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn kiln_backend::Residents> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+}
+
+impl MappedMemory for Interp {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        let bytes = bytes.max(1);
+        let host = self.state()?.memory.allocate_mapped(bytes, DEVICE)?;
+        let device = DevicePtr(host.as_ptr() as u64);
+        Ok(Mapped { host, device, bytes, place, write_combined: false })
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        self.release(Dropped::Memory(mapped.device.0));
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        let words = || Ok("the interpreter's memory is the host's".to_owned());
+        MappedPlaces { host: words(), device: words() }
+    }
+}
+
+impl kiln_backend::Residents for Interp {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        let mut state = self.state()?;
+        let fault = self.run(&mut state, &**program, launch, None, false)?;
+        Ok(state.residents.over(fault))
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.state()?.residents.report(id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, _timeout: Duration) -> Result<bool> {
+        self.resident_done(id)
+    }
+
+    /// A launch never stays.
+    fn add_tenant(&self, _tenant: Weak<dyn Tenant>) {}
+}
+
+impl Diagnostics for Interp {
     fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
         self.state().ok()?.memory.unwritten(ptr.0, bytes, filled)
     }
 
-    fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
+    fn set_launch_limit(&self, limit: Option<Duration>) -> bool {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
-        Ok(())
+        true
     }
 }

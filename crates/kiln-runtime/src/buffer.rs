@@ -341,7 +341,10 @@ impl<'a> Access<'a> {
             // What the host has changed it has whole.
             Residency::HostOnly | Residency::HostDirty => Some(Vec::new()),
             _ if len == 0 => Some(Vec::new()),
-            _ => self.buffer.device.backend().unwritten(self.buffer.at(offset), len, filled),
+            _ => {
+                let diagnostics = self.buffer.device.backend().diagnostics()?;
+                diagnostics.unwritten(self.buffer.at(offset), len, filled)
+            }
         }
     }
 

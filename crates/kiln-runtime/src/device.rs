@@ -207,7 +207,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`kiln_backend::Error::Unsupported`] on a device that cannot end a kernel.
+    /// [`kiln_backend::Error::Unavailable`] on a device that cannot end a kernel.
     pub fn set_launch_limit(&self, limit: Option<Duration>) -> Result<()> {
         Ok(self.backend().set_launch_limit(limit)?)
     }

@@ -307,14 +307,14 @@ impl Device {
 /// long that took, and keeps it.
 fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<(Arc<dyn Program>, Option<Stages>)> {
     let (backend, disk) = (device.backend(), device.disk_cache());
-    let Some(artifact_key) = backend.artifact_key().filter(|_| disk.folder().is_some()) else {
+    let Some(artifacts) = backend.artifacts().filter(|_| disk.folder().is_some()) else {
         let compiled = backend.compile(kernel)?;
         return Ok((compiled.program, Some(compiled.stages)));
     };
     // With locations: faults name them.
-    let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifact_key.as_bytes()]);
+    let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifacts.artifact_key().as_bytes()]);
     if let Some(bytes) = disk.load(&key) {
-        match backend.load(&bytes) {
+        match artifacts.load(&bytes) {
             Ok(program) => return Ok((program, None)),
             Err(_) => disk.reject(),
         }

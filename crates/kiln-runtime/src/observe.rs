@@ -279,10 +279,11 @@ impl Log {
     /// Allocates and logs it.
     pub(crate) fn allocate(&mut self, device: &Device, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
         let backend = device.backend();
-        let pool = if self.is_on() { backend.pool_reserved() } else { None };
+        let reserved = || backend.diagnostics()?.pool_reserved();
+        let pool = if self.is_on() { reserved() } else { None };
         let (ptr, time) = self.timed(|| Ok(backend.allocate(bytes, stream)?))?;
         if let Some((start, duration)) = time {
-            let grown = pool.zip(backend.pool_reserved());
+            let grown = pool.zip(reserved());
             let allocation = AllocateActivity {
                 device: device.shared_id(),
                 address: ptr.0,

@@ -16,7 +16,7 @@ struct Need {
     words: &'static [&'static str],
 }
 
-const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 4] = [
     Need { cases: "explicit::", there: |has| has.explicit_level, words: &["explicit level"] },
     Need {
         cases: "clusters::",
@@ -28,6 +28,7 @@ const NEEDS: [Need; 3] = [
         there: |has| has.concurrent_blocks,
         words: &["concurrent blocks"],
     },
+    Need { cases: "faults::loops_that_do_not_end", there: |has| has.launch_limit, words: &["launch limit"] },
 ];
 
 /// What the device must say when it skips the case, if it must.

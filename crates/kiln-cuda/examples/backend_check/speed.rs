@@ -2,7 +2,7 @@
 
 use crate::cases::{Case, View, add, layer_norm, softmax, sum};
 use crate::rig::{Memory, Outcome, STREAM, ensure, launch, view_words};
-use kiln_backend::{Backend, Program};
+use kiln_backend::{Artifacts, Backend, Program};
 use kiln_cuda::driver::{Context, CudaError, JitOptions, Module, Stream};
 use kiln_cuda::{Cuda, compile_to_ptx, ptx};
 use kiln_ir::Scalar;

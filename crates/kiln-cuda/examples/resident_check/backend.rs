@@ -2,7 +2,8 @@
 
 use crate::rig::{Outcome, ensure, timed};
 use kiln_backend::{
-    Backend, Error, Launch, Mapped, MappedPlace, Program, Residency, ResidentId, StreamId, Tenant,
+    Artifacts, Backend, Error, Launch, Mapped, MappedMemory, MappedPlace, Program, Residency, ResidentId,
+    Residents, StreamId, Tenant,
 };
 use kiln_cuda::Cuda;
 use kiln_ir::parse;

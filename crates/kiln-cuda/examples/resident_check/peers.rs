@@ -2,7 +2,7 @@
 
 use crate::backend::other;
 use crate::rig::{Outcome, ensure, timed};
-use kiln_backend::{Backend, Error, Launch, StreamId};
+use kiln_backend::{Backend, Error, Launch, Peers, StreamId};
 use kiln_cuda::{Cuda, device_count};
 use kiln_ir::parse;
 

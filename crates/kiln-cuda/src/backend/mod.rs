@@ -38,8 +38,9 @@ use crate::ptx;
 use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
-    Backend, BackendKind, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
-    PrintSink, Program, Properties, ResidentId, Result, Stages, StreamId, Tenant,
+    Artifacts, Backend, BackendKind, Compiled, DevicePtr, Diagnostics, Error, EventId, Launch, Mapped,
+    MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result,
+    Stages, StreamId, Tenant,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -316,10 +317,6 @@ impl Backend for Cuda {
         Ok((memory.free + pooled) as u64)
     }
 
-    fn pool_reserved(&self) -> Option<u64> {
-        Some(self.device.context.memory().ok()?.pool_reserved as u64)
-    }
-
     fn allocate(&self, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
         self.check(self.device.streams.get(stream).stream.allocate(bytes.max(1)))
     }
@@ -352,86 +349,16 @@ impl Backend for Cuda {
         self.check(unsafe { self.device.streams.get(stream).stream.fill_bytes(dst, byte, bytes) })
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        let Properties { driver, .. } = &self.device.properties;
-        let version = env!("CARGO_PKG_VERSION");
-        Some(format!("kiln-cuda {version} {GENERATOR}, sm_{}, driver {driver}", self.target().capability()))
-    }
-
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         self.device.sweep();
         let (artifact, program, stages) = self.build(kernel)?;
         Ok(Compiled { program: Arc::new(program), artifact: Some(artifact.encode()), stages })
     }
 
-    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        let artifact = Artifact::decode(artifact).map_err(|reason| Error::Driver {
-            call: format!("{}: loading a compiled kernel", self.device.properties.id),
-            code: "damaged bytes".into(),
-            message: format!("{reason}; compile the kernel again"),
-        })?;
-        Ok(Arc::new(self.load_program(&artifact)?))
-    }
-
     #[inline]
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.own(program)?.launch(&self.device.streams.get(launch.stream), launch) }
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        self.mappings.map(&self.device, bytes.max(1), place)
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        self.mappings.unmap(&self.device, mapped);
-    }
-
-    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
-        // SAFETY: as the caller promises.
-        unsafe { self.mappings.adopt(&self.device, host, bytes) }
-    }
-
-    unsafe fn disown(&self, mapped: Mapped) {
-        self.mappings.disown(mapped);
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        self.mappings.places(&self.device)
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        let program = self.own(&**program)?;
-        let _door = self.tenants.enter();
-        // SAFETY: as the caller promises.
-        unsafe { self.residents.begin(&self.device, program, launch) }
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.residents.is_over(&self.device, id)
-    }
-
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.residents.wait(&self.device, id, timeout)
-    }
-
-    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        self.tenants.add(tenant);
-    }
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        let other =
-            (owner.kind == BackendKind::Cuda).then(|| owner.id.strip_prefix("cuda:")?.parse().ok()).flatten();
-        let Some(other) = other else {
-            return Err(Error::Unavailable {
-                device: format!("peer access of {} to {}", self.device.properties.id, owner.id),
-                reason: "it is not an NVIDIA GPU".into(),
-                hint: "Use mapped memory, or copy.".into(),
-            });
-        };
-        // The other device is alive, so this is its context, and its pool.
-        let other = self.check(Context::new(other))?;
-        self.check(self.device.context.enable_peer_access(&other))
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -472,5 +399,109 @@ impl Backend for Cuda {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.device.set_print_sink(sink);
+    }
+
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
+        Some(self)
+    }
+
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn kiln_backend::Residents> {
+        Some(self)
+    }
+
+    fn peers(&self) -> Option<&dyn Peers> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+}
+
+impl Artifacts for Cuda {
+    fn artifact_key(&self) -> String {
+        let Properties { driver, .. } = &self.device.properties;
+        let version = env!("CARGO_PKG_VERSION");
+        format!("kiln-cuda {version} {GENERATOR}, sm_{}, driver {driver}", self.target().capability())
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        let artifact = Artifact::decode(artifact).map_err(|reason| Error::Driver {
+            call: format!("{}: loading a compiled kernel", self.device.properties.id),
+            code: "damaged bytes".into(),
+            message: format!("{reason}; compile the kernel again"),
+        })?;
+        Ok(Arc::new(self.load_program(&artifact)?))
+    }
+}
+
+impl MappedMemory for Cuda {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.mappings.map(&self.device, bytes.max(1), place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        self.mappings.unmap(&self.device, mapped);
+    }
+
+    unsafe fn adopt(&self, host: NonNull<u8>, bytes: usize) -> Result<Mapped> {
+        // SAFETY: as the caller promises.
+        unsafe { self.mappings.adopt(&self.device, host, bytes) }
+    }
+
+    unsafe fn disown(&self, mapped: Mapped) {
+        self.mappings.disown(mapped);
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.mappings.places(&self.device)
+    }
+}
+
+impl kiln_backend::Residents for Cuda {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        let program = self.own(&**program)?;
+        let _door = self.tenants.enter();
+        // SAFETY: as the caller promises.
+        unsafe { self.residents.begin(&self.device, program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.residents.is_over(&self.device, id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.residents.wait(&self.device, id, timeout)
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.tenants.add(tenant);
+    }
+}
+
+impl Peers for Cuda {
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
+        let other =
+            (owner.kind == BackendKind::Cuda).then(|| owner.id.strip_prefix("cuda:")?.parse().ok()).flatten();
+        let Some(other) = other else {
+            return Err(Error::Unavailable {
+                device: format!("peer access of {} to {}", self.device.properties.id, owner.id),
+                reason: "it is not an NVIDIA GPU".into(),
+                hint: "Use mapped memory, or copy.".into(),
+            });
+        };
+        // The other device is alive, so this is its context, and its pool.
+        let other = self.check(Context::new(other))?;
+        self.check(self.device.context.enable_peer_access(&other))
+    }
+}
+
+impl Diagnostics for Cuda {
+    fn pool_reserved(&self) -> Option<u64> {
+        Some(self.device.context.memory().ok()?.pool_reserved as u64)
     }
 }

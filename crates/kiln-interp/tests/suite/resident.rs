@@ -1,7 +1,9 @@
 //! Mapped memory, and resident launches, which the interpreter runs at once.
 
 use crate::harness::*;
-use kiln_backend::{Backend, Error, FaultKind, Launch, Mapped, MappedPlace, Residency, ResidentId};
+use kiln_backend::{
+    Backend, Error, FaultKind, Launch, Mapped, MappedMemory, MappedPlace, Residency, ResidentId, Residents,
+};
 use kiln_ir::parse;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,7 +81,7 @@ fn a_resident_fault_is_the_launch_s_and_not_the_stream_s() {
     assert!(device.resident_done(id).unwrap());
     assert!(matches!(device.resident_done(ResidentId(id.0 + 1)), Err(Error::Internal { .. })));
     assert!(matches!(device.map(usize::MAX, MappedPlace::Host), Err(Error::OutOfMemory { .. })));
-    assert!(device.enable_peer_access(device.properties()).is_err());
+    assert!(device.peers().is_none() && device.artifacts().is_none());
     // SAFETY: allocated above, and used by nobody any more.
     unsafe { device.unmap(memory) };
 }

@@ -79,7 +79,7 @@ impl Allocation {
         let mut staging = self.mapped();
         let mapped = match staging.take() {
             Some(mapped) => mapped,
-            None => arena.backend().map(self.len.max(1) * 4, MappedPlace::Host)?,
+            None => arena.backend().need_mapped_memory()?.map(self.len.max(1) * 4, MappedPlace::Host)?,
         };
         Ok(staging.insert(mapped).host.cast())
     }

@@ -298,7 +298,7 @@ impl Grid {
 
     /// The time that a worker has had, as far as the device says.
     fn block_time(&self, worker: usize) -> Option<BlockTime> {
-        self.device.backend().block_time(self.resident?, worker as u64)
+        self.device.backend().residents()?.block_time(self.resident?, worker as u64)
     }
 
     /// Whether a worker has acknowledged the last command.
@@ -322,15 +322,16 @@ impl Grid {
     /// The device is lost, or the grid ended without being told to.
     fn is_there(&mut self) -> Result<bool> {
         let Some(id) = self.resident else { return Ok(false) };
-        let reason = match self.device.backend().resident_done(id) {
-            Ok(false) => return Ok(true),
-            Ok(true) if self.told_to_leave => {
-                self.resident = None;
-                return Ok(false);
-            }
-            Ok(true) => "the resident kernel ended without being told to".to_owned(),
-            Err(error) => error.to_string(),
-        };
+        let reason =
+            match self.device.backend().need_residents().and_then(|residents| residents.resident_done(id)) {
+                Ok(false) => return Ok(true),
+                Ok(true) if self.told_to_leave => {
+                    self.resident = None;
+                    return Ok(false);
+                }
+                Ok(true) => "the resident kernel ended without being told to".to_owned(),
+                Err(error) => error.to_string(),
+            };
         self.resident = None;
         Err(RingError::Lost { device: self.device.id().to_owned(), reason })
     }
@@ -428,7 +429,7 @@ impl Grid {
             Launch { grid: [self.workers.len() as u32, 1, 1], words: &words, stream: memory.stream() };
         // SAFETY: the words are those of the kernel's parameters: three views of memory that the
         // runtime frees only after the grid has left, and three numbers.
-        Ok(unsafe { self.device.backend().launch_resident(program, launch)? })
+        Ok(unsafe { self.device.backend().need_residents()?.launch_resident(program, launch)? })
     }
 
     /// Lets a device that does not run by itself go on until it has nothing to do; whether it is
@@ -440,7 +441,7 @@ impl Grid {
         // ever told of: those of actors that have ended lie between.
         let ports = self.workers.iter().map(|side| side.ports).max();
         let id = self.launch(memory, &program, ports.unwrap_or(0) as u32 + 2)?;
-        self.device.backend().resident_wait(id, Duration::MAX)?;
+        self.device.backend().need_residents()?.resident_wait(id, Duration::MAX)?;
         Ok(true)
     }
 
@@ -453,7 +454,7 @@ impl Grid {
     /// A worker does not answer, and all go on.
     pub fn leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
-        if self.device.backend().resident_done(id)? {
+        if self.device.backend().need_residents()?.resident_done(id)? {
             self.has_gone();
             return Ok(());
         }
@@ -472,7 +473,7 @@ impl Grid {
         self.tell_all(memory, Operation::Leave)?;
         let begun = Instant::now();
         let mut times: Vec<Option<WorkerTime>> = vec![None; self.workers.len()];
-        while !self.device.backend().resident_wait(id, LOOK)? {
+        while !self.device.backend().need_residents()?.resident_wait(id, LOOK)? {
             let now = Instant::now();
             let spent = |(worker, time): (usize, &mut Option<WorkerTime>)| {
                 let found = self.block_time(worker);

@@ -51,8 +51,11 @@ impl SharedMemory {
         let outbox_words = words("outbox", config.outbox_bytes, lines)?;
         let arena_words = words("arena", config.arena_bytes, sections)?;
         let stream = backend.create_stream()?;
-        let inbox = backend.map(inbox_words * 4, place)?;
-        let outbox = match backend.map(outbox_words * 4, MappedPlace::Host) {
+        let inbox = backend.need_mapped_memory()?.map(inbox_words * 4, place)?;
+        let outbox = match backend
+            .need_mapped_memory()
+            .and_then(|memory| memory.map(outbox_words * 4, MappedPlace::Host))
+        {
             Ok(outbox) => outbox,
             Err(error) => {
                 // SAFETY: nobody has seen it.

@@ -221,7 +221,7 @@ impl RingRuntime {
             places: Mutex::default(),
         });
         let tenant: Weak<dyn Tenant> = Arc::downgrade(&shared) as _;
-        device.backend().add_tenant(tenant);
+        device.backend().need_residents()?.add_tenant(tenant);
         let shutdown_guard = ShutdownGuard::of(&shared);
         Ok(RingRuntime(shared, shutdown_guard))
     }

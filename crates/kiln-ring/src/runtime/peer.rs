@@ -29,7 +29,7 @@ impl Shared {
         if from.id != to.id {
             // The driver may wait for the kernels of both.
             let away = Away::of(other)?;
-            let reached = self.backend().enable_peer_access(to);
+            let reached = self.backend().need_peers().and_then(|peers| peers.enable_peer_access(to));
             drop(away);
             reached?;
         }

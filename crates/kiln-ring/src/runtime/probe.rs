@@ -103,7 +103,7 @@ impl Bench {
         let launch = Launch { grid: [1, 1, 1], words: &words, stream: memory.stream() };
         // SAFETY: the words are those of the kernel's parameters: two views of memory that lives on
         // if the kernel does not end, and four numbers.
-        let id = unsafe { device.backend().launch_resident(&program, launch)? };
+        let id = unsafe { device.backend().need_residents()?.launch_resident(&program, launch)? };
         let (mut torn, mut silent) = (0, None);
         for round in 1..=ROUNDS {
             self.write(round, write);
@@ -116,7 +116,7 @@ impl Bench {
             }
         }
         let waited = 4 * self.patience;
-        if !device.backend().resident_wait(id, waited)? {
+        if !device.backend().need_residents()?.resident_wait(id, waited)? {
             return Err(RingError::Unresponsive { worker: 0, what: "end the transport's test", waited });
         }
         let [there, rounds, ..] = self.answers.load_quad(self.slots * QUADS * QUAD);

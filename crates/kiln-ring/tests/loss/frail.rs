@@ -2,8 +2,9 @@
 //! goes on unseen.
 
 use kiln_backend::{
-    Backend, BlockTime, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces,
-    PrintSink, Program, Properties, ResidentId, Result, StreamId, Tenant,
+    Artifacts, Backend, BlockTime, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory,
+    MappedPlace, MappedPlaces, PrintSink, Program, Properties, ResidentId, Residents, Result, StreamId,
+    Tenant,
 };
 use kiln_ir::Kernel;
 use kiln_runtime::{Device, DiskCache};
@@ -72,59 +73,13 @@ impl Backend for Frail {
         unsafe { self.there()?.fill(dst, byte, bytes, stream) }
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        self.inner.artifact_key()
-    }
-
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         self.there()?.compile(kernel)
-    }
-
-    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        self.there()?.load(artifact)
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         // SAFETY: see above.
         unsafe { self.there()?.launch(program, launch) }
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        self.there()?.map(bytes, place)
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        // SAFETY: see above.
-        unsafe { self.inner.unmap(mapped) }
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        self.inner.mapped_places()
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        // SAFETY: see above.
-        unsafe { self.there()?.launch_resident(program, launch) }
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.there()?.resident_done(id)
-    }
-
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.there()?.resident_wait(id, timeout)
-    }
-
-    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
-        self.there().ok()?.block_time(id, block)
-    }
-
-    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        self.inner.add_tenant(tenant);
-    }
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        self.there()?.enable_peer_access(owner)
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -161,5 +116,68 @@ impl Backend for Frail {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.inner.set_print_sink(sink);
+    }
+
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
+        self.inner.artifacts().map(|_| self as &dyn Artifacts)
+    }
+
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn Residents> {
+        Some(self)
+    }
+}
+
+impl Artifacts for Frail {
+    fn artifact_key(&self) -> String {
+        self.inner.artifacts().map_or_else(String::new, Artifacts::artifact_key)
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        let inner = self.there()?;
+        inner.need_artifacts()?.load(artifact)
+    }
+}
+
+impl MappedMemory for Frail {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.there()?.need_mapped_memory()?.map(bytes, place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: see above.
+        unsafe { self.inner.unmap(mapped) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.inner.mapped_places()
+    }
+}
+
+impl Residents for Frail {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        // SAFETY: see above.
+        unsafe { self.there()?.need_residents()?.launch_resident(program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.there()?.need_residents()?.resident_done(id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.there()?.need_residents()?.resident_wait(id, timeout)
+    }
+
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        self.there().ok()?.residents()?.block_time(id, block)
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        if let Some(residents) = self.inner.residents() {
+            residents.add_tenant(tenant);
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::disk::DiskCache;
 use crate::device::Device;
-use kiln_backend::Properties;
+use kiln_backend::{Artifacts, Properties};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -69,7 +69,7 @@ impl Device {
 /// What a file begins with: everything that a choice belongs to.
 fn header(device: &Device, question: &str) -> String {
     let Properties { name, units, driver, .. } = device.properties();
-    let compiler = device.backend().artifact_key().unwrap_or_default();
+    let compiler = device.backend().artifacts().map_or_else(String::new, Artifacts::artifact_key);
     let [name, driver, compiler, question] =
         [name, driver, &compiler, question].map(|text| text.replace('\n', " "));
     let version = env!("CARGO_PKG_VERSION");

@@ -4,9 +4,9 @@ use super::link::Link;
 use super::memory::Shared;
 use super::wire::{Fields, Frame, MOST, Op, broken, properties};
 use kiln_backend::{
-    Backend, BlockTime, Capabilities, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle, Mapped,
-    MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Result, Stages, StreamId,
-    Tenant,
+    Artifacts, Backend, BlockTime, Capabilities, Compiled, DevicePtr, Error, EventId, Launch, MapObstacle,
+    Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Program, Properties, Report, ResidentId,
+    Residents, Result, Stages, StreamId, Tenant,
 };
 use kiln_ir::Kernel;
 use std::any::Any;
@@ -170,10 +170,6 @@ impl Backend for Isolated {
         self.done(frame.number(bytes as u64))
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        self.artifact_key.clone()
-    }
-
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         let frame = request(Op::Compile).text(&kernel.to_string());
         let mut fields = self.with_room(|| self.link.call(frame))?;
@@ -185,78 +181,8 @@ impl Backend for Isolated {
         Ok(Compiled { program, artifact: kept.then_some(artifact), stages })
     }
 
-    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        let mut fields = self.with_room(|| self.link.call(request(Op::Load).bytes(artifact)))?;
-        self.program(&mut fields)
-    }
-
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
         self.done(self.launch_frame(Op::Launch, program, launch)?)
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        if place == MappedPlace::Device {
-            return Err(no_device_memory().into_error(&self.properties.id, place));
-        }
-        let shared = Shared::create(bytes, &self.properties.id)?;
-        let frame = request(Op::Map).text(&shared.path().to_string_lossy()).number(bytes.max(1) as u64);
-        let device = self.number(frame);
-        // Both sides have it now, or none will.
-        shared.forget_path();
-        let (device, host) = (device?, shared.pointer().ok_or_else(broken)?);
-        self.mapped().insert(device, shared);
-        Ok(Mapped { host, device: DevicePtr(device), bytes, place, write_combined: false })
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        let _ = self.done(request(Op::Unmap).number(mapped.device.0));
-        self.mapped().remove(&mapped.device.0);
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        let host = Ok("memory that this process shares with the device's".to_owned());
-        MappedPlaces { host, device: Err(no_device_memory()) }
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        self.number(self.launch_frame(Op::LaunchResident, &**program, launch)?).map(ResidentId)
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.number(request(Op::ResidentDone).number(id.0)).map(|over| over != 0)
-    }
-
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        // Asked and asked again, so that others are heard meanwhile.
-        let begun = Instant::now();
-        while !self.resident_done(id)? {
-            if begun.elapsed() >= timeout {
-                return Ok(false);
-            }
-            std::thread::sleep(NAP);
-        }
-        Ok(true)
-    }
-
-    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
-        let mut fields = self.link.call(request(Op::BlockTime).number(id.0).number(block)).ok()?;
-        let mut next = || fields.number().ok();
-        let (known, ran, runnable) = (next()?, next()?, next()?);
-        (known != 0).then_some(BlockTime { ran: Duration::from_nanos(ran), runnable: runnable != 0 })
-    }
-
-    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        let mut tenants = self.tenants();
-        tenants.retain(|tenant| tenant.strong_count() > 0);
-        tenants.push(tenant);
-    }
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        Err(Error::Unavailable {
-            device: format!("peer access of {} to {}", self.properties.id, owner.id),
-            reason: "the device is in a process of its own".to_owned(),
-            hint: "Open it without `isolated:`.".to_owned(),
-        })
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -295,6 +221,90 @@ impl Backend for Isolated {
     /// Kernels print where the other process does: on the standard output that it has from this
     /// one.
     fn set_print_sink(&self, _: PrintSink) {}
+
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
+        self.artifact_key.is_some().then_some(self as &dyn Artifacts)
+    }
+
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn Residents> {
+        Some(self)
+    }
+}
+
+impl Artifacts for Isolated {
+    fn artifact_key(&self) -> String {
+        self.artifact_key.clone().unwrap_or_default()
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        let mut fields = self.with_room(|| self.link.call(request(Op::Load).bytes(artifact)))?;
+        self.program(&mut fields)
+    }
+}
+
+impl MappedMemory for Isolated {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        if place == MappedPlace::Device {
+            return Err(no_device_memory().into_error(&self.properties.id, place));
+        }
+        let shared = Shared::create(bytes, &self.properties.id)?;
+        let frame = request(Op::Map).text(&shared.path().to_string_lossy()).number(bytes.max(1) as u64);
+        let device = self.number(frame);
+        // Both sides have it now, or none will.
+        shared.forget_path();
+        let (device, host) = (device?, shared.pointer().ok_or_else(broken)?);
+        self.mapped().insert(device, shared);
+        Ok(Mapped { host, device: DevicePtr(device), bytes, place, write_combined: false })
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        let _ = self.done(request(Op::Unmap).number(mapped.device.0));
+        self.mapped().remove(&mapped.device.0);
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        let host = Ok("memory that this process shares with the device's".to_owned());
+        MappedPlaces { host, device: Err(no_device_memory()) }
+    }
+}
+
+impl Residents for Isolated {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        self.number(self.launch_frame(Op::LaunchResident, &**program, launch)?).map(ResidentId)
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.number(request(Op::ResidentDone).number(id.0)).map(|over| over != 0)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        // Asked and asked again, so that others are heard meanwhile.
+        let begun = Instant::now();
+        while !self.resident_done(id)? {
+            if begun.elapsed() >= timeout {
+                return Ok(false);
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(true)
+    }
+
+    fn block_time(&self, id: ResidentId, block: u64) -> Option<BlockTime> {
+        let mut fields = self.link.call(request(Op::BlockTime).number(id.0).number(block)).ok()?;
+        let mut next = || fields.number().ok();
+        let (known, ran, runnable) = (next()?, next()?, next()?);
+        (known != 0).then_some(BlockTime { ran: Duration::from_nanos(ran), runnable: runnable != 0 })
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        let mut tenants = self.tenants();
+        tenants.retain(|tenant| tenant.strong_count() > 0);
+        tenants.push(tenant);
+    }
 }
 
 fn no_device_memory() -> MapObstacle {

@@ -3,7 +3,8 @@
 use super::memory::Shared;
 use super::wire::{DONE, Fields, Frame, Op, broken, failure, put_properties};
 use kiln_backend::{
-    Backend, DevicePtr, Error, EventId, Launch, Mapped, Program, ResidentId, Result, Stages, StreamId,
+    Artifacts, Backend, DevicePtr, Error, EventId, Launch, Mapped, Program, ResidentId, Result, Stages,
+    StreamId,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -49,7 +50,7 @@ impl Server {
             | Op::BlockTime => self.programs(op, fields),
             Op::Map | Op::Unmap => self.mapped(op, fields),
             Op::Hello => {
-                let key = self.backend.artifact_key();
+                let key = self.backend.artifacts().map(Artifacts::artifact_key);
                 let frame = put_properties(Frame::new(DONE), self.backend.properties());
                 Ok(frame.number(key.is_some().into()).text(&key.unwrap_or_default()))
             }
@@ -111,7 +112,7 @@ impl Server {
                 Ok(times.into_iter().fold(frame, |frame, time| frame.number(time.as_nanos() as u64)))
             }
             Op::Load => {
-                let program = self.backend.load(fields.bytes()?)?;
+                let program = self.backend.need_artifacts()?.load(fields.bytes()?)?;
                 Ok(self.loaded(program))
             }
             Op::Unload => {
@@ -119,11 +120,12 @@ impl Server {
                 Ok(done)
             }
             Op::ResidentDone => {
-                let over = self.backend.resident_done(ResidentId(fields.number()?))?;
+                let over = self.backend.need_residents()?.resident_done(ResidentId(fields.number()?))?;
                 Ok(done.number(over.into()))
             }
             Op::BlockTime => {
-                let time = self.backend.block_time(ResidentId(fields.number()?), fields.number()?);
+                let residents = self.backend.need_residents()?;
+                let time = residents.block_time(ResidentId(fields.number()?), fields.number()?);
                 let (ran, runnable) = time.map_or((0, false), |t| (t.ran.as_nanos() as u64, t.runnable));
                 Ok(done.number(time.is_some().into()).number(ran).number(runnable.into()))
             }
@@ -154,7 +156,7 @@ impl Server {
             return Ok(Frame::new(DONE));
         }
         // SAFETY: as above.
-        let id = unsafe { self.backend.launch_resident(program, launch)? };
+        let id = unsafe { self.backend.need_residents()?.launch_resident(program, launch)? };
         Ok(Frame::new(DONE).number(id.0))
     }
 
@@ -162,9 +164,10 @@ impl Server {
         let done = Frame::new(DONE);
         if op == Op::Unmap {
             if let Some((mapped, shared)) = self.mapped.remove(&fields.number()?) {
+                let memory = self.backend.need_mapped_memory()?;
                 // SAFETY: adopted once, and given up by the other process; the memory goes after
                 // it.
-                unsafe { self.backend.disown(mapped) };
+                unsafe { memory.disown(mapped) };
                 // A driver may let go of it only after the last resident launch.
                 self.retired.push(shared);
             }
@@ -179,7 +182,7 @@ impl Server {
         let shared = Shared::open(&path).map_err(failed)?;
         let host = shared.pointer().ok_or_else(broken)?;
         // SAFETY: the mapping is as long, and lives until it has been disowned.
-        let mapped = unsafe { self.backend.adopt(host, bytes)? };
+        let mapped = unsafe { self.backend.need_mapped_memory()?.adopt(host, bytes)? };
         let device = mapped.device.0;
         self.mapped.insert(device, (mapped, shared));
         Ok(done.number(device))

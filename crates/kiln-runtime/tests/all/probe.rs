@@ -3,8 +3,9 @@
 
 use crate::order::Order;
 use kiln_backend::{
-    Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedPlace, MappedPlaces, PrintSink,
-    Program, Properties, Report, ResidentId, Result, Stages, StreamId, Tenant,
+    Artifacts, Backend, Compiled, DevicePtr, Error, EventId, Launch, Mapped, MappedMemory, MappedPlace,
+    MappedPlaces, PrintSink, Program, Properties, Report, ResidentId, Residents, Result, Stages, StreamId,
+    Tenant,
 };
 use kiln_interp::{Interp, Options};
 use kiln_ir::{Kernel, parse};
@@ -171,26 +172,10 @@ impl Backend for Probe {
         unsafe { self.0.interp.fill(dst, byte, bytes, stream) }
     }
 
-    fn artifact_key(&self) -> Option<String> {
-        Some("probe 1".into())
-    }
-
     fn compile(&self, kernel: &Kernel) -> Result<Compiled> {
         count(&self.counts().compiles);
         let artifact = Some(format!("{kernel:#}").into_bytes());
         Ok(Compiled { program: self.loaded(kernel)?, artifact, stages: Stages::default() })
-    }
-
-    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
-        let refused =
-            |message: String| Error::Driver { call: "probe: load".into(), code: "refused".into(), message };
-        if self.0.refuse_artifacts.load(SeqCst) {
-            return Err(refused("made by another driver".into()));
-        }
-        let text = std::str::from_utf8(artifact).map_err(|e| refused(e.to_string()))?;
-        let kernel = parse(text).map_err(|e| refused(e.to_string()))?;
-        count(&self.counts().loads);
-        Ok(self.loaded(&kernel)?)
     }
 
     unsafe fn launch(&self, program: &dyn Program, launch: Launch<'_>) -> Result<()> {
@@ -206,39 +191,6 @@ impl Backend for Probe {
             }
         }
         unsafe { self.0.interp.launch(&*loaded.program, launch) }
-    }
-
-    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
-        self.0.interp.map(bytes, place)
-    }
-
-    unsafe fn unmap(&self, mapped: Mapped) {
-        unsafe { self.0.interp.unmap(mapped) }
-    }
-
-    fn mapped_places(&self) -> MappedPlaces {
-        self.0.interp.mapped_places()
-    }
-
-    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
-        let loaded = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program");
-        unsafe { self.0.interp.launch_resident(&loaded.program, launch) }
-    }
-
-    fn resident_done(&self, id: ResidentId) -> Result<bool> {
-        self.0.interp.resident_done(id)
-    }
-
-    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
-        self.0.interp.resident_wait(id, timeout)
-    }
-
-    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
-        self.0.interp.add_tenant(tenant);
-    }
-
-    fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        self.0.interp.enable_peer_access(owner)
     }
 
     fn create_stream(&self) -> Result<StreamId> {
@@ -281,5 +233,70 @@ impl Backend for Probe {
 
     fn set_print_sink(&self, sink: PrintSink) {
         self.0.interp.set_print_sink(sink);
+    }
+
+    fn artifacts(&self) -> Option<&dyn Artifacts> {
+        Some(self)
+    }
+
+    fn mapped_memory(&self) -> Option<&dyn MappedMemory> {
+        Some(self)
+    }
+
+    fn residents(&self) -> Option<&dyn Residents> {
+        Some(self)
+    }
+}
+
+impl Artifacts for Probe {
+    fn artifact_key(&self) -> String {
+        "probe 1".into()
+    }
+
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>> {
+        let refused =
+            |message: String| Error::Driver { call: "probe: load".into(), code: "refused".into(), message };
+        if self.0.refuse_artifacts.load(SeqCst) {
+            return Err(refused("made by another driver".into()));
+        }
+        let text = std::str::from_utf8(artifact).map_err(|e| refused(e.to_string()))?;
+        let kernel = parse(text).map_err(|e| refused(e.to_string()))?;
+        count(&self.counts().loads);
+        Ok(self.loaded(&kernel)?)
+    }
+}
+
+impl MappedMemory for Probe {
+    fn map(&self, bytes: usize, place: MappedPlace) -> Result<Mapped> {
+        self.0.interp.map(bytes, place)
+    }
+
+    unsafe fn unmap(&self, mapped: Mapped) {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.interp.unmap(mapped) }
+    }
+
+    fn mapped_places(&self) -> MappedPlaces {
+        self.0.interp.mapped_places()
+    }
+}
+
+impl Residents for Probe {
+    unsafe fn launch_resident(&self, program: &Arc<dyn Program>, launch: Launch<'_>) -> Result<ResidentId> {
+        let loaded = program.as_any().downcast_ref::<Loaded>().expect("the probe's own program");
+        // SAFETY: as the caller promises.
+        unsafe { self.0.interp.launch_resident(&loaded.program, launch) }
+    }
+
+    fn resident_done(&self, id: ResidentId) -> Result<bool> {
+        self.0.interp.resident_done(id)
+    }
+
+    fn resident_wait(&self, id: ResidentId, timeout: Duration) -> Result<bool> {
+        self.0.interp.resident_wait(id, timeout)
+    }
+
+    fn add_tenant(&self, tenant: Weak<dyn Tenant>) {
+        self.0.interp.add_tenant(tenant);
     }
 }

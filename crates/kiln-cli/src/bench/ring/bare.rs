@@ -65,7 +65,7 @@ struct Slot<'a> {
 
 impl Slot<'_> {
     fn new(backend: &dyn Backend, place: MappedPlace) -> Result<Slot<'_>, Failure> {
-        let mapped = backend.map(SLOT * 4, place)?;
+        let mapped = backend.need_mapped_memory()?.map(SLOT * 4, place)?;
         let (words, device, write_combined) = (mapped.host.cast(), mapped.device.0, mapped.write_combined);
         Ok(Slot { backend, mapped: Some(mapped), words, device, write_combined })
     }
@@ -149,7 +149,11 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
     let words =
         [inbox.view(), outbox.view()].concat().into_iter().chain([u64::from(rounds)]).collect::<Vec<u64>>();
     // SAFETY: two views of mapped memory that lives until the kernel has ended, and a number.
-    let id = unsafe { backend.launch_resident(&program, Launch { grid: [1, 1, 1], words: &words, stream })? };
+    let id = unsafe {
+        backend
+            .need_residents()?
+            .launch_resident(&program, Launch { grid: [1, 1, 1], words: &words, stream })?
+    };
     let mut times_us = Vec::with_capacity(ROUNDS as usize);
     let mut wrong = None;
     for round in 1..=rounds {
@@ -172,7 +176,7 @@ pub fn round_trip(device: &Device, place: MappedPlace) -> Result<Row, Failure> {
         }
     }
     // A kernel that got no message leaves by itself.
-    let left = backend.resident_wait(id, Duration::from_secs(60))?;
+    let left = backend.need_residents()?.resident_wait(id, Duration::from_secs(60))?;
     backend.destroy_stream(stream);
     match wrong {
         Some(wrong) => Err(Failure::Wrong(wrong)),

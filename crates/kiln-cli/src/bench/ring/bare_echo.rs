@@ -88,7 +88,7 @@ struct Slots<'a> {
 
 impl Slots<'_> {
     fn new(backend: &dyn Backend, place: MappedPlace, count: usize) -> Result<Slots<'_>, Failure> {
-        let mapped = backend.map(count * SLOT * 4, place)?;
+        let mapped = backend.need_mapped_memory()?.map(count * SLOT * 4, place)?;
         let (words, device, stream) = (mapped.host.cast(), mapped.device.0, mapped.write_combined);
         Ok(Slots { backend, mapped: Some(mapped), words, device, count, stream })
     }
@@ -292,12 +292,12 @@ pub fn rate(device: &Device, place: MappedPlace, warps: usize, window: usize) ->
     let words: Vec<u64> = words.into_iter().chain([log2_slots.into(), rounds.into()]).collect();
     let launch = Launch { grid: [warps as u32, 1, 1], words: &words, stream };
     // SAFETY: two views of mapped memory that lives until the kernel has ended, and two numbers.
-    let id = unsafe { backend.launch_resident(&program, launch)? };
+    let id = unsafe { backend.need_residents()?.launch_resident(&program, launch)? };
     let begun = Instant::now();
     let outcome = host.run_widest();
     let took = begun.elapsed();
     // Warps that get no message leave by themselves.
-    let left = backend.resident_wait(id, Duration::from_secs(60))?;
+    let left = backend.need_residents()?.resident_wait(id, Duration::from_secs(60))?;
     backend.destroy_stream(stream);
     outcome.map_err(Failure::Wrong)?;
     if !left {

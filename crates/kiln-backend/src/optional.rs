@@ -1,0 +1,53 @@
+//! Parts of a backend that only some devices have, and that need no file of their own.
+
+use crate::{DevicePtr, Program, Properties, Result};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Programs that are kept on disk: [`Backend::artifacts`](crate::Backend::artifacts).
+pub trait Artifacts {
+    /// Identifies everything but the kernel that an artifact depends on: code generator version,
+    /// device, driver.
+    fn artifact_key(&self) -> String;
+
+    /// Loads an artifact of [`compile`](crate::Backend::compile) that was made under the same
+    /// [`artifact_key`](Self::artifact_key). Damaged bytes are an error.
+    fn load(&self, artifact: &[u8]) -> Result<Arc<dyn Program>>;
+}
+
+/// Kernels that reach other devices' memory: [`Backend::peers`](crate::Backend::peers).
+pub trait Peers {
+    /// Lets kernels of this device access all memory of device `owner`, also what it allocates
+    /// later (not its mapped memory). Asking again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable) where the two devices cannot, with the reason.
+    fn enable_peer_access(&self, owner: &Properties) -> Result<()>;
+}
+
+/// What helps to find bugs: [`Backend::diagnostics`](crate::Backend::diagnostics).
+pub trait Diagnostics {
+    /// The ranges of these bytes that neither a kernel nor the host has written since they were
+    /// allocated, in order; with `filled`, those too that [`fill`](crate::Backend::fill) alone has. `None` on
+    /// a device that does not keep track: the interpreter with its sanitizer does.
+    fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
+        let _ = (ptr, bytes, filled);
+        None
+    }
+
+    /// Sets how long each launch from now on may run; `None` for as long as it takes. A launch that
+    /// runs longer ends with [`FaultKind::LaunchLimit`](crate::FaultKind::LaunchLimit) in the loop
+    /// that it is in. Resident launches have no limit. `false` on a device that cannot end a kernel,
+    /// as [`Capabilities::launch_limit`](crate::Capabilities::launch_limit) says.
+    fn set_launch_limit(&self, limit: Option<Duration>) -> bool {
+        let _ = limit;
+        false
+    }
+
+    /// Bytes that the device's pool of memory holds, in use or not; `None` where there is no pool.
+    /// An allocation that leaves it as it was came from the pool.
+    fn pool_reserved(&self) -> Option<u64> {
+        None
+    }
+}
