@@ -1,7 +1,7 @@
 //! A launch: its memory, its registers, and the loop over its blocks.
 
 use crate::eval;
-use crate::explicit::{run_grid, takes_turns};
+use crate::explicit::{agents, run_grid, takes_turns};
 use crate::in_flight::{Begun, InFlight};
 use crate::machine::Machine;
 use crate::mask::Mask;
@@ -16,6 +16,10 @@ use crate::value::View;
 use kiln_backend::{Error, Prints};
 use kiln_ir::OpKind;
 
+/// The registers of a launch may take as many bytes as the device has memory, and this many on a
+/// device that has less.
+const LEAST_REGISTERS: u64 = 64 << 20;
+
 /// Runs a launch to its end or its first fault.
 pub fn run(
     loaded: &Loaded,
@@ -27,16 +31,18 @@ pub fn run(
     time: Time,
 ) -> Result<(), Error> {
     let (sanitize, room) = (memory.sanitizes(), (memory.free_bytes(), memory.limit()));
+    let too_much =
+        |requested| Error::OutOfMemory { device: "interp".into(), requested, free: room.0, total: room.1 };
     let block_memory = |size: usize, parts: usize| {
         let requested = (size as u64).saturating_mul(parts as u64);
         let fits = requested <= room.1;
-        fits.then(|| BlockMemory::new(size, parts, sanitize)).flatten().ok_or(Error::OutOfMemory {
-            device: "interp".into(),
-            requested,
-            free: room.0,
-            total: room.1,
-        })
+        fits.then(|| BlockMemory::new(size, parts, sanitize)).flatten().ok_or(too_much(requested))
     };
+    // Programs that take turns have registers each.
+    let machines = if takes_turns(&loaded.kernel) { 1 + agents(&loaded.kernel) } else { 1 };
+    let register_bytes = loaded.register_bytes().saturating_mul(machines as u64);
+    let registers = (register_bytes <= room.1.max(LEAST_REGISTERS)).then(|| loaded.registers()).flatten();
+    let registers = registers.ok_or_else(|| too_much(register_bytes))?;
     memory.begin_launch();
     let blocks = loaded.kernel.cluster as usize;
     let spaces = Spaces {
@@ -60,7 +66,7 @@ pub fn run(
         loaded,
         grid,
         block: [0; 3],
-        registers: loaded.registers(),
+        registers,
         views: vec![None; loaded.kernel.counts().0],
         spaces,
         guarded: Vec::new(),

@@ -36,10 +36,10 @@ impl Arena {
     /// the system has no more.
     fn new(len: usize, global: bool, sanitize: bool) -> Option<Arena> {
         let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
+        let shadow = if sanitize { Some(Shadow::new(len)?) } else { None };
         // SAFETY: the layout's size is not zero.
         let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let base = if global { bytes.as_ptr() as u64 } else { 0 };
-        let shadow = sanitize.then(|| Shadow::new(len));
         let mut arena = Arena { base, bytes, len, shadow, mapped: false };
         arena.reset();
         Some(arena)

@@ -3,7 +3,9 @@
 
 use crate::value::Data;
 use kiln_backend::{Program, Report};
-use kiln_ir::{ExplicitOp, Guards, Kernel, Level, LinearOp, Op, OpKind, Order, Scope, Shape};
+use kiln_ir::{
+    ExplicitOp, Guards, Kernel, Level, LinearOp, Op, OpKind, Order, Scalar, Scope, Shape, Space, Value,
+};
 use std::any::Any;
 use std::collections::HashMap;
 
@@ -58,7 +60,7 @@ impl Loaded {
             loaded.acquires |= acquires(&data.kind);
             if let OpKind::Alloc { space, elem, shape } = &data.kind {
                 let end = match space {
-                    kiln_ir::Space::Local => &mut loaded.local_bytes,
+                    Space::Local => &mut loaded.local_bytes,
                     _ => &mut loaded.shared_bytes,
                 };
                 let start = end.next_multiple_of(16);
@@ -74,14 +76,13 @@ impl Loaded {
         self.block.iter().map(|&e| e as usize).product()
     }
 
-    /// Zeroed registers for the values that the kernel uses, by value index: tiles whole, scalars
-    /// once a thread, views none.
-    pub fn registers(&self) -> Vec<Data> {
-        let mut registers = vec![Data::default(); self.kernel.counts().0];
-        let mut add = |value: kiln_ir::Value| {
+    /// Calls `visit` with the element type and the number of elements of each register: tiles are
+    /// held whole, scalars once a thread, views not at all.
+    fn for_each_register(&self, mut visit: impl FnMut(Value, Scalar, usize)) {
+        let mut add = |value: Value| {
             if let Some(tile) = self.kernel.ty(value).as_tile() {
                 let len = if tile.shape.rank() == 0 { self.lanes() } else { tile.shape.len() };
-                registers[value.index()] = Data::zeros(tile.elem, len);
+                visit(value, tile.elem, len);
             }
         };
         self.kernel.block(self.kernel.body).args.iter().copied().for_each(&mut add);
@@ -91,7 +92,27 @@ impl Loaded {
                 self.kernel.block(region).args.iter().copied().for_each(&mut add);
             }
         });
-        registers
+    }
+
+    /// The size of all registers.
+    pub fn register_bytes(&self) -> u64 {
+        let mut bytes = 0u64;
+        self.for_each_register(|_, elem, len| {
+            bytes = bytes.saturating_add((len as u64).saturating_mul(elem.bytes().into()));
+        });
+        bytes
+    }
+
+    /// Zeroed registers, by value index; empty ones for views. `None` if the system has no more
+    /// memory.
+    pub fn registers(&self) -> Option<Vec<Data>> {
+        let mut registers = vec![Data::default(); self.kernel.counts().0];
+        let mut all = true;
+        self.for_each_register(|value, elem, len| match Data::try_zeros(elem, len) {
+            Some(zeros) if all => registers[value.index()] = zeros,
+            _ => all = false,
+        });
+        all.then_some(registers)
     }
 }
 
@@ -127,7 +148,7 @@ fn acquires_of_others(kind: &OpKind) -> bool {
 }
 
 /// The size of an allocation.
-pub fn allocation_bytes(elem: kiln_ir::Scalar, shape: &Shape) -> usize {
+pub fn allocation_bytes(elem: Scalar, shape: &Shape) -> usize {
     shape.len() * elem.bytes() as usize
 }
 

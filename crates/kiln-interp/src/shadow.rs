@@ -11,8 +11,10 @@
 
 use kiln_backend::Finding;
 use kiln_ir::Op;
+use std::alloc::{Layout, alloc_zeroed};
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 /// Who makes an access, and when.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -230,12 +232,25 @@ pub struct Shadow {
     launch: u64,
 }
 
+/// `len` flags that are not set. `None` if the system has no more memory. The pages of large ones
+/// are not touched.
+fn cleared(len: usize) -> Option<Vec<bool>> {
+    let layout = Layout::array::<bool>(len).ok().filter(|layout| layout.size() > 0);
+    let Some(layout) = layout else { return (len == 0).then(Vec::new) };
+    // SAFETY: the layout's size is not zero.
+    let flags = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    // SAFETY: the allocator of vectors gave these `len` bytes, with the layout of a vector of that
+    // capacity, and a byte of zero is `false`.
+    Some(unsafe { Vec::from_raw_parts(flags.as_ptr().cast(), len, len) })
+}
+
 impl Shadow {
-    /// The shadow of memory that nothing has written.
-    pub fn new(len: usize) -> Shadow {
-        let mut pages = Vec::new();
-        pages.resize_with(len.div_ceil(PAGE), || None);
-        Shadow { written: vec![false; len], filled: vec![false; len], pages, launch: 0 }
+    /// The shadow of memory that nothing has written. `None` if the system has no more memory.
+    pub fn new(len: usize) -> Option<Shadow> {
+        let (mut pages, count) = (Vec::new(), len.div_ceil(PAGE));
+        pages.try_reserve_exact(count).ok()?;
+        pages.resize_with(count, || None);
+        Some(Shadow { written: cleared(len)?, filled: cleared(len)?, pages, launch: 0 })
     }
 
     /// Forgets who touched what.

@@ -108,6 +108,16 @@ impl Data {
         }
     }
 
+    /// `len` zeros. `None` if the system has no more memory.
+    pub fn try_zeros(elem: Scalar, len: usize) -> Option<Data> {
+        let mut zeros = Data::zeros(elem, 0);
+        each_vec!(&mut zeros, v => {
+            v.try_reserve_exact(len).ok()?;
+            v.resize(len, Element::of_bits(0));
+        });
+        Some(zeros)
+    }
+
     /// The element type.
     pub fn elem(&self) -> Scalar {
         match self {

@@ -88,13 +88,18 @@ pub fn check(kernel: &Kernel) -> Result<(), Error> {
     }
 }
 
+/// How many programs and copies of tasks a cluster has.
+pub fn agents(kernel: &Kernel) -> usize {
+    let mut tasks = 0;
+    kernel.walk(|_, data| tasks += copies(data).map(|(_, copies)| copies).sum::<usize>());
+    kernel.cluster as usize * (1 + tasks)
+}
+
 /// Runs the blocks of a launch, cluster by cluster.
 pub fn run_grid(base: Machine<'_>) -> Result<(), Error> {
     let kernel = base.kernel;
     let blocks = kernel.cluster as usize;
-    let mut tasks = 0;
-    kernel.walk(|_, data| tasks += copies(data).map(|(_, copies)| copies).sum::<usize>());
-    let agents = blocks * (1 + tasks);
+    let agents = agents(kernel);
     let mut memories: Vec<Memory> = (0..=agents).map(|_| Memory::new(0, false)).collect();
     let mut idle = Vec::new();
     for memory in &mut memories {

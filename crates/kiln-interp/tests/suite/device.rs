@@ -179,3 +179,26 @@ fn streams_and_events_are_kept_apart() {
     let launch = unsafe { d.launch(&*program, Launch { grid: [1; 3], words: &[], stream: never }) };
     assert!(launch.is_err());
 }
+
+/// A launch whose registers are larger than the device's memory is refused before any of them is
+/// allocated.
+#[test]
+fn registers_that_do_not_fit_are_out_of_memory() {
+    const TILES: u64 = 2000;
+    let kernel = tiles(&[], |b, _| {
+        for _ in 0..TILES {
+            b.iota(Scalar::I64, 1 << 20);
+        }
+    });
+    let device = Interp::new(Options::default());
+    let program = device.compile(&kernel).unwrap().program;
+    let launch = Launch { grid: [1, 1, 1], words: &[], stream: STREAM };
+    // SAFETY: the kernel has no parameters.
+    match unsafe { device.launch(&*program, launch) } {
+        Err(Error::OutOfMemory { requested, total, .. }) => {
+            assert_eq!(requested, TILES * (8 << 20));
+            assert_eq!(total, 8 << 30);
+        }
+        other => panic!("expected to be out of memory, got {other:?}"),
+    }
+}
