@@ -1,7 +1,6 @@
 //! The options of attention, and tensors that each hold a batch of one length.
 
 use super::heads::Heads;
-use super::packed::{Packed, Start};
 use super::{Problem, check, dispatch};
 use crate::Tuning;
 use kiln_lang::prelude::*;
@@ -147,29 +146,14 @@ impl Attention {
         check("attention, o", &X::given(q.shape()), &X::given(o.shape()))?;
         let expected = X::given_sums([batch, heads, queries]);
         check("attention, sums", &expected, &X::given_sums(sums.shape()))?;
-        dispatch(self.problem([q, k, v, o], sums, None)?)
+        dispatch(self.problem([q, k, v, o], sums)?)
     }
 
-    /// The same options for sequences that follow each other in tensors tokens × heads × width
-    /// ("variable lengths"): sequence i has the queries from `query_starts[i]` up to
-    /// `query_starts[i + 1]`, and the keys likewise.
-    ///
-    /// The starts are read here, on the host: where a kernel computes them, this waits for it. What
-    /// it gives serves any number of calls, such as all layers of a model.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] unless both have one length, of 1 or more; [`Error::Value`] for a start
-    /// below the one before.
-    pub fn packed<I: Start>(&self, query_starts: &Tensor<I, 1>, key_starts: &Tensor<I, 1>) -> Result<Packed> {
-        Packed::new(*self, query_starts, key_starts)
-    }
-
-    /// Checks the numbers, and puts everything together.
+    /// Checks the numbers, and puts everything together, for tensors that each hold a batch.
     pub(super) fn problem<'a, T: Elem>(
         &self,
         [q, k, v, o]: [Tensor<T, 4>; 4],
         sums: Tensor<f32, 3>,
-        packed: Option<&'a Packed>,
     ) -> Result<Problem<'a, T>> {
         let refuse = |what: &str, expected: &str, given: f32| {
             let (what, expected, given) = (format!("attention, {what}"), expected.into(), given.to_string());
@@ -184,7 +168,7 @@ impl Attention {
         }
         let mask = Mask { left: self.left, right: self.right };
         let (soft_cap, tuning) = (self.soft_cap, self.tuning);
-        Ok(Problem { q, k, v, o, sums, packed, mask, scale, soft_cap, tuning })
+        Ok(Problem { q, k, v, o, sums, packed: None, mask, scale, soft_cap, tuning })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Attention of sequences of any lengths, which follow each other in one tensor.
 
 use super::options::{Attention, shareable};
-use super::{check, dispatch};
+use super::{Problem, check, dispatch};
 use kiln_lang::prelude::*;
 use kiln_runtime::{Error, Result, Tensor};
 use std::ops::Range;
@@ -37,6 +37,22 @@ pub struct Packed {
     /// The same for kernels: a row for each sequence, with the first query, how many, the first key
     /// and how many.
     pub(super) table: Tensor<i32, 2>,
+}
+
+impl Attention {
+    /// The same options for sequences that follow each other in tensors tokens × heads × width
+    /// ("variable lengths"): sequence i has the queries from `query_starts[i]` up to
+    /// `query_starts[i + 1]`, and the keys likewise.
+    ///
+    /// The starts are read here, on the host: where a kernel computes them, this waits for it. What
+    /// it gives serves any number of calls, such as all layers of a model.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless both have one length, of 1 or more; [`Error::Value`] for a start
+    /// below the one before.
+    pub fn packed<I: Start>(&self, query_starts: &Tensor<I, 1>, key_starts: &Tensor<I, 1>) -> Result<Packed> {
+        Packed::new(*self, query_starts, key_starts)
+    }
 }
 
 impl Packed {
@@ -114,7 +130,8 @@ impl Packed {
             x.slice(0, 0..end)?.permute([1, 0, 2])?.unsqueeze(0)
         };
         let tensors = [by_head(q, 0)?, by_head(k, 1)?, by_head(v, 1)?, by_head(o, 0)?];
-        dispatch(self.options.problem(tensors, sums.unsqueeze(0)?, Some(self))?)
+        let problem = self.options.problem(tensors, sums.unsqueeze(0)?)?;
+        dispatch(Problem { packed: Some(self), ..problem })
     }
 
     fn check_end(&self, what: &str, side: usize, tokens: usize) -> Result<()> {
