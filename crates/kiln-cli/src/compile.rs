@@ -61,7 +61,14 @@ enum Target {
     /// NVIDIA Blackwell.
     #[value(name = "sm_100")]
     Sm100,
+    /// A GPU without addresses, matrix units and shuffles, with the shared memory that WebGPU
+    /// promises.
+    Portable,
 }
+
+/// Shared memory that every WebGPU device has for a block, in bytes (WebGPU, "Limits",
+/// `maxComputeWorkgroupStorageSize`).
+const PORTABLE_SHARED_MEMORY: u32 = 16 << 10;
 
 /// The newest PTX that is written, whatever driver is there.
 const PTX: (u32, u32) = (9, 0);
@@ -69,7 +76,7 @@ const PTX: (u32, u32) = (9, 0);
 impl Target {
     fn gpu(self) -> Option<ptx::Target> {
         let compute = match self {
-            Target::Interp | Target::Cpu => return None,
+            Target::Interp | Target::Cpu | Target::Portable => return None,
             Target::Sm80 => (8, 0),
             Target::Sm90 => (9, 0),
             Target::Sm100 => (10, 0),
@@ -97,6 +104,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let text = match (args.emit, args.target.gpu()) {
         (Stage::Ir, _) => kernel.to_string(),
         (Stage::Tir, Some(gpu)) => lower(kernel, gpu, args.target.shared_memory())?.to_string(),
+        (Stage::Tir, None) if args.target == Target::Portable => portable(kernel)?.to_string(),
         (Stage::Tasks, Some(gpu)) => tasks(kernel, gpu, args.target.shared_memory())?.to_string(),
         (Stage::Ptx, Some(gpu)) => compile_to_ptx(&kernel, gpu)?.text,
         (Stage::Clif, None) if args.target == Target::Cpu => kiln_cpu::clif(&kernel)?,
@@ -153,6 +161,12 @@ fn lower(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Ker
     }
 }
 
+fn portable(mut kernel: Kernel) -> Result<Kernel, Failure> {
+    expand(&mut kernel);
+    let target = LoweringTarget::portable(1, PORTABLE_SHARED_MEMORY);
+    lower_to_threads(&kernel, &target).map_err(|error| Failure::Source(error.to_string()))
+}
+
 fn tasks(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Kernel, Failure> {
     expand(&mut kernel);
     warp_specialize(&kernel, &LoweringTarget::cuda(gpu.compute, shared_memory)).map_err(|kept| {
@@ -162,6 +176,10 @@ fn tasks(mut kernel: Kernel, gpu: ptx::Target, shared_memory: u32) -> Result<Ker
 
 fn unfitting(args: &Args) -> String {
     let stage = name(&args.emit);
-    let targets = if args.emit == Stage::Clif { "cpu" } else { "sm_80, sm_90 and sm_100" };
+    let targets = match args.emit {
+        Stage::Clif => "cpu",
+        Stage::Tir => "sm_80, sm_90, sm_100 and portable",
+        Stage::Ir | Stage::Tasks | Stage::Ptx => "sm_80, sm_90 and sm_100",
+    };
     format!("there is no {stage} for {}; it is made for {targets}", name(&args.target))
 }

@@ -15,6 +15,7 @@
 //! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
 //! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
+//! | `address` | from linear indices of views to addresses |
 //! | `widen` | products of 8-bit numbers where no matrix unit multiplies them |
 //! | `target`, `error` | what is known of a device; why a kernel cannot be compiled |
 //!
@@ -86,6 +87,7 @@
 //! `guard` turns guards into `if`s and loop conditions before all other passes, for the backends
 //! that do not run them as they are.
 
+mod address;
 pub mod analysis;
 mod error;
 pub mod expand;

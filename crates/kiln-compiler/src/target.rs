@@ -11,6 +11,8 @@ pub enum TargetKind {
         /// The major and minor version.
         capability: (u32, u32),
     },
+    /// GPUs of which nothing is known but what [`Target`] says.
+    Portable,
 }
 
 /// The device that threads are lowered for.
@@ -18,8 +20,14 @@ pub enum TargetKind {
 pub struct Target {
     /// The family.
     pub kind: TargetKind,
-    /// Threads that move together; the lowering supports 32.
+    /// Threads of a warp, as layouts count them; the lowering supports 32.
     pub warp: u32,
+    /// How many threads can shuffle among themselves, a power of two. Where they are fewer than a
+    /// warp, what lanes further apart exchange goes through scratch memory; 1 has no shuffles.
+    pub subgroup: u32,
+    /// Whether memory has addresses. Elsewhere it is reached at linear indices of views
+    /// ([`LinearOp`](kiln_ir::LinearOp)), and what needs addresses is refused.
+    pub addresses: bool,
     /// The most threads of a block.
     pub max_threads: u32,
     /// The most shared memory of a block, in bytes.
@@ -42,11 +50,35 @@ impl Target {
         Target {
             kind: TargetKind::Cuda { capability },
             warp: 32,
+            subgroup: 32,
+            addresses: true,
             max_threads: 1024,
             shared_memory,
             warpgroups,
             mixed_products: true,
             tasks: warpgroups,
+        }
+    }
+
+    /// A GPU without addresses and matrix units, with subgroups of so many threads and so much
+    /// shared memory for a block, in bytes. Its blocks have up to 256 threads, as WebGPU promises
+    /// (`maxComputeInvocationsPerWorkgroup`).
+    ///
+    /// ```
+    /// let target = kiln_compiler::Target::portable(8, 16 << 10);
+    /// assert!(!target.addresses && target.subgroup == 8);
+    /// ```
+    pub fn portable(subgroup: u32, shared_memory: u32) -> Target {
+        Target {
+            kind: TargetKind::Portable,
+            warp: 32,
+            subgroup,
+            addresses: false,
+            max_threads: 256,
+            shared_memory,
+            warpgroups: false,
+            mixed_products: false,
+            tasks: false,
         }
     }
 }

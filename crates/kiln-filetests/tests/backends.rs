@@ -8,7 +8,8 @@ use kiln_fuzz::generate::Options;
 use kiln_fuzz::run::{difference, run};
 use kiln_fuzz::{Case, Mode, Tested, Trial};
 use kiln_interp::Interp;
-use kiln_ir::Kernel;
+use kiln_ir::{Kernel, Literal, OpKind, ShuffleMode};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 fn exact(seed: u64) -> Options {
     let mut options = Options::new(seed % 2 == 1);
@@ -70,6 +71,45 @@ fn lowered_as_before(lower: impl Fn(&Kernel) -> Result<Kernel, CompileError>) {
 #[test]
 fn lowered_kernels_do_what_they_did() {
     lowered_as_before(|kernel| lower_to_threads(kernel, &Target::cuda((9, 0), 227 << 10)));
+}
+
+/// Without addresses, whatever number of lanes can shuffle.
+#[test]
+fn kernels_for_any_gpu_do_what_they_did() {
+    for subgroup in [1, 8, 32] {
+        let (lowered, refused) = (AtomicU32::new(0), AtomicU32::new(0));
+        lowered_as_before(|kernel| match lower_to_threads(kernel, &Target::portable(subgroup, 64 << 10)) {
+            Ok(kernel) => {
+                lowered.fetch_add(1, Relaxed);
+                needs_no_more(&kernel, subgroup);
+                Ok(kernel)
+            }
+            // Shuffles of 32 threads, and large blocks.
+            Err(CompileError::Unsupported { .. } | CompileError::TooManyThreads { .. }) => {
+                refused.fetch_add(1, Relaxed);
+                Ok(kernel.clone())
+            }
+            Err(error) => Err(error),
+        });
+        let (lowered, refused) = (lowered.into_inner(), refused.into_inner());
+        assert!(lowered > 2 * refused, "{lowered} lowered and {refused} refused for {subgroup} lanes");
+    }
+}
+
+/// The kernel has no addresses, and shuffles among so many lanes alone.
+fn needs_no_more(kernel: &Kernel, subgroup: u32) {
+    kernel.walk(|op, data| match data.kind {
+        OpKind::Shuffle(mode) if subgroup < 32 => {
+            let by = kernel.as_const(data.lane()).map(Literal::as_i128);
+            let near = mode == ShuffleMode::Xor && by.is_some_and(|by| by < subgroup.into());
+            assert!(near, "{} for {subgroup} lanes", kernel.op_text(op));
+        }
+        OpKind::Scratch { .. } => assert!(!kernel.ty(data.results[0]).is_scalar()),
+        _ => {
+            let word = data.kind.mnemonic();
+            assert!(!word.contains("ptr_") && !word.contains("address"), "{}", kernel.op_text(op));
+        }
+    });
 }
 
 /// Kernels with which a GPU gave something else than the interpreter.

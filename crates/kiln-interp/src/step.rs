@@ -433,6 +433,10 @@ impl Machine<'_> {
             *address = view.base.wrapping_add((index as u64).wrapping_mul(view.elem_bytes));
         }
         drop(indices);
+        if let (LinearOp::Address, &[result]) = (op, &data.results[..]) {
+            self.registers[result.index()] = addresses;
+            return Ok(());
+        }
         let Machine { registers, spaces, .. } = self;
         let mut out: Vec<Data> =
             data.results.iter().map(|r| std::mem::take(&mut registers[r.index()])).collect();
@@ -454,8 +458,8 @@ impl Machine<'_> {
                 let (expected, desired) = (data.expected(), data.desired());
                 pointers.compare_exchange(spaces, register(&expected), register(&desired), out)
             }
-            (LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. }, _) => {
-                Err(Trap::Bug("an atomic operation without a result".into()))
+            (LinearOp::Atomic { .. } | LinearOp::AtomicCas { .. } | LinearOp::Address, _) => {
+                Err(Trap::Bug("an access without a result".into()))
             }
         };
         for (value, out) in data.results.iter().zip(out) {

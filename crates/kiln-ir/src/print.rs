@@ -264,6 +264,7 @@ impl Printer<'_, '_> {
             LinearOp::OrderedLoad { order, scope } | LinearOp::OrderedStore { order, scope } => {
                 write!(self.out, ".{}.{}", order.name(), scope.name())
             }
+            LinearOp::Address => Ok(()),
         }
     }
 

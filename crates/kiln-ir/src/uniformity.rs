@@ -338,7 +338,11 @@ impl Uniformity {
             | OpKind::Address
             | OpKind::Scratch { .. }
             | OpKind::Linear {
-                op: LinearOp::Load { .. } | LinearOp::Store { .. } | LinearOp::OrderedStore { .. },
+                op:
+                    LinearOp::Load { .. }
+                    | LinearOp::Store { .. }
+                    | LinearOp::OrderedStore { .. }
+                    | LinearOp::Address,
                 ..
             }
             | OpKind::PtrLoad { .. }

@@ -90,6 +90,11 @@ impl Staging {
         flat * self.bytes + (flat >> self.pad_after) * self.pad
     }
 
+    /// Where an element lies, in elements: additive too. Padding is a multiple of an element.
+    pub fn index(&self, flat: u32) -> u32 {
+        self.offset(flat) / self.bytes
+    }
+
     /// How many adjacent elements a thread with this layout can move at a time, up to 16 bytes.
     pub fn vector(&self, layout: &Layout) -> u32 {
         let most = (16 / self.bytes).trailing_zeros().min(self.pad_after);

@@ -2,7 +2,7 @@
 
 use super::Lowering;
 use crate::error::CompileError;
-use kiln_ir::{CompareOp, Level, OpData, OpKind, ShuffleMode, Value};
+use kiln_ir::{CompareOp, Level, OpData, Value};
 
 impl Lowering<'_> {
     /// One thread has it, a warp shuffles, and several warps meet in scratch memory, where the
@@ -20,8 +20,7 @@ impl Lowering<'_> {
             2..=32 if self.uniformity.as_ref().is_some_and(|u| !u.varies(data.input())) => value,
             2..=32 => {
                 let first = self.em.i64(0);
-                let elem = self.em.elem(value);
-                self.em.one(OpKind::Shuffle(ShuffleMode::Index), &[value, first], elem)
+                self.from_lane(value, first)
             }
             _ => self.through_scratch(value),
         };
@@ -32,11 +31,11 @@ impl Lowering<'_> {
     fn through_scratch(&mut self, value: Value) -> Value {
         let elem = self.em.elem(value);
         let area = self.scratch.area(elem.bytes(), self.em.loc);
+        let place = self.exchange(area, elem);
         let start = self.em.i32(0);
-        let base = self.scratch_at(area, start);
         let thread = self.em.thread();
         let is_first = self.em.hoisted(|e| e.compare(CompareOp::Eq, thread, start));
-        self.scratch_store(area, base, 0, Some(is_first), &[value]);
-        self.scratch_load(area, base, 0, elem, 1)[0]
+        self.scratch_store(place, 0, Some(is_first), &[value]);
+        self.scratch_load(place, 0, 1)[0]
     }
 }

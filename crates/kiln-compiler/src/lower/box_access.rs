@@ -2,7 +2,7 @@
 
 use super::barriers::Place;
 use crate::layout::Layout;
-use kiln_ir::{Reuse, Scalar, Shape, Space, Value};
+use kiln_ir::{Reuse, Scalar, Shape, Value};
 
 /// A box of a view under a layout.
 pub(super) struct BoxAccess<'a> {
@@ -11,7 +11,6 @@ pub(super) struct BoxAccess<'a> {
     pub shape: Shape,
     pub layout: Layout,
     pub elem: Scalar,
-    pub space: Space,
     pub reuse: Reuse,
     /// The threads of the layout that act, where several hold the same elements.
     pub first: Option<Value>,

@@ -102,7 +102,7 @@ impl Lowering<'_> {
         Some(self.em.compare(CompareOp::Ne, divisor, zero))
     }
 
-    /// The addresses of an access of tiles, and where each element is to be accessed, after a check
+    /// The linear indices of an access of tiles, and where each element is to be accessed, after a check
     /// of all of them; `None` if nothing is checked, or each access by itself.
     pub(super) fn checked_elements(
         &mut self,
@@ -112,8 +112,7 @@ impl Lowering<'_> {
         if !access.is_checked() || !self.decides_together(access.tile) {
             return Ok(None);
         }
-        let elements =
-            (0..access.count).map(|r| self.element_address(access, r)).collect::<Result<_, _>>()?;
+        let elements = (0..access.count).map(|r| self.element_place(access, r)).collect::<Result<_, _>>()?;
         // One check for all axes: it reports the first that an element leaves.
         let outside = std::mem::take(&mut self.found.outside).into_iter().rev();
         let operands = outside.reduce(|[fine, index, extent], [earlier_fine, earlier, its_extent]| {

@@ -6,7 +6,17 @@ use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
 use crate::layout::{Conversion, Layout, Linear, Route, Staging};
-use kiln_ir::{BinaryOp, OpKind, Reuse, Scalar, ShuffleMode, Space, Type, Value};
+use kiln_ir::{BinaryOp, OpKind, Reuse, Scalar, Space, Type, Value};
+
+/// A place in scratch memory where threads exchange elements.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange {
+    pub area: Area,
+    /// The area as a view of the elements.
+    pub view: Value,
+    /// An i32: elements from the beginning of the area.
+    pub index: Value,
+}
 
 impl Lowering<'_> {
     /// The registers of a tile in another layout.
@@ -34,7 +44,7 @@ impl Lowering<'_> {
                         let shift = self.em.i64(register_lanes.apply(r).into());
                         let lane = self.em.binary(BinaryOp::Xor, lane, shift);
                         let value = registers[map.apply(r) as usize];
-                        self.em.one(OpKind::Shuffle(ShuffleMode::Index), &[value, lane], elem)
+                        self.from_lane(value, lane)
                     })
                     .collect()
             }
@@ -74,21 +84,22 @@ impl Lowering<'_> {
     /// Writes a tile to scratch memory: each element once.
     pub(super) fn stage(&mut self, area: Area, staging: Staging, layout: &Layout, registers: &[Value]) {
         let first = self.em.thread_is_first(layout.copies());
-        let base = self.staged_thread(area, staging, layout);
+        let elem = self.em.elem(registers[0]);
+        let mine = self.staged_thread(area, elem, staging, layout);
         for members in vectors(staging, layout) {
-            let distance = staging.offset(layout.register_index(members[0]));
+            let distance = staging.index(layout.register_index(members[0]));
             let values: Vec<Value> = members.iter().map(|&r| registers[r]).collect();
-            self.scratch_store(area, base, distance, first, &values);
+            self.scratch_store(mine, distance, first, &values);
         }
     }
 
     /// Reads a tile from scratch memory.
     fn unstage(&mut self, area: Area, staging: Staging, layout: &Layout, elem: Scalar) -> Vec<Value> {
-        let base = self.staged_thread(area, staging, layout);
-        let mut registers = vec![base; layout.registers()];
+        let mine = self.staged_thread(area, elem, staging, layout);
+        let mut registers = vec![mine.index; layout.registers()];
         for members in vectors(staging, layout) {
-            let distance = staging.offset(layout.register_index(members[0]));
-            let loaded = self.scratch_load(area, base, distance, elem, members.len());
+            let distance = staging.index(layout.register_index(members[0]));
+            let loaded = self.scratch_load(mine, distance, members.len());
             for (&register, value) in members.iter().zip(loaded) {
                 registers[register] = value;
             }
@@ -96,72 +107,67 @@ impl Lowering<'_> {
         registers
     }
 
-    /// The address of this thread's register 0 in a staged tile.
-    pub(super) fn staged_thread(&mut self, area: Area, staging: Staging, layout: &Layout) -> Value {
+    /// The place of this thread's register 0 in a staged tile.
+    fn staged_thread(&mut self, area: Area, elem: Scalar, staging: Staging, layout: &Layout) -> Exchange {
         let flat = self.em.linear(&layout.thread());
-        let distance = self.em.hoisted(|e| {
-            let size = e.i32(staging.bytes.into());
-            let packed = e.mul(flat, size);
+        let index = self.em.hoisted(|e| {
             if staging.pad == 0 {
-                return packed;
+                return flat;
             }
-            let (after, pad) = (e.i32(staging.pad_after.into()), e.i32(staging.pad.into()));
+            let (after, pad) = (e.i32(staging.pad_after.into()), e.i32((staging.pad / staging.bytes).into()));
             let rows = e.binary(BinaryOp::Shr, flat, after);
             let padding = e.mul(rows, pad);
-            e.add(packed, padding)
+            e.add(flat, padding)
         });
-        self.scratch_at(area, distance)
+        Exchange { index, ..self.exchange(area, elem) }
     }
 
-    /// The address in an area of a thread whose element index is linear in the bits of the thread
-    /// index.
-    pub(super) fn scratch_thread(&mut self, area: Area, bases: &[u32], bytes: u32) -> Value {
+    /// The place in an area of a thread whose index is `pitch` elements times what the bits of the
+    /// thread index sum to.
+    pub(super) fn scratch_thread(&mut self, area: Area, elem: Scalar, bases: &[u32], pitch: u32) -> Exchange {
         let index = self.em.linear(bases);
-        let distance = self.em.hoisted(|e| {
-            let bytes = e.i32(bytes.into());
-            e.mul(index, bytes)
+        let index = self.em.hoisted(|e| {
+            let pitch = e.i32(pitch.into());
+            e.mul(index, pitch)
         });
-        self.scratch_at(area, distance)
+        Exchange { index, ..self.exchange(area, elem) }
     }
 
-    /// The address of a byte of an area.
-    pub(super) fn scratch_at(&mut self, area: Area, distance: Value) -> Value {
+    /// The place of the first element of an area.
+    pub(super) fn exchange(&mut self, area: Area, elem: Scalar) -> Exchange {
         let kind = OpKind::Scratch { offset: area.offset };
-        let op = self.em.op(kind, &[], &[Type::scalar(Scalar::U64)]);
+        let op = self.em.op(kind, &[], &[Type::view(elem, 1, Space::Shared)]);
         self.scratch.addressed(area, op);
-        let base = self.em.kernel.result(op);
-        let distance = self.em.cast(distance, Scalar::U64);
-        self.em.add(base, distance)
+        Exchange { area, view: self.em.kernel.result(op), index: self.em.i32(0) }
     }
 
-    /// Writes adjacent elements at a distance from an address in an area.
+    /// The address of an area.
+    pub(super) fn scratch_address(&mut self, area: Area) -> Value {
+        let op = self.em.op(OpKind::Scratch { offset: area.offset }, &[], &[Type::scalar(Scalar::U64)]);
+        self.scratch.addressed(area, op);
+        self.em.kernel.result(op)
+    }
+
+    /// Writes adjacent elements at a distance from a place.
     pub(super) fn scratch_store(
         &mut self,
-        area: Area,
-        base: Value,
+        place: Exchange,
         distance: u32,
         predicate: Option<Value>,
         values: &[Value],
     ) {
-        let distance = self.em.int(Scalar::U64, distance.into());
-        let address = self.em.add(base, distance);
-        let op = self.ptr_store(Space::Shared, Reuse::Normal, address, predicate, values);
-        self.accesses.note(op, area.written(), Does::Write);
+        let distance = self.em.i32(distance.into());
+        let index = self.em.add(place.index, distance);
+        let op = self.view_store((place.view, index), Reuse::Normal, predicate, values);
+        self.accesses.note(op, place.area.written(), Does::Write);
     }
 
-    /// Reads adjacent elements at a distance from an address in an area.
-    pub(super) fn scratch_load(
-        &mut self,
-        area: Area,
-        base: Value,
-        distance: u32,
-        elem: Scalar,
-        lanes: usize,
-    ) -> Vec<Value> {
-        let distance = self.em.int(Scalar::U64, distance.into());
-        let address = self.em.add(base, distance);
-        let op = self.ptr_load(Space::Shared, elem, lanes, Reuse::Normal, address, None);
-        self.accesses.note(op, area.read(), Does::Read);
+    /// Reads adjacent elements at a distance from a place.
+    pub(super) fn scratch_load(&mut self, place: Exchange, distance: u32, lanes: usize) -> Vec<Value> {
+        let distance = self.em.i32(distance.into());
+        let index = self.em.add(place.index, distance);
+        let op = self.view_load((place.view, index), lanes, Reuse::Normal, None);
+        self.accesses.note(op, place.area.read(), Does::Read);
         self.em.kernel.op(op).results.to_vec()
     }
 

@@ -2,6 +2,7 @@
 //! up outer products in registers.
 
 use super::Lowering;
+use super::convert::Exchange;
 use super::scratch::Area;
 use crate::error::CompileError;
 use crate::layout::{AxisBits, Layout, Staging};
@@ -19,9 +20,8 @@ struct Product {
     accumulator: Scalar,
     left: Staging,
     right: Staging,
-    areas: (Area, Area),
-    /// Addresses of this thread's first row and first column.
-    bases: (Value, Value),
+    /// This thread's first row and first column.
+    places: (Exchange, Exchange),
     /// The row and column of each register, relative to the thread's.
     registers: Vec<(u32, u32)>,
 }
@@ -36,7 +36,7 @@ impl Lowering<'_> {
         // Every thread reads what others wrote; the loop itself needs no order.
         self.em.op(OpKind::Barrier, &[], &[]);
         let sums = if product.step == product.depth {
-            let none = self.em.i64(0);
+            let none = self.em.i32(0);
             self.outer_products(&product, none, start)
         } else {
             self.loop_over_depth(&product, start)
@@ -63,29 +63,38 @@ impl Lowering<'_> {
         }
         let layout = self.layout(self.plan.home(result));
         let (row, column) = (AxisBits::of(&shape, 0), AxisBits::of(&shape, 1));
-        let pitch = depth * bytes + left.pad;
-        let bases =
-            (self.strided(areas.0, &layout, row, pitch), self.strided(areas.1, &layout, column, bytes));
+        let pitch = left.index(depth);
+        let places = (
+            self.strided(areas.0, operand, &layout, row, pitch),
+            self.strided(areas.1, operand, &layout, column, 1),
+        );
         let registers = (0..layout.registers())
             .map(|r| layout.register_index(r))
             .map(|flat| (row.coordinate(flat), column.coordinate(flat)))
             .collect();
         let step = depth.min(16 / bytes);
         let accumulator = self.src.ty(result).elem();
-        Ok(Product { depth, step, columns, operand, accumulator, left, right, areas, bases, registers })
+        Ok(Product { depth, step, columns, operand, accumulator, left, right, places, registers })
     }
 
-    /// The address of this thread's first coordinate on an axis of the result.
-    fn strided(&mut self, area: Area, layout: &Layout, place: AxisBits, pitch: u32) -> Value {
+    /// The place of this thread's first coordinate on an axis of the result.
+    fn strided(
+        &mut self,
+        area: Area,
+        elem: Scalar,
+        layout: &Layout,
+        place: AxisBits,
+        pitch: u32,
+    ) -> Exchange {
         let bases: Vec<u32> = layout.thread().iter().map(|&b| place.coordinate(b)).collect();
-        self.scratch_thread(area, &bases, pitch)
+        self.scratch_thread(area, elem, &bases, pitch)
     }
 
     fn loop_over_depth(&mut self, product: &Product, start: Vec<Value>) -> Vec<Value> {
-        let bounds = [0, product.depth, product.step].map(|n| self.em.i64(n.into()));
+        let bounds = [0, product.depth, product.step].map(|n| self.em.i32(n.into()));
         let body: Block = self.em.kernel.add_block();
         let outer = std::mem::replace(&mut self.em.block, body);
-        let at = self.em.kernel.add_arg(body, Type::scalar(Scalar::I64));
+        let at = self.em.kernel.add_arg(body, Type::scalar(Scalar::I32));
         let ty = Type::scalar(product.accumulator);
         let carried = start.iter().map(|_| self.em.kernel.add_arg(body, ty.clone())).collect();
         let sums = self.outer_products(product, at, carried);
@@ -101,30 +110,23 @@ impl Lowering<'_> {
     /// One step: adds the products of `step` columns of the left and rows of the right operand,
     /// from `at` on.
     fn outer_products(&mut self, product: &Product, at: Value, mut sums: Vec<Value>) -> Vec<Value> {
-        let bytes = product.operand.bytes();
-        let left_base = self.advance(product.bases.0, at, bytes);
-        let right_base = self.advance(product.bases.1, at, product.columns * bytes);
+        let left_place = self.advance(product.places.0, at, 1);
+        let right_place = self.advance(product.places.1, at, product.columns);
         let mut left: BTreeMap<u32, Vec<Value>> = BTreeMap::new();
         for &(row, _) in &product.registers {
             left.entry(row).or_insert_with(|| {
-                let distance = product.left.offset(row * product.depth);
-                let lanes = product.step as usize;
-                let loaded = self.scratch_load(product.areas.0, left_base, distance, product.operand, lanes);
+                let distance = product.left.index(row * product.depth);
+                let loaded = self.scratch_load(left_place, distance, product.step as usize);
                 self.widened(loaded, product.accumulator)
             });
         }
-        let runs = adjacent(product.registers.iter().map(|&(_, column)| column), 16 / bytes);
+        let runs =
+            adjacent(product.registers.iter().map(|&(_, column)| column), 16 / product.operand.bytes());
         for k in 0..product.step {
             let mut right: BTreeMap<u32, Value> = BTreeMap::new();
             for &(column, length) in &runs {
-                let distance = product.right.offset(k * product.columns + column);
-                let loaded = self.scratch_load(
-                    product.areas.1,
-                    right_base,
-                    distance,
-                    product.operand,
-                    length as usize,
-                );
+                let distance = product.right.index(k * product.columns + column);
+                let loaded = self.scratch_load(right_place, distance, length as usize);
                 let loaded = self.widened(loaded, product.accumulator);
                 right.extend((column..).zip(loaded));
             }
@@ -136,11 +138,10 @@ impl Lowering<'_> {
         sums
     }
 
-    fn advance(&mut self, base: Value, at: Value, bytes: u32) -> Value {
-        let bytes = self.em.i64(bytes.into());
-        let distance = self.em.mul(at, bytes);
-        let distance = self.em.cast(distance, Scalar::U64);
-        self.em.add(base, distance)
+    fn advance(&mut self, place: Exchange, at: Value, pitch: u32) -> Exchange {
+        let pitch = self.em.i32(pitch.into());
+        let distance = self.em.mul(at, pitch);
+        Exchange { index: self.em.add(place.index, distance), ..place }
     }
 
     fn widened(&mut self, values: Vec<Value>, elem: Scalar) -> Vec<Value> {

@@ -60,8 +60,8 @@ impl Emitter {
         }
     }
 
-    /// The kernel, with what is used of the prologue in front.
-    pub fn finish(mut self) -> Kernel {
+    /// The kernel, with what is used of the prologue in front, and how many operations that is.
+    pub fn finish(mut self) -> (Kernel, usize) {
         let mut used = vec![false; self.kernel.counts().0];
         self.kernel.walk(|_, data| data.operands.iter().for_each(|v| used[v.index()] = true));
         let mut ops = std::mem::take(&mut self.kernel.block_mut(self.prologue).ops);
@@ -73,10 +73,10 @@ impl Emitter {
                 ops.remove(i);
             }
         }
-        let body = self.kernel.body;
+        let (body, prologue) = (self.kernel.body, ops.len());
         ops.append(&mut self.kernel.block_mut(body).ops);
         self.kernel.block_mut(body).ops = ops;
-        self.kernel
+        (self.kernel, prologue)
     }
 
     pub fn op(&mut self, kind: OpKind, operands: &[Value], results: &[Type]) -> Op {
@@ -225,15 +225,6 @@ impl Emitter {
         self.one(OpKind::Unary(op), &[a], elem)
     }
 
-    /// A sum with a constant as its two parts; any other value alone.
-    pub fn split_constant(&self, a: Value) -> (Value, Option<Value>) {
-        let sum = self.kernel.defining_op(a).filter(|op| op.kind == OpKind::Binary(BinaryOp::Add));
-        match sum.map(|op| (op.left(), op.right())) {
-            Some((part, constant)) if self.kernel.as_const(constant).is_some() => (part, Some(constant)),
-            _ => (a, None),
-        }
-    }
-
     pub fn cast(&mut self, a: Value, elem: Scalar) -> Value {
         let from = self.elem(a);
         if from == elem {
@@ -258,6 +249,11 @@ impl Emitter {
         let value = self.hoisted(emit);
         self.pooled.insert((key, of), value);
         value
+    }
+
+    /// The number of bits of the index of a thread in its block.
+    pub fn thread_bits(&self) -> u32 {
+        self.thread_bits
     }
 
     /// The i32 index of the thread in its block.

@@ -97,6 +97,11 @@ impl<'k> IntFacts<'k> {
         known
     }
 
+    /// What is known of each value, by index; nothing where `None`.
+    pub fn into_known(self) -> Vec<Option<Known>> {
+        self.known
+    }
+
     /// What is known of the extent of a view on an axis.
     pub fn extent(&self, view: Value, axis: usize) -> Known {
         self.view_fact(view, axis, true)
@@ -221,6 +226,11 @@ fn combine(op: BinaryOp, a: Known, b: Known) -> Option<Known> {
         }
         BinaryOp::Shr if a.min >= 0 && b.min == b.max && (0..64).contains(&b.min) => {
             ((a.divisor >> b.min).max(1), (a.min >> b.min, a.max >> b.min))
+        }
+        BinaryOp::Shl if b.min == b.max && (0..64).contains(&b.min) => {
+            let scale = 1i128 << b.min;
+            let divisor = a.divisor.saturating_mul(scale as u64).min(LARGEST);
+            (divisor, (a.min.checked_mul(scale)?, a.max.checked_mul(scale)?))
         }
         // What one side has no bits for, the result has none for.
         BinaryOp::And if b.min >= 0 => {

@@ -5,16 +5,17 @@ use super::layouts::LayoutId;
 use super::roles;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
-use kiln_ir::{Bounds, CompareOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, UnaryOp, Value};
+use kiln_ir::{
+    Bounds, CompareOp, LinearOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Type, UnaryOp, Value,
+};
 
-/// The address of an element, and where it is to be accessed; `None` is always.
+/// The linear index of an element, and where it is to be accessed; `None` is always.
 pub(super) type Element = (Value, Option<Value>);
 
 /// The operands of an indexed access, as registers of one layout.
 pub(super) struct Indexed {
-    view: Value,
+    pub view: Value,
     elem: Scalar,
-    pub space: Space,
     rank: usize,
     indices: Vec<Registers>,
     mask: Option<Registers>,
@@ -45,10 +46,11 @@ impl Lowering<'_> {
         let padding = self.scalar(data.padding())?;
         let zero_padding = self.em.kernel.as_const(padding) == Some(Literal::zero(access.elem));
         let checked = self.checked_elements(data, &access)?;
+        let view = self.scalar(access.view)?;
         let mut loaded = Vec::with_capacity(access.count);
         for r in 0..access.count {
-            let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
-            let op = self.ptr_load(access.space, access.elem, 1, Reuse::Normal, address, predicate);
+            let (index, predicate) = self.checked_or_place(&access, &checked, r)?;
+            let op = self.view_load((view, index), 1, Reuse::Normal, predicate);
             self.note_view(op, data, Does::Read)?;
             loaded.push((self.em.kernel.result(op), predicate));
         }
@@ -69,9 +71,10 @@ impl Lowering<'_> {
         let access = self.indexed(data, layout, bounds)?;
         let values = self.operand(data.stored_value(), layout)?;
         let checked = self.checked_elements(data, &access)?;
+        let view = self.scalar(access.view)?;
         for r in 0..access.count {
-            let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
-            let op = self.ptr_store(access.space, Reuse::Normal, address, predicate, &[values[r]]);
+            let (index, predicate) = self.checked_or_place(&access, &checked, r)?;
+            let op = self.view_store((view, index), Reuse::Normal, predicate, &[values[r]]);
             self.note_view(op, data, Does::Write)?;
         }
         self.defer_found(access.tile);
@@ -82,27 +85,24 @@ impl Lowering<'_> {
         let (OpKind::Atomic { bounds, scope, .. } | OpKind::AtomicCas { bounds, scope }) = data.kind else {
             return Ok(());
         };
+        let kind = if let OpKind::Atomic { op, .. } = data.kind {
+            LinearOp::Atomic { op, scope }
+        } else {
+            LinearOp::AtomicCas { scope }
+        };
         let result = data.results[0];
         let layout = self.plan.home(result);
         let access = self.indexed(data, layout, bounds)?;
         let values: Vec<Registers> =
             data.access_values().iter().map(|&v| self.operand(v, layout)).collect::<Result<_, _>>()?;
         let checked = self.checked_elements(data, &access)?;
+        let view = self.scalar(access.view)?;
         let mut old = Vec::with_capacity(access.count);
         for r in 0..access.count {
-            let (address, predicate) = self.checked_or_address(&access, &checked, r)?;
-            let predicated = predicate.is_some();
-            let space = access.space;
-            let kind = if let OpKind::Atomic { op, scope, .. } = data.kind {
-                OpKind::PtrAtomic { space, op, scope, predicated }
-            } else {
-                OpKind::PtrAtomicCas { space, scope, predicated }
-            };
-            let operands: Vec<Value> = std::iter::once(address)
-                .chain(predicate)
-                .chain(values.iter().map(|registers| registers[r]))
-                .collect();
-            let op = self.em.op(kind, &operands, &[Type::scalar(access.elem)]);
+            let (index, predicate) = self.checked_or_place(&access, &checked, r)?;
+            let values: Vec<Value> = values.iter().map(|registers| registers[r]).collect();
+            let results = [Type::scalar(access.elem)];
+            let op = self.linear_access(kind, (view, index), predicate, &values, &results);
             self.note_view(op, data, Does::Atomic)?;
             old.push(self.em.kernel.result(op));
         }
@@ -128,7 +128,7 @@ impl Lowering<'_> {
     ) -> Result<Indexed, CompileError> {
         let view = data.view();
         let ty = self.src.ty(view);
-        let (elem, space) = (ty.elem(), ty.as_view().map_or(Space::Global, |v| v.space));
+        let elem = ty.elem();
         let rank = ty.as_view().map_or(0, |v| v.rank as usize);
         let indices =
             data.coordinates().iter().map(|&v| self.operand(v, layout)).collect::<Result<Vec<_>, _>>()?;
@@ -138,11 +138,11 @@ impl Lowering<'_> {
         let first = self.first_copy(tile, layout);
         let allowed = self.still_trusted(bounds);
         let count = self.plan.layout(layout).registers();
-        Ok(Indexed { view, elem, space, rank, indices, mask, bounds, count, first, allowed, tile })
+        Ok(Indexed { view, elem, rank, indices, mask, bounds, count, first, allowed, tile })
     }
 
-    /// The address of an element, and where it is to be accessed, unless both were found before.
-    fn checked_or_address(
+    /// The linear index of an element, and where it is to be accessed, unless both were found before.
+    fn checked_or_place(
         &mut self,
         access: &Indexed,
         checked: &Option<Vec<Element>>,
@@ -150,40 +150,29 @@ impl Lowering<'_> {
     ) -> Result<Element, CompileError> {
         match checked {
             Some(elements) => Ok(elements[r]),
-            None => self.element_address(access, r),
+            None => self.element_place(access, r),
         }
     }
 
-    /// The address of an element, and where it is to be accessed.
-    pub(super) fn element_address(
+    /// The linear index of an element, and where it is to be accessed.
+    pub(super) fn element_place(
         &mut self,
         access: &Indexed,
         r: usize,
     ) -> Result<(Value, Option<Value>), CompileError> {
         let mut predicate = access.mask.as_ref().map(|mask| mask[r]);
-        let mut address = self.address(access.view)?;
+        let mut linear = self.em.i64(0);
         for axis in 0..access.rank {
             let index = access.indices[axis][r];
             let wide = self.em.cast(index, Scalar::I64);
             let inside = self.index_inside(access, axis, wide, predicate)?;
             predicate = self.em.both(predicate, inside);
             let stride = self.stride(access.view, axis)?;
-            let bytes = self.em.i64(access.elem.bytes().into());
-            let step = self.em.hoisted(|e| e.mul(stride, bytes));
-            // Records are reached word by word, by promises: what lies a constant behind has a base
-            // in common, and the constant fits the instruction.
-            let (from, behind) = match self.per_thread && access.bounds == Bounds::Trust {
-                true => self.em.split_constant(wide),
-                false => (wide, None),
-            };
-            for index in std::iter::once(from).chain(behind) {
-                let distance = self.em.mul(index, step);
-                let distance = self.em.cast(distance, Scalar::U64);
-                address = self.em.add(address, distance);
-            }
+            let part = self.em.mul(wide, stride);
+            linear = self.em.add(linear, part);
         }
         let acts = self.em.both(access.first, access.allowed);
-        Ok((address, self.em.both(predicate, acts)))
+        Ok((linear, self.em.both(predicate, acts)))
     }
 
     /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be

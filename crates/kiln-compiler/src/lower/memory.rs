@@ -1,4 +1,4 @@
-//! Boxes of views: one 64-bit address a thread, a predicate a vector, accesses of up to 16 bytes.
+//! Boxes of views: one linear index a thread, a predicate a vector, accesses of up to 16 bytes.
 
 use super::Lowering;
 use super::barriers::{Does, Memory, Place, Same};
@@ -8,15 +8,15 @@ use super::layouts::LayoutId;
 use super::mask::Mask;
 use crate::error::CompileError;
 use crate::layout::AxisBits;
-use kiln_ir::{Literal, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Type, Value};
+use kiln_ir::{LinearOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Type, Value};
 use std::collections::HashMap;
 
 /// The vectors of a thread.
 pub(super) struct Vectors {
     /// The registers of each vector, in memory order.
     pub registers: Vec<Vec<usize>>,
-    /// The address of each.
-    pub addresses: Vec<Value>,
+    /// The linear index of the first element of each.
+    pub indices: Vec<Value>,
     /// Where each is inside the view; `None` is everywhere.
     pub predicates: Vec<Option<Value>>,
 }
@@ -82,12 +82,12 @@ impl Lowering<'_> {
         padding: Value,
     ) -> Result<Vec<Value>, CompileError> {
         let vectors = self.vectors(access, mask)?;
+        let view = self.scalar(access.view)?;
         let zero_padding = self.em.kernel.as_const(padding) == Some(Literal::zero(access.elem));
         let mut registers = vec![padding; access.layout.registers()];
         for (i, members) in vectors.registers.iter().enumerate() {
-            let (address, predicate) = (vectors.addresses[i], vectors.predicates[i]);
-            let lanes = members.len();
-            let op = self.ptr_load(access.space, access.elem, lanes, access.reuse, address, predicate);
+            let (index, predicate) = (vectors.indices[i], vectors.predicates[i]);
+            let op = self.view_load((view, index), members.len(), access.reuse, predicate);
             self.accesses.note(op, access.place.clone(), Does::Read);
             for (k, &register) in members.iter().enumerate() {
                 registers[register] = self.em.kernel.op(op).results[k];
@@ -112,10 +112,11 @@ impl Lowering<'_> {
         registers: &[Value],
     ) -> Result<Vec<Value>, CompileError> {
         let vectors = self.vectors(access, mask)?;
+        let view = self.scalar(access.view)?;
         for (i, members) in vectors.registers.iter().enumerate() {
             let predicate = self.em.both(vectors.predicates[i], access.first);
             let values: Vec<Value> = members.iter().map(|&r| registers[r]).collect();
-            let op = self.ptr_store(access.space, access.reuse, vectors.addresses[i], predicate, &values);
+            let op = self.view_store((view, vectors.indices[i]), access.reuse, predicate, &values);
             self.accesses.note(op, access.place.clone(), Does::Write);
         }
         Ok(Vec::new())
@@ -139,7 +140,6 @@ impl Lowering<'_> {
             view,
             offsets,
             elem: ty.elem(),
-            space: ty.as_view().map_or(Space::Global, |v| v.space),
             reuse,
             first: self.first_copy(tile, id),
             place: self.place(view, offsets, &shape, id)?,
@@ -183,57 +183,54 @@ impl Lowering<'_> {
         };
         let members = |first: &usize| (0..1 << bits.len()).map(|k| first | spread(k)).collect();
         let registers = firsts.iter().map(members).collect();
-        let addresses = self.addresses(access, &firsts)?;
+        let indices = self.linear_indices(access, &firsts)?;
         let predicates = match mask {
             Some(mask) => self.predicates(access, mask, &firsts),
             None => vec![None; firsts.len()],
         };
-        Ok(Vectors { registers, addresses, predicates })
+        Ok(Vectors { registers, indices, predicates })
     }
 
-    /// One address for the thread, and the distance of each vector from it.
-    fn addresses(&mut self, access: &BoxAccess<'_>, firsts: &[usize]) -> Result<Vec<Value>, CompileError> {
+    /// One linear index for the thread, and the distance of each vector from it.
+    fn linear_indices(
+        &mut self,
+        access: &BoxAccess<'_>,
+        firsts: &[usize],
+    ) -> Result<Vec<Value>, CompileError> {
         let rank = access.shape.rank();
-        let bytes = self.em.i64(access.elem.bytes().into());
-        let mut steps = Vec::with_capacity(rank);
+        let mut strides = Vec::with_capacity(rank);
         let mut uniform = self.em.i64(0);
         let mut varying = self.em.i64(0);
         for axis in 0..rank {
             let stride = self.stride(access.view, axis)?;
-            let step = self.em.hoisted(|e| e.mul(stride, bytes));
             let offset = self.scalar(access.offsets[axis])?;
-            let part = self.em.mul(offset, step);
+            let part = self.em.mul(offset, stride);
             uniform = self.em.add(uniform, part);
             let thread = self.thread_coordinate(access, axis);
             let part = self.em.hoisted(|e| {
                 let thread = e.cast(thread, Scalar::I64);
-                e.mul(thread, step)
+                e.mul(thread, stride)
             });
             varying = self.em.hoisted(|e| e.add(varying, part));
-            steps.push(step);
+            strides.push(stride);
         }
-        let mut base = self.address(access.view)?;
-        for part in [uniform, varying] {
-            let part = self.em.cast(part, Scalar::U64);
-            base = self.em.add(base, part);
-        }
+        let base = self.em.add(uniform, varying);
         let mut made: HashMap<(usize, u32), Value> = HashMap::new();
-        let mut addresses = Vec::with_capacity(firsts.len());
+        let mut indices = Vec::with_capacity(firsts.len());
         for &first in firsts {
             let flat = access.layout.register_index(first);
             let mut distance = self.em.i64(0);
-            for (axis, &step) in steps.iter().enumerate() {
+            for (axis, &stride) in strides.iter().enumerate() {
                 let at = AxisBits::of(&access.shape, axis).coordinate(flat);
                 let part = *made.entry((axis, at)).or_insert_with(|| {
                     let at = self.em.i64(at.into());
-                    self.em.hoisted(|e| e.mul(at, step))
+                    self.em.hoisted(|e| e.mul(at, stride))
                 });
                 distance = self.em.add(distance, part);
             }
-            let distance = self.em.cast(distance, Scalar::U64);
-            addresses.push(self.em.add(base, distance));
+            indices.push(self.em.add(base, distance));
         }
-        Ok(addresses)
+        Ok(indices)
     }
 
     /// The i32 coordinate on an axis of this thread's register 0.
@@ -243,31 +240,60 @@ impl Lowering<'_> {
         self.em.linear(&bases)
     }
 
-    /// A load of adjacent elements.
-    pub(super) fn ptr_load(
+    /// A load of adjacent elements of a view of the kernel that is made.
+    pub(super) fn view_load(
         &mut self,
-        space: Space,
-        elem: Scalar,
+        (view, index): (Value, Value),
         lanes: usize,
         reuse: Reuse,
-        address: Value,
         predicate: Option<Value>,
     ) -> Op {
-        let kind = OpKind::PtrLoad { space, lanes: lanes as u32, reuse, predicated: predicate.is_some() };
-        let operands: Vec<Value> = std::iter::once(address).chain(predicate).collect();
-        self.em.op(kind, &operands, &vec![Type::scalar(elem); lanes])
+        let op = LinearOp::Load { lanes: lanes as u32, reuse };
+        let types = vec![Type::scalar(self.em.elem(view)); lanes];
+        self.linear_access(op, (view, index), predicate, &[], &types)
     }
 
     /// A store of adjacent elements.
-    pub(super) fn ptr_store(
+    pub(super) fn view_store(
         &mut self,
-        space: Space,
+        at: (Value, Value),
         reuse: Reuse,
+        predicate: Option<Value>,
+        values: &[Value],
+    ) -> Op {
+        let op = LinearOp::Store { lanes: values.len() as u32, reuse };
+        self.linear_access(op, at, predicate, values, &[])
+    }
+
+    /// An access of a view at a linear index.
+    pub(super) fn linear_access(
+        &mut self,
+        op: LinearOp,
+        (view, index): (Value, Value),
+        predicate: Option<Value>,
+        values: &[Value],
+        results: &[Type],
+    ) -> Op {
+        let operands: Vec<Value> =
+            [view, index].into_iter().chain(predicate).chain(values.iter().copied()).collect();
+        self.em.op(OpKind::Linear { op, predicated: predicate.is_some() }, &operands, results)
+    }
+
+    /// The address of an element of a view.
+    pub(super) fn view_address(&mut self, (view, index): (Value, Value)) -> Value {
+        let kind = OpKind::Linear { op: LinearOp::Address, predicated: false };
+        self.em.one(kind, &[view, index], Scalar::U64)
+    }
+
+    /// A store of adjacent elements to an address in shared memory.
+    pub(super) fn shared_store_at(
+        &mut self,
         address: Value,
         predicate: Option<Value>,
         values: &[Value],
     ) -> Op {
         let lanes = values.len() as u32;
+        let (space, reuse) = (Space::Shared, Reuse::Normal);
         let kind = OpKind::PtrStore { space, lanes, reuse, predicated: predicate.is_some() };
         let operands: Vec<Value> =
             std::iter::once(address).chain(predicate).chain(values.iter().copied()).collect();

@@ -8,7 +8,7 @@ use super::scratch::Area;
 use super::{Lowering, Registers};
 use crate::error::CompileError;
 use crate::layout::{LANE_BITS, Layout, Slot, WarpGrid};
-use kiln_ir::{FragmentOp, Literal, Op, OpData, OpKind, Reuse, Scalar, Space, Type, Value};
+use kiln_ir::{FragmentOp, Literal, Op, OpData, OpKind, Scalar, Type, Value};
 
 /// Rows of the matrix that is a fragment.
 const FRAGMENT: u32 = 8;
@@ -166,8 +166,7 @@ impl Lowering<'_> {
                 rest = others;
                 let registers = self.operand(value, at_hand)?;
                 let layout = self.layout(at_hand);
-                let none = self.em.i32(0);
-                let base = self.scratch_at(area, none);
+                let base = self.scratch_address(area);
                 let first = self.em.thread_is_first(layout.copies());
                 self.store_slot(base, slot, &layout, &registers, first, Some(area));
                 found[i] = Some(Source::Shared { base, slot, transposed: false, area: Some(area) });
@@ -187,8 +186,7 @@ impl Lowering<'_> {
     fn kept_source(&mut self, value: Value) -> Option<Source> {
         let &(slot, offset) = self.plan.products.slots.get(&value)?;
         let area = self.scratch.kept(offset, slot.bytes());
-        let none = self.em.i32(0);
-        let base = self.scratch_at(area, none);
+        let base = self.scratch_address(area);
         Some(Source::Shared { base, slot, transposed: false, area: Some(area) })
     }
 
@@ -197,8 +195,7 @@ impl Lowering<'_> {
     pub(super) fn keep_factor(&mut self, value: Value, made: LayoutId, registers: &[Value]) {
         let Some(&(slot, offset)) = self.plan.products.slots.get(&value) else { return };
         let area = self.scratch.kept(offset, slot.bytes());
-        let none = self.em.i32(0);
-        let base = self.scratch_at(area, none);
+        let base = self.scratch_address(area);
         let layout = self.layout(made);
         let first = self.em.thread_is_first(layout.copies());
         self.store_slot(base, slot, &layout, registers, first, Some(area));
@@ -332,7 +329,7 @@ impl Lowering<'_> {
             };
             let values: Vec<Value> = (0..1 << bits.len()).map(|k| registers[at | member(k)]).collect();
             let address = self.slot_address(base, &thread, slot.offset(layout.register_index(at)));
-            let op = self.ptr_store(Space::Shared, Reuse::Normal, address, first, &values);
+            let op = self.shared_store_at(address, first, &values);
             self.accesses.note(op, area.and_then(Area::written), Does::Write);
         }
     }

@@ -31,6 +31,7 @@
 //! | `signals.rs` | by which programs wait for each other |
 //! | `convert.rs` | from one layout to another |
 //! | `block_uniform.rs` | from the first thread to all |
+//! | `portable.rs` | what a target has no addresses or lanes for |
 //! | `scratch.rs` | where in scratch memory exchanges take place |
 //! | `report.rs` | the layouts of a kernel in words |
 //! | `barriers.rs` | barriers where threads read what others wrote |
@@ -62,6 +63,7 @@ mod narrow;
 mod ordered;
 mod pipeline;
 mod plan;
+mod portable;
 pub(crate) mod products;
 mod reduce;
 mod report;
@@ -130,11 +132,14 @@ type Registers = Rc<[Value]>;
 /// ```
 pub fn lower_to_threads(kernel: &Kernel, target: &Target) -> Result<Kernel, CompileError> {
     if lowered::is_lowered(kernel)? {
-        return Ok(kernel.clone());
+        let mut lowered = kernel.clone();
+        portable::finish(&mut lowered, 0, target)?;
+        return Ok(lowered);
     }
     deferred_faults::refuse_guards(kernel)?;
     let unguarded = guard::lowered(kernel);
     let whole = unguarded.as_ref().unwrap_or(kernel);
+    portable::refuse_shuffles(whole, target)?;
     let legalized = legalize_tiles(whole)?;
     let kernel = legalized.as_ref().unwrap_or(whole);
     let widened = widened(kernel, target);
@@ -199,13 +204,14 @@ fn attempt(
         return (Err(error), stages);
     }
     let Lowering { em, scratch, accesses, .. } = lowering;
-    let mut lowered = em.finish();
+    let (mut lowered, prologue) = em.finish();
     crate::expand::remainders(&mut lowered);
     if let Err(error) = scratch.finish(&mut lowered, target) {
         return (Err(error), stages);
     }
     barriers::insert(&mut lowered, &accesses);
-    (Ok(lowered), stages)
+    let finished = portable::finish(&mut lowered, prologue, target);
+    (finished.map(|()| lowered), stages)
 }
 
 fn asks_for_uniform(kernel: &Kernel) -> bool {
@@ -248,7 +254,7 @@ fn choose_block(kernel: &Kernel, whole: &Kernel, target: &Target) -> Result<[u32
     let block = match kernel.level {
         Level::Thread { block } => block,
         Level::Tile { warps } => {
-            let default = || default_warps(largest, product);
+            let default = || default_warps(largest, product).min(target.max_threads / target.warp);
             let matrix_units = || products::warps(kernel, whole, target);
             [target.warp * tasks.or(warps).or_else(matrix_units).unwrap_or_else(default), 1, 1]
         }

@@ -3,7 +3,7 @@
 use super::Lowering;
 use super::layouts::LayoutId;
 use crate::error::CompileError;
-use kiln_ir::{Bounds, CompareOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value};
+use kiln_ir::{Bounds, CompareOp, LinearOp, OpData, OpKind, Order, Scalar, Scope, Space, Type, Value};
 
 impl Lowering<'_> {
     /// `OrderedLoad` and `OrderedStore`. Their order is the user's matter: the barrier pass does
@@ -14,10 +14,20 @@ impl Lowering<'_> {
         else {
             return Ok(());
         };
+        let kind = match data.results.is_empty() {
+            true => LinearOp::OrderedStore { order, scope },
+            false => LinearOp::OrderedLoad { order, scope },
+        };
         let access = self.indexed(data, LayoutId::SCALAR, bounds)?;
-        let (address, predicate) = self.element_address(&access, 0)?;
-        let values = self.scalars(data.stored_values())?.to_vec();
-        self.ptr_ordered(data, access.space, (order, scope), address, predicate, &values);
+        let (index, predicate) = self.element_place(&access, 0)?;
+        let view = self.scalar(access.view)?;
+        let values = self.scalars(data.stored_values())?;
+        let types: Vec<Type> = data.results.iter().map(|&r| self.src.ty(r).clone()).collect();
+        let op = self.linear_access(kind, (view, index), predicate, &values, &types);
+        if let Some(&result) = data.results.first() {
+            let value = self.em.kernel.result(op);
+            self.define_scalar(result, value);
+        }
         self.defer_found(access.tile);
         Ok(())
     }
@@ -27,18 +37,15 @@ impl Lowering<'_> {
         let (OpKind::LoadQuad(bounds) | OpKind::StoreQuad(bounds)) = data.kind else { return Ok(()) };
         let view = data.view();
         let index = self.scalar(data.index())?;
-        let (base, bytes) = (self.address(view)?, self.em.i64(4));
-        let distance = self.em.mul(index, bytes);
-        let distance = self.em.cast(distance, Scalar::U64);
-        let address = self.em.add(base, distance);
+        let at = (self.scalar(view)?, index);
+        let address = self.view_address(at);
         let inside = match bounds {
             Bounds::Trust => self.still_trusted(bounds),
             _ => Some(self.is_quad(view, index, address)?),
         };
-        let values = self.scalars(data.stored_values())?.to_vec();
-        let order = (Order::Relaxed, Scope::System);
+        let values = self.scalars(data.stored_values())?;
         let space = self.src.ty(view).as_view().map_or(Space::Global, |view| view.space);
-        self.ptr_ordered(data, space, order, address, inside, &values);
+        self.ptr_quad(data, space, address, inside, &values);
         Ok(())
     }
 
@@ -59,17 +66,16 @@ impl Lowering<'_> {
         Ok(self.em.and(inside, place))
     }
 
-    fn ptr_ordered(
+    fn ptr_quad(
         &mut self,
         data: &OpData,
         space: Space,
-        (order, scope): (Order, Scope),
         address: Value,
         predicate: Option<Value>,
         values: &[Value],
     ) {
         let predicated = predicate.is_some();
-        let lanes = data.results.len().max(values.len()) as u32;
+        let (order, scope, lanes) = (Order::Relaxed, Scope::System, 4);
         let kind = match values.is_empty() {
             true => OpKind::PtrOrderedLoad { space, lanes, order, scope, predicated },
             false => OpKind::PtrOrderedStore { space, lanes, order, scope, predicated },

@@ -94,7 +94,7 @@ impl Product {
 
 /// The elements of the factors of a product that matrix units of a target compute.
 pub(crate) fn factors(kernel: &Kernel, data: &OpData, target: &Target) -> Option<Factors> {
-    let TargetKind::Cuda { capability } = target.kind;
+    let TargetKind::Cuda { capability } = target.kind else { return None };
     let OpKind::Dot(precision) = data.kind else { return None };
     let [left, right] = [data.left(), data.right()].map(|v| kernel.ty(v).elem());
     let factors = Factors::of(left, right)?;

@@ -6,7 +6,7 @@ use super::combine::{Combiner, Partial};
 use super::layouts::LayoutId;
 use crate::error::CompileError;
 use crate::layout::{AxisBits, Layout};
-use kiln_ir::{Op, OpData, OpKind, ShuffleMode, Value};
+use kiln_ir::{Op, OpData, OpKind, Value};
 use smallvec::SmallVec;
 
 impl Lowering<'_> {
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         for (bit, &base) in layout.lane().iter().enumerate() {
             if place.touches(base) {
                 for partial in &mut partials {
-                    let other = self.shuffle(partial, ShuffleMode::Xor, 1 << bit);
+                    let other = self.lanes_xor(partial, 1 << bit);
                     *partial = combiner.join(&mut self.em, partial, &other);
                 }
             }
@@ -111,20 +111,20 @@ impl Lowering<'_> {
             rest = after;
         }
         for (component, &(area, elem)) in sides.iter().enumerate() {
-            let base = self.scratch_thread(area, &element, elem.bytes());
+            let place = self.scratch_thread(area, elem, &element, 1);
             for (q, partial) in partials.iter().enumerate() {
-                let distance = (slice.register_index(q) << shift) * elem.bytes();
-                self.scratch_store(area, base, distance, writes, &[partial[component]]);
+                let distance = slice.register_index(q) << shift;
+                self.scratch_store(place, distance, writes, &[partial[component]]);
             }
         }
         let mut read: Vec<Vec<Partial>> = vec![vec![Partial::new(); count]; partials.len()];
         for &(area, elem) in &sides {
-            let base = self.scratch_thread(area, &reader, elem.bytes());
+            let place = self.scratch_thread(area, elem, &reader, 1);
             let vector = ((16 / elem.bytes()) as usize).min(count);
             for (q, list) in read.iter_mut().enumerate() {
                 for from in (0..count).step_by(vector) {
                     let at = (slice.register_index(q) << shift) + from as u32;
-                    let loaded = self.scratch_load(area, base, at * elem.bytes(), elem, vector);
+                    let loaded = self.scratch_load(place, at, vector);
                     for (partial, value) in list[from..].iter_mut().zip(loaded) {
                         partial.push(value);
                     }
@@ -135,15 +135,8 @@ impl Lowering<'_> {
         joined.collect::<Option<_>>().ok_or_else(|| self.internal("a reduction of nothing".into()))
     }
 
-    /// A partial result of another lane.
-    pub(super) fn shuffle(&mut self, partial: &Partial, mode: ShuffleMode, by: i64) -> Partial {
-        let by = self.em.i64(by);
-        partial
-            .iter()
-            .map(|&value| {
-                let elem = self.em.elem(value);
-                self.em.one(OpKind::Shuffle(mode), &[value, by], elem)
-            })
-            .collect()
+    /// The partial result of the lane whose number differs in these bits.
+    pub(super) fn lanes_xor(&mut self, partial: &Partial, by: u32) -> Partial {
+        partial.iter().map(|&value| self.lane_xor(value, by)).collect()
     }
 }

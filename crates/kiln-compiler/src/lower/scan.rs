@@ -5,7 +5,7 @@ use super::Lowering;
 use super::combine::{Combiner, Partial};
 use crate::error::CompileError;
 use crate::layout::{AxisBits, LANE_BITS, Layout};
-use kiln_ir::{CompareOp, Op, OpData, OpKind, Scalar, Shape, ShuffleMode, Value};
+use kiln_ir::{CompareOp, Op, OpData, OpKind, Scalar, Shape, Value};
 use smallvec::smallvec;
 
 /// Who holds a bit of an axis, in the order in which a scan can deal with them from the lowest bit
@@ -146,7 +146,7 @@ impl Lowering<'_> {
     fn scan_lanes(&mut self, scan: &Scan, run: &mut Run) {
         for holder in &scan.holders {
             let Holder::Lane(bit) = *holder else { continue };
-            let other = self.shuffle(&smallvec![run.total], ShuffleMode::Xor, 1 << bit)[0];
+            let other = self.lane_xor(run.total, 1 << bit);
             let neutral = scan.combiner.neutral(&mut self.em);
             let with = match run.before {
                 Some(before) => self.join(scan, other, before),
@@ -190,15 +190,15 @@ impl Lowering<'_> {
 
         let at = |row: &[Run], group: usize| {
             let flat = scan.place.remove(scan.layout.register_index(row[0].registers[0]));
-            ((flat << shift) + (group * count) as u32) * elem.bytes()
+            (flat << shift) + (group * count) as u32
         };
-        let base = self.scratch_thread(area, &writer, elem.bytes());
+        let place = self.scratch_thread(area, elem, &writer, 1);
         for row in rows.iter() {
             for (group, run) in row.iter().enumerate() {
-                self.scratch_store(area, base, at(row, group), writes, &[run.total]);
+                self.scratch_store(place, at(row, group), writes, &[run.total]);
             }
         }
-        let base = self.scratch_thread(area, &reader, elem.bytes());
+        let place = self.scratch_thread(area, elem, &reader, 1);
         let warp = self.em.linear(&mine);
         for row in rows.iter_mut() {
             for group in 0..groups {
@@ -207,10 +207,7 @@ impl Lowering<'_> {
                     scan,
                     &mut row[group],
                     warp,
-                    |lowering, i, lanes| {
-                        let distance = from + i as u32 * elem.bytes();
-                        lowering.scratch_load(area, base, distance, elem, lanes)
-                    },
+                    |lowering, i, lanes| lowering.scratch_load(place, from + i as u32, lanes),
                     count,
                     elem,
                 );

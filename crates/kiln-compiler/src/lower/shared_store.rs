@@ -4,9 +4,7 @@
 use super::Lowering;
 use crate::error::CompileError;
 use crate::layout::{AxisBits, Layout};
-use kiln_ir::{
-    BinaryOp, ExplicitOp, Factor, FragmentOp, Op, OpData, OpKind, Reuse, Scalar, Shape, Space, Type, Value,
-};
+use kiln_ir::{BinaryOp, ExplicitOp, Factor, FragmentOp, Op, OpData, OpKind, Scalar, Shape, Type, Value};
 
 /// Bytes of a row of a panel: the columns of a shared tile lie in panels of as many, each a run of
 /// rows.
@@ -104,7 +102,7 @@ impl Lowering<'_> {
         let lanes = place.lanes(layout.register());
         for at in (0..registers.len()).step_by(lanes) {
             if let Some(address) = self.shared_address(store, thread, at) {
-                self.ptr_store(Space::Shared, Reuse::Normal, address, None, &registers[at..at + lanes]);
+                self.shared_store_at(address, None, &registers[at..at + lanes]);
             }
         }
     }

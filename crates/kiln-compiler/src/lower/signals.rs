@@ -43,13 +43,10 @@ impl Lowering<'_> {
     }
 
     fn signal_address(&mut self, data: &OpData) -> Result<Value, CompileError> {
-        let base = self.address(data.view())?;
         let (index, stride) = (self.scalar(data.index())?, self.stride(data.view(), 0)?);
-        let bytes = self.em.i64(Scalar::U32.bytes().into());
-        let step = self.em.hoisted(|e| e.mul(stride, bytes));
-        let distance = self.em.mul(index, step);
-        let distance = self.em.cast(distance, Scalar::U64);
-        Ok(self.em.add(base, distance))
+        let index = self.em.mul(index, stride);
+        let view = self.scalar(data.view())?;
+        Ok(self.view_address((view, index)))
     }
 
     /// What the first thread of the task does.

@@ -260,6 +260,7 @@ impl<'k> Lowering<'k> {
         let offset = self.em.int(Scalar::U64, load.offset.into());
         let slot = self.em.add(stage, offset);
         let vectors = self.vectors(&access, Some(&mask))?;
+        let view = self.scalar(access.view)?;
         let thread: Vec<u32> = load.layout.thread().iter().map(|&flat| load.slot.offset(flat)).collect();
         let whole = self.em.constant(Literal::wrapping(Scalar::U32, COPY.into()));
         let nothing = self.em.constant(Literal::wrapping(Scalar::U32, 0));
@@ -269,7 +270,7 @@ impl<'k> Lowering<'k> {
                 let to = l.slot_address(slot, &thread, at);
                 let inside = vectors.predicates[i].map_or(there, |inside| l.em.and(inside, there));
                 let bytes = l.em.select(inside, whole, nothing);
-                let from = vectors.addresses[i];
+                let from = l.view_address((view, vectors.indices[i]));
                 l.em.op(OpKind::Fragment(FragmentOp::CpAsync), &[to, from, bytes], &[]);
             }
             Ok(Vec::new())

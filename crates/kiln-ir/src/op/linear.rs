@@ -60,4 +60,7 @@ pub enum LinearOp {
         /// Among whom it is ordered.
         scope: Scope,
     },
+    /// `-> u64`: the address of the element, of which nothing need be there. For what has no other
+    /// form, such as asynchronous copies. It has no predicate.
+    Address,
 }

@@ -489,6 +489,7 @@ impl LinearOp {
             }
             LinearOp::OrderedLoad { .. } => access("view_ordered_load", Stays),
             LinearOp::OrderedStore { .. } => store("view_ordered_store"),
+            LinearOp::Address => access("view_address", Pure),
         }
     }
 }

@@ -25,6 +25,7 @@ impl Parser {
             "view_atomic_cas" => {
                 LinearOp::AtomicCas { scope: self.modifier(m, "a scope", Scope::from_name)? }
             }
+            "view_address" => LinearOp::Address,
             _ => {
                 let order = self.modifier(m, "an order", Order::from_name)?;
                 let scope = self.modifier(m, "a scope", Scope::from_name)?;
@@ -40,7 +41,7 @@ impl Parser {
         self.mark(']')?;
         let predicated = self.predicate(&mut operands)?;
         match op {
-            LinearOp::Load { .. } | LinearOp::OrderedLoad { .. } => {}
+            LinearOp::Load { .. } | LinearOp::OrderedLoad { .. } | LinearOp::Address => {}
             LinearOp::Store { .. } | LinearOp::Atomic { .. } | LinearOp::OrderedStore { .. } => {
                 self.mark('=')?;
                 operands.extend(self.separated(Self::value)?);

@@ -39,7 +39,12 @@ pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
             words(1, &ty).and_then(|()| shared())?;
             (1, 0)
         }
+        LinearOp::Address => {
+            require(!predicated, || "an address has no predicate".into())?;
+            (0, 1)
+        }
     };
+    let result = if op == LinearOp::Address { Type::scalar(Scalar::U64) } else { ty.clone() };
     if values > 0 {
         s.writable(&view)?;
     }
@@ -53,5 +58,5 @@ pub(super) fn check(s: &Subject, op: LinearOp, predicated: bool) -> Outcome {
         s.operand(2, &Type::scalar(Scalar::Bool))?;
     }
     (first..first + values as usize).try_for_each(|i| s.operand(i, &ty).map(|_| ()))?;
-    (0..results as usize).try_for_each(|i| s.result(i, &ty))
+    (0..results as usize).try_for_each(|i| s.result(i, &result))
 }
