@@ -13,7 +13,7 @@
 //! | `writer.rs` | the module under construction: values, errors |
 //! | `body.rs` | expressions and statements of the entry point |
 //! | `types.rs`, `words.rs` | which type of naga holds an element type; elements in words |
-//! | `operation.rs` | what each operation becomes, or why it is refused |
+//! | `operation.rs`, `refused.rs` | what each operation becomes, or why it is refused |
 //! | `arith.rs`, `bits.rs`, `extrema.rs` | element-wise operations |
 //! | `cast.rs` | conversions |
 //! | `control.rs` | `if`, `for`, `while` |
@@ -74,6 +74,7 @@ mod memory;
 mod module;
 mod operation;
 mod parameters;
+mod refused;
 mod regions;
 mod threads;
 mod types;

@@ -1,6 +1,7 @@
 //! Accesses of views at a linear index, allocations and scratch memory.
 
 use crate::body::Expr;
+use crate::refused::Refused;
 use crate::regions::Region;
 use crate::types::register;
 use crate::writer::Writer;
@@ -39,6 +40,7 @@ impl Writer<'_> {
             LinearOp::Atomic { op: function, scope } => self.atomic(op, place, function, scope),
             LinearOp::AtomicCas { scope } => self.compare_exchange(op, place, scope),
             LinearOp::OrderedLoad { order, scope } => self.ordered_load(op, place, order, scope),
+            LinearOp::Address => Err(self.refused(op, Refused::Addresses)),
             LinearOp::OrderedStore { order, scope } => self.ordered_store(op, place, order, scope),
         }
     }

@@ -1,41 +1,10 @@
 //! What each operation becomes, or why it is refused. A new operation does not compile until this
 //! file says what it is here.
 
+use crate::refused::Refused;
 use crate::writer::Writer;
-use kiln_backend::{Error, Result};
+use kiln_backend::Result;
 use kiln_ir::{Op, OpData, OpKind, Value};
-
-/// Why operations are refused.
-#[derive(Clone, Copy)]
-enum Refused {
-    /// They are of whole tiles.
-    Tiles,
-    /// They need addresses.
-    Addresses,
-    /// They can fault, or print.
-    Faults,
-    /// They order memory that others write meanwhile.
-    Order,
-    /// They read a clock.
-    Time,
-    /// They are of the explicit level, or of fragments of matrices.
-    Explicit,
-}
-
-impl Refused {
-    fn hint(self) -> &'static str {
-        match self {
-            Refused::Tiles => "Lower the kernel to threads first.",
-            Refused::Addresses => "Lower the kernel for a device that has no addresses.",
-            Refused::Faults => {
-                "Faults are not reported on this device: mask the access or leave the check out."
-            }
-            Refused::Order => "There is no order among workgroups: launch twice.",
-            Refused::Time => "Measure on the host.",
-            Refused::Explicit => "The explicit level is for NVIDIA GPUs: write the kernel over tiles.",
-        }
-    }
-}
 
 impl Writer<'_> {
     pub(crate) fn operation(&mut self, op: Op) -> Result<()> {
@@ -145,9 +114,5 @@ impl Writer<'_> {
             [result] if self.kernel.ty(result).as_view().is_some() => Ok(()),
             _ => Err(self.refused(op, Refused::Addresses)),
         }
-    }
-
-    fn refused(&self, op: &OpData, why: Refused) -> Error {
-        self.unsupported(op, format!("`{}`", op.kind.mnemonic()), why.hint())
     }
 }

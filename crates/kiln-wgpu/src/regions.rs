@@ -82,6 +82,8 @@ enum Access {
 fn access(data: &OpData) -> Option<Access> {
     if let OpKind::Linear { op, .. } = data.kind {
         return Some(match op {
+            // Refused where it stands.
+            LinearOp::Address => return None,
             LinearOp::Load { .. } => Access::Read,
             LinearOp::Store { lanes, .. } => Access::Write(lanes),
             LinearOp::Atomic { .. }

@@ -1,0 +1,44 @@
+//! Why operations are refused, and what to do instead.
+
+use crate::writer::Writer;
+use kiln_backend::Error;
+use kiln_ir::OpData;
+
+/// Why operations are refused.
+#[derive(Clone, Copy)]
+pub(crate) enum Refused {
+    /// They are of whole tiles.
+    Tiles,
+    /// They need addresses.
+    Addresses,
+    /// They can fault, or print.
+    Faults,
+    /// They order memory that others write meanwhile.
+    Order,
+    /// They read a clock.
+    Time,
+    /// They are of the explicit level, or of fragments of matrices.
+    Explicit,
+}
+
+impl Refused {
+    pub(crate) fn hint(self) -> &'static str {
+        match self {
+            Refused::Tiles => "Lower the kernel to threads first.",
+            Refused::Addresses => "Lower the kernel for a device that has no addresses.",
+            Refused::Faults => {
+                "Faults are not reported on this device: mask the access or leave the check out."
+            }
+            Refused::Order => "There is no order among workgroups: launch twice.",
+            Refused::Time => "Measure on the host.",
+            Refused::Explicit => "The explicit level is for NVIDIA GPUs: write the kernel over tiles.",
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// The error for an operation that no adapter has.
+    pub(crate) fn refused(&self, op: &OpData, why: Refused) -> Error {
+        self.unsupported(op, format!("`{}`", op.kind.mnemonic()), why.hint())
+    }
+}
