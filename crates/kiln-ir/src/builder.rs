@@ -123,6 +123,65 @@ impl<'k> Builder<'k> {
         self.one(OpKind::Select, &[cond, a, b], ty)
     }
 
+    /// The derivative of what an element-wise operation on floats gives with respect to one of its
+    /// operands, for each element; `None` where it has none.
+    ///
+    /// ```
+    /// use kiln_ir::*;
+    /// let mut kernel = Kernel::new("k", Level::Tile { warps: None });
+    /// let mut b = Builder::new(&mut kernel);
+    /// let x = b.constant(Literal::from_f64(Scalar::F32, 3.0));
+    /// let y = b.unary(UnaryOp::Recip, x);
+    /// let Def::Result(op, _) = b.kernel.def(y) else { unreachable!() };
+    /// let slope = b.derivative(op, Operand::Input).unwrap(); // -(y * y)
+    /// let negation = b.kernel.defining_op(slope).unwrap();
+    /// assert_eq!(negation.kind, OpKind::Unary(UnaryOp::Neg));
+    /// assert_eq!(b.kernel.defining_op(negation.input()).unwrap().operands[..], [y, y]);
+    /// ```
+    pub fn derivative(&mut self, op: Op, operand: Operand) -> Option<Value> {
+        let data = self.kernel.op(op).clone();
+        let result = *data.results.first()?;
+        if !self.kernel.ty(result).elem().is_float() {
+            return None;
+        }
+        let (operands, rule) = if let OpKind::Unary(op) = data.kind {
+            ([data.input(); 2], op.info().derivative?)
+        } else if let OpKind::Binary(op) = data.kind {
+            let [by_left, by_right] = op.info().derivatives?;
+            ([data.left(), data.right()], if operand == Operand::Right { by_right } else { by_left })
+        } else {
+            return None;
+        };
+        Some(self.expression(&rule(), operands, result))
+    }
+
+    /// The value of an expression, of the type of its `result`.
+    fn expression(&mut self, expr: &Expr, operands: [Value; 2], result: Value) -> Value {
+        match expr {
+            Expr::A => operands[0],
+            Expr::B => operands[1],
+            Expr::Y => result,
+            Expr::Number(number) => {
+                let literal = Literal::from_f64(self.kernel.ty(result).elem(), *number);
+                let shape = self.kernel.shape(result);
+                self.splat(literal, shape)
+            }
+            Expr::Unary(op, x) => {
+                let x = self.expression(x, operands, result);
+                self.unary(*op, x)
+            }
+            Expr::Binary(op, both) => {
+                let [a, b] = both.each_ref().map(|x| self.expression(x, operands, result));
+                self.binary(*op, a, b)
+            }
+            Expr::Less(parts) => {
+                let [a, b, yes, no] = parts.each_ref().map(|x| self.expression(x, operands, result));
+                let less = self.compare(CompareOp::Lt, a, b);
+                self.select(less, yes, no)
+            }
+        }
+    }
+
     /// `a * b + c`.
     pub fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
         let ty = self.ty(a);

@@ -4,6 +4,8 @@
 
 use super::attribute::{AtomicOp, ReduceOp};
 use super::class::Class;
+use super::derivative::{A, B, Derivative, Expr, Y};
+use super::unary::{MathFn, UnaryOp};
 
 /// Element-wise operations with two operands of one type, which is also the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -101,11 +103,23 @@ pub struct BinaryInfo {
     pub divides: bool,
     /// Whether a GPU has to compute it by other operations.
     pub expanded: bool,
+    /// The derivatives with respect to both operands, of operations on floats.
+    pub derivatives: Option<[Derivative; 2]>,
+}
+
+impl BinaryInfo {
+    const fn derivatives(self, left: Derivative, right: Derivative) -> BinaryInfo {
+        BinaryInfo { derivatives: Some([left, right]), ..self }
+    }
+}
+
+const fn one() -> Expr {
+    Expr::Number(1.0)
 }
 
 /// A row of an operation that is one simple instruction of every processor.
 const fn simple(name: &'static str, class: Class, rule: BinaryRule) -> BinaryInfo {
-    BinaryInfo { name, class, rule, cheap: true, divides: false, expanded: false }
+    BinaryInfo { name, class, rule, cheap: true, divides: false, expanded: false, derivatives: None }
 }
 
 /// A row of a division of integers and floats.
@@ -129,21 +143,30 @@ impl BinaryOp {
         use BinaryRule as Rule;
         use Class::{Bits, Float, Integer, Number};
         match self {
-            BinaryOp::Add => simple("add", Number, Rule::Add),
-            BinaryOp::Sub => simple("sub", Number, Rule::Sub),
-            BinaryOp::Mul => simple("mul", Number, Rule::Mul),
-            BinaryOp::Div => division("div", Rule::Div),
-            BinaryOp::FastDiv => BinaryInfo { cheap: false, ..simple("fast_div", Float, Rule::Div) },
-            BinaryOp::Rem => division("rem", Rule::Rem),
-            BinaryOp::Min => simple("min", Number, Rule::Min),
-            BinaryOp::Max => simple("max", Number, Rule::Max),
+            BinaryOp::Add => simple("add", Number, Rule::Add).derivatives(one, one),
+            BinaryOp::Sub => simple("sub", Number, Rule::Sub).derivatives(one, || Expr::Number(-1.0)),
+            BinaryOp::Mul => simple("mul", Number, Rule::Mul).derivatives(|| B, || A),
+            BinaryOp::Div => division("div", Rule::Div).derivatives(|| 1.0 / B, || -(Y / B)),
+            BinaryOp::FastDiv => BinaryInfo { cheap: false, ..simple("fast_div", Float, Rule::Div) }
+                .derivatives(|| 1.0 / B, || -(Y / B)),
+            BinaryOp::Rem => division("rem", Rule::Rem).derivatives(one, || -(A / B).then(UnaryOp::Trunc)),
+            BinaryOp::Min => {
+                simple("min", Number, Rule::Min).derivatives(|| B.less(A, 0.0, 1.0), || B.less(A, 1.0, 0.0))
+            }
+            BinaryOp::Max => {
+                simple("max", Number, Rule::Max).derivatives(|| A.less(B, 0.0, 1.0), || A.less(B, 1.0, 0.0))
+            }
             BinaryOp::And => simple("and", Bits, Rule::And),
             BinaryOp::Or => simple("or", Bits, Rule::Or),
             BinaryOp::Xor => simple("xor", Bits, Rule::Xor),
             BinaryOp::Shl => simple("shl", Integer, Rule::Shl),
             BinaryOp::Shr => simple("shr", Integer, Rule::Shr),
-            BinaryOp::Pow => function("pow", libm::pow),
-            BinaryOp::Atan2 => function("atan2", libm::atan2),
+            BinaryOp::Pow => {
+                function("pow", libm::pow).derivatives(|| B * A.power(B - 1.0), || Y * A.of(MathFn::Log))
+            }
+            BinaryOp::Atan2 => {
+                function("atan2", libm::atan2).derivatives(|| B / (A * A + B * B), || -(A / (A * A + B * B)))
+            }
         }
     }
 

@@ -1,0 +1,185 @@
+//! Derivatives of element-wise operations, as expressions of their operands and their result.
+//!
+//! The tables (`unary.rs`, `binary.rs`) have a line for each operation: `1.0 - Y * Y` is that of
+//! `tanh`. [`Builder::derivative`](crate::Builder::derivative) writes them as operations.
+
+use super::{BinaryOp, MathFn, UnaryOp};
+
+/// An expression of floats.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Expr {
+    /// The first operand.
+    A,
+    /// The second operand.
+    B,
+    /// The result of the operation.
+    Y,
+    /// A number.
+    Number(f64),
+    /// An element-wise operation with one operand.
+    Unary(UnaryOp, Box<Expr>),
+    /// An element-wise operation with two operands.
+    Binary(BinaryOp, Box<[Expr; 2]>),
+    /// The third where the first is less than the second, else the fourth.
+    Less(Box<[Expr; 4]>),
+}
+
+/// A derivative, of a row of a table.
+pub type Derivative = fn() -> Expr;
+
+pub(super) use Expr::{A, B, Y};
+
+/// An expression, from a number too.
+impl From<f64> for Expr {
+    fn from(number: f64) -> Expr {
+        Expr::Number(number)
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident;)*) => {$(
+        impl<R: Into<Expr>> std::ops::$trait<R> for Expr {
+            type Output = Expr;
+
+            fn $method(self, right: R) -> Expr {
+                Expr::Binary(BinaryOp::$trait, Box::new([self, right.into()]))
+            }
+        }
+
+        impl std::ops::$trait<Expr> for f64 {
+            type Output = Expr;
+
+            fn $method(self, right: Expr) -> Expr {
+                Expr::Binary(BinaryOp::$trait, Box::new([self.into(), right]))
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add;
+    Sub sub;
+    Mul mul;
+    Div div;
+}
+
+impl std::ops::Neg for Expr {
+    type Output = Expr;
+
+    fn neg(self) -> Expr {
+        self.then(UnaryOp::Neg)
+    }
+}
+
+impl Expr {
+    /// The operation on this expression.
+    pub fn then(self, op: UnaryOp) -> Expr {
+        Expr::Unary(op, Box::new(self))
+    }
+
+    /// The function of this expression.
+    pub fn of(self, function: MathFn) -> Expr {
+        self.then(UnaryOp::Math(function))
+    }
+
+    /// This one to the power of another.
+    pub fn power(self, exponent: Expr) -> Expr {
+        Expr::Binary(BinaryOp::Pow, Box::new([self, exponent]))
+    }
+
+    /// One of two values: the first where this is less than `than`.
+    pub fn less(self, than: impl Into<Expr>, yes: impl Into<Expr>, no: impl Into<Expr>) -> Expr {
+        Expr::Less(Box::new([self, than.into(), yes.into(), no.into()]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval;
+    use crate::literal::Literal;
+    use crate::op::{Class, CompareOp};
+    use crate::types::Scalar;
+
+    fn literal(x: f64) -> Literal {
+        Literal::from_f64(Scalar::F64, x)
+    }
+
+    fn unary(op: UnaryOp, x: f64) -> f64 {
+        eval::unary(op, literal(x)).unwrap().as_f64()
+    }
+
+    fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
+        eval::binary(op, literal(a), literal(b)).unwrap().as_f64()
+    }
+
+    fn value(expr: &Expr, [a, b, y]: [f64; 3]) -> f64 {
+        let of = |expr: &Expr| value(expr, [a, b, y]);
+        match expr {
+            Expr::A => a,
+            Expr::B => b,
+            Expr::Y => y,
+            Expr::Number(number) => *number,
+            Expr::Unary(op, x) => unary(*op, of(x)),
+            Expr::Binary(op, operands) => binary(*op, of(&operands[0]), of(&operands[1])),
+            Expr::Less(operands) => {
+                let [left, right, yes, no] = operands.each_ref().map(of);
+                let less = eval::compare(CompareOp::Lt, literal(left), literal(right));
+                if less.is_true() { yes } else { no }
+            }
+        }
+    }
+
+    /// The difference quotient of a function, with an error of about 1e-10.
+    fn slope(f: impl Fn(f64) -> f64, x: f64) -> f64 {
+        let step = 1e-5;
+        (f(x + step) - f(x - step)) / (2.0 * step)
+    }
+
+    fn check(what: &str, derivative: f64, slope: f64) {
+        assert!(
+            (derivative - slope).abs() < 1e-6 * slope.abs().max(1.0),
+            "{what}: {derivative}, expected {slope}"
+        );
+    }
+
+    #[test]
+    fn unary_derivatives_are_difference_quotients() {
+        let mut tested = 0;
+        for &op in UnaryOp::ALL {
+            let floats = op.info().class.has(Scalar::F64) && op.result(Scalar::F64) == Scalar::F64;
+            assert_eq!(op.info().derivative.is_some(), floats, "{}", op.name());
+            let Some(derivative) = op.info().derivative else { continue };
+            for x in [-2.3, -0.7, 0.31, 1.6, 3.7] {
+                let y = unary(op, x);
+                if y.is_nan() {
+                    continue; // outside of its domain
+                }
+                check(op.name(), value(&derivative(), [x, f64::NAN, y]), slope(|x| unary(op, x), x));
+                tested += 1;
+            }
+        }
+        assert!(tested > 80, "{tested}");
+    }
+
+    #[test]
+    fn binary_derivatives_are_difference_quotients() {
+        let mut tested = 0;
+        for &op in BinaryOp::ALL {
+            let floats = matches!(op.info().class, Class::Number | Class::Float);
+            assert_eq!(op.info().derivatives.is_some(), floats, "{}", op.name());
+            let Some(derivatives) = op.info().derivatives else { continue };
+            for (a, b) in [(0.7, 1.9), (5.3, 1.7), (2.2, 0.4), (-1.3, 2.6), (1.2, -0.8)] {
+                let y = binary(op, a, b);
+                if y.is_nan() {
+                    continue;
+                }
+                let [by_a, by_b] = derivatives.map(|rule| value(&rule(), [a, b, y]));
+                check(op.name(), by_a, slope(|a| binary(op, a, b), a));
+                check(op.name(), by_b, slope(|b| binary(op, a, b), b));
+                tested += 1;
+            }
+        }
+        assert!(tested > 40, "{tested}");
+    }
+}
