@@ -145,9 +145,9 @@ impl<'k> Builder<'k> {
             return None;
         }
         let (operands, rule) = if let OpKind::Unary(op) = data.kind {
-            ([data.input(); 2], op.info().derivative?)
+            ([data.input(); 2], op.derivative()?)
         } else if let OpKind::Binary(op) = data.kind {
-            let [by_left, by_right] = op.info().derivatives?;
+            let [by_left, by_right] = op.derivatives()?;
             ([data.left(), data.right()], if operand == Operand::Right { by_right } else { by_left })
         } else {
             return None;

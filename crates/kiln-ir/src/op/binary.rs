@@ -4,57 +4,60 @@
 
 use super::attribute::{AtomicOp, ReduceOp};
 use super::class::Class;
-use super::derivative::{A, B, Derivative, Expr, Y};
-use super::unary::{MathFn, UnaryOp};
+use super::listed::listed;
 
-/// Element-wise operations with two operands of one type, which is also the result's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BinaryOp {
-    /// Sum; integers wrap, floats are correctly rounded (but see
-    /// [`Kernel::contract`](crate::Kernel::contract)).
-    Add,
-    /// Difference, as `Add`.
-    Sub,
-    /// Product, as `Add`.
-    Mul,
-    /// Quotient, correctly rounded for floats. Integers truncate towards zero; a zero divisor is a
-    /// fault; the least integer by -1 wraps.
-    Div,
-    /// Quotient within 2 ulp where the divisor lies in 2^-126 ..= 2^126, floats only: what a device
-    /// has that is faster than `Div`. Devices differ in the last bits.
-    FastDiv,
-    /// Remainder, of the dividend's sign, exact for floats; a zero integer divisor is a fault.
-    Rem,
-    /// The smaller; a NaN loses to a number.
-    Min,
-    /// The larger; a NaN loses to a number.
-    Max,
-    /// Bitwise, or logical for bool.
-    And,
-    /// Bitwise, or logical for bool.
-    Or,
-    /// Bitwise, or logical for bool.
-    Xor,
-    /// Shift left; the amount is taken modulo the width.
-    Shl,
-    /// Shift right, arithmetic for signed types; the amount is taken modulo the width.
-    Shr,
-    /// x^y, floats only.
-    Pow,
-    /// The angle of the point (x = second, y = first operand), floats only.
-    Atan2,
+listed! {
+    /// Element-wise operations with two operands of one type, which is also the result's.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum BinaryOp {
+        /// Sum; integers wrap, floats are correctly rounded (but see
+        /// [`Kernel::contract`](crate::Kernel::contract)).
+        Add,
+        /// Difference, as `Add`.
+        Sub,
+        /// Product, as `Add`.
+        Mul,
+        /// Quotient, correctly rounded for floats. Integers truncate towards zero; a zero divisor is a
+        /// fault; the least integer by -1 wraps.
+        Div,
+        /// Quotient within 2 ulp where the divisor lies in 2^-126 ..= 2^126, floats only: what a device
+        /// has that is faster than `Div`. Devices differ in the last bits.
+        FastDiv,
+        /// Remainder, of the dividend's sign, exact for floats; a zero integer divisor is a fault.
+        Rem,
+        /// The smaller; a NaN loses to a number.
+        Min,
+        /// The larger; a NaN loses to a number.
+        Max,
+        /// Bitwise, or logical for bool.
+        And,
+        /// Bitwise, or logical for bool.
+        Or,
+        /// Bitwise, or logical for bool.
+        Xor,
+        /// Shift left; the amount is taken modulo the width.
+        Shl,
+        /// Shift right, arithmetic for signed types; the amount is taken modulo the width.
+        Shr,
+        /// x^y, floats only.
+        Pow,
+        /// The angle of the point (x = second, y = first operand), floats only.
+        Atan2,
+    }
 }
 
-/// Element-wise comparisons: operands of one type, the result is bool. With NaN only `Ne` holds.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[allow(missing_docs)]
-pub enum CompareOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
+listed! {
+    /// Element-wise comparisons: operands of one type, the result is bool. With NaN only `Ne` holds.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[allow(missing_docs)]
+    pub enum CompareOp {
+        Eq,
+        Ne,
+        Lt,
+        Le,
+        Gt,
+        Ge,
+    }
 }
 
 /// What a binary operation computes.
@@ -103,23 +106,11 @@ pub struct BinaryInfo {
     pub divides: bool,
     /// Whether a GPU has to compute it by other operations.
     pub expanded: bool,
-    /// The derivatives with respect to both operands, of operations on floats.
-    pub derivatives: Option<[Derivative; 2]>,
-}
-
-impl BinaryInfo {
-    const fn derivatives(self, left: Derivative, right: Derivative) -> BinaryInfo {
-        BinaryInfo { derivatives: Some([left, right]), ..self }
-    }
-}
-
-const fn one() -> Expr {
-    Expr::Number(1.0)
 }
 
 /// A row of an operation that is one simple instruction of every processor.
 const fn simple(name: &'static str, class: Class, rule: BinaryRule) -> BinaryInfo {
-    BinaryInfo { name, class, rule, cheap: true, divides: false, expanded: false, derivatives: None }
+    BinaryInfo { name, class, rule, cheap: true, divides: false, expanded: false }
 }
 
 /// A row of a division of integers and floats.
@@ -143,51 +134,23 @@ impl BinaryOp {
         use BinaryRule as Rule;
         use Class::{Bits, Float, Integer, Number};
         match self {
-            BinaryOp::Add => simple("add", Number, Rule::Add).derivatives(one, one),
-            BinaryOp::Sub => simple("sub", Number, Rule::Sub).derivatives(one, || Expr::Number(-1.0)),
-            BinaryOp::Mul => simple("mul", Number, Rule::Mul).derivatives(|| B, || A),
-            BinaryOp::Div => division("div", Rule::Div).derivatives(|| 1.0 / B, || -(Y / B)),
-            BinaryOp::FastDiv => BinaryInfo { cheap: false, ..simple("fast_div", Float, Rule::Div) }
-                .derivatives(|| 1.0 / B, || -(Y / B)),
-            BinaryOp::Rem => division("rem", Rule::Rem).derivatives(one, || -(A / B).then(UnaryOp::Trunc)),
-            BinaryOp::Min => {
-                simple("min", Number, Rule::Min).derivatives(|| B.less(A, 0.0, 1.0), || B.less(A, 1.0, 0.0))
-            }
-            BinaryOp::Max => {
-                simple("max", Number, Rule::Max).derivatives(|| A.less(B, 0.0, 1.0), || A.less(B, 1.0, 0.0))
-            }
+            BinaryOp::Add => simple("add", Number, Rule::Add),
+            BinaryOp::Sub => simple("sub", Number, Rule::Sub),
+            BinaryOp::Mul => simple("mul", Number, Rule::Mul),
+            BinaryOp::Div => division("div", Rule::Div),
+            BinaryOp::FastDiv => BinaryInfo { cheap: false, ..simple("fast_div", Float, Rule::Div) },
+            BinaryOp::Rem => division("rem", Rule::Rem),
+            BinaryOp::Min => simple("min", Number, Rule::Min),
+            BinaryOp::Max => simple("max", Number, Rule::Max),
             BinaryOp::And => simple("and", Bits, Rule::And),
             BinaryOp::Or => simple("or", Bits, Rule::Or),
             BinaryOp::Xor => simple("xor", Bits, Rule::Xor),
             BinaryOp::Shl => simple("shl", Integer, Rule::Shl),
             BinaryOp::Shr => simple("shr", Integer, Rule::Shr),
-            BinaryOp::Pow => {
-                function("pow", libm::pow).derivatives(|| B * A.power(B - 1.0), || Y * A.of(MathFn::Log))
-            }
-            BinaryOp::Atan2 => {
-                function("atan2", libm::atan2).derivatives(|| B / (A * A + B * B), || -(A / (A * A + B * B)))
-            }
+            BinaryOp::Pow => function("pow", libm::pow),
+            BinaryOp::Atan2 => function("atan2", libm::atan2),
         }
     }
-
-    /// Every operation.
-    pub const ALL: &[BinaryOp] = &[
-        BinaryOp::Add,
-        BinaryOp::Sub,
-        BinaryOp::Mul,
-        BinaryOp::Div,
-        BinaryOp::FastDiv,
-        BinaryOp::Rem,
-        BinaryOp::Min,
-        BinaryOp::Max,
-        BinaryOp::And,
-        BinaryOp::Or,
-        BinaryOp::Xor,
-        BinaryOp::Shl,
-        BinaryOp::Shr,
-        BinaryOp::Pow,
-        BinaryOp::Atan2,
-    ];
 
     /// The name in the text format.
     pub const fn name(self) -> &'static str {
@@ -201,10 +164,6 @@ impl BinaryOp {
 }
 
 impl CompareOp {
-    /// Every comparison.
-    pub const ALL: &[CompareOp] =
-        &[CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
-
     /// The name in the text format.
     pub const fn name(self) -> &'static str {
         match self {

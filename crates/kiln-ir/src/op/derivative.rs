@@ -1,9 +1,11 @@
 //! Derivatives of element-wise operations, as expressions of their operands and their result.
 //!
-//! The tables (`unary.rs`, `binary.rs`) have a line for each operation: `1.0 - Y * Y` is that of
+//! There is a line for each operation: `1.0 - Y * Y` is that of
 //! `tanh`. [`Builder::derivative`](crate::Builder::derivative) writes them as operations.
 
 use super::{BinaryOp, MathFn, UnaryOp};
+use Expr::{A, B, Y};
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 
 /// An expression of floats.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,10 +26,8 @@ pub enum Expr {
     Less(Box<[Expr; 4]>),
 }
 
-/// A derivative, of a row of a table.
+/// A derivative.
 pub type Derivative = fn() -> Expr;
-
-pub(super) use Expr::{A, B, Y};
 
 /// An expression, from a number too.
 impl From<f64> for Expr {
@@ -93,6 +93,69 @@ impl Expr {
     }
 }
 
+/// The number 1.
+const fn one() -> Expr {
+    Expr::Number(1.0)
+}
+
+impl UnaryOp {
+    /// The derivative, of operations on floats whose result is one.
+    pub fn derivative(self) -> Option<Derivative> {
+        Some(match self {
+            UnaryOp::Math(function) => function.derivative(),
+            UnaryOp::Neg => || Expr::Number(-1.0),
+            UnaryOp::Abs => || A.less(0.0, -1.0, 1.0),
+            UnaryOp::Exp2 => || LN_2 * Y,
+            UnaryOp::Sqrt => || 0.5 / Y,
+            UnaryOp::Rsqrt => || -0.5 * Y * Y * Y,
+            UnaryOp::Recip => || -(Y * Y),
+            UnaryOp::Floor => || Expr::Number(0.0),
+            UnaryOp::Ceil => || Expr::Number(0.0),
+            UnaryOp::Round => || Expr::Number(0.0),
+            UnaryOp::Trunc => || Expr::Number(0.0),
+            UnaryOp::Not | UnaryOp::Popcount | UnaryOp::Clz | UnaryOp::BitReverse | UnaryOp::IsNan => {
+                return None;
+            }
+        })
+    }
+}
+
+impl MathFn {
+    /// The derivative.
+    pub fn derivative(self) -> Derivative {
+        match self {
+            MathFn::Exp => || Y,
+            MathFn::Log => || 1.0 / A,
+            MathFn::Log2 => || 1.0 / (LN_2 * A),
+            MathFn::Log1p => || 1.0 / (1.0 + A),
+            MathFn::Sin => || A.of(MathFn::Cos),
+            MathFn::Cos => || -A.of(MathFn::Sin),
+            MathFn::Tanh => || 1.0 - Y * Y,
+            MathFn::Erf => || FRAC_2_SQRT_PI * (-(A * A)).of(MathFn::Exp),
+            MathFn::Sigmoid => || Y * (1.0 - Y),
+        }
+    }
+}
+
+impl BinaryOp {
+    /// The derivatives with respect to both operands, of operations on floats.
+    pub fn derivatives(self) -> Option<[Derivative; 2]> {
+        Some(match self {
+            BinaryOp::Add => [one, one],
+            BinaryOp::Sub => [one, || Expr::Number(-1.0)],
+            BinaryOp::Mul => [|| B, || A],
+            BinaryOp::Div => [|| 1.0 / B, || -(Y / B)],
+            BinaryOp::FastDiv => [|| 1.0 / B, || -(Y / B)],
+            BinaryOp::Rem => [one, || -(A / B).then(UnaryOp::Trunc)],
+            BinaryOp::Min => [|| B.less(A, 0.0, 1.0), || B.less(A, 1.0, 0.0)],
+            BinaryOp::Max => [|| A.less(B, 0.0, 1.0), || A.less(B, 1.0, 0.0)],
+            BinaryOp::Pow => [|| B * A.power(B - 1.0), || Y * A.of(MathFn::Log)],
+            BinaryOp::Atan2 => [|| B / (A * A + B * B), || -(A / (A * A + B * B))],
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr => return None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,8 +211,8 @@ mod tests {
         let mut tested = 0;
         for &op in UnaryOp::ALL {
             let floats = op.info().class.has(Scalar::F64) && op.result(Scalar::F64) == Scalar::F64;
-            assert_eq!(op.info().derivative.is_some(), floats, "{}", op.name());
-            let Some(derivative) = op.info().derivative else { continue };
+            assert_eq!(op.derivative().is_some(), floats, "{}", op.name());
+            let Some(derivative) = op.derivative() else { continue };
             for x in [-2.3, -0.7, 0.31, 1.6, 3.7] {
                 let y = unary(op, x);
                 if y.is_nan() {
@@ -167,8 +230,8 @@ mod tests {
         let mut tested = 0;
         for &op in BinaryOp::ALL {
             let floats = matches!(op.info().class, Class::Number | Class::Float);
-            assert_eq!(op.info().derivatives.is_some(), floats, "{}", op.name());
-            let Some(derivatives) = op.info().derivatives else { continue };
+            assert_eq!(op.derivatives().is_some(), floats, "{}", op.name());
+            let Some(derivatives) = op.derivatives() else { continue };
             for (a, b) in [(0.7, 1.9), (5.3, 1.7), (2.2, 0.4), (-1.3, 2.6), (1.2, -0.8)] {
                 let y = binary(op, a, b);
                 if y.is_nan() {

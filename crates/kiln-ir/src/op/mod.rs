@@ -35,6 +35,7 @@ mod class;
 mod computed;
 mod derivative;
 mod linear;
+mod listed;
 mod table;
 mod unary;
 

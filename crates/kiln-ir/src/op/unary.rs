@@ -7,70 +7,73 @@
 //! `ptx/arith.rs`) or, for a [`MathFn`], an expansion (`kiln-compiler`, `expand/mod.rs`).
 
 use super::class::Class;
-use super::derivative::{A, Derivative, Expr, Y};
+use super::listed::listed;
 use crate::types::Scalar;
-use std::f64::consts::{FRAC_2_SQRT_PI, LN_2};
 
-/// Element-wise operations with one operand. The result has the operand's type unless said
-/// otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum UnaryOp {
-    /// Negation; wraps for integers.
-    Neg,
-    /// Logical not of a bool, bitwise not of an integer.
-    Not,
-    /// Absolute value; wraps for the least integer.
-    Abs,
-    /// A function that no GPU has an instruction for.
-    Math(MathFn),
-    /// 2^x, within a few ulp.
-    Exp2,
-    /// Square root, correctly rounded.
-    Sqrt,
-    /// 1 / sqrt(x), within a few ulp.
-    Rsqrt,
-    /// 1 / x, correctly rounded.
-    Recip,
-    /// Rounds towards minus infinity.
-    Floor,
-    /// Rounds towards plus infinity.
-    Ceil,
-    /// Rounds to nearest, ties to even.
-    Round,
-    /// Rounds towards zero.
-    Trunc,
-    /// The number of one bits of an integer, in the same type.
-    Popcount,
-    /// The number of leading zero bits of an integer, in the same type.
-    Clz,
-    /// The bits of an integer in the opposite order.
-    BitReverse,
-    /// Whether a float is NaN; the result is bool.
-    IsNan,
+listed! {
+    /// Element-wise operations with one operand. The result has the operand's type unless said
+    /// otherwise.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum UnaryOp {
+        /// Negation; wraps for integers.
+        Neg,
+        /// Logical not of a bool, bitwise not of an integer.
+        Not,
+        /// Absolute value; wraps for the least integer.
+        Abs,
+        /// A function that no GPU has an instruction for.
+        Math(MathFn),
+        /// 2^x, within a few ulp.
+        Exp2,
+        /// Square root, correctly rounded.
+        Sqrt,
+        /// 1 / sqrt(x), within a few ulp.
+        Rsqrt,
+        /// 1 / x, correctly rounded.
+        Recip,
+        /// Rounds towards minus infinity.
+        Floor,
+        /// Rounds towards plus infinity.
+        Ceil,
+        /// Rounds to nearest, ties to even.
+        Round,
+        /// Rounds towards zero.
+        Trunc,
+        /// The number of one bits of an integer, in the same type.
+        Popcount,
+        /// The number of leading zero bits of an integer, in the same type.
+        Clz,
+        /// The bits of an integer in the opposite order.
+        BitReverse,
+        /// Whether a float is NaN; the result is bool.
+        IsNan,
+    }
 }
 
-/// Mathematical functions of a float, for which GPUs have no instruction: within a few ulp, special
-/// values as in IEEE 754.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum MathFn {
-    /// e^x.
-    Exp,
-    /// Natural logarithm.
-    Log,
-    /// Base-2 logarithm.
-    Log2,
-    /// ln(1 + x), also where x is small.
-    Log1p,
-    /// Sine, of radians.
-    Sin,
-    /// Cosine, of radians.
-    Cos,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// The error function.
-    Erf,
-    /// 1 / (1 + e^-x).
-    Sigmoid,
+listed! {
+    /// Mathematical functions of a float, for which GPUs have no instruction: within a few ulp, special
+    /// values as in IEEE 754.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum MathFn {
+        /// e^x.
+        Exp,
+        /// Natural logarithm.
+        Log,
+        /// Base-2 logarithm.
+        Log2,
+        /// ln(1 + x), also where x is small.
+        Log1p,
+        /// Sine, of radians.
+        Sin,
+        /// Cosine, of radians.
+        Cos,
+        /// Hyperbolic tangent.
+        Tanh,
+        /// The error function.
+        Erf,
+        /// 1 / (1 + e^-x).
+        Sigmoid,
+    }
 }
 
 /// What a unary operation computes.
@@ -128,19 +131,11 @@ pub struct UnaryInfo {
     pub exact: bool,
     /// Whether a GPU has to compute it by other operations.
     pub expansion: Expansion,
-    /// The derivative, of operations on floats whose result is one.
-    pub derivative: Option<Derivative>,
-}
-
-impl UnaryInfo {
-    const fn derivative(self, rule: Derivative) -> UnaryInfo {
-        UnaryInfo { derivative: Some(rule), ..self }
-    }
 }
 
 /// A row of an operation that is one simple instruction of every processor.
 const fn simple(name: &'static str, class: Class, rule: UnaryRule) -> UnaryInfo {
-    UnaryInfo { name, class, rule, cheap: true, exact: true, expansion: Expansion::Never, derivative: None }
+    UnaryInfo { name, class, rule, cheap: true, exact: true, expansion: Expansion::Never }
 }
 
 /// A row of a function of the bits of integers.
@@ -168,56 +163,24 @@ impl UnaryOp {
     /// ```
     pub const fn info(self) -> UnaryInfo {
         match self {
-            UnaryOp::Neg => simple("neg", Class::Number, UnaryRule::Negate).derivative(|| Expr::Number(-1.0)),
+            UnaryOp::Neg => simple("neg", Class::Number, UnaryRule::Negate),
             UnaryOp::Not => simple("not", Class::Bits, UnaryRule::Invert),
-            UnaryOp::Abs => {
-                simple("abs", Class::Number, UnaryRule::Magnitude).derivative(|| A.less(0.0, -1.0, 1.0))
-            }
+            UnaryOp::Abs => simple("abs", Class::Number, UnaryRule::Magnitude),
             UnaryOp::Math(function) => function.info(),
-            UnaryOp::Exp2 => approximate("exp2", Expansion::F64, libm::exp2).derivative(|| LN_2 * Y),
-            UnaryOp::Sqrt => rounded("sqrt", f64::sqrt).derivative(|| 0.5 / Y),
-            UnaryOp::Rsqrt => {
-                approximate("rsqrt", Expansion::F64, |x| 1.0 / x.sqrt()).derivative(|| -0.5 * Y * Y * Y)
-            }
-            UnaryOp::Recip => rounded("recip", |x| 1.0 / x).derivative(|| -(Y * Y)),
-            UnaryOp::Floor => rounded("floor", f64::floor).derivative(|| Expr::Number(0.0)),
-            UnaryOp::Ceil => rounded("ceil", f64::ceil).derivative(|| Expr::Number(0.0)),
-            UnaryOp::Round => rounded("round", f64::round_ties_even).derivative(|| Expr::Number(0.0)),
-            UnaryOp::Trunc => rounded("trunc", f64::trunc).derivative(|| Expr::Number(0.0)),
+            UnaryOp::Exp2 => approximate("exp2", Expansion::F64, libm::exp2),
+            UnaryOp::Sqrt => rounded("sqrt", f64::sqrt),
+            UnaryOp::Rsqrt => approximate("rsqrt", Expansion::F64, |x| 1.0 / x.sqrt()),
+            UnaryOp::Recip => rounded("recip", |x| 1.0 / x),
+            UnaryOp::Floor => rounded("floor", f64::floor),
+            UnaryOp::Ceil => rounded("ceil", f64::ceil),
+            UnaryOp::Round => rounded("round", f64::round_ties_even),
+            UnaryOp::Trunc => rounded("trunc", f64::trunc),
             UnaryOp::Popcount => of_bits("popcount", |x, _| x.count_ones().into()),
             UnaryOp::Clz => of_bits("clz", |x, width| (x.leading_zeros() - (64 - width)).into()),
             UnaryOp::BitReverse => of_bits("bit_reverse", |x, width| x.reverse_bits() >> (64 - width)),
             UnaryOp::IsNan => simple("is_nan", Class::Float, UnaryRule::IsNan),
         }
     }
-
-    /// Every operation.
-    pub const ALL: &[UnaryOp] = &[
-        UnaryOp::Neg,
-        UnaryOp::Not,
-        UnaryOp::Abs,
-        UnaryOp::Math(MathFn::Exp),
-        UnaryOp::Exp2,
-        UnaryOp::Math(MathFn::Log),
-        UnaryOp::Math(MathFn::Log2),
-        UnaryOp::Math(MathFn::Log1p),
-        UnaryOp::Sqrt,
-        UnaryOp::Rsqrt,
-        UnaryOp::Recip,
-        UnaryOp::Math(MathFn::Sin),
-        UnaryOp::Math(MathFn::Cos),
-        UnaryOp::Math(MathFn::Tanh),
-        UnaryOp::Math(MathFn::Erf),
-        UnaryOp::Math(MathFn::Sigmoid),
-        UnaryOp::Floor,
-        UnaryOp::Ceil,
-        UnaryOp::Round,
-        UnaryOp::Trunc,
-        UnaryOp::Popcount,
-        UnaryOp::Clz,
-        UnaryOp::BitReverse,
-        UnaryOp::IsNan,
-    ];
 
     /// The name in the text format.
     pub const fn name(self) -> &'static str {
@@ -246,17 +209,15 @@ impl MathFn {
     /// The row of the function.
     pub const fn info(self) -> UnaryInfo {
         match self {
-            MathFn::Exp => function("exp", libm::exp).derivative(|| Y),
-            MathFn::Log => function("log", libm::log).derivative(|| 1.0 / A),
-            MathFn::Log2 => function("log2", libm::log2).derivative(|| 1.0 / (LN_2 * A)),
-            MathFn::Log1p => function("log1p", libm::log1p).derivative(|| 1.0 / (1.0 + A)),
-            MathFn::Sin => function("sin", libm::sin).derivative(|| A.of(MathFn::Cos)),
-            MathFn::Cos => function("cos", libm::cos).derivative(|| -A.of(MathFn::Sin)),
-            MathFn::Tanh => function("tanh", libm::tanh).derivative(|| 1.0 - Y * Y),
-            MathFn::Erf => {
-                function("erf", libm::erf).derivative(|| FRAC_2_SQRT_PI * (-(A * A)).of(MathFn::Exp))
-            }
-            MathFn::Sigmoid => function("sigmoid", sigmoid).derivative(|| Y * (1.0 - Y)),
+            MathFn::Exp => function("exp", libm::exp),
+            MathFn::Log => function("log", libm::log),
+            MathFn::Log2 => function("log2", libm::log2),
+            MathFn::Log1p => function("log1p", libm::log1p),
+            MathFn::Sin => function("sin", libm::sin),
+            MathFn::Cos => function("cos", libm::cos),
+            MathFn::Tanh => function("tanh", libm::tanh),
+            MathFn::Erf => function("erf", libm::erf),
+            MathFn::Sigmoid => function("sigmoid", sigmoid),
         }
     }
 }
