@@ -116,9 +116,9 @@ impl Pipeline {
     fn new(runtime: &RingRuntime, wait: WaitPolicy) -> Result<Pipeline, Box<dyn Error>> {
         let config = || RingConfig::default().capacity(1024).wait(wait);
         let judge = runtime.launch(actors::judge, config().state(actors::Judge::default()))?;
-        let beats = judge.inlet(64)?;
+        let beats = judge.inbound_link(64)?;
         let detector = runtime.launch(actors::detector, config().state(actors::Detector::new(beats)))?;
-        let points = detector.inlet(1024)?;
+        let points = detector.inbound_link(1024)?;
         let filter = runtime.launch(actors::filter, config().state(actors::Filter::new(points)))?;
         judge.activate()?;
         detector.activate()?;

@@ -101,7 +101,7 @@ pub(crate) fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let warps: &[bool] = trial.warps();
     let config = RuntimeConfig { step_budget: 500, spins: 64, ..defaults() };
     let runtime = |&warps: &bool| {
-        let config = config.workers(2).ports_per_worker(8).warps(warps);
+        let config = config.workers(2).endpoints_per_worker(8).warps(warps);
         Ok(RingRuntime::with(trial.device, config)?)
     };
     warps.iter().map(runtime).collect()
@@ -352,7 +352,7 @@ fn launches_beside_a_grid(trial: &mut Trial<'_>) -> Verdict {
 /// back with all its states.
 fn parked_grids_come_back(trial: &mut Trial<'_>) -> Verdict {
     let resides = trial.device.properties().residency == Residency::Beside;
-    let config = defaults().workers(2).ports_per_worker(8);
+    let config = defaults().workers(2).endpoints_per_worker(8);
     let rt = RingRuntime::with(trial.device, config.park_after(Some(Duration::from_millis(30))))?;
     let sums = [
         active(&rt, running_sum, RingConfig::default().state(0))?,

@@ -78,7 +78,7 @@ fn places_run_out_and_come_back(trial: &mut Trial<'_>) -> Verdict {
             all.push(rt.launch(running_sum, config)?);
         }
         let more = rt.launch(running_sum, config).err();
-        ensure(matches!(more, Some(RingError::NoPlace { places: 16, bands: 1 })), || {
+        ensure(matches!(more, Some(RingError::NoPlace { places: 16, priorities: 1 })), || {
             format!("a 17th: {more:?}")
         })?;
         drop(all);

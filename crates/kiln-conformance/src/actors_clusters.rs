@@ -86,7 +86,7 @@ fn first_of(ctx: &RingCtx, m: Inline<u32, 40>) -> u32 {
 fn config() -> RuntimeConfig {
     // Little of it: the interpreter copies it back and forth whenever the host waits.
     let config = RuntimeConfig { step_budget: 500, spins: 64, cluster_bytes: 1 << 10, ..defaults() };
-    config.clusters_of(2).workers(4).ports_per_worker(8)
+    config.clusters_of(2).workers(4).endpoints_per_worker(8)
 }
 
 /// Runtimes with two clusters of two workers, of one thread and of a warp; none where a device has
@@ -141,8 +141,8 @@ fn ends(sink: &Actor<collect>) -> Verdict {
 fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = active(&rt, collect, RingConfig::default().state(0).capacity(8))?;
-        let middle = active(&rt, pass, stage(sink.inlet_in_cluster(4)?).beside(&sink))?;
-        let source = active(&rt, emit, stage(middle.inlet_in_cluster(2)?).beside(&sink))?;
+        let middle = active(&rt, pass, stage(sink.inbound_link_in_cluster(4)?).beside(&sink))?;
+        let source = active(&rt, emit, stage(middle.inbound_link_in_cluster(2)?).beside(&sink))?;
         let numbers: Vec<u32> = (0..30).map(|n| 100 + 7 * n).collect();
         for (group, numbers) in numbers.chunks(10).enumerate() {
             feed(&source, numbers.iter().copied())?;
@@ -163,8 +163,8 @@ fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
 fn messages_survive_that_the_grid_leaves(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = rt.launch(collect, RingConfig::default().state(0).capacity(64))?;
-        let middle = rt.launch(pass, stage(sink.inlet_in_cluster(8)?).beside(&sink))?;
-        let source = active(&rt, emit, stage(middle.inlet_in_cluster(8)?).beside(&sink))?;
+        let middle = rt.launch(pass, stage(sink.inbound_link_in_cluster(8)?).beside(&sink))?;
+        let source = active(&rt, emit, stage(middle.inbound_link_in_cluster(8)?).beside(&sink))?;
         feed(&source, 20..25)?;
         settles(&source, 0)?;
         // It is compiled in, and the grid comes back.
@@ -188,7 +188,7 @@ fn messages_survive_that_the_grid_leaves(trial: &mut Trial<'_>) -> Verdict {
 fn full_queues_survive_that_the_grid_leaves(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = rt.launch(collect, RingConfig::default().state(0).capacity(64))?;
-        let source = active(&rt, emit, stage(sink.inlet_in_cluster(2)?).beside(&sink))?;
+        let source = active(&rt, emit, stage(sink.inbound_link_in_cluster(2)?).beside(&sink))?;
         feed(&source, 0..20)?;
         settles(&source, 18)?;
         let other = active(&rt, negate, RingConfig::default())?;
@@ -208,8 +208,8 @@ fn circles(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let none = || RingConfig::default().state(Address::none()).capacity(64);
         let a = rt.launch(countdown, none())?;
-        let b = rt.launch(countdown, none().state(a.inlet_in_cluster(2)?).beside(&a))?;
-        a.set_state(b.inlet_in_cluster(2)?)?;
+        let b = rt.launch(countdown, none().state(a.inbound_link_in_cluster(2)?).beside(&a))?;
+        a.set_state(b.inbound_link_in_cluster(2)?)?;
         a.activate()?;
         b.activate()?;
         for x in [11, 16] {
@@ -219,7 +219,7 @@ fn circles(trial: &mut Trial<'_>) -> Verdict {
         }
         // One that sends to itself.
         let own = rt.launch(countdown, none())?;
-        own.set_state(own.inlet_in_cluster(2)?)?;
+        own.set_state(own.inbound_link_in_cluster(2)?)?;
         own.activate()?;
         feed(&own, [9])?;
         same("to itself", own.outputs().recv_timeout(SOON)?, 7)?;
@@ -230,8 +230,8 @@ fn circles(trial: &mut Trial<'_>) -> Verdict {
 fn failures_stay_where_they_are(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = active(&rt, collect, RingConfig::default().state(0).capacity(64))?;
-        let middle = active(&rt, pass, stage(sink.inlet_in_cluster(4)?).beside(&sink))?;
-        let source = active(&rt, emit, stage(middle.inlet_in_cluster(8)?).beside(&sink))?;
+        let middle = active(&rt, pass, stage(sink.inbound_link_in_cluster(4)?).beside(&sink))?;
+        let source = active(&rt, emit, stage(middle.inbound_link_in_cluster(8)?).beside(&sink))?;
         feed(&source, [1, 13, 3, 4])?;
         same("before", sink.outputs().recv_timeout(SOON)?, collected(1, 1, 1))?;
         let begun = Instant::now();
@@ -266,7 +266,7 @@ fn what_a_cluster_does_not_reach(trial: &mut Trial<'_>) -> Verdict {
             ensure(text.contains(why), || format!("`{text}` does not say `{why}`"))
         };
         let sink = active(&rt, collect, RingConfig::default().state(0).capacity(64))?;
-        let address = sink.inlet_in_cluster(8)?;
+        let address = sink.inbound_link_in_cluster(8)?;
         // The first takes the other worker of the cluster, the next one of the other cluster, where
         // there are fewer actors.
         let near = active(&rt, emit, stage(Address::none()))?;
@@ -280,7 +280,7 @@ fn what_a_cluster_does_not_reach(trial: &mut Trial<'_>) -> Verdict {
         let second = active(&rt, emit, stage(address).beside(&sink))?;
         fails(&second, "another actor sends to")?;
         ends(&sink)?;
-        let inline = rt.launch(first_of, RingConfig::default())?.inlet_in_cluster(2);
+        let inline = rt.launch(first_of, RingConfig::default())?.inbound_link_in_cluster(2);
         ensure(matches!(inline, Err(RingError::InlineInCluster { .. })), || format!("{inline:?}"))?;
     }
     Ok(())
@@ -292,9 +292,9 @@ fn memory_is_used_again(trial: &mut Trial<'_>) -> Verdict {
         for _ in 0..2 {
             let sink = active(&rt, collect, RingConfig::default().state(0).capacity(64))?;
             // 1 KiB: two queues of 8 slots of 64 bytes.
-            let address = sink.inlet_in_cluster(8)?;
-            let half = sink.inlet_in_cluster(8)?;
-            let full = sink.inlet_in_cluster(1);
+            let address = sink.inbound_link_in_cluster(8)?;
+            let half = sink.inbound_link_in_cluster(8)?;
+            let full = sink.inbound_link_in_cluster(1);
             let named = matches!(&full, Err(error @ RingError::OutOfRegion { .. }) if error.to_string().contains("cluster"));
             ensure(named, || format!("a third queue gave {full:?}"))?;
             let source = active(&rt, emit, stage(address).beside(&sink))?;
@@ -315,10 +315,10 @@ fn memory_is_used_again(trial: &mut Trial<'_>) -> Verdict {
 }
 
 fn what_there_is_none_of_is_refused(trial: &mut Trial<'_>) -> Verdict {
-    let plain = defaults().workers(1).ports_per_worker(8);
+    let plain = defaults().workers(1).endpoints_per_worker(8);
     let rt = RingRuntime::with(trial.device, plain)?;
     let actor = rt.launch(negate, RingConfig::default())?;
-    let refused = actor.inlet_in_cluster(4);
+    let refused = actor.inbound_link_in_cluster(4);
     ensure(matches!(refused, Err(RingError::NoClusters { .. })), || format!("{refused:?}"))?;
     for size in [0, 3, 16] {
         let refused = RingRuntime::with(trial.device, config().clusters_of(size)).err();

@@ -102,17 +102,17 @@ fn player(other: Address<Ball>, fails_at: u32) -> RingConfig<Player> {
 const NEVER: u32 = u32::MAX;
 
 /// A queue of another actor's messages.
-fn inlet<H: Handler>(of: &Actor<H>, near: bool, capacity: usize) -> Result<Address<H::Message>, Stop> {
-    Ok(if near { of.inlet_in_cluster(capacity)? } else { of.inlet(capacity)? })
+fn inbound_link<H: Handler>(of: &Actor<H>, near: bool, capacity: usize) -> Result<Address<H::Message>, Stop> {
+    Ok(if near { of.inbound_link_in_cluster(capacity)? } else { of.inbound_link(capacity)? })
 }
 
 /// Two of a runtime that send to each other: by way of the shared memory of a cluster, or not. The
 /// second fails where so many are left.
 fn players(rt: &RingRuntime, near: bool, fails_at: u32) -> Result<[Actor<volley>; 2], Stop> {
     let a = rt.launch(volley, player(Address::none(), NEVER))?;
-    let config = player(inlet(&a, near, 4)?, fails_at);
+    let config = player(inbound_link(&a, near, 4)?, fails_at);
     let b = rt.launch(volley, if near { config.beside(&a) } else { config })?;
-    a.set_state(Player { seen: 0, other: inlet(&b, near, 4)?, fails_at: NEVER, mixed: 0 })?;
+    a.set_state(Player { seen: 0, other: inbound_link(&b, near, 4)?, fails_at: NEVER, mixed: 0 })?;
     a.activate()?;
     b.activate()?;
     Ok([a, b])
@@ -243,9 +243,9 @@ fn crowds_are_heard_in_order(trial: &mut Trial<'_>) -> Verdict {
         let mut sources = Vec::new();
         for _ in 0..2 {
             let config = |to| RingConfig::default().state(to).capacity(64);
-            let last = inlet(&sink, near, 16)?;
+            let last = inbound_link(&sink, near, 16)?;
             let middle = rt.launch(forward, if near { config(last).beside(&sink) } else { config(last) })?;
-            let first = inlet(&middle, near, 16)?;
+            let first = inbound_link(&middle, near, 16)?;
             let source =
                 rt.launch(forward, if near { config(first).beside(&sink) } else { config(first) })?;
             middle.activate()?;

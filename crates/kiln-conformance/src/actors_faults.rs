@@ -203,7 +203,7 @@ fn pass_on(ctx: &RingCtx, to: &mut Address<[i32; 2]>, x: [i32; 2]) {
 fn on_a_message_of_another_actor(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, faulty, shelf())?;
-        let first = active(&rt, pass_on, RingConfig::default().state(last.inlet(4)?))?;
+        let first = active(&rt, pass_on, RingConfig::default().state(last.inbound_link(4)?))?;
         let outputs = last.outputs();
         for n in [8, 9] {
             first.ask([0, 3])?;

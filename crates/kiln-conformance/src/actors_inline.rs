@@ -257,9 +257,9 @@ fn relay(ctx: &RingCtx, s: &mut Relay, m: Parcel) {
 fn arrays_are_sent_on(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let end = active(&rt, reorder, RingConfig::default().capacity(4))?;
-        let state = Relay { next: end.inlet(2)?, count: 0 };
+        let state = Relay { next: end.inbound_link(2)?, count: 0 };
         let middle = active(&rt, relay, RingConfig::default().state(state))?;
-        let state = Relay { next: middle.inlet(2)?, count: 10 };
+        let state = Relay { next: middle.inbound_link(2)?, count: 10 };
         let first = active(&rt, relay, RingConfig::default().state(state))?;
         for round in 1..20 {
             let m = parcel(trial, 100 * round);
@@ -375,7 +375,7 @@ fn arrays_change_once_under_back_pressure(trial: &mut Trial<'_>) -> Verdict {
         for shared in [false, true] {
             let sink = active(&rt, slow_total, RingConfig::default().state(0))?;
             let other = active(&rt, digest_of_two, RingConfig::default())?;
-            let state = Counting { next: sink.inlet(4)?, seen: Inline::default() };
+            let state = Counting { next: sink.inbound_link(4)?, seen: Inline::default() };
             let config = RingConfig::default().state(state).capacity(512);
             let config = if shared { config.beside(&sink) } else { config };
             let source = active(&rt, count_and_pass, config)?;

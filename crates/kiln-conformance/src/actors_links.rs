@@ -134,8 +134,8 @@ fn pipelines_keep_order(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = active(&rt, tally, RingConfig::default().state(0).capacity(8))?;
         let stage = |number, next| RingConfig::default().state(Stage { number, next }).capacity(16);
-        let middle = active(&rt, transform, stage(0, sink.inlet(4)?))?;
-        let source = active(&rt, emit, stage(3, middle.inlet(2)?))?;
+        let middle = active(&rt, transform, stage(0, sink.inbound_link(4)?))?;
+        let source = active(&rt, emit, stage(3, middle.inbound_link(2)?))?;
         let numbers = || (0..60).filter(|x| *x != 13);
         let (mut sent, mut seen) = (numbers(), 0);
         for value in numbers().filter(|x| x % 5 != 0) {
@@ -163,7 +163,7 @@ fn each_senders_messages_keep_order(trial: &mut Trial<'_>) -> Verdict {
         let sink = active(&rt, tally, RingConfig::default().state(0).capacity(64))?;
         let sources = (0..3)
             .map(|number| {
-                let next = sink.inlet(1 << number)?;
+                let next = sink.inbound_link(1 << number)?;
                 active(&rt, emit, RingConfig::default().state(Stage { number, next }).capacity(32))
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -202,7 +202,7 @@ macro_rules! lengths {
         for deadlines in [false, true] {
             let config = RingConfig::default().capacity(3).deadlines(deadlines);
             let end = active(&$rt, $name, config)?;
-            let first = active(&$rt, pass, RingConfig::default().state(end.inlet(2)?))?;
+            let first = active(&$rt, pass, RingConfig::default().state(end.inbound_link(2)?))?;
             for _ in 0..5 {
                 let message: [u32; $words] = std::array::from_fn(|_| $trial.rng.bits() as u32);
                 first.send(message)?;
@@ -225,7 +225,7 @@ fn full_queues_hold_up_senders(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let slow = launched(&rt, total, 0)?;
         let other = active(&rt, total, RingConfig::default().state(0).capacity(64))?;
-        let addresses = [slow.inlet(2)?, other.inlet(64)?];
+        let addresses = [slow.inbound_link(2)?, other.inbound_link(64)?];
         let sender = active(&rt, twice, RingConfig::default().state(addresses).capacity(64))?;
         feed(&sender, 0..20)?;
         // The handler may send two messages, for which the queue has no room after 0: 1 waits, and
@@ -245,7 +245,7 @@ fn full_queues_hold_up_senders(trial: &mut Trial<'_>) -> Verdict {
 fn outputs_nobody_takes_hold_up_the_actor(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let end = active(&rt, total, RingConfig::default().state(0).capacity(4))?;
-        let addresses = [end.inlet(2)?, Address::none()];
+        let addresses = [end.inbound_link(2)?, Address::none()];
         let sender = active(&rt, twice, RingConfig::default().state(addresses).capacity(64))?;
         feed(&sender, 1..=20)?;
         // Four outputs, one in the queue, where the sender needs room for two, and the rest with
@@ -262,10 +262,16 @@ fn outputs_nobody_takes_hold_up_the_actor(trial: &mut Trial<'_>) -> Verdict {
 fn failures_stay_where_they_are(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sink = active(&rt, tally, RingConfig::default().state(0))?;
-        let middle =
-            active(&rt, transform, RingConfig::default().state(Stage { number: 0, next: sink.inlet(16)? }))?;
-        let source =
-            active(&rt, emit, RingConfig::default().state(Stage { number: 1, next: middle.inlet(16)? }))?;
+        let middle = active(
+            &rt,
+            transform,
+            RingConfig::default().state(Stage { number: 0, next: sink.inbound_link(16)? }),
+        )?;
+        let source = active(
+            &rt,
+            emit,
+            RingConfig::default().state(Stage { number: 1, next: middle.inbound_link(16)? }),
+        )?;
         feed(&source, [1, 2, 13, 3])?;
         same("before", sink.outputs().recv_timeout(SOON)?[1], 3)?;
         same("before", sink.outputs().recv_timeout(SOON)?[1], 5)?;
@@ -291,10 +297,10 @@ fn failures_stay_where_they_are(trial: &mut Trial<'_>) -> Verdict {
 fn what_may_not_be_sent(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let end = active(&rt, total, RingConfig::default().state(0))?;
-        let address = end.inlet(8)?;
+        let address = end.inbound_link(8)?;
         let first = active(&rt, burst, RingConfig::default().state(address))?;
         let second = active(&rt, burst, RingConfig::default().state(address))?;
-        let one_place = end.inlet(1)?;
+        let one_place = end.inbound_link(1)?;
         let both = active(&rt, twice, RingConfig::default().state([one_place; 2]))?;
         let fails = |asked: Result<Option<()>, AskError>, why: &str| -> Verdict {
             let Err(AskError::Unhandled { reason, .. }) = asked else {
@@ -304,7 +310,7 @@ fn what_may_not_be_sent(trial: &mut Trial<'_>) -> Verdict {
             ensure(text.contains(why), || format!("`{text}` does not say `{why}`"))
         };
         same("the first sender", first.ask(1)?, None)?;
-        // Before anything comes by the other inlet: there is no order between two of them.
+        // Before anything comes by the other inbound link: there is no order between two of them.
         same("what came", end.outputs().recv_timeout(SOON)?, 0)?;
         fails(second.ask(1), "another actor sends to")?;
         same("one of one", both.ask(3)?, None)?;
@@ -317,7 +323,9 @@ fn what_may_not_be_sent(trial: &mut Trial<'_>) -> Verdict {
             active(&rt, burst, RingConfig::default().state(Address::none()))?.ask(1)?,
             None,
         )?;
-        ensure(matches!(end.inlet(0), Err(RingError::Config(_))), || "an inlet of no messages".into())?;
+        ensure(matches!(end.inbound_link(0), Err(RingError::Config(_))), || {
+            "an inbound link of no messages".into()
+        })?;
     }
     Ok(())
 }
@@ -325,8 +333,8 @@ fn what_may_not_be_sent(trial: &mut Trial<'_>) -> Verdict {
 fn circles(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let a = launched(&rt, countdown, Address::none())?;
-        let b = launched(&rt, countdown, a.inlet(2)?)?;
-        a.set_state(b.inlet(2)?)?;
+        let b = launched(&rt, countdown, a.inbound_link(2)?)?;
+        a.set_state(b.inbound_link(2)?)?;
         a.activate()?;
         b.activate()?;
         ensure(matches!(a.set_state(Address::none()), Err(RingError::Illegal { .. })), || {
@@ -339,7 +347,7 @@ fn circles(trial: &mut Trial<'_>) -> Verdict {
         // One that sends to itself.
         let own = launched(&rt, countdown, Address::none())?;
         // The message being handled keeps its place until it is done with.
-        own.set_state(own.inlet(2)?)?;
+        own.set_state(own.inbound_link(2)?)?;
         own.activate()?;
         feed(&own, [9])?;
         same("to itself", own.outputs().recv_timeout(SOON)?, 7)?;
@@ -353,7 +361,7 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
     let (here, there) = (runtimes(trial)?, runtimes(trial)?);
     for (here, there) in here.iter().zip(&there) {
         let sink = active(there, tally, RingConfig::default().state(0).capacity(8))?;
-        let address = match sink.inlet_from(here, 2) {
+        let address = match sink.inbound_link_from(here, 2) {
             Err(RingError::OutOfReach { .. }) if trial.device.properties().residency == Residency::Within => {
                 continue;
             }
@@ -367,8 +375,8 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
             same("output", sink.outputs().recv_timeout(SOON)?, [5, value, seen])?;
         }
         let a = launched(here, countdown, Address::none())?;
-        let b = launched(there, countdown, a.inlet_from(there, 2)?)?;
-        a.set_state(b.inlet_from(here, 4)?)?;
+        let b = launched(there, countdown, a.inbound_link_from(there, 2)?)?;
+        a.set_state(b.inbound_link_from(here, 4)?)?;
         a.activate()?;
         b.activate()?;
         feed(&a, [31])?;
@@ -383,7 +391,7 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
         let source = active(
             here,
             emit,
-            RingConfig::default().state(Stage { number: 6, next: sink.inlet_from(here, 2)? }),
+            RingConfig::default().state(Stage { number: 6, next: sink.inbound_link_from(here, 2)? }),
         )?;
         feed(&source, [9])?;
         same("within", sink.outputs().recv_timeout(SOON)?, [6, 9, 1])?;
@@ -394,8 +402,11 @@ fn runtimes_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
 fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let (drained, discarded) = (launched(&rt, total, 0)?, launched(&rt, total, 0)?);
-        let sender =
-            active(&rt, twice, RingConfig::default().state([drained.inlet(16)?, discarded.inlet(16)?]))?;
+        let sender = active(
+            &rt,
+            twice,
+            RingConfig::default().state([drained.inbound_link(16)?, discarded.inbound_link(16)?]),
+        )?;
         feed(&sender, 1..=6)?;
         settles(&sender, 0)?;
         drained.activate()?;
@@ -410,13 +421,13 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
         same("undelivered before", sender.undelivered()?, 0)?;
         same("sent after the end", sender.ask(8)?, None)?;
         same("undelivered", sender.undelivered()?, 2)?;
-        ensure(matches!(drained.inlet(1), Err(RingError::Illegal { .. })), || {
-            "an inlet of an ended actor".into()
+        ensure(matches!(drained.inbound_link(1), Err(RingError::Illegal { .. })), || {
+            "an inbound link of an ended actor".into()
         })?;
         drop((drained, discarded));
         // Their memory is used again; the old addresses still reach nobody.
         let heir = active(&rt, total, RingConfig::default().state(0))?;
-        let _ = heir.inlet(16)?;
+        let _ = heir.inbound_link(16)?;
         same("sent to an heir", sender.ask(1)?, None)?;
         same("undelivered", sender.undelivered()?, 3)?;
         same("the heir's state", heir.state()?, 0)?;
@@ -424,15 +435,15 @@ fn ended_actors_are_sent_nothing(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-/// A worker caches the record of the link that it sends to again and again. What lies there when the
-/// receiver has ended stays as it is, and the next receiver gets its own, through a queue that is
-/// full again and again.
+/// A worker caches the record of the link that it sends to again and again. What lies there when
+/// the receiver has ended stays as it is, and the next receiver gets its own, through a queue that
+/// is full again and again.
 fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let sender = launched(&rt, emit, Stage { number: 0, next: Address::none() })?;
         for round in 0..3 {
             let sink = active(&rt, tally, RingConfig::default().state(0).capacity(8))?;
-            sender.set_state(Stage { number: round, next: sink.inlet(4)? })?;
+            sender.set_state(Stage { number: round, next: sink.inbound_link(4)? })?;
             if round == 0 {
                 sender.activate()?
             } else {
@@ -447,7 +458,7 @@ fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
             sink.terminate_with(Ending::Drain, SOON)?;
             drop((outputs, sink));
             let heir = active(&rt, total, RingConfig::default().state(5))?;
-            let _ = heir.inlet(16)?;
+            let _ = heir.inbound_link(16)?;
             for x in 0..3 {
                 same("sent to nobody", sender.ask(x)?, None)?;
             }
@@ -463,12 +474,12 @@ fn senders_forget_where_they_sent(trial: &mut Trial<'_>) -> Verdict {
 
 /// Such an address may name a word that the sender's runtime does not have.
 fn addresses_of_other_runtimes(trial: &mut Trial<'_>) -> Verdict {
-    let large = RuntimeConfig { spins: 64, ..defaults().workers(1).ports_per_worker(8) };
+    let large = RuntimeConfig { spins: 64, ..defaults().workers(1).endpoints_per_worker(8) };
     let small = RuntimeConfig { arena_bytes: 1 << 16, ..large };
     let (there, here) = (RingRuntime::with(trial.device, large)?, RingRuntime::with(trial.device, small)?);
     let hearer = active(&there, total, RingConfig::default().state(0))?;
-    let (far, own) = (hearer.inlet(1 << 14)?, active(&here, total, RingConfig::default().state(0))?);
-    let sender = active(&here, twice, RingConfig::default().state([own.inlet(4)?, far]))?;
+    let (far, own) = (hearer.inbound_link(1 << 14)?, active(&here, total, RingConfig::default().state(0))?);
+    let sender = active(&here, twice, RingConfig::default().state([own.inbound_link(4)?, far]))?;
     for x in [7, 8] {
         same("sent", sender.ask(x)?, None)?;
         same("its own gets it", own.outputs().recv()?, if x == 7 { 7 } else { 15 })?;

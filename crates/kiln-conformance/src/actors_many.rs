@@ -30,7 +30,7 @@ fn thousands_come_and_go(trial: &mut Trial<'_>) -> Verdict {
         Execution::Simd => (2000, Some(2), 512),
         Execution::Interpreted => (24, Some(2), 32),
     };
-    let config = RuntimeConfig { workers, ports_per_worker: ports, ..defaults() };
+    let config = RuntimeConfig { workers, endpoints_per_worker: ports, ..defaults() };
     let rt = RingRuntime::with(trial.device, config)?;
     let steady = active(&rt, running_sum, RingConfig::default().state(0))?;
     let done = AtomicBool::new(false);

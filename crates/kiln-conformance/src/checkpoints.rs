@@ -221,9 +221,10 @@ fn what_names_places_is_no_part_of_a_checkpoint(trial: &mut Trial<'_>) -> Verdic
         );
         ensure(by_name, || format!("a checkpoint: {refused:?}"))?;
         same("afterwards", actor.ask(rt.payload_of(&[8u32])?)?, Some(8))?;
-        // Nor are addresses, nor what waits in inlets.
+        // Nor are addresses, nor what waits in inbound links.
         let sum = active(&rt, running_sum, RingConfig::default().state(0))?;
-        let sender = active(&rt, forward, RingConfig::default().state(Hop { to: sum.inlet(4)?, sent: 0 }))?;
+        let sender =
+            active(&rt, forward, RingConfig::default().state(Hop { to: sum.inbound_link(4)?, sent: 0 }))?;
         let refused = sender.checkpoint().err();
         let by_name = matches!(
             refused,
@@ -231,7 +232,7 @@ fn what_names_places_is_no_part_of_a_checkpoint(trial: &mut Trial<'_>) -> Verdic
         );
         ensure(by_name, || format!("a checkpoint of a sender: {refused:?}"))?;
         let refused = sum.checkpoint().err();
-        let by_name = matches!(refused, Some(RingError::Checkpoint(CheckpointError::Inlets { .. })));
+        let by_name = matches!(refused, Some(RingError::Checkpoint(CheckpointError::InboundLinks { .. })));
         ensure(by_name, || format!("a checkpoint of a receiver: {refused:?}"))?;
     }
     Ok(())
@@ -330,8 +331,8 @@ fn pipelines_go_on_elsewhere(trial: &mut Trial<'_>) -> Verdict {
         for host in hosts {
             let sink = active(&rt, collect, RingConfig::default().state(0).capacity(64))?;
             let stage = |next| RingConfig::default().state(Numbering { count: 0, next }).capacity(256);
-            let middle = active(&rt, pass, stage(sink.inlet(4)?))?;
-            let source = active(&rt, number, stage(middle.inlet(2)?))?;
+            let middle = active(&rt, pass, stage(sink.inbound_link(4)?))?;
+            let source = active(&rt, number, stage(middle.inbound_link(2)?))?;
             let check = |output, n: u32| same("output", output, [n, n * 7, n + 1]);
             for x in 0..200 {
                 source.send(x * 7)?;

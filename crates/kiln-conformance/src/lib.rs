@@ -29,7 +29,7 @@
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `bands.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_lend.rs`, `actors_inline.rs`, `actors_faults.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `actors.rs`, `priorities.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_references.rs`, `actors_inline.rs`, `actors_faults.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;
@@ -38,15 +38,14 @@ mod actors_clusters;
 mod actors_conversations;
 mod actors_faults;
 mod actors_inline;
-mod actors_lend;
 mod actors_links;
 mod actors_many;
 mod actors_payload;
+mod actors_references;
 mod actors_tiles;
 mod arithmetic;
 mod atomics;
 mod attention;
-mod bands;
 mod case;
 mod casts;
 mod checkpoints;
@@ -77,6 +76,7 @@ mod memory;
 mod odd_shapes;
 mod ordered;
 mod prints;
+mod priorities;
 mod products;
 mod products_large;
 mod reduce;
@@ -139,12 +139,12 @@ pub fn suite() -> Vec<Case> {
         actors_links::cases,
         actors_clusters::cases,
         actors_conversations::cases,
-        bands::cases,
+        priorities::cases,
         actors_faults::cases,
         actors_inline::cases,
         transports::cases,
         actors_payload::cases,
-        actors_lend::cases,
+        actors_references::cases,
         actors_tiles::cases,
         actors_bad_input::cases,
         actors_many::cases,

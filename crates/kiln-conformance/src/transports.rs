@@ -23,7 +23,7 @@ fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let config = RuntimeConfig { step_budget: 500, spins: 64, ..defaults() };
     let mut runtimes = Vec::new();
     for transport in Transport::ALL {
-        let config = config.workers(2).ports_per_worker(8).transport(transport);
+        let config = config.workers(2).endpoints_per_worker(8).transport(transport);
         for &warps in trial.warps() {
             match RingRuntime::with(trial.device, config.warps(warps)) {
                 Ok(runtime) => {
@@ -76,7 +76,7 @@ fn messages_of_all_sizes_come_back(trial: &mut Trial<'_>) -> Verdict {
 
 fn queues_and_lives_are_the_same(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        let config = RingConfig::default().state(0).capacity(4).bands(2).overflow(Overflow::DropOldest);
+        let config = RingConfig::default().state(0).capacity(4).priorities(2).overflow(Overflow::DropOldest);
         let actor = rt.launch(running_sum, config)?;
         for x in 1..=5 {
             actor.send(x)?;
@@ -117,7 +117,7 @@ fn first_of(ctx: &RingCtx, values: Payload<u32>) -> u32 {
 fn actors_send_to_each_other(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, running_sum, RingConfig::default().state(0))?;
-        let first = active(&rt, passed_on, RingConfig::default().state(last.inlet(8)?))?;
+        let first = active(&rt, passed_on, RingConfig::default().state(last.inbound_link(8)?))?;
         let mut sum = 0;
         for x in 0..40 {
             first.send(x)?;

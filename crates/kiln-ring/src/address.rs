@@ -10,11 +10,11 @@ use std::marker::PhantomData;
 
 /// Where messages `M` can be sent on the device: to one actor, or to all that subscribe to a topic.
 ///
-/// The host makes addresses with [`Actor::inlet`](crate::Actor::inlet) and
+/// The host makes addresses with [`Actor::inbound_link`](crate::Actor::inbound_link) and
 /// [`Topic::publisher`](crate::Topic::publisher), and hands each to *one* actor, in its state or in
 /// a message; that actor sends with [`RingCtx::send`](crate::RingCtx::send). So the messages to an
 /// address have one sender and keep their order, and no two actors meet in one queue. For two
-/// actors that send to a third, make two inlets.
+/// actors that send to a third, make two inbound links.
 ///
 /// An address stays what it is when its actor ends: what is sent to it then goes nowhere, and is
 /// counted.

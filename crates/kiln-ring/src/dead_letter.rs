@@ -33,14 +33,14 @@ pub struct Letter {
     pub reason: Reason,
     /// The number of the actor it was for.
     pub actor: u32,
-    /// Its position in the actor's queue; of a message in a band above the lowest, the uppermost
-    /// byte is the number of the band.
+    /// Its position in the actor's queue; of a message in a priority above the lowest, the
+    /// uppermost byte is the number of the priority.
     pub position: u64,
     /// The [`Layout::ID`] of the type that `words` hold.
     pub layout: u64,
     /// The message in words. Empty where it is gone: where a handler failed on a message of another
-    /// actor whose place in the inlet was used again since, or that lay in the shared memory of a
-    /// cluster; and of a device that was lost.
+    /// actor whose place in the inbound link was used again since, or that lay in the shared memory
+    /// of a cluster; and of a device that was lost.
     pub words: Vec<u32>,
     /// The reason in words, with the place in the handler's source where a check failed.
     pub why: String,
@@ -172,7 +172,7 @@ mod tests {
             "the error 77",
             "than its budget",
             "number 5: `RingRuntime::explain`",
-            "an inlet for each",
+            "an inbound link for each",
             "cause 9",
         ];
         for (said, named) in said.iter().zip(named) {

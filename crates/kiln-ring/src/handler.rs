@@ -5,8 +5,8 @@ use crate::layout::Layout;
 use crate::message::{Message, State};
 use crate::outcome::Outcome;
 use crate::outgoing::{Outgoing, Sending};
-use crate::payload::{ARENA, Array, ArrayRef, Memory, MessageSlot};
-use crate::wire::slot::BAND_SHIFT;
+use crate::payload::{ARENA, Array, ArrayMemory, ArrayRef, MessageSlot};
+use crate::wire::slot::PRIORITY_SHIFT;
 use kiln_lang::__private::Probe;
 use kiln_lang::{
     DeviceRange, Elem, IntoDevice, IntoVal, Local, Num, Val, ViewMut, barrier, block_uniform, clock_ns,
@@ -21,7 +21,7 @@ pub struct RingCtx {
     actor: Val<u32>,
     message_id: Val<u64>,
     lanes: u32,
-    memory: Memory,
+    memory: ArrayMemory,
     outgoing: Outgoing,
     /// Where the guard around the handler records a check that failed.
     faults: Option<Local<u64>>,
@@ -31,7 +31,7 @@ impl RingCtx {
     /// The context of one message: to which actor, which one, handled by how many threads, and the
     /// memory in which payloads lie.
     pub fn new(actor: Val<u32>, message_id: Val<u64>, lanes: u32, arena: ViewMut<u32, 1>) -> RingCtx {
-        let memory = Memory { arena, message: None };
+        let memory = ArrayMemory { arena, message: None };
         RingCtx { actor, message_id, lanes, memory, outgoing: Outgoing::new(), faults: None }
     }
 
@@ -48,7 +48,7 @@ impl RingCtx {
     }
 
     /// Where arrays lie.
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &ArrayMemory {
         &self.memory
     }
 
@@ -58,16 +58,16 @@ impl RingCtx {
     }
 
     /// The message's position in its queue, from 0: what a reply is matched with its request by.
-    /// Where the actor has several bands of priority, the uppermost byte is the
-    /// [band](Self::priority).
+    /// Where the actor has several priorities, the uppermost byte is the
+    /// [priority](Self::priority).
     pub fn message_id(&self) -> Val<u64> {
         self.message_id
     }
 
-    /// The band of priority that the message was sent in: 0 for the lowest, and for messages of
+    /// The priority that the message was sent in: 0 for the lowest, and for messages of
     /// other actors.
     pub fn priority(&self) -> Val<u32> {
-        (self.message_id >> u64::from(BAND_SHIFT)).cast::<u32>()
+        (self.message_id >> u64::from(PRIORITY_SHIFT)).cast::<u32>()
     }
 
     /// How many threads run the handler side by side: the 32 of a warp on a GPU, 1 elsewhere. All

@@ -73,12 +73,20 @@
 //! GPU, a thread of a CPU, and the interpreter, which runs it for a bounded number of polls
 //! whenever the host waits.
 //!
+//! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
+//! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if` in
+//! `device/` is a branch of the kernel.
+//!
+//! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
+//! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if` in
+//! `device/` is a branch of the kernel.
+//!
 //! **Channels.** A *channel* is a ring of requests and a ring of answers with as many slots. The
 //! answer to request *i* stands in slot *i*, so the position correlates the two. A slot is free
 //! when the host has taken its answer. Flow control is the host's alone, and the device never waits
-//! for room. Each priority is a channel of its own, at a port next to those of the actor's other
-//! priorities, the highest first. The top byte of a position names the priority. After each message
-//! the worker takes the next one from the highest non-empty priority. The host limits all
+//! for room. Each priority is a channel of its own, at an endpoint next to those of the actor's
+//! other priorities, the highest first. The top byte of a position names the priority. After each
+//! message the worker takes the next one from the highest non-empty priority. The host limits all
 //! priorities together by credits.
 //!
 //! **Slots** are quads of 16 bytes with a stamp in each. An aligned 16-byte store arrives whole, so
@@ -92,14 +100,14 @@
 //! looks, by the code that messages go by. An assembler splits a relaxed load of four words of
 //! which some are not used, so such loads are volatile in PTX.
 //!
-//! **Latency.** A worker holds what a message will need (its port's record, the answer's place and
-//! stamp, the first words of the state) in registers before the message is there, and trusts it for
-//! the first message of a poll (`device/prefetch.rs`). It caches the record of the link that it sends to
-//! next in registers (`device/route.rs`) until the next command: only commands change records. It
-//! may stay with one inbound link (`device/fast_path.rs`) for some messages, with the actor's state and
-//! the next slot in registers, and polls its other ports meanwhile where that costs nothing. There
-//! it runs only handlers that store nothing and print nothing: when one does anything but send one
-//! message, its result is dropped and the next turn runs it again.
+//! **Latency.** A worker holds what a message will need (its endpoint's record, the answer's place
+//! and stamp, the first words of the state) in registers before the message is there, and trusts it
+//! for the first message of a poll (`device/prefetch.rs`). It caches the record of the link that it
+//! sends to next in registers (`device/route.rs`) until the next command: only commands change
+//! records. It may stay with one inbound link (`device/fast_path.rs`) for some messages, with the
+//! actor's state and the next slot in registers, and polls its other endpoints meanwhile where that
+//! costs nothing. There it runs only handlers that store nothing and print nothing: when one does
+//! anything but send one message, its result is dropped and the next turn runs it again.
 //!
 //! **Faults.** A fault in a handler is a value (`Guard` in the IR): the actor's gate closes, the
 //! message is answered as failed, and the worker goes on. The answer says which check failed. The
@@ -128,7 +136,7 @@
 //! **Checkpoints.** A checkpoint is an actor apart from its device: state, messages not handled,
 //! and what is left until their deadlines. Its gate is closed while it is taken. The requests are
 //! read back through the device where they lie in memory that the host must not read. A handler is
-//! replaced between two messages by one word of its port.
+//! replaced between two messages by one word of its endpoint.
 //!
 //! **Loss.** A device is lost when it fails a call, a worker when its heartbeat stops; time in
 //! which it has no processor does not count (`Backend::block_time`). Both end all waits with errors
@@ -136,10 +144,10 @@
 //! NVIDIA's driver gives a process no new context, so that is another device or another process
 //! (`examples/loss_check`).
 //!
-//! **Commands** (open a gate, take up a port, leave) are quads too, each acknowledged. New kinds of
-//! actors are compiled while the old grid runs; then it leaves, and the new one goes on with the
-//! same records. NVIDIA's driver loads no program beside a kernel that stays, so the grid is a
-//! `Tenant` that makes room.
+//! **Commands** (open a gate, take up an endpoint, leave) are quads too, each acknowledged. New
+//! kinds of actors are compiled while the old grid runs; then it leaves, and the new one goes on
+//! with the same records. NVIDIA's driver loads no program beside a kernel that stays, so the grid
+//! is a `Tenant` that makes room.
 //!
 //! **Links.** An actor sends to another through a *link*: a ring in device memory that the
 //! receiver's worker polls, with one sender, whose cursor and view of the receiver's head stand in
@@ -204,7 +212,7 @@ pub use runtime::{
 pub use standing::{Failed, Standing};
 
 pub use telemetry::{ActorTelemetry, Histogram, Publisher, RuntimeTelemetry, read_telemetry, telemetry_dir};
-pub use wire::slot::{self, MAX_BANDS, MAX_CAPACITY};
+pub use wire::slot::{self, MAX_CAPACITY, MAX_PRIORITIES};
 
 /// What the macros name. No part of the public interface.
 #[doc(hidden)]

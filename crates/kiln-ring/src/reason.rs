@@ -20,8 +20,8 @@ pub enum Reason {
         /// could not be sent.
         number: u32,
     },
-    /// It was the oldest in a full queue that drops the oldest, or the oldest of the lowest band
-    /// where a message of a higher one came.
+    /// It was the oldest in a full queue that drops the oldest, or the oldest of the lowest
+    /// priority where a message of a higher one came.
     Dropped,
     /// The actor had stopped, or stopped before its turn came.
     Undeliverable,
@@ -54,10 +54,10 @@ fn failed(f: &mut fmt::Formatter<'_>, cause: u32, number: u32) -> fmt::Result {
             );
         }
         (cause::SEND, refusal::TAKEN) => {
-            "the handler sent to an address that another actor sends to: make an inlet for each sender"
+            "the handler sent to an address that another actor sends to: make an inbound link for each sender"
         }
         (cause::SEND, refusal::NOT_IN_CLUSTER) => {
-            "the handler sent to a queue in the shared memory of another cluster: launch the actor with `RingConfig::beside` the receiver, or use `Actor::inlet`"
+            "the handler sent to a queue in the shared memory of another cluster: launch the actor with `RingConfig::beside` the receiver, or use `Actor::inbound_link`"
         }
         (cause::SEND, refusal::TOO_MANY) => {
             "the handler sent more messages at once than the receiver's queue holds: give it a larger capacity"

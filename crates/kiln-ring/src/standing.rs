@@ -24,7 +24,7 @@ pub enum Standing {
 /// The failure that an actor has not been restarted from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// The position of the message in the actor's queue, or in its inlet.
+    /// The position of the message in the actor's queue, or in its inbound link.
     pub position: u64,
     /// Why the handler failed: in words, with the place in its source.
     pub why: String,

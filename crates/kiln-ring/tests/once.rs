@@ -16,7 +16,7 @@ const NEVER: Duration = Duration::from_secs(20 * 60);
 fn runtimes() -> Vec<RingRuntime> {
     let of = |device: &str, workers: usize, warps: bool| {
         let config = RuntimeConfig { spins: 64, acknowledge_within: NEVER, ..RuntimeConfig::default() };
-        let config = config.workers(workers).warps(warps).ports_per_worker(8);
+        let config = config.workers(workers).warps(warps).endpoints_per_worker(8);
         RingRuntime::with(&Device::open(device).unwrap(), config).unwrap()
     };
     vec![of("cpu", 1, false), of("cpu", 2, false), of("interp", 2, false), of("interp:3", 2, true)]
@@ -53,7 +53,7 @@ fn turns<H: kiln_ring::Handler>(actor: &Actor<H>, times: usize) {
 }
 
 fn counting(rt: &RingRuntime, sink: &Actor<total>, capacity: usize) -> Actor<count_and_pass> {
-    let state = Counting { next: sink.inlet(capacity).unwrap(), seen: Inline::default() };
+    let state = Counting { next: sink.inbound_link(capacity).unwrap(), seen: Inline::default() };
     let actor = rt.launch(count_and_pass, RingConfig::default().state(state).capacity(1024)).unwrap();
     actor.activate().unwrap();
     actor
@@ -122,9 +122,9 @@ fn arrays_of_messages_change_once_in_each_stage() {
             actor.activate().unwrap();
             actor
         };
-        let third = stage(sink.inlet(1).unwrap());
-        let second = stage(third.inlet(1).unwrap());
-        let first = stage(second.inlet(1).unwrap());
+        let third = stage(sink.inbound_link(1).unwrap());
+        let second = stage(third.inbound_link(1).unwrap());
+        let first = stage(second.inbound_link(1).unwrap());
         let blocks: Vec<Payload<u32>> = (0..12).map(|i| rt.payload_of(&[i * 10; 40]).unwrap()).collect();
         for values in blocks.iter().cloned() {
             first.send(Block { values }).unwrap();
@@ -155,7 +155,7 @@ fn outputs_that_nobody_takes_are_waited_for_before_the_handler_runs() {
     for rt in runtimes() {
         let config = RingConfig::default().state(Inline::default()).capacity(4);
         let sink = rt.launch(count_and_answer, config).unwrap();
-        let next = sink.inlet(8).unwrap();
+        let next = sink.inbound_link(8).unwrap();
         let source = rt.launch(forward, RingConfig::default().state(next).capacity(64)).unwrap();
         source.activate().unwrap();
         sink.activate().unwrap();
@@ -199,7 +199,7 @@ fn spread(ctx: &RingCtx, s: &mut Both, x: u32) {
 fn queues_with_fewer_places_than_a_handler_may_send_are_no_obstacle() {
     for rt in runtimes() {
         let sinks = [(); 2].map(|()| rt.launch(total, RingConfig::default().state(0)).unwrap());
-        let [a, b] = sinks.each_ref().map(|sink| sink.inlet(1).unwrap());
+        let [a, b] = sinks.each_ref().map(|sink| sink.inbound_link(1).unwrap());
         let state = Both { a, b, seen: 0 };
         let source = rt.launch(spread, RingConfig::default().state(state).capacity(64)).unwrap();
         source.activate().unwrap();
@@ -245,9 +245,9 @@ fn an_address_that_is_handed_on_stays_free() {
         let sink = rt.launch(total, RingConfig::default().state(0)).unwrap();
         let user = rt.launch(use_gift, RingConfig::default()).unwrap();
         let state = HandOver {
-            to: user.inlet(4).unwrap(),
-            gift: sink.inlet(4).unwrap(),
-            sums: sink.inlet(4).unwrap(),
+            to: user.inbound_link(4).unwrap(),
+            gift: sink.inbound_link(4).unwrap(),
+            sums: sink.inbound_link(4).unwrap(),
         };
         let giver = rt.launch(hand_over, RingConfig::default().state(state)).unwrap();
         sink.activate().unwrap();

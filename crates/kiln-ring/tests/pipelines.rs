@@ -14,7 +14,7 @@ const NEVER: Duration = Duration::from_secs(20 * 60);
 
 fn runtime(device: &str, warps: bool, cluster: usize) -> RingRuntime {
     let config = RuntimeConfig { spins: 64, acknowledge_within: NEVER, ..RuntimeConfig::default() };
-    let config = config.workers(2).warps(warps).ports_per_worker(8).clusters_of(cluster);
+    let config = config.workers(2).warps(warps).endpoints_per_worker(8).clusters_of(cluster);
     RingRuntime::with(&Device::open(device).unwrap(), config).unwrap()
 }
 
@@ -69,10 +69,10 @@ type Pipeline = (Actor<number>, Actor<accumulate>, Actor<collect>);
 /// With queues of few places.
 fn pipeline(rt: &RingRuntime, near: bool) -> Pipeline {
     let sink = rt.launch(collect, RingConfig::default().state(0).capacity(64)).unwrap();
-    let to_sink = if near { sink.inlet_in_cluster(4) } else { sink.inlet(4) }.unwrap();
+    let to_sink = if near { sink.inbound_link_in_cluster(4) } else { sink.inbound_link(4) }.unwrap();
     let state = Middle { count: 0, seen: Inline::default(), next: to_sink };
     let middle = rt.launch(accumulate, RingConfig::default().state(state).beside(&sink)).unwrap();
-    let next = if near { middle.inlet_in_cluster(8) } else { middle.inlet(8) }.unwrap();
+    let next = if near { middle.inbound_link_in_cluster(8) } else { middle.inbound_link(8) }.unwrap();
     let config = RingConfig::default().state(Source { next, sent: 0 }).capacity(256).beside(&middle);
     let source = rt.launch(number, config).unwrap();
     (source, middle, sink)
@@ -187,7 +187,7 @@ fn addresses_in_messages_lead_to_the_restored_actors() {
     let answerer = cpu.launch(answer, RingConfig::default()).unwrap();
     let none = Asker { other: Address::none(), own: Address::none() };
     let asker = cpu.launch(ask, RingConfig::default().state(none)).unwrap();
-    let state = Asker { other: answerer.inlet(4).unwrap(), own: asker.inlet(4).unwrap() };
+    let state = Asker { other: answerer.inbound_link(4).unwrap(), own: asker.inbound_link(4).unwrap() };
     asker.set_state(state).unwrap();
     asker.activate().unwrap();
     asker.send(50).unwrap();
@@ -230,11 +230,11 @@ fn sum_of(ctx: &RingCtx, values: Payload<u32>) -> u32 {
 fn a_list_of_stages_is_restored() {
     let cpu = runtime("cpu", false, 1);
     let sink = cpu.launch(total, RingConfig::default().state(0)).unwrap();
-    let mut next = sink.inlet(2).unwrap();
+    let mut next = sink.inbound_link(2).unwrap();
     let mut stages: Vec<Actor<forward>> = Vec::new();
     for _ in 0..4 {
         let stage = cpu.launch(forward, RingConfig::default().state(next)).unwrap();
-        next = stage.inlet(2).unwrap();
+        next = stage.inbound_link(2).unwrap();
         stages.push(stage);
     }
     stages.reverse();
@@ -262,7 +262,7 @@ fn what_is_no_snapshot_is_refused_by_name() {
     };
     let cpu = runtime("cpu", false, 1);
     let sink = cpu.launch(total, RingConfig::default().state(0)).unwrap();
-    let next = sink.inlet(2).unwrap();
+    let next = sink.inbound_link(2).unwrap();
     let source = cpu.launch(forward, RingConfig::default().state(next)).unwrap();
     refused(cpu.snapshot(&[&source]), "is not part of the snapshot");
     refused(cpu.snapshot(&[&sink, &source, &sink]), "twice");

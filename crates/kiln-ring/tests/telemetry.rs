@@ -65,7 +65,7 @@ fn runtimes_of_one_device_are_told_apart() {
     let mut seen = std::collections::HashSet::new();
     let launched = [(); 2].map(|()| {
         let runtime = RingRuntime::new(&device).unwrap();
-        let actor = runtime.launch(increment, RingConfig::default().bands(2)).unwrap();
+        let actor = runtime.launch(increment, RingConfig::default().priorities(2)).unwrap();
         (runtime, actor)
     });
     for (runtime, _) in &launched {

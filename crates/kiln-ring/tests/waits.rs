@@ -62,8 +62,8 @@ fn actor(runtime: &RingRuntime, state: State) -> Actor<odd> {
         _ => Restart::Never,
     };
     let actor = runtime.launch(odd, RingConfig::default().capacity(1).restart(restart)).unwrap();
-    // Its outputs have memory from the first inlet on.
-    actor.inlet(2).unwrap();
+    // Its outputs have memory from the first inbound link on.
+    actor.inbound_link(2).unwrap();
     if state != State::Launched {
         actor.activate().unwrap();
     }
@@ -159,7 +159,8 @@ fn returns<T: Send + 'static>(what: String, call: impl FnOnce() -> T + Send + 's
 }
 
 fn runtimes() -> [(&'static str, RingRuntime); 2] {
-    let config = RuntimeConfig { acknowledge_within: STUCK, ..RuntimeConfig::default() }.ports_per_worker(16);
+    let config =
+        RuntimeConfig { acknowledge_within: STUCK, ..RuntimeConfig::default() }.endpoints_per_worker(16);
     ["cpu", "interp"].map(|name| (name, RingRuntime::with(&Device::open(name).unwrap(), config).unwrap()))
 }
 
@@ -300,7 +301,8 @@ fn hundredth(ctx: &RingCtx, next: &mut Address<u32>, x: u32) {
 fn a_pipeline_whose_first_actor_fails_ends() {
     for (name, runtime) in runtimes() {
         let last = runtime.launch(odd, RingConfig::default()).unwrap();
-        let first = runtime.launch(hundredth, RingConfig::default().state(last.inlet(4).unwrap())).unwrap();
+        let first =
+            runtime.launch(hundredth, RingConfig::default().state(last.inbound_link(4).unwrap())).unwrap();
         last.activate().unwrap();
         first.activate().unwrap();
         first.send_many(&[20, 100, 0, 1]).unwrap();
@@ -314,7 +316,7 @@ fn a_pipeline_whose_first_actor_fails_ends() {
         assert_eq!((letter.actor, letter.position, letter.decode::<u32>()), (first.number(), 2, Some(0)));
         assert!(letter.why.contains("waits.rs:") && letter.why.contains("division by zero"), "{letter}");
         first.restart().unwrap();
-        // 100 / 101 is 0, on which the last fails: in its inlet that is the fourth message.
+        // 100 / 101 is 0, on which the last fails: in its inbound link that is the fourth message.
         first.send(101).unwrap();
         let outputs = last.outputs();
         let results = returns(format!("outputs on {name}"), move || {
@@ -328,11 +330,11 @@ fn a_pipeline_whose_first_actor_fails_ends() {
 }
 
 /// What failed says on which line of the handler, and dead letters hold the message, also behind
-/// bands and deadlines.
+/// priorities and deadlines.
 #[test]
 fn failures_name_the_message_and_the_line() {
     for (name, runtime) in runtimes() {
-        let config = RingConfig::default().bands(2).deadlines(true);
+        let config = RingConfig::default().priorities(2).deadlines(true);
         let actor = runtime.launch(odd, config).unwrap();
         actor.activate().unwrap();
         let error = actor.ask(0).unwrap_err();

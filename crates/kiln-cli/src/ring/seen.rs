@@ -27,8 +27,8 @@ pub struct Actor {
     pub state: String,
     /// By the metric's name, without `kiln_ring_`.
     pub values: BTreeMap<String, f64>,
-    /// Messages that wait in each band of priority, by its number; none for an actor with one band.
-    pub bands: BTreeMap<u32, f64>,
+    /// Messages that wait in each priority, by its number; none for an actor with one priority.
+    pub priorities: BTreeMap<u32, f64>,
     /// Bounds in seconds, and how many handling times do not exceed them.
     pub handling: Vec<(f64, f64)>,
 }
@@ -112,8 +112,8 @@ impl Runtime {
                 let bound = label("le").and_then(|le| le.replace("+Inf", "inf").parse().ok());
                 actor.handling.extend(bound.map(|bound| (bound, value)));
             }
-            "band_depth" => {
-                actor.bands.extend(label("band").and_then(|b| b.parse().ok()).map(|b| (b, value)))
+            "priority_depth" => {
+                actor.priorities.extend(label("priority").and_then(|b| b.parse().ok()).map(|b| (b, value)))
             }
             _ => drop(actor.values.insert(name.to_owned(), value)),
         }
@@ -192,9 +192,9 @@ mod tests {
         let actor = runtime.launch(halved, kiln_ring::RingConfig::default()).unwrap();
         actor.activate().unwrap();
         (0..40).for_each(|x| assert_eq!(actor.ask(2 * x), Ok(Some(x))));
-        let banded = runtime.launch(halved, kiln_ring::RingConfig::default().bands(3)).unwrap();
+        let prioritized = runtime.launch(halved, kiln_ring::RingConfig::default().priorities(3)).unwrap();
         for (x, priority) in [(1, 0), (2, 2), (3, 2)] {
-            banded.send_with(x, kiln_ring::SendOptions::default().priority(priority)).unwrap();
+            prioritized.send_with(x, kiln_ring::SendOptions::default().priority(priority)).unwrap();
         }
         let directory = std::env::temp_dir().join(format!("kiln-seen-{}", std::process::id()));
         let publisher = runtime.publish(&directory, Duration::from_secs(3600)).unwrap();
@@ -208,10 +208,10 @@ mod tests {
         assert_eq!(read(&directory).unwrap(), []);
         let [one] = &seen[..] else { panic!("{seen:?}") };
         assert_eq!((one.process, one.device.as_str()), (std::process::id(), "interp"));
-        let depths: Vec<(u32, f64)> = one.actors[&1].bands.clone().into_iter().collect();
+        let depths: Vec<(u32, f64)> = one.actors[&1].priorities.clone().into_iter().collect();
         assert_eq!((depths, one.actors[&1].value("queue_depth")), (vec![(0, 1.0), (1, 0.0), (2, 2.0)], 3.0));
         let actor = &one.actors[&0];
-        assert!(actor.bands.is_empty());
+        assert!(actor.priorities.is_empty());
         assert_eq!((actor.handler.as_str(), actor.state.as_str()), ("halved", "active"));
         assert_eq!((actor.value("processed_total"), actor.value("queue_depth")), (40.0, 0.0));
         assert!(actor.quantile(0.5) <= actor.quantile(0.99) && actor.quantile(0.5) > Some(0.0), "{actor:?}");

@@ -102,7 +102,7 @@ impl Line<'_> {
             "msgs_per_s": self.per_second,
             "processed": self.actor.value("processed_total"), "failed": self.actor.value("failed_total"),
             "depth": self.actor.value("queue_depth"),
-            "depths": self.actor.bands.values().collect::<Vec<_>>(), "restarts": self.actor.value("restarts_total"),
+            "depths": self.actor.priorities.values().collect::<Vec<_>>(), "restarts": self.actor.value("restarts_total"),
             "handling_p50_us": self.actor.quantile(0.5).map(|s| s * 1e6),
             "handling_p99_us": self.actor.quantile(0.99).map(|s| s * 1e6),
             "uptime_s": self.actor.value("uptime_seconds"),
@@ -120,15 +120,15 @@ fn short(n: f64) -> String {
     }
 }
 
-/// How many messages wait; behind that, where there are several bands of priority, how many in
+/// How many messages wait; behind that, where there are several priorities, how many in
 /// each, the highest first.
 fn queued(actor: &Actor) -> String {
     let all = short(actor.value("queue_depth"));
-    if actor.bands.is_empty() {
+    if actor.priorities.is_empty() {
         return all;
     }
-    let bands: Vec<String> = actor.bands.values().rev().map(|depth| short(*depth)).collect();
-    format!("{all} ({})", bands.join("/"))
+    let priorities: Vec<String> = actor.priorities.values().rev().map(|depth| short(*depth)).collect();
+    format!("{all} ({})", priorities.join("/"))
 }
 
 fn table(lines: &[Line<'_>], directory: &Path) -> String {

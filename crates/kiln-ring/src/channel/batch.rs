@@ -1,22 +1,22 @@
 //! Many messages sent in a row.
 
-use super::band::Band;
 use super::mailbox::Mailbox;
 use super::platform::Platform;
+use super::priority_ring::PriorityRing;
 use super::wait::Deadline;
 use crate::error::SendError;
 
 /// Many messages in a row. When it is dropped, what was sent is pushed out.
 pub struct Batch<'a, P: Platform> {
     mailbox: &'a Mailbox<P>,
-    to: &'a Band<P>,
+    to: &'a PriorityRing<P>,
     sent: usize,
     /// How many of those sent were pushed out.
     pushed: usize,
 }
 
 impl<'a, P: Platform> Batch<'a, P> {
-    pub fn new(mailbox: &'a Mailbox<P>, to: &'a Band<P>) -> Self {
+    pub fn new(mailbox: &'a Mailbox<P>, to: &'a PriorityRing<P>) -> Self {
         Batch { mailbox, to, sent: 0, pushed: 0 }
     }
 

@@ -4,7 +4,7 @@ use super::platform::{Atomic, Platform};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// How many more messages may be under way in all bands of an actor.
+/// How many more messages may be under way in all priorities of an actor.
 pub struct Credits<P: Platform> {
     left: CachePadded<P::U64>,
 }

@@ -80,9 +80,9 @@ impl<M: Message> Future for SendFuture<'_, M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mailbox = self.waiting.mailbox;
-        let (band, header) = mailbox.way(&self.options)?;
+        let (ring, header) = mailbox.way(&self.options)?;
         let holds = mailbox.settled(self.message)?;
-        let sent = laid(self.message, header, |words| mailbox.try_send(band, words));
+        let sent = laid(self.message, header, |words| mailbox.try_send(ring, words));
         match sent.map(|sent| mailbox.keep(sent, holds)) {
             Err(SendError::Full { .. }) if !mailbox.rejects() => {
                 if let Some(error) = mailbox.no_room_comes().filter(|_| mailbox.blocks()) {
@@ -213,8 +213,8 @@ impl<M: Message> Future for SendManyFuture<'_, M> {
         let mailbox = self.waiting.mailbox;
         while let Some(message) = self.messages.get(self.sent) {
             let sent = mailbox.settled(message).and_then(|holds| {
-                let (band, header) = mailbox.way(&SendOptions::default())?;
-                let sent = laid(message, header, |words| mailbox.try_send(band, words))?;
+                let (ring, header) = mailbox.way(&SendOptions::default())?;
+                let sent = laid(message, header, |words| mailbox.try_send(ring, words))?;
                 Ok(mailbox.keep(sent, holds))
             });
             let error = match sent {
@@ -264,12 +264,12 @@ impl<'a, M: Message, R: Layout> AskFuture<'a, M, R> {
 impl<M: Message, R> AskFuture<'_, M, R> {
     fn request(&self) -> Result<(u64, Vec<Hold>), AskError> {
         let mailbox = self.waiting.mailbox;
-        let (band, header) = mailbox.way(&self.options)?;
+        let (ring, header) = mailbox.way(&self.options)?;
         if !mailbox.is_closed() {
             mailbox.check_answers()?;
         }
         let holds = mailbox.settled(self.message)?;
-        let position = laid(self.message, header, |words| mailbox.try_request(band, words))?;
+        let position = laid(self.message, header, |words| mailbox.try_request(ring, words))?;
         mailbox.keep(Sent::Queued(position), holds.clone());
         Ok((position, holds))
     }

@@ -4,7 +4,7 @@ use crate::payload::Hold;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The arrays of messages that are not answered, by the messages' positions, of one band.
+/// The arrays of messages that are not answered, by the messages' positions, of one priority.
 #[derive(Default)]
 pub struct Held(Mutex<VecDeque<(u64, Vec<Hold>)>>);
 

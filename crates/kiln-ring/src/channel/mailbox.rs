@@ -1,9 +1,9 @@
 //! The queues of an actor with their policies: what happens when it is full, how to wait, where
 //! dead letters go. In words; [`Channel`](super::Channel) adds the types.
 
-use super::band::Band;
 use super::overflow::{Counters, Counts, Overflow, Replies};
 use super::platform::Platform;
+use super::priority_ring::PriorityRing;
 use super::queue::{Form, Next, Queue, Refused};
 use super::wait::{Deadline, Wait, WaitPolicy};
 use super::wakers::{Awaited, Wakers};
@@ -13,7 +13,7 @@ use crate::lifecycle::Lifecycle;
 use crate::payload::Hold;
 use crate::reason::Reason;
 use crate::standing::Standing;
-use crate::wire::slot::{PAYLOAD, band_of, count_of};
+use crate::wire::slot::{PAYLOAD, count_of, priority_of};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// What a channel needs of the device's side.
 pub trait DeviceSide: Send + Sync {
-    /// Asks that requests of the position's band, in positions below it, which are not begun be
+    /// Asks that requests of the position's priority, in positions below it, which are not begun be
     /// answered [`Kind::Dropped`](crate::wire::slot::Kind::Dropped). It may come again with a lower
     /// position, which changes nothing.
     fn skip(&self, position: u64);
@@ -70,8 +70,8 @@ pub trait DeviceSide: Send + Sync {
 /// What became of a send that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The message is in the queue, in this position. In a band above the lowest, the uppermost
-    /// byte is the number of the band.
+    /// The message is in the queue, in this position. In a priority above the lowest, the uppermost
+    /// byte is the number of the priority.
     Queued(u64),
     /// The queue is full and drops the newest: the message was not sent.
     Dropped,
@@ -100,12 +100,12 @@ pub struct ChannelPolicy {
 /// A send that waits longer than this looks whether it waits for replies that nobody receives.
 const UNREAD: Duration = Duration::from_secs(1);
 
-/// The queues of an actor, one for each band, with their policies.
+/// The queues of an actor, one for each priority, with their policies.
 pub struct Mailbox<P: Platform> {
-    /// The lowest band. Most actors have no other.
-    pub(super) lowest: Band<P>,
+    /// The lowest priority. Most actors have no other.
+    pub(super) lowest: PriorityRing<P>,
     /// Those above, from the lowest.
-    pub(super) higher: Box<[Band<P>]>,
+    pub(super) higher: Box<[PriorityRing<P>]>,
     pub(super) policy: ChannelPolicy,
     pub(super) counters: Counters,
     pub(crate) wakers: Wakers,
@@ -120,18 +120,18 @@ impl<P: Platform> fmt::Debug for Mailbox<P> {
 }
 
 impl<P: Platform> Mailbox<P> {
-    /// A mailbox of one band.
+    /// A mailbox of one priority.
     #[cfg(test)]
     pub fn new(queue: Queue<P>, policy: ChannelPolicy) -> Mailbox<P> {
-        Mailbox::with_bands(queue, Vec::new(), policy)
+        Mailbox::with_priorities(queue, Vec::new(), policy)
     }
 
-    /// A mailbox of several bands: the lowest, and those above, from the lowest. They share
+    /// A mailbox of several priorities: the lowest, and those above, from the lowest. They share
     /// credits.
-    pub fn with_bands(lowest: Queue<P>, higher: Vec<Queue<P>>, policy: ChannelPolicy) -> Mailbox<P> {
+    pub fn with_priorities(lowest: Queue<P>, higher: Vec<Queue<P>>, policy: ChannelPolicy) -> Mailbox<P> {
         Mailbox {
-            lowest: Band::new(lowest),
-            higher: higher.into_iter().map(Band::new).collect(),
+            lowest: PriorityRing::new(lowest),
+            higher: higher.into_iter().map(PriorityRing::new).collect(),
             policy,
             counters: Counters::default(),
             wakers: Wakers::default(),
@@ -140,32 +140,32 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// The band that messages without a priority go to.
+    /// The priority that messages without a priority go to.
     #[inline]
-    pub fn lowest(&self) -> &Band<P> {
+    pub fn lowest(&self) -> &PriorityRing<P> {
         &self.lowest
     }
 
-    /// All bands, from the lowest.
+    /// The queues of all priorities, from the lowest.
     #[inline]
-    pub fn bands(&self) -> impl DoubleEndedIterator<Item = &Band<P>> {
+    pub fn rings(&self) -> impl DoubleEndedIterator<Item = &PriorityRing<P>> {
         std::iter::once(&self.lowest).chain(&self.higher)
     }
 
-    /// The band of a priority.
-    pub fn band(&self, priority: u8) -> Result<&Band<P>, SendError> {
-        let bands = self.higher.len() + 1;
-        let band = match priority {
+    /// The queue of a priority.
+    pub fn ring(&self, priority: u8) -> Result<&PriorityRing<P>, SendError> {
+        let priorities = self.higher.len() + 1;
+        let ring = match priority {
             0 => Some(&self.lowest),
             above => self.higher.get(usize::from(above) - 1),
         };
-        band.ok_or(SendError::NoBand { actor: self.actor(), priority, bands })
+        ring.ok_or(SendError::NoPriority { actor: self.actor(), priority, priorities })
     }
 
     /// The queue that a position is of.
     #[inline]
-    pub(super) fn of(&self, position: u64) -> &Band<P> {
-        match band_of(position) {
+    pub(super) fn of(&self, position: u64) -> &PriorityRing<P> {
+        match priority_of(position) {
             0 => &self.lowest,
             above => self.higher.get(above - 1).unwrap_or(&self.lowest),
         }
@@ -175,7 +175,7 @@ impl<P: Platform> Mailbox<P> {
         &*self.policy.device
     }
 
-    /// What all bands have in common.
+    /// What all priorities have in common.
     #[inline]
     pub fn form(&self) -> &Form {
         self.lowest.queue.form()
@@ -183,13 +183,13 @@ impl<P: Platform> Mailbox<P> {
 
     /// How many messages the device has not answered yet.
     pub fn unanswered(&self) -> u64 {
-        self.bands().map(|band| band.queue.unanswered()).sum()
+        self.rings().map(|ring| ring.queue.unanswered()).sum()
     }
 
     /// How many messages are under way, and whether senders are refused.
     pub(super) fn under_way(&self) -> (u64, bool) {
-        self.bands().fold((0, true), |(under_way, closed), band| {
-            let (more, this) = band.queue.under_way();
+        self.rings().fold((0, true), |(under_way, closed), ring| {
+            let (more, this) = ring.queue.under_way();
             (under_way + more, closed && this)
         })
     }
@@ -202,10 +202,10 @@ impl<P: Platform> Mailbox<P> {
     /// How many messages were sent, and how many of them the device has answered: since the actor's
     /// beginning.
     pub fn progress(&self) -> (u64, u64) {
-        self.bands().fold((0, 0), |(sent, answered), band| {
+        self.rings().fold((0, 0), |(sent, answered), ring| {
             // What was answered first: of a later moment, no less was sent.
-            let first = count_of(band.queue.first_unanswered());
-            (sent + count_of(band.queue.tail()), answered + first)
+            let first = count_of(ring.queue.first_unanswered());
+            (sent + count_of(ring.queue.tail()), answered + first)
         })
     }
 
@@ -224,10 +224,10 @@ impl<P: Platform> Mailbox<P> {
 
     pub fn counts(&self) -> Counts {
         let c = &self.counters;
-        let answered = self.bands().map(|band| count_of(band.queue.head())).sum();
+        let answered = self.rings().map(|ring| count_of(ring.queue.head())).sum();
         Counts {
             // Read second: never less than what was answered.
-            sent: self.bands().map(|band| count_of(band.queue.tail())).sum(),
+            sent: self.rings().map(|ring| count_of(ring.queue.tail())).sum(),
             answered,
             rejected: c.rejected.get(),
             dropped_newest: c.dropped_newest.get(),
@@ -250,22 +250,22 @@ impl<P: Platform> Mailbox<P> {
 
     /// Refuses senders from now on. Messages under way are still answered.
     pub fn close(&self) {
-        for band in self.bands() {
-            band.queue.close();
+        for ring in self.rings() {
+            ring.queue.close();
         }
         self.wake_ready();
     }
 
     /// Accepts senders again.
     pub fn reopen(&self) {
-        self.bands().for_each(|band| band.queue.reopen());
+        self.rings().for_each(|ring| ring.queue.reopen());
     }
 
     /// Refuses senders, and ends the waits of those who wait for answers that are not there: none
     /// will come.
     pub fn abandon(&self) {
-        for band in self.bands() {
-            band.queue.close();
+        for ring in self.rings() {
+            ring.queue.close();
         }
         self.lost.store(true, SeqCst);
         self.wake_ready();
@@ -288,10 +288,15 @@ impl<P: Platform> Mailbox<P> {
 
     // ---- sending
 
-    /// Sends a message of some band, given as what its slot holds (see [`Queue::write`]); where the
-    /// actor is full, does as its policy says, and waits at most until `until`.
+    /// Sends a message of some priority, given as what its slot holds (see [`Queue::write`]); where
+    /// the actor is full, does as its policy says, and waits at most until `until`.
     #[inline]
-    pub fn send(&self, to: &Band<P>, words: &[u32], until: Option<Deadline>) -> Result<Sent, SendError> {
+    pub fn send(
+        &self,
+        to: &PriorityRing<P>,
+        words: &[u32],
+        until: Option<Deadline>,
+    ) -> Result<Sent, SendError> {
         let Some(position) = self.reserve(to, until)? else { return Ok(Sent::Dropped) };
         to.queue.write(position, words);
         self.sent(to);
@@ -300,7 +305,7 @@ impl<P: Platform> Mailbox<P> {
 
     /// As [`send`](Self::send), without waiting: a queue that would have to is an error.
     #[inline]
-    pub fn try_send(&self, to: &Band<P>, words: &[u32]) -> Result<Sent, SendError> {
+    pub fn try_send(&self, to: &PriorityRing<P>, words: &[u32]) -> Result<Sent, SendError> {
         let Some(position) = self.try_reserve(to)? else { return Ok(Sent::Dropped) };
         to.queue.write(position, words);
         self.sent(to);
@@ -308,20 +313,25 @@ impl<P: Platform> Mailbox<P> {
     }
 
     /// Sends a request for whose answer the caller will look itself; gives its position.
-    pub fn request(&self, to: &Band<P>, words: &[u32], until: Option<Deadline>) -> Result<u64, AskError> {
+    pub fn request(
+        &self,
+        to: &PriorityRing<P>,
+        words: &[u32],
+        until: Option<Deadline>,
+    ) -> Result<u64, AskError> {
         let position = self.reserve(to, until)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
         self.write_request(to, position, words);
         Ok(position)
     }
 
     /// As [`request`](Self::request), without waiting.
-    pub fn try_request(&self, to: &Band<P>, words: &[u32]) -> Result<u64, AskError> {
+    pub fn try_request(&self, to: &PriorityRing<P>, words: &[u32]) -> Result<u64, AskError> {
         let position = self.try_reserve(to)?.ok_or(AskError::DroppedNewest { actor: self.actor() })?;
         self.write_request(to, position, words);
         Ok(position)
     }
 
-    fn write_request(&self, to: &Band<P>, position: u64, words: &[u32]) {
+    fn write_request(&self, to: &PriorityRing<P>, position: u64, words: &[u32]) {
         to.queue.mark_asked(position);
         to.queue.write(position, words);
         self.sent(to);
@@ -329,7 +339,7 @@ impl<P: Platform> Mailbox<P> {
 
     /// After slots were written.
     #[inline]
-    pub(super) fn sent(&self, to: &Band<P>) {
+    pub(super) fn sent(&self, to: &PriorityRing<P>) {
         to.queue.publish();
         if self.parked.load(SeqCst) {
             self.policy.device.wake();
@@ -337,7 +347,7 @@ impl<P: Platform> Mailbox<P> {
     }
 
     #[inline]
-    fn reserve(&self, to: &Band<P>, until: Option<Deadline>) -> Result<Option<u64>, SendError> {
+    fn reserve(&self, to: &PriorityRing<P>, until: Option<Deadline>) -> Result<Option<u64>, SendError> {
         match to.queue.reserve(1) {
             Ok(positions) => Ok(Some(positions.start)),
             Err(refused) => self.overflow(to, refused, Some(until)),
@@ -345,7 +355,7 @@ impl<P: Platform> Mailbox<P> {
     }
 
     #[inline]
-    fn try_reserve(&self, to: &Band<P>) -> Result<Option<u64>, SendError> {
+    fn try_reserve(&self, to: &PriorityRing<P>) -> Result<Option<u64>, SendError> {
         match to.queue.reserve(1) {
             Ok(positions) => Ok(Some(positions.start)),
             Err(refused) => self.overflow(to, refused, None),
@@ -357,7 +367,7 @@ impl<P: Platform> Mailbox<P> {
     #[cold]
     pub(super) fn overflow(
         &self,
-        to: &Band<P>,
+        to: &PriorityRing<P>,
         refused: Refused,
         until: Option<Option<Deadline>>,
     ) -> Result<Option<u64>, SendError> {
@@ -385,7 +395,7 @@ impl<P: Platform> Mailbox<P> {
                     return Err(full());
                 }
                 Overflow::DropNewest | Overflow::DropOldest => match self.gives_way(to) {
-                    Some(band) => self.drop_oldest(band),
+                    Some(ring) => self.drop_oldest(ring),
                     // Whatever was in the way has gone meanwhile.
                     None if self.under_way().0 < self.form().capacity as u64 => {}
                     None => {
@@ -423,7 +433,7 @@ impl<P: Platform> Mailbox<P> {
             Standing::Holds(is) => is,
             Standing::Failed(_) => Lifecycle::Failed,
         };
-        let replies = self.bands().any(|band| band.queue.has_next());
+        let replies = self.rings().any(|ring| ring.queue.has_next());
         let (actor, capacity) = (self.actor(), self.form().capacity);
         (!replies).then_some(SendError::NotActive { actor, capacity, is })
     }
@@ -438,18 +448,18 @@ impl<P: Platform> Mailbox<P> {
         self.policy.wait
     }
 
-    /// The band whose oldest message makes room for one of the band `to`, by the policy: the lowest
-    /// that holds any, as long as it is not above `to`. Where the newest is dropped, that is the
-    /// message to be sent, unless one of a lower band is there.
-    fn gives_way(&self, to: &Band<P>) -> Option<&Band<P>> {
-        let own = band_of(to.queue.head());
+    /// The priority whose oldest message makes room for one of the priority `to`, by the policy:
+    /// the lowest that holds any, as long as it is not above `to`. Where the newest is dropped,
+    /// that is the message to be sent, unless one of a lower priority is there.
+    fn gives_way(&self, to: &PriorityRing<P>) -> Option<&PriorityRing<P>> {
+        let own = priority_of(to.queue.head());
         let may = own + usize::from(self.policy.overflow == Overflow::DropOldest);
-        self.bands().take(may).find(|band| band.queue.under_way().0 > 0)
+        self.rings().take(may).find(|ring| ring.queue.under_way().0 > 0)
     }
 
     /// Says in the log if the queue is full of replies.
     fn warn_of_replies(&self) {
-        if self.bands().any(|band| band.queue.is_receivable(band.queue.head())) {
+        if self.rings().any(|ring| ring.queue.is_receivable(ring.queue.head())) {
             let actor = self.actor();
             tracing::warn!(
                 target: "kiln_ring",
@@ -459,11 +469,11 @@ impl<P: Platform> Mailbox<P> {
         }
     }
 
-    /// Makes the oldest message or reply of a band go.
-    fn drop_oldest(&self, band: &Band<P>) {
-        let oldest = band.queue.head();
+    /// Makes the oldest message or reply of a priority go.
+    fn drop_oldest(&self, ring: &PriorityRing<P>) {
+        let oldest = ring.queue.head();
         let mut dropped = false;
-        if let Some(mut sweep) = band.queue.sweep() {
+        if let Some(mut sweep) = ring.queue.sweep() {
             while let Next::Answer(answer) = sweep.next() {
                 if !answer.is_reply() {
                     self.settle(&answer);
@@ -481,7 +491,7 @@ impl<P: Platform> Mailbox<P> {
                 }
             }
         }
-        if !dropped && band.queue.head() == oldest {
+        if !dropped && ring.queue.head() == oldest {
             self.policy.device.skip(oldest + 1);
         }
     }
@@ -501,7 +511,7 @@ impl<P: Platform> Mailbox<P> {
         if self.is_lost() {
             return true;
         }
-        let receivable = || self.bands().any(|band| band.queue.is_receivable(band.queue.head()));
+        let receivable = || self.rings().any(|ring| ring.queue.is_receivable(ring.queue.head()));
         match awaited {
             Awaited::Room => {
                 let (under_way, closed) = self.under_way();

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::lines;
 use super::lines::{LINE_PAYLOAD, Slots, Width};
-use super::platform::Memory;
+use super::platform::QueueMemory;
 use crate::wire::slot::{PAYLOAD, QUAD};
 use std::any::Any;
 use std::fmt;
@@ -157,7 +157,7 @@ impl RingMemory {
     }
 }
 
-impl Memory for RingMemory {
+impl QueueMemory for RingMemory {
     #[inline]
     fn store_quad(&self, at: usize, quad: [u32; QUAD]) {
         let to = self.at(at, QUAD);

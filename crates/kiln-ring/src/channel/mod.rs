@@ -1,14 +1,14 @@
 //! Channels: the host's side of an actor's queue.
 //!
 //! A channel sends messages of one type and takes the replies to them, in the order in which they
-//! were sent; where it has several bands of priority, in that order within each, and those of a
-//! higher band first. Any number of threads may send and receive. A reply belongs to whoever
+//! were sent; where it has several priorities, in that order within each, and those of a
+//! higher priority first. Any number of threads may send and receive. A reply belongs to whoever
 //! *receives* next, or, for a request, to whoever *asked*.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `queue.rs` | the lock-free queue: tickets, slots, answers |
-//! | `band.rs`, `credits.rs` | the queues of one actor, one for each priority; how many messages may be under way |
+//! | `priority_ring.rs`, `credits.rs` | the queues of one actor, one for each priority; how many messages may be under way |
 //! | `mailbox.rs`, `batch.rs` | their policies: full queues, waiting, dead letters; many messages at once |
 //! | `receive.rs` | replies, and what became of messages that have none |
 //! | `receiving.rs` | the same for those who know the types: one reply or many, with and without waiting |
@@ -21,7 +21,6 @@
 //! | `held.rs`, `payloads.rs` | arrays that messages under way refer to |
 //! | `words.rs` | buffers for messages and replies |
 
-mod band;
 mod batch;
 mod credits;
 mod failure;
@@ -36,6 +35,7 @@ mod overflow;
 mod payloads;
 mod platform;
 mod poller;
+mod priority_ring;
 mod queue;
 mod receive;
 mod receiving;
@@ -68,13 +68,13 @@ use crate::dead_letter::DeadLetters;
 use crate::error::{AskError, ConfigError, SendError, SendManyError};
 use crate::layout::Layout;
 use crate::message::Message;
-use crate::wire::slot::{MAX_BANDS, MAX_CAPACITY, PAYLOAD, RingLayout, SlotLayout, in_band};
+use crate::wire::slot::{MAX_CAPACITY, MAX_PRIORITIES, PAYLOAD, RingLayout, SlotLayout, in_priority};
 use batch::Batch;
 use credits::Credits;
 use mailbox::ChannelPolicy;
 pub(crate) use native::Native;
 use options::Way;
-pub(crate) use platform::Memory;
+pub(crate) use platform::QueueMemory;
 pub(crate) use queue::Queue;
 use std::fmt;
 use std::marker::PhantomData;
@@ -87,12 +87,12 @@ use words::{decoded, laid, laid_many};
 #[non_exhaustive]
 #[must_use = "a configuration does nothing until something is made with it"]
 pub struct ChannelConfig {
-    /// The most messages that are under way, in all bands together: sent, and their answer not
+    /// The most messages that are under way, in all priorities together: sent, and their answer not
     /// taken.
     pub capacity: usize,
-    /// How many bands of priority there are, from 1 to [`MAX_BANDS`]. Each has slots for as many
+    /// How many priorities there are, from 1 to [`MAX_PRIORITIES`]. Each has slots for as many
     /// messages as the capacity.
-    pub bands: usize,
+    pub priorities: usize,
     /// What a full queue does.
     pub overflow: Overflow,
     /// How threads wait.
@@ -107,7 +107,7 @@ impl Default for ChannelConfig {
     fn default() -> Self {
         ChannelConfig {
             capacity: 1024,
-            bands: 1,
+            priorities: 1,
             overflow: Overflow::default(),
             wait: WaitPolicy::default(),
             deadlines: false,
@@ -122,9 +122,9 @@ impl ChannelConfig {
         ChannelConfig { capacity, ..self }
     }
 
-    /// As many bands of priority.
-    pub fn bands(self, bands: usize) -> Self {
-        ChannelConfig { bands, ..self }
+    /// As many priorities.
+    pub fn priorities(self, priorities: usize) -> Self {
+        ChannelConfig { priorities, ..self }
     }
 
     /// This for a full queue.
@@ -151,7 +151,8 @@ impl ChannelConfig {
     ///
     /// # Errors
     ///
-    /// A capacity of 0, or of more than [`MAX_CAPACITY`]; no bands, or more than [`MAX_BANDS`].
+    /// A capacity of 0, or of more than [`MAX_CAPACITY`]; no priorities, or more than
+    /// [`MAX_PRIORITIES`].
     pub fn form<M: Message, R: Layout>(&self, protocol: Protocol) -> Result<Form, ConfigError> {
         self.form_of(protocol, M::WORDS, R::WORDS)
     }
@@ -168,15 +169,15 @@ impl ChannelConfig {
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }),
             _ => {}
         }
-        if !(1..=MAX_BANDS).contains(&self.bands) {
-            return Err(ConfigError::Bands { bands: self.bands });
+        if !(1..=MAX_PRIORITIES).contains(&self.priorities) {
+            return Err(ConfigError::Priorities { priorities: self.priorities });
         }
         // Messages come back in the answers of dead letters; a failure takes two words.
         let answer_words = message_words.max(reply_words).max(2);
         Ok(Form {
             protocol,
             capacity: self.capacity,
-            bands: self.bands,
+            priorities: self.priorities,
             requests: RingLayout::new(SlotLayout::new(message_words, self.deadlines), self.capacity),
             answers: RingLayout::new(SlotLayout::new(answer_words, false), self.capacity),
             reply_words,
@@ -195,9 +196,13 @@ impl ChannelConfig {
         check_memory(
             "requests",
             &parts.requests,
-            ring_words(form.bands, form.request_words(), &form.requests),
+            ring_words(form.priorities, form.request_words(), &form.requests),
         )?;
-        check_memory("answers", &parts.answers, ring_words(form.bands, form.answer_words(), &form.answers))?;
+        check_memory(
+            "answers",
+            &parts.answers,
+            ring_words(form.priorities, form.answer_words(), &form.answers),
+        )?;
         let refuse = |ring, why: &str| Err(ConfigError::Memory { ring, why: why.to_owned() });
         if parts.answers.is_write_combined() {
             return refuse("answers", "it is write-combined, which the host cannot read");
@@ -208,24 +213,24 @@ impl ChannelConfig {
                 "it is write-combined, where stores have no order: use the stamped protocol",
             );
         }
-        let credits = (form.bands > 1).then(|| Arc::new(Credits::new(form.capacity)));
-        let mut queues = (0..form.bands).map(|band| {
-            let first = in_band(band, parts.passed.get(band).copied().unwrap_or(0));
-            // SAFETY: as was checked, the bands lie inside one after the other, each a whole number
-            // of lines, and each queue keeps the owner of the memory.
+        let credits = (form.priorities > 1).then(|| Arc::new(Credits::new(form.capacity)));
+        let mut queues = (0..form.priorities).map(|priority| {
+            let first = in_priority(priority, parts.passed.get(priority).copied().unwrap_or(0));
+            // SAFETY: as was checked, the priorities lie inside one after the other, each a whole
+            // number of lines, and each queue keeps the owner of the memory.
             let (requests, answers) = unsafe {
                 (
-                    parts.requests.part(band * form.request_words(), form.requests.words()),
-                    parts.answers.part(band * form.answer_words(), form.answers.words()),
+                    parts.requests.part(priority * form.request_words(), form.requests.words()),
+                    parts.answers.part(priority * form.answer_words(), form.answers.words()),
                 )
             };
             let queue = Queue::new(form, requests, answers, first);
             match &credits {
-                Some(credits) => queue.of_band(credits),
+                Some(credits) => queue.of_priority(credits),
                 None => queue,
             }
         });
-        let lowest = queues.next().ok_or(ConfigError::Bands { bands: 0 })?;
+        let lowest = queues.next().ok_or(ConfigError::Priorities { priorities: 0 })?;
         let higher = queues.collect();
         let policy = ChannelPolicy {
             actor: parts.actor,
@@ -237,7 +242,7 @@ impl ChannelConfig {
             letters: parts.letters,
             device: parts.device,
         };
-        Ok(Arc::new(Mailbox::with_bands(lowest, higher, policy)))
+        Ok(Arc::new(Mailbox::with_priorities(lowest, higher, policy)))
     }
 }
 
@@ -245,14 +250,14 @@ impl ChannelConfig {
 pub struct Parts {
     /// The actor's number.
     pub actor: u32,
-    /// The memory of the request rings, the lowest band's first: at least
+    /// The memory of the request rings, the lowest priority's first: at least
     /// [`request_words`](Form::request_words) for each.
     pub requests: RingMemory,
     /// The memory of the answer rings, which the host reads: at least
     /// [`answer_words`](Form::answer_words) for each.
     pub answers: RingMemory,
-    /// How many messages each band, from the lowest, had before, in a channel where this one goes
-    /// on: so many positions are passed over. None where it is not said.
+    /// How many messages each priority, from the lowest, had before, in a channel where this one
+    /// goes on: so many positions are passed over. None where it is not said.
     pub passed: Vec<u64>,
     /// Where dead letters go.
     pub letters: Arc<DeadLetters>,
@@ -404,14 +409,14 @@ impl<M: Message, R: Layout> Channel<M, R> {
     fn send_all(
         &self,
         messages: &[M],
-        (band, header): Way<'_>,
+        (ring, header): Way<'_>,
         until: Option<Deadline>,
     ) -> Result<usize, SendManyError> {
         if M::HOLDS {
             // Which position each one gets is known only one by one.
             let mut sent = 0;
             for message in messages {
-                let queued = self.holding(message, header, |words| self.mailbox.send(band, words, until));
+                let queued = self.holding(message, header, |words| self.mailbox.send(ring, words, until));
                 match queued.map_err(|error| SendManyError { sent, error })? {
                     Sent::Queued(_) => sent += 1,
                     Sent::Dropped => return Ok(sent),
@@ -419,7 +424,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
             }
             return Ok(sent);
         }
-        let mut batch = Batch::new(&self.mailbox, band);
+        let mut batch = Batch::new(&self.mailbox, ring);
         match laid_many(messages, header, |words| batch.send(words, until)) {
             Ok(()) => Ok(batch.sent()),
             Err(error) => Err(SendManyError { sent: batch.sent(), error }),
@@ -471,14 +476,14 @@ impl<M: Message, R: Layout> Channel<M, R> {
     fn ask_until(
         &self,
         message: &M,
-        (band, header): Way<'_>,
+        (ring, header): Way<'_>,
         until: Option<Deadline>,
     ) -> Result<Option<R>, AskError> {
         if !self.mailbox.is_closed() {
             self.mailbox.check_answers()?;
         }
         let holds = self.mailbox.settled(message)?;
-        let position = laid(message, header, |words| self.mailbox.request(band, words, until))?;
+        let position = laid(message, header, |words| self.mailbox.request(ring, words, until))?;
         // Once the answer is taken, others may let go of the arrays before the reply, which may
         // name them, is read.
         let held = holds.clone();
@@ -512,7 +517,7 @@ impl<M: Message, R: Layout> Channel<M, R> {
         self.mailbox.lowest().queue.tail()
     }
 
-    /// How many messages the device has not answered yet, in all bands.
+    /// How many messages the device has not answered yet, in all priorities.
     pub fn unanswered(&self) -> u64 {
         self.mailbox.unanswered()
     }
@@ -552,9 +557,9 @@ impl<M: Message, R: Layout> Channel<M, R> {
     }
 }
 
-/// Words of memory for the rings of all bands, `pitch` words from one to the next.
-fn ring_words(bands: usize, pitch: usize, ring: &RingLayout) -> usize {
-    (bands - 1) * pitch + ring.words()
+/// Words of memory for the rings of all priorities, `pitch` words from one to the next.
+fn ring_words(priorities: usize, pitch: usize, ring: &RingLayout) -> usize {
+    (priorities - 1) * pitch + ring.words()
 }
 
 fn check_memory(ring: &'static str, memory: &RingMemory, words: usize) -> Result<(), ConfigError> {

@@ -1,15 +1,15 @@
 //! Sends with a priority, a deadline and a limit to waiting.
 
-use super::band::Band;
 use super::mailbox::Mailbox;
 use super::native::Native;
+use super::priority_ring::PriorityRing;
 use super::wait::Deadline;
 use crate::error::SendError;
 use crate::wire::slot::{PAYLOAD, deadline_header};
 use std::time::Duration;
 
-/// How a message is sent: by default in the lowest band, without a deadline, and by a thread that
-/// waits as long as it takes.
+/// How a message is sent: by default in the lowest priority, without a deadline, and by a thread
+/// that waits as long as it takes.
 ///
 /// ```
 /// use kiln_lang::prelude::*;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// }
 ///
 /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
-/// let actor = runtime.launch(echo, RingConfig::default().bands(2))?;
+/// let actor = runtime.launch(echo, RingConfig::default().priorities(2))?;
 /// actor.send(1)?;
 /// actor.send(2)?;
 /// actor.send_with(99, SendOptions::default().priority(1))?; // sent last, handled first
@@ -34,8 +34,8 @@ use std::time::Duration;
 #[non_exhaustive]
 #[must_use = "options do nothing until something is sent with them"]
 pub struct SendOptions {
-    /// The band: 0 is the lowest, and an actor has [as many as it was launched
-    /// with](crate::RingConfig::bands).
+    /// The priority: 0 is the lowest, and an actor has [as many as it was launched
+    /// with](crate::RingConfig::priorities).
     pub priority: u8,
     /// By the device's clock, in nanoseconds: if the message's turn comes later, it is not handled
     /// and becomes a dead letter.
@@ -45,7 +45,7 @@ pub struct SendOptions {
 }
 
 impl SendOptions {
-    /// In this band; 0 is the lowest.
+    /// In this priority; 0 is the lowest.
     pub fn priority(self, priority: u8) -> Self {
         SendOptions { priority, ..self }
     }
@@ -66,8 +66,8 @@ impl SendOptions {
     }
 }
 
-/// The band of a mailbox that a message goes to, and the header of its slot.
-pub(super) type Way<'a> = (&'a Band<Native>, Option<[u32; PAYLOAD]>);
+/// The priority of a mailbox that a message goes to, and the header of its slot.
+pub(super) type Way<'a> = (&'a PriorityRing<Native>, Option<[u32; PAYLOAD]>);
 
 impl Mailbox<Native> {
     /// Where a message goes, and with which header.
@@ -77,6 +77,6 @@ impl Mailbox<Native> {
             Some(deadline) if self.form().requests.slot().has_header() => Some(deadline_header(deadline)),
             Some(_) => return Err(SendError::NoDeadlines { actor: self.actor() }),
         };
-        Ok((self.band(options.priority)?, header))
+        Ok((self.ring(options.priority)?, header))
     }
 }

@@ -11,15 +11,16 @@ pub enum Overflow {
     /// It fails with [`SendError::Full`](crate::SendError::Full).
     Reject,
     /// The message is not sent, and counted as dropped. Where the actor has several
-    /// [bands](crate::RingConfig::bands) and holds messages of a lower one, the oldest of the
-    /// lowest of them is given up instead, as by [`DropOldest`](Self::DropOldest): what is in a
+    /// [priorities](crate::RingConfig::priorities) and holds messages of a lower one, the oldest of
+    /// the lowest of them is given up instead, as by [`DropOldest`](Self::DropOldest): what is in a
     /// queue can only leave it from the front.
     DropNewest,
     /// The oldest message that is not being handled is given up, and becomes a dead letter; so does
     /// the oldest reply, where nobody receives. The send waits until its slot is free: at most
-    /// until the message being handled is done. With several [bands](crate::RingConfig::bands), it
-    /// is the oldest of the lowest band that holds any; if all messages are of higher bands than
-    /// the one to be sent, that one is dropped.
+    /// until the message being handled is done. With several
+    /// [priorities](crate::RingConfig::priorities), it is the oldest of the lowest priority that
+    /// holds any; if all messages are of higher priorities than the one to be sent, that one is
+    /// dropped.
     DropOldest,
 }
 

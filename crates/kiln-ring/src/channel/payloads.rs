@@ -1,8 +1,8 @@
 //! What a mailbox does about the arrays that messages refer to.
 
-use super::band::Band;
 use super::mailbox::{Mailbox, Sent};
 use super::platform::Platform;
+use super::priority_ring::PriorityRing;
 use crate::error::SendError;
 use crate::message::Message;
 use crate::payload::Hold;
@@ -35,9 +35,9 @@ impl<P: Platform> Mailbox<P> {
     #[inline]
     pub fn keep(&self, sent: Sent, holds: Vec<Hold>) -> Sent {
         if let (false, Sent::Queued(position)) = (holds.is_empty(), sent) {
-            let band = self.of(position);
-            let mut held = band.held.lock();
-            band.let_go_answered(&mut held);
+            let ring = self.of(position);
+            let mut held = ring.held.lock();
+            ring.let_go_answered(&mut held);
             held.push_back((position, holds));
         }
         sent
@@ -46,11 +46,11 @@ impl<P: Platform> Mailbox<P> {
     /// Lets go of the arrays of messages that are answered, after their answers were taken.
     #[cold]
     pub fn let_go(&self) {
-        self.bands().for_each(|band| band.let_go_answered(&mut band.held.lock()));
+        self.rings().for_each(|ring| ring.let_go_answered(&mut ring.held.lock()));
     }
 }
 
-impl<P: Platform> Band<P> {
+impl<P: Platform> PriorityRing<P> {
     fn let_go_answered(&self, held: &mut VecDeque<(u64, Vec<Hold>)>) {
         let answered = self.queue.head();
         // Those of messages that other threads sent meanwhile may stand a little out of order, and

@@ -25,7 +25,7 @@ pub trait Atomic<T>: Send + Sync {
 
 /// Memory that rings lie in, which the device accesses at the same time. Offsets are words; quads
 /// are aligned to four.
-pub trait Memory: Send + Sync {
+pub trait QueueMemory: Send + Sync {
     /// Stores a quad that arrives whole. Unordered.
     fn store_quad(&self, at: usize, quad: [u32; QUAD]);
     /// Stores quads one after the other, each of three of the words and the stamp. Each arrives
@@ -81,7 +81,7 @@ pub trait Platform: 'static {
     /// A word for flags.
     type U8: Atomic<u8>;
     /// Ring memory.
-    type Memory: Memory;
+    type Memory: QueueMemory;
 
     /// A fence.
     fn fence(order: Ordering);

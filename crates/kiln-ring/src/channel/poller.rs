@@ -18,19 +18,19 @@ pub trait Watched: Send + Sync {
 }
 
 struct Poller {
-    state: Mutex<State>,
+    state: Mutex<PollerState>,
     /// Something is to be watched.
     arrived: Condvar,
 }
 
-struct State {
+struct PollerState {
     watched: Vec<Weak<dyn Watched>>,
     arrivals: u64,
     runs: bool,
 }
 
 static POLLER: Poller = Poller {
-    state: Mutex::new(State { watched: Vec::new(), arrivals: 0, runs: false }),
+    state: Mutex::new(PollerState { watched: Vec::new(), arrivals: 0, runs: false }),
     arrived: Condvar::new(),
 };
 
@@ -48,7 +48,7 @@ pub fn watch(watched: Weak<dyn Watched>) -> std::io::Result<()> {
 }
 
 impl Poller {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PollerState> {
         // Every change is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

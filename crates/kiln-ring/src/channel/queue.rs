@@ -14,8 +14,8 @@
 //!   position, and the device never waits for room.
 //! - A slot is free again when its answer has been taken: whoever holds the *receiving* flag moves
 //!   `head` over answers in order.
-//! - An actor with several bands of priority has a queue for each, and one limit for all: see
-//!   `band.rs`.
+//! - An actor with several priorities has a queue for each, and one limit for all: see
+//!   `priority.rs`.
 //! - A position that somebody *asks* for is marked. Its answer belongs to the asker, who finds it
 //!   in its slot without the receiving flag; the flag's holder moves `head` over it when the mark
 //!   says that it was taken or given up.
@@ -26,7 +26,7 @@
 
 use super::credits::Credits;
 use super::lines::{SLACK, Slots};
-use super::platform::{Atomic, Memory, Platform};
+use super::platform::{Atomic, Platform, QueueMemory};
 use crate::reason::Reason;
 use crate::wire::slot::{self, Kind, PAYLOAD, QUAD, RingLayout};
 use crossbeam_utils::CachePadded;
@@ -48,25 +48,25 @@ pub enum Protocol {
 pub struct Form {
     /// How it is known that a slot is complete.
     pub protocol: Protocol,
-    /// The most messages that are under way in all bands: sent and their answer not taken.
+    /// The most messages that are under way in all priorities: sent and their answer not taken.
     pub capacity: usize,
-    /// How many bands of priority there are.
-    pub bands: usize,
-    /// The ring of requests of each band.
+    /// How many priorities there are.
+    pub priorities: usize,
+    /// The ring of requests of each priority.
     pub requests: RingLayout,
-    /// The ring of answers of each band, with as many slots.
+    /// The ring of answers of each priority, with as many slots.
     pub answers: RingLayout,
     /// Words in a reply.
     pub reply_words: usize,
 }
 
 impl Form {
-    /// Words of memory from the ring of requests of one band to that of the next.
+    /// Words of memory from the ring of requests of one priority to that of the next.
     pub fn request_words(&self) -> usize {
         self.requests.words().next_multiple_of(slot::LINE)
     }
 
-    /// Words of memory from the ring of answers of one band to that of the next.
+    /// Words of memory from the ring of answers of one priority to that of the next.
     pub fn answer_words(&self) -> usize {
         self.answers.words().next_multiple_of(slot::LINE)
     }
@@ -173,7 +173,7 @@ pub struct Queue<P: Platform> {
     /// 1 while a thread moves `head`.
     receiving: CachePadded<P::U8>,
     marks: Box<[P::U8]>,
-    /// What all bands of the actor share, where it has several.
+    /// What all priorities of the actor share, where it has several.
     credits: Option<Arc<Credits<P>>>,
 }
 
@@ -193,8 +193,8 @@ impl<P: Platform> Queue<P> {
         }
     }
 
-    /// The queue of one band of several, which share the credits.
-    pub fn of_band(self, credits: &Arc<Credits<P>>) -> Queue<P> {
+    /// The queue of one priority of several, which share the credits.
+    pub fn of_priority(self, credits: &Arc<Credits<P>>) -> Queue<P> {
         Queue { credits: Some(Arc::clone(credits)), ..self }
     }
 

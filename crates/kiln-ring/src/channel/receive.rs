@@ -1,24 +1,24 @@
 //! Taking answers: replies for who receives and who asked, letters for what was not handled.
 
-use super::band::Band;
 use super::mailbox::Mailbox;
 use super::overflow::{Counter, Replies};
 use super::platform::Platform;
+use super::priority_ring::PriorityRing;
 use super::queue::{Answer, Next};
 use super::wait::{Deadline, Wait};
 use crate::dead_letter::Letter;
 use crate::error::{AskError, RecvError};
 use crate::reason::Reason;
 use crate::standing::Standing;
-use crate::wire::slot::{Kind, band_of};
+use crate::wire::slot::{Kind, priority_of};
 use std::sync::Arc;
 
 /// How often a receiver that spins looks at the next answer before it looks whether the channel has
 /// ended.
 const LOOKS: usize = 32;
 
-/// What a receiver saw of a band: how many replies it took, whether it dealt with other answers,
-/// and whether it came to one that is not there yet.
+/// What a receiver saw of a priority: how many replies it took, whether it dealt with other
+/// answers, and whether it came to one that is not there yet.
 struct Seen {
     taken: usize,
     settled: bool,
@@ -32,8 +32,8 @@ impl<P: Platform> Mailbox<P> {
         // A look first: whoever has the flag keeps receivers and senders from finding what is
         // there.
         let keep = self.policy.replies == Replies::Keep;
-        let tidied = self.bands().filter(|band| band.queue.has_untidy(keep));
-        for mut sweep in tidied.filter_map(|band| band.queue.sweep_soon()) {
+        let tidied = self.rings().filter(|ring| ring.queue.has_untidy(keep));
+        for mut sweep in tidied.filter_map(|ring| ring.queue.sweep_soon()) {
             while let Next::Answer(answer) = sweep.next() {
                 if answer.is_reply() && self.policy.replies == Replies::Keep {
                     break;
@@ -92,7 +92,7 @@ impl<P: Platform> Mailbox<P> {
     fn request_at(&self, position: u64) -> Option<Vec<u32>> {
         let (form, ring) = (self.form(), self.form().requests);
         let mut slot = vec![0; ring.slot().stride()];
-        let at = band_of(position) * form.request_words() + ring.at(position);
+        let at = priority_of(position) * form.request_words() + ring.at(position);
         if !self.policy.device.read_requests(at, &mut slot) {
             return None;
         }
@@ -133,13 +133,14 @@ impl<P: Platform> Mailbox<P> {
         if taken == 0 && pending { Err(error) } else { Ok(taken) }
     }
 
-    /// Gives how many were taken, and whether all bands came to an answer that is not there yet.
+    /// Gives how many were taken, and whether all priorities came to an answer that is not there
+    /// yet.
     #[inline]
     fn receive_once(&self, most: usize, buffer: &mut [u32], take: &mut impl FnMut(&[u32])) -> (usize, bool) {
         let (mut taken, mut settled, mut pending) = (0, false, true);
-        // The replies of a higher band first.
-        for band in self.higher.iter().rev() {
-            let seen = self.receive_of(band, most - taken, buffer, take);
+        // The replies of a higher priority first.
+        for ring in self.higher.iter().rev() {
+            let seen = self.receive_of(ring, most - taken, buffer, take);
             (taken, settled, pending) = (taken + seen.taken, settled | seen.settled, pending & seen.pending);
         }
         let seen = self.receive_of(&self.lowest, most - taken, buffer, take);
@@ -150,17 +151,17 @@ impl<P: Platform> Mailbox<P> {
         (taken, pending)
     }
 
-    /// Takes up to `most` replies of a band.
+    /// Takes up to `most` replies of a priority.
     #[inline]
     fn receive_of(
         &self,
-        band: &Band<P>,
+        ring: &PriorityRing<P>,
         most: usize,
         buffer: &mut [u32],
         take: &mut impl FnMut(&[u32]),
     ) -> Seen {
         let mut seen = Seen { taken: 0, settled: false, pending: false };
-        let Some(mut sweep) = band.queue.sweep_soon() else { return seen };
+        let Some(mut sweep) = ring.queue.sweep_soon() else { return seen };
         loop {
             seen.taken += sweep.replies(most - seen.taken, buffer, &mut *take);
             if seen.taken == most {
@@ -236,7 +237,7 @@ impl<P: Platform> Mailbox<P> {
                 if !P::step(wait) {
                     return Err(RecvError::TimedOut { actor: self.actor(), waited: Deadline::waited(until) });
                 }
-                if self.bands().any(|band| band.queue.has_next()) || !wait.is_spinning() {
+                if self.rings().any(|ring| ring.queue.has_next()) || !wait.is_spinning() {
                     break;
                 }
             }

@@ -14,11 +14,11 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// # Errors
     ///
-    /// The queue is closed, is full and rejects, or stayed full; it has no such band, or no
+    /// The queue is closed, is full and rejects, or stayed full; it has no such priority, or no
     /// deadlines.
     pub fn send_with(&self, message: &M, options: SendOptions) -> Result<Sent, SendError> {
-        let (band, header) = self.mailbox.way(&options)?;
-        self.holding(message, header, |words| self.mailbox.send(band, words, options.until()))
+        let (ring, header) = self.mailbox.way(&options)?;
+        self.holding(message, header, |words| self.mailbox.send(ring, words, options.until()))
     }
 
     /// As [`send_with`](Self::send_with), without waiting: a queue that would have to wait is
@@ -28,8 +28,8 @@ impl<M: Message, R: Layout> Channel<M, R> {
     ///
     /// As of [`send_with`](Self::send_with), and a full queue.
     pub fn try_send_with(&self, message: &M, options: SendOptions) -> Result<Sent, SendError> {
-        let (band, header) = self.mailbox.way(&options)?;
-        self.holding(message, header, |words| self.mailbox.try_send(band, words))
+        let (ring, header) = self.mailbox.way(&options)?;
+        self.holding(message, header, |words| self.mailbox.try_send(ring, words))
     }
 
     /// As [`send_many`](Self::send_many), all of them [in some way](SendOptions).

@@ -1,19 +1,19 @@
 //! Which failures of a handler are new: those behind the ones that are settled.
 
-use super::band::Band;
 use super::failure::Failure;
 use super::mailbox::Mailbox;
 use super::platform::Platform;
-use crate::wire::slot::{Kind, band_of};
+use super::priority_ring::PriorityRing;
+use crate::wire::slot::{Kind, priority_of};
 
-/// The failures that are over: of each band, those below a position.
+/// The failures that are over: of each priority, those below a position.
 #[derive(Clone, Debug)]
 pub struct Settled(Vec<u64>);
 
 impl Settled {
     /// The failure in this position is over too.
     pub fn with(&mut self, position: u64) {
-        if let Some(from) = self.0.get_mut(band_of(position)) {
+        if let Some(from) = self.0.get_mut(priority_of(position)) {
             *from = position + 1;
         }
     }
@@ -22,22 +22,22 @@ impl Settled {
 impl<P: Platform> Mailbox<P> {
     /// All failures so far, if there is none among the messages that are not answered.
     pub fn settled_so_far(&self) -> Settled {
-        Settled(self.bands().map(|band| band.queue.first_unanswered()).collect())
+        Settled(self.rings().map(|ring| ring.queue.first_unanswered()).collect())
     }
 
     /// Those that are over when nothing was answered yet.
     pub fn none_settled(&self) -> Settled {
-        Settled(self.bands().map(|band| band.queue.tail()).collect())
+        Settled(self.rings().map(|ring| ring.queue.tail()).collect())
     }
 
     /// The newest failure of those that are not over. After one, an actor handles no message of any
-    /// band.
+    /// priority.
     pub fn failure_since(&self, settled: &Settled) -> Option<Failure> {
-        self.bands().zip(&settled.0).find_map(|(band, &from)| band.failure_since(from))
+        self.rings().zip(&settled.0).find_map(|(ring, &from)| ring.failure_since(from))
     }
 }
 
-impl<P: Platform> Band<P> {
+impl<P: Platform> PriorityRing<P> {
     /// The newest failure in position `from` or later.
     fn failure_since(&self, from: u64) -> Option<Failure> {
         let noted = self.noted.get().filter(|&(position, _)| position >= from);

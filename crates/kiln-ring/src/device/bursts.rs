@@ -1,28 +1,28 @@
 //! Looking for messages in bursts: often where a look is cheap, seldom across a bus.
 
 use super::cluster::Near;
-use super::plan::Plan;
-use super::poll::{Aim, Poll};
-use super::worker::{Place, Worker};
+use super::plan::GridPlan;
+use super::poll::{Poll, PollSet};
+use super::worker::{Worker, WorkerMemory};
 use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
 /// How often a worker looks at its own memory between two looks at everything.
 const BURST: u32 = 32;
 
-/// How often a worker that rests looks at its inlets between two looks across a bus.
+/// How often a worker that rests looks at its inbound links between two looks across a bus.
 const RESTING_LOOKS: u32 = 2;
 
-/// How often a worker on the fast path looks where it looks at its inlets alone: for longer than
-/// the other end takes for a look across the bus. Else each such look would make the other end take
-/// one too.
+/// How often a worker on the fast path looks where it looks at its inbound links alone: for longer
+/// than the other end takes for a look across the bus. Else each such look would make the other end
+/// take one too.
 pub(super) const LOOKS_FAR: u32 = 16;
 
-impl Aim {
-    /// Looks at the worker's own memory (`near`) in bursts, or else at its inlets in the arena, and
-    /// at everything between them, until a message or a command is there, and for so many bursts at
-    /// most. So a message of a neighbor is seen at once, and one of the host after half a burst on
-    /// average.
+impl PollSet {
+    /// Looks at the worker's own memory (`near`) in bursts, or else at its inbound links in the
+    /// arena, and at everything between them, until a message or a command is there, and for so
+    /// many bursts at most. So a message of a neighbor is seen at once, and one of the host after
+    /// half a burst on average.
     ///
     /// A worker that has not rested has just handled something, to which its neighbor may answer
     /// soon. It begins with a burst unless it is time for a look at everything (`all_first`), that
@@ -30,8 +30,8 @@ impl Aim {
     #[device(crate = kiln_lang)]
     pub(super) fn watch_in_bursts(
         self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         near: Option<&Near>,
         worker: &Worker,
         (most, all_first): (Val<u32>, Val<bool>),
@@ -44,41 +44,45 @@ impl Aim {
         let mut watching = true.into_val();
         while watching {
             if at_all {
-                command = place.command();
-                quad = self.quad_at(place, self.quad, true);
+                command = memory.command();
+                quad = self.quad_at(memory, self.quad, true);
                 ready = self.ready(plan, quad);
             }
             at_all = true.into_val();
             glances += 1;
-            let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
-            if ready.eq(0) & !told {
+            let commanded = block_uniform(command[PAYLOAD]).ne(worker.seen);
+            if ready.eq(0) & !commanded {
                 (quad, ready) = match near {
                     Some(near) => self.burst(plan, near),
                     // One that rests may be sent something by the host as well as by others.
-                    None => self.burst_of_inlets(plan, place, select(most.gt(1), RESTING_LOOKS, LOOKS_FAR)),
+                    None => self.burst_of_inbound_links(
+                        plan,
+                        memory,
+                        select(most.gt(1), RESTING_LOOKS, LOOKS_FAR),
+                    ),
                 };
             }
-            watching = ready.eq(0) & !told & glances.lt(most);
+            watching = ready.eq(0) & !commanded & glances.lt(most);
         }
         self.poll(ready, quad, command, glances)
     }
 
-    /// Looks at the inlets in the arena until a message is there, and so often at most.
+    /// Looks at the inbound links in the arena until a message is there, and so often at most.
     #[device(crate = kiln_lang)]
-    pub(super) fn burst_of_inlets(
+    pub(super) fn burst_of_inbound_links(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         most: Val<u32>,
     ) -> ([Val<u32>; QUAD], Val<u32>) {
         let mut quad = [val::<u32>(0); QUAD];
         let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), most);
-        let mine = self.inlet & !self.own;
+        let mine = self.inbound_link & !self.own;
         let at = select(mine, self.quad, 0);
         while left > 0 {
             // SAFETY: the slot lies in the arena, as its record says, as do the first words, at
             // which lanes without such a slot look.
-            quad = unsafe { place.arena.get_quad_unchecked(at) };
+            quad = unsafe { memory.arena.get_quad_unchecked(at) };
             let good = mine & self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp));
             ready = self.whole(plan, good);
             left = select(ready.eq(0), left - 1, 0);
@@ -88,7 +92,7 @@ impl Aim {
 
     /// Looks at the worker's own memory until a message is there, and so often at most.
     #[device(crate = kiln_lang)]
-    pub(super) fn burst(&self, plan: &Plan, near: &Near) -> ([Val<u32>; QUAD], Val<u32>) {
+    pub(super) fn burst(&self, plan: &GridPlan, near: &Near) -> ([Val<u32>; QUAD], Val<u32>) {
         let mut quad = [val::<u32>(0); QUAD];
         let (mut ready, mut left): (Val<u32>, Val<u32>) = (val(0), val(BURST));
         let at = select(self.own, self.quad, 0);

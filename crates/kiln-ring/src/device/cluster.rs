@@ -8,11 +8,11 @@
 //! worker is told to leave, it waits at a barrier of the cluster, behind which nobody sends any
 //! more and everything that was sent is there. Then it copies its memory, slots and stamps as they
 //! are, to the arena, and the next grid's worker copies it back before a barrier behind which its
-//! neighbors begin. Records are kept as those of other ports. So nothing is lost, doubled or
+//! neighbors begin. Records are kept as those of other endpoints. So nothing is lost, doubled or
 //! reordered, wherever messages were; and no block ends while another may still write to its
 //! memory.
 
-use super::plan::{Cluster, Plan};
+use super::plan::{Cluster, GridPlan, host};
 use crate::wire::record::section_words;
 use crate::wire::slot::QUAD;
 use kiln_lang::prelude::*;
@@ -29,10 +29,10 @@ pub(super) struct Near {
 
 impl Near {
     /// That of a worker, in the kernel of a plan that has clusters.
-    pub fn of(plan: &Plan, number: Idx) -> Option<Near> {
+    pub fn of(plan: &GridPlan, number: Idx) -> Option<Near> {
         let cluster = plan.cluster?;
         explicit::cluster(cluster.workers as usize);
-        let copy = num_programs(0) * section_words(plan.ports) + number * cluster.words;
+        let copy = num_programs(0) * section_words(plan.endpoints) + number * cluster.words;
         Some(Near { memory: shared([cluster.words]), cluster, copy })
     }
 
@@ -48,7 +48,7 @@ impl Near {
 
     /// Takes over what the worker of the grid before left, before anybody sends.
     #[device(crate = kiln_lang)]
-    pub fn restore(&self, plan: &Plan, arena: &ViewMut<u32, 1>) {
+    pub fn restore(&self, plan: &GridPlan, arena: &ViewMut<u32, 1>) {
         for at in range_step(first_quad(plan), self.cluster.words as u32, plan.lanes * QUAD as u32) {
             // SAFETY: the arena has as many words there, of this worker alone; each quad is one
             // lane's.
@@ -62,7 +62,7 @@ impl Near {
 
     /// Leaves it for the next, once nobody sends any more.
     #[device(crate = kiln_lang)]
-    pub fn keep(&self, plan: &Plan, arena: &ViewMut<u32, 1>) {
+    pub fn keep(&self, plan: &GridPlan, arena: &ViewMut<u32, 1>) {
         cluster_barrier();
         for at in range_step(first_quad(plan), self.cluster.words as u32, plan.lanes * QUAD as u32) {
             // SAFETY: as above.
@@ -76,18 +76,18 @@ impl Near {
     /// Makes a ring of which nobody knows yet empty.
     #[device(crate = kiln_lang)]
     pub fn clear(&self, lanes: u32, ring: Val<u32>, words: Val<u32>) {
-        let lane = if lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        let lane = if host(lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
         for at in range_step(lane * QUAD as u32, words, lanes * QUAD as u32) {
             // SAFETY: the ring lies in the memory, as its record says.
             unsafe { self.memory.set_quad_unchecked(ring + at, [val(0); QUAD]) };
         }
-        if lanes > 1 {
+        if host(lanes > 1) {
             barrier();
         }
     }
 }
 
 /// The first word that is a lane's to copy.
-fn first_quad(plan: &Plan) -> Val<u32> {
-    if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() * QUAD as u32 }
+fn first_quad(plan: &GridPlan) -> Val<u32> {
+    if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() * QUAD as u32 }
 }

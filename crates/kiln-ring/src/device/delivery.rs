@@ -1,13 +1,13 @@
 //! The message that a worker handles: where it came from, and where its answer goes.
 
 use super::prefetch::{EARLY, OUTPUT_ROOM};
-use super::worker::Place;
+use super::worker::WorkerMemory;
 use crate::wire::record::actor;
 use kiln_lang::prelude::*;
 
-/// A message's place: the record of its port, and its position there.
+/// A message's place: the record of its endpoint, and its position there.
 #[derive(Clone, Copy)]
-pub(super) struct At {
+pub(super) struct Delivery {
     pub(super) record: Val<u32>,
     pub(super) position: Val<u64>,
     /// Where its answer to the host stands in the outbox. Known before the handler runs, whose end
@@ -16,11 +16,11 @@ pub(super) struct At {
     /// The stamp of that answer, but for the kind.
     pub(super) lap: Val<u32>,
     /// Whether another actor sent the message.
-    pub(super) inlet: Val<bool>,
+    pub(super) inbound_link: Val<bool>,
     /// Whether all places were looked at, and nothing was served since.
     pub(super) fresh: Val<bool>,
-    /// How many ports the worker has.
-    pub(super) ports: Val<u32>,
+    /// How many endpoints the worker has.
+    pub(super) endpoints: Val<u32>,
     /// The actor's number.
     pub(super) actor: Val<u32>,
     /// Where the actor's state begins, and the first words of it.
@@ -28,32 +28,32 @@ pub(super) struct At {
     pub(super) state: [Val<u32>; EARLY],
     /// How many messages of other actors the actor has had.
     pub(super) received: Val<u64>,
-    /// See [`Due::output`].
+    /// See [`Prefetched::output`].
     pub(super) output: [Val<u32>; OUTPUT_ROOM.len()],
 }
 
-impl At {
-    /// A word of the record of its port.
+impl Delivery {
+    /// A word of the record of its endpoint.
     #[track_caller]
-    pub(super) fn field(&self, place: &Place, word: usize) -> Val<u32> {
-        place.field(self.record, word)
+    pub(super) fn field(&self, memory: &WorkerMemory, word: usize) -> Val<u32> {
+        memory.field(self.record, word)
     }
 
-    /// Sets a word of the record of its port.
-    pub(super) fn set(&self, place: &Place, word: usize, value: Val<u32>) {
-        place.set_field(self.record, word, value);
+    /// Sets a word of the record of its endpoint.
+    pub(super) fn set(&self, memory: &WorkerMemory, word: usize, value: Val<u32>) {
+        memory.set_field(self.record, word, value);
     }
 
     /// A word of the actor's line.
-    pub(super) fn line(&self, place: &Place, word: usize) -> Val<u32> {
+    pub(super) fn line(&self, memory: &WorkerMemory, word: usize) -> Val<u32> {
         // SAFETY: the line lies in the arena, before the state.
-        unsafe { place.word(self.state_at - actor::WORDS as u32, word) }
+        unsafe { memory.word(self.state_at - actor::WORDS as u32, word) }
     }
 
     /// Sets a word of the actor's line.
-    pub(super) fn set_line(&self, place: &Place, word: usize, value: Val<u32>) {
+    pub(super) fn set_line(&self, memory: &WorkerMemory, word: usize, value: Val<u32>) {
         // SAFETY: the line lies in the arena before the state. It is the actor's, which this worker
         // serves, and all lanes store the same.
-        unsafe { place.set_word(self.state_at - actor::WORDS as u32, word, value) };
+        unsafe { memory.set_word(self.state_at - actor::WORDS as u32, word, value) };
     }
 }

@@ -1,12 +1,20 @@
 //! The device's side of ring kernels: a resident kernel, written in the kernel language.
 //!
 //! One kernel serves every kind of actor that a runtime has, on every backend. Each of its blocks
-//! is a *worker*: it polls the queues that it was given, its *ports*, hands complete messages to
-//! their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp
+//! is a *worker*: it polls the queues that it was given, its *endpoints*, hands complete messages
+//! to their handlers and writes the answers, until it is told to leave. On a GPU a worker is a warp
 //! whose lanes poll side by side; on a CPU and in the interpreter it is one thread.
 //!
-//! What a [`Plan`] or a [`Kind`] says is decided on the host, when the kernel is traced: an `if`,
-//! `for` or `match` on it is none in the kernel. All others are the device's.
+//! The kernel is traced once for each [`GridPlan`]. What the plan and an [`ActorKind`] say is known
+//! then. So there are two kinds of `if`, which a reader can tell apart:
+//!
+//! ```text
+//! if host(plan.lanes > 1) { .. }     decided on the host; the other branch is no part of the kernel
+//! if message.complete { .. }         a branch of the kernel, on a device value
+//! ```
+//!
+//! `host` takes a `bool`, which no device value is. `if let` and `match` are the host's always; a
+//! `for` is the kernel's where it goes over a range of device values.
 //!
 //! | file | holds |
 //! |---|---|
@@ -21,7 +29,7 @@
 //! | `serve.rs` | one message: handler, state, answer |
 //! | `room.rs` | whether there is room for what a handler may send, before it runs |
 //! | `priorities.rs` | which message of an actor with several priorities comes next |
-//! | `fast_path.rs` | an inlet whose messages are passed on, one after the other |
+//! | `fast_path.rs` | an inbound link whose messages are passed on, one after the other |
 //! | `route.rs` | where a worker sends next |
 //! | `send.rs` | messages to other actors |
 //! | `write_slot.rs` | copying a message or an answer into its slot |
@@ -55,7 +63,7 @@ mod worker;
 mod worker_loop;
 mod write_slot;
 
-pub(crate) use plan::{Cluster, Kind, Plan};
+pub(crate) use plan::{ActorKind, Cluster, GridPlan};
 pub(crate) use worker_loop::trace_resident;
 
 #[cfg(test)]

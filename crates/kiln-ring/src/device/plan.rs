@@ -2,19 +2,19 @@
 
 use crate::channel::Form;
 use crate::handler::ErasedHandler;
-use crate::wire::record::port;
+use crate::wire::record::endpoint;
 use crate::wire::slot::SlotLayout;
 use kiln_lang::prelude::*;
 use std::sync::Arc;
 
 /// A kind of actor: a handler and the slots of its messages and answers.
 #[derive(Clone)]
-pub(crate) struct Kind {
+pub(crate) struct ActorKind {
     pub handler: Arc<dyn ErasedHandler>,
     pub requests: SlotLayout,
     pub answers: SlotLayout,
-    /// How many bands of priority its actors have.
-    pub bands: usize,
+    /// How many priorities its actors have.
+    pub priorities: usize,
     /// The layout of the message that each place in the handler sends: set when a plan is traced.
     pub sends: Vec<u64>,
     /// Whether nobody can tell how often the handler ran before what it decided is carried out: it
@@ -25,10 +25,10 @@ pub(crate) struct Kind {
     pub faults_vary: bool,
 }
 
-impl Kind {
+impl ActorKind {
     /// The kind of actors of a handler whose queues have this form.
-    pub fn new(handler: Arc<dyn ErasedHandler>, form: &Form) -> Kind {
-        Kind::of_slots(handler, form.requests.slot(), form.answers.slot(), form.bands)
+    pub fn new(handler: Arc<dyn ErasedHandler>, form: &Form) -> ActorKind {
+        ActorKind::of_slots(handler, form.requests.slot(), form.answers.slot(), form.priorities)
     }
 
     /// The kind of actors of a handler with these slots for messages and for answers.
@@ -36,26 +36,34 @@ impl Kind {
         handler: Arc<dyn ErasedHandler>,
         requests: SlotLayout,
         answers: SlotLayout,
-        bands: usize,
-    ) -> Kind {
-        Kind { handler, requests, answers, bands, sends: Vec::new(), repeatable: false, faults_vary: true }
+        priorities: usize,
+    ) -> ActorKind {
+        ActorKind {
+            handler,
+            requests,
+            answers,
+            priorities,
+            sends: Vec::new(),
+            repeatable: false,
+            faults_vary: true,
+        }
     }
 }
 
 /// What a resident kernel is made for.
 #[derive(Clone)]
-pub(crate) struct Plan {
-    /// The kinds of actors; a port's record names one by its place here, from 1.
-    pub kinds: Vec<Kind>,
-    /// The most ports of a worker.
-    pub ports: usize,
+pub(crate) struct GridPlan {
+    /// The kinds of actors; an endpoint's record names one by its place here, from 1.
+    pub kinds: Vec<ActorKind>,
+    /// The most endpoints of a worker.
+    pub endpoints: usize,
     /// Threads of a worker: 1, or the 32 of a warp.
     pub lanes: u32,
     /// The most steps that loops in a handler may take for one message; 0 for no limit.
     pub budget: u32,
     /// Whether actors may get messages of other actors. Where none does, nothing in a message's way
     /// asks for them.
-    pub inlets: bool,
+    pub inbound_links: bool,
     /// Whether actors may send to those of other runtimes. Where none does, links lie in one arena.
     pub peers: bool,
     /// The clusters of workers, where workers stand in some.
@@ -64,7 +72,7 @@ pub(crate) struct Plan {
     /// quads may not arrive whole.
     pub ordered: bool,
     /// Whether the inbox lies across a bus. A look at it then takes several times as long as one at
-    /// the arena, so that workers with inlets look at those more often.
+    /// the arena, so that workers with inbound links look at those more often.
     pub far_inbox: bool,
     /// The handling time of one in so many messages, a power of two, is measured; 0 for none.
     pub measure_every: u32,
@@ -79,14 +87,21 @@ pub(crate) struct Cluster {
     pub words: usize,
 }
 
-impl Plan {
+impl GridPlan {
     /// Words of the table: a power of two.
     pub(super) fn table_words(&self) -> usize {
-        self.ports.next_power_of_two() * port::WORDS
+        self.endpoints.next_power_of_two() * endpoint::WORDS
     }
 
     /// A record's place in the table, in a form by which the compiler knows that it lies inside.
     pub(super) fn record(&self, word: Val<u32>) -> Val<u32> {
-        word & (self.table_words() - port::WORDS) as u32
+        word & (self.table_words() - endpoint::WORDS) as u32
     }
+}
+
+/// Marks an `if` of the host, which is decided while the kernel is traced:
+/// `if host(plan.lanes > 1)`. The branch that is not taken is no part of the kernel. In this folder
+/// every other `if` tests a device value; `if let` and `match` are the host's always.
+pub(super) const fn host(condition: bool) -> bool {
+    condition
 }

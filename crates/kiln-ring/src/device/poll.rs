@@ -2,13 +2,14 @@
 //!
 //! A slot is complete when all its quads bear the stamp of its lap. The lanes of a warp look at
 //! several slots with one load: each group of lanes has a slot, each lane a quad. Where there are
-//! more groups than ports, the groups of a port look at the slots that follow one another. A worker
-//! of one thread looks at the first quad of one slot, and at the others once that one is there.
+//! more groups than endpoints, the groups of an endpoint look at the slots that follow one another.
+//! A worker of one thread looks at the first quad of one slot, and at the others once that one is
+//! there.
 
-use super::plan::Plan;
+use super::plan::{GridPlan, host};
 use super::position::{first_lane, is_before, join, stamp_and_slot};
-use super::worker::{Place, Worker};
-use crate::wire::record::{LINE, gate, port};
+use super::worker::{Worker, WorkerMemory};
+use crate::wire::record::{LINE, endpoint, gate};
 use crate::wire::slot::{Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
 
@@ -29,23 +30,23 @@ pub(super) const SPREAD: usize = 4;
 pub(super) mod ticket {
     /// The handler's number.
     pub const KIND: u32 = 0xffff;
-    /// It is the next of its port, whose gate is open, and is not to be dropped.
+    /// It is the next of its endpoint, whose gate is open, and is not to be dropped.
     pub const PLAIN: u32 = 1 << 16;
     /// Another actor sends it.
-    pub const INLET: u32 = 1 << 17;
+    pub const INBOUND: u32 = 1 << 17;
 }
 
-/// Where a worker looks: the ports and slots of its lanes, and what it will need when a message is
-/// there.
+/// Where a worker looks: the endpoints and slots of its lanes, and what it will need when a message
+/// is there.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
-pub(super) struct Aim {
-    /// The port at which the next poll begins.
+pub(super) struct PollSet {
+    /// The endpoint at which the next poll begins.
     pub next: Val<u32>,
-    /// Whether the worker sees all its ports at once, so that the next poll looks at the same
+    /// Whether the worker sees all its endpoints at once, so that the next poll looks at the same
     /// places.
     pub sees_all: Val<bool>,
-    /// Each lane's: the record of its port, in the table.
+    /// Each lane's: the record of its endpoint, in the table.
     pub record: Val<u32>,
     /// Each lane's: the low half of its slot's position.
     pub low: Val<u32>,
@@ -59,23 +60,24 @@ pub(super) struct Aim {
     pub slot: Val<u32>,
     /// Each lane's: where its quad stands, or some other quad of the same memory.
     pub quad: Val<u32>,
-    /// Each lane's: where the same quad of its port's next message stands, and the stamp of that.
+    /// Each lane's: where the same quad of its endpoint's next message stands, and the stamp of
+    /// that.
     near: Val<u32>,
     near_stamp: Val<u32>,
-    /// Each lane's: whether its port hands out messages.
+    /// Each lane's: whether its endpoint hands out messages.
     pub open: Val<bool>,
-    /// Each lane's: whether its port hands out its next message.
+    /// Each lane's: whether its endpoint hands out its next message.
     open_near: Val<bool>,
     /// Each lane's: whether its place in a slot is that of a quad.
     has_quad: Val<bool>,
     /// Each lane's: whether it has a quad to look at.
     pub looks: Val<bool>,
-    /// Each lane's: whether its port is an inlet, whose slots lie in the arena or in the worker's
-    /// own memory.
-    pub inlet: Val<bool>,
+    /// Each lane's: whether its endpoint is an inbound link, whose slots lie in the arena or in the
+    /// worker's own memory.
+    pub inbound_link: Val<bool>,
     /// Each lane's: whether they lie in the worker's own memory.
     pub own: Val<bool>,
-    /// Whether the next message of any of these ports found no room for what it may lead to.
+    /// Whether the next message of any of these endpoints found no room for what it may lead to.
     pub held_up: Val<bool>,
 }
 
@@ -83,7 +85,7 @@ pub(super) struct Aim {
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Poll {
-    pub aim: Aim,
+    pub poll_set: PollSet,
     /// A bit for each complete slot: that of the first lane of its group.
     pub ready: Val<u32>,
     /// The lane of the first of these bits.
@@ -96,7 +98,7 @@ pub(super) struct Poll {
     pub glances: Val<u32>,
 }
 
-impl Plan {
+impl GridPlan {
     /// Lanes that look at one slot, whose first quads they see: a power of two.
     pub(super) fn width(&self) -> u32 {
         let quads = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
@@ -104,24 +106,24 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl GridPlan {
     /// The first quads of a slot that all lanes have before it is known which handler takes them.
     pub(super) fn spread(&self) -> usize {
         let most = self.kinds.iter().map(|kind| kind.requests.quads()).max().unwrap_or(1);
-        if self.lanes == 1 { 1 } else { most.min(SPREAD) }
+        if host(self.lanes == 1) { 1 } else { most.min(SPREAD) }
     }
 }
 
-impl Aim {
-    /// Some ports, from `worker.first` on. One that has `rested`, for there was nothing to do,
+impl PollSet {
+    /// Some endpoints, from `worker.first` on. One that has `rested`, for there was nothing to do,
     /// looks at the next slot of each alone: a look at few lines comes back sooner, and takes less
     /// of the bus where the requests lie in the host's memory.
     #[device(crate = kiln_lang)]
-    pub fn take(plan: &Plan, place: &Place, worker: &Worker, rested: Val<bool>) -> Aim {
+    pub fn take(plan: &GridPlan, memory: &WorkerMemory, worker: &Worker, rested: Val<bool>) -> PollSet {
         let width = plan.width();
         let groups = plan.lanes / width;
         let lane = lane_id().cast::<u32>();
-        // Each port has 2^deep groups.
+        // Each endpoint has 2^deep groups.
         let mut deep: Val<u32> = 0;
         for more in 1..=groups.ilog2() {
             deep = select((worker.count << more).le(groups), more, deep);
@@ -132,51 +134,54 @@ impl Aim {
         let quad_number = lane % width;
 
         let (exists, nearest) = (index.lt(worker.count), ahead.eq(0));
-        let record = plan.record(select(exists, index * (port::WORDS as u32), 0));
-        let field = |word: usize| place.field(record, word);
-        let next = join(field(port::POSITION), field(port::POSITION + 1));
+        let record = plan.record(select(exists, index * (endpoint::WORDS as u32), 0));
+        let field = |word: usize| memory.field(record, word);
+        let next = join(field(endpoint::POSITION), field(endpoint::POSITION + 1));
         let position = next + ahead.cast::<u64>();
-        let log2_slots = field(port::LOG2_SLOTS);
+        let log2_slots = field(endpoint::LOG2_SLOTS);
         let (stamp, slot) = stamp_and_slot(position, log2_slots, SlotKind::Request as u32);
         let (near_stamp, next_slot) = stamp_and_slot(next, log2_slots, SlotKind::Request as u32);
-        let (ring, stride) = (field(port::REQUESTS), field(port::REQUEST_STRIDE));
+        let (ring, stride) = (field(endpoint::REQUESTS), field(endpoint::REQUEST_STRIDE));
         let at = ring + slot * stride;
-        let (kind, bits) = (field(port::KIND), field(port::GATE));
-        let state = if plan.may_wait() { bits & !gate::HELD_UP } else { bits };
+        let (kind, bits) = (field(endpoint::KIND), field(endpoint::GATE));
+        let state = if host(plan.may_wait()) { bits & !gate::HELD_UP } else { bits };
         // Messages that are to be dropped are looked at behind every gate: a full queue that drops
         // the oldest waits for their slots.
-        let skip = field(port::SKIP);
+        let skip = field(endpoint::SKIP);
         let given_up = is_before(position.cast::<u32>(), skip);
         let serves = exists & kind.ne(0);
         let sees_all = worker.first.eq(0) & worker.count.le(groups);
-        let waits = if plan.may_wait() { serves & bits.ne(state) } else { false.into_val() };
+        let waits = if host(plan.may_wait()) { serves & bits.ne(state) } else { false.into_val() };
         // While there is other work, the worker looks for room now and then alone.
         let rests = waits & sees_all & !rested & (worker.turns % ROOM_EVERY).ne(0);
-        let serves = if plan.may_wait() { serves & !rests } else { serves };
+        let serves = if host(plan.may_wait()) { serves & !rests } else { serves };
         let handed = state.eq(gate::OPEN) | state.eq(gate::RETURNING);
         let open = serves & (nearest | !rested) & (handed | given_up);
         let open_near = serves & (handed | is_before(next.cast::<u32>(), skip));
-        let quads = field(port::REQUEST_QUADS);
-        let may_own = plan.inlets && place.near.is_some();
-        let in_own = if may_own { serves & (quads & port::NEAR).ne(0) } else { false.into_val() };
-        let quads = if may_own { quads & !port::NEAR } else { quads };
-        let has_quad = quad_number.lt(if plan.lanes == 1 { val(1) } else { quads });
+        let quads = field(endpoint::REQUEST_QUADS);
+        let may_own = plan.inbound_links && memory.near.is_some();
+        let in_own = if host(may_own) { serves & (quads & endpoint::NEAR).ne(0) } else { false.into_val() };
+        let quads = if host(may_own) { quads & !endpoint::NEAR } else { quads };
+        let has_quad = quad_number.lt(if host(plan.lanes == 1) { val(1) } else { quads });
         let looks = open & has_quad;
         let in_slot = quad_number * QUAD as u32;
         // A lane that has nothing to look at loads what another loads anyway.
-        let line = place.number.cast::<u32>() * LINE as u32;
-        let rest = if may_own { select(in_own, val(0), line) } else { line };
+        let line = memory.number.cast::<u32>() * LINE as u32;
+        let rest = if host(may_own) { select(in_own, val(0), line) } else { line };
         let near = select(serves & has_quad, ring + next_slot * stride + in_slot, rest);
         let plain = serves & nearest & state.eq(gate::OPEN) & !given_up & !waits;
-        let inlet = if plan.inlets { serves & field(port::LINK).ne(0) } else { false.into_val() };
+        let inbound_link =
+            if host(plan.inbound_links) { serves & field(endpoint::LINK).ne(0) } else { false.into_val() };
         let after = worker.first + (val::<u32>(groups) >> deep);
-        Aim {
+        PollSet {
             next: select(after.lt(worker.count), after, 0),
             sees_all,
             record,
             low: position.cast::<u32>(),
-            answer: field(port::ANSWERS) + slot * field(port::ANSWER_STRIDE),
-            ticket: kind | select(plain, ticket::PLAIN, val(0)) | select(inlet, ticket::INLET, val(0)),
+            answer: field(endpoint::ANSWERS) + slot * field(endpoint::ANSWER_STRIDE),
+            ticket: kind
+                | select(plain, ticket::PLAIN, val(0))
+                | select(inbound_link, ticket::INBOUND, val(0)),
             stamp,
             slot: at,
             quad: select(looks, at + in_slot, near),
@@ -186,7 +191,7 @@ impl Aim {
             open_near,
             has_quad,
             looks,
-            inlet,
+            inbound_link,
             own: in_own,
             held_up: match plan.lanes {
                 1 => waits,
@@ -200,51 +205,62 @@ impl Aim {
     /// the slot of this lane, which was written last. What is read of that slot from then on is
     /// there.
     #[device(crate = kiln_lang)]
-    pub(super) fn load_in_order(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> [Val<u32>; QUAD] {
-        let own = place.number.cast::<u32>() * LINE as u32;
-        let mut first = if plan.inlets { select(self.inlet, own, self.slot) } else { self.slot };
-        if plan.lanes > 1 {
+    pub(super) fn load_in_order(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        lane: Val<u32>,
+    ) -> [Val<u32>; QUAD] {
+        let own = memory.number.cast::<u32>() * LINE as u32;
+        let mut first =
+            if host(plan.inbound_links) { select(self.inbound_link, own, self.slot) } else { self.slot };
+        if host(plan.lanes > 1) {
             first = shuffle_idx(first, lane);
         }
         // SAFETY: the first quad of a slot in the inbox, or the worker's command.
-        unsafe { place.inbox.get_ordered_unchecked(first + PAYLOAD as u32, Order::Acquire, Scope::System) };
-        self.quad_at(place, self.quad, plan.inlets)
+        unsafe { memory.inbox.get_ordered_unchecked(first + PAYLOAD as u32, Order::Acquire, Scope::System) };
+        self.quad_at(memory, self.quad, plan.inbound_links)
     }
 
     /// A quad of the lane's slot: one of the inbox, unless they are mixed with such of the arena.
     #[device(crate = kiln_lang)]
-    pub fn quad_at(&self, place: &Place, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
+    pub fn quad_at(&self, memory: &WorkerMemory, at: Val<u32>, mixed: bool) -> [Val<u32>; QUAD] {
         // SAFETY: the slot lies in the arena, in the worker's own memory or in the inbox, as its
         // record says, and in the first and the last every worker has a line, at which lanes
         // without a slot look.
         unsafe {
-            if mixed && self.inlet {
-                match place.near {
-                    Some(near) => self.quad_of_inlet(place, near.memory, at),
-                    None => place.arena.get_quad_unchecked(at),
+            if host(mixed) && self.inbound_link {
+                match memory.near {
+                    Some(near) => self.quad_of_inbound_link(memory, near.memory, at),
+                    None => memory.arena.get_quad_unchecked(at),
                 }
             } else {
-                place.inbox.get_quad_unchecked(at)
+                memory.inbox.get_quad_unchecked(at)
             }
         }
     }
 
-    /// A quad of an inlet's slot, in the arena or in the worker's own memory.
+    /// A quad of an inbound link's slot, in the arena or in the worker's own memory.
     #[device(crate = kiln_lang)]
-    fn quad_of_inlet(&self, place: &Place, memory: Shared<u32, 1>, at: Val<u32>) -> [Val<u32>; QUAD] {
+    fn quad_of_inbound_link(
+        &self,
+        memory: &WorkerMemory,
+        own: Shared<u32, 1>,
+        at: Val<u32>,
+    ) -> [Val<u32>; QUAD] {
         // SAFETY: the slot lies there, as its record says.
-        unsafe { if self.own { memory.get_quad_unchecked(at) } else { place.arena.get_quad_unchecked(at) } }
+        unsafe { if self.own { own.get_quad_unchecked(at) } else { memory.arena.get_quad_unchecked(at) } }
     }
 
     /// Which slots are complete, by what the lanes loaded.
-    pub fn ready(&self, plan: &Plan, quad: [Val<u32>; QUAD]) -> Val<u32> {
+    pub fn ready(&self, plan: &GridPlan, quad: [Val<u32>; QUAD]) -> Val<u32> {
         self.whole(plan, self.open & (!self.looks | quad[PAYLOAD].eq(self.stamp)))
     }
 
     /// A bit for each slot of which all lanes found their quads good: that of its first lane.
     #[device(crate = kiln_lang)]
-    pub fn whole(&self, plan: &Plan, good: Val<bool>) -> Val<u32> {
-        if plan.lanes == 1 {
+    pub fn whole(&self, plan: &GridPlan, good: Val<bool>) -> Val<u32> {
+        if host(plan.lanes == 1) {
             block_uniform(select(good, val::<u32>(1), 0))
         } else {
             whole_groups(ballot(good), plan.width())
@@ -260,41 +276,41 @@ impl Aim {
         command: [Val<u32>; QUAD],
         glances: Val<u32>,
     ) -> Poll {
-        Poll { aim: self, lane: first_lane(ready), ready, quad, command, glances }
+        Poll { poll_set: self, lane: first_lane(ready), ready, quad, command, glances }
     }
 
     /// Looks once.
     #[device(crate = kiln_lang)]
-    pub fn glance(self, plan: &Plan, place: &Place) -> Poll {
-        let command = place.command();
-        let quad = self.quad_at(place, self.quad, plan.inlets);
+    pub fn glance(self, plan: &GridPlan, memory: &WorkerMemory) -> Poll {
+        let command = memory.command();
+        let quad = self.quad_at(memory, self.quad, plan.inbound_links);
         self.poll(self.ready(plan, quad), quad, command, val(1))
     }
 
     /// Looks at the same places again and again, until a message or a command is there, and at most
-    /// so many times. A worker that has not `rested` looks at several slots of each port, and does
-    /// so once.
+    /// so many times. A worker that has not `rested` looks at several slots of each endpoint, and
+    /// does so once.
     #[device(crate = kiln_lang)]
     pub fn watch(
         self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         worker: &Worker,
         most: Val<u32>,
-        (rested, stayed): (Val<bool>, Val<bool>),
+        (rested, on_fast_path): (Val<bool>, Val<bool>),
     ) -> Poll {
         let most = most.minimum(GLANCES);
         let most_of_all = select(rested, most, 1);
-        let all_first = rested | stayed | (worker.turns % ALL_EVERY).eq(0);
-        match place.near.filter(|_| plan.inlets) {
+        let all_first = rested | on_fast_path | (worker.turns % ALL_EVERY).eq(0);
+        match memory.near.filter(|_| plan.inbound_links) {
             Some(near) => {
                 if vote_any(self.own) {
-                    self.watch_in_bursts(plan, place, Some(&near), worker, (most_of_all, all_first))
+                    self.watch_in_bursts(plan, memory, Some(&near), worker, (most_of_all, all_first))
                 } else {
-                    self.watch_far(plan, place, worker, (most, most_of_all, all_first))
+                    self.watch_far(plan, memory, worker, (most, most_of_all, all_first))
                 }
             }
-            None => self.watch_far(plan, place, worker, (most, most_of_all, all_first)),
+            None => self.watch_far(plan, memory, worker, (most, most_of_all, all_first)),
         }
     }
 
@@ -302,23 +318,23 @@ impl Aim {
     #[device(crate = kiln_lang)]
     fn watch_far(
         self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         worker: &Worker,
         (most, most_of_all, all_first): (Val<u32>, Val<u32>, Val<bool>),
     ) -> Poll {
         // A worker without messages of other actors need not ask each time where to look.
-        if plan.inlets && vote_any(self.inlet) {
-            if plan.far_inbox {
-                self.watch_in_bursts(plan, place, None, worker, (most_of_all, all_first))
+        if host(plan.inbound_links) && vote_any(self.inbound_link) {
+            if host(plan.far_inbox) {
+                self.watch_in_bursts(plan, memory, None, worker, (most_of_all, all_first))
             } else {
-                self.watch_all(plan, place, worker, most_of_all, true)
+                self.watch_all(plan, memory, worker, most_of_all, true)
             }
         } else {
             if worker.count == 1 {
-                self.watch_one(plan, place, worker, most)
+                self.watch_one(plan, memory, worker, most)
             } else {
-                self.watch_all(plan, place, worker, most_of_all, false)
+                self.watch_all(plan, memory, worker, most_of_all, false)
             }
         }
     }
@@ -326,8 +342,8 @@ impl Aim {
     #[device(crate = kiln_lang)]
     pub(super) fn watch_all(
         self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         worker: &Worker,
         most: Val<u32>,
         mixed: bool,
@@ -336,47 +352,49 @@ impl Aim {
         let (mut ready, mut glances): (Val<u32>, Val<u32>) = (val(0), val(0));
         let mut watching = true.into_val();
         while watching {
-            command = place.command();
-            quad = self.quad_at(place, self.quad, mixed);
+            command = memory.command();
+            quad = self.quad_at(memory, self.quad, mixed);
             ready = self.ready(plan, quad);
             glances += 1;
-            let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
-            watching = ready.eq(0) & !told & glances.lt(most);
+            let commanded = block_uniform(command[PAYLOAD]).ne(worker.seen);
+            watching = ready.eq(0) & !commanded & glances.lt(most);
         }
         self.poll(ready, quad, command, glances)
     }
 
-    /// Of a worker with one port: after the first look, all groups look at its next slot, so that
-    /// one vote tells.
+    /// Of a worker with one endpoint: after the first look, all groups look at its next slot, so
+    /// that one vote tells.
     #[device(crate = kiln_lang)]
-    fn watch_one(self, plan: &Plan, place: &Place, worker: &Worker, most: Val<u32>) -> Poll {
-        let first = self.glance(plan, place);
+    fn watch_one(self, plan: &GridPlan, memory: &WorkerMemory, worker: &Worker, most: Val<u32>) -> Poll {
+        let first = self.glance(plan, memory);
         let (mut quad, mut command, mut glances) = (first.quad, first.command, first.glances);
         let (mut ready, mut lane) = (first.ready, first.lane);
-        let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
-        let mut watching = ready.eq(0) & !told & glances.lt(most);
+        let commanded = block_uniform(command[PAYLOAD]).ne(worker.seen);
+        let mut watching = ready.eq(0) & !commanded & glances.lt(most);
         while watching {
-            command = place.command();
-            quad = self.quad_at(place, self.near, false);
+            command = memory.command();
+            quad = self.quad_at(memory, self.near, false);
             let complete = vote_all(self.open_near & (!self.has_quad | quad[PAYLOAD].eq(self.near_stamp)));
             (ready, lane) = (select(complete, val::<u32>(1), 0), val(0));
             glances += 1;
-            let told = block_uniform(command[PAYLOAD]).ne(worker.seen);
-            watching = !complete & !told & glances.lt(most);
+            let commanded = block_uniform(command[PAYLOAD]).ne(worker.seen);
+            watching = !complete & !commanded & glances.lt(most);
         }
-        Poll { aim: self, lane, ready, quad, command, glances }
+        Poll { poll_set: self, lane, ready, quad, command, glances }
     }
 }
 
 impl Poll {
     /// The first quads of the slot of the group whose first lane this is, as far as all lanes can
     /// have them without another load; zeros behind them.
-    pub fn spread(&self, plan: &Plan, lane: Val<u32>) -> [[Val<u32>; QUAD]; SPREAD] {
-        std::array::from_fn(|q| if q < plan.spread() { self.quad_of(plan, lane, q) } else { [val(0); QUAD] })
+    pub fn spread(&self, plan: &GridPlan, lane: Val<u32>) -> [[Val<u32>; QUAD]; SPREAD] {
+        std::array::from_fn(|q| {
+            if host(q < plan.spread()) { self.quad_of(plan, lane, q) } else { [val(0); QUAD] }
+        })
     }
 
     /// A quad of that slot, in all lanes.
-    pub(super) fn quad_of(&self, plan: &Plan, lane: Val<u32>, q: usize) -> [Val<u32>; QUAD] {
+    pub(super) fn quad_of(&self, plan: &GridPlan, lane: Val<u32>, q: usize) -> [Val<u32>; QUAD] {
         match plan.lanes {
             1 => self.quad,
             _ => self.quad.map(|word| block_uniform(shuffle_idx(word, lane + q as u32))),

@@ -4,11 +4,11 @@
 //! a branch costs a GPU some 20 cycles, a shuffle or a load as many, and somebody waits for the
 //! answer.
 
-use super::plan::Plan;
+use super::plan::{GridPlan, host};
 use super::poll::{Poll, SPREAD, ticket};
 use super::position::{first_lane, is_before};
-use super::worker::Place;
-use crate::wire::record::{actor, gate, port};
+use super::worker::WorkerMemory;
+use crate::wire::record::{actor, endpoint, gate};
 use crate::wire::slot::{Kind as SlotKind, LAP_MASK, QUAD};
 use kiln_lang::prelude::*;
 
@@ -19,21 +19,21 @@ pub(super) const EARLY: usize = 4;
 /// knows: the logarithm of its slots, the position of the next output, and how many the host took.
 pub(super) const OUTPUT_ROOM: [usize; 3] = [actor::LOG2_SLOTS, actor::TAIL, actor::TAKEN_SEEN];
 
-/// What [`Due::todo`] says besides the number of a handler.
+/// What [`Prefetched::todo`] says besides the number of a handler.
 pub(super) mod todo {
     /// There is no message.
     pub const NOTHING: u32 = 0;
     /// The message stays where it is: its turn has not come, or its actor has failed meanwhile. It
     /// is found again.
     pub const STAYS: u32 = 1 << 17;
-    /// It is not to be handled, but given back: [`Due::why`](super::Due::why).
+    /// It is not to be handled, but given back: [`Prefetched::why`](super::Due::why).
     pub const GIVEN_BACK: u32 = 1 << 16;
 }
 
 /// A message that is complete, or the first quads of it.
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
-pub(super) struct Due {
+pub(super) struct Prefetched {
     /// The number of the handler that takes it, or one of [`todo`].
     pub todo: Val<u32>,
     /// The answer of a message that is not to be handled.
@@ -42,7 +42,7 @@ pub(super) struct Due {
     pub lane: Val<u32>,
     /// See [`ticket`].
     pub ticket: Val<u32>,
-    /// The record of its port, in the table.
+    /// The record of its endpoint, in the table.
     pub record: Val<u32>,
     /// The low half of its position.
     pub low: Val<u32>,
@@ -61,11 +61,11 @@ pub(super) struct Due {
     pub spread: [[Val<u32>; QUAD]; SPREAD],
 }
 
-impl Due {
+impl Prefetched {
     /// None.
-    pub fn none() -> Due {
+    pub fn none() -> Prefetched {
         let zero = || val::<u32>(0);
-        Due {
+        Prefetched {
             todo: val(todo::NOTHING),
             why: zero(),
             lane: zero(),
@@ -87,90 +87,90 @@ impl Poll {
     /// The first of the messages that are ready, if there is one. What was known when the worker
     /// took aim holds for it.
     #[device(crate = kiln_lang)]
-    pub fn first(&self, plan: &Plan, place: &Place) -> Due {
-        let mut due = Due::none();
+    pub fn first(&self, plan: &GridPlan, memory: &WorkerMemory) -> Prefetched {
+        let mut prefetched = Prefetched::none();
         if self.ready != 0 {
-            due = self.known(plan, place, self.lane);
-            if (due.ticket & ticket::PLAIN).eq(0) {
-                due = due.looked_up(plan, place);
+            prefetched = self.known(plan, memory, self.lane);
+            if (prefetched.ticket & ticket::PLAIN).eq(0) {
+                prefetched = prefetched.looked_up(plan, memory);
             }
         }
-        due
+        prefetched
     }
 
     /// The message after those with these bits, if there is one. Those before it have changed the
     /// table.
     #[device(crate = kiln_lang)]
-    pub fn later(&self, plan: &Plan, place: &Place, ready: Val<u32>) -> Due {
-        let mut due = Due::none();
+    pub fn later(&self, plan: &GridPlan, memory: &WorkerMemory, ready: Val<u32>) -> Prefetched {
+        let mut prefetched = Prefetched::none();
         if ready != 0 {
-            due = self.known(plan, place, first_lane(ready)).looked_up(plan, place);
+            prefetched = self.known(plan, memory, first_lane(ready)).looked_up(plan, memory);
         }
-        due
+        prefetched
     }
 
     /// The message of the group whose first lane this is, by what was known when the worker took
     /// aim: to be handled.
-    pub fn known(&self, plan: &Plan, place: &Place, lane: Val<u32>) -> Due {
+    pub fn known(&self, plan: &GridPlan, memory: &WorkerMemory, lane: Val<u32>) -> Prefetched {
         let of_lane = |value: Val<u32>| match plan.lanes {
             1 => value,
             _ => block_uniform(shuffle_idx(value, lane)),
         };
-        let aim = &self.aim;
-        let ticket = of_lane(aim.ticket);
-        let record = plan.record(of_lane(aim.record));
-        let due = Due {
+        let poll_set = &self.poll_set;
+        let ticket = of_lane(poll_set.ticket);
+        let record = plan.record(of_lane(poll_set.record));
+        let prefetched = Prefetched {
             todo: ticket & ticket::KIND,
             lane,
             ticket,
             record,
-            low: of_lane(aim.low),
-            answer: of_lane(aim.answer),
-            lap: of_lane(aim.stamp) & LAP_MASK,
+            low: of_lane(poll_set.low),
+            answer: of_lane(poll_set.answer),
+            lap: of_lane(poll_set.stamp) & LAP_MASK,
             spread: self.spread(plan, lane),
-            ..Due::none()
+            ..Prefetched::none()
         };
-        due.with_state(plan, place)
+        prefetched.with_state(plan, memory)
     }
 }
 
-impl Due {
+impl Prefetched {
     /// With the first words of the state of its actor and the count in its line, which only this
     /// worker changes. Nobody waits for them yet.
-    pub fn with_state(self, plan: &Plan, place: &Place) -> Due {
-        let state_at = place.field(self.record, port::STATE);
+    pub fn with_state(self, plan: &GridPlan, memory: &WorkerMemory) -> Prefetched {
+        let state_at = memory.field(self.record, endpoint::STATE);
         let most = plan.kinds.iter().map(|kind| kind.handler.signature().state_words).max().unwrap_or(0);
         let mut state = self.state;
         for (word, value) in state.iter_mut().enumerate().take(most) {
             // SAFETY: the state lies in the arena, as the record says, and its gauges behind it.
-            *value = unsafe { place.word(state_at, word) };
+            *value = unsafe { memory.word(state_at, word) };
         }
         let (mut received, mut output) = (self.received, self.output);
-        if plan.inlets {
+        if host(plan.inbound_links) {
             let line = state_at - actor::WORDS as u32;
             // SAFETY: the actor's line lies in the arena before its state.
-            let of_line = |word: usize| unsafe { place.word(line, word) };
+            let of_line = |word: usize| unsafe { memory.word(line, word) };
             received = [0, 1].map(|half| of_line(actor::RECEIVED + half));
             output = OUTPUT_ROOM.map(of_line);
         }
-        Due { state_at, state, received, output, ..self }
+        Prefetched { state_at, state, received, output, ..self }
     }
 
     /// What becomes of it by the table. A message that waited for room is tried again: it says so
     /// anew if it still finds none.
     #[device(crate = kiln_lang)]
-    fn looked_up(self, plan: &Plan, place: &Place) -> Due {
-        let field = |word: usize| place.field(self.record, word);
-        if plan.may_wait() {
-            if block_uniform(field(port::GATE) & gate::HELD_UP).ne(0) {
-                place.set_field(self.record, port::GATE, field(port::GATE) & !gate::HELD_UP);
+    fn looked_up(self, plan: &GridPlan, memory: &WorkerMemory) -> Prefetched {
+        let field = |word: usize| memory.field(self.record, word);
+        if host(plan.may_wait()) {
+            if block_uniform(field(endpoint::GATE) & gate::HELD_UP).ne(0) {
+                memory.set_field(self.record, endpoint::GATE, field(endpoint::GATE) & !gate::HELD_UP);
             }
         }
-        let (state, skipped) = (field(port::GATE), is_before(self.low, field(port::SKIP)));
-        let due = field(port::POSITION).eq(self.low) & (state.ne(gate::FAILED) | skipped);
+        let (state, skipped) = (field(endpoint::GATE), is_before(self.low, field(endpoint::SKIP)));
+        let prefetched = field(endpoint::POSITION).eq(self.low) & (state.ne(gate::FAILED) | skipped);
         let given_up = select(skipped, val(SlotKind::Dropped as u32), val(0));
         let why = select(state.eq(gate::RETURNING), SlotKind::Undeliverable as u32, given_up);
         let handled = select(why.eq(0), self.ticket & ticket::KIND, val(todo::GIVEN_BACK));
-        Due { todo: block_uniform(select(due, handled, val(todo::STAYS))), why, ..self }
+        Prefetched { todo: block_uniform(select(prefetched, handled, val(todo::STAYS))), why, ..self }
     }
 }

@@ -5,10 +5,10 @@
 //! another than in the round before. So a quad of which a part was seen before the rest shows by
 //! its words.
 
-use super::plan::Plan;
+use super::plan::{GridPlan, host};
 use super::words::Words;
-use super::write_slot::{Ground, Slot};
-use crate::payload::Memory;
+use super::write_slot::{Slot, SlotTarget};
+use crate::payload::ArrayMemory;
 use crate::wire::slot::{Kind as SlotKind, PAYLOAD, QUAD};
 use kiln_ir::{Facts, IntFact, Kernel};
 use kiln_lang::param::ParamDecl;
@@ -18,8 +18,8 @@ use kiln_lang::{TraceErrors, prelude::*};
 pub const QUADS: usize = 4;
 
 /// A word of a round: of which quad, and which of its three.
-pub fn word(round: u32, quad: u32, place: usize) -> u32 {
-    round.wrapping_mul(FACTORS[0]).wrapping_add(quad.wrapping_mul(FACTORS[1])) ^ MASKS[place]
+pub fn word(round: u32, quad: u32, memory: usize) -> u32 {
+    round.wrapping_mul(FACTORS[0]).wrapping_add(quad.wrapping_mul(FACTORS[1])) ^ MASKS[memory]
 }
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -50,12 +50,12 @@ pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErro
         let (inbox, outbox) = (p.view("inbox", facts()), p.view_mut("outbox", facts()));
         let [at, slots, rounds, patience_ms] =
             ["at", "slots", "rounds", "patience_ms"].map(|name| p.scalar(name, IntFact::default()));
-        let plan = Plan {
+        let plan = GridPlan {
             kinds: Vec::new(),
-            ports: 1,
+            endpoints: 1,
             lanes,
             budget: 0,
-            inlets: false,
+            inbound_links: false,
             peers: false,
             cluster: None,
             ordered,
@@ -67,7 +67,7 @@ pub(crate) fn trace_probe(lanes: u32, ordered: bool) -> Result<Kernel, TraceErro
 }
 
 #[device(crate = kiln_lang)]
-fn answer_rounds(plan: &Plan, task: &Task) {
+fn answer_rounds(plan: &GridPlan, task: &Task) {
     let (mut round, mut torn): (Val<u32>, Val<u32>) = (val(1), val(0));
     let mut going: Val<bool> = true;
     while going {
@@ -79,15 +79,15 @@ fn answer_rounds(plan: &Plan, task: &Task) {
                 let words = task.quad(quad);
                 let stamped = words[PAYLOAD].eq(round | (SlotKind::Request as u32) << 24);
                 missing = missing | !stamped;
-                if !plan.ordered {
+                if host(!plan.ordered) {
                     torn += select(stamped & differs(round, quad, words), 1, 0);
                 }
             }
-            there = block_uniform(if plan.lanes > 1 { !vote_any(missing) } else { !missing });
+            there = block_uniform(if host(plan.lanes > 1) { !vote_any(missing) } else { !missing });
             late = block_uniform((clock_ns() - begun).gt(task.patience_ms.cast::<u64>() * NS_PER_MS));
         }
         if there {
-            if plan.ordered {
+            if host(plan.ordered) {
                 for quad in range_step(lane(plan), task.slots * QUADS as u32, plan.lanes) {
                     torn += select(differs(round, quad, task.quad_in_order(quad)), 1, 0);
                 }
@@ -113,8 +113,8 @@ fn answer_rounds(plan: &Plan, task: &Task) {
     }
 }
 
-fn lane(plan: &Plan) -> Val<u32> {
-    if plan.lanes > 1 { lane_id().cast() } else { val(0) }
+fn lane(plan: &GridPlan) -> Val<u32> {
+    if host(plan.lanes > 1) { lane_id().cast() } else { val(0) }
 }
 
 /// Whether a quad holds other words than the round's.
@@ -140,7 +140,7 @@ impl Task {
 
     /// Writes the answer of a slot as a worker does: what it was sent, with all bits turned round.
     #[device(crate = kiln_lang)]
-    fn answer(&self, plan: &Plan, round: Val<u32>, slot: Val<u32>) {
+    fn answer(&self, plan: &GridPlan, round: Val<u32>, slot: Val<u32>) {
         let quad = |q: usize| slot * QUADS as u32 + q as u32;
         let words: Vec<Val<u32>> = (0..QUADS * PAYLOAD)
             .map(|w| {
@@ -149,7 +149,7 @@ impl Task {
             })
             .collect();
         // No word of these stands in memory.
-        let memory = Memory { arena: self.outbox, message: None };
+        let memory = ArrayMemory { arena: self.outbox, message: None };
         let words = Words { words: &words, inlines: &[], memory: &memory };
         let zero = val::<u32>(0);
         let answer = Slot {
@@ -161,10 +161,10 @@ impl Task {
         // SAFETY: the answers lie in the outbox, as the host says, and the host has read those of
         // the round before.
         unsafe {
-            if plan.ordered {
+            if host(plan.ordered) {
                 answer.write_ordered(plan, &self.outbox, &words);
             } else {
-                answer.write(plan, Ground { memory: &self.outbox, far: None, near: None }, &words);
+                answer.write(plan, SlotTarget { memory: &self.outbox, far: None, near: None }, &words);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Reading a message out of its slot: into registers, but for arrays, which stay where they lie.
 
-use super::plan::{Kind, Plan};
+use super::plan::{ActorKind, GridPlan, host};
 use super::poll::{Poll, SPREAD};
-use super::worker::Place;
+use super::worker::WorkerMemory;
 use crate::payload::{MESSAGE, MessageSlot};
 use crate::wire::quads::plain_quads;
 use crate::wire::slot::{PAYLOAD, QUAD, SlotLayout};
@@ -22,40 +22,41 @@ impl Poll {
     #[device(crate = kiln_lang)]
     pub fn take(
         &self,
-        plan: &Plan,
-        place: &Place,
-        kind: &Kind,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        kind: &ActorKind,
         (lane, early): (Val<u32>, &[[Val<u32>; QUAD]; SPREAD]),
     ) -> Taken {
         let (layout, inlines) = (&kind.requests, kind.handler.inlines().message);
         let quads = layout.quads();
         let headers = usize::from(layout.has_header());
         let plain = quads_to_read(layout, &inlines);
-        let slot = (!inlines.is_empty()).then(|| self.slot(plan, place, headers, lane));
-        let mine = if plan.ordered {
-            Poll { quad: self.aim.load_in_order(plan, place, lane), ..*self }
+        let slot = (!inlines.is_empty()).then(|| self.slot(plan, memory, headers, lane));
+        let mine = if host(plan.ordered) {
+            Poll { quad: self.poll_set.load_in_order(plan, memory, lane), ..*self }
         } else {
             *self
         };
         let mut seen: Vec<[Val<u32>; QUAD]> = vec![[val(0); QUAD]; quads];
         let mut complete = true.into_val();
         for &q in &plain {
-            if q < plan.spread() && !plan.ordered {
+            if host(q < plan.spread() && !plan.ordered) {
                 seen[q] = early[q];
-            } else if q == 0 || plan.lanes > 1 && q < plan.width() as usize {
+            } else if host(q == 0 || plan.lanes > 1 && q < plan.width() as usize) {
                 seen[q] = mine.quad_of(plan, lane, q);
             } else {
-                let quad = self.aim.quad_at(place, self.aim.slot + (q * QUAD) as u32, plan.inlets);
-                complete = complete & quad[PAYLOAD].eq(self.aim.stamp);
+                let quad =
+                    self.poll_set.quad_at(memory, self.poll_set.slot + (q * QUAD) as u32, plan.inbound_links);
+                complete = complete & quad[PAYLOAD].eq(self.poll_set.stamp);
                 seen[q] = quad;
             }
         }
-        if !inlines.is_empty() {
-            complete = complete & self.rest_is_there(plan, place, quads);
-            complete = if plan.lanes == 1 { complete } else { block_uniform(vote_all(complete)) };
+        if host(!inlines.is_empty()) {
+            complete = complete & self.rest_is_there(plan, memory, quads);
+            complete = if host(plan.lanes == 1) { complete } else { block_uniform(vote_all(complete)) };
         }
         let header =
-            if layout.has_header() { [seen[0][0], seen[0][1], seen[0][2]] } else { [val(0); PAYLOAD] };
+            if host(layout.has_header()) { [seen[0][0], seen[0][1], seen[0][2]] } else { [val(0); PAYLOAD] };
         let word = |w: usize| seen[layout.payload_at(w) / QUAD][w % PAYLOAD];
         let mut words: Vec<Val<u32>> = (0..layout.payload_words()).map(word).collect();
         for array in &inlines {
@@ -66,26 +67,36 @@ impl Poll {
     }
 
     /// Where the arrays of that message lie.
-    fn slot(&self, plan: &Plan, place: &Place, headers: usize, lane: Val<u32>) -> MessageSlot {
-        let (mut at, mut inlet) = (self.aim.slot, self.aim.inlet);
-        if plan.lanes > 1 {
+    fn slot(&self, plan: &GridPlan, memory: &WorkerMemory, headers: usize, lane: Val<u32>) -> MessageSlot {
+        let (mut at, mut inbound_link) = (self.poll_set.slot, self.poll_set.inbound_link);
+        if host(plan.lanes > 1) {
             at = shuffle_idx(at, lane);
-            inlet = if plan.inlets { shuffle_idx(inlet.cast::<u32>(), lane).ne(0) } else { inlet };
+            inbound_link = if host(plan.inbound_links) {
+                shuffle_idx(inbound_link.cast::<u32>(), lane).ne(0)
+            } else {
+                inbound_link
+            };
         }
-        MessageSlot { inbox: place.inbox, inlets: plan.inlets, inlet, at: at + (headers * QUAD) as u32 }
+        MessageSlot {
+            inbox: memory.inbox,
+            inbound_links: plan.inbound_links,
+            inbound_link,
+            at: at + (headers * QUAD) as u32,
+        }
     }
 
     /// Whether each lane's share of what they have not looked at is there: the quads behind as many
     /// as are lanes to a slot, which are then all of the worker's.
     #[device(crate = kiln_lang)]
-    fn rest_is_there(&self, plan: &Plan, place: &Place, quads: usize) -> Val<bool> {
+    fn rest_is_there(&self, plan: &GridPlan, memory: &WorkerMemory, quads: usize) -> Val<bool> {
         let mut there: Val<bool> = true;
         let first = plan.width() as usize;
-        if quads > first {
-            let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        if host(quads > first) {
+            let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
             for q in range_step(lane + first as u32, quads as u32, plan.lanes) {
-                let quad = self.aim.quad_at(place, self.aim.slot + q * QUAD as u32, plan.inlets);
-                there = there & quad[PAYLOAD].eq(self.aim.stamp);
+                let quad =
+                    self.poll_set.quad_at(memory, self.poll_set.slot + q * QUAD as u32, plan.inbound_links);
+                there = there & quad[PAYLOAD].eq(self.poll_set.stamp);
             }
         }
         there

@@ -9,16 +9,16 @@
 //! holds for the counts: one more is counted before the message can be seen, and one less after the
 //! last access.
 
-use super::delivery::At;
-use super::plan::Plan;
-use super::worker::Place;
+use super::delivery::Delivery;
+use super::plan::{GridPlan, host};
+use super::worker::WorkerMemory;
 use crate::handler::References;
 use crate::outgoing::Sending;
 use crate::wire::record::actor;
 use kiln_lang::prelude::*;
 
 /// The references of one message's handling: those that it has, sends and replies.
-pub(super) struct Lending<'a> {
+pub(super) struct RefCounting<'a> {
     references: &'a References,
     sends: &'a [Sending],
     /// `None` where there are no references.
@@ -34,14 +34,19 @@ struct RefCounts {
     mask: Val<u32>,
 }
 
-impl<'a> Lending<'a> {
-    pub fn of(place: &Place, at: &At, references: &'a References, sends: &'a [Sending]) -> Lending<'a> {
+impl<'a> RefCounting<'a> {
+    pub fn of(
+        memory: &WorkerMemory,
+        delivery: &Delivery,
+        references: &'a References,
+        sends: &'a [Sending],
+    ) -> RefCounting<'a> {
         let any = references.any() || sends.iter().any(|send| !send.references.is_empty());
         let ref_counts = any.then(|| RefCounts {
-            at: at.line(place, actor::REF_COUNTS),
-            mask: at.line(place, actor::REF_COUNTS + 1),
+            at: delivery.line(memory, actor::REF_COUNTS),
+            mask: delivery.line(memory, actor::REF_COUNTS + 1),
         });
-        Lending { references, sends, ref_counts }
+        RefCounting { references, sends, ref_counts }
     }
 
     /// Whether the handler may hand on something at all.
@@ -57,19 +62,19 @@ impl<'a> Lending<'a> {
     /// Whether any of the arrays that it hands on is not in the reference-count table: those of
     /// messages that it sent, and, if that goes to other actors' outputs, of its reply.
     #[device(crate = kiln_lang)]
-    pub fn is_unheld(&self, place: &Place, replies: Val<bool>, reply: &[Val<u32>]) -> Val<bool> {
+    pub fn is_unheld(&self, memory: &WorkerMemory, replies: Val<bool>, reply: &[Val<u32>]) -> Val<bool> {
         let mut unheld: Val<bool> = false;
         if let Some(ref_counts) = self.ref_counts {
             for send in self.sends {
-                if !send.references.is_empty() {
+                if host(!send.references.is_empty()) {
                     if block_uniform(send.sent & send.link.ne(0)) {
-                        unheld = unheld | ref_counts.misses(place, &send.words, &send.references);
+                        unheld = unheld | ref_counts.misses(memory, &send.words, &send.references);
                     }
                 }
             }
-            if !self.references.reply.is_empty() {
+            if host(!self.references.reply.is_empty()) {
                 if block_uniform(replies) {
-                    unheld = unheld | ref_counts.misses(place, reply, &self.references.reply);
+                    unheld = unheld | ref_counts.misses(memory, reply, &self.references.reply);
                 }
             }
         }
@@ -77,10 +82,10 @@ impl<'a> Lending<'a> {
     }
 
     /// Before a message goes out that was sent from this place: counts its references.
-    pub fn send(&self, plan: &Plan, place: &Place, number: usize) {
+    pub fn send(&self, plan: &GridPlan, memory: &WorkerMemory, number: usize) {
         let send = &self.sends[number];
         if let Some(ref_counts) = self.ref_counts.filter(|_| !send.references.is_empty()) {
-            ref_counts.change(plan, place, (&send.words, &send.references), 1);
+            ref_counts.change(plan, memory, (&send.words, &send.references), 1);
             settle(plan);
         }
     }
@@ -88,23 +93,29 @@ impl<'a> Lending<'a> {
     /// Before a reply goes out, to the actor's outputs if `output`: counts its references. A host
     /// that finds an array in it finds what was written there.
     #[device(crate = kiln_lang)]
-    pub fn reply(&self, plan: &Plan, place: &Place, output: Val<bool>, reply: &[Val<u32>]) {
+    pub fn reply(&self, plan: &GridPlan, memory: &WorkerMemory, output: Val<bool>, reply: &[Val<u32>]) {
         if let Some(ref_counts) = self.ref_counts.filter(|_| !self.references.reply.is_empty()) {
             if block_uniform(output) {
-                ref_counts.change(plan, place, (reply, &self.references.reply), 1);
+                ref_counts.change(plan, memory, (reply, &self.references.reply), 1);
             }
             settle(plan);
         }
     }
 
-    /// The message is done with, before that is said: it refers to its arrays no more. `inlet` says
-    /// whether another actor sent it.
+    /// The message is done with, before that is said: it refers to its arrays no more.
+    /// `inbound_link` says whether another actor sent it.
     #[device(crate = kiln_lang)]
-    pub fn let_go(&self, plan: &Plan, place: &Place, inlet: Val<bool>, message: &[Val<u32>]) {
+    pub fn let_go(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        inbound_link: Val<bool>,
+        message: &[Val<u32>],
+    ) {
         if let Some(ref_counts) = self.ref_counts.filter(|_| !self.references.message.is_empty()) {
-            if block_uniform(inlet) {
+            if block_uniform(inbound_link) {
                 settle(plan);
-                ref_counts.change(plan, place, (message, &self.references.message), u32::MAX);
+                ref_counts.change(plan, memory, (message, &self.references.message), u32::MAX);
                 // The host finds it changed when it sees the answer, of which the lane that changed
                 // it writes the first quad.
                 fence();
@@ -114,8 +125,8 @@ impl<'a> Lending<'a> {
 }
 
 /// What all lanes did before comes before what any of them does after, for whoever sees that.
-fn settle(plan: &Plan) {
-    if plan.lanes > 1 {
+fn settle(plan: &GridPlan) {
+    if host(plan.lanes > 1) {
         barrier();
     }
     fence();
@@ -124,14 +135,14 @@ fn settle(plan: &Plan) {
 impl RefCounts {
     /// Whether a reference is to an array that is not in the reference-count table.
     #[device(crate = kiln_lang)]
-    fn misses(&self, place: &Place, words: &[Val<u32>], references: &[usize]) -> Val<bool> {
+    fn misses(&self, memory: &WorkerMemory, words: &[Val<u32>], references: &[usize]) -> Val<bool> {
         let mut misses: Val<bool> = false;
         for &first in references {
             let number = words[first + 2];
             // The host changes it meanwhile.
             // SAFETY: the reference-count table lies in the arena, and has a word for every number.
             let found = unsafe {
-                place.arena.get_ordered_unchecked(
+                memory.arena.get_ordered_unchecked(
                     self.at + (number & self.mask),
                     Order::Relaxed,
                     Scope::System,
@@ -144,14 +155,20 @@ impl RefCounts {
 
     /// Adds to the counts of the arrays that words refer to.
     #[device(crate = kiln_lang)]
-    fn change(&self, plan: &Plan, place: &Place, (words, references): (&[Val<u32>], &[usize]), by: u32) {
-        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+    fn change(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        (words, references): (&[Val<u32>], &[usize]),
+        by: u32,
+    ) {
+        let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
         for &first in references {
             let number = words[first + 2];
             if lane.eq(0) & number.ne(0) {
                 let line = self.at + self.mask + 1 + (number & self.mask);
                 // SAFETY: as above; counts are changed by such operations alone.
-                unsafe { place.arena.atomic_add_unchecked(line, by) };
+                unsafe { memory.arena.atomic_add_unchecked(line, by) };
             }
         }
     }

@@ -10,19 +10,19 @@
 //! The steps, of which most messages need the first alone:
 //!
 //! 1. What the worker knows without a look at the other end: the room of the actor's outputs,
-//!    loaded with its state ([`At::output_fits`]), and of the link that it sends to, in registers
-//!    or loaded at once ([`Route::turn_to`], [`At::ways_fit`]).
+//!    loaded with its state ([`Delivery::output_fits`]), and of the link that it sends to, in
+//!    registers or loaded at once ([`Route::turn_to`], [`Delivery::ways_fit`]).
 //! 2. A look at the host's and the receivers' positions, and at addresses that are nobody's yet or
-//!    lead to several actors ([`At::has_room`], [`has_room_for`]).
-//! 3. No room: the message stays where it is, and its port is marked
+//!    lead to several actors ([`Delivery::has_room`], [`has_room_for`]).
+//! 3. No room: the message stays where it is, and its endpoint is marked
 //!    ([`HELD_UP`](crate::wire::record::gate::HELD_UP)).
 
-use super::delivery::At;
-use super::plan::{Kind, Plan};
+use super::delivery::Delivery;
+use super::plan::{ActorKind, GridPlan};
 use super::read_message::Taken;
 use super::route::Route;
 use super::send::{fits_now, has_room_for};
-use super::worker::Place;
+use super::worker::WorkerMemory;
 use crate::handler::RingCtx;
 use kiln_ir::{Facts, OpKind, Uniformity};
 use kiln_lang::prelude::*;
@@ -30,10 +30,10 @@ use kiln_lang::prelude::*;
 /// An address: its link and its serial number.
 type Way = (Val<u32>, Val<u32>);
 
-impl Plan {
+impl GridPlan {
     /// The plan with what its handlers may send and change, for which each is traced once by
     /// itself. A handler that cannot be traced says so when the plan is.
-    pub(super) fn with_effects(&self) -> Plan {
+    pub(super) fn with_effects(&self) -> GridPlan {
         let mut plan = self.clone();
         for kind in &mut plan.kinds {
             let effects = effects(kind, self.lanes);
@@ -49,7 +49,8 @@ impl Plan {
     }
 }
 
-/// What a handler does besides its reply and its state: the fields of [`Kind`] of the same names.
+/// What a handler does besides its reply and its state: the fields of [`ActorKind`] of the same
+/// names.
 struct Effects {
     sends: Vec<u64>,
     repeatable: bool,
@@ -57,7 +58,7 @@ struct Effects {
 }
 
 /// The effects of a handler, which is traced for it.
-fn effects(kind: &Kind, lanes: u32) -> Effects {
+fn effects(kind: &ActorKind, lanes: u32) -> Effects {
     let (mut sends, signature) = (Vec::new(), kind.handler.signature());
     let traced = trace(signature.name, Level::Thread { block: [lanes, 1, 1] }, |p| {
         let arena = p.view_mut::<u32, 1>("arena", Facts::default());
@@ -85,11 +86,11 @@ fn ends_in_guard(op: &OpKind) -> bool {
     matches!(op, OpKind::Assert(_) | OpKind::Gather { .. } | OpKind::Yield | OpKind::Condition)
 }
 
-impl Kind {
+impl ActorKind {
     /// Whether a message may have to wait for room: the handler sends, or other actors' messages
     /// lead to outputs.
-    pub(super) fn may_wait(&self, plan: &Plan) -> bool {
-        plan.inlets || !self.sends.is_empty()
+    pub(super) fn may_wait(&self, plan: &GridPlan) -> bool {
+        plan.inbound_links || !self.sends.is_empty()
     }
 
     /// Whether the handler may change arrays where they lie.
@@ -121,16 +122,16 @@ impl Kind {
     }
 }
 
-impl At {
+impl Delivery {
     /// The address whose first word has this number in the state.
-    fn way(&self, place: &Place, first: usize) -> Way {
-        (self.state_word(place, first), self.state_word(place, first + 1))
+    fn way(&self, memory: &WorkerMemory, first: usize) -> Way {
+        (self.state_word(memory, first), self.state_word(memory, first + 1))
     }
 
     /// The addresses to which the handler may send, and how many messages to each.
-    fn ways(&self, place: &Place, kind: &Kind, message: &Taken) -> Vec<(Way, u32)> {
+    fn ways(&self, memory: &WorkerMemory, kind: &ActorKind, message: &Taken) -> Vec<(Way, u32)> {
         let addresses = kind.handler.addresses();
-        let of_state = addresses.state.iter().map(|(first, id)| (self.way(place, *first), kind.most(*id)));
+        let of_state = addresses.state.iter().map(|(first, id)| (self.way(memory, *first), kind.most(*id)));
         let of_message = addresses.message.iter().map(|(first, id)| {
             let way = (message.words[*first], message.words[first + 1]);
             (way, kind.most(*id))
@@ -142,24 +143,24 @@ impl At {
     #[device(crate = kiln_lang)]
     pub(super) fn may_begin(
         &self,
-        plan: &Plan,
-        place: &Place,
-        kind: &Kind,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        kind: &ActorKind,
         message: &Taken,
         route: &mut Route,
     ) -> Val<bool> {
-        let ways: Vec<_> = self.ways(place, kind, message);
+        let ways: Vec<_> = self.ways(memory, kind, message);
         // Most messages find room by what is in registers or is loaded at once.
         let sends_fit: Val<bool> = match kind.only_way() {
-            Some(first) => route.turn_to(plan, place, self.actor, self.way(place, first)),
-            None => self.ways_fit(place, &ways, route),
+            Some(first) => route.turn_to(plan, memory, self.actor, self.way(memory, first)),
+            None => self.ways_fit(memory, &ways, route),
         };
-        let mut room: Val<bool> = sends_fit & (!self.inlet | self.output_fits());
+        let mut room: Val<bool> = sends_fit & (!self.inbound_link | self.output_fits());
         if block_uniform(!room) {
-            room = self.has_room(place);
+            room = self.has_room(memory);
             for (way, most) in &ways {
                 if block_uniform(room) {
-                    room = has_room_for(plan, place, *way, self.actor + 1, *most);
+                    room = has_room_for(plan, memory, *way, self.actor + 1, *most);
                 }
             }
         }
@@ -169,7 +170,7 @@ impl At {
     /// Whether there is room by what is in registers, or else by one look at the records, with all
     /// loads under way at once.
     #[device(crate = kiln_lang)]
-    fn ways_fit(&self, place: &Place, ways: &[(Way, u32)], route: &Route) -> Val<bool> {
+    fn ways_fit(&self, memory: &WorkerMemory, ways: &[(Way, u32)], route: &Route) -> Val<bool> {
         let mut fits: Val<bool> = true.into_val();
         for (way, most) in ways {
             fits = fits & route.leads(self.actor, *way, *most);
@@ -178,7 +179,7 @@ impl At {
             fits = true.into_val();
             for (way, most) in ways {
                 fits = fits
-                    & (route.leads(self.actor, *way, *most) | fits_now(place, *way, self.actor + 1, *most));
+                    & (route.leads(self.actor, *way, *most) | fits_now(memory, *way, self.actor + 1, *most));
             }
         }
         fits

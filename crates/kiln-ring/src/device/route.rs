@@ -11,14 +11,14 @@
 //! It may be trusted until the next command: all but the head is the sender's own, or changes with
 //! a command; and the head only gives more room.
 
-use super::delivery::At;
-use super::plan::Plan;
+use super::delivery::Delivery;
+use super::plan::GridPlan;
 use super::send::{Checked, Next, field, is_plain_and_of, see_head, write_slot};
 use super::words::Words;
-use super::worker::Place;
+use super::worker::WorkerMemory;
 use super::write_slot::Slot;
 use crate::outgoing::Sending;
-use crate::payload::Memory;
+use crate::payload::ArrayMemory;
 use crate::wire::record::link;
 use kiln_lang::prelude::*;
 
@@ -44,13 +44,13 @@ pub(super) struct Route {
     next: Next,
     /// The slot of the next message.
     slot: Slot,
-    /// The record of the inlet whose message led to the last one sent there; [`NO_PORT`] if there
-    /// is none.
-    pub(super) port: Val<u32>,
+    /// The record of the inbound link whose message led to the last one sent there; [`NO_ENDPOINT`]
+    /// if there is none.
+    pub(super) endpoint: Val<u32>,
 }
 
 /// No record's place in a table.
-const NO_PORT: u32 = u32::MAX;
+const NO_ENDPOINT: u32 = u32::MAX;
 
 impl Route {
     /// None yet.
@@ -65,29 +65,29 @@ impl Route {
             room: val(0),
             next: Next::none(),
             slot: Slot { at: val(0), stamp: val(0), headers: val(0), header: [val(0), val(0), val(0)] },
-            port: val(NO_PORT),
+            endpoint: val(NO_ENDPOINT),
         }
     }
 
     /// Reads what is not known of the link, before the worker looks for messages: after a command
     /// all of it, and else how far the receiver is, before there is no room left.
     #[device(crate = kiln_lang)]
-    pub fn renew(&mut self, plan: &Plan, place: &Place) {
+    pub fn renew(&mut self, plan: &GridPlan, memory: &WorkerMemory) {
         if block_uniform(self.settled & self.link.ne(0)) {
             let at = self.link;
             if block_uniform(!self.known) {
-                self.next = Next::of(plan, place, at);
+                self.next = Next::of(plan, memory, at);
                 self.slot = self.next.slot();
                 self.known = true.into_val();
-                let same = field(place, at, link::SERIAL).eq(self.serial);
-                if block_uniform(!same | field(place, at, link::OWNER).ne(self.owner)) {
+                let same = field(memory, at, link::SERIAL).eq(self.serial);
+                if block_uniform(!same | field(memory, at, link::OWNER).ne(self.owner)) {
                     // The receiver has ended. What lies there may soon be something else.
                     self.link = val(0);
                 }
             }
             let slots = val::<u32>(1) << self.next.log2_slots;
             if block_uniform(self.link.ne(0) & (self.room * 2).le(slots)) {
-                self.room = slots - (self.next.tail.cast::<u32>() - see_head(plan, place, at));
+                self.room = slots - (self.next.tail.cast::<u32>() - see_head(plan, memory, at));
             }
         }
     }
@@ -97,7 +97,7 @@ impl Route {
     pub fn forget(&mut self) {
         self.known = false.into_val();
         self.room = val(0);
-        self.port = val(NO_PORT);
+        self.endpoint = val(NO_ENDPOINT);
     }
 
     /// Says that messages go there again and again.
@@ -116,8 +116,8 @@ impl Route {
     #[device(crate = kiln_lang)]
     pub fn turn_to(
         &mut self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         actor: Val<u32>,
         (link, serial): (Val<u32>, Val<u32>),
     ) -> Val<bool> {
@@ -126,15 +126,15 @@ impl Route {
         if block_uniform(!leads) {
             // An address of another runtime may name a word that this one does not have. All loads
             // are under way at once: nothing is decided before the last of them.
-            let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+            let end = memory.arena.extent(0).cast::<u32>() - link::WORDS as u32;
             let known = link.ne(0) & link.le(end);
             let record = select(known, link, 0);
-            let mine = known & is_plain_and_of(place, (record, serial), actor + 1);
-            let next = Next::of(plan, place, record);
+            let mine = known & is_plain_and_of(memory, (record, serial), actor + 1);
+            let next = Next::of(plan, memory, record);
             let (slots, tail) = (val::<u32>(1) << next.log2_slots, next.tail.cast::<u32>());
-            let mut room = slots - (tail - field(place, record, link::HEAD_SEEN));
+            let mut room = slots - (tail - field(memory, record, link::HEAD_SEEN));
             if block_uniform(mine & room.eq(0)) {
-                room = slots - (tail - see_head(plan, place, record));
+                room = slots - (tail - see_head(plan, memory, record));
             }
             self.link = select(mine, link, 0);
             self.serial = serial;
@@ -143,7 +143,7 @@ impl Route {
             self.room = select(mine, room, 0);
             self.next = next;
             self.slot = next.slot();
-            self.port = val(NO_PORT);
+            self.endpoint = val(NO_ENDPOINT);
             leads = self.room.ne(0);
         }
         leads
@@ -164,15 +164,22 @@ impl Route {
 
     /// Writes that message, to which the one at `at` led.
     #[device(crate = kiln_lang)]
-    pub fn send(&mut self, plan: &Plan, place: &Place, at: &At, sends: &[Sending], memory: &Memory) {
+    pub fn send(
+        &mut self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        delivery: &Delivery,
+        sends: &[Sending],
+        arrays: &ArrayMemory,
+    ) {
         if let [send] = sends {
-            let words = Words { words: &send.words, inlines: &send.inlines, memory };
-            write_slot(plan, place, &self.next, self.slot, &words);
-            self.next.pass(place, self.link);
+            let words = Words { words: &send.words, inlines: &send.inlines, memory: arrays };
+            write_slot(plan, memory, &self.next, self.slot, &words);
+            self.next.pass(memory, self.link);
             self.room -= 1;
             self.other = val(0);
             self.slot = self.next.slot();
-            self.port = select(at.inlet, at.record, val(NO_PORT));
+            self.endpoint = select(delivery.inbound_link, delivery.record, val(NO_ENDPOINT));
         }
     }
 

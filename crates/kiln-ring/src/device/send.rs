@@ -10,14 +10,14 @@
 //! from the slot, so that those loads are over.
 
 use super::cluster::Near;
-use super::plan::Plan;
+use super::plan::{GridPlan, host};
 use super::position::{join, stamp_and_slot};
-use super::ref_counts::Lending;
+use super::ref_counts::RefCounting;
 use super::words::Words;
-use super::worker::Place;
-use super::write_slot::{Beside, Ground, Slot};
+use super::worker::WorkerMemory;
+use super::write_slot::{NeighborTarget, Slot, SlotTarget};
 use crate::outgoing::Sending;
-use crate::payload::Memory;
+use crate::payload::ArrayMemory;
 use crate::wire::record::{link, refusal};
 use crate::wire::slot::Kind;
 use kiln_lang::IntoDevice;
@@ -56,17 +56,17 @@ pub(super) struct Next {
 }
 
 impl Next {
-    pub(super) fn of(plan: &Plan, place: &Place, at: Val<u32>) -> Next {
+    pub(super) fn of(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>) -> Next {
         Next {
             plain: true.into_val(),
             topic: false.into_val(),
-            tail: join(field(place, at, link::TAIL), field(place, at, link::TAIL + 1)),
-            log2_slots: field(place, at, link::LOG2_SLOTS),
-            ring: field(place, at, link::RING),
-            stride: field(place, at, link::STRIDE),
-            headers: field(place, at, link::HEADERS),
-            far: if plan.peers { far(place, at) } else { val(0) },
-            near: if place.near.is_some() { field(place, at, link::NEAR) } else { val(0) },
+            tail: join(field(memory, at, link::TAIL), field(memory, at, link::TAIL + 1)),
+            log2_slots: field(memory, at, link::LOG2_SLOTS),
+            ring: field(memory, at, link::RING),
+            stride: field(memory, at, link::STRIDE),
+            headers: field(memory, at, link::HEADERS),
+            far: if host(plan.peers) { far(memory, at) } else { val(0) },
+            near: if host(memory.near.is_some()) { field(memory, at, link::NEAR) } else { val(0) },
         }
     }
 
@@ -100,10 +100,10 @@ impl Next {
 
     /// Goes on to the slot after it, in the link's record too.
     #[device(crate = kiln_lang)]
-    pub(super) fn pass(&mut self, place: &Place, at: Val<u32>) {
+    pub(super) fn pass(&mut self, memory: &WorkerMemory, at: Val<u32>) {
         self.tail += 1;
-        set(place, at, link::TAIL, self.tail.cast::<u32>());
-        set(place, at, link::TAIL + 1, (self.tail >> 32).cast::<u32>());
+        set(memory, at, link::TAIL, self.tail.cast::<u32>());
+        set(memory, at, link::TAIL + 1, (self.tail >> 32).cast::<u32>());
     }
 }
 
@@ -122,8 +122,8 @@ impl<'a> Checked<'a> {
     /// Looks at what actor `actor` sends, if anything: `wanted`.
     #[device(crate = kiln_lang)]
     pub fn of(
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         actor: Val<u32>,
         sends: &'a [Sending],
         wanted: Val<bool>,
@@ -131,7 +131,7 @@ impl<'a> Checked<'a> {
         let (mut refused, mut gone): (Val<u32>, Val<u32>) = (val(0), val(0));
         let sender = actor + 1;
         // An address of another runtime may name a word that this one does not have.
-        let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+        let end = memory.arena.extent(0).cast::<u32>() - link::WORDS as u32;
         let mut places = Vec::with_capacity(sends.len());
         for i in 0..sends.len() {
             let send = &sends[i];
@@ -145,19 +145,19 @@ impl<'a> Checked<'a> {
                 for other in &sends[..i] {
                     needed += (other.sent & other.link.eq(send.link)).cast::<u32>();
                 }
-                next = Next::of(plan, place, send.link);
-                let plain = field(place, send.link, link::IS_TOPIC).eq(0);
-                let used = next.tail.cast::<u32>() - field(place, send.link, link::HEAD_SEEN);
+                next = Next::of(plan, memory, send.link);
+                let plain = field(memory, send.link, link::IS_TOPIC).eq(0);
+                let used = next.tail.cast::<u32>() - field(memory, send.link, link::HEAD_SEEN);
                 let fits = (used + needed).le(val::<u32>(1) << next.log2_slots);
-                if block_uniform(!(plain & is_own(place, send, sender) & fits)) {
+                if block_uniform(!(plain & is_own(memory, send, sender) & fits)) {
                     // All but the most common case.
-                    let standing = claim(place, send, sender);
+                    let standing = claim(memory, send, sender);
                     next = Next::none();
                     if standing == standing::FINE {
-                        let topic = is_topic(place, send.link);
-                        let ever = ever_fit(place, send.link, topic, needed);
+                        let topic = is_topic(memory, send.link);
+                        let ever = ever_fit(memory, send.link, topic, needed);
                         refused = select(ever, refused, refusal::TOO_MANY);
-                        next = Next::of(plan, place, send.link);
+                        next = Next::of(plan, memory, send.link);
                         next.topic = topic;
                         next.plain = !topic;
                     } else {
@@ -181,21 +181,27 @@ impl<'a> Checked<'a> {
 
     /// Writes all messages. There is room.
     #[device(crate = kiln_lang)]
-    pub fn send(&self, plan: &Plan, place: &Place, memory: &Memory, lending: &Lending<'_>) {
+    pub fn send(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        arrays: &ArrayMemory,
+        ref_counting: &RefCounting<'_>,
+    ) {
         for i in 0..self.sends.len() {
             let (send, to) = (&self.sends[i], &self.places[i]);
-            let words = Words { words: &send.words, inlines: &send.inlines, memory };
+            let words = Words { words: &send.words, inlines: &send.inlines, memory: arrays };
             if block_uniform(to.plain) {
-                lending.send(plan, place, i);
-                write(plan, place, send.link, to, &words);
+                ref_counting.send(plan, memory, i);
+                write(plan, memory, send.link, to, &words);
             }
             if block_uniform(to.topic) {
                 // A subscriber that came since has an empty queue.
-                let mut at = next(place, send.link);
+                let mut at = next(memory, send.link);
                 while at != 0 {
-                    lending.send(plan, place, i);
-                    write(plan, place, at, &Next::of(plan, place, at), &words);
-                    at = next(place, at);
+                    ref_counting.send(plan, memory, i);
+                    write(plan, memory, at, &Next::of(plan, memory, at), &words);
+                    at = next(memory, at);
                 }
             }
         }
@@ -204,16 +210,16 @@ impl<'a> Checked<'a> {
 
 /// Whether so many messages fit into all queues of an address once those are empty.
 #[device(crate = kiln_lang)]
-fn ever_fit(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -> Val<bool> {
+fn ever_fit(memory: &WorkerMemory, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -> Val<bool> {
     let mut ever: Val<bool> = true.into_val();
     if topic {
-        let mut at = next(place, link);
+        let mut at = next(memory, link);
         while at != 0 {
-            ever = ever & needed.le(slots(place, at));
-            at = next(place, at);
+            ever = ever & needed.le(slots(memory, at));
+            at = next(memory, at);
         }
     } else {
-        ever = needed.le(slots(place, link));
+        ever = needed.le(slots(memory, link));
     }
     block_uniform(ever)
 }
@@ -221,27 +227,27 @@ fn ever_fit(place: &Place, link: Val<u32>, topic: Val<bool>, needed: Val<u32>) -
 /// Whether `most` messages, or as many as its queue ever holds, fit into the queue of `sender`'s
 /// own address of one actor, by what is in its record.
 pub(super) fn fits_now(
-    place: &Place,
+    memory: &WorkerMemory,
     (at, serial): (Val<u32>, Val<u32>),
     sender: Val<u32>,
     most: u32,
 ) -> Val<bool> {
-    let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+    let end = memory.arena.extent(0).cast::<u32>() - link::WORDS as u32;
     let known = at.le(end);
     // One that is not known is looked at where every arena has words.
     let record = select(known, at, 0);
-    let fits = fits(place, record, slots(place, record).minimum(most));
-    at.eq(0) | (known & is_plain_and_of(place, (record, serial), sender) & fits)
+    let fits = fits(memory, record, slots(memory, record).minimum(most));
+    at.eq(0) | (known & is_plain_and_of(memory, (record, serial), sender) & fits)
 }
 
 /// Whether an address, whose record lies in the arena, is `sender`'s own and leads to one actor.
 pub(super) fn is_plain_and_of(
-    place: &Place,
+    memory: &WorkerMemory,
     (at, serial): (Val<u32>, Val<u32>),
     sender: Val<u32>,
 ) -> Val<bool> {
-    let own = field(place, at, link::SERIAL).eq(serial) & field(place, at, link::OWNER).eq(sender);
-    own & field(place, at, link::IS_TOPIC).eq(0)
+    let own = field(memory, at, link::SERIAL).eq(serial) & field(memory, at, link::OWNER).eq(sender);
+    own & field(memory, at, link::IS_TOPIC).eq(0)
 }
 
 /// Whether up to `most` messages, or as many as a queue ever holds, fit into all queues of an
@@ -249,38 +255,38 @@ pub(super) fn is_plain_and_of(
 /// nobody's: whoever only hands it on must not become its owner.
 #[device(crate = kiln_lang)]
 pub(super) fn has_room_for(
-    plan: &Plan,
-    place: &Place,
+    plan: &GridPlan,
+    memory: &WorkerMemory,
     (at, serial): (Val<u32>, Val<u32>),
     sender: Val<u32>,
     most: u32,
 ) -> Val<bool> {
     let mut room: Val<bool> = true.into_val();
     // An address of another runtime may name a word that this one does not have.
-    let end = place.arena.extent(0).cast::<u32>() - link::WORDS as u32;
+    let end = memory.arena.extent(0).cast::<u32>() - link::WORDS as u32;
     if block_uniform(at.ne(0) & at.le(end)) {
-        let mut own = field(place, at, link::SERIAL).eq(serial) & field(place, at, link::OWNER).eq(sender);
+        let mut own = field(memory, at, link::SERIAL).eq(serial) & field(memory, at, link::OWNER).eq(sender);
         if block_uniform(!own) {
             // The first cache of this core may still hold what lay there before.
             // SAFETY: the word lies in the arena.
             let [there, owner] = unsafe {
                 [link::SERIAL, link::OWNER].map(|word| {
                     let word = at + word as u32;
-                    place.arena.get_ordered_unchecked(word, Order::Acquire, Scope::System)
+                    memory.arena.get_ordered_unchecked(word, Order::Acquire, Scope::System)
                 })
             };
             fence();
             own = there.eq(serial) & (owner.eq(0) | owner.eq(sender));
         }
         if block_uniform(own) {
-            if is_topic(place, at) {
-                let mut one = next(place, at);
+            if is_topic(memory, at) {
+                let mut one = next(memory, at);
                 while one != 0 {
-                    room = room & look(plan, place, one, slots(place, one).minimum(most));
-                    one = next(place, one);
+                    room = room & look(plan, memory, one, slots(memory, one).minimum(most));
+                    one = next(memory, one);
                 }
             } else {
-                room = look(plan, place, at, slots(place, at).minimum(most));
+                room = look(plan, memory, at, slots(memory, at).minimum(most));
             }
         }
     }
@@ -288,71 +294,71 @@ pub(super) fn has_room_for(
 }
 
 /// Whether messages fit into a queue, by what the sender last saw of its receiver.
-fn fits(place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
-    let used = field(place, at, link::TAIL) - field(place, at, link::HEAD_SEEN);
-    (used + needed).le(slots(place, at))
+fn fits(memory: &WorkerMemory, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
+    let used = field(memory, at, link::TAIL) - field(memory, at, link::HEAD_SEEN);
+    (used + needed).le(slots(memory, at))
 }
 
-fn slots(place: &Place, at: Val<u32>) -> Val<u32> {
-    val::<u32>(1) << field(place, at, link::LOG2_SLOTS)
+fn slots(memory: &WorkerMemory, at: Val<u32>) -> Val<u32> {
+    val::<u32>(1) << field(memory, at, link::LOG2_SLOTS)
 }
 
 /// As [`fits`], with another look at the receiver where it does not seem so.
 #[device(crate = kiln_lang)]
-fn look(plan: &Plan, place: &Place, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
-    let mut now = fits(place, at, needed);
+fn look(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>, needed: Val<u32>) -> Val<bool> {
+    let mut now = fits(memory, at, needed);
     if block_uniform(!now) {
-        see_head(plan, place, at);
-        now = fits(place, at, needed);
+        see_head(plan, memory, at);
+        now = fits(memory, at, needed);
     }
     block_uniform(now)
 }
 
 /// Looks at how far a link's receiver is, and notes it.
 #[device(crate = kiln_lang)]
-pub(super) fn see_head(plan: &Plan, place: &Place, at: Val<u32>) -> Val<u32> {
+pub(super) fn see_head(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>) -> Val<u32> {
     // SAFETY: the receiver's record lies in its arena, which is this one or lies so far behind it.
     let head = unsafe {
-        if plan.peers {
-            let there = (field(place, at, link::PEER) + link::HEAD as u32).cast::<i64>() + far(place, at);
-            place.arena.get_ordered_unchecked(there, Order::Relaxed, Scope::System)
+        if host(plan.peers) {
+            let there = (field(memory, at, link::PEER) + link::HEAD as u32).cast::<i64>() + far(memory, at);
+            memory.arena.get_ordered_unchecked(there, Order::Relaxed, Scope::System)
         } else {
-            place.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
+            memory.arena.get_ordered_unchecked(at + link::HEAD as u32, Order::Relaxed, Scope::System)
         }
     };
     let head = block_uniform(head);
-    set(place, at, link::HEAD_SEEN, head);
+    set(memory, at, link::HEAD_SEEN, head);
     head
 }
 
 /// How far the receiver's arena lies behind this one, in words.
-fn far(place: &Place, at: Val<u32>) -> Val<i64> {
-    join(field(place, at, link::FAR), field(place, at, link::FAR + 1)).bitcast::<i64>()
+fn far(memory: &WorkerMemory, at: Val<u32>) -> Val<i64> {
+    join(field(memory, at, link::FAR), field(memory, at, link::FAR + 1)).bitcast::<i64>()
 }
 
-fn is_own(place: &Place, send: &Sending, sender: Val<u32>) -> Val<bool> {
-    field(place, send.link, link::SERIAL).eq(send.serial) & field(place, send.link, link::OWNER).eq(sender)
+fn is_own(memory: &WorkerMemory, send: &Sending, sender: Val<u32>) -> Val<bool> {
+    field(memory, send.link, link::SERIAL).eq(send.serial) & field(memory, send.link, link::OWNER).eq(sender)
 }
 
 /// Whether `sender` may send to an address, which becomes its own if it is nobody's.
 #[device(crate = kiln_lang)]
-fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
+fn claim(memory: &WorkerMemory, send: &Sending, sender: Val<u32>) -> Val<u32> {
     let mut standing: Val<u32> = standing::FINE;
     let at = send.link;
-    if block_uniform(!is_own(place, send, sender)) {
+    if block_uniform(!is_own(memory, send, sender)) {
         // The first cache of this core may still hold what lay there before.
         // SAFETY: addresses are made by the host, and name words of the arena.
         let serial = unsafe {
-            place.arena.get_ordered_unchecked(at + link::SERIAL as u32, Order::Acquire, Scope::System)
+            memory.arena.get_ordered_unchecked(at + link::SERIAL as u32, Order::Acquire, Scope::System)
         };
         if block_uniform(serial.ne(send.serial)) {
             standing = standing::GONE;
-        } else if is_far(place, at) {
+        } else if is_far(memory, at) {
             standing = standing::FAR;
         } else {
             // Of the lanes, all of which try, one finds nobody, and the others find it.
             // SAFETY: as above.
-            let before = unsafe { place.arena.atomic_cas_unchecked(at + link::OWNER as u32, 0, sender) };
+            let before = unsafe { memory.arena.atomic_cas_unchecked(at + link::OWNER as u32, 0, sender) };
             if block_uniform(before.ne(0) & before.ne(sender)) {
                 standing = standing::TAKEN;
             }
@@ -363,51 +369,52 @@ fn claim(place: &Place, send: &Sending, sender: Val<u32>) -> Val<u32> {
 }
 
 /// Whether a link's ring lies in the memory of a worker that this one cannot reach.
-fn is_far(place: &Place, at: Val<u32>) -> Val<bool> {
-    let Some(near) = place.near else { return false.into_val() };
+fn is_far(memory: &WorkerMemory, at: Val<u32>) -> Val<bool> {
+    let Some(near) = memory.near else { return false.into_val() };
     // The first cache of this core may still hold what lay there before.
     // SAFETY: links lie in the arena.
     let worker =
-        unsafe { place.arena.get_ordered_unchecked(at + link::NEAR as u32, Order::Relaxed, Scope::System) };
-    block_uniform(worker.ne(0) & !near.are_neighbors(worker - 1, place.number.cast::<u32>()))
+        unsafe { memory.arena.get_ordered_unchecked(at + link::NEAR as u32, Order::Relaxed, Scope::System) };
+    block_uniform(worker.ne(0) & !near.are_neighbors(worker - 1, memory.number.cast::<u32>()))
 }
 
 /// Writes a message to a link's ring.
 #[device(crate = kiln_lang)]
-fn write(plan: &Plan, place: &Place, at: Val<u32>, to: &Next, words: &Words<'_>) {
-    write_slot(plan, place, to, to.slot(), words);
+fn write(plan: &GridPlan, memory: &WorkerMemory, at: Val<u32>, to: &Next, words: &Words<'_>) {
+    write_slot(plan, memory, to, to.slot(), words);
     let mut to = *to;
-    to.pass(place, at);
+    to.pass(memory, at);
 }
 
 /// Writes a message to a slot of a link's ring.
-pub(super) fn write_slot(plan: &Plan, place: &Place, to: &Next, slot: Slot, words: &Words<'_>) {
-    let beside = |near: Near| Beside { memory: near.memory, is: to.near.ne(0), rank: near.rank(to.near - 1) };
-    let (far, near) = (plan.peers.then_some(to.far), place.near.map(beside));
+pub(super) fn write_slot(plan: &GridPlan, memory: &WorkerMemory, to: &Next, slot: Slot, words: &Words<'_>) {
+    let beside =
+        |near: Near| NeighborTarget { memory: near.memory, is: to.near.ne(0), rank: near.rank(to.near - 1) };
+    let (far, near) = (plan.peers.then_some(to.far), memory.near.map(beside));
     // SAFETY: the slot lies in the arena, or in the memory of a worker of this cluster, as the
     // record says. It is free, and this worker's actor is the only one that sends here.
-    unsafe { slot.write(plan, Ground { memory: &place.arena, far, near }, words) };
+    unsafe { slot.write(plan, SlotTarget { memory: &memory.arena, far, near }, words) };
 }
 
-fn is_topic(place: &Place, at: Val<u32>) -> Val<bool> {
-    block_uniform(field(place, at, link::IS_TOPIC)).ne(0)
+fn is_topic(memory: &WorkerMemory, at: Val<u32>) -> Val<bool> {
+    block_uniform(field(memory, at, link::IS_TOPIC)).ne(0)
 }
 
 /// The link after this one, or 0. The host appends others while kernels run.
-fn next(place: &Place, at: Val<u32>) -> Val<u32> {
+fn next(memory: &WorkerMemory, at: Val<u32>) -> Val<u32> {
     // SAFETY: links lie in the arena.
     block_uniform(unsafe {
-        place.arena.get_ordered_unchecked(at + link::NEXT as u32, Order::Relaxed, Scope::System)
+        memory.arena.get_ordered_unchecked(at + link::NEXT as u32, Order::Relaxed, Scope::System)
     })
 }
 
-pub(super) fn field(place: &Place, at: Val<u32>, word: usize) -> Val<u32> {
+pub(super) fn field(memory: &WorkerMemory, at: Val<u32>, word: usize) -> Val<u32> {
     // SAFETY: links lie in the arena: what a handler names was looked at.
-    unsafe { place.word(at, word) }
+    unsafe { memory.word(at, word) }
 }
 
-fn set(place: &Place, at: Val<u32>, word: usize, value: Val<u32>) {
+fn set(memory: &WorkerMemory, at: Val<u32>, word: usize, value: Val<u32>) {
     // SAFETY: these words of a link are the sender's, which this worker serves; all lanes store the
     // same.
-    unsafe { place.set_word(at, word, value) };
+    unsafe { memory.set_word(at, word, value) };
 }

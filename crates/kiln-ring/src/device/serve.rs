@@ -1,22 +1,22 @@
 //! One message: its handler, the actor's state, the answer.
 
 use super::command::set_of_actor;
-use super::delivery::At;
-use super::plan::{Kind as ActorKind, Plan};
+use super::delivery::Delivery;
+use super::plan::{ActorKind, GridPlan, host};
 use super::poll::{Poll, ticket};
 use super::position::{first_lane, is_before, join, stamp_and_slot};
-use super::prefetch::{Due, EARLY, todo};
+use super::prefetch::{EARLY, Prefetched, todo};
 use super::read_message::Taken;
-use super::ref_counts::Lending;
+use super::ref_counts::RefCounting;
 use super::route::Route;
 use super::send::Checked;
 use super::words::Words;
-use super::worker::{Place, Worker};
-use super::write_slot::{Ground, Slot};
+use super::worker::{Worker, WorkerMemory};
+use super::write_slot::{Slot, SlotTarget};
 use crate::handler::{ErasedOutcome, RingCtx};
 use crate::outgoing::Sending;
-use crate::payload::{ARENA, Memory};
-use crate::wire::record::{actor, cause, gate, link, port, refusal};
+use crate::payload::{ARENA, ArrayMemory};
+use crate::wire::record::{actor, cause, endpoint, gate, link, refusal};
 use crate::wire::slot::Kind;
 use kiln_lang::prelude::*;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) struct Ran {
     failure: Val<u32>,
     why: Val<u32>,
     sends: Vec<Sending>,
-    memory: Memory,
+    memory: ArrayMemory,
     /// The words of the message.
     message: Vec<Val<u32>>,
 }
@@ -39,94 +39,110 @@ pub(super) struct Ran {
 impl Poll {
     /// Serves all messages that are ready; whether any was done with.
     #[device(crate = kiln_lang)]
-    pub fn serve(&self, plan: &Plan, place: &Place, worker: &Worker, route: &mut Route) -> Val<bool> {
+    pub fn serve(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        worker: &Worker,
+        route: &mut Route,
+    ) -> Val<bool> {
         let mut worked: Val<bool> = false;
         let mut ready: Val<u32> = self.ready;
-        let mut due = self.first(plan, place);
-        while due.todo != todo::NOTHING {
-            let fresh = self.aim.sees_all & !worked & !self.aim.held_up;
-            let at = At::of(plan, place, worker, &due, fresh);
+        let mut prefetched = self.first(plan, memory);
+        while prefetched.todo != todo::NOTHING {
+            let fresh = self.poll_set.sees_all & !worked & !self.poll_set.held_up;
+            let delivery = Delivery::of(plan, memory, worker, &prefetched, fresh);
             for k in 0..plan.kinds.len() {
-                if due.todo == k as u32 + 1 {
-                    let done = self.serve_as(plan, place, &plan.kinds[k], &due, &at, route);
+                if prefetched.todo == k as u32 + 1 {
+                    let done = self.serve_as(plan, memory, &plan.kinds[k], &prefetched, &delivery, route);
                     worked = worked | done;
                 }
             }
-            if due.todo == todo::GIVEN_BACK {
+            if prefetched.todo == todo::GIVEN_BACK {
                 for k in 0..plan.kinds.len() {
-                    if (due.ticket & ticket::KIND) == k as u32 + 1 {
+                    if (prefetched.ticket & ticket::KIND) == k as u32 + 1 {
                         let kind = &plan.kinds[k];
-                        let message = self.take(plan, place, kind, (due.lane, &due.spread));
+                        let message = self.take(plan, memory, kind, (prefetched.lane, &prefetched.spread));
                         if message.complete {
-                            let done = at.give_back(plan, place, kind, &message, due.why);
+                            let done = delivery.give_back(plan, memory, kind, &message, prefetched.why);
                             worked = worked | done;
                         }
                     }
                 }
             }
             ready = ready & (ready - 1);
-            due = self.later(plan, place, ready);
+            prefetched = self.later(plan, memory, ready);
         }
         worked
     }
 
     /// Serves a message of an actor of some kind; whether it was done with. It was not if it is not
-    /// complete, where there is no room for what it leads to, or if one of a higher band comes
+    /// complete, where there is no room for what it leads to, or if one of a higher priority comes
     /// first.
     #[device(crate = kiln_lang)]
     fn serve_as(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         kind: &ActorKind,
-        due: &Due,
-        at: &At,
+        prefetched: &Prefetched,
+        delivery: &Delivery,
         route: &mut Route,
     ) -> Val<bool> {
-        let message = self.take(plan, place, kind, (due.lane, &due.spread));
+        let message = self.take(plan, memory, kind, (prefetched.lane, &prefetched.spread));
         let mut done = message.complete;
         if message.complete {
-            at.receive(kind);
-            let begun = at.begun(plan);
-            if kind.requests.has_header() {
+            delivery.receive(kind);
+            let begun = delivery.begun(plan);
+            if host(kind.requests.has_header()) {
                 let deadline = join(message.header[0], message.header[1]);
                 if block_uniform(deadline.lt(clock_ns())) {
-                    done = at.give_back(plan, place, kind, &message, val(Kind::Expired as u32));
+                    done = delivery.give_back(plan, memory, kind, &message, val(Kind::Expired as u32));
                 } else {
-                    done = at.handle_one(plan, place, kind, &message, begun, route);
+                    done = delivery.handle_one(plan, memory, kind, &message, begun, route);
                 }
             } else {
-                done = at.handle_one(plan, place, kind, &message, begun, route);
+                done = delivery.handle_one(plan, memory, kind, &message, begun, route);
             }
         }
         done
     }
 }
 
-impl At {
+impl Delivery {
     /// The place of a message. `fresh` says that all places were looked at, and nothing was served
     /// since.
-    fn of(plan: &Plan, place: &Place, worker: &Worker, due: &Due, fresh: Val<bool>) -> At {
-        At {
-            record: due.record,
-            position: join(due.low, place.field(due.record, port::POSITION + 1)),
-            answer: due.answer,
-            lap: due.lap,
-            inlet: if plan.inlets { (due.ticket & ticket::INLET).ne(0) } else { false.into_val() },
+    fn of(
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        worker: &Worker,
+        prefetched: &Prefetched,
+        fresh: Val<bool>,
+    ) -> Delivery {
+        Delivery {
+            record: prefetched.record,
+            position: join(prefetched.low, memory.field(prefetched.record, endpoint::POSITION + 1)),
+            answer: prefetched.answer,
+            lap: prefetched.lap,
+            inbound_link: if host(plan.inbound_links) {
+                (prefetched.ticket & ticket::INBOUND).ne(0)
+            } else {
+                false.into_val()
+            },
             fresh,
-            ports: worker.count,
-            actor: place.field(due.record, port::ACTOR),
-            state_at: due.state_at,
-            state: due.state,
-            received: join(due.received[0], due.received[1]),
-            output: due.output,
+            endpoints: worker.count,
+            actor: memory.field(prefetched.record, endpoint::ACTOR),
+            state_at: prefetched.state_at,
+            state: prefetched.state,
+            received: join(prefetched.received[0], prefetched.received[1]),
+            output: prefetched.output,
         }
     }
 
     /// Before what a message refers to is read: the copy engine has filled those arrays, of which a
     /// cache may still have what was there before.
     pub(super) fn receive(&self, kind: &ActorKind) {
-        if kind.handler.signature().message_holds {
+        if host(kind.handler.signature().message_holds) {
             fence();
         }
     }
@@ -135,20 +151,20 @@ impl At {
     #[device(crate = kiln_lang)]
     fn handle_one(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         kind: &ActorKind,
         message: &Taken,
         begun: Val<u64>,
         route: &mut Route,
     ) -> Val<bool> {
-        let done = if kind.bands > 1 {
-            self.handle_in_turn(plan, place, kind, message, route)
+        let done = if host(kind.priorities > 1) {
+            self.handle_in_turn(plan, memory, kind, message, route)
         } else {
-            self.handle(plan, place, kind, message, route)
+            self.handle(plan, memory, kind, message, route)
         };
         if done {
-            self.finish(plan, place, kind, begun);
+            self.finish(plan, memory, kind, begun);
         }
         done
     }
@@ -158,43 +174,48 @@ impl At {
     #[device(crate = kiln_lang)]
     fn give_back(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         kind: &ActorKind,
         message: &Taken,
         why: Val<u32>,
     ) -> Val<bool> {
-        let done = self.has_room(place);
+        let done = self.has_room(memory);
         if done {
-            self.count_unhandled(place);
-            let memory = Memory { arena: place.arena, message: message.slot };
+            self.count_unhandled(memory);
+            let arrays = ArrayMemory { arena: memory.arena, message: message.slot };
             let inlines = kind.handler.inlines().message;
-            let words = Words { words: &message.words, inlines: &inlines, memory: &memory };
+            let words = Words { words: &message.words, inlines: &inlines, memory: &arrays };
             let references = kind.handler.references();
-            Lending::of(place, self, &references, &[]).let_go(plan, place, self.inlet, &message.words);
-            self.answer(plan, place, why, &words);
-            self.finish(plan, place, kind, self.begun(plan));
+            RefCounting::of(memory, self, &references, &[]).let_go(
+                plan,
+                memory,
+                self.inbound_link,
+                &message.words,
+            );
+            self.answer(plan, memory, why, &words);
+            self.finish(plan, memory, kind, self.begun(plan));
         }
         done
     }
 
     /// What comes after the answer, for which somebody waits.
     #[device(crate = kiln_lang)]
-    pub(super) fn finish(&self, plan: &Plan, place: &Place, kind: &ActorKind, begun: Val<u64>) {
+    pub(super) fn finish(&self, plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, begun: Val<u64>) {
         let next = self.position.cast::<u32>() + 1;
-        let skip = self.field(place, port::SKIP);
-        self.set(place, port::POSITION, next);
+        let skip = self.field(memory, endpoint::SKIP);
+        self.set(memory, endpoint::POSITION, next);
         // It keeps up with the position, so that the two never lie so far apart that their order
         // turns round.
-        self.set(place, port::SKIP, select(is_before(skip, next), next, skip));
-        self.set(place, port::POSITION + 1, ((self.position + 1) >> 32).cast::<u32>());
-        self.set(place, port::HANDLED, self.field(place, port::HANDLED) + 1);
-        self.free_slot(place);
-        self.tally(plan, place, kind, begun);
+        self.set(memory, endpoint::SKIP, select(is_before(skip, next), next, skip));
+        self.set(memory, endpoint::POSITION + 1, ((self.position + 1) >> 32).cast::<u32>());
+        self.set(memory, endpoint::HANDLED, self.field(memory, endpoint::HANDLED) + 1);
+        self.free_slot(memory);
+        self.tally(plan, memory, kind, begun);
     }
 }
 
-impl At {
+impl Delivery {
     /// Whether there is room for an output by what the worker last saw of the host.
     pub(super) fn output_fits(&self) -> Val<bool> {
         let [log2_slots, tail, taken] = self.output;
@@ -203,17 +224,17 @@ impl At {
 
     /// Whether there is room for an answer. For one to the host there always is.
     #[device(crate = kiln_lang)]
-    pub(super) fn has_room(&self, place: &Place) -> Val<bool> {
+    pub(super) fn has_room(&self, memory: &WorkerMemory) -> Val<bool> {
         let mut room: Val<bool> = true;
-        if self.inlet {
-            let slots = val::<u32>(1) << self.line(place, actor::LOG2_SLOTS);
-            let tail = self.line(place, actor::TAIL);
-            room = (tail - self.line(place, actor::TAKEN_SEEN)).lt(slots);
+        if self.inbound_link {
+            let slots = val::<u32>(1) << self.line(memory, actor::LOG2_SLOTS);
+            let tail = self.line(memory, actor::TAIL);
+            room = (tail - self.line(memory, actor::TAKEN_SEEN)).lt(slots);
             if block_uniform(!room) {
                 // SAFETY: the host's quad lies in the inbox, as the line says.
-                let quad = unsafe { place.inbox.get_quad_unchecked(self.line(place, actor::TAKEN_AT)) };
+                let quad = unsafe { memory.inbox.get_quad_unchecked(self.line(memory, actor::TAKEN_AT)) };
                 let taken = block_uniform(quad[0]);
-                self.set_line(place, actor::TAKEN_SEEN, taken);
+                self.set_line(memory, actor::TAKEN_SEEN, taken);
                 room = (tail - taken).lt(slots);
             }
         }
@@ -225,198 +246,218 @@ impl At {
     #[device(crate = kiln_lang)]
     pub(super) fn handle(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         kind: &ActorKind,
         message: &Taken,
         route: &mut Route,
     ) -> Val<bool> {
         let mut begins: Val<bool> = true.into_val();
-        if kind.may_wait(plan) {
-            begins = self.may_begin(plan, place, kind, message, route);
+        if host(kind.may_wait(plan)) {
+            begins = self.may_begin(plan, memory, kind, message, route);
             if begins {
-                self.work(plan, place, kind, message, route);
+                self.work(plan, memory, kind, message, route);
             } else {
-                let bits = self.field(place, port::GATE) | gate::HELD_UP;
-                self.set(place, port::GATE, bits);
+                let bits = self.field(memory, endpoint::GATE) | gate::HELD_UP;
+                self.set(memory, endpoint::GATE, bits);
             }
         } else {
-            self.work(plan, place, kind, message, route);
+            self.work(plan, memory, kind, message, route);
         }
         begins
     }
 
     /// Runs the handler, and does what it says. There is room.
     #[device(crate = kiln_lang)]
-    fn work(&self, plan: &Plan, place: &Place, kind: &ActorKind, message: &Taken, route: &mut Route) {
-        let ran = self.run(plan, place, kind, message, route);
+    fn work(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        kind: &ActorKind,
+        message: &Taken,
+        route: &mut Route,
+    ) {
+        let ran = self.run(plan, memory, kind, message, route);
         if block_uniform(ran.swift) {
-            self.pass_on(plan, place, kind, &ran, route);
+            self.pass_on(plan, memory, kind, &ran, route);
         } else {
-            self.conclude(plan, place, kind, &ran, route);
+            self.conclude(plan, memory, kind, &ran, route);
         }
     }
 
     /// Runs the handler.
     pub(super) fn run(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         kind: &ActorKind,
         message: &Taken,
         route: &Route,
     ) -> Ran {
-        let before = self.state(place, kind.handler.signature().state_words, &kind.handler.inlines().state);
-        let ctx = RingCtx::new(self.actor, self.position, plan.lanes, place.arena)
+        let before = self.state(memory, kind.handler.signature().state_words, &kind.handler.inlines().state);
+        let ctx = RingCtx::new(self.actor, self.position, plan.lanes, memory.arena)
             .with_message(message.slot)
-            .with_faults(place.faults);
+            .with_faults(memory.faults);
         let (fault, outcome) = kind.handler.trace_guarded(&ctx, val(plan.budget), &before, &message.words);
-        let fault = if plan.lanes > 1 && kind.faults_vary { fault_of_any_lane(fault) } else { fault };
+        let fault = if host(plan.lanes > 1 && kind.faults_vary) { fault_of_any_lane(fault) } else { fault };
         let returned = select(outcome.failed, val::<u32>(cause::RETURNED), 0);
         let failure = select(fault.ne(0), val::<u32>(cause::FAULT), returned);
         let why = select(fault.ne(0), fault, outcome.code);
         let sends = ctx.sendings();
         let references = kind.handler.references();
-        if plan.lanes > 1 && kind.has_arrays() {
+        if host(plan.lanes > 1 && kind.has_arrays()) {
             // What a thread wrote to an array, every thread finds there in the next message.
             barrier();
         }
-        let lending = Lending::of(place, self, &references, &sends);
-        let (failure, why) = if lending.is_any() {
-            let replies = self.inlet & outcome.replies;
-            let unheld = lending.is_unheld(place, replies, &outcome.reply) & failure.eq(0);
+        let ref_counting = RefCounting::of(memory, self, &references, &sends);
+        let (failure, why) = if host(ref_counting.is_any()) {
+            let replies = self.inbound_link & outcome.replies;
+            let unheld = ref_counting.is_unheld(memory, replies, &outcome.reply) & failure.eq(0);
             (select(unheld, cause::SEND, failure), select(unheld, refusal::UNHELD, why))
         } else {
             (failure, why)
         };
-        let swift = route.takes(self.actor, &sends) & failure.eq(0) & !(self.inlet & outcome.replies);
+        let swift = route.takes(self.actor, &sends) & failure.eq(0) & !(self.inbound_link & outcome.replies);
         Ran { swift, outcome, failure, why, sends, memory: *ctx.memory(), message: message.words.clone() }
     }
 
     /// Does what a handler said where that is [swift](Ran::swift).
     #[device(crate = kiln_lang)]
-    pub(super) fn pass_on(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran, route: &mut Route) {
+    pub(super) fn pass_on(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        kind: &ActorKind,
+        ran: &Ran,
+        route: &mut Route,
+    ) {
         let references = kind.handler.references();
-        let lending = Lending::of(place, self, &references, &ran.sends);
-        if !ran.sends.is_empty() {
-            lending.send(plan, place, 0);
+        let ref_counting = RefCounting::of(memory, self, &references, &ran.sends);
+        if host(!ran.sends.is_empty()) {
+            ref_counting.send(plan, memory, 0);
         }
         // Before the state is stored: somebody waits for the message.
-        route.send(plan, place, self, &ran.sends, &ran.memory);
-        self.keep_state(place, kind, ran);
-        self.settle_arrays(plan, place, &lending, ran);
-        if !self.inlet {
-            self.answer_host(plan, place, kind, ran);
+        route.send(plan, memory, self, &ran.sends, &ran.memory);
+        self.keep_state(memory, kind, ran);
+        self.settle_arrays(plan, memory, &ref_counting, ran);
+        if !self.inbound_link {
+            self.answer_host(plan, memory, kind, ran);
         }
-        self.replace_arrays(plan, place, kind, ran);
+        self.replace_arrays(plan, memory, kind, ran);
     }
 
     /// Does what a handler said, whatever that is. There is room for it.
     #[device(crate = kiln_lang)]
     pub(super) fn conclude(
         &self,
-        plan: &Plan,
-        place: &Place,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
         kind: &ActorKind,
         ran: &Ran,
         route: &mut Route,
     ) {
         let (mut failure, mut why) = (ran.failure, ran.why);
         let references = kind.handler.references();
-        let lending = Lending::of(place, self, &references, &ran.sends);
-        let checked = Checked::of(plan, place, self.actor, &ran.sends, failure.eq(0));
-        if !ran.sends.is_empty() {
+        let ref_counting = RefCounting::of(memory, self, &references, &ran.sends);
+        let checked = Checked::of(plan, memory, self.actor, &ran.sends, failure.eq(0));
+        if host(!ran.sends.is_empty()) {
             why = select(checked.refused.ne(0), checked.refused, why);
             failure = select(checked.refused.ne(0), cause::SEND, failure);
         }
         if block_uniform(failure.ne(0)) {
-            set_of_actor(place, self.ports, self.actor, port::GATE, val(gate::FAILED));
-            self.count_unhandled(place);
+            set_of_actor(memory, self.endpoints, self.actor, endpoint::GATE, val(gate::FAILED));
+            self.count_unhandled(memory);
             let words = Words { words: &[failure, why], inlines: &[], memory: &ran.memory };
-            lending.let_go(plan, place, self.inlet, &ran.message);
-            self.note_failure(plan, place, kind, [failure, why]);
-            self.answer(plan, place, val(Kind::Failed as u32), &words);
+            ref_counting.let_go(plan, memory, self.inbound_link, &ran.message);
+            self.note_failure(plan, memory, kind, [failure, why]);
+            self.answer(plan, memory, val(Kind::Failed as u32), &words);
         } else {
-            self.keep_state(place, kind, ran);
-            if !ran.sends.is_empty() {
-                checked.send(plan, place, &ran.memory, &lending);
+            self.keep_state(memory, kind, ran);
+            if host(!ran.sends.is_empty()) {
+                checked.send(plan, memory, &ran.memory, &ref_counting);
                 route.learn(self.actor, &checked);
                 if block_uniform(checked.gone).ne(0) {
-                    let before = self.line(place, actor::UNDELIVERED);
-                    self.set_line(place, actor::UNDELIVERED, before + checked.gone);
+                    let before = self.line(memory, actor::UNDELIVERED);
+                    self.set_line(memory, actor::UNDELIVERED, before + checked.gone);
                 }
             }
-            self.settle_arrays(plan, place, &lending, ran);
-            if block_uniform(ran.outcome.replies | !self.inlet) {
-                self.answer_host(plan, place, kind, ran);
+            self.settle_arrays(plan, memory, &ref_counting, ran);
+            if block_uniform(ran.outcome.replies | !self.inbound_link) {
+                self.answer_host(plan, memory, kind, ran);
             }
-            self.replace_arrays(plan, place, kind, ran);
+            self.replace_arrays(plan, memory, kind, ran);
         }
     }
 
     /// Before the answer to a message that was handled: counts the arrays that the reply refers to,
     /// and those of the message no more.
     #[device(crate = kiln_lang)]
-    fn settle_arrays(&self, plan: &Plan, place: &Place, lending: &Lending<'_>, ran: &Ran) {
-        if lending.replies() {
+    fn settle_arrays(
+        &self,
+        plan: &GridPlan,
+        memory: &WorkerMemory,
+        ref_counting: &RefCounting<'_>,
+        ran: &Ran,
+    ) {
+        if host(ref_counting.replies()) {
             if block_uniform(ran.outcome.replies) {
-                lending.reply(plan, place, self.inlet, &ran.outcome.reply);
+                ref_counting.reply(plan, memory, self.inbound_link, &ran.outcome.reply);
             }
         }
-        lending.let_go(plan, place, self.inlet, &ran.message);
+        ref_counting.let_go(plan, memory, self.inbound_link, &ran.message);
     }
 
     /// Answers a message that was handled: with the reply, if there is one.
     #[device(crate = kiln_lang)]
-    fn answer_host(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran) {
+    fn answer_host(&self, plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, ran: &Ran) {
         if block_uniform(ran.outcome.replies) {
             let inlines = kind.handler.inlines().reply;
             let words = Words { words: &ran.outcome.reply, inlines: &inlines, memory: &ran.memory };
-            self.answer(plan, place, val(Kind::Reply as u32), &words);
+            self.answer(plan, memory, val(Kind::Reply as u32), &words);
         } else {
             let words = Words { words: &[], inlines: &[], memory: &ran.memory };
-            self.answer(plan, place, val(Kind::None as u32), &words);
+            self.answer(plan, memory, val(Kind::None as u32), &words);
         }
     }
 
     /// Stores the words of the state that belong to no array.
     #[device(crate = kiln_lang)]
-    fn keep_state(&self, place: &Place, kind: &ActorKind, ran: &Ran) {
+    fn keep_state(&self, memory: &WorkerMemory, kind: &ActorKind, ran: &Ran) {
         let inlines = kind.handler.inlines().state;
         let after = Words { words: &ran.outcome.state, inlines: &inlines, memory: &ran.memory };
         // SAFETY: the state belongs to the actor, which this worker serves, and all lanes store the
         // same.
         unsafe {
             for word in after.plain() {
-                place.set_word(self.state_at, word, ran.outcome.state[word]);
+                memory.set_word(self.state_at, word, ran.outcome.state[word]);
             }
         }
     }
 
     /// Stores the arrays of the state. What was sent and answered may have been copied from there.
     #[device(crate = kiln_lang)]
-    fn replace_arrays(&self, plan: &Plan, place: &Place, kind: &ActorKind, ran: &Ran) {
+    fn replace_arrays(&self, plan: &GridPlan, memory: &WorkerMemory, kind: &ActorKind, ran: &Ran) {
         let inlines = kind.handler.inlines().state;
         let after = Words { words: &ran.outcome.state, inlines: &inlines, memory: &ran.memory };
         for array in &inlines {
-            replace_array(plan, place, &after, array, self.state_at + array.start as u32);
+            replace_array(plan, memory, &after, array, self.state_at + array.start as u32);
         }
     }
 
     /// A word of the actor's state that belongs to no array.
-    pub(super) fn state_word(&self, place: &Place, word: usize) -> Val<u32> {
-        if word < EARLY {
+    pub(super) fn state_word(&self, memory: &WorkerMemory, word: usize) -> Val<u32> {
+        if host(word < EARLY) {
             self.state[word]
         } else {
             // SAFETY: the state lies in the arena, as the record says.
-            unsafe { place.word(self.state_at, word) }
+            unsafe { memory.word(self.state_at, word) }
         }
     }
 
     /// The words of the actor's state.
-    fn state(&self, place: &Place, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
+    fn state(&self, memory: &WorkerMemory, words: usize, inlines: &[Range<usize>]) -> Vec<Val<u32>> {
         let word = |word: usize| match inlines.iter().find(|array| array.contains(&word)) {
-            None => self.state_word(place, word),
+            None => self.state_word(memory, word),
             Some(array) if array.start == word => self.state_at + word as u32,
             Some(_) => val(ARENA),
         };
@@ -425,9 +466,9 @@ impl At {
 
     /// Writes the answer's slot. There is room.
     #[device(crate = kiln_lang)]
-    fn answer(&self, plan: &Plan, place: &Place, kind: Val<u32>, payload: &Words<'_>) {
-        let slot = if self.inlet {
-            self.output(place)
+    fn answer(&self, plan: &GridPlan, memory: &WorkerMemory, kind: Val<u32>, payload: &Words<'_>) {
+        let slot = if self.inbound_link {
+            self.output(memory)
         } else {
             Slot { at: self.answer, stamp: self.lap, headers: val(0), header: [val(0), val(0), val(0)] }
         };
@@ -435,29 +476,29 @@ impl At {
         // SAFETY: the slot lies in the outbox, as the record says; the host has taken what stood in
         // it, and reads it by quads.
         unsafe {
-            if plan.ordered {
-                slot.write_ordered(plan, &place.outbox, payload);
+            if host(plan.ordered) {
+                slot.write_ordered(plan, &memory.outbox, payload);
             } else {
-                let ground = Ground { memory: &place.outbox, far: None, near: None };
-                slot.write(plan, ground, payload);
+                let target = SlotTarget { memory: &memory.outbox, far: None, near: None };
+                slot.write(plan, target, payload);
             }
         }
     }
 
     /// Takes the slot of the actor's next output.
     #[device(crate = kiln_lang)]
-    fn output(&self, place: &Place) -> Slot {
-        let position = join(self.line(place, actor::TAIL), self.line(place, actor::TAIL + 1));
-        let (stamp, number) = stamp_and_slot(position, self.line(place, actor::LOG2_SLOTS), 0);
+    fn output(&self, memory: &WorkerMemory) -> Slot {
+        let position = join(self.line(memory, actor::TAIL), self.line(memory, actor::TAIL + 1));
+        let (stamp, number) = stamp_and_slot(position, self.line(memory, actor::LOG2_SLOTS), 0);
         let after = position + 1;
-        self.set_line(place, actor::TAIL, after.cast::<u32>());
-        self.set_line(place, actor::TAIL + 1, (after >> 32).cast::<u32>());
+        self.set_line(memory, actor::TAIL, after.cast::<u32>());
+        self.set_line(memory, actor::TAIL + 1, (after >> 32).cast::<u32>());
         Slot {
-            at: self.line(place, actor::OUTPUTS) + number * self.line(place, actor::STRIDE),
+            at: self.line(memory, actor::OUTPUTS) + number * self.line(memory, actor::STRIDE),
             stamp,
             headers: val(1),
             header: [
-                self.field(place, port::LINK),
+                self.field(memory, endpoint::LINK),
                 self.position.cast::<u32>(),
                 (self.position >> 32).cast::<u32>(),
             ],
@@ -466,31 +507,31 @@ impl At {
 
     /// Counts a message that the handler did not answer.
     #[device(crate = kiln_lang)]
-    fn count_unhandled(&self, place: &Place) {
-        self.set(place, port::UNHANDLED, self.field(place, port::UNHANDLED) + 1);
-        if self.inlet {
-            let before = self.line(place, actor::RECEIVED_UNHANDLED);
-            self.set_line(place, actor::RECEIVED_UNHANDLED, before + 1);
+    fn count_unhandled(&self, memory: &WorkerMemory) {
+        self.set(memory, endpoint::UNHANDLED, self.field(memory, endpoint::UNHANDLED) + 1);
+        if self.inbound_link {
+            let before = self.line(memory, actor::RECEIVED_UNHANDLED);
+            self.set_line(memory, actor::RECEIVED_UNHANDLED, before + 1);
         }
     }
 
     /// Counts a message of another actor that is done.
     #[device(crate = kiln_lang)]
-    pub(super) fn count_received(&self, place: &Place) {
+    pub(super) fn count_received(&self, memory: &WorkerMemory) {
         let count = self.received + 1;
-        self.set_line(place, actor::RECEIVED, count.cast::<u32>());
-        self.set_line(place, actor::RECEIVED + 1, (count >> 32).cast::<u32>());
+        self.set_line(memory, actor::RECEIVED, count.cast::<u32>());
+        self.set_line(memory, actor::RECEIVED + 1, (count >> 32).cast::<u32>());
     }
 
-    /// Tells an inlet's sender that the message is done with.
+    /// Tells an inbound link's sender that the message is done with.
     #[device(crate = kiln_lang)]
-    fn free_slot(&self, place: &Place) {
-        if self.inlet {
-            let head = self.field(place, port::LINK) + link::HEAD as u32;
+    fn free_slot(&self, memory: &WorkerMemory) {
+        if self.inbound_link {
+            let head = self.field(memory, endpoint::LINK) + link::HEAD as u32;
             let next = self.position.cast::<u32>() + 1;
             // SAFETY: the link lies in the arena; the sender loads the word in order. See `send.rs`
             // for why this need not be a release.
-            unsafe { place.arena.set_ordered_unchecked(head, next, Order::Relaxed, Scope::System) };
+            unsafe { memory.arena.set_ordered_unchecked(head, next, Order::Relaxed, Scope::System) };
         }
     }
 }
@@ -508,18 +549,24 @@ fn fault_of_any_lane(fault: Val<u32>) -> Val<u32> {
 
 /// Puts what a handler left there into an array of the state, unless that is the array itself.
 #[device(crate = kiln_lang)]
-fn replace_array(plan: &Plan, place: &Place, state: &Words<'_>, array: &Range<usize>, own: Val<u32>) {
+fn replace_array(
+    plan: &GridPlan,
+    memory: &WorkerMemory,
+    state: &Words<'_>,
+    array: &Range<usize>,
+    own: Val<u32>,
+) {
     let (at, source) = (state.words[array.start], state.words[array.start + 1]);
     if block_uniform(source.ne(ARENA) | at.ne(own)) {
-        if plan.lanes > 1 {
+        if host(plan.lanes > 1) {
             barrier();
         }
-        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
         for i in range_step(lane, array.len() as u32, plan.lanes) {
             let word = state.of_array(array, i);
             // SAFETY: the state belongs to the actor, which this worker serves, and each word is
             // one lane's.
-            unsafe { place.arena.scatter(own + i, word) };
+            unsafe { memory.arena.scatter(own + i, word) };
         }
     }
 }

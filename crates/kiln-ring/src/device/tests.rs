@@ -1,7 +1,7 @@
 //! The resident kernel as GPUs get it.
 
 use super::probe::trace_probe;
-use super::{Cluster, Kind, Plan, trace_resident};
+use super::{ActorKind, Cluster, GridPlan, trace_resident};
 use crate::handler::ErasedHandler;
 use crate::wire::slot::SlotLayout;
 use crate::{Address, Inline, Payload, RingCtx, State, ring_kernel};
@@ -51,20 +51,20 @@ fn split(ctx: &RingCtx, s: &mut Split, x: u32) {
     }
 }
 
-fn plan(inlets: bool, ordered: bool) -> Plan {
+fn plan(inbound_links: bool, ordered: bool) -> GridPlan {
     let slots = |words| SlotLayout::new(words, false);
     let kinds = vec![
-        Kind::of_slots(Arc::new(echo), slots(12), slots(12), 1),
-        Kind::of_slots(Arc::new(divide), SlotLayout::new(1, true), slots(2), 3),
-        Kind::of_slots(Arc::new(total), slots(3), slots(3), 1),
-        Kind::of_slots(Arc::new(split), slots(1), slots(2), 8),
+        ActorKind::of_slots(Arc::new(echo), slots(12), slots(12), 1),
+        ActorKind::of_slots(Arc::new(divide), SlotLayout::new(1, true), slots(2), 3),
+        ActorKind::of_slots(Arc::new(total), slots(3), slots(3), 1),
+        ActorKind::of_slots(Arc::new(split), slots(1), slots(2), 8),
     ];
-    Plan {
+    GridPlan {
         kinds,
-        ports: 64,
+        endpoints: 64,
         lanes: 32,
         budget: 1000,
-        inlets,
+        inbound_links,
         ordered,
         far_inbox: false,
         peers: false,
@@ -113,8 +113,8 @@ fn count(ctx: &RingCtx, s: &mut Counting, x: u32) {
 fn handlers_that_store_or_print_are_not_repeatable() {
     let of = |handler: Arc<dyn ErasedHandler>| {
         let slots = || SlotLayout::new(1, false);
-        let kinds = vec![Kind::of_slots(handler, slots(), slots(), 1)];
-        let plan = Plan { kinds, ..plan(true, false) }.with_effects();
+        let kinds = vec![ActorKind::of_slots(handler, slots(), slots(), 1)];
+        let plan = GridPlan { kinds, ..plan(true, false) }.with_effects();
         (plan.kinds[0].repeatable, plan.kinds[0].passes_on())
     };
     assert_eq!(of(Arc::new(pass)), (true, true));
@@ -142,8 +142,8 @@ fn check_lanes_and_meet(ctx: &RingCtx, x: u32) -> u32 {
 fn lanes_vote_on_faults_that_vary() {
     let of = |handler: Arc<dyn ErasedHandler>| {
         let slots = || SlotLayout::new(1, false);
-        let kinds = vec![Kind::of_slots(handler, slots(), slots(), 1)];
-        Plan { kinds, ..plan(true, false) }.with_effects().kinds[0].faults_vary
+        let kinds = vec![ActorKind::of_slots(handler, slots(), slots(), 1)];
+        GridPlan { kinds, ..plan(true, false) }.with_effects().kinds[0].faults_vary
     };
     assert!(of(Arc::new(check_lanes)));
     assert!(!of(Arc::new(check_lanes_and_meet)), "the barrier makes the fault one of all");
@@ -159,15 +159,15 @@ fn resident_kernels_compile_for_every_generation() {
 
 /// The PTX of every kind of resident kernel for every generation, with the architecture's name.
 fn modules() -> Vec<(&'static str, String)> {
-    let resident = |plan: Plan| trace_resident(&plan).unwrap();
+    let resident = |plan: GridPlan| trace_resident(&plan).unwrap();
     let mut kernels = Vec::new();
-    for (inlets, ordered) in [(false, false), (true, false), (true, true)] {
-        kernels.push((resident(plan(inlets, ordered)), (8, 0), 3 * 3 + 3));
+    for (inbound_links, ordered) in [(false, false), (true, false), (true, true)] {
+        kernels.push((resident(plan(inbound_links, ordered)), (8, 0), 3 * 3 + 3));
     }
-    kernels.push((resident(Plan { far_inbox: true, ..plan(true, false) }), (8, 0), 3 * 3 + 3));
+    kernels.push((resident(GridPlan { far_inbox: true, ..plan(true, false) }), (8, 0), 3 * 3 + 3));
     // There are no clusters before sm_90.
     let cluster = Some(Cluster { workers: 4, words: 2048 });
-    kernels.push((resident(Plan { cluster, ..plan(true, false) }), (9, 0), 3 * 3 + 3));
+    kernels.push((resident(GridPlan { cluster, ..plan(true, false) }), (9, 0), 3 * 3 + 3));
     for ordered in [false, true] {
         kernels.push((trace_probe(32, ordered).unwrap(), (8, 0), 2 * 3 + 4));
     }

@@ -1,7 +1,7 @@
 //! The words of a message, a reply or a state, of which some stand in memory: those of its inline
 //! arrays.
 
-use crate::payload::Memory;
+use crate::payload::ArrayMemory;
 use crate::wire::quads::{filled_quads, plain_quads};
 use kiln_lang::prelude::*;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(super) struct Words<'a> {
     pub words: &'a [Val<u32>],
     /// The arrays' words, in order.
     pub inlines: &'a [Range<usize>],
-    pub memory: &'a Memory,
+    pub memory: &'a ArrayMemory,
 }
 
 impl<'a> Words<'a> {

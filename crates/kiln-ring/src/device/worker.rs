@@ -6,7 +6,7 @@ use kiln_lang::prelude::*;
 
 /// Where a worker is: the memory that host and device share, and its own.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct WorkerMemory {
     pub inbox: View<u32, 1>,
     pub outbox: ViewMut<u32, 1>,
     pub arena: ViewMut<u32, 1>,
@@ -14,7 +14,7 @@ pub(super) struct Place {
     pub number: Idx,
     /// The word of the arena at which its section begins.
     pub section: Idx,
-    /// The records of its ports, in the block's shared memory.
+    /// The records of its endpoints, in the block's shared memory.
     pub table: Shared<u32, 1>,
     /// The memory for rings of its neighbors, where workers stand in clusters.
     pub near: Option<Near>,
@@ -22,15 +22,16 @@ pub(super) struct Place {
     pub faults: Local<u64>,
 }
 
-impl Place {
-    /// A word of a port's record, which begins at a word of the table that [`Plan::record`] gave.
+impl WorkerMemory {
+    /// A word of an endpoint's record, which begins at a word of the table that
+    /// [`GridPlan::record`] gave.
     #[track_caller]
     pub fn field(&self, record: Val<u32>, word: usize) -> Val<u32> {
         // SAFETY: a record lies in the table, and has that word.
         unsafe { self.table.get_unchecked(record.cast::<i64>() + word) }
     }
 
-    /// Sets a word of a port's record.
+    /// Sets a word of an endpoint's record.
     #[track_caller]
     pub fn set_field(&self, record: Val<u32>, word: usize, value: Val<u32>) {
         // SAFETY: as above; the table is the worker's own, and all lanes store the same.
@@ -68,9 +69,9 @@ impl Place {
 #[derive(Clone, Copy, DeviceValue)]
 #[kiln(crate = kiln_lang)]
 pub(super) struct Worker {
-    /// How many ports it has.
+    /// How many endpoints it has.
     pub count: Val<u32>,
-    /// The port at which the next poll begins.
+    /// The endpoint at which the next poll begins.
     pub first: Val<u32>,
     /// The number of the last command.
     pub seen: Val<u32>,

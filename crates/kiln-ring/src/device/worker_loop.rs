@@ -1,13 +1,13 @@
 //! The resident kernel: the loop of a worker.
 
 use super::cluster::Near;
-use super::command::load_port;
-use super::plan::Plan;
-use super::poll::Aim;
+use super::command::load_endpoint;
+use super::plan::{GridPlan, host};
+use super::poll::PollSet;
 use super::route::Route;
-use super::worker::{Place, Worker};
+use super::worker::{Worker, WorkerMemory};
 use crate::wire::gauge::fault;
-use crate::wire::record::{HEARTBEAT, LINE, port, section_words, worker};
+use crate::wire::record::{HEARTBEAT, LINE, endpoint, section_words, worker};
 use kiln_ir::{Facts, IntFact, Kernel};
 use kiln_lang::param::ParamDecl;
 use kiln_lang::{TraceErrors, prelude::*};
@@ -28,18 +28,18 @@ const HEARTBEAT_TURNS: u32 = 64;
 
 /// Records the resident kernel. Parameters: inbox, outbox, arena, then the three numbers of
 /// [`Patience`].
-pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
+pub(crate) fn trace_resident(plan: &GridPlan) -> Result<Kernel, TraceErrors> {
     let plan = &plan.with_effects();
     trace("ring", Level::Thread { block: [plan.lanes, 1, 1] }, |p: &mut ParamDecl| {
         let unit = IntFact { divisor: 1, equals: Some(1), fits_i32: true };
         let facts = || Facts { align: 256, strides: [unit].into_iter().collect(), ..Facts::default() };
         let number = program_id(0);
-        let place = Place {
+        let memory = WorkerMemory {
             inbox: p.view("inbox", facts()),
             outbox: p.view_mut("outbox", facts()),
             arena: p.view_mut("arena", facts()),
             number,
-            section: number * section_words(plan.ports),
+            section: number * section_words(plan.endpoints),
             table: shared([plan.table_words()]),
             near: Near::of(plan, number),
             faults: local(1 + fault::MOST),
@@ -50,61 +50,65 @@ pub(crate) fn trace_resident(plan: &Plan) -> Result<Kernel, TraceErrors> {
             sleep_ns: p.scalar("sleep_ns", fact),
             leave_after: p.scalar("leave_after", fact),
         };
-        resident(plan, &place, &patience);
+        resident(plan, &memory, &patience);
     })
 }
 
 #[device(crate = kiln_lang)]
-fn resident(plan: &Plan, place: &Place, patience: &Patience) {
+fn resident(plan: &GridPlan, memory: &WorkerMemory, patience: &Patience) {
     let mut worker = Worker {
-        count: block_uniform(place.arena.get_or(place.section + worker::PORTS, 0)),
+        count: block_uniform(memory.arena.get_or(memory.section + worker::ENDPOINTS, 0)),
         first: val(0),
-        seen: block_uniform(place.arena.get_or(place.section + worker::SEEN, 0)),
+        seen: block_uniform(memory.arena.get_or(memory.section + worker::SEEN, 0)),
         turns: val(0),
         running: true.into_val(),
     };
-    // Ports are taken up in any order: a record whose port has not been must say that nobody is
-    // served there.
+    // Endpoints are taken up in any order: a record whose endpoint has not been must say that
+    // nobody is served there.
     for word in 0..val::<u32>(plan.table_words() as u32) {
         // SAFETY: every lane stores the same word to the worker's own table.
-        unsafe { place.table.scatter(word, val::<u32>(0)) };
+        unsafe { memory.table.scatter(word, val::<u32>(0)) };
     }
     for p in 0..worker.count {
-        load_port(place, p * (port::WORDS as u32));
+        load_endpoint(memory, p * (endpoint::WORDS as u32));
     }
     for k in 0..1 + fault::MOST {
-        place.faults.set(k, 0u64);
+        memory.faults.set(k, 0u64);
     }
-    if let Some(near) = place.near {
-        near.restore(plan, &place.arena);
+    if let Some(near) = memory.near {
+        near.restore(plan, &memory.arena);
     }
-    let line = place.number * LINE;
+    let line = memory.number * LINE;
     let mut idle: Val<u32> = 0;
     let mut works: Val<u32> = 0;
     let mut route = Route::none();
-    let mut stayed: Val<bool> = false;
+    let mut on_fast_path: Val<bool> = false;
     while worker.running {
         let rested = idle.ne(0);
-        let aim = Aim::take(plan, place, &worker, rested);
-        if plan.inlets {
-            route.renew(plan, place);
+        let poll_set = PollSet::take(plan, memory, &worker, rested);
+        if host(plan.inbound_links) {
+            route.renew(plan, memory);
         }
-        let mut poll = if plan.lanes > 1 && aim.sees_all & idle.lt(patience.spins) {
+        let mut poll = if host(plan.lanes > 1) && poll_set.sees_all & idle.lt(patience.spins) {
             // A message that waits for room may have it soon.
-            let most = if plan.may_wait() { select(aim.held_up, 1, patience.spins) } else { patience.spins };
-            aim.watch(plan, place, &worker, most, (rested, stayed))
+            let most = if host(plan.may_wait()) {
+                select(poll_set.held_up, 1, patience.spins)
+            } else {
+                patience.spins
+            };
+            poll_set.watch(plan, memory, &worker, most, (rested, on_fast_path))
         } else {
-            aim.glance(plan, place)
+            poll_set.glance(plan, memory)
         };
-        worker.first = aim.next;
+        worker.first = poll_set.next;
         let mut served: Val<u32> = 0;
-        if plan.inlets && !plan.ordered {
-            (poll, served) = poll.stay(plan, place, &worker, &mut route);
+        if host(plan.inbound_links && !plan.ordered) {
+            (poll, served) = poll.fast_path(plan, memory, &worker, &mut route);
         }
-        stayed = served.ne(0);
-        let worked = poll.serve(plan, place, &worker, &mut route) | stayed;
-        let told = worker.obey(plan, place, poll.command);
-        if told {
+        on_fast_path = served.ne(0);
+        let worked = poll.serve(plan, memory, &worker, &mut route) | on_fast_path;
+        let commanded = worker.carry_out(plan, memory, poll.command);
+        if commanded {
             route.forget();
         }
         worker.turns += 1;
@@ -112,10 +116,10 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
             // SAFETY: every worker has a line in the outbox; the host reads the quad whole, and all
             // lanes store the same.
             unsafe {
-                place.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, val(0), val(1)])
+                memory.outbox.set_quad_unchecked(line + HEARTBEAT, [worker.turns, works, val(0), val(1)])
             };
         }
-        if worked | told {
+        if worked | commanded {
             idle = 0;
             works += 1;
         } else {
@@ -128,9 +132,9 @@ fn resident(plan: &Plan, place: &Place, patience: &Patience) {
             }
         }
     }
-    if let Some(near) = place.near {
-        near.keep(plan, &place.arena);
+    if let Some(near) = memory.near {
+        near.keep(plan, &memory.arena);
     }
-    worker.save(place);
-    worker.acknowledge(place);
+    worker.save(memory);
+    worker.acknowledge(memory);
 }

@@ -1,6 +1,6 @@
 //! Writing slots: requests to other actors, answers, outputs.
 
-use super::plan::Plan;
+use super::plan::{GridPlan, host};
 use super::words::Words;
 use crate::wire::slot::{PAYLOAD, QUAD};
 use kiln_lang::prelude::*;
@@ -21,18 +21,18 @@ pub(super) struct Slot {
 
 /// Memory that slots are written to.
 #[derive(Clone, Copy)]
-pub(super) struct Ground<'a> {
+pub(super) struct SlotTarget<'a> {
     pub memory: &'a ViewMut<u32, 1>,
     /// How far the slots lie behind their place in the view, in words; `None` where they lie in the
     /// view.
     pub far: Option<Val<i64>>,
     /// Another worker's memory, where the slots may lie there.
-    pub near: Option<Beside>,
+    pub near: Option<NeighborTarget>,
 }
 
 /// The own memory of a worker of this cluster.
 #[derive(Clone, Copy)]
-pub(super) struct Beside {
+pub(super) struct NeighborTarget {
     /// This worker's, of which that one's is the counterpart.
     pub memory: Shared<u32, 1>,
     /// Whether the slots lie there.
@@ -41,7 +41,7 @@ pub(super) struct Beside {
     pub rank: Val<u32>,
 }
 
-impl Ground<'_> {
+impl SlotTarget<'_> {
     #[device(crate = kiln_lang)]
     unsafe fn set_quad(&self, at: Val<u32>, quad: [Val<u32>; QUAD]) {
         // SAFETY: as the caller promises.
@@ -76,10 +76,10 @@ impl Slot {
     /// # Safety
     /// As for [`write`](Self::write), of which the reader loads that stamp first, with acquire.
     #[device(crate = kiln_lang)]
-    pub unsafe fn write_ordered(&self, plan: &Plan, memory: &ViewMut<u32, 1>, payload: &Words<'_>) {
+    pub unsafe fn write_ordered(&self, plan: &GridPlan, memory: &ViewMut<u32, 1>, payload: &Words<'_>) {
         let plain = payload.plain_quads();
         let shares = !payload.inlines.is_empty() && plan.lanes > 1;
-        if shares {
+        if host(shares) {
             // What the lanes wrote to arrays, all of them copy.
             barrier();
         }
@@ -94,7 +94,7 @@ impl Slot {
                 self.write_unstamped(memory, val(0), self.header);
             }
         }
-        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
         for (array, quads) in payload.filled() {
             for q in range_step(lane + quads.start as u32, quads.end as u32, plan.lanes) {
                 let index = q * PAYLOAD as u32 - array.start as u32;
@@ -103,7 +103,7 @@ impl Slot {
                 unsafe { self.write_unstamped(memory, self.headers + q, words) };
             }
         }
-        if shares {
+        if host(shares) {
             // The stamp comes after what every lane stored.
             barrier();
         }
@@ -135,28 +135,28 @@ impl Slot {
     /// It lies inside the view, at a multiple of 16 bytes, and nobody else writes it now. Whoever
     /// reads it does so by quads.
     #[device(crate = kiln_lang)]
-    pub unsafe fn write(&self, plan: &Plan, ground: Ground<'_>, payload: &Words<'_>) {
+    pub unsafe fn write(&self, plan: &GridPlan, target: SlotTarget<'_>, payload: &Words<'_>) {
         let plain = payload.plain_quads();
-        if !payload.inlines.is_empty() && plan.lanes > 1 {
+        if host(!payload.inlines.is_empty() && plan.lanes > 1) {
             // What the lanes wrote to arrays, all of them copy.
             barrier();
         }
         // SAFETY: as the caller promises.
         unsafe {
-            if plan.lanes == 1 {
-                self.write_header(ground);
+            if host(plan.lanes == 1) {
+                self.write_header(target);
                 for &q in &plain {
-                    self.write_quad(ground, val(q as u32), [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)));
+                    self.write_quad(target, val(q as u32), [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)));
                 }
-            } else if payload.inlines.is_empty() {
-                self.write_at_once(ground, payload, plain.len());
+            } else if host(payload.inlines.is_empty()) {
+                self.write_at_once(target, payload, plain.len());
             } else {
                 let lane = lane_id().cast::<u32>();
                 if lane.eq(0) {
-                    self.write_header(ground);
+                    self.write_header(target);
                     for &q in &plain {
                         self.write_quad(
-                            ground,
+                            target,
                             val(q as u32),
                             [0, 1, 2].map(|i| payload.word(q * PAYLOAD + i)),
                         );
@@ -164,20 +164,20 @@ impl Slot {
                 }
             }
         }
-        let lane = if plan.lanes == 1 { val(0) } else { lane_id().cast::<u32>() };
+        let lane = if host(plan.lanes == 1) { val(0) } else { lane_id().cast::<u32>() };
         for (array, quads) in payload.filled() {
             for q in range_step(lane + quads.start as u32, quads.end as u32, plan.lanes) {
                 let index = q * PAYLOAD as u32 - array.start as u32;
                 let words = [0u32, 1, 2].map(|i| payload.of_array(array, index + i));
                 // SAFETY: as above.
-                unsafe { self.write_quad(ground, q, words) };
+                unsafe { self.write_quad(target, q, words) };
             }
         }
     }
 
     /// A quad a lane, so that the slot leaves in one store.
     #[device(crate = kiln_lang)]
-    unsafe fn write_at_once(&self, ground: Ground<'_>, payload: &Words<'_>, quads: usize) {
+    unsafe fn write_at_once(&self, target: SlotTarget<'_>, payload: &Words<'_>, quads: usize) {
         let lane = lane_id().cast::<u32>();
         let mine_of_payload = lane - self.headers;
         let mut mine = self.header;
@@ -188,23 +188,23 @@ impl Slot {
         let [a, b, c] = mine;
         if lane < self.headers + quads as u32 {
             // SAFETY: as the caller promises.
-            unsafe { ground.set_quad(self.at + lane * QUAD as u32, [a, b, c, self.stamp]) };
+            unsafe { target.set_quad(self.at + lane * QUAD as u32, [a, b, c, self.stamp]) };
         }
     }
 
     #[device(crate = kiln_lang)]
-    unsafe fn write_header(&self, ground: Ground<'_>) {
+    unsafe fn write_header(&self, target: SlotTarget<'_>) {
         if self.headers != 0 {
             let [a, b, c] = self.header;
             // SAFETY: as the caller promises.
-            unsafe { ground.set_quad(self.at, [a, b, c, self.stamp]) };
+            unsafe { target.set_quad(self.at, [a, b, c, self.stamp]) };
         }
     }
 
     /// Writes a quad of the payload.
     #[device(crate = kiln_lang)]
-    unsafe fn write_quad(&self, ground: Ground<'_>, number: Val<u32>, [a, b, c]: [Val<u32>; PAYLOAD]) {
+    unsafe fn write_quad(&self, target: SlotTarget<'_>, number: Val<u32>, [a, b, c]: [Val<u32>; PAYLOAD]) {
         // SAFETY: as the caller promises.
-        unsafe { ground.set_quad(self.at + (self.headers + number) * QUAD as u32, [a, b, c, self.stamp]) };
+        unsafe { target.set_quad(self.at + (self.headers + number) * QUAD as u32, [a, b, c, self.stamp]) };
     }
 }

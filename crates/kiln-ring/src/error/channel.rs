@@ -19,11 +19,11 @@ pub enum ConfigError {
         /// What was asked for.
         capacity: usize,
     },
-    /// No bands, or too many.
-    #[error("a channel has 1 to {most} bands of priority, and cannot have {bands}", most = crate::wire::slot::MAX_BANDS)]
-    Bands {
+    /// No priorities, or too many.
+    #[error("a channel has 1 to {most} priorities, and cannot have {priorities}", most = crate::wire::slot::MAX_PRIORITIES)]
+    Priorities {
         /// What was asked for.
-        bands: usize,
+        priorities: usize,
     },
     /// The memory given does not fit the channel's form.
     #[error("the memory of the {ring} does not fit: {why}")]
@@ -94,18 +94,18 @@ pub enum SendError {
         /// The actor.
         actor: u32,
     },
-    /// The message has a priority that the actor has no band for.
+    /// The message has a priority that the actor has no priority for.
     #[error(
-        "actor {actor} has no band {priority}: it has {bands}, from 0, the lowest. Launch it with `bands({})`, at most {most}",
-        usize::from(*priority) + 1, most = crate::wire::slot::MAX_BANDS
+        "actor {actor} has no priority {priority}: it has {priorities}, from 0, the lowest. Launch it with `priorities({})`, at most {most}",
+        usize::from(*priority) + 1, most = crate::wire::slot::MAX_PRIORITIES
     )]
-    NoBand {
+    NoPriority {
         /// The actor.
         actor: u32,
         /// The message's priority.
         priority: u8,
-        /// How many bands the actor has.
-        bands: usize,
+        /// How many priorities the actor has.
+        priorities: usize,
     },
     /// The message has a deadline, for which the channel's slots have no place.
     #[error("the channel of actor {actor} carries no deadlines: make it with `deadlines(true)`")]

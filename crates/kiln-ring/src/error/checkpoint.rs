@@ -54,17 +54,17 @@ pub enum CheckpointError {
     },
     /// Other actors may send to the actor.
     #[error(
-        "actor {actor} has inlets: a checkpoint of it alone would part it from those that send to it. Take a `RingRuntime::snapshot` of all of them"
+        "actor {actor} has inbound links: a checkpoint of it alone would part it from those that send to it. Take a `RingRuntime::snapshot` of all of them"
     )]
-    Inlets {
+    InboundLinks {
         /// The actor.
         actor: u32,
     },
-    /// An actor of a snapshot has an inlet whose sender cannot be part of one.
+    /// An actor of a snapshot has an inbound link whose sender cannot be part of one.
     #[error(
-        "actor {actor} has an inlet for {from}: a snapshot has the inlets of actors of its own runtime alone"
+        "actor {actor} has an inbound link for {from}: a snapshot has the inbound links of actors of its own runtime alone"
     )]
-    ForeignInlet {
+    ForeignInboundLink {
         /// The actor.
         actor: u32,
         /// Who sends there.

@@ -56,19 +56,19 @@ pub enum RingError {
     },
     /// The places for actors are taken.
     #[error(
-        "no worker has {bands} free places side by side, one for each band of the actor, of {places} in all: terminate some, or give the runtime more with `ports_per_worker`"
+        "no worker has {priorities} free places side by side, one for each priority of the actor, of {places} in all: terminate some, or give the runtime more with `endpoints_per_worker`"
     )]
     NoPlace {
         /// How many there are.
         places: usize,
-        /// How many bands the actor was to have.
-        bands: usize,
+        /// How many priorities the actor was to have.
+        priorities: usize,
     },
     /// All places of the actor's worker are taken.
     #[error(
-        "all {places} places of the actor's worker are taken, and each inlet needs one: give workers more with `ports_per_worker`, or the runtime more workers"
+        "all {places} places of the actor's worker are taken, and each inbound link needs one: give workers more with `endpoints_per_worker`, or the runtime more workers"
     )]
-    NoPort {
+    NoEndpoint {
         /// How many a worker has.
         places: usize,
     },
@@ -154,7 +154,7 @@ pub enum RingError {
     },
     /// The workers stand in no block clusters.
     #[error(
-        "the workers of {device} stand in no block clusters: {why}. `Actor::inlet` makes a queue in device memory"
+        "the workers of {device} stand in no block clusters: {why}. `Actor::inbound_link` makes a queue in device memory"
     )]
     NoClusters {
         /// The device.
@@ -172,7 +172,7 @@ pub enum RingError {
     },
     /// Queues in shared memory take no messages with arrays.
     #[error(
-        "messages of handler `{handler}` have `Inline` arrays, which a queue in a cluster's shared memory does not take: make one in device memory with `Actor::inlet`"
+        "messages of handler `{handler}` have `Inline` arrays, which a queue in a cluster's shared memory does not take: make one in device memory with `Actor::inbound_link`"
     )]
     InlineInCluster {
         /// The handler.

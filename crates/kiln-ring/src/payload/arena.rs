@@ -31,7 +31,7 @@ pub(crate) trait Arena: Send + Sync {
     /// Whether actors have references to an array with a line of the reference-count table, beside
     /// the messages that the host sent and the `taken` ones that came back, which were counted
     /// before.
-    fn is_lent(&self, line: Option<usize>, taken: u32) -> Result<bool>;
+    fn is_referenced(&self, line: Option<usize>, taken: u32) -> Result<bool>;
 
     /// Nobody on the host refers to this array any more, unless somebody found it meanwhile.
     fn release(&self, number: u32);

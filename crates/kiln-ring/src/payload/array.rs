@@ -2,7 +2,7 @@
 
 use super::elem::PayloadElem;
 use super::inline::InlineVal;
-use super::memory::{ARENA, Memory};
+use super::memory::{ARENA, ArrayMemory};
 use crate::outcome::Zeroed;
 use kiln_lang::{DeviceValue, IntoVal, Val, device_assert, val};
 use std::marker::PhantomData;
@@ -39,20 +39,20 @@ impl<T: PayloadElem> ArrayRef for PayloadVal<T> {}
 impl<T: PayloadElem, const N: usize> ArrayRef for InlineVal<T, N> {}
 
 pub(crate) mod sealed {
-    use super::{Array, InlineVal, Memory, PayloadElem, PayloadVal};
+    use super::{Array, ArrayMemory, InlineVal, PayloadElem, PayloadVal};
     use kiln_lang::val;
 
     pub trait Opens {
         /// What the array is of.
         type Elem: PayloadElem;
         #[doc(hidden)]
-        fn open(&self, memory: Memory) -> Array<Self::Elem>;
+        fn open(&self, memory: ArrayMemory) -> Array<Self::Elem>;
     }
 
     impl<T: PayloadElem> Opens for PayloadVal<T> {
         type Elem = T;
 
-        fn open(&self, memory: Memory) -> Array<T> {
+        fn open(&self, memory: ArrayMemory) -> Array<T> {
             let [at, len, _] = self.words;
             Array { memory, source: None, at, len, elem: std::marker::PhantomData }
         }
@@ -61,7 +61,7 @@ pub(crate) mod sealed {
     impl<T: PayloadElem, const N: usize> Opens for InlineVal<T, N> {
         type Elem = T;
 
-        fn open(&self, memory: Memory) -> Array<T> {
+        fn open(&self, memory: ArrayMemory) -> Array<T> {
             let (at, len) = (self.at, val(N as u32));
             Array { memory, source: Some(self.source), at, len, elem: std::marker::PhantomData }
         }
@@ -71,7 +71,7 @@ pub(crate) mod sealed {
 /// An open array.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<T: PayloadElem> {
-    memory: Memory,
+    memory: ArrayMemory,
     /// What it lies in; `None` for the arena.
     source: Option<Val<u32>>,
     at: Val<u32>,

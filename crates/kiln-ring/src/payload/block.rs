@@ -179,8 +179,8 @@ impl Block {
 
     /// Whether actors have references to it, beside the messages that the host sent and the `taken`
     /// ones that came back.
-    pub fn is_lent(&self, taken: u32) -> Result<bool> {
-        self.arena.is_lent(self.memory.line, taken)
+    pub fn is_referenced(&self, taken: u32) -> Result<bool> {
+        self.arena.is_referenced(self.memory.line, taken)
     }
 
     /// The host memory of [`len`](Self::len) words, initialized and aligned to 256 bytes, once

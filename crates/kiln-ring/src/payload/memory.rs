@@ -11,7 +11,7 @@ pub(crate) const MESSAGE: u32 = 2;
 
 /// The memory that a handler's arrays lie in. One whose source is neither constant is all zeros.
 #[derive(Clone, Copy, Debug)]
-pub struct Memory {
+pub struct ArrayMemory {
     pub arena: ViewMut<u32, 1>,
     pub message: Option<MessageSlot>,
 }
@@ -21,14 +21,14 @@ pub struct Memory {
 pub struct MessageSlot {
     pub inbox: View<u32, 1>,
     /// Whether it may lie in the arena instead.
-    pub inlets: bool,
+    pub inbound_links: bool,
     /// Whether it does.
-    pub inlet: Val<bool>,
+    pub inbound_link: Val<bool>,
     /// The first quad of its payload.
     pub at: Val<u32>,
 }
 
-impl Memory {
+impl ArrayMemory {
     /// A word of what `source` says.
     #[device(crate = kiln_lang)]
     pub(crate) fn word(&self, source: Val<u32>, at: Val<u32>) -> Val<u32> {
@@ -56,7 +56,7 @@ impl Memory {
         // In order, as the message was seen to be complete: another kind of load might find an
         // older line in a cache. SAFETY: the word belongs to the message's slot, which lies there.
         unsafe {
-            if slot.inlets && slot.inlet {
+            if slot.inbound_links && slot.inbound_link {
                 self.arena.get_ordered_unchecked(at, Order::Relaxed, Scope::System)
             } else {
                 slot.inbox.get_ordered_unchecked(at, Order::Relaxed, Scope::System)

@@ -4,8 +4,8 @@
 //! many messages, is written to device memory once, and messages carry a reference to it: a
 //! [`Payload`], which is a field like any other. The memory lives as long as anybody refers to it:
 //! the host, a message that is not answered, the state that an actor was launched with; and what
-//! actors hand on without the host, which is a message in an inlet, or an output that nobody has
-//! taken. Those references are counted on the device: see `runtime/ref_counts.rs`.
+//! actors hand on without the host, which is a message in an inbound link, or an output that nobody
+//! has taken. Those references are counted on the device: see `runtime/ref_counts.rs`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -31,7 +31,7 @@ pub use block::Hold;
 pub(crate) use block::{Allocation, Block};
 pub use elem::PayloadElem;
 pub use inline::{Inline, InlineVal};
-pub(crate) use memory::{ARENA, MESSAGE, Memory, MessageSlot};
+pub(crate) use memory::{ARENA, ArrayMemory, MESSAGE, MessageSlot};
 use registry::find;
 pub(crate) use registry::{allocation, forget, next_number, received, register};
 
@@ -128,7 +128,7 @@ impl<T: PayloadElem> Payload<T> {
         // here, who has it there.
         let taken = block.taken();
         let shared = Arc::strong_count(block) > 1;
-        if shared || block.is_lent(taken)? { Err(RingError::PayloadInUse) } else { Ok(block) }
+        if shared || block.is_referenced(taken)? { Err(RingError::PayloadInUse) } else { Ok(block) }
     }
 
     /// Replaces all elements.

@@ -5,8 +5,8 @@ use super::checkpoint::Checkpoint;
 use super::ending::Ending;
 use super::supervisor::ShutdownGuard;
 use crate::channel::{Channel, Counts};
-use crate::device::Kind;
-use crate::error::Result;
+use crate::device::ActorKind;
+use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use crate::layout::Layout;
 use crate::lifecycle::Lifecycle;
@@ -199,11 +199,10 @@ impl<H: Handler> Actor<H> {
     /// their order and with what is left until their deadlines. An active actor is held meanwhile:
     /// for two commands and a copy. Replies that were not received are not part of it.
     ///
-    /// # Errors
-    /// It is being terminated; its messages or its state refer to payloads or addresses, which mean
-    /// nothing elsewhere, or it has inlets ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot)
-    /// takes actors that send to each other); a sender stopped half-way; the device does not
-    /// answer.
+    /// # Errors It is being terminated; its messages or its state refer to payloads or addresses,
+    /// which mean nothing elsewhere, or it has inbound links
+    /// ([`RingRuntime::snapshot`](crate::RingRuntime::snapshot) takes actors that send to each
+    /// other); a sender stopped half-way; the device does not answer.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.body.checkpoint().map(|checkpoint| Checkpoint::clone(&self.body.keep(checkpoint)))
     }
@@ -269,7 +268,7 @@ impl<H: Handler> Actor<H> {
     where
         N: Handler<State = H::State, Message = H::Message, Reply = H::Reply>,
     {
-        self.body.replace(Kind { handler: Arc::new(handler), ..self.body.kind() })
+        self.body.replace(ActorKind { handler: Arc::new(handler), ..self.body.kind() })
     }
 
     /// How often it was restarted, by hand and by its [policy](crate::Restart).
@@ -336,12 +335,20 @@ impl<H: Handler> Actor<H> {
         self.body.terminate(ending, timeout)
     }
 
-    /// As [`terminate_with`](Self::terminate_with), handling what it has, within five seconds.
+    /// As [`terminate_with`](Self::terminate_with), handling what it has, for as long as that takes.
+    /// The limit is on progress: it waits no longer than
+    /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within) for one message to be done.
     ///
     /// # Errors
     /// As of [`terminate_with`](Self::terminate_with).
     pub fn terminate(&self) -> Result<()> {
-        self.terminate_with(Ending::Drain, Duration::from_secs(5))
+        let mut before = self.body.mailbox.unanswered() + self.body.side.backlog().unwrap_or(0);
+        loop {
+            match self.terminate_with(Ending::Drain, self.body.side.patience()) {
+                Err(RingError::NotDrained { left, .. }) if left < before => before = left,
+                ended => return ended,
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::events::What;
 use super::limit::Limit;
 use super::restart_policy::{Decision, History, Restart};
 use crate::channel::{ChannelConfig, Mailbox, Native, Settled};
-use crate::device::Kind;
+use crate::device::ActorKind;
 use crate::error::{Result, RingError};
 use crate::lifecycle::Lifecycle;
 use crate::payload::Hold;
@@ -25,10 +25,10 @@ pub(crate) struct Body {
     /// The word of the arena at which its gauges begin.
     pub gauges: usize,
     pub launched: Instant,
-    /// How many messages each band had before, from the lowest.
+    /// How many messages each priority had before, from the lowest.
     pub passed: Vec<u64>,
     /// Its handler.
-    kind: Mutex<Kind>,
+    kind: Mutex<ActorKind>,
     pub mailbox: Arc<Mailbox<Native>>,
     pub(super) body_config: BodyConfig,
     /// What a restart begins with.
@@ -78,11 +78,13 @@ pub(crate) struct Life {
     /// The failure that it was not restarted from; none of one that fell with another.
     pub(super) failed: Option<Arc<Failed>>,
     /// The actors that it is linked to know that it fell.
-    pub(super) told: bool,
+    pub(super) links_notified: bool,
     /// Its device or worker is lost, and it knows.
     pub(super) lost: bool,
     /// When its last checkpoint by the clock was taken.
     checkpointed: Instant,
+    /// It was said that it is left out of checkpoints by the clock.
+    left_out: bool,
     /// How many messages had been sent and answered then.
     seen: (u64, u64),
 }
@@ -108,7 +110,7 @@ impl Body {
         side: Arc<Side>,
         number: u32,
         gauges: usize,
-        kind: Kind,
+        kind: ActorKind,
         mailbox: Arc<Mailbox<Native>>,
         body_config: BodyConfig,
     ) -> Arc<Body> {
@@ -120,9 +122,10 @@ impl Body {
             returning: false,
             fell: false,
             failed: None,
-            told: false,
+            links_notified: false,
             lost: false,
             checkpointed: Instant::now(),
+            left_out: false,
             seen: (u64::MAX, 0),
         };
         let first_state = Mutex::new(body_config.first_state.clone());
@@ -133,7 +136,7 @@ impl Body {
             number,
             gauges,
             launched: Instant::now(),
-            passed: mailbox.bands().map(|band| count_of(band.queue.tail())).collect(),
+            passed: mailbox.rings().map(|ring| count_of(ring.queue.tail())).collect(),
             kind: Mutex::new(kind),
             mailbox,
             body_config,
@@ -150,12 +153,12 @@ impl Body {
     }
 
     /// Its handler, and the slots of its messages and answers.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ActorKind {
         self.kind.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Goes on with another handler of the same layouts from the next message on.
-    pub fn replace(&self, kind: Kind) -> Result<()> {
+    pub fn replace(&self, kind: ActorKind) -> Result<()> {
         self.lost()?;
         // Compiled while the actor goes on, and before anybody has to wait for it.
         let number = self.side.shared.kind(kind.clone())?;
@@ -163,7 +166,7 @@ impl Body {
         if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
             return Err(self.illegal("another handler", life.stage, "not at its end"));
         }
-        self.side.tell(Operation::Kind, number)?;
+        self.side.command(Operation::Kind, number)?;
         let name = kind.handler.signature().name;
         *self.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
         self.publish(What::Replaced { by: name });
@@ -181,7 +184,7 @@ impl Body {
     pub fn strand(&self, why: &str) -> bool {
         let first = self.stranded.set(why.to_owned()).is_ok();
         self.mailbox.abandon();
-        self.side.inlets.outputs.close();
+        self.side.inbound_links.outputs.close();
         first
     }
 
@@ -218,7 +221,7 @@ impl Body {
             && let Err(lost) = self.lost()
         {
             self.mailbox.abandon();
-            self.side.inlets.outputs.close();
+            self.side.inbound_links.outputs.close();
             (life.stage, life.lost, life.fell, life.due) = (Lifecycle::Failed, true, true, None);
             self.publish(What::Lost { why: lost.to_string() });
             return;
@@ -229,10 +232,10 @@ impl Body {
         }
         let failure =
             self.mailbox.failure_since(&life.settled).map(|(position, reason)| (0, position, reason));
-        let failure = failure.or_else(|| self.side.inlets.outputs.failure());
+        let failure = failure.or_else(|| self.side.inbound_links.outputs.failure());
         // After the look for failures: whoever sees that the actor failed finds the letter too.
         self.mailbox.tidy();
-        self.side.inlets.outputs.tidy();
+        self.side.inbound_links.outputs.tidy();
         let Some((link, position, reason)) = failure else { return };
         life.stage = Lifecycle::Failed;
         let why = self.side.explain_message(reason, link, position);
@@ -267,11 +270,11 @@ impl Body {
         life.fell = true;
         life.due = None;
         self.mailbox.close();
-        self.side.inlets.outputs.close();
+        self.side.inbound_links.outputs.close();
         self.stand(life);
         // Without an acknowledgement the messages stay where they are, as in any actor of a worker
         // that does not answer.
-        let _ = self.side.tell(Operation::Gate, gate::RETURNING);
+        let _ = self.side.command(Operation::Gate, gate::RETURNING);
         self.mailbox.tidy();
     }
 
@@ -282,7 +285,7 @@ impl Body {
             return Err(self.illegal(turn.what, life.stage, turn.needs));
         }
         self.lost()?;
-        self.side.tell(Operation::Gate, turn.gate)?;
+        self.side.command(Operation::Gate, turn.gate)?;
         life.stage = turn.to;
         self.stand(&life);
         self.publish(What::Turned(turn.to));
@@ -327,7 +330,7 @@ impl Body {
             one.unlink(two);
             one.links().push(Arc::downgrade(two));
             // One that fell before tells its new links too.
-            one.life().told = false;
+            one.life().links_notified = false;
         }
     }
 
@@ -341,11 +344,14 @@ impl Body {
     pub(super) fn checkpoint_by_the_clock(&self, life: &mut Life) {
         let Some(every) = self.side.shared.config.checkpoint_every else { return };
         let seen = self.mailbox.progress();
-        if life.stage != Lifecycle::Active
-            || life.seen == seen
-            || life.checkpointed.elapsed() < every
-            || self.check_portable().is_err()
-        {
+        if life.stage != Lifecycle::Active || life.seen == seen || life.checkpointed.elapsed() < every {
+            return;
+        }
+        if let Err(error) = self.check_portable() {
+            // Once: it will not change while the actor has its inbound links.
+            if !std::mem::replace(&mut life.left_out, true) {
+                self.publish(What::NoCheckpoint { why: error.to_string() });
+            }
             return;
         }
         life.checkpointed = Instant::now();

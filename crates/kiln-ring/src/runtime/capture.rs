@@ -7,14 +7,14 @@
 //! message that is being written at that moment is waited for.
 
 use super::body::{Body, Life};
-use super::checkpoint::{Checkpoint, Held, HeldBand};
+use super::checkpoint::{Checkpoint, Held, HeldPriority};
 use super::limit::Limit;
 use crate::channel::{Native, Queue};
 use crate::error::{CheckpointError, Result};
 use crate::lifecycle::Lifecycle;
 use crate::wire::command::Operation;
 use crate::wire::record::gate;
-use crate::wire::slot::{Kind, band_of, count_of};
+use crate::wire::slot::{Kind, count_of, priority_of};
 use std::time::Instant;
 
 impl Body {
@@ -39,7 +39,7 @@ impl Body {
     /// Has an active actor handle nothing until [`let_go_on`](Self::let_go_on).
     pub(super) fn hold_messages(&self, life: &mut Life) -> Result<()> {
         if life.stage == Lifecycle::Active {
-            self.side.tell(Operation::Gate, gate::HELD)?;
+            self.side.command(Operation::Gate, gate::HELD)?;
             // It may have failed before it was held: then its gate stays closed.
             self.notice(life);
         }
@@ -48,7 +48,7 @@ impl Body {
 
     /// Ends what [`hold_messages`](Self::hold_messages) began.
     pub(super) fn let_go_on(&self, life: &Life) -> Result<()> {
-        if life.stage == Lifecycle::Active { self.side.tell(Operation::Gate, gate::OPEN) } else { Ok(()) }
+        if life.stage == Lifecycle::Active { self.side.command(Operation::Gate, gate::OPEN) } else { Ok(()) }
     }
 
     /// Whether all there is to the actor are its words.
@@ -57,8 +57,8 @@ impl Body {
             let handler = self.kind().handler.signature().name;
             return Err(CheckpointError::NotPortable { handler }.into());
         }
-        if self.side.has_inlets() {
-            return Err(CheckpointError::Inlets { actor: self.number }.into());
+        if self.side.has_inbound_links() {
+            return Err(CheckpointError::InboundLinks { actor: self.number }.into());
         }
         Ok(())
     }
@@ -71,20 +71,20 @@ impl Body {
         // The time by which deadlines are counted.
         let timed = self.mailbox.form().requests.slot().has_header();
         let now = if timed { self.side.device_clock()? } else { 0 };
-        let bands =
-            self.mailbox.bands().map(|band| self.unhandled(&band.queue, now)).collect::<Result<_>>()?;
+        let priorities =
+            self.mailbox.rings().map(|ring| self.unhandled(&ring.queue, now)).collect::<Result<_>>()?;
         Ok(Checkpoint {
             handler: handler.name.to_owned(),
             layouts: [handler.state_id, handler.message_id, handler.reply_id],
             first_state: self.first_state(),
             state,
-            bands,
-            inlets: Vec::new(),
+            priorities,
+            inbound_links: Vec::new(),
         })
     }
 
-    /// The messages of a band that have no answer.
-    fn unhandled(&self, queue: &Queue<Native>, now: u64) -> Result<HeldBand> {
+    /// The messages of a priority that have no answer.
+    fn unhandled(&self, queue: &Queue<Native>, now: u64) -> Result<HeldPriority> {
         let (end, begun) = (queue.tail(), Instant::now());
         let mut wait = Limit::after(self.side.patience()).wait();
         loop {
@@ -95,7 +95,7 @@ impl Body {
             let missing = messages.iter().position(Option::is_none);
             let Some(missing) = missing else {
                 let messages = messages.into_iter().flatten().collect();
-                return Ok(HeldBand { passed: count_of(first), messages });
+                return Ok(HeldPriority { passed: count_of(first), messages });
             };
             if !wait.step() {
                 let position = first + missing as u64;
@@ -104,9 +104,9 @@ impl Body {
         }
     }
 
-    /// Reads the messages in some positions of a band; `None` for one that has not arrived.
+    /// Reads the messages in some positions of a priority; `None` for one that has not arrived.
     fn messages(&self, queue: &Queue<Native>, first: u64, end: u64, now: u64) -> Result<Vec<Option<Held>>> {
-        let (ring, at) = (queue.form().requests, band_of(first) * queue.form().request_words());
+        let (ring, at) = (queue.form().requests, priority_of(first) * queue.form().request_words());
         let (slot, slots) = (ring.slot(), ring.slots() as u64);
         let mut words = vec![0; (end - first) as usize * slot.stride()];
         // The ring's end cuts them in two at most.

@@ -1,19 +1,20 @@
 //! Checkpoints: an actor's state and the messages that it has not handled, apart from any device.
 //!
 //! ```text
-//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ bands 8 │ position 8, messages of each
-//!   │ inlets 8 │ address 8, capacity 8, position 8, messages of each │ SHA-256 32
+//! magic 8 │ version 4 │ 0 4 │ length 8 │ handler's name │ layouts 3 × 8 │ first state │ state │ priorities 8 │ position 8, messages of each
+//!   │ inbound links 8 │ address 8, capacity 8, position 8, messages of each │ SHA-256 32
 //! ```
 //!
-//! Format 2, which is read too, had no inlets, and format 1 one band and not their number. Numbers
-//! are little-endian; names and lists of words have their length before them as 8 bytes. A message
-//! is what is left until its deadline, in nanoseconds (2^64 - 1 for none), and its words; one of an
-//! inlet is its words alone. The length counts everything; the digest is of everything before it.
+//! Format 2, which is read too, had no inbound links, and format 1 one priority and not their
+//! number. Numbers are little-endian; names and lists of words have their length before them as 8
+//! bytes. A message is what is left until its deadline, in nanoseconds (2^64 - 1 for none), and its
+//! words; one of an inbound link is its words alone. The length counts everything; the digest is of
+//! everything before it.
 
 use crate::error::CheckpointError;
 use crate::handler::Signature;
 use crate::layout::Layout;
-use crate::wire::slot::{MAX_BANDS, MAX_CAPACITY, count_of};
+use crate::wire::slot::{MAX_CAPACITY, MAX_PRIORITIES, count_of};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -63,14 +64,14 @@ pub struct Checkpoint {
     pub(super) first_state: Vec<u32>,
     pub(super) state: Vec<u32>,
     /// From the lowest.
-    pub(super) bands: Vec<HeldBand>,
+    pub(super) priorities: Vec<HeldPriority>,
     /// Of an actor of a [`Snapshot`](crate::Snapshot).
-    pub(super) inlets: Vec<HeldInlet>,
+    pub(super) inbound_links: Vec<HeldInboundLink>,
 }
 
-/// An inlet of a checkpoint.
+/// An inbound link of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HeldInlet {
+pub(super) struct HeldInboundLink {
     /// The address to which others sent, where the checkpoint was taken.
     pub address: [u32; 2],
     /// How many places its queue had.
@@ -81,9 +82,9 @@ pub(super) struct HeldInlet {
     pub messages: Vec<Vec<u32>>,
 }
 
-/// A band of a checkpoint.
+/// A priority of a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HeldBand {
+pub(super) struct HeldPriority {
     /// How many messages it had before.
     pub passed: u64,
     pub messages: Vec<Held>,
@@ -107,23 +108,24 @@ impl Checkpoint {
 
     /// How many messages were not handled.
     pub fn messages(&self) -> usize {
-        self.of_host() + self.inlets.iter().map(|inlet| inlet.messages.len()).sum::<usize>()
+        self.of_host()
+            + self.inbound_links.iter().map(|inbound_link| inbound_link.messages.len()).sum::<usize>()
     }
 
     /// How many of them the host sent.
     fn of_host(&self) -> usize {
-        self.bands.iter().map(|band| band.messages.len()).sum()
+        self.priorities.iter().map(|priority| priority.messages.len()).sum()
     }
 
     /// The position of the first message that was not handled: how many were, since the actor's
-    /// beginning; in all bands together, where there are several.
+    /// beginning; in all priorities together, where there are several.
     pub fn position(&self) -> u64 {
-        self.bands.iter().map(|band| band.passed).sum()
+        self.priorities.iter().map(|priority| priority.passed).sum()
     }
 
     /// All messages of the host.
     pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
-        self.bands.iter().flat_map(|band| &band.messages)
+        self.priorities.iter().flat_map(|priority| &priority.messages)
     }
 
     /// The state, if it is of this type.
@@ -146,9 +148,12 @@ impl Checkpoint {
         }
         let sizes =
             [self.state.len(), self.first_state.len()].iter().all(|words| *words == handler.state_words);
-        let of_inlets = self.inlets.iter().flat_map(|inlet| &inlet.messages);
-        let mut messages = self.held().map(|held| &held.words).chain(of_inlets);
-        let fit = self.inlets.iter().all(|inlet| inlet.messages.len() <= inlet.capacity);
+        let of_inbound_links = self.inbound_links.iter().flat_map(|inbound_link| &inbound_link.messages);
+        let mut messages = self.held().map(|held| &held.words).chain(of_inbound_links);
+        let fit = self
+            .inbound_links
+            .iter()
+            .all(|inbound_link| inbound_link.messages.len() <= inbound_link.capacity);
         if !sizes || !fit || messages.any(|words| words.len() != handler.message_words) {
             return Err(CheckpointError::Damaged { what: "its words are not as many as its layouts have" });
         }
@@ -171,23 +176,23 @@ impl Checkpoint {
         self.layouts.iter().for_each(|id| put(&mut out, *id));
         put_words(&mut out, &self.first_state);
         put_words(&mut out, &self.state);
-        put(&mut out, self.bands.len() as u64);
-        for band in &self.bands {
-            put(&mut out, band.passed);
-            put(&mut out, band.messages.len() as u64);
-            for held in &band.messages {
+        put(&mut out, self.priorities.len() as u64);
+        for priority in &self.priorities {
+            put(&mut out, priority.passed);
+            put(&mut out, priority.messages.len() as u64);
+            for held in &priority.messages {
                 put(&mut out, held.left_ns.unwrap_or(u64::MAX));
                 put_words(&mut out, &held.words);
             }
         }
-        put(&mut out, self.inlets.len() as u64);
-        for inlet in &self.inlets {
-            let [link, serial] = inlet.address.map(u64::from);
+        put(&mut out, self.inbound_links.len() as u64);
+        for inbound_link in &self.inbound_links {
+            let [link, serial] = inbound_link.address.map(u64::from);
             put(&mut out, link | serial << 32);
-            put(&mut out, inlet.capacity as u64);
-            put(&mut out, inlet.passed);
-            put(&mut out, inlet.messages.len() as u64);
-            inlet.messages.iter().for_each(|words| put_words(&mut out, words));
+            put(&mut out, inbound_link.capacity as u64);
+            put(&mut out, inbound_link.passed);
+            put(&mut out, inbound_link.messages.len() as u64);
+            inbound_link.messages.iter().for_each(|words| put_words(&mut out, words));
         }
         sealed(out)
     }
@@ -330,14 +335,14 @@ impl<'a> Reader<'a> {
         let layouts = [self.number()?, self.number()?, self.number()?];
         let (first_state, state) = (self.words()?, self.words()?);
         let count = if version == 1 { 1 } else { self.number()? };
-        if !(1..=MAX_BANDS as u64).contains(&count) {
-            return Err(CheckpointError::Damaged { what: "it has a number of bands that no actor has" });
+        if !(1..=MAX_PRIORITIES as u64).contains(&count) {
+            return Err(CheckpointError::Damaged { what: "it has a number of priorities that no actor has" });
         }
-        let bands = (0..count).map(|_| self.band()).collect::<Result<_>>()?;
-        let inlets = if version < 3 { 0 } else { self.number()? };
-        let inlets = (0..inlets).map(|_| self.inlet()).collect::<Result<_>>()?;
+        let priorities = (0..count).map(|_| self.priority()).collect::<Result<_>>()?;
+        let inbound_links = if version < 3 { 0 } else { self.number()? };
+        let inbound_links = (0..inbound_links).map(|_| self.inbound_link()).collect::<Result<_>>()?;
         self.end()?;
-        Ok(Checkpoint { handler, layouts, first_state, state, bands, inlets })
+        Ok(Checkpoint { handler, layouts, first_state, state, priorities, inbound_links })
     }
 
     /// Nothing is left to read.
@@ -349,19 +354,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn inlet(&mut self) -> Result<HeldInlet> {
+    fn inbound_link(&mut self) -> Result<HeldInboundLink> {
         let address = self.number()?;
         let (capacity, passed, count) = (self.number()?, self.number()?, self.number()?);
         let capacity =
             usize::try_from(capacity).ok().filter(|capacity| (1..=MAX_CAPACITY).contains(capacity));
         let Some(capacity) = capacity else {
-            return Err(CheckpointError::Damaged { what: "it has an inlet of a size that none has" });
+            return Err(CheckpointError::Damaged { what: "it has an inbound link of a size that none has" });
         };
         let messages = (0..count).map(|_| self.words()).collect::<Result<_>>()?;
-        Ok(HeldInlet { address: [address as u32, (address >> 32) as u32], capacity, passed, messages })
+        Ok(HeldInboundLink { address: [address as u32, (address >> 32) as u32], capacity, passed, messages })
     }
 
-    fn band(&mut self) -> Result<HeldBand> {
+    fn priority(&mut self) -> Result<HeldPriority> {
         let (passed, count) = (self.number()?, self.number()?);
         if count_of(passed) != passed {
             return Err(CheckpointError::Damaged { what: "it has more positions than a queue" });
@@ -372,7 +377,7 @@ impl<'a> Reader<'a> {
             let left_ns = (left != u64::MAX).then_some(left);
             messages.push(Held { left_ns, words: self.words()? });
         }
-        Ok(HeldBand { passed, messages })
+        Ok(HeldPriority { passed, messages })
     }
 }
 
@@ -387,17 +392,22 @@ mod tests {
             layouts: [1, u64::MAX, 3],
             first_state: vec![],
             state: vec![5, 6],
-            bands: vec![
-                HeldBand {
+            priorities: vec![
+                HeldPriority {
                     passed: 1 << 40,
                     messages: vec![held(None, 7), held(Some(0), 8), held(Some(1 << 33), 9)],
                 },
-                HeldBand::default(),
-                HeldBand { passed: 2, messages: vec![held(None, 10)] },
+                HeldPriority::default(),
+                HeldPriority { passed: 2, messages: vec![held(None, 10)] },
             ],
-            inlets: vec![
-                HeldInlet { address: [64, 7], capacity: 4, passed: 9, messages: vec![vec![1, 2, 3]; 2] },
-                HeldInlet { address: [128, 8], capacity: 1, ..HeldInlet::default() },
+            inbound_links: vec![
+                HeldInboundLink {
+                    address: [64, 7],
+                    capacity: 4,
+                    passed: 9,
+                    messages: vec![vec![1, 2, 3]; 2],
+                },
+                HeldInboundLink { address: [128, 8], capacity: 1, ..HeldInboundLink::default() },
             ],
         }
     }
@@ -411,14 +421,14 @@ mod tests {
         content
     }
 
-    /// The first format had no number of bands: it is what the second says of one band, without
-    /// that word. The second had no inlets.
+    /// The first format had no number of priorities: it is what the second says of one priority,
+    /// without that word. The second had no inbound links.
     #[test]
     fn the_first_format_is_read() {
-        let mut one = Checkpoint { inlets: Vec::new(), ..example() };
-        one.bands.truncate(1);
+        let mut one = Checkpoint { inbound_links: Vec::new(), ..example() };
+        one.priorities.truncate(1);
         let mut bytes = one.to_bytes();
-        // Nor had it inlets, of which the last word is the number.
+        // Nor had it inbound links, of which the last word is the number.
         bytes.truncate(bytes.len() - DIGEST - 8);
         let place = bytes
             .windows(16)
@@ -433,11 +443,14 @@ mod tests {
     }
 
     #[test]
-    fn bands_that_no_actor_has_are_damage() {
+    fn priorities_that_no_actor_has_are_damage() {
         for wrong in [
-            Checkpoint { bands: Vec::new(), ..example() },
-            Checkpoint { bands: vec![HeldBand::default(); MAX_BANDS + 1], ..example() },
-            Checkpoint { bands: vec![HeldBand { passed: 1 << 56, messages: Vec::new() }], ..example() },
+            Checkpoint { priorities: Vec::new(), ..example() },
+            Checkpoint { priorities: vec![HeldPriority::default(); MAX_PRIORITIES + 1], ..example() },
+            Checkpoint {
+                priorities: vec![HeldPriority { passed: 1 << 56, messages: Vec::new() }],
+                ..example()
+            },
         ] {
             let refused = Checkpoint::from_bytes(&wrong.to_bytes());
             assert!(matches!(refused, Err(CheckpointError::Damaged { .. })), "{refused:?}");

@@ -9,7 +9,6 @@ use super::memory::{Free, SharedMemory};
 use super::probe::{self, Write};
 use super::transport::{Transport, TransportChoice, Verdict};
 use crate::error::{Result, RingError};
-use kiln_backend::BackendKind;
 use kiln_runtime::Device;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -74,7 +73,7 @@ fn obstacle(device: &Device, transport: Transport) -> std::result::Result<(), St
     if transport != Transport::Bar {
         return Ok(());
     }
-    if device.properties().kind != BackendKind::Cuda {
+    if device.properties().capabilities.on_host {
         return Err("the device's memory is the host's own".to_owned());
     }
     device.backend().mapped_places().device.map(drop).map_err(|obstacle| obstacle.to_string())
@@ -84,7 +83,7 @@ fn obstacle(device: &Device, transport: Transport) -> std::result::Result<(), St
 fn tested(device: &Device, memory: &SharedMemory, workers: usize, transport: Transport) -> Result<Verdict> {
     static FOUND: Mutex<Option<HashMap<(String, Transport), Verdict>>> = Mutex::new(None);
     // What the host's own processor promises needs no test.
-    if device.properties().kind != BackendKind::Cuda {
+    if device.properties().capabilities.on_host {
         return Ok(Ok("the device is the host's own processor".to_owned()));
     }
     // Held over the test: another runtime that is made meanwhile waits for what it finds.

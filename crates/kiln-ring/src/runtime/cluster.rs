@@ -10,14 +10,10 @@ use crate::address::Address;
 use crate::device::Cluster;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
-use kiln_backend::BackendKind;
 use kiln_runtime::Device;
 
 /// The most workers of a cluster, which every GPU with clusters has room for.
 pub const MAX_CLUSTER: usize = 8;
-
-/// The first compute capability with clusters of blocks.
-const CLUSTERS_SINCE: (u32, u32) = (9, 0);
 
 /// Words of a worker's memory come in multiples of these.
 const ALIGN: usize = 64;
@@ -37,7 +33,6 @@ impl RuntimeConfig {
     /// How many workers a device gets, as whole clusters.
     pub(super) fn workers_on(&self, device: &Device) -> Result<usize> {
         let properties = device.properties();
-        let gpu = properties.compute_capability;
         let size = self.cluster;
         if !size.is_power_of_two() || size > MAX_CLUSTER {
             return Err(RingError::ClusterSize { size, most: MAX_CLUSTER });
@@ -50,7 +45,7 @@ impl RuntimeConfig {
         }
         Ok(match self.workers {
             Some(workers) => workers.max(1).next_multiple_of(size),
-            None if gpu.is_some() => (properties.units as usize / size * size).max(size),
+            None if properties.capabilities.is_simt() => (properties.units as usize / size * size).max(size),
             None => size,
         })
     }
@@ -58,11 +53,7 @@ impl RuntimeConfig {
 
 /// Whether blocks on a device can form clusters.
 pub(super) fn has_clusters(device: &Device) -> bool {
-    let properties = device.properties();
-    match properties.compute_capability {
-        Some(capability) => capability >= CLUSTERS_SINCE,
-        None => properties.kind == BackendKind::Interp,
-    }
+    device.properties().capabilities.has_clusters()
 }
 
 impl Free {
@@ -93,9 +84,10 @@ impl<S> RingConfig<S> {
 }
 
 impl<H: Handler> Actor<H> {
-    /// As [`inlet`](Self::inlet), with the queue in the shared memory of the actor's worker, where
-    /// a message is there sooner. The sender must be an actor on a worker of the same cluster, as
-    /// [`RingConfig::beside`] has it; the handler of any other fails when it sends to the address.
+    /// As [`inbound_link`](Self::inbound_link), with the queue in the shared memory of the actor's
+    /// worker, where a message is there sooner. The sender must be an actor on a worker of the same
+    /// cluster, as [`RingConfig::beside`] has it; the handler of any other fails when it sends to
+    /// the address.
     ///
     /// The memory is part of [`RuntimeConfig::cluster_bytes`]. Messages in the queue survive that
     /// the grid leaves the device and comes back: they go to device memory and back.
@@ -119,8 +111,8 @@ impl<H: Handler> Actor<H> {
     /// let device = kiln_runtime::Device::open("interp")?;
     /// let runtime = RingRuntime::with(&device, RuntimeConfig::default().clusters_of(2))?;
     /// let last = runtime.launch(total, RingConfig::default().state(0))?;
-    /// // Where there are no clusters, a queue in device memory would do: `.or_else(|_| last.inlet(64))`.
-    /// let to = last.inlet_in_cluster(64)?;
+    /// // Where there are no clusters, a queue in device memory would do: `.or_else(|_| last.inbound_link(64))`.
+    /// let to = last.inbound_link_in_cluster(64)?;
     /// let first = runtime.launch(square, RingConfig::default().state(to).beside(&last))?;
     /// last.activate()?;
     /// first.activate()?;
@@ -130,10 +122,10 @@ impl<H: Handler> Actor<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// As of [`inlet`](Self::inlet); [`RingError::NoClusters`] where workers stand in none;
-    /// [`RingError::InlineInCluster`] for messages with [`Inline`](crate::Inline) arrays.
-    pub fn inlet_in_cluster(&self, capacity: usize) -> Result<Address<H::Message>> {
+    /// # Errors As of [`inbound_link`](Self::inbound_link); [`RingError::NoClusters`] where workers
+    /// stand in none; [`RingError::InlineInCluster`] for messages with [`Inline`](crate::Inline)
+    /// arrays.
+    pub fn inbound_link_in_cluster(&self, capacity: usize) -> Result<Address<H::Message>> {
         let shared = &self.body.side.shared;
         if shared.config.clusters().is_none() {
             return Err(RingError::NoClusters {
@@ -145,7 +137,7 @@ impl<H: Handler> Actor<H> {
         if !kind.handler.inlines().message.is_empty() {
             return Err(RingError::InlineInCluster { handler: kind.handler.signature().name });
         }
-        let (link, serial) = self.body.add_inlet(capacity, Origin::Cluster)?;
+        let (link, serial) = self.body.add_inbound_link(capacity, Origin::Cluster)?;
         Ok(Address::new(link, serial))
     }
 }

@@ -20,6 +20,6 @@ impl ClusterMate {
     /// Its worker, if it is one of this runtime's, and has not ended.
     pub(super) fn worker_in(self, shared: &Arc<Shared>) -> Option<usize> {
         let own = Arc::as_ptr(shared).addr() == self.runtime;
-        own.then(|| shared.place_of(self.actor)).flatten().map(|port| port.worker)
+        own.then(|| shared.place_of(self.actor)).flatten().map(|endpoint| endpoint.worker)
     }
 }

@@ -20,9 +20,9 @@ pub struct RuntimeConfig {
     pub warps: Option<bool>,
     /// How many workers form a cluster: a power of two up to [`MAX_CLUSTER`](crate::MAX_CLUSTER),
     /// by default 1. Actors on workers of one cluster can send to queues in each other's shared
-    /// memory ([`Actor::inlet_in_cluster`](crate::Actor::inlet_in_cluster)). GPUs from compute
-    /// capability 9.0 on have clusters, and the interpreter. There are as many workers as fill the
-    /// last cluster.
+    /// memory ([`Actor::inbound_link_in_cluster`](crate::Actor::inbound_link_in_cluster)). GPUs
+    /// from compute capability 9.0 on have clusters, and the interpreter. There are as many workers
+    /// as fill the last cluster.
     ///
     /// The workers of a cluster leave the device together: where a handler does not end, none of
     /// them acknowledges that it was told to.
@@ -31,7 +31,7 @@ pub struct RuntimeConfig {
     /// to 1 MiB, and to what the device has.
     pub cluster_bytes: usize,
     /// The most actors of a worker, up to 65,536.
-    pub ports_per_worker: usize,
+    pub endpoints_per_worker: usize,
     /// How messages get to the device and answers come back: by default the first way that the
     /// device has, and that passes its test.
     pub transport: Transport,
@@ -39,8 +39,8 @@ pub struct RuntimeConfig {
     pub inbox_bytes: usize,
     /// Bytes for answer rings.
     pub outbox_bytes: usize,
-    /// Bytes of device memory for states, payloads and inlets. Actors can hand on one payload at a
-    /// time for each 4 KiB of it: 64 at least, and 16384 at most.
+    /// Bytes of device memory for states, payloads and inbound links. Actors can hand on one
+    /// payload at a time for each 4 KiB of it: 64 at least, and 16384 at most.
     pub arena_bytes: usize,
     /// The most steps that loops of a handler may take for one message; 0 for no limit. The
     /// interpreter runs handlers within the host's waits, which one without an end would hold up
@@ -70,7 +70,9 @@ pub struct RuntimeConfig {
     pub stalled_after: Duration,
     /// How often the runtime takes checkpoints of its active actors by itself, where something has
     /// changed; `None` for never. An actor is held for that moment. Those whose messages or state
-    /// refer to payloads or addresses, and those with inlets, are left out.
+    /// refer to payloads or addresses, and those with inbound links, are left out: an event
+    /// ([`What::NoCheckpoint`](crate::What::NoCheckpoint)) says so once for each. Take a
+    /// [`Snapshot`](crate::Snapshot) of those together.
     pub checkpoint_every: Option<Duration>,
 }
 
@@ -81,7 +83,7 @@ impl Default for RuntimeConfig {
             warps: None,
             cluster: 1,
             cluster_bytes: 8 << 10,
-            ports_per_worker: 64,
+            endpoints_per_worker: 64,
             transport: Transport::Auto,
             inbox_bytes: 16 << 20,
             outbox_bytes: 16 << 20,
@@ -115,7 +117,7 @@ impl RuntimeConfig {
     pub(super) fn check(&self) -> Result<()> {
         let numbers = [
             ("workers", self.workers.unwrap_or(1) as u64, MOST_WORKERS),
-            ("ports_per_worker", self.ports_per_worker as u64, MOST_PORTS),
+            ("endpoints_per_worker", self.endpoints_per_worker as u64, MOST_PORTS),
             ("cluster_bytes", self.cluster_bytes as u64, MOST_CLUSTER_BYTES),
             ("measure_every", self.measure_every.into(), MOST_MEASURE_EVERY),
         ];
@@ -136,11 +138,11 @@ impl RuntimeConfig {
     }
 
     /// At most as many actors a worker.
-    pub fn ports_per_worker(self, ports: usize) -> Self {
-        RuntimeConfig { ports_per_worker: ports, ..self }
+    pub fn endpoints_per_worker(self, endpoints: usize) -> Self {
+        RuntimeConfig { endpoints_per_worker: endpoints, ..self }
     }
 
-    /// Checkpoints as often.
+    /// Sets how often checkpoints are taken: see [`checkpoint_every`](Self::checkpoint_every).
     pub fn checkpoint_every(self, every: Duration) -> Self {
         RuntimeConfig { checkpoint_every: Some(every), ..self }
     }
@@ -193,25 +195,26 @@ impl<S> RingConfig<S> {
         RingConfig { state, channel, restart, resume, beside }
     }
 
-    /// As many bands of priority, from 1, the default, to [`MAX_BANDS`](crate::MAX_BANDS): messages
-    /// are sent to the lowest, 0, unless [`SendOptions::priority`](crate::SendOptions::priority)
-    /// says another.
+    /// As many priorities, from 1, the default, to [`MAX_PRIORITIES`](crate::MAX_PRIORITIES):
+    /// messages are sent to the lowest, 0, unless
+    /// [`SendOptions::priority`](crate::SendOptions::priority) says another.
     ///
-    /// A message of a band is begun only after the device has looked at all higher bands of the
-    /// actor, since the message before it was done, and found nothing there. So what is sent in a
-    /// higher band overtakes all that has not begun, and waits for one message at most, wherever
-    /// others of its band do not come first. Order within a band is that of sending. Messages of
-    /// other actors belong to no band: they are handled in turn with those of the host.
+    /// A message of a priority is begun only after the device has looked at all higher priorities
+    /// of the actor, since the message before it was done, and found nothing there. So what is sent
+    /// in a higher priority overtakes all that has not begun, and waits for one message at most,
+    /// wherever others of its priority do not come first. Order within a priority is that of
+    /// sending. Messages of other actors belong to no priority: they are handled in turn with those
+    /// of the host.
     ///
-    /// The [`capacity`](Self::capacity) is that of all bands together, and each has slots for as
-    /// many messages, so that the memory that an actor takes grows with their number. Each takes a
-    /// place of [`ports_per_worker`](crate::RuntimeConfig::ports_per_worker) too. What makes room
-    /// in a full actor is in its lowest band: see [`Overflow`].
-    pub fn bands(self, bands: usize) -> Self {
-        RingConfig { channel: self.channel.bands(bands), ..self }
+    /// The [`capacity`](Self::capacity) is that of all priorities together, and each has slots for
+    /// as many messages, so that the memory that an actor takes grows with their number. Each takes
+    /// a place of [`endpoints_per_worker`](crate::RuntimeConfig::endpoints_per_worker) too. What
+    /// makes room in a full actor is in its lowest priority: see [`Overflow`].
+    pub fn priorities(self, priorities: usize) -> Self {
+        RingConfig { channel: self.channel.priorities(priorities), ..self }
     }
 
-    /// The most messages under way, in all bands together.
+    /// The most messages under way, in all priorities together.
     pub fn capacity(self, capacity: usize) -> Self {
         RingConfig { channel: self.channel.capacity(capacity), ..self }
     }

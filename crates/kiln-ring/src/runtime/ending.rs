@@ -68,9 +68,9 @@ impl Body {
             self.stand(&life);
             self.publish(What::Turned(Lifecycle::Draining));
         }
-        self.side.close_inlets(limit)?;
+        self.side.close_inbound_links(limit)?;
         if life.returning {
-            self.side.tell_by(Operation::Gate, gate::RETURNING, limit)?;
+            self.side.command_by(Operation::Gate, gate::RETURNING, limit)?;
         }
         Ok(Some(life.settled.clone()))
     }
@@ -78,7 +78,7 @@ impl Body {
     /// Waits until all messages are handled or given back. After a failure, all that come after it
     /// are given back.
     fn drain(&self, mut settled: Settled, begun: Instant, limit: Limit) -> Result<()> {
-        let outputs = &self.side.inlets.outputs;
+        let outputs = &self.side.inbound_links.outputs;
         let mut wait = limit.wait();
         loop {
             let left = self.mailbox.unanswered() + self.side.backlog()?;
@@ -86,7 +86,7 @@ impl Body {
             if failed_at.is_some() || outputs.failure().is_some() {
                 failed_at.into_iter().for_each(|position| settled.with(position));
                 outputs.forgive();
-                self.side.tell_by(Operation::Gate, gate::RETURNING, limit)?;
+                self.side.command_by(Operation::Gate, gate::RETURNING, limit)?;
             }
             self.mailbox.tidy();
             self.lost()?;

@@ -46,7 +46,7 @@ impl Site {
 /// A check that failed on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Failed {
-    /// The link of the inlet that the message came by; 0 for the host.
+    /// The link of the inbound link that the message came by; 0 for the host.
     link: u32,
     position: u64,
     /// The number of the check.
@@ -79,7 +79,8 @@ impl Faults {
 }
 
 impl Side {
-    /// Why the message in a position, of the host's or of an inlet with this link, was not handled.
+    /// Why the message in a position, of the host's or of an inbound link with this link, was not
+    /// handled.
     pub(super) fn explain_message(&self, reason: Reason, link: u32, position: u64) -> String {
         let Reason::Failed { cause: cause::FAULT, number } = reason else {
             return self.shared.explain(reason);
@@ -111,7 +112,7 @@ impl Side {
         }
         let body = self.body.get()?.upgrade()?;
         let mut words = [0; fault::WORDS];
-        let at = body.gauges + gauge::fault(body.mailbox.form().bands);
+        let at = body.gauges + gauge::fault(body.mailbox.form().priorities);
         self.shared.memory.read_arena(at, &mut words).ok()?;
         let long = |at: usize| u64::from(words[at]) | u64::from(words[at + 1]) << 32;
         let failed =

@@ -1,19 +1,19 @@
 //! The resident grid: its program, and what its workers are told.
 
 use super::config::RuntimeConfig;
-use super::endpoint::{Port, Ports};
+use super::endpoints::{Endpoint, Endpoints};
 use super::faults::Site;
 use super::limit::Limit;
 use super::memory::SharedMemory;
 use super::output_ring::OutputSpec;
 use super::transport::Transport;
 use super::worker_time::WorkerTime;
-use crate::channel::{Memory, Protocol};
-use crate::device::{Kind, Plan, trace_resident};
+use crate::channel::{Protocol, QueueMemory};
+use crate::device::{ActorKind, GridPlan, trace_resident};
 use crate::error::{Result, RingError};
 use crate::wire::command::Operation;
 use crate::wire::quads::plain_quads;
-use crate::wire::record::{HEARTBEAT, LINE, port, section_words, worker};
+use crate::wire::record::{HEARTBEAT, LINE, endpoint, section_words, worker};
 use crate::wire::slot::{PAYLOAD, SlotLayout};
 use kiln_backend::{BlockTime, Launch, Program, Residency, ResidentId};
 use kiln_runtime::Device;
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The resident grid of one runtime.
 pub(crate) struct Grid {
     device: Device,
-    plan: Plan,
+    plan: GridPlan,
     program: Option<Arc<dyn Program>>,
     resident: Option<ResidentId>,
     workers: Vec<WorkerSide>,
@@ -42,7 +42,7 @@ pub(crate) struct Grid {
     away: u32,
     /// Its workers have been told to leave, and not all of them had when that was no longer waited
     /// for.
-    told_to_leave: bool,
+    commanded_to_leave: bool,
 }
 
 /// What the host knows of a worker.
@@ -52,10 +52,10 @@ struct WorkerSide {
     number: u32,
     /// Whether that was to leave.
     leaves: bool,
-    /// Which ports are taken.
+    /// Which endpoints are taken.
     taken: Vec<bool>,
-    /// Ports up to the last that the worker was told of.
-    ports: usize,
+    /// Endpoints up to the last that the worker was told of.
+    endpoints: usize,
     /// Its last sign of life.
     sign: Option<Sign>,
 }
@@ -73,23 +73,23 @@ struct Sign {
 impl Grid {
     /// A grid that is not launched yet.
     pub fn new(device: &Device, config: &RuntimeConfig, workers: usize, transport: Transport) -> Grid {
-        let gpu = device.properties().compute_capability.is_some();
+        let gpu = device.properties().capabilities.is_simt();
         let lanes = if config.warps.unwrap_or(gpu) { WARP } else { 1 };
         // Nobody could end a handler that the host itself runs.
         let within = device.properties().residency == Residency::Within;
         let endless = within && config.step_budget == 0;
         let budget = if endless { RuntimeConfig::default().step_budget } else { config.step_budget };
-        let taken = vec![false; config.ports_per_worker];
+        let taken = vec![false; config.endpoints_per_worker];
         Grid {
             device: device.clone(),
-            plan: Plan {
+            plan: GridPlan {
                 kinds: Vec::new(),
-                inlets: false,
+                inbound_links: false,
                 peers: false,
                 cluster: config.clusters(),
                 ordered: transport.protocol() == Protocol::Ordered,
                 far_inbox: lanes > 1 && transport != Transport::Bar,
-                ports: config.ports_per_worker,
+                endpoints: config.endpoints_per_worker,
                 lanes,
                 budget,
                 measure_every: config.measure_every,
@@ -101,7 +101,7 @@ impl Grid {
             sleep_ns: config.sleep.as_nanos().min(1_000_000) as u32,
             patience: config.acknowledge_within,
             away: 0,
-            told_to_leave: false,
+            commanded_to_leave: false,
         }
     }
 
@@ -110,17 +110,18 @@ impl Grid {
         self.device.properties().residency == Residency::Within
     }
 
-    /// The number of a kind of actor in port records, if it is compiled in.
-    pub fn known(&self, kind: &Kind) -> Option<u32> {
-        let same = |other: &Kind| {
+    /// The number of a kind of actor in endpoint records, if it is compiled in.
+    pub fn known(&self, kind: &ActorKind) -> Option<u32> {
+        let same = |other: &ActorKind| {
             other.handler.identity() == kind.handler.identity()
-                && (other.requests, other.answers, other.bands) == (kind.requests, kind.answers, kind.bands)
+                && (other.requests, other.answers, other.priorities)
+                    == (kind.requests, kind.answers, kind.priorities)
         };
         self.plan.kinds.iter().position(same).map(|place| place as u32 + 1)
     }
 
     /// A plan with one more kind of actor.
-    pub fn plan_with(&self, kind: Kind) -> Result<Plan> {
+    pub fn plan_with(&self, kind: ActorKind) -> Result<GridPlan> {
         self.check_size(&kind)?;
         let mut plan = self.plan.clone();
         plan.kinds.push(kind);
@@ -128,22 +129,22 @@ impl Grid {
     }
 
     /// A plan by which actors may get messages of other actors; `None` if this one is.
-    pub fn plan_with_inlets(&self) -> Option<Plan> {
-        (!self.plan.inlets).then(|| Plan { inlets: true, ..self.plan.clone() })
+    pub fn plan_with_inbound_links(&self) -> Option<GridPlan> {
+        (!self.plan.inbound_links).then(|| GridPlan { inbound_links: true, ..self.plan.clone() })
     }
 
     /// A plan by which actors may send to those of other runtimes; `None` if this one is.
-    pub fn plan_with_peers(&self) -> Option<Plan> {
-        (!self.plan.peers).then(|| Plan { peers: true, ..self.plan.clone() })
+    pub fn plan_with_peers(&self) -> Option<GridPlan> {
+        (!self.plan.peers).then(|| GridPlan { peers: true, ..self.plan.clone() })
     }
 
     /// Works by another plan from now on. The grid must be away.
-    pub fn adopt(&mut self, plan: Plan, program: Arc<dyn Program>) {
+    pub fn adopt(&mut self, plan: GridPlan, program: Arc<dyn Program>) {
         self.plan = plan;
         self.program = Some(program);
     }
 
-    fn check_size(&self, kind: &Kind) -> Result<()> {
+    fn check_size(&self, kind: &ActorKind) -> Result<()> {
         let (signature, inlines) = (kind.handler.signature(), kind.handler.inlines());
         self.fits("message", &kind.requests, &inlines.message, signature.name)?;
         // What is not handled comes back in the slot of its answer, and fits as it did.
@@ -178,67 +179,69 @@ impl Grid {
         self.fits("output", &slot(spec.reply_words), &spec.inlines.reply, spec.handler)
     }
 
-    /// Takes ports in a row of the worker that has the fewest taken, of those that have as many: of
-    /// all, or of the cluster of one.
-    pub fn take_ports(&mut self, bands: usize, beside: Option<usize>) -> Result<Ports> {
+    /// Takes endpoints in a row of the worker that has the fewest taken, of those that have as
+    /// many: of all, or of the cluster of one.
+    pub fn take_endpoints(&mut self, priorities: usize, beside: Option<usize>) -> Result<Endpoints> {
         let cluster = self.plan.cluster.map_or(1, |cluster| cluster.workers as usize);
         let may = |worker: usize| beside.is_none_or(|other| worker / cluster == other / cluster);
         let load = |side: &WorkerSide| side.taken.iter().filter(|taken| **taken).count();
-        let row = |side: &WorkerSide| side.taken.windows(bands).position(|ports| !ports.contains(&true));
+        let row = |side: &WorkerSide| {
+            side.taken.windows(priorities).position(|endpoints| !endpoints.contains(&true))
+        };
         let workers = self.workers.iter_mut().enumerate().filter(|(worker, _)| may(*worker));
         let least = workers.filter_map(|(worker, side)| Some((worker, row(side)?, side)));
-        let Some((worker, port, side)) = least.min_by_key(|(_, _, side)| load(side)) else {
-            return Err(RingError::NoPlace { places: self.workers.len() * self.plan.ports, bands });
+        let Some((worker, endpoint, side)) = least.min_by_key(|(_, _, side)| load(side)) else {
+            return Err(RingError::NoPlace { places: self.workers.len() * self.plan.endpoints, priorities });
         };
-        side.taken[port..port + bands].fill(true);
-        Ok(Ports { first: Port { worker, port }, bands })
+        side.taken[endpoint..endpoint + priorities].fill(true);
+        Ok(Endpoints { first: Endpoint { worker, endpoint }, priorities })
     }
 
-    /// Takes another port of a worker.
-    pub fn take_port_of(&mut self, worker: usize) -> Result<Port> {
+    /// Takes another endpoint of a worker.
+    pub fn take_endpoint_of(&mut self, worker: usize) -> Result<Endpoint> {
         let taken = &mut self.workers[worker].taken;
-        let Some(port) = taken.iter().position(|taken| !taken) else {
-            return Err(RingError::NoPort { places: self.plan.ports });
+        let Some(endpoint) = taken.iter().position(|taken| !taken) else {
+            return Err(RingError::NoEndpoint { places: self.plan.endpoints });
         };
-        taken[port] = true;
-        Ok(Port { worker, port })
+        taken[endpoint] = true;
+        Ok(Endpoint { worker, endpoint })
     }
 
-    /// Gives a port back.
-    pub fn give_port(&mut self, port: Port) {
-        self.workers[port.worker].taken[port.port] = false;
+    /// Gives an endpoint back.
+    pub fn give_endpoint(&mut self, endpoint: Endpoint) {
+        self.workers[endpoint.worker].taken[endpoint.endpoint] = false;
     }
 
-    /// Gives the ports of an actor back.
-    pub fn give_ports(&mut self, ports: Ports) {
-        ports.iter().for_each(|port| self.give_port(port));
+    /// Gives the endpoints of an actor back.
+    pub fn give_endpoints(&mut self, endpoints: Endpoints) {
+        endpoints.iter().for_each(|endpoint| self.give_endpoint(endpoint));
     }
 
-    /// Writes a port's record to the arena and has the worker take it up.
+    /// Writes an endpoint's record to the arena and has the worker take it up.
     pub fn load(
         &mut self,
         memory: &SharedMemory,
-        at: Port,
-        record: &[u32; port::WORDS],
+        at: Endpoint,
+        record: &[u32; endpoint::WORDS],
         limit: Limit,
     ) -> Result<()> {
-        let section = at.worker * section_words(self.plan.ports);
+        let section = at.worker * section_words(self.plan.endpoints);
         let side = &mut self.workers[at.worker];
-        side.ports = side.ports.max(at.port + 1);
-        memory.write_arena(section + worker::WORDS + at.port * port::WORDS, record)?;
-        self.tell(memory, at, (Operation::Load, 0), limit)
+        side.endpoints = side.endpoints.max(at.endpoint + 1);
+        memory.write_arena(section + worker::WORDS + at.endpoint * endpoint::WORDS, record)?;
+        self.command(memory, at, (Operation::Load, 0), limit)
     }
 
-    /// Tells the worker of a port something, and waits until it is done: for as long as the
+    /// Tells the worker of an endpoint something, and waits until it is done: for as long as the
     /// configuration says, and no longer than to the limit.
-    pub fn tell(
+    pub fn command(
         &mut self,
         memory: &SharedMemory,
-        at: Port,
+        at: Endpoint,
         (operation, argument): (Operation, u32),
         limit: Limit,
     ) -> Result<()> {
-        self.stay(memory)?;
+        self.ensure_resident(memory)?;
         if self.is_leaving(at.worker) && self.is_there()? {
             // It comes back when the others have left too. A command would replace the one to
             // leave, which it may not have seen yet.
@@ -249,11 +252,11 @@ impl Grid {
         self.acknowledged(memory, at.worker, operation, limit)
     }
 
-    fn write(&mut self, memory: &SharedMemory, at: Port, operation: Operation, argument: u32) {
+    fn write(&mut self, memory: &SharedMemory, at: Endpoint, operation: Operation, argument: u32) {
         let side = &mut self.workers[at.worker];
         side.number = side.number.wrapping_add(1);
         side.leaves = operation == Operation::Leave;
-        let quad = [operation.word(at.port), argument, 0, side.number];
+        let quad = [operation.word(at.endpoint), argument, 0, side.number];
         if self.plan.ordered {
             memory.inbox_words.store_quad_release(at.worker * LINE, quad);
         } else {
@@ -281,7 +284,7 @@ impl Grid {
                 look = now + LOOK;
                 // One that left later than it was waited for hears of this when it comes back.
                 if !self.is_there()? && operation != Operation::Leave {
-                    self.stay(memory)?;
+                    self.ensure_resident(memory)?;
                 }
                 let found = self.block_time(worker);
                 let spent = time.get_or_insert_with(|| WorkerTime::begin(now, found)).look(now, found);
@@ -308,7 +311,7 @@ impl Grid {
 
     /// Whether a worker was told to leave, and nothing since.
     fn is_leaving(&self, worker: usize) -> bool {
-        self.told_to_leave && self.workers[worker].leaves
+        self.commanded_to_leave && self.workers[worker].leaves
     }
 
     /// Whether a worker has left a grid of which others may be there.
@@ -325,7 +328,7 @@ impl Grid {
         let reason =
             match self.device.backend().need_residents().and_then(|residents| residents.resident_done(id)) {
                 Ok(false) => return Ok(true),
-                Ok(true) if self.told_to_leave => {
+                Ok(true) if self.commanded_to_leave => {
                     self.resident = None;
                     return Ok(false);
                 }
@@ -343,8 +346,8 @@ impl Grid {
     /// As of [`is_there`](Self::is_there).
     pub fn stalled(&mut self, memory: &SharedMemory, patience: Duration) -> Result<Vec<usize>> {
         if !self.is_there()? {
-            if self.told_to_leave {
-                self.stay(memory)?;
+            if self.commanded_to_leave {
+                self.ensure_resident(memory)?;
             }
             return Ok(Vec::new());
         }
@@ -391,7 +394,7 @@ impl Grid {
     /// Ends a [`go_away`](Self::go_away).
     pub fn come_back(&mut self, memory: &SharedMemory) -> Result<()> {
         self.away -= 1;
-        self.stay(memory)
+        self.ensure_resident(memory)
     }
 
     /// How many workers it has.
@@ -405,14 +408,14 @@ impl Grid {
     }
 
     /// Launches the grid, if it is not there and may be.
-    pub fn stay(&mut self, memory: &SharedMemory) -> Result<()> {
+    pub fn ensure_resident(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(program) = self.program.clone().filter(|_| self.away == 0) else { return Ok(()) };
         if self.resident.is_none() && !self.is_within() {
             for side in &mut self.workers {
                 (side.sign, side.leaves) = (None, false);
             }
             self.resident = Some(self.launch(memory, &program, 0)?);
-            self.told_to_leave = false;
+            self.commanded_to_leave = false;
         }
         Ok(())
     }
@@ -437,10 +440,10 @@ impl Grid {
     pub fn pump(&mut self, memory: &SharedMemory) -> Result<bool> {
         let may = self.is_within() && self.away == 0;
         let Some(program) = self.program.clone().filter(|_| may) else { return Ok(false) };
-        // A worker of one thread looks at one port a poll, and at all up to the last that it was
-        // ever told of: those of actors that have ended lie between.
-        let ports = self.workers.iter().map(|side| side.ports).max();
-        let id = self.launch(memory, &program, ports.unwrap_or(0) as u32 + 2)?;
+        // A worker of one thread looks at one endpoint a poll, and at all up to the last that it
+        // was ever told of: those of actors that have ended lie between.
+        let endpoints = self.workers.iter().map(|side| side.endpoints).max();
+        let id = self.launch(memory, &program, endpoints.unwrap_or(0) as u32 + 2)?;
         self.device.backend().need_residents()?.resident_wait(id, Duration::MAX)?;
         Ok(true)
     }
@@ -469,7 +472,7 @@ impl Grid {
     /// that is done, and is brought back.
     pub fn tell_to_leave(&mut self, memory: &SharedMemory) -> Result<()> {
         let Some(id) = self.resident else { return Ok(()) };
-        self.told_to_leave = true;
+        self.commanded_to_leave = true;
         self.tell_all(memory, Operation::Leave)?;
         let begun = Instant::now();
         let mut times: Vec<Option<WorkerTime>> = vec![None; self.workers.len()];
@@ -493,7 +496,7 @@ impl Grid {
     /// It left in time: it stays away until somebody needs it.
     fn has_gone(&mut self) {
         self.resident = None;
-        self.told_to_leave = false;
+        self.commanded_to_leave = false;
     }
 
     /// Tells all workers the same that are not leaving already, and waits until all have answered.
@@ -501,7 +504,7 @@ impl Grid {
         let all = 0..self.workers.len();
         for worker in all.clone() {
             if !self.is_leaving(worker) {
-                self.write(memory, Port { worker, port: 0 }, operation, 0);
+                self.write(memory, Endpoint { worker, endpoint: 0 }, operation, 0);
             }
         }
         all.into_iter().try_for_each(|worker| self.acknowledged(memory, worker, operation, Limit::NONE))
@@ -516,7 +519,7 @@ pub(crate) struct Compiled {
 }
 
 /// Compiles a plan. The device may ask tenants to leave meanwhile.
-pub(crate) fn compile(device: &Device, plan: &Plan) -> Result<Compiled> {
+pub(crate) fn compile(device: &Device, plan: &GridPlan) -> Result<Compiled> {
     let refuse = |problems| {
         let names: Vec<&str> = plan.kinds.iter().map(|kind| kind.handler.signature().name).collect();
         RingError::Handler { handlers: names.join(", "), problems }

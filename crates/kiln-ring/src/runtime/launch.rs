@@ -1,31 +1,31 @@
 //! Bringing actors into being: new ones, and those that go on from a checkpoint.
 
 use super::body::{Body, BodyConfig};
-use super::checkpoint::{Checkpoint, HeldBand};
+use super::checkpoint::{Checkpoint, HeldPriority};
 use super::faults::Faults;
 use super::limit::Limit;
-use super::link::Inlets;
+use super::link::InboundLinks;
 use super::memory::SharedMemory;
 use super::output_ring::OutputSpec;
 use super::{Actor, RingConfig, RingRuntime, Side};
 use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts};
-use crate::device::Kind;
+use crate::device::ActorKind;
 use crate::error::{CheckpointError, Result, RingError};
 use crate::handler::{ErasedHandler, Handler};
 use crate::layout::Layout;
 use crate::standing::StandingCell;
 use crate::wire::gauge;
-use crate::wire::record::{actor as line, gate, port};
-use crate::wire::slot::{PAYLOAD, SlotLayout, deadline_header, in_band};
+use crate::wire::record::{actor as line, endpoint, gate};
+use crate::wire::slot::{PAYLOAD, SlotLayout, deadline_header, in_priority};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 impl RingRuntime {
     /// Makes an actor of a handler that has the layouts of `H`: with this state, and with so many
-    /// messages before its first in each band.
+    /// messages before its first in each priority.
     pub(super) fn begin<H: Handler>(
         &self,
-        kind: Kind,
+        kind: ActorKind,
         state_words: Vec<u32>,
         passed: Vec<u64>,
         body_config: BodyConfig,
@@ -40,7 +40,7 @@ impl RingRuntime {
     /// whether any of its values refer to arrays.
     fn begin_erased(
         &self,
-        kind: Kind,
+        kind: ActorKind,
         state_words: Vec<u32>,
         passed: Vec<u64>,
         body_config: BodyConfig,
@@ -52,29 +52,32 @@ impl RingRuntime {
             body_config.channel.form_of(shared.protocol, signature.message_words, signature.reply_words)?;
         let number = shared.kind(kind.clone())?;
         let gauges = line::WORDS + gauge::behind(state_words.len());
-        let gauge_words = gauge::words(form.bands);
-        let sizes =
-            [form.bands * form.request_words(), form.bands * form.answer_words(), gauges + gauge_words];
+        let gauge_words = gauge::words(form.priorities);
+        let sizes = [
+            form.priorities * form.request_words(),
+            form.priorities * form.answer_words(),
+            gauges + gauge_words,
+        ];
         let beside = body_config.beside.and_then(|place| place.worker_in(shared));
-        let (ports, pieces) = shared.reserve(form.bands, beside, sizes).or_else(|_| {
+        let (endpoints, pieces) = shared.reserve(form.priorities, beside, sizes).or_else(|_| {
             // What is gone may still be looked at.
             shared.supervisor.look_over();
             shared.sweep();
-            shared.reserve(form.bands, beside, sizes)
+            shared.reserve(form.priorities, beside, sizes)
         })?;
         let [inbox, outbox, state] = pieces;
         let actor = shared.actors.fetch_add(1, Ordering::Relaxed);
-        let mut record = [0u32; port::WORDS];
-        record[port::KIND] = number;
-        record[port::GATE] = gate::HELD;
-        record[port::REQUESTS] = inbox.at as u32;
-        record[port::ANSWERS] = outbox.at as u32;
-        record[port::LOG2_SLOTS] = form.requests.log2_slots();
-        record[port::STATE] = (state.at + line::WORDS) as u32;
-        record[port::ACTOR] = actor;
-        record[port::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
-        record[port::REQUEST_QUADS] = form.requests.slot().quads() as u32;
-        record[port::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
+        let mut record = [0u32; endpoint::WORDS];
+        record[endpoint::KIND] = number;
+        record[endpoint::GATE] = gate::HELD;
+        record[endpoint::REQUESTS] = inbox.at as u32;
+        record[endpoint::ANSWERS] = outbox.at as u32;
+        record[endpoint::LOG2_SLOTS] = form.requests.log2_slots();
+        record[endpoint::STATE] = (state.at + line::WORDS) as u32;
+        record[endpoint::ACTOR] = actor;
+        record[endpoint::REQUEST_STRIDE] = form.requests.slot().stride() as u32;
+        record[endpoint::REQUEST_QUADS] = form.requests.slot().quads() as u32;
+        record[endpoint::ANSWER_STRIDE] = form.answers.slot().stride() as u32;
         let spec = OutputSpec {
             actor,
             handler: signature.name,
@@ -87,19 +90,19 @@ impl RingRuntime {
             letters: Arc::clone(&shared.letters),
             wait: body_config.channel.wait,
         };
-        // From here on, whatever fails gives port and pieces back.
+        // From here on, whatever fails gives endpoint and pieces back.
         let side = Arc::new(Side {
             shared: Arc::clone(shared),
             actor,
-            ports,
+            endpoints,
             pieces,
             resident: AtomicBool::new(false),
-            inlets: Inlets::new(form.requests.slot(), record, spec),
+            inbound_links: InboundLinks::new(form.requests.slot(), record, spec),
             standing: StandingCell::default(),
             body: OnceLock::new(),
             faults: Faults::default(),
         });
-        side.inlets.outputs.belongs_to(&side);
+        side.inbound_links.outputs.belongs_to(&side);
         let (requests, answers) = (shared.memory.inbox_piece(inbox), shared.memory.outbox_piece(outbox));
         SharedMemory::clear(&requests);
         SharedMemory::clear(&answers);
@@ -111,16 +114,18 @@ impl RingRuntime {
         side.write_state(&state_words)?;
         shared.memory.write_arena(state.at + gauges, &vec![0; gauge_words])?;
         side.resident.store(true, Ordering::Release);
-        for (band, first) in (0..form.bands).map(|band| (band, passed.get(band).copied().unwrap_or(0))) {
-            let first = in_band(band, first);
-            record[port::REQUESTS] = (inbox.at + band * form.request_words()) as u32;
-            record[port::ANSWERS] = (outbox.at + band * form.answer_words()) as u32;
-            record[port::POSITION] = first as u32;
-            record[port::POSITION + 1] = (first >> 32) as u32;
-            record[port::SKIP] = first as u32;
-            shared.load(ports.of_band(band), &record, Limit::NONE)?;
+        for (priority, first) in
+            (0..form.priorities).map(|priority| (priority, passed.get(priority).copied().unwrap_or(0)))
+        {
+            let first = in_priority(priority, first);
+            record[endpoint::REQUESTS] = (inbox.at + priority * form.request_words()) as u32;
+            record[endpoint::ANSWERS] = (outbox.at + priority * form.answer_words()) as u32;
+            record[endpoint::POSITION] = first as u32;
+            record[endpoint::POSITION + 1] = (first >> 32) as u32;
+            record[endpoint::SKIP] = first as u32;
+            shared.load(endpoints.of_priority(priority), &record, Limit::NONE)?;
         }
-        shared.places().insert(actor, ports.first);
+        shared.places().insert(actor, endpoints.first);
         let parts = Parts {
             actor,
             requests,
@@ -138,7 +143,7 @@ impl RingRuntime {
 
     /// Makes an actor that goes on where a [checkpoint](Actor::checkpoint) was taken, of this
     /// device or of any other: with its state, and with the messages that were not handled, in
-    /// their order and bands, under the same message ids and with as much time until their
+    /// their order and priorities, under the same message ids and with as much time until their
     /// deadlines as they had. It is resident, and holds its messages until it is
     /// [activated](Actor::activate). [`Checkpoint`] has an example.
     ///
@@ -150,7 +155,7 @@ impl RingRuntime {
         config: RingConfig,
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
-        if !(H::State::PORTABLE && H::Message::PORTABLE && checkpoint.inlets.is_empty()) {
+        if !(H::State::PORTABLE && H::Message::PORTABLE && checkpoint.inbound_links.is_empty()) {
             return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
         }
         self.restore_as(Arc::new(handler), body_config_of::<H>(&config), checkpoint)
@@ -163,7 +168,7 @@ impl RingRuntime {
         checkpoint: &Checkpoint,
     ) -> Result<Actor<H>> {
         let actor: Actor<H> = self.begin_from(handler, body_config, checkpoint)?;
-        actor.body.refill(&checkpoint.bands)?;
+        actor.body.refill(&checkpoint.priorities)?;
         Ok(actor)
     }
 
@@ -178,13 +183,13 @@ impl RingRuntime {
         let timed = checkpoint.held().any(|held| held.left_ns.is_some());
         let channel = ChannelConfig {
             deadlines: body_config.channel.deadlines || timed,
-            bands: body_config.channel.bands.max(checkpoint.bands.len()),
+            priorities: body_config.channel.priorities.max(checkpoint.priorities.len()),
             ..body_config.channel
         };
         let form = channel.form::<H::Message, H::Reply>(self.0.protocol)?;
-        let kind = Kind::new(handler, &form);
+        let kind = ActorKind::new(handler, &form);
         let body_config = BodyConfig { channel, first_state: checkpoint.first_state.clone(), ..body_config };
-        let passed = checkpoint.bands.iter().map(|band| band.passed).collect();
+        let passed = checkpoint.priorities.iter().map(|priority| priority.passed).collect();
         self.begin(kind, checkpoint.state.clone(), passed, body_config)
     }
 }
@@ -205,20 +210,23 @@ pub(super) fn body_config_of<H: Handler>(config: &RingConfig) -> BodyConfig {
 
 impl Body {
     /// Gives an actor that was just made the host's messages of a checkpoint.
-    pub(super) fn refill(&self, bands: &[HeldBand]) -> Result<()> {
-        let timed = bands.iter().flat_map(|band| &band.messages).any(|held| held.left_ns.is_some());
+    pub(super) fn refill(&self, priorities: &[HeldPriority]) -> Result<()> {
+        let timed =
+            priorities.iter().flat_map(|priority| &priority.messages).any(|held| held.left_ns.is_some());
         let now = if timed { self.side.device_clock()? } else { 0 };
         let mailbox = &self.mailbox;
         let slot = mailbox.form().requests.slot();
         let mut words = vec![0; slot.pitch()];
         let from = if slot.has_header() { PAYLOAD } else { 0 };
-        let held = mailbox.bands().zip(bands);
-        for (band, held) in held.flat_map(|(band, held)| held.messages.iter().map(move |held| (band, held))) {
+        let held = mailbox.rings().zip(priorities);
+        for (priority, held) in
+            held.flat_map(|(priority, held)| held.messages.iter().map(move |held| (priority, held)))
+        {
             let deadline = held.left_ns.map_or(u64::MAX, |left| now.saturating_add(left));
             words[..from].copy_from_slice(&deadline_header(deadline)[..from]);
             words[from..][..held.words.len()].copy_from_slice(&held.words);
             // The queue holds them all, and nobody else has it yet.
-            mailbox.send(band, &words, None).map_err(RingError::Restore)?;
+            mailbox.send(priority, &words, None).map_err(RingError::Restore)?;
         }
         Ok(())
     }

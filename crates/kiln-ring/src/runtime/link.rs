@@ -1,12 +1,12 @@
-//! Inlets: queues in device memory through which actors get messages of other actors.
+//! Inbound links: queues in device memory through which actors get messages of other actors.
 //!
-//! Each has a ring and a link's record in the arena, and a port at its actor's worker; see
+//! Each has a ring and a link's record in the arena, and an endpoint at its actor's worker; see
 //! `device/send.rs`.
 
 use super::actor::Actor;
 use super::body::Body;
 use super::chain::Chain;
-use super::endpoint::Port;
+use super::endpoints::Endpoint;
 use super::limit::Limit;
 use super::link_sender::{Sender, end_link, settle_owner};
 use super::output_ring::{OutputRing, OutputSpec};
@@ -20,25 +20,25 @@ use crate::layout::Layout;
 use crate::lifecycle::Lifecycle;
 use crate::payload::Hold;
 use crate::wire::command::Operation;
-use crate::wire::record::{actor, link, port};
+use crate::wire::record::{actor, endpoint, link};
 use crate::wire::slot::{MAX_CAPACITY, RingLayout, SlotLayout};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The inlets of an actor.
-pub(crate) struct Inlets {
+/// The inbound links of an actor.
+pub(crate) struct InboundLinks {
     /// The layout of their slots.
     pub slot: SlotLayout,
-    /// The record of the actor's port for the host's messages: what those of its inlets are made
-    /// of.
-    record: [u32; port::WORDS],
-    list: Mutex<Vec<Inlet>>,
+    /// The record of the actor's endpoint for the host's messages: what those of its inbound links
+    /// are made of.
+    record: [u32; endpoint::WORDS],
+    list: Mutex<Vec<InboundLink>>,
     pub outputs: OutputRing,
 }
 
-/// One inlet.
-pub(super) struct Inlet {
-    pub port: Port,
+/// One inbound link.
+pub(super) struct InboundLink {
+    pub endpoint: Endpoint,
     pub ring: Piece,
     /// The places of the ring.
     layout: RingLayout,
@@ -53,7 +53,7 @@ pub(super) struct Inlet {
     pub sender: Option<Sender>,
 }
 
-/// Whose messages come through an inlet.
+/// Whose messages come through an inbound link.
 #[derive(Clone, Copy)]
 pub(super) enum Origin<'a> {
     /// Those of an actor of the same runtime.
@@ -66,7 +66,7 @@ pub(super) enum Origin<'a> {
     Runtime(&'a Arc<Shared>),
 }
 
-impl Inlet {
+impl InboundLink {
     /// Where the sender's record stands.
     fn senders_record(&self, own: &Arc<Shared>) -> (Option<Arc<Shared>>, usize) {
         match &self.sender {
@@ -86,24 +86,24 @@ pub(super) fn next_serial() -> u32 {
     if serial == 0 { SERIALS.fetch_add(1, Ordering::Relaxed) } else { serial }
 }
 
-impl Inlets {
-    pub fn new(slot: SlotLayout, record: [u32; port::WORDS], spec: OutputSpec) -> Inlets {
-        Inlets { slot, record, list: Mutex::default(), outputs: OutputRing::new(spec) }
+impl InboundLinks {
+    pub fn new(slot: SlotLayout, record: [u32; endpoint::WORDS], spec: OutputSpec) -> InboundLinks {
+        InboundLinks { slot, record, list: Mutex::default(), outputs: OutputRing::new(spec) }
     }
 
-    pub(super) fn list(&self) -> MutexGuard<'_, Vec<Inlet>> {
+    pub(super) fn list(&self) -> MutexGuard<'_, Vec<InboundLink>> {
         // Every change is complete before anything can panic.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what the inlets of an actor that has gone were made of.
+    /// Gives back what the inbound links of an actor that has gone were made of.
     pub fn give_back(&self, shared: &Shared) {
-        for inlet in self.list().drain(..) {
-            shared.grid().give_port(inlet.port);
-            inlet.sender.iter().for_each(Sender::give_back);
+        for inbound_link in self.list().drain(..) {
+            shared.grid().give_endpoint(inbound_link.endpoint);
+            inbound_link.sender.iter().for_each(Sender::give_back);
             let mut free = shared.free();
-            free.give_ring(inlet.near.then_some(inlet.port.worker), inlet.ring);
-            free.arena.give(inlet.link);
+            free.give_ring(inbound_link.near.then_some(inbound_link.endpoint.worker), inbound_link.ring);
+            free.arena.give(inbound_link.link);
         }
         self.outputs.give_up();
         if let Some([outputs, taken]) = self.outputs.pieces() {
@@ -115,11 +115,11 @@ impl Inlets {
 }
 
 impl Side {
-    /// Makes an inlet; gives the place of its sender's record, and its serial number. It is
+    /// Makes an inbound link; gives the place of its sender's record, and its serial number. It is
     /// appended to a publisher's links, if any.
     ///
     /// It had `passed` messages before.
-    pub(super) fn add_inlet(
+    pub(super) fn add_inbound_link(
         &self,
         kind: u32,
         (capacity, passed): (usize, u64),
@@ -130,30 +130,31 @@ impl Side {
             capacity if capacity > MAX_CAPACITY => return Err(ConfigError::TooLarge { capacity }.into()),
             _ => {}
         }
-        let (shared, inlets) = (&self.shared, &self.inlets);
-        let mut list = inlets.list();
-        let spec = inlets.outputs.spec();
+        let (shared, inbound_links) = (&self.shared, &self.inbound_links);
+        let mut list = inbound_links.list();
+        let spec = inbound_links.outputs.spec();
         shared.grid().check_output(spec)?;
         if spec.references.any() {
-            shared.lend()?;
+            shared.count_references()?;
         }
-        inlets.outputs.make(self)?;
-        let layout = RingLayout::new(inlets.slot, capacity);
-        let port = shared.grid().take_port_of(self.ports.first.worker)?;
+        inbound_links.outputs.make(self)?;
+        let layout = RingLayout::new(inbound_links.slot, capacity);
+        let endpoint = shared.grid().take_endpoint_of(self.endpoints.first.worker)?;
         let near = matches!(from, Origin::Cluster);
-        let pieces = shared.with_room(|| shared.take_inlet(near.then_some(port.worker), layout.words()));
-        let [ring, link] = pieces.inspect_err(|_| shared.grid().give_port(port))?;
+        let pieces =
+            shared.with_room(|| shared.take_inbound_link(near.then_some(endpoint.worker), layout.words()));
+        let [ring, link] = pieces.inspect_err(|_| shared.grid().give_endpoint(endpoint))?;
         let serial = next_serial();
-        let made = self.load_inlet((port, kind), [ring, link], near, &layout, (serial, passed));
+        let made = self.load_inbound_link((endpoint, kind), [ring, link], near, &layout, (serial, passed));
         // The worker may know it even where it did not say so.
         let closed = made.is_err();
-        list.push(Inlet { port, ring, layout, near, link, closed, chain: None, sender: None });
+        list.push(InboundLink { endpoint, ring, layout, near, link, closed, chain: None, sender: None });
         let record = made?;
         let at = match from {
             Origin::Actor | Origin::Cluster => link.at,
             Origin::Topic(chain) => {
-                if let Some(inlet) = list.last_mut() {
-                    inlet.chain = Some(Arc::clone(chain));
+                if let Some(inbound_link) = list.last_mut() {
+                    inbound_link.chain = Some(Arc::clone(chain));
                 }
                 chain.append(shared, link.at as u32)?;
                 link.at
@@ -161,8 +162,8 @@ impl Side {
             Origin::Runtime(other) => {
                 let sender = Sender::new(other, shared, link.at, record)?;
                 let (_, at) = sender.record();
-                if let Some(inlet) = list.last_mut() {
-                    inlet.sender = Some(sender);
+                if let Some(inbound_link) = list.last_mut() {
+                    inbound_link.sender = Some(sender);
                 }
                 at
             }
@@ -170,9 +171,9 @@ impl Side {
         Ok((at as u32, serial))
     }
 
-    fn load_inlet(
+    fn load_inbound_link(
         &self,
-        (place, kind): (Port, u32),
+        (place, kind): (Endpoint, u32),
         pieces: [Piece; 2],
         near: bool,
         layout: &RingLayout,
@@ -181,7 +182,7 @@ impl Side {
         let (shared, [ring, at]) = (&self.shared, pieces);
         let mut words = [0; link::WORDS];
         if near {
-            // The worker clears it when it takes up the port.
+            // The worker clears it when it takes up the endpoint.
             words[link::NEAR] = place.worker as u32 + 1;
         } else {
             shared.clear_arena(ring)?;
@@ -196,62 +197,64 @@ impl Side {
         words[link::TAIL..][..2].copy_from_slice(&[low, high]);
         (words[link::HEAD], words[link::HEAD_SEEN]) = (low, low);
         shared.memory.write_arena(at.at, &words)?;
-        let mut record = self.inlets.record;
-        record[port::KIND] = kind;
-        record[port::REQUESTS] = ring.at as u32;
-        record[port::ANSWERS] = 0;
-        (record[port::POSITION], record[port::POSITION + 1], record[port::SKIP]) = (low, high, low);
-        record[port::LOG2_SLOTS] = layout.log2_slots();
-        record[port::LINK] = at.at as u32;
+        let mut record = self.inbound_links.record;
+        record[endpoint::KIND] = kind;
+        record[endpoint::REQUESTS] = ring.at as u32;
+        record[endpoint::ANSWERS] = 0;
+        (record[endpoint::POSITION], record[endpoint::POSITION + 1], record[endpoint::SKIP]) =
+            (low, high, low);
+        record[endpoint::LOG2_SLOTS] = layout.log2_slots();
+        record[endpoint::LINK] = at.at as u32;
         if near {
-            record[port::REQUEST_QUADS] |= port::NEAR;
+            record[endpoint::REQUEST_QUADS] |= endpoint::NEAR;
         }
         shared.load(place, &record, Limit::NONE)?;
         Ok(words)
     }
 
     /// Sees to it that nobody sends to the actor any more, and that what was sent is in its queues.
-    pub fn close_inlets(&self, limit: Limit) -> Result<()> {
+    pub fn close_inbound_links(&self, limit: Limit) -> Result<()> {
         let shared = &self.shared;
-        for inlet in self.inlets.list().iter_mut().filter(|inlet| !inlet.closed) {
+        for inbound_link in self.inbound_links.list().iter_mut().filter(|inbound_link| !inbound_link.closed) {
             // Whoever claims the address from now on finds that it has ended. Whoever has claimed
             // it does so when it next handles a message.
-            match (&inlet.chain, inlet.senders_record(shared)) {
+            match (&inbound_link.chain, inbound_link.senders_record(shared)) {
                 (Some(chain), _) => {
-                    settle_owner(shared, chain.remove(shared, inlet.link.at as u32)? as usize, limit)?
+                    settle_owner(shared, chain.remove(shared, inbound_link.link.at as u32)? as usize, limit)?
                 }
                 (None, (Some(runtime), at)) => end_link(&runtime, at, limit)?,
                 // The sender's runtime is gone.
                 (None, (None, _)) => {}
             }
-            inlet.closed = true;
+            inbound_link.closed = true;
         }
         Ok(())
     }
 
-    /// How far the senders and the actor are in each inlet; `None` where that cannot be told, as
-    /// somebody of another runtime sends.
-    pub fn inlet_counters(&self) -> Option<Vec<[u32; 2]>> {
-        let list = self.inlets.list();
-        let read = |inlet: &Inlet| {
+    /// How far the senders and the actor are in each inbound link; `None` where that cannot be
+    /// told, as somebody of another runtime sends.
+    pub fn inbound_link_counters(&self) -> Option<Vec<[u32; 2]>> {
+        let list = self.inbound_links.list();
+        let read = |inbound_link: &InboundLink| {
             let (mut tail, mut head) = ([0], [0]);
             let memory = &self.shared.memory;
-            if inlet.sender.is_some() {
+            if inbound_link.sender.is_some() {
                 return None;
             }
-            memory.read_arena(inlet.link.at + link::HEAD, &mut head).ok()?;
-            memory.read_arena(inlet.link.at + link::TAIL, &mut tail).ok()?;
+            memory.read_arena(inbound_link.link.at + link::HEAD, &mut head).ok()?;
+            memory.read_arena(inbound_link.link.at + link::TAIL, &mut tail).ok()?;
             Some([tail[0], head[0]])
         };
         list.iter().map(read).collect()
     }
 
-    /// The message in a position of an inlet, as long as its place was not used again.
-    pub fn message_of_inlet(&self, at: u32, position: u64) -> Option<Vec<u32>> {
+    /// The message in a position of an inbound link, as long as its place was not used again.
+    pub fn message_of_inbound_link(&self, at: u32, position: u64) -> Option<Vec<u32>> {
         let (place, layout) = {
-            let list = self.inlets.list();
-            let inlet = list.iter().find(|inlet| inlet.link.at as u32 == at && !inlet.near)?;
-            (inlet.ring.at + inlet.layout.at(position), inlet.layout)
+            let list = self.inbound_links.list();
+            let inbound_link =
+                list.iter().find(|inbound_link| inbound_link.link.at as u32 == at && !inbound_link.near)?;
+            (inbound_link.ring.at + inbound_link.layout.at(position), inbound_link.layout)
         };
         let mut slot = vec![0; layout.slot().stride()];
         self.shared.memory.read_arena(place, &mut slot).ok()?;
@@ -261,29 +264,29 @@ impl Side {
     }
 
     /// Whether other actors may send to it.
-    pub fn has_inlets(&self) -> bool {
-        !self.inlets.list().is_empty()
+    pub fn has_inbound_links(&self) -> bool {
+        !self.inbound_links.list().is_empty()
     }
 
     /// How many messages of other actors wait.
     pub fn backlog(&self) -> Result<u64> {
         let mut left = 0;
-        for inlet in self.inlets.list().iter() {
+        for inbound_link in self.inbound_links.list().iter() {
             let (mut tail, mut head) = ([0], [0]);
-            self.shared.memory.read_arena(inlet.link.at + link::HEAD, &mut head)?;
-            let (Some(sender), at) = inlet.senders_record(&self.shared) else { continue };
+            self.shared.memory.read_arena(inbound_link.link.at + link::HEAD, &mut head)?;
+            let (Some(sender), at) = inbound_link.senders_record(&self.shared) else { continue };
             sender.memory.read_arena(at + link::TAIL, &mut tail)?;
             left += u64::from(tail[0].wrapping_sub(head[0]));
         }
         Ok(left)
     }
 
-    /// Has the worker forget the inlets.
-    pub fn remove_inlets(&self, limit: Limit) -> Result<()> {
-        for inlet in self.inlets.list().iter() {
-            self.shared.load(inlet.port, &[0; port::WORDS], limit)?;
+    /// Has the worker forget the inbound links.
+    pub fn remove_inbound_links(&self, limit: Limit) -> Result<()> {
+        for inbound_link in self.inbound_links.list().iter() {
+            self.shared.load(inbound_link.endpoint, &[0; endpoint::WORDS], limit)?;
         }
-        self.inlets.outputs.close();
+        self.inbound_links.outputs.close();
         Ok(())
     }
 
@@ -296,9 +299,9 @@ impl Side {
 }
 
 impl Shared {
-    /// Memory for an inlet: its ring, which is to lie in a worker's own memory or in the arena, and
-    /// its link's record.
-    fn take_inlet(&self, worker: Option<usize>, words: usize) -> Result<[Piece; 2]> {
+    /// Memory for an inbound link: its ring, which is to lie in a worker's own memory or in the
+    /// arena, and its link's record.
+    fn take_inbound_link(&self, worker: Option<usize>, words: usize) -> Result<[Piece; 2]> {
         let mut free = self.free();
         let ring = match worker {
             Some(worker) => free.near[worker].take(words)?,
@@ -343,7 +346,7 @@ impl<H: Handler> Actor<H> {
     ///
     /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
     /// let last = runtime.launch(total, RingConfig::default().state(0))?;
-    /// let first = runtime.launch(square, RingConfig::default().state(last.inlet(64)?))?;
+    /// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(64)?))?;
     /// last.activate()?;
     /// first.activate()?;
     /// for x in 1..=3 {
@@ -357,12 +360,12 @@ impl<H: Handler> Actor<H> {
     /// # Errors
     /// The actor has ended; a capacity of 0, or of more than [`MAX_CAPACITY`]; no place or memory
     /// left; failures of the device.
-    pub fn inlet(&self, capacity: usize) -> Result<Address<H::Message>> {
-        let (link, serial) = self.body.add_inlet(capacity, Origin::Actor)?;
+    pub fn inbound_link(&self, capacity: usize) -> Result<Address<H::Message>> {
+        let (link, serial) = self.body.add_inbound_link(capacity, Origin::Actor)?;
         Ok(Address::new(link, serial))
     }
 
-    /// The replies to messages that came through the actor's inlets.
+    /// The replies to messages that came through the actor's inbound links.
     pub fn outputs(&self) -> Outputs<H::Reply> {
         Outputs::new(&self.body.side)
     }
@@ -387,8 +390,8 @@ impl<H: Handler> Actor<H> {
     ///
     /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
     /// let a = runtime.launch(countdown, RingConfig::default().state(Address::none()))?;
-    /// let b = runtime.launch(countdown, RingConfig::default().state(a.inlet(4)?))?;
-    /// a.set_state(b.inlet(4)?)?;
+    /// let b = runtime.launch(countdown, RingConfig::default().state(a.inbound_link(4)?))?;
+    /// a.set_state(b.inbound_link(4)?)?;
     /// a.activate()?;
     /// b.activate()?;
     /// a.send(11)?;
@@ -415,24 +418,24 @@ impl<H: Handler> Actor<H> {
 }
 
 impl Body {
-    pub(super) fn add_inlet(&self, capacity: usize, from: Origin<'_>) -> Result<(u32, u32)> {
-        self.add_inlet_at((capacity, 0), from)
+    pub(super) fn add_inbound_link(&self, capacity: usize, from: Origin<'_>) -> Result<(u32, u32)> {
+        self.add_inbound_link_at((capacity, 0), from)
     }
 
-    /// The same, of an inlet that had so many messages before.
-    pub(super) fn add_inlet_at(
+    /// The same, of an inbound link that had so many messages before.
+    pub(super) fn add_inbound_link_at(
         &self,
         (capacity, passed): (usize, u64),
         from: Origin<'_>,
     ) -> Result<(u32, u32)> {
         let life = self.life();
         if matches!(life.stage, Lifecycle::Draining | Lifecycle::Terminated) {
-            return Err(self.illegal("make an inlet", life.stage, "not terminated"));
+            return Err(self.illegal("make an inbound link", life.stage, "not terminated"));
         }
         self.lost()?;
-        self.side.shared.open_inlets()?;
+        self.side.shared.open_inbound_links()?;
         let kind = self.side.shared.kind(self.kind())?;
-        self.side.add_inlet(kind, (capacity, passed), from)
+        self.side.add_inbound_link(kind, (capacity, passed), from)
     }
 
     fn set_state(&self, words: Vec<u32>, held: Vec<Hold>) -> Result<()> {
@@ -442,7 +445,7 @@ impl Body {
         }
         self.side.write_state(&words)?;
         // The worker's caches may hold what was there before.
-        self.side.tell(Operation::Settle, 0)?;
+        self.side.command(Operation::Settle, 0)?;
         let first = life.stage == Lifecycle::Launched;
         if first {
             self.restart_with(words);

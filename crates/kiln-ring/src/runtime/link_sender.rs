@@ -1,7 +1,7 @@
 //! The sender's end of a link, also where that lies in another runtime.
 
 use super::Shared;
-use super::endpoint::Port;
+use super::endpoints::Endpoint;
 use super::limit::Limit;
 use super::region::Piece;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::wire::command::Operation;
 use crate::wire::record::link;
 use std::sync::{Arc, Weak};
 
-/// The sender's end of an inlet whose sender belongs to another runtime.
+/// The sender's end of an inbound link whose sender belongs to another runtime.
 pub(super) struct Sender {
     runtime: Weak<Shared>,
     record: Piece,
@@ -65,6 +65,6 @@ pub(super) fn end_link(runtime: &Shared, at: usize, limit: Limit) -> Result<()> 
 pub(super) fn settle_owner(runtime: &Shared, at: usize, limit: Limit) -> Result<()> {
     let mut owner = [0];
     runtime.memory.read_arena(at + link::OWNER, &mut owner)?;
-    let port: Option<Port> = owner[0].checked_sub(1).and_then(|actor| runtime.place_of(actor));
-    port.map_or(Ok(()), |port| runtime.tell(port, Operation::Settle, 0, limit))
+    let endpoint: Option<Endpoint> = owner[0].checked_sub(1).and_then(|actor| runtime.place_of(actor));
+    endpoint.map_or(Ok(()), |endpoint| runtime.command(endpoint, Operation::Settle, 0, limit))
 }

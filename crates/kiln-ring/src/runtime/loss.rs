@@ -66,7 +66,7 @@ impl Shared {
             let lost = wards
                 .iter()
                 .filter_map(|ward| ward.upgrade())
-                .filter(|ward| ward.side.ports.first.worker == worker);
+                .filter(|ward| ward.side.endpoints.first.worker == worker);
             if lost.filter(|ward| ward.strand(&why)).count() > 0 {
                 self.stalled.store(true, Ordering::Release);
                 self.events.publish(None, self.device.id(), What::Stalled { worker });

@@ -2,7 +2,7 @@
 
 use super::config::RuntimeConfig;
 use super::region::{Piece, Pieces};
-use crate::channel::{Memory, RingMemory};
+use crate::channel::{QueueMemory, RingMemory};
 use crate::error::{Result, RingError};
 use crate::wire::record::{LINE, section_words};
 use crate::wire::slot::{PAYLOAD, QUAD};
@@ -46,7 +46,7 @@ impl SharedMemory {
         let backend = device.backend();
         let lines = workers * LINE;
         let copies = config.clusters().map_or(0, |cluster| cluster.words);
-        let sections = workers * (section_words(config.ports_per_worker) + copies);
+        let sections = workers * (section_words(config.endpoints_per_worker) + copies);
         let inbox_words = words("inbox", config.inbox_bytes, lines)?;
         let outbox_words = words("outbox", config.outbox_bytes, lines)?;
         let arena_words = words("arena", config.arena_bytes, sections)?;

@@ -66,8 +66,8 @@ impl<H: Handler> Actor<H> {
 
     /// Sends a message [with a priority, a deadline or a limit to waiting](SendOptions).
     ///
-    /// # Errors
-    /// As of [`send`](Self::send); no room in time; the actor has no such band, or no deadlines.
+    /// # Errors As of [`send`](Self::send); no room in time; the actor has no such priority, or no
+    /// deadlines.
     pub fn send_with(&self, message: H::Message, options: SendOptions) -> Result<Sent, SendError> {
         self.channel().send_with(&message, options)
     }
@@ -244,9 +244,9 @@ impl<H: Handler> Actor<H> {
 
 /// Receiving, from a handler that replies.
 impl<H: Handler> Actor<H> {
-    /// The next reply; where the actor has several bands, the next of the highest in which there is
-    /// one. Waits as long as one may come by itself: a thread that receives what other threads send
-    /// uses [`recv_timeout`](Self::recv_timeout).
+    /// The next reply; where the actor has several priorities, the next of the highest in which
+    /// there is one. Waits as long as one may come by itself: a thread that receives what other
+    /// threads send uses [`recv_timeout`](Self::recv_timeout).
     ///
     /// ```
     /// # use kiln_lang::prelude::*;

@@ -5,15 +5,15 @@
 //! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
 //! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]: how messages get to the device; choosing one, and the test for that |
-//! | `endpoint.rs` | where a worker polls |
+//! | `endpoints.rs` | where a worker polls |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs`, `messages.rs` | [`Actor`]: life and death; sending, receiving, asking |
 //! | `body.rs` | what an actor is whatever its types |
 //! | `ending.rs` | [`Ending`]: how actors end |
-//! | `link.rs`, `link_sender.rs`, `peer.rs`, `chain.rs` | [`Actor::inlet`]: messages from actor to actor; the sender's end; from other runtimes; of topics |
+//! | `link.rs`, `link_sender.rs`, `peer.rs`, `chain.rs` | [`Actor::inbound_link`]: messages from actor to actor; the sender's end; from other runtimes; of topics |
 //! | `output_ring.rs`, `outputs.rs`, `output_future.rs`, `quiet.rs` | [`Outputs`]: what becomes of those messages; waiting for it |
-//! | `cluster.rs`, `cluster_mate.rs` | [`Actor::inlet_in_cluster`]: queues in shared memory |
+//! | `cluster.rs`, `cluster_mate.rs` | [`Actor::inbound_link_in_cluster`]: queues in shared memory |
 //! | `ref_counts.rs` | which arrays there are, and which of them actors have handed on |
 //! | `topic.rs`, `pool.rs`, `pool_future.rs` | [`Topic`], [`Pool`] |
 //! | `restart_policy.rs`, `restart.rs` | whether and when a failed actor is restarted; restarting it |
@@ -37,7 +37,7 @@ mod cluster;
 mod cluster_mate;
 mod config;
 mod ending;
-mod endpoint;
+mod endpoints;
 mod events;
 mod faults;
 mod grid;
@@ -85,7 +85,7 @@ pub use transport::{Transport, TransportChoice};
 
 use crate::channel::{DeviceSide, Protocol};
 use crate::dead_letter::DeadLetters;
-use crate::device::{Kind, Plan};
+use crate::device::{ActorKind, GridPlan};
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
 use crate::layout::Layout;
@@ -93,17 +93,17 @@ use crate::payload::{Arena, Block, Hold, Payload, PayloadElem};
 use crate::reason::Reason;
 use crate::standing::{Standing, StandingCell};
 use crate::wire::command::Operation;
-use crate::wire::record::{actor as line, cause, port};
-use crate::wire::slot::band_of;
+use crate::wire::record::{actor as line, cause, endpoint};
+use crate::wire::slot::priority_of;
 use body::BodyConfig;
-use endpoint::{Port, Ports};
+use endpoints::{Endpoint, Endpoints};
 use events::Bus;
 use faults::{Faults, Site};
 use grid::Grid;
 use kiln_backend::{Backend, Tenant};
 use kiln_runtime::Device;
 use limit::Limit;
-use link::Inlets;
+use link::InboundLinks;
 use memory::{Free, SharedMemory};
 use ref_counts::RefCounts;
 use region::Piece;
@@ -159,7 +159,7 @@ pub(crate) struct Shared {
     begun: Instant,
     measure_every: u32,
     /// Where the actors are that have not ended.
-    places: Mutex<HashMap<u32, Port>>,
+    places: Mutex<HashMap<u32, Endpoint>>,
 }
 
 impl fmt::Debug for RingRuntime {
@@ -289,7 +289,7 @@ impl RingRuntime {
         let mut first_state = vec![0; H::State::WORDS];
         config.state.encode(&mut first_state);
         let form = config.channel.form::<H::Message, H::Reply>(self.0.protocol)?;
-        let kind = Kind::new(Arc::new(handler), &form);
+        let kind = ActorKind::new(Arc::new(handler), &form);
         let held = self.0.held_by(&config.state)?;
         let refers = !(H::State::PORTABLE && H::Message::PORTABLE);
         let holds = H::State::HOLDS || H::Message::HOLDS;
@@ -362,12 +362,12 @@ impl Shared {
         sites.get((number as usize).checked_sub(1)?).map(|site| site.said(values))
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<u32, Port>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<u32, Endpoint>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where an actor is, if it has not ended.
-    fn place_of(&self, actor: u32) -> Option<Port> {
+    fn place_of(&self, actor: u32) -> Option<Endpoint> {
         self.places().get(&actor).copied()
     }
 
@@ -395,17 +395,17 @@ impl Shared {
         }
     }
 
-    /// Places, one for each band, and memory for an actor: words of the inbox, the outbox and the
-    /// arena.
+    /// Places, one for each priority, and memory for an actor: words of the inbox, the outbox and
+    /// the arena.
     fn reserve(
         &self,
-        bands: usize,
+        priorities: usize,
         beside: Option<usize>,
         [inbox, outbox, arena]: [usize; 3],
-    ) -> Result<(Ports, [Piece; 3])> {
-        let ports = self.grid().take_ports(bands, beside)?;
+    ) -> Result<(Endpoints, [Piece; 3])> {
+        let endpoints = self.grid().take_endpoints(priorities, beside)?;
         let pieces = self.take(inbox, outbox, arena);
-        Ok((ports, pieces.inspect_err(|_| self.grid().give_ports(ports))?))
+        Ok((endpoints, pieces.inspect_err(|_| self.grid().give_endpoints(endpoints))?))
     }
 
     fn give(&self, [inbox, outbox, state]: [Piece; 3]) {
@@ -442,29 +442,29 @@ impl Shared {
         }
     }
 
-    fn tell(&self, port: Port, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
+    fn command(&self, endpoint: Endpoint, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
         self.lost()?;
         let begun = Instant::now();
-        let told = match self.present_by(limit) {
-            Some(mut grid) => grid.tell(&self.memory, port, (operation, argument), limit),
-            None => Err(unheard(port, operation, begun)),
+        let outcome = match self.present_by(limit) {
+            Some(mut grid) => grid.command(&self.memory, endpoint, (operation, argument), limit),
+            None => Err(unheard(endpoint, operation, begun)),
         };
-        self.note(told)
+        self.note(outcome)
     }
 
-    fn load(&self, port: Port, record: &[u32; port::WORDS], limit: Limit) -> Result<()> {
+    fn load(&self, endpoint: Endpoint, record: &[u32; endpoint::WORDS], limit: Limit) -> Result<()> {
         self.lost()?;
         let begun = Instant::now();
         let loaded = match self.present_by(limit) {
-            Some(mut grid) => grid.load(&self.memory, port, record, limit),
-            None => Err(unheard(port, Operation::Load, begun)),
+            Some(mut grid) => grid.load(&self.memory, endpoint, record, limit),
+            None => Err(unheard(endpoint, Operation::Load, begun)),
         };
         self.note(loaded)
     }
 
     /// The number of a kind of actor. One that is new is compiled in, for which the grid leaves and
     /// comes back.
-    fn kind(&self, kind: Kind) -> Result<u32> {
+    fn kind(&self, kind: ActorKind) -> Result<u32> {
         let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = {
             let grid = self.grid();
@@ -479,9 +479,9 @@ impl Shared {
 
     /// Has actors get messages of other actors, for which the grid leaves and comes back the first
     /// time.
-    fn open_inlets(&self) -> Result<()> {
+    fn open_inbound_links(&self) -> Result<()> {
         let _one_at_a_time = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = self.grid().plan_with_inlets();
+        let plan = self.grid().plan_with_inbound_links();
         plan.map_or(Ok(()), |plan| self.change_over(plan))
     }
 
@@ -494,7 +494,7 @@ impl Shared {
     }
 
     /// Goes on by another plan.
-    fn change_over(&self, plan: Plan) -> Result<()> {
+    fn change_over(&self, plan: GridPlan) -> Result<()> {
         let compiled = grid::compile(&self.device, &plan)?;
         // Dropped after the grid, which the end of an actor locks.
         let living = self.living();
@@ -513,8 +513,8 @@ impl Shared {
 
 /// The error of a command that could not be given in time: somebody else waited for a worker that
 /// does not answer.
-fn unheard(port: Port, operation: Operation, begun: Instant) -> RingError {
-    RingError::Unresponsive { worker: port.worker, what: operation.name(), waited: begun.elapsed() }
+fn unheard(endpoint: Endpoint, operation: Operation, begun: Instant) -> RingError {
+    RingError::Unresponsive { worker: endpoint.worker, what: operation.name(), waited: begun.elapsed() }
 }
 
 /// The grid makes room where a program can be loaded only while no kernel runs.
@@ -573,12 +573,12 @@ pub(crate) struct Side {
     shared: Arc<Shared>,
     /// The actor's number.
     actor: u32,
-    ports: Ports,
+    endpoints: Endpoints,
     /// Of the inbox, the outbox and the arena.
     pieces: [Piece; 3],
     /// Whether a worker may use the place and the memory.
     resident: AtomicBool,
-    inlets: Inlets,
+    inbound_links: InboundLinks,
     /// What those who wait for the actor are told.
     standing: StandingCell,
     /// The actor, once it is made.
@@ -587,19 +587,21 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    fn tell(&self, operation: Operation, argument: u32) -> Result<()> {
-        self.tell_by(operation, argument, Limit::NONE)
+    fn command(&self, operation: Operation, argument: u32) -> Result<()> {
+        self.command_by(operation, argument, Limit::NONE)
     }
 
-    fn tell_by(&self, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
-        self.shared.tell(self.ports.first, operation, argument, limit)
+    fn command_by(&self, operation: Operation, argument: u32, limit: Limit) -> Result<()> {
+        self.shared.command(self.endpoints.first, operation, argument, limit)
     }
 
     /// Has the worker forget the actor.
     fn remove(&self, limit: Limit) -> Result<()> {
-        self.remove_inlets(limit)?;
+        self.remove_inbound_links(limit)?;
         self.shared.places().remove(&self.actor);
-        self.ports.iter().try_for_each(|port| self.shared.load(port, &[0; port::WORDS], limit))?;
+        self.endpoints
+            .iter()
+            .try_for_each(|endpoint| self.shared.load(endpoint, &[0; endpoint::WORDS], limit))?;
         self.resident.store(false, Ordering::Release);
         Ok(())
     }
@@ -620,8 +622,8 @@ impl Side {
 
     /// The device's time, in nanoseconds.
     fn device_clock(&self) -> Result<u64> {
-        self.tell(Operation::Settle, 0)?;
-        Ok(self.shared.grid().clock(&self.shared.memory, self.ports.first.worker))
+        self.command(Operation::Settle, 0)?;
+        Ok(self.shared.grid().clock(&self.shared.memory, self.endpoints.first.worker))
     }
 
     /// How long the host waits for what should come soon.
@@ -642,8 +644,8 @@ impl DeviceSide for Side {
     fn skip(&self, position: u64) {
         // Without an acknowledgement the send that asked goes on waiting for its slot, as it does
         // for a worker that is busy.
-        let _ = self.shared.tell(
-            self.ports.of_band(band_of(position)),
+        let _ = self.shared.command(
+            self.endpoints.of_priority(priority_of(position)),
             Operation::Skip,
             position as u32,
             Limit::NONE,
@@ -689,8 +691,8 @@ impl Drop for Side {
     fn drop(&mut self) {
         // What a worker may still use stays taken.
         if !self.resident.load(Ordering::Acquire) {
-            self.inlets.give_back(&self.shared);
-            self.shared.grid().give_ports(self.ports);
+            self.inbound_links.give_back(&self.shared);
+            self.shared.grid().give_endpoints(self.endpoints);
             self.shared.give(self.pieces);
         }
     }

@@ -24,7 +24,7 @@ impl<R: Layout> Outputs<R> {
     /// # fn echo(_ctx: &RingCtx, x: u32) -> u32 { x }
     /// # let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
     /// # let last = runtime.launch(echo, RingConfig::default())?;
-    /// # let first = runtime.launch(twice, RingConfig::default().state(last.inlet(8)?))?;
+    /// # let first = runtime.launch(twice, RingConfig::default().state(last.inbound_link(8)?))?;
     /// # last.activate()?;
     /// # first.activate()?;
     /// let outputs = last.outputs();
@@ -92,7 +92,7 @@ impl<R> OutputFuture<'_, R> {
     /// Has the task woken when an output is there, or will never be.
     fn wait(&mut self, cx: &mut Context<'_>) {
         let side = self.outputs.side();
-        let wakers = &side.inlets.outputs.wakers;
+        let wakers = &side.inbound_links.outputs.wakers;
         let awaited = Awaited::Reply { sent_later: true };
         self.ticket = Some(wakers.add(self.ticket, awaited, cx.waker()));
         // It may have come before the waker was there. Without a thread that looks, the task looks
@@ -135,7 +135,7 @@ impl<R: Reply> Future for OutputManyFuture<'_, R> {
 impl<R> Drop for OutputFuture<'_, R> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.outputs.side().inlets.outputs.wakers.remove(ticket);
+            self.outputs.side().inbound_links.outputs.wakers.remove(ticket);
         }
     }
 }
@@ -143,12 +143,12 @@ impl<R> Drop for OutputFuture<'_, R> {
 impl Side {
     /// Whether an output is there, or will never be.
     fn has_output(&self) -> bool {
-        self.inlets.outputs.is_ready(&self.standing())
+        self.inbound_links.outputs.is_ready(&self.standing())
     }
 
     /// Sees to it that the outputs are looked at while a future waits for them.
     fn see_to_outputs(self: &Arc<Side>) -> std::io::Result<()> {
-        let wakers = &self.inlets.outputs.wakers;
+        let wakers = &self.inbound_links.outputs.wakers;
         if wakers.begin_watching() {
             let weak: Weak<dyn Watched> = Arc::downgrade(self) as Weak<dyn Watched>;
             return watch(weak).inspect_err(|_| wakers.stop_watching());
@@ -160,10 +160,10 @@ impl Side {
 impl Watched for Side {
     fn attend(&self) -> bool {
         self.pump();
-        self.inlets.outputs.wakers.wake(|_| self.has_output())
+        self.inbound_links.outputs.wakers.wake(|_| self.has_output())
     }
 
     fn is_done(&self) -> bool {
-        self.inlets.outputs.wakers.is_unwatched()
+        self.inbound_links.outputs.wakers.is_unwatched()
     }
 }

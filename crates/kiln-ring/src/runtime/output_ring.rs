@@ -1,13 +1,13 @@
 //! The ring of an actor's outputs: what becomes of the messages that other actors sent.
 //!
-//! An actor's inlets share one ring of outputs, which the device writes and the host reads. The
-//! host says how far it has taken them in a quad of the inbox, at which the device looks only when
-//! the ring seems full; a full one holds up the actor.
+//! An actor's inbound links share one ring of outputs, which the device writes and the host reads.
+//! The host says how far it has taken them in a quad of the inbox, at which the device looks only
+//! when the ring seems full; a full one holds up the actor.
 
 use super::Side;
 use super::memory::SharedMemory;
 use super::region::Piece;
-use crate::channel::{Memory, RingMemory, WaitPolicy, Wakers};
+use crate::channel::{QueueMemory, RingMemory, WaitPolicy, Wakers};
 use crate::dead_letter::{DeadLetters, Letter};
 use crate::error::Result;
 use crate::handler::{Inlines, References};
@@ -45,7 +45,7 @@ pub(crate) struct OutputSpec {
     pub wait: WaitPolicy,
 }
 
-/// The host's end of an actor's outputs, which has memory from the first inlet on.
+/// The host's end of an actor's outputs, which has memory from the first inbound link on.
 pub(crate) struct OutputRing {
     spec: OutputSpec,
     made: OnceLock<Made>,
@@ -70,7 +70,7 @@ struct Reader {
     /// The position of the next output to be taken.
     next: u64,
     /// What the device was told of it.
-    told: u64,
+    acknowledged: u64,
     /// The position up to which failures were looked for.
     searched: u64,
     /// The newest failure that nobody has dealt with.
@@ -82,9 +82,9 @@ struct Reader {
 /// An output that is there.
 struct Output {
     kind: Kind,
-    /// The word of the arena at which the inlet's link stands.
+    /// The word of the arena at which the inbound link's link stands.
     link: u32,
-    /// The position of the message in its inlet.
+    /// The position of the message in its inbound link.
     position: u64,
     words: Vec<u32>,
 }
@@ -118,7 +118,7 @@ impl OutputRing {
 
     /// Gives the ring its memory, and writes the actor's line, if that was not done before.
     pub fn make(&self, side: &Side) -> Result<()> {
-        // One at a time: whoever makes inlets holds the lock of those.
+        // One at a time: whoever makes inbound links holds the lock of those.
         if self.made.get().is_some() {
             return Ok(());
         }
@@ -266,8 +266,8 @@ impl OutputRing {
         }
         reader.next += 1;
         self.settle(output);
-        if reader.next - reader.told >= (made.ring.slots() as u64 / 4).max(1) {
-            reader.told = reader.next;
+        if reader.next - reader.acknowledged >= (made.ring.slots() as u64 / 4).max(1) {
+            reader.acknowledged = reader.next;
             made.taken.store_quad(0, [reader.next as u32, 0, 0, 1]);
             made.taken.flush();
         }
@@ -278,7 +278,8 @@ impl OutputRing {
         let Some(reason) = output.reason() else { return };
         let side = self.side.get().and_then(Weak::upgrade);
         let words = if output.kind == Kind::Failed {
-            let message = side.as_ref().and_then(|side| side.message_of_inlet(output.link, output.position));
+            let message =
+                side.as_ref().and_then(|side| side.message_of_inbound_link(output.link, output.position));
             message.unwrap_or_default()
         } else {
             output.words.clone()
@@ -318,8 +319,9 @@ impl OutputRing {
         }
     }
 
-    /// The newest failure on a message of an inlet that nobody has dealt with: the inlet's link,
-    /// the message's position, and why. It may lie behind replies that nobody received.
+    /// The newest failure on a message of an inbound link that nobody has dealt with: the inbound
+    /// link's link, the message's position, and why. It may lie behind replies that nobody
+    /// received.
     pub fn failure(&self) -> Option<(u32, u64, Reason)> {
         let made = self.made.get()?;
         let mut reader = self.reader();

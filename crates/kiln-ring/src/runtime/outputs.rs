@@ -15,10 +15,10 @@ use std::time::Duration;
 
 /// The replies to messages that other actors sent, for the host.
 ///
-/// Those of all inlets come in the order in which they were made. Messages that were not handled
-/// become [dead letters](crate::RingRuntime::dead_letters) when their turn comes. As many may be
-/// there as the actor's queue has places; when nobody takes them, the actor waits, and then those
-/// who send to it: of a handler that replies to other actors, take the replies.
+/// Those of all inbound links come in the order in which they were made. Messages that were not
+/// handled become [dead letters](crate::RingRuntime::dead_letters) when their turn comes. As many
+/// may be there as the actor's queue has places; when nobody takes them, the actor waits, and then
+/// those who send to it: of a handler that replies to other actors, take the replies.
 ///
 /// Clones read the same outputs. While one thread takes some, others wait.
 pub struct Outputs<R> {
@@ -51,7 +51,7 @@ impl<R> Outputs<R> {
     }
 
     fn ring(&self) -> &OutputRing {
-        &self.side.inlets.outputs
+        &self.side.inbound_links.outputs
     }
 }
 
@@ -98,7 +98,7 @@ impl<R: Layout> Outputs<R> {
     ///
     /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
     /// let last = runtime.launch(echo, RingConfig::default())?;
-    /// let first = runtime.launch(share, RingConfig::default().state(last.inlet(8)?))?;
+    /// let first = runtime.launch(share, RingConfig::default().state(last.inbound_link(8)?))?;
     /// last.activate()?;
     /// first.activate()?;
     /// first.send_many(&[20, 0])?;

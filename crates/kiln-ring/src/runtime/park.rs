@@ -7,7 +7,7 @@
 
 use super::Shared;
 use super::body::Body;
-use crate::channel::Memory;
+use crate::channel::QueueMemory;
 use crate::wire::record::{HEARTBEAT, LINE};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -89,7 +89,7 @@ impl Shared {
     pub(super) fn wake(&self) {
         let mut grid = self.present();
         self.unpark();
-        let back = grid.stay(&self.memory);
+        let back = grid.ensure_resident(&self.memory);
         drop(grid);
         // Nobody else would notice: the message that woke it waits for the grid.
         if let Err(error) = back {

@@ -1,8 +1,9 @@
 //! Links between two runtimes: on two GPUs, or two grids of one.
 //!
-//! The ring of such an inlet lies at the receiver, as every inlet's does; the sender's cursor lies
-//! in a record of its own arena. So both poll and count in memory of their own, and what goes from
-//! one GPU to the other is the messages, and, where the ring seems full, one word back.
+//! The ring of such an inbound link lies at the receiver, as every inbound link's does; the
+//! sender's cursor lies in a record of its own arena. So both poll and count in memory of their
+//! own, and what goes from one GPU to the other is the messages, and, where the ring seems full,
+//! one word back.
 
 use super::RingRuntime;
 use super::Shared;
@@ -11,19 +12,19 @@ use super::link::Origin;
 use crate::address::Address;
 use crate::error::{Result, RingError};
 use crate::handler::Handler;
-use kiln_backend::{BackendKind, Tenant};
+use kiln_backend::Tenant;
 use std::sync::Arc;
 
 impl Shared {
     /// Lets kernels of this runtime's device write the arena of another runtime.
     fn reach(&self, other: &Shared) -> Result<()> {
         let (from, to) = (self.device.properties(), other.device.properties());
-        // A GPU in another process has addresses of its own.
-        let here = |id: &str| id.starts_with("cuda:");
-        if std::ptr::addr_eq(self.backend(), other.backend()) && from.kind != BackendKind::Interp {
+        let same = std::ptr::addr_eq(self.backend(), other.backend());
+        if same && !from.capabilities.is_interpreted() {
             return Ok(());
         }
-        if !here(&from.id) || !here(&to.id) {
+        // A GPU in another process, which has addresses of its own, has no peer access.
+        if from.kind != to.kind || !from.capabilities.peer_access || !to.capabilities.peer_access {
             return Err(RingError::OutOfReach { from: from.id.clone(), to: to.id.clone() });
         }
         if from.id != to.id {
@@ -55,8 +56,8 @@ impl Drop for Away<'_> {
 }
 
 impl<H: Handler> Actor<H> {
-    /// As [`inlet`](Self::inlet), for an actor of another runtime: of another GPU, which then
-    /// writes to this one's memory, or of another grid on the same device.
+    /// As [`inbound_link`](Self::inbound_link), for an actor of another runtime: of another GPU,
+    /// which then writes to this one's memory, or of another grid on the same device.
     ///
     /// The first time it has both grids leave and come back. Runtimes on CUDA devices can be joined
     /// so where the GPUs reach each other (NVLink, or PCIe with peer access), and runtimes on one
@@ -81,7 +82,7 @@ impl<H: Handler> Actor<H> {
     /// let device = kiln_runtime::Device::open("cpu")?;
     /// let (here, there) = (RingRuntime::new(&device)?, RingRuntime::new(&device)?);
     /// let last = there.launch(total, RingConfig::default().state(0))?;
-    /// let first = here.launch(square, RingConfig::default().state(last.inlet_from(&here, 64)?))?;
+    /// let first = here.launch(square, RingConfig::default().state(last.inbound_link_from(&here, 64)?))?;
     /// last.activate()?;
     /// first.activate()?;
     /// first.send(3)?;
@@ -90,14 +91,13 @@ impl<H: Handler> Actor<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// As of [`inlet`](Self::inlet); [`RingError::PayloadAcross`] for messages that refer to
-    /// arrays; and [`RingError::OutOfReach`] where the other runtime's device cannot write to this
-    /// one's memory.
-    pub fn inlet_from(&self, sender: &RingRuntime, capacity: usize) -> Result<Address<H::Message>> {
+    /// # Errors As of [`inbound_link`](Self::inbound_link); [`RingError::PayloadAcross`] for
+    /// messages that refer to arrays; and [`RingError::OutOfReach`] where the other runtime's
+    /// device cannot write to this one's memory.
+    pub fn inbound_link_from(&self, sender: &RingRuntime, capacity: usize) -> Result<Address<H::Message>> {
         let receiver = &self.body.side.shared;
         if Arc::ptr_eq(&sender.0, receiver) {
-            return self.inlet(capacity);
+            return self.inbound_link(capacity);
         }
         let kind = self.body.kind();
         if !kind.handler.references().message.is_empty() {
@@ -105,7 +105,7 @@ impl<H: Handler> Actor<H> {
         }
         sender.0.reach(receiver)?;
         sender.0.open_peers()?;
-        let (link, serial) = self.body.add_inlet(capacity, Origin::Runtime(&sender.0))?;
+        let (link, serial) = self.body.add_inbound_link(capacity, Origin::Runtime(&sender.0))?;
         Ok(Address::new(link, serial))
     }
 }

@@ -7,12 +7,12 @@
 
 use super::memory::SharedMemory;
 use super::transport::{Transport, Verdict};
-use crate::channel::{Memory, Protocol, RingMemory, Slots};
+use crate::channel::{Protocol, QueueMemory, RingMemory, Slots};
 use crate::device::probe::{QUADS, trace_probe, word};
 use crate::error::{Result, RingError};
 use crate::wire::record::LINE;
 use crate::wire::slot::{Kind, PAYLOAD, QUAD, stamp};
-use kiln_backend::{BackendKind, Launch};
+use kiln_backend::Launch;
 use kiln_runtime::Device;
 use std::time::{Duration, Instant};
 
@@ -71,10 +71,7 @@ pub(super) fn test(
         answers: memory.outbox_part(begin, slots * line + QUAD),
         slots,
         protocol: transport.protocol(),
-        patience: match device.properties().kind {
-            BackendKind::Cuda => PATIENCE,
-            BackendKind::Cpu | BackendKind::Interp => SHARED_PATIENCE,
-        },
+        patience: if device.properties().capabilities.on_host { SHARED_PATIENCE } else { PATIENCE },
     };
     let begun = Instant::now();
     let verdict = bench.run(device, memory, begin, write)?;
@@ -92,7 +89,7 @@ impl Bench {
         begin: usize,
         write: &Write,
     ) -> Result<std::result::Result<(), String>> {
-        let lanes = if device.properties().compute_capability.is_some() { 32 } else { 1 };
+        let lanes = if device.properties().capabilities.is_simt() { 32 } else { 1 };
         let refuse = |problems| RingError::Handler { handlers: "the transport's test".to_owned(), problems };
         let kernel = trace_probe(lanes, self.protocol == Protocol::Ordered)
             .map_err(|errors| refuse(errors.errors().iter().map(ToString::to_string).collect()))?;

@@ -45,9 +45,10 @@ impl<'a> Quiet<'a> {
     fn idle(&self) -> Option<Vec<(u32, Counts)>> {
         let bodies = self.side.shared.living();
         let counts = |body: &Arc<Body>| {
-            let ((sent, answered), inlets) = (body.mailbox.progress(), body.side.inlet_counters()?);
-            let idle = sent == answered && inlets.iter().all(|[tail, head]| tail == head);
-            (idle || !body.acts()).then_some((body.number, (sent, answered, inlets)))
+            let ((sent, answered), inbound_links) =
+                (body.mailbox.progress(), body.side.inbound_link_counters()?);
+            let idle = sent == answered && inbound_links.iter().all(|[tail, head]| tail == head);
+            (idle || !body.acts()).then_some((body.number, (sent, answered, inbound_links)))
         };
         bodies.iter().map(counts).collect()
     }

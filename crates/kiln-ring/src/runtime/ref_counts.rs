@@ -14,10 +14,10 @@
 //!   where it is counted. One whose number does not stand in its line refers to an array that is
 //!   gone, and a handler that hands it on fails by name: whatever a handler keeps and however long,
 //!   nothing else is ever counted there.
-//! - A worker adds one *before* a message with a reference goes to another actor's inlet or, as a
-//!   reply, to the host's outputs; and takes one off when the message that brought it is done with,
-//!   however it ended: handled, failed, given back. So between what adds and what takes off, the
-//!   count is never 0 while anybody has the array.
+//! - A worker adds one *before* a message with a reference goes to another actor's inbound link or,
+//!   as a reply, to the host's outputs; and takes one off when the message that brought it is done
+//!   with, however it ended: handled, failed, given back. So between what adds and what takes off,
+//!   the count is never 0 while anybody has the array.
 //! - Outputs are taken by the host, which cannot change a word that the device changes meanwhile:
 //!   it counts those by itself ([`Allocation::taken`]), once whoever took one has the array. No
 //!   actor has it when the two counts are equal. What a line stands at then is where its next array
@@ -25,7 +25,7 @@
 //! - The host's count never goes ahead of the device's. So where the host's, *read first*, equals
 //!   the device's, read later, no actor had the array at the later moment, and none came back
 //!   between the two. Where the host, too, had no reference before the device's count was read, and
-//!   nobody has found one since, nobody has the array, or ever will. (`tests/lending.rs` visits
+//!   nobody has found one since, nobody has the array, or ever will. (`tests/ref_counts.rs` visits
 //!   every state of a model of this, and shows what becomes of other orders.)
 //! - The count is changed before the answer of a message leaves, behind a fence: who has seen the
 //!   answer finds what the handler handed on counted.
@@ -43,14 +43,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The reference-count table of a runtime, as the host keeps it.
-pub(super) struct RefCounts(Mutex<State>);
+pub(super) struct RefCounts(Mutex<RefCountState>);
 
 #[derive(Default)]
-struct State {
+struct RefCountState {
     /// The device's.
     table: Option<Piece>,
     /// Whether actors may hand arrays on: then the device's numbers are kept.
-    lends: bool,
+    counts: bool,
     lines: Vec<Line>,
     /// How many of them are free.
     free: usize,
@@ -94,16 +94,20 @@ impl RefCounts {
     /// That of an arena of so many words.
     pub fn new(arena_words: usize) -> RefCounts {
         let lines = (arena_words / WORDS_PER_LINE).clamp(*LINES.start(), *LINES.end()).next_power_of_two();
-        RefCounts(Mutex::new(State { lines: vec![Line::default(); lines], free: lines, ..State::default() }))
+        RefCounts(Mutex::new(RefCountState {
+            lines: vec![Line::default(); lines],
+            free: lines,
+            ..RefCountState::default()
+        }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RefCountState> {
         // Every change is complete before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl RefCountState {
     /// A number for an array, and its line: none where all are taken.
     fn enter(&mut self) -> (u32, Option<usize>) {
         let lines = self.lines.len();
@@ -142,7 +146,7 @@ impl Shared {
         let mut state = self.ref_counts.state();
         let (number, line) = state.enter();
         let settled = line.map_or(0, |line| state.lines[line].settled);
-        if let (Some(line), Some(table), true) = (line, state.table, state.lends)
+        if let (Some(line), Some(table), true) = (line, state.table, state.counts)
             && let Err(error) = self.memory.write_arena(table.at + line, &[number])
         {
             state.leave(line, settled);
@@ -178,26 +182,26 @@ impl Shared {
     }
 
     /// From now on actors may hand arrays on.
-    pub(super) fn lend(&self) -> Result<()> {
+    pub(super) fn count_references(&self) -> Result<()> {
         self.open_ref_counts()?;
         let mut state = self.ref_counts.state();
-        if let (Some(table), false) = (state.table, state.lends) {
+        if let (Some(table), false) = (state.table, state.counts) {
             let numbers: Vec<u32> = state.lines.iter().map(|line| line.number).collect();
             self.memory.write_arena(table.at, &numbers)?;
-            state.lends = true;
+            state.counts = true;
         }
         Ok(())
     }
 
     /// Gives the memory of an array back that no actor had after it was seen, unless somebody on
     /// the host has found it since; whether it did.
-    fn give_back(&self, state: &mut State, seen: &Seen) -> Result<bool> {
+    fn give_back(&self, state: &mut RefCountState, seen: &Seen) -> Result<bool> {
         let memory = &seen.memory;
         let mut holders = memory.holders();
         if holders.gone || holders.found != seen.found {
             return Ok(false);
         }
-        if let (Some(line), Some(table), true) = (memory.line, state.table, state.lends) {
+        if let (Some(line), Some(table), true) = (memory.line, state.table, state.counts) {
             // From here on a handler that kept a reference without being entitled to it is refused.
             // Nobody finds the array before that is certain.
             self.note(self.memory.write_arena(table.at + line, &[0]))?;
@@ -291,10 +295,10 @@ impl Arena for Shared {
         self.memory.fill_arena(piece, from, bytes)
     }
 
-    fn is_lent(&self, line: Option<usize>, taken: u32) -> Result<bool> {
+    fn is_referenced(&self, line: Option<usize>, taken: u32) -> Result<bool> {
         let at = {
             let state = self.ref_counts.state();
-            line.filter(|_| state.lends).and_then(|line| state.count_at(line))
+            line.filter(|_| state.counts).and_then(|line| state.count_at(line))
         };
         let Some(at) = at else { return Ok(false) };
         self.lost()?;
@@ -307,7 +311,7 @@ impl Arena for Shared {
         let Some(memory) = allocation(number) else { return };
         let mut state = self.ref_counts.state();
         let Some(seen) = Seen::of(&memory) else { return };
-        if state.lends && memory.line.is_some() {
+        if state.counts && memory.line.is_some() {
             state.abroad.insert(number, memory);
         } else {
             // It stays taken where the device fails.

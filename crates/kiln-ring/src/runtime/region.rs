@@ -25,11 +25,12 @@ impl Pieces {
 
     /// Takes a piece of at least `words` words.
     pub fn take(&mut self, words: usize) -> Result<Piece> {
-        let words = words.max(1).next_multiple_of(ALIGN);
+        // As many words as no region has fit into none.
+        let words = words.max(1).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX);
         let Some(place) = self.free.iter().position(|piece| piece.words >= words) else {
             return Err(RingError::OutOfRegion {
                 region: self.name,
-                needed: words * 4,
+                needed: words.saturating_mul(4),
                 size: self.words * 4,
             });
         };
@@ -93,5 +94,8 @@ mod tests {
         let error = pieces.take(1).unwrap_err().to_string();
         assert!(error.contains("inbox has no 256 bytes") && error.contains("512 in all"), "{error}");
         assert!(Pieces::new("inbox", 0, 0).take(1).is_err());
+        for words in [usize::MAX, usize::MAX / 4 + 1, usize::MAX - 63] {
+            assert!(pieces.take(words).is_err());
+        }
     }
 }

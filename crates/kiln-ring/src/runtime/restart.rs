@@ -31,12 +31,12 @@ impl Body {
         // opens.
         self.side.remember_fault();
         life.settled = self.mailbox.settled_so_far();
-        self.side.inlets.outputs.forgive();
-        self.side.tell(Operation::Gate, gate::OPEN)?;
+        self.side.inbound_links.outputs.forgive();
+        self.side.command(Operation::Gate, gate::OPEN)?;
         self.mailbox.reopen();
-        self.side.inlets.outputs.reopen();
+        self.side.inbound_links.outputs.reopen();
         life.history.restarted(&self.body_config.restart, Instant::now());
-        (life.stage, life.fell, life.told, life.failed) = (Lifecycle::Active, false, false, None);
+        (life.stage, life.fell, life.links_notified, life.failed) = (Lifecycle::Active, false, false, None);
         self.stand(life);
         self.publish(What::Restarted { times: life.history.total });
         Ok(())
@@ -56,14 +56,14 @@ impl Body {
             self.stand(&life);
         }
         self.checkpoint_by_the_clock(&mut life);
-        let tells = life.fell && !life.told;
+        let notifies = life.fell && !life.links_notified;
         drop(life);
-        if tells {
+        if notifies {
             let links: Vec<_> = self.links().iter().filter_map(Weak::upgrade).collect();
             // Every one of them, also after one that could not.
             let all = links.iter().filter(|other| !other.fall_with(self.number)).count() == 0;
             if let Some(mut life) = self.try_life().filter(|_| all) {
-                life.told = life.fell;
+                life.links_notified = life.fell;
             }
         }
         restarts

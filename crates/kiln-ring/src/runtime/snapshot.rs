@@ -1,18 +1,19 @@
 //! Snapshots: actors that send to each other, all at one moment.
 //!
 //! All actors are held before any of them is read, so that nothing moves: what was sent is handled
-//! or lies in a queue. Of each there is a [`Checkpoint`] with its inlets and what lies in them.
+//! or lies in a queue. Of each there is a [`Checkpoint`] with its inbound links and what lies in
+//! them.
 //!
-//! Addresses name places in the memory of the device on which they were made. A restored inlet has
-//! another address, so that the words of all states and messages are gone through, and the old
-//! addresses in them replaced by the new ones. That is why a snapshot is restored as a whole, and
-//! why no actor of it may have the address of one that is not part of it.
+//! Addresses name places in the memory of the device on which they were made. A restored inbound
+//! link has another address, so that the words of all states and messages are gone through, and the
+//! old addresses in them replaced by the new ones. That is why a snapshot is restored as a whole,
+//! and why no actor of it may have the address of one that is not part of it.
 
 use super::body::{Body, Life};
-use super::checkpoint::{Checkpoint, HeldInlet, opened, put, read_file, sealed, write_file};
+use super::checkpoint::{Checkpoint, HeldInboundLink, opened, put, read_file, sealed, write_file};
 use super::launch::body_config_of;
 use super::limit::Limit;
-use super::link::{Inlet, Origin};
+use super::link::{InboundLink, Origin};
 use super::{Actor, RingConfig, RingRuntime, Shared};
 use crate::error::{CheckpointError, Result, RingError};
 use crate::handler::{Addresses, Handler};
@@ -54,7 +55,7 @@ const VERSION: u32 = 1;
 ///
 /// let runtime = RingRuntime::new(&kiln_runtime::Device::open("cpu")?)?;
 /// let last = runtime.launch(total, RingConfig::default().state(0))?;
-/// let first = runtime.launch(square, RingConfig::default().state(last.inlet(64)?))?;
+/// let first = runtime.launch(square, RingConfig::default().state(last.inbound_link(64)?))?;
 /// first.activate()?;
 /// for x in 1..=3 {
 ///     first.send(x)?;
@@ -159,10 +160,9 @@ impl RingRuntime {
     /// Some of this runtime's actors at one moment: all that send to each other. Active ones are
     /// held meanwhile, for two commands each and the copies. [`Snapshot`] has an example.
     ///
-    /// # Errors
-    /// An actor belongs to another runtime, is being terminated, is named twice or has the address
-    /// of one that is not named; messages or states that refer to payloads; inlets of topics or of
-    /// other runtimes; a sender stopped half-way; the device does not answer.
+    /// # Errors An actor belongs to another runtime, is being terminated, is named twice or has the
+    /// address of one that is not named; messages or states that refer to payloads; inbound links
+    /// of topics or of other runtimes; a sender stopped half-way; the device does not answer.
     pub fn snapshot(&self, actors: &[&dyn AnyActor]) -> Result<Snapshot> {
         let bodies: Vec<Arc<Body>> = actors.iter().map(|actor| actor.erase().0).collect();
         for (i, body) in bodies.iter().enumerate() {
@@ -198,10 +198,10 @@ impl RingRuntime {
     }
 
     /// Makes actors that go on where a [snapshot](Self::snapshot) was taken, of this device or of
-    /// any other: with their states, their messages and their inlets, under other addresses, which
-    /// stand in their states and messages in place of the old ones. They are resident and hold
-    /// their messages until they are activated. Inlets in the memory of a cluster come back as
-    /// inlets in device memory.
+    /// any other: with their states, their messages and their inbound links, under other addresses,
+    /// which stand in their states and messages in place of the old ones. They are resident and
+    /// hold their messages until they are activated. Inbound links in the memory of a cluster come
+    /// back as inbound links in device memory.
     ///
     /// A handler and a configuration are given for each actor, in the order of the snapshot: as
     /// pairs, in tuples of up to eight, or, where several in a row have the same handler, in a
@@ -228,7 +228,9 @@ impl RingRuntime {
 impl Shared {
     /// Reads actors that are held.
     fn read_all(&self, bodies: &[Arc<Body>]) -> Result<Snapshot> {
-        let near = bodies.iter().any(|body| body.side.inlets.list().iter().any(|inlet| inlet.near));
+        let near = bodies
+            .iter()
+            .any(|body| body.side.inbound_links.list().iter().any(|inbound_link| inbound_link.near));
         if near {
             // What lies in the memory of workers is copied to the arena when they leave.
             self.leave()?;
@@ -238,8 +240,12 @@ impl Shared {
             self.come_back();
         }
         let snapshot = Snapshot { actors: actors? };
-        let known: Vec<[u32; 2]> =
-            snapshot.actors.iter().flat_map(|actor| &actor.inlets).map(|inlet| inlet.address).collect();
+        let known: Vec<[u32; 2]> = snapshot
+            .actors
+            .iter()
+            .flat_map(|actor| &actor.inbound_links)
+            .map(|inbound_link| inbound_link.address)
+            .collect();
         let known: HashMap<[u32; 2], [u32; 2]> =
             known.into_iter().map(|address| (address, address)).collect();
         for (body, actor) in bodies.iter().zip(&snapshot.actors) {
@@ -255,25 +261,25 @@ impl Shared {
 
     fn read_whole(&self, body: &Body) -> Result<Checkpoint> {
         let mut actor = body.read()?;
-        for inlet in body.side.inlets.list().iter() {
-            actor.inlets.push(self.read_inlet(body, inlet)?);
+        for inbound_link in body.side.inbound_links.list().iter() {
+            actor.inbound_links.push(self.read_inbound_link(body, inbound_link)?);
         }
         Ok(actor)
     }
 
-    /// Reads an inlet, and waits for a message that is being written.
-    fn read_inlet(&self, body: &Body, inlet: &Inlet) -> Result<HeldInlet> {
+    /// Reads an inbound link, and waits for a message that is being written.
+    fn read_inbound_link(&self, body: &Body, inbound_link: &InboundLink) -> Result<HeldInboundLink> {
         let begun = Instant::now();
         let mut wait = Limit::after(body.side.patience()).wait();
         loop {
             let mut record = [0; link::WORDS];
-            self.memory.read_arena(inlet.link.at, &mut record)?;
-            let ring = RingLayout::new(body.side.inlets.slot, 1 << record[link::LOG2_SLOTS]);
+            self.memory.read_arena(inbound_link.link.at, &mut record)?;
+            let ring = RingLayout::new(body.side.inbound_links.slot, 1 << record[link::LOG2_SLOTS]);
             let tail = u64::from(record[link::TAIL]) | u64::from(record[link::TAIL + 1]) << 32;
             let waiting = record[link::TAIL].wrapping_sub(record[link::HEAD]);
             let head = tail - u64::from(waiting);
             let mut words = vec![0; ring.words()];
-            self.memory.read_arena(self.ring_at(inlet), &mut words)?;
+            self.memory.read_arena(self.ring_at(inbound_link), &mut words)?;
             let message = |position| {
                 let mut payload = vec![0; ring.slot().payload_words()];
                 let slot = &words[ring.at(position)..][..ring.slot().stride()];
@@ -282,8 +288,8 @@ impl Shared {
             };
             let messages: Vec<Option<Vec<u32>>> = (head..tail).map(message).collect();
             let Some(missing) = messages.iter().position(Option::is_none) else {
-                return Ok(HeldInlet {
-                    address: [inlet.link.at as u32, record[link::SERIAL]],
+                return Ok(HeldInboundLink {
+                    address: [inbound_link.link.at as u32, record[link::SERIAL]],
                     capacity: ring.slots(),
                     passed: head,
                     messages: messages.into_iter().flatten().collect(),
@@ -296,14 +302,15 @@ impl Shared {
         }
     }
 
-    /// The word of the arena at which an inlet's ring begins, or its copy, once the grid has left.
-    fn ring_at(&self, inlet: &Inlet) -> usize {
-        match self.config.clusters().filter(|_| inlet.near) {
+    /// The word of the arena at which an inbound link's ring begins, or its copy, once the grid has
+    /// left.
+    fn ring_at(&self, inbound_link: &InboundLink) -> usize {
+        match self.config.clusters().filter(|_| inbound_link.near) {
             Some(cluster) => {
-                let sections = self.grid().workers() * section_words(self.config.ports_per_worker);
-                sections + inlet.port.worker * cluster.words + inlet.ring.at
+                let sections = self.grid().workers() * section_words(self.config.endpoints_per_worker);
+                sections + inbound_link.endpoint.worker * cluster.words + inbound_link.ring.at
             }
-            None => inlet.ring.at,
+            None => inbound_link.ring.at,
         }
     }
 }
@@ -315,14 +322,14 @@ impl Body {
             let handler = self.kind().handler.signature().name;
             return Err(CheckpointError::NotPortable { handler }.into());
         }
-        let list = self.side.inlets.list();
-        let foreign = |inlet: &Inlet| match (&inlet.chain, &inlet.sender) {
+        let list = self.side.inbound_links.list();
+        let foreign = |inbound_link: &InboundLink| match (&inbound_link.chain, &inbound_link.sender) {
             (Some(_), _) => Some("the publisher of a topic"),
             (None, Some(_)) => Some("an actor of another runtime"),
             (None, None) => None,
         };
         match list.iter().find_map(foreign) {
-            Some(from) => Err(CheckpointError::ForeignInlet { actor: self.number, from }.into()),
+            Some(from) => Err(CheckpointError::ForeignInboundLink { actor: self.number, from }.into()),
             None => Ok(()),
         }
     }
@@ -349,8 +356,9 @@ fn renamed(
     };
     rename(&mut actor.state, &places.state)?;
     rename(&mut actor.first_state, &places.state)?;
-    let of_host = actor.bands.iter_mut().flat_map(|band| &mut band.messages).map(|held| &mut held.words);
-    let of_actors = actor.inlets.iter_mut().flat_map(|inlet| &mut inlet.messages);
+    let of_host =
+        actor.priorities.iter_mut().flat_map(|priority| &mut priority.messages).map(|held| &mut held.words);
+    let of_actors = actor.inbound_links.iter_mut().flat_map(|inbound_link| &mut inbound_link.messages);
     of_host.chain(of_actors).try_for_each(|words| rename(words, &places.message))?;
     Some(actor)
 }
@@ -391,7 +399,7 @@ impl fmt::Debug for Session<'_> {
 struct Made<'a> {
     body: Arc<Body>,
     checkpoint: &'a Checkpoint,
-    /// The addresses of its inlets.
+    /// The addresses of its inbound links.
     addresses: Vec<[u32; 2]>,
 }
 
@@ -408,10 +416,10 @@ impl Session<'_> {
             return Err(CheckpointError::NotPortable { handler: handler.name() }.into());
         }
         let actor: Actor<H> = self.runtime.begin_from(Arc::new(handler), body_config, checkpoint)?;
-        let mut addresses = Vec::with_capacity(checkpoint.inlets.len());
-        for inlet in &checkpoint.inlets {
-            let size = (inlet.capacity, inlet.passed);
-            let (at, serial) = actor.body.add_inlet_at(size, Origin::Actor)?;
+        let mut addresses = Vec::with_capacity(checkpoint.inbound_links.len());
+        for inbound_link in &checkpoint.inbound_links {
+            let size = (inbound_link.capacity, inbound_link.passed);
+            let (at, serial) = actor.body.add_inbound_link_at(size, Origin::Actor)?;
             addresses.push([at, serial]);
         }
         self.made.push(Made { body: Arc::clone(&actor.body), checkpoint, addresses });
@@ -421,33 +429,44 @@ impl Session<'_> {
     /// Gives the actors their states and messages, now that all addresses are known.
     fn finish(self) -> Result<()> {
         let known = self.made.iter().flat_map(|made| {
-            made.checkpoint.inlets.iter().map(|inlet| inlet.address).zip(made.addresses.iter().copied())
+            made.checkpoint
+                .inbound_links
+                .iter()
+                .map(|inbound_link| inbound_link.address)
+                .zip(made.addresses.iter().copied())
         });
         let known: HashMap<[u32; 2], [u32; 2]> = known.collect();
         for made in &self.made {
             let (body, places) = (&made.body, made.body.kind().handler.addresses());
             let Some(actor) = renamed(made.checkpoint, &places, &known) else {
-                return Err(
-                    CheckpointError::Damaged { what: "an address in it is of none of its inlets" }.into()
-                );
+                return Err(CheckpointError::Damaged {
+                    what: "an address in it is of none of its inbound links",
+                }
+                .into());
             };
             body.side.write_state(&actor.state)?;
             body.restart_with(actor.first_state.clone());
-            for (inlet, held) in body.side.inlets.list().iter().zip(&actor.inlets) {
-                self.runtime.0.fill_inlet(body, inlet, held)?;
+            for (inbound_link, held) in body.side.inbound_links.list().iter().zip(&actor.inbound_links) {
+                self.runtime.0.fill_inbound_link(body, inbound_link, held)?;
             }
             // The worker's caches may hold what was there before.
-            body.side.tell(Operation::Settle, 0)?;
-            body.refill(&actor.bands)?;
+            body.side.command(Operation::Settle, 0)?;
+            body.refill(&actor.priorities)?;
         }
         Ok(())
     }
 }
 
 impl Shared {
-    /// Writes messages to an inlet that nobody has sent to, of an actor that handles nothing.
-    fn fill_inlet(&self, body: &Body, inlet: &Inlet, held: &HeldInlet) -> Result<()> {
-        let ring = RingLayout::new(body.side.inlets.slot, held.capacity);
+    /// Writes messages to an inbound link that nobody has sent to, of an actor that handles
+    /// nothing.
+    fn fill_inbound_link(
+        &self,
+        body: &Body,
+        inbound_link: &InboundLink,
+        held: &HeldInboundLink,
+    ) -> Result<()> {
+        let ring = RingLayout::new(body.side.inbound_links.slot, held.capacity);
         let mut words = vec![0; ring.words()];
         for (position, message) in (held.passed..).zip(&held.messages) {
             let slot = &mut words[ring.at(position)..][..ring.slot().stride()];
@@ -455,9 +474,9 @@ impl Shared {
             let header = [u32::MAX, u32::MAX, 0];
             ring.slot().encode(header, message, stamp(ring.lap(position), Kind::Request), slot);
         }
-        self.memory.write_arena(inlet.ring.at, &words)?;
+        self.memory.write_arena(inbound_link.ring.at, &words)?;
         let tail = held.passed + held.messages.len() as u64;
-        self.memory.write_arena(inlet.link.at + link::TAIL, &[tail as u32, (tail >> 32) as u32])
+        self.memory.write_arena(inbound_link.link.at + link::TAIL, &[tail as u32, (tail >> 32) as u32])
     }
 }
 

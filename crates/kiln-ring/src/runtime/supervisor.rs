@@ -26,14 +26,14 @@ const RECENT: usize = 8;
 /// What the supervisor shares with its runtime.
 #[derive(Default)]
 pub(crate) struct Supervisor {
-    state: Mutex<State>,
+    state: Mutex<SupervisorState>,
     changed: Condvar,
     /// Held during a look.
     looking: Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct SupervisorState {
     wards: Vec<Weak<Body>>,
     runs: bool,
     ended: bool,
@@ -119,7 +119,7 @@ impl Supervisor {
         drop(self.looking.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SupervisorState> {
         // Every change is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -43,11 +43,11 @@ impl Body {
             (life.stage, life.restarts())
         };
         let counts = self.mailbox.counts();
-        let mut words = vec![0; gauge::words(self.mailbox.form().bands)];
+        let mut words = vec![0; gauge::words(self.mailbox.form().priorities)];
         shared.memory.read_arena(self.gauges, &mut words)?;
         let (cause, number) = (words[gauge::FAILURE], words[gauge::FAILURE + 1]);
         let last_failure = (cause != 0).then(|| {
-            let record = &words[gauge::fault(self.mailbox.form().bands)..];
+            let record = &words[gauge::fault(self.mailbox.form().priorities)..];
             let position = u64::from(record[fault::POSITION]) | u64::from(record[fault::POSITION + 1]) << 32;
             self.side.explain_message(Reason::Failed { cause, number }, record[fault::LINK], position)
         });
@@ -55,8 +55,8 @@ impl Body {
         shared.memory.read_arena(self.side.pieces[2].at, &mut line)?;
         let received = u64::from(line[actor::RECEIVED]) | u64::from(line[actor::RECEIVED + 1]) << 32;
         let (mut processed, mut failed, mut depths) = (received, line[actor::RECEIVED_UNHANDLED], Vec::new());
-        for (band, (lane, passed)) in self.mailbox.bands().zip(&self.passed).enumerate() {
-            let [low, high, unhandled] = [0, 1, 2].map(|word| words[gauge::done(band) + word]);
+        for (priority, (lane, passed)) in self.mailbox.rings().zip(&self.passed).enumerate() {
+            let [low, high, unhandled] = [0, 1, 2].map(|word| words[gauge::done(priority) + word]);
             // Nothing is there until the first message is done.
             let done = count_of(u64::from(low) | u64::from(high) << 32).max(*passed);
             processed += done;

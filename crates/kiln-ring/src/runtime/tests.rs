@@ -156,8 +156,9 @@ fn a_seed_decides_which_worker_is_first() {
         let device = Device::open(&format!("interp:{seed}")).unwrap();
         let rt = RingRuntime::with(&device, RuntimeConfig::default().workers(3)).unwrap();
         let last = rt.launch(digits, RingConfig::default().state(0)).unwrap();
-        let senders = [(); 2]
-            .map(|()| rt.launch(pass_on, RingConfig::default().state(last.inlet(4).unwrap())).unwrap());
+        let senders = [(); 2].map(|()| {
+            rt.launch(pass_on, RingConfig::default().state(last.inbound_link(4).unwrap())).unwrap()
+        });
         last.activate().unwrap();
         senders.iter().for_each(|sender| sender.activate().unwrap());
         senders[0].send(1).unwrap();
@@ -175,12 +176,12 @@ fn devices_that_do_not_reach_each_other_are_not_linked() {
     let runtime = |device: &str| RingRuntime::new(&Device::open(device).unwrap()).unwrap();
     let (interp, cpu) = (runtime("interp"), runtime("cpu"));
     let actor = cpu.launch(sum_of, RingConfig::default().state(0)).unwrap();
-    let refused = actor.inlet_from(&interp, 4);
+    let refused = actor.inbound_link_from(&interp, 4);
     let named = |from: &str, to: &str| (from, to) == ("interp", "cpu");
     assert!(matches!(&refused, Err(RingError::OutOfReach { from, to }) if named(from, to)), "{refused:?}");
-    assert!(actor.inlet_from(&cpu, 4).is_ok());
+    assert!(actor.inbound_link_from(&cpu, 4).is_ok());
     let other = runtime("interp").launch(sum_of, RingConfig::default().state(0)).unwrap();
-    assert!(matches!(other.inlet_from(&interp, 4), Err(RingError::OutOfReach { .. })));
+    assert!(matches!(other.inbound_link_from(&interp, 4), Err(RingError::OutOfReach { .. })));
 }
 
 #[ring_kernel(crate = crate)]
@@ -200,7 +201,7 @@ fn arrays_without_a_line_are_not_handed_on() {
     let config = RuntimeConfig { arena_bytes: 1 << 17, ..RuntimeConfig::default() };
     let rt = RingRuntime::with(&Device::open("interp").unwrap(), config).unwrap();
     let last = rt.launch(first_of, RingConfig::default()).unwrap();
-    let first = rt.launch(hand_on, RingConfig::default().state(last.inlet(4).unwrap())).unwrap();
+    let first = rt.launch(hand_on, RingConfig::default().state(last.inbound_link(4).unwrap())).unwrap();
     last.activate().unwrap();
     first.activate().unwrap();
     let lines = rt.0.open_ref_counts().unwrap()[1] as usize + 1;
@@ -230,7 +231,7 @@ fn absurd_configurations_are_refused() {
     let fields = [
         ("workers", RuntimeConfig { workers: Some(usize::MAX), ..base() }),
         ("workers", RuntimeConfig { workers: Some(1 << 40), ..base() }),
-        ("ports_per_worker", RuntimeConfig { ports_per_worker: usize::MAX, ..base() }),
+        ("endpoints_per_worker", RuntimeConfig { endpoints_per_worker: usize::MAX, ..base() }),
         ("cluster_bytes", RuntimeConfig { cluster: 2, cluster_bytes: usize::MAX, ..base() }),
         ("measure_every", RuntimeConfig { measure_every: u32::MAX, ..base() }),
     ];
@@ -245,7 +246,7 @@ fn absurd_configurations_are_refused() {
             RuntimeConfig { inbox_bytes: usize::MAX, ..base() },
             RuntimeConfig { outbox_bytes: usize::MAX, ..base() },
             RuntimeConfig { arena_bytes: usize::MAX, ..base() },
-            RuntimeConfig { workers: Some(1 << 16), ports_per_worker: 1 << 16, ..base() },
+            RuntimeConfig { workers: Some(1 << 16), endpoints_per_worker: 1 << 16, ..base() },
         ];
         for config in regions {
             let error = RingRuntime::with(&device, config).err().unwrap();
@@ -314,4 +315,70 @@ fn a_print_sink_that_panics_costs_no_actor() {
         assert!(error.contains("no room for `got "), "{error}");
         actor.terminate_with(Ending::Drain, Duration::MAX).unwrap();
     }
+}
+
+/// Takes as long as the message says.
+#[ring_kernel(crate = crate)]
+fn slow(_ctx: &RingCtx, ns: u64) -> u64 {
+    let begun = clock_ns();
+    let mut passed: Val<u64> = 0;
+    while passed < ns {
+        passed = clock_ns() - begun;
+    }
+    passed
+}
+
+/// Termination waits as long as messages are handled, and no longer.
+#[test]
+fn termination_waits_for_progress() {
+    let patience = Duration::from_millis(500);
+    let config = RuntimeConfig { acknowledge_within: patience, step_budget: 0, ..RuntimeConfig::default() };
+    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config.workers(1)).unwrap();
+    let start = || {
+        let actor = rt.launch(slow, RingConfig::default()).unwrap();
+        actor.activate().unwrap();
+        actor
+    };
+    let actor = start();
+    for _ in 0..40 {
+        actor.send(30_000_000).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    actor.terminate().unwrap();
+    assert!(begun.elapsed() > patience, "it waited for more than one message");
+    assert_eq!(actor.channel().counts().failed, 0);
+
+    let stuck = start();
+    stuck.send(4_000_000_000).unwrap();
+    let begun = std::time::Instant::now();
+    let error = stuck.terminate().unwrap_err();
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(3), "{waited:?}: {error}");
+    // The worker ends before the runtime does.
+    assert!(stuck.recv_timeout(Duration::from_secs(60)).is_ok());
+}
+
+/// An actor that is left out of checkpoints by the clock is said to be, once.
+#[test]
+fn an_actor_without_checkpoints_is_reported() {
+    let config = RuntimeConfig::default().checkpoint_every(Duration::from_millis(1));
+    let rt = RingRuntime::with(&Device::open("cpu").unwrap(), config).unwrap();
+    let events = rt.events();
+    let actor = rt.launch(twice, RingConfig::default()).unwrap();
+    actor.inbound_link(4).unwrap();
+    actor.activate().unwrap();
+    let mut said = Vec::new();
+    for x in 0..100 {
+        assert_eq!(actor.ask(x).unwrap(), Some(2 * x));
+        std::thread::sleep(Duration::from_millis(1));
+        while let Some(event) = events.try_next() {
+            if let super::What::NoCheckpoint { why } = event.what {
+                said.push(why);
+            }
+        }
+        if x > 50 && !said.is_empty() {
+            break;
+        }
+    }
+    assert!(said.len() == 1 && said[0].contains("inbound link"), "{said:?}");
 }

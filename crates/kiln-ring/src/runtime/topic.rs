@@ -59,10 +59,10 @@ pub struct Topic<M>(Arc<Inner<M>>);
 
 struct Inner<M> {
     shared: Arc<Shared>,
-    state: Mutex<State<M>>,
+    state: Mutex<TopicMembers<M>>,
 }
 
-struct State<M> {
+struct TopicMembers<M> {
     publishers: Vec<Arc<Chain>>,
     subscribers: Vec<Subscriber<M>>,
 }
@@ -91,7 +91,7 @@ impl<M: Message> fmt::Debug for Topic<M> {
 impl RingRuntime {
     /// A topic of messages, without subscribers.
     pub fn topic<M: Message>(&self) -> Topic<M> {
-        let state = State { publishers: Vec::new(), subscribers: Vec::new() };
+        let state = TopicMembers { publishers: Vec::new(), subscribers: Vec::new() };
         Topic(Arc::new(Inner { shared: Arc::clone(&self.0), state: Mutex::new(state) }))
     }
 }
@@ -106,7 +106,7 @@ impl<M> Subscriber<M> {
 
 impl<M: Message> Topic<M> {
     /// The topic without the subscribers that have ended.
-    fn state(&self) -> MutexGuard<'_, State<M>> {
+    fn state(&self) -> MutexGuard<'_, TopicMembers<M>> {
         // Every change is complete before anything can panic.
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.subscribers.retain(|subscriber| subscriber.actor().is_some());
@@ -120,7 +120,7 @@ impl<M: Message> Topic<M> {
     pub fn publisher(&self) -> Result<Address<M>> {
         let (shared, mut state) = (&self.0.shared, self.state());
         if M::HOLDS {
-            shared.lend()?;
+            shared.count_references()?;
         }
         let at = shared.take_arena(link::WORDS)?.at;
         let serial = next_serial();
@@ -131,7 +131,7 @@ impl<M: Message> Topic<M> {
         let chain = Arc::new(Chain::new(at as u32));
         for subscriber in &state.subscribers {
             if let Some(body) = subscriber.actor() {
-                body.add_inlet(subscriber.capacity, Origin::Topic(&chain))?;
+                body.add_inbound_link(subscriber.capacity, Origin::Topic(&chain))?;
             }
         }
         state.publishers.push(chain);
@@ -151,7 +151,7 @@ impl<M: Message> Topic<M> {
         }
         let mut state = self.state();
         for chain in &state.publishers {
-            body.add_inlet(capacity, Origin::Topic(chain))?;
+            body.add_inbound_link(capacity, Origin::Topic(chain))?;
         }
         let channel = actor.channel().clone();
         let send = Box::new(move |message: &M| channel.send(message));

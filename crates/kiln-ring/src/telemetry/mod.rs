@@ -49,7 +49,7 @@ pub struct ActorTelemetry {
     pub failed: u32,
     /// Messages that the host sent, and that the device is not done with.
     pub depth: u64,
-    /// Of these, those of each band of priority, from the lowest.
+    /// Of these, those of each priority, from the lowest.
     pub depths: Vec<u64>,
     /// What the host's side of its queue counts, with dropped and expired messages by themselves.
     /// It hears of them when it takes the answers.

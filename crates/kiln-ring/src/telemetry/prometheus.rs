@@ -62,10 +62,14 @@ impl RuntimeTelemetry {
                 writeln!(out, "kiln_ring_{name}{{{}}} {}", labels(&own, actor), value(actor))?;
             }
         }
-        head(out, "band_depth", "gauge", "Messages that wait for the device, by band of priority.")?;
+        head(out, "priority_depth", "gauge", "Messages that wait for the device, by priority.")?;
         for actor in self.actors.iter().filter(|actor| actor.depths.len() > 1) {
-            for (band, depth) in actor.depths.iter().enumerate() {
-                writeln!(out, "kiln_ring_band_depth{{{},band=\"{band}\"}} {depth}", labels(&own, actor))?;
+            for (priority, depth) in actor.depths.iter().enumerate() {
+                writeln!(
+                    out,
+                    "kiln_ring_priority_depth{{{},priority=\"{priority}\"}} {depth}",
+                    labels(&own, actor)
+                )?;
             }
         }
         head(out, "lifecycle", "gauge", "1 for the state that the actor is in.")?;

@@ -1,18 +1,18 @@
 //! What the host commands a worker to do: one command at a time, in the worker's quad of the inbox.
 
-/// A command: `[operation | port << 8, argument, argument, number]`.
+/// A command: `[operation | endpoint << 8, argument, argument, number]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Operation {
-    /// Sets the port's gate to the first argument.
+    /// Sets the endpoint's gate to the first argument.
     Gate = 1,
-    /// Takes up the port's record as the host wrote it to the arena.
+    /// Takes up the endpoint's record as the host wrote it to the arena.
     Load = 2,
     /// Drops the requests below a position, whose low half is the first argument.
     Skip = 3,
     /// Writes all records to the arena and leaves.
     Leave = 4,
-    /// Hands the port's messages to another handler, whose number is the first argument.
+    /// Hands the endpoint's messages to another handler, whose number is the first argument.
     Kind = 5,
     /// Nothing, but for what every command does: when it is acknowledged, handlers that ran before
     /// are over, and what the host wrote to the arena before is seen.
@@ -24,7 +24,7 @@ impl Operation {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Operation::Gate => "change the gate",
-            Operation::Load => "load a port",
+            Operation::Load => "load an endpoint",
             Operation::Skip => "skip",
             Operation::Leave => "leave",
             Operation::Kind => "change the handler",
@@ -33,7 +33,7 @@ impl Operation {
     }
 
     /// The first word of a command.
-    pub(crate) fn word(self, port: usize) -> u32 {
-        self as u32 | (port as u32) << 8
+    pub(crate) fn word(self, endpoint: usize) -> u32 {
+        self as u32 | (endpoint as u32) << 8
     }
 }

@@ -5,13 +5,13 @@
 //!      2   of these, not answered by the handler 6   sum of handling times, ns: low, high
 //! ```
 //!
-//! An actor with several bands of priority has a quad of messages done for each: the lowest band's
+//! An actor with several priorities has a quad of messages done for each: the lowest priority's
 //! is the one above, those of the others lie behind the buckets.
 //!
 //! Behind those stands the record of the last check that failed:
 //!
 //! ```text
-//! word 0   the link of the inlet that the message came by; 0 for the host    4   the check's values, two words each
+//! word 0   the inbound link that the message came by; 0 for the host    4   the check's values, two words each
 //!      1   the message's position: low half, high half
 //!      3   the number of the check; 0 if the failure was none of a check
 //! ```
@@ -30,22 +30,22 @@ pub const FAILURE: usize = 4;
 pub const SUM: usize = 6;
 /// The buckets of handling times.
 pub const BUCKETS: usize = 8;
-/// How many words there are of an actor with one band: whole quads.
+/// How many words there are of an actor with one priority: whole quads.
 pub const WORDS: usize = BUCKETS + bucket::COUNT;
 
-/// How many words there are of an actor with so many bands.
-pub const fn words(bands: usize) -> usize {
-    fault(bands) + fault::WORDS
+/// How many words there are of an actor with so many priorities.
+pub const fn words(priorities: usize) -> usize {
+    fault(priorities) + fault::WORDS
 }
 
-/// Where the record of the last check that failed begins, of an actor with so many bands.
-pub const fn fault(bands: usize) -> usize {
-    WORDS + (bands - 1) * QUAD
+/// Where the record of the last check that failed begins, of an actor with so many priorities.
+pub const fn fault(priorities: usize) -> usize {
+    WORDS + (priorities - 1) * QUAD
 }
 
 /// The words of the record of a check that failed.
 pub mod fault {
-    /// The link of the inlet that the message came by; 0 for the host.
+    /// The inbound link that the message came by; 0 for the host.
     pub const LINK: usize = 0;
     /// The position of the message: its low half, then its high half.
     pub const POSITION: usize = 1;
@@ -59,9 +59,9 @@ pub mod fault {
     pub const WORDS: usize = VALUES + 2 * MOST;
 }
 
-/// Where the quad of messages done of a band stands.
-pub const fn done(band: usize) -> usize {
-    if band == 0 { DONE } else { WORDS + (band - 1) * QUAD }
+/// Where the quad of messages done of a priority stands.
+pub const fn done(priority: usize) -> usize {
+    if priority == 0 { DONE } else { WORDS + (priority - 1) * QUAD }
 }
 
 /// Where they begin, from the beginning of a state of so many words.

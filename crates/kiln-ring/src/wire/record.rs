@@ -1,4 +1,4 @@
-//! What is known of workers and ports, as words in memory that host and device share.
+//! What is known of workers and endpoints, as words in memory that host and device share.
 //!
 //! Three regions of words: the *inbox*, which the host writes; the *outbox*, which the device
 //! writes and the host reads; the *arena*, device memory.
@@ -6,12 +6,15 @@
 //! ```text
 //! inbox    one line of 16 words a worker: the command quad          then the request rings
 //! outbox   one line of 16 words a worker: acknowledgement, heartbeat  then the answer rings
-//! arena    one section a worker: its record, then those of its ports  then, in clusters, a copy of each worker's own memory  then the actors' states, links and inlets
+//! arena    one section a worker: its record, then those of its endpoints
+//!          then, in clusters, a copy of each worker's own memory
+//!          then the actors' states, links and inbound links
 //! ```
 //!
-//! An actor that gets messages from others has a port for each of those: an *inlet*, whose request
-//! ring lies in the arena. What becomes of those messages goes to the actor's *outputs*, one ring
-//! in the outbox: the device does not wait there for one answer after the other, but for room.
+//! An actor that gets messages from others has an endpoint for each of those: an *inbound link*,
+//! whose request ring lies in the arena. What becomes of those messages goes to the actor's
+//! *outputs*, one ring in the outbox: the device does not wait there for one answer after the
+//! other, but for room.
 
 /// Words between the lines of two workers in the inbox and in the outbox.
 pub const LINE: usize = 16;
@@ -22,24 +25,24 @@ pub const HEARTBEAT: usize = 4;
 
 /// The words of a worker's record.
 pub mod worker {
-    /// How many port records are in use, from the first.
-    pub const PORTS: usize = 0;
+    /// How many endpoint records are in use, from the first.
+    pub const ENDPOINTS: usize = 0;
     /// The number of the last command that was carried out.
     pub const SEEN: usize = 1;
     /// How many words there are.
     pub const WORDS: usize = 16;
 }
 
-/// The words of a port's record. A port is a queue that a worker polls.
-pub mod port {
-    /// The handler's number from 1; 0 for a port that is not in use.
+/// The words of an endpoint's record. An endpoint is a queue that a worker polls.
+pub mod endpoint {
+    /// The handler's number from 1; 0 for an endpoint that is not in use.
     pub const KIND: usize = 0;
     /// One of [`gate`](super::gate).
     pub const GATE: usize = 1;
-    /// The word at which the request ring begins: of the inbox, or, for an inlet, of the arena or
-    /// of its worker's own memory.
+    /// The word at which the request ring begins: of the inbox, or, for an inbound link, of the
+    /// arena or of its worker's own memory.
     pub const REQUESTS: usize = 2;
-    /// The word of the outbox at which the answer ring begins; an inlet has none.
+    /// The word of the outbox at which the answer ring begins; an inbound link has none.
     pub const ANSWERS: usize = 3;
     /// The binary logarithm of the number of slots.
     pub const LOG2_SLOTS: usize = 4;
@@ -66,8 +69,8 @@ pub mod port {
     pub const HANDLED: usize = 13;
     /// See [`HANDLED`].
     pub const UNHANDLED: usize = 14;
-    /// The word of the arena at which an inlet's [`link`](super::link) begins; 0 for a port whose
-    /// messages the host sends.
+    /// The word of the arena at which an inbound link's [`link`](super::link) begins; 0 for an
+    /// endpoint whose messages the host sends.
     pub const LINK: usize = 15;
     /// How many words there are.
     pub const WORDS: usize = 16;
@@ -156,7 +159,7 @@ pub mod refusal {
     pub const UNHELD: u32 = 4;
 }
 
-/// What a port does with its messages.
+/// What an endpoint does with its messages.
 pub mod gate {
     /// It holds them.
     pub const HELD: u32 = 0;
@@ -167,7 +170,7 @@ pub mod gate {
     /// It holds them, for the handler failed.
     pub const FAILED: u32 = 3;
     /// A bit beside these: the next message found no room for what it may lead to. The worker sets
-    /// and clears it, and looks at such a port less often while it has other work.
+    /// and clears it, and looks at such an endpoint less often while it has other work.
     pub const HELD_UP: u32 = 1 << 8;
 }
 
@@ -182,6 +185,6 @@ pub mod cause {
 }
 
 /// Words of a worker's section of the arena.
-pub const fn section_words(ports: usize) -> usize {
-    worker::WORDS + ports * port::WORDS
+pub const fn section_words(endpoints: usize) -> usize {
+    worker::WORDS + endpoints * endpoint::WORDS
 }

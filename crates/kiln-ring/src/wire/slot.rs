@@ -15,14 +15,14 @@
 //! fence; one whose stamps do not match yet is not there yet.
 //!
 //! A channel is two rings with as many slots: the answer to the request in position *i* stands in
-//! position *i*. An actor with several priorities has two rings for each *band* of them; the
-//! uppermost byte of a position is the number of its band, 0 for the lowest.
+//! position *i*. An actor with several priorities has two rings for each *priority* of them; the
+//! uppermost byte of a position is the number of its priority, 0 for the lowest.
 
 /// The most messages that can be under way in a channel.
 pub const MAX_CAPACITY: usize = 1 << 24;
 
-/// The most bands that an actor can have.
-pub const MAX_BANDS: usize = 8;
+/// The most priorities that an actor can have.
+pub const MAX_PRIORITIES: usize = 8;
 
 /// Words in a quad.
 pub const QUAD: usize = 4;
@@ -30,25 +30,25 @@ pub const QUAD: usize = 4;
 /// Words of payload in a quad.
 pub const PAYLOAD: usize = 3;
 
-/// The lowest of a position's bits that tell its band.
-pub const BAND_SHIFT: u32 = 56;
+/// The lowest of a position's bits that tell its priority.
+pub const PRIORITY_SHIFT: u32 = 56;
 
-/// The band of a position.
+/// The priority of a position.
 #[inline]
-pub const fn band_of(position: u64) -> usize {
-    (position >> BAND_SHIFT) as usize
+pub const fn priority_of(position: u64) -> usize {
+    (position >> PRIORITY_SHIFT) as usize
 }
 
-/// A position of a band, counted from the band's first.
+/// A position of a priority, counted from the priority's first.
 #[inline]
-pub const fn in_band(band: usize, count: u64) -> u64 {
-    (band as u64) << BAND_SHIFT | count
+pub const fn in_priority(priority: usize, count: u64) -> u64 {
+    (priority as u64) << PRIORITY_SHIFT | count
 }
 
-/// How many positions of its band come before this one.
+/// How many positions of its priority come before this one.
 #[inline]
 pub const fn count_of(position: u64) -> u64 {
-    position & ((1 << BAND_SHIFT) - 1)
+    position & ((1 << PRIORITY_SHIFT) - 1)
 }
 
 /// The words of a header with a deadline.
@@ -299,15 +299,15 @@ impl RingLayout {
 mod tests {
     use super::*;
 
-    /// Bands differ in positions alone: not in laps as stamps hold them, nor in slots.
+    /// Priorities differ in positions alone: not in laps as stamps hold them, nor in slots.
     #[test]
-    fn a_band_changes_neither_slots_nor_stamps() {
+    fn a_priority_changes_neither_slots_nor_stamps() {
         for log2 in [0, 3, 24] {
             let ring = RingLayout::new(SlotLayout::new(1, false), 1 << log2);
             for count in [0, 1, 7, 1 << 24, (1 << 48) + 5] {
-                for band in 0..8 {
-                    let position = in_band(band, count);
-                    assert_eq!((band_of(position), count_of(position)), (band, count));
+                for priority in 0..8 {
+                    let position = in_priority(priority, count);
+                    assert_eq!((priority_of(position), count_of(position)), (priority, count));
                     assert_eq!(ring.at(position), ring.at(count));
                     let of = |position| stamp(ring.lap(position), Kind::Request);
                     assert_eq!(of(position), of(count));

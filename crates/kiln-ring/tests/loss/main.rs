@@ -221,7 +221,7 @@ fn termination_returns_in_time_with_a_handler_that_does_not_end() {
         stalled_after: Duration::MAX,
         ..RuntimeConfig::default()
     };
-    let config = config.workers(2).ports_per_worker(2);
+    let config = config.workers(2).endpoints_per_worker(2);
     let rt = RingRuntime::with(&device, config).unwrap();
     let bad = rt.launch(held_up, RingConfig::default().state(0)).unwrap();
     let good = rt.launch(open, RingConfig::default()).unwrap();
@@ -285,7 +285,7 @@ fn a_stall_is_reported_after_a_command_in_vain() {
         ..RuntimeConfig::default()
     };
     let device = Device::open("cpu").unwrap();
-    let rt = RingRuntime::with(&device, config.workers(2).ports_per_worker(2)).unwrap();
+    let rt = RingRuntime::with(&device, config.workers(2).endpoints_per_worker(2)).unwrap();
     let events = rt.events();
     let bad = rt.launch(held_up, RingConfig::default().state(0)).unwrap();
     let falls = rt.launch(failing, RingConfig::default()).unwrap();

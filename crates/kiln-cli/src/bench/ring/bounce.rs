@@ -63,8 +63,12 @@ enum Between {
 
 impl Between {
     /// A queue of messages that another actor, maybe of another runtime, sends to this one.
-    fn inlet(self, to: &Actor<bounce>, from: &RingRuntime) -> Result<Address<Ball>, Failure> {
-        Ok(if self == Between::Cluster { to.inlet_in_cluster(16)? } else { to.inlet_from(from, 16)? })
+    fn inbound_link(self, to: &Actor<bounce>, from: &RingRuntime) -> Result<Address<Ball>, Failure> {
+        Ok(if self == Between::Cluster {
+            to.inbound_link_in_cluster(16)?
+        } else {
+            to.inbound_link_from(from, 16)?
+        })
     }
 }
 
@@ -79,8 +83,8 @@ fn one_way(
 ) -> Result<Vec<f64>, Failure> {
     let player = |other| RingConfig::default().state(Player { other }).capacity(16);
     let a = runtime.launch(bounce, player(Address::none()))?;
-    let b = other.launch(bounce, player(between.inlet(&a, other)?))?;
-    a.set_state(Player { other: between.inlet(&b, runtime)? })?;
+    let b = other.launch(bounce, player(between.inbound_link(&a, other)?))?;
+    a.set_state(Player { other: between.inbound_link(&b, runtime)? })?;
     a.activate()?;
     b.activate()?;
     let outputs = a.outputs();
@@ -109,7 +113,7 @@ pub fn row(device: &Device, name: &str) -> Result<Option<Row>, Failure> {
     let workers = if name == SAME_WORKER { 1 } else { 2 };
     let between = if name == CLUSTER { Between::Cluster } else { Between::Memory };
     let cluster = if between == Between::Cluster { workers } else { 1 };
-    let config = RuntimeConfig::default().workers(workers).clusters_of(cluster).ports_per_worker(8);
+    let config = RuntimeConfig::default().workers(workers).clusters_of(cluster).endpoints_per_worker(8);
     let runtime = match RingRuntime::with(device, config) {
         Err(RingError::NoClusters { .. }) => return Ok(None),
         made => made?,
@@ -130,7 +134,7 @@ pub fn to_another_gpu(device: &Device) -> Result<Option<Row>, Failure> {
     let others = Device::available().into_iter().filter(|id| reaches(device) && id != device.id());
     let other = others.filter_map(|id| Device::open(&id).ok()).find(reaches);
     let Some(other) = other else { return Ok(None) };
-    let config = || RuntimeConfig::default().workers(1).ports_per_worker(8);
+    let config = || RuntimeConfig::default().workers(1).endpoints_per_worker(8);
     let (here, there) = (RingRuntime::with(device, config())?, RingRuntime::with(&other, config())?);
     Ok(Some(Row::times(OTHER_GPU, "device", one_way(&here, &there, Between::Memory, 2000, 100)?)))
 }

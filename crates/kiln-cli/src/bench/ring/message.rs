@@ -56,7 +56,7 @@ pub fn wrong(sent: Ping, got: Ping) -> Failure {
 
 pub fn config(place: MappedPlace, workers: usize) -> RuntimeConfig {
     let transport = if place == MappedPlace::Device { Transport::Bar } else { Transport::Pinned };
-    RuntimeConfig::default().workers(workers).ports_per_worker(8).transport(transport)
+    RuntimeConfig::default().workers(workers).endpoints_per_worker(8).transport(transport)
 }
 
 /// An actor that handles its messages, and is waited for by spinning.

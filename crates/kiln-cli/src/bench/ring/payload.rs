@@ -50,7 +50,7 @@ fn length(device: &Device) -> Duration {
 pub fn rows(device: &Device, transport: &str) -> Result<Vec<Row>, Failure> {
     let copied = copies(device)?;
     let config = RuntimeConfig { arena_bytes: 2 * ARRAYS * LEN * 4, ..RuntimeConfig::default() };
-    let runtime = RingRuntime::with(device, config.workers(1).ports_per_worker(8))?;
+    let runtime = RingRuntime::with(device, config.workers(1).endpoints_per_worker(8))?;
     let actor = runtime.launch(sample, RingConfig::default().capacity(2 * ARRAYS).wait(WaitPolicy::SPIN))?;
     actor.activate()?;
     let mut arrays = Vec::new();

@@ -69,7 +69,11 @@ fn a_reply_that_is_not_whole_is_not_received() {
     for q in [1, 0, 2] {
         assert!(rig.channel.try_recv().is_err());
         let quad = ring.slot().quad(q, [0; 3], &[1, 2, 3, 4, 5, 6, 7], stamp);
-        crate::channel::platform::Memory::store_quad(&rig.device.answers, ring.at(position) + 4 * q, quad);
+        crate::channel::platform::QueueMemory::store_quad(
+            &rig.device.answers,
+            ring.at(position) + 4 * q,
+            quad,
+        );
     }
     assert_eq!(rig.channel.try_recv(), Ok([1, 2, 3, 4, 5, 6, 7]));
 }

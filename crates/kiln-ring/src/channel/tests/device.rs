@@ -1,7 +1,7 @@
 //! A device that is played by the test.
 
 use crate::channel::memory::RingMemory;
-use crate::channel::platform::Memory;
+use crate::channel::platform::QueueMemory;
 use crate::channel::queue::{Form, Protocol};
 use crate::channel::{Channel, ChannelConfig, DeviceSide, Parts};
 use crate::wire::slot::{self, Kind, PAYLOAD, QUAD};
@@ -37,7 +37,7 @@ pub struct Device<M> {
     pub position: u64,
 }
 
-impl<M: Memory> Device<M> {
+impl<M: QueueMemory> Device<M> {
     /// The next request, once it is complete: its position, header and payload.
     pub fn take(&mut self) -> Option<(u64, [u32; PAYLOAD], Vec<u32>)> {
         let ring = &self.form.requests;

@@ -3,7 +3,7 @@
 use super::device::memory;
 use crate::channel::lines::{SLACK, Slots, Width};
 use crate::channel::memory::RingMemory;
-use crate::channel::platform::Memory;
+use crate::channel::platform::QueueMemory;
 use crate::wire::slot::{PAYLOAD, QUAD, SlotLayout};
 
 const STAMP: u32 = 0x0100_0007;

@@ -10,7 +10,7 @@ use crate::DeadLetters;
 use crate::channel::credits::Credits;
 use crate::channel::lines::SLACK;
 use crate::channel::mailbox::{ChannelPolicy, DeviceSide, Mailbox, Sent};
-use crate::channel::platform::{Atomic, Memory, Platform};
+use crate::channel::platform::{Atomic, Platform, QueueMemory};
 use crate::channel::queue::{Form, Protocol, Queue};
 use crate::channel::wait::Wait;
 use crate::channel::{Overflow, Replies, WaitPolicy};
@@ -107,7 +107,7 @@ impl Quads {
     }
 }
 
-impl Memory for Arc<Quads> {
+impl QueueMemory for Arc<Quads> {
     fn store_quad(&self, at: usize, quad: [u32; QUAD]) {
         self.store(at, quad, Relaxed);
     }
@@ -146,7 +146,7 @@ fn mailbox(
 ) -> (Arc<Mailbox<Modeled>>, Device<Arc<Quads>>) {
     let words = (quads - 1) * PAYLOAD + 1;
     let ring = RingLayout::new(SlotLayout::new(words, false), capacity);
-    let form = Form { protocol, capacity, bands: 1, requests: ring, answers: ring, reply_words: words };
+    let form = Form { protocol, capacity, priorities: 1, requests: ring, answers: ring, reply_words: words };
     let (requests, answers) = (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
     let queue = Queue::new(form, requests.clone(), answers.clone(), 0);
     (Arc::new(Mailbox::new(queue, policy(overflow))), Device { form, requests, answers, position: 0 })
@@ -421,29 +421,30 @@ fn a_sender_that_stops_half_way() {
     }
 }
 
-/// Two bands with room for one message between them: whoever has it, its slot is free; nothing is
-/// lost, and the room comes back.
+/// Two priorities with room for one message between them: whoever has it, its slot is free; nothing
+/// is lost, and the room comes back.
 #[test]
-fn two_bands_share_the_room() {
+fn two_priorities_share_the_room() {
     explore(2, || {
         let ring = RingLayout::new(SlotLayout::new(1, false), 1);
         let protocol = Protocol::Stamped;
-        let form = Form { protocol, capacity: 1, bands: 2, requests: ring, answers: ring, reply_words: 1 };
+        let form =
+            Form { protocol, capacity: 1, priorities: 2, requests: ring, answers: ring, reply_words: 1 };
         let credits = Arc::new(Credits::new(form.capacity));
         let (mut queues, mut devices) = (Vec::new(), Vec::new());
-        for band in 0..2 {
+        for priority in 0..2 {
             let (requests, answers) =
                 (Quads::new(ring.words(), protocol), Quads::new(ring.words(), protocol));
-            let first = crate::wire::slot::in_band(band, 0);
-            queues.push(Queue::new(form, requests.clone(), answers.clone(), first).of_band(&credits));
+            let first = crate::wire::slot::in_priority(priority, 0);
+            queues.push(Queue::new(form, requests.clone(), answers.clone(), first).of_priority(&credits));
             devices.push(Device { form, requests, answers, position: first });
         }
         let (higher, lowest) = (queues.pop().unwrap(), queues.pop().unwrap());
-        let mailbox = Arc::new(Mailbox::with_bands(lowest, vec![higher], policy(Overflow::Reject)));
+        let mailbox = Arc::new(Mailbox::with_priorities(lowest, vec![higher], policy(Overflow::Reject)));
         let other = mailbox.clone();
         let sender = thread::spawn(move || {
-            let band = other.band(1).unwrap();
-            other.try_send(band, &laid(1, 1)).is_ok().then_some(1)
+            let priority = other.ring(1).unwrap();
+            other.try_send(priority, &laid(1, 1)).is_ok().then_some(1)
         });
         let (mut sent, mut got) = (Vec::new(), Vec::new());
         for n in [11, 12] {
@@ -464,6 +465,6 @@ fn two_bands_share_the_room() {
         assert_eq!(got, sent);
         assert_eq!(mailbox.counts().under_way(), 0);
         assert!(send(&mailbox, 3, 1), "the room is there again");
-        assert!(mailbox.try_send(mailbox.band(1).unwrap(), &laid(4, 1)).is_err(), "and not twice");
+        assert!(mailbox.try_send(mailbox.ring(1).unwrap(), &laid(4, 1)).is_err(), "and not twice");
     });
 }

@@ -165,7 +165,7 @@ fn runtimes(trial: &Trial<'_>) -> Result<Vec<RingRuntime>, Stop> {
     let warps: &[bool] = trial.warps();
     let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, arena_bytes: ARENA, ..defaults() };
     let runtime = |&warps: &bool| {
-        let config = config.workers(2).ports_per_worker(12).warps(warps);
+        let config = config.workers(2).endpoints_per_worker(12).warps(warps);
         Ok(RingRuntime::with(trial.device, config)?)
     };
     warps.iter().map(runtime).collect()
@@ -235,7 +235,7 @@ fn held_up<H: Handler<Message = Block>>(
     capacity: usize,
 ) -> Result<(Actor<H>, Actor<pass>), Stop> {
     let last = rt.launch(handler, RingConfig::default().state(state).capacity(32))?;
-    let first = active(rt, pass, RingConfig::default().state(last.inlet(capacity)?).capacity(32))?;
+    let first = active(rt, pass, RingConfig::default().state(last.inbound_link(capacity)?).capacity(32))?;
     Ok((last, first))
 }
 
@@ -265,8 +265,8 @@ fn pipelines_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, detect, RingConfig::default().capacity(8))?;
         let stage = |factor, next| RingConfig::default().state(Filter { factor, next }).capacity(8);
-        let second = active(&rt, filter, stage(5, last.inlet(4)?))?;
-        let first = active(&rt, filter, stage(3, second.inlet(4)?))?;
+        let second = active(&rt, filter, stage(5, last.inbound_link(4)?))?;
+        let first = active(&rt, filter, stage(3, second.inbound_link(4)?))?;
         let before = room(&rt);
         for round in 0..24u32 {
             let data = data(trial, LENGTHS[round as usize % LENGTHS.len()]);
@@ -292,8 +292,8 @@ fn each_actor_sees_what_the_last_one_wrote(trial: &mut Trial<'_>) -> Verdict {
     let hops = if trial.device.capabilities().is_simt() { 2000 } else { 60 };
     for rt in runtimes(trial)? {
         let a = rt.launch(bounce, RingConfig::default().state(Address::none()))?;
-        let b = rt.launch(bounce, RingConfig::default().state(a.inlet(4)?))?;
-        a.set_state(b.inlet(4)?)?;
+        let b = rt.launch(bounce, RingConfig::default().state(a.inbound_link(4)?))?;
+        a.set_state(b.inbound_link(4)?)?;
         a.activate()?;
         b.activate()?;
         let before = room(&rt);
@@ -315,7 +315,7 @@ fn arrays_fan_out(trial: &mut Trial<'_>) -> Verdict {
     let ends = (0..3)
         .map(|_| active(&rt, detect, RingConfig::default().capacity(16)))
         .collect::<Result<Vec<_>, _>>()?;
-    let all = [ends[0].inlet(8)?, ends[1].inlet(8)?, ends[2].inlet(8)?];
+    let all = [ends[0].inbound_link(8)?, ends[1].inbound_link(8)?, ends[2].inbound_link(8)?];
     let first = active(&rt, fan_out, RingConfig::default().state(Fan { all }).capacity(16))?;
     let before = room(&rt);
     for round in 0..16 {
@@ -367,7 +367,7 @@ fn topics_hand_arrays_to_all_subscribers(trial: &mut Trial<'_>) -> Verdict {
 fn replies_hold_arrays(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let last = active(&rt, bounce, RingConfig::default().state(Address::none()).capacity(8))?;
-        let first = active(&rt, pass, RingConfig::default().state(last.inlet(8)?).capacity(8))?;
+        let first = active(&rt, pass, RingConfig::default().state(last.inbound_link(8)?).capacity(8))?;
         let before = room(&rt);
         for _ in 0..4 {
             let sent = [data(trial, 400), data(trial, 401), data(trial, 402)];
@@ -552,7 +552,7 @@ fn states_keep_their_arrays(trial: &mut Trial<'_>) -> Verdict {
     let last = active(&rt, detect, RingConfig::default())?;
     let (one, two) = (data(trial, 90), data(trial, 91));
     let state = |data: &[u32]| -> Result<Keeper, Stop> {
-        Ok(Keeper { kept: rt.payload_of(data)?, next: last.inlet(4)? })
+        Ok(Keeper { kept: rt.payload_of(data)?, next: last.inbound_link(4)? })
     };
     let keeper = active(&rt, keep, RingConfig::default().state(state(&one)?))?;
     let others = poison(&rt)?;
@@ -570,7 +570,7 @@ fn states_keep_their_arrays(trial: &mut Trial<'_>) -> Verdict {
     // One that shows it to other actors.
     let third = data(trial, 92);
     let shows = active(&rt, show, RingConfig::default().state(state(&third)?))?;
-    let asks = active(&rt, ask_for_it, RingConfig::default().state(shows.inlet(4)?))?;
+    let asks = active(&rt, ask_for_it, RingConfig::default().state(shows.inbound_link(4)?))?;
     asks.send(0)?;
     let shown = shows.outputs().recv_timeout(SOON)?;
     drop((shows, asks));
@@ -585,7 +585,7 @@ fn states_keep_their_arrays(trial: &mut Trial<'_>) -> Verdict {
 fn what_is_gone_is_refused(trial: &mut Trial<'_>) -> Verdict {
     let rt = runtime(trial)?;
     let last = active(&rt, detect, RingConfig::default())?;
-    let state = Keeper { kept: rt.payload(1)?, next: last.inlet(4)? };
+    let state = Keeper { kept: rt.payload(1)?, next: last.inbound_link(4)? };
     let keeper = active(&rt, keep, RingConfig::default().state(state))?;
     let before = room(&rt);
     let data = data(trial, 900);
@@ -613,12 +613,12 @@ fn what_is_elsewhere_is_refused(trial: &mut Trial<'_>) -> Verdict {
     let (all, others) = (runtimes(trial)?, runtimes(trial)?);
     for (rt, other) in all.iter().zip(&others) {
         let last = rt.launch(detect, RingConfig::default())?;
-        let refused = last.inlet_from(other, 4);
+        let refused = last.inbound_link_from(other, 4);
         let named = matches!(&refused, Err(RingError::PayloadAcross { handler: "detect" }));
-        ensure(named, || format!("an inlet: {refused:?}"))?;
+        ensure(named, || format!("an inbound link: {refused:?}"))?;
         let keeper = rt.launch(
             keep,
-            RingConfig::default().state(Keeper { kept: rt.payload(1)?, next: last.inlet(4)? }),
+            RingConfig::default().state(Keeper { kept: rt.payload(1)?, next: last.inbound_link(4)? }),
         )?;
         let refused = keeper.set_state(Keeper { kept: other.payload(1)?, next: Address::none() });
         ensure(matches!(refused, Err(RingError::PayloadForeign)), || format!("a state: {refused:?}"))?;
@@ -630,14 +630,14 @@ fn what_is_elsewhere_is_refused(trial: &mut Trial<'_>) -> Verdict {
 fn clusters_hand_arrays_on(trial: &mut Trial<'_>) -> Verdict {
     let warps = trial.device.capabilities().is_simt();
     let config = RuntimeConfig { step_budget: 1 << 16, spins: 64, ..defaults() };
-    let config = config.workers(2).ports_per_worker(12).warps(warps).clusters_of(2);
+    let config = config.workers(2).endpoints_per_worker(12).warps(warps).clusters_of(2);
     let rt = match RingRuntime::with(trial.device, config) {
         Err(RingError::NoClusters { .. }) => return Ok(()),
         other => other?,
     };
     let a = rt.launch(bounce, RingConfig::default().state(Address::none()))?;
-    let b = rt.launch(bounce, RingConfig::default().state(a.inlet_in_cluster(4)?).beside(&a))?;
-    a.set_state(b.inlet_in_cluster(4)?)?;
+    let b = rt.launch(bounce, RingConfig::default().state(a.inbound_link_in_cluster(4)?).beside(&a))?;
+    a.set_state(b.inbound_link_in_cluster(4)?)?;
     a.activate()?;
     b.activate()?;
     for len in [1, 33, 700] {

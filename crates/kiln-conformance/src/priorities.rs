@@ -1,5 +1,5 @@
-//! Bands of priority: the order in which an actor handles messages, and which of them make room in
-//! a full one.
+//! Priorities: the order in which an actor handles messages, and which of them make
+//! room in a full one.
 
 use crate::actors::{A_WHILE, SOON, active, running_sum, runtimes, same};
 use crate::case::{Case, cases};
@@ -12,17 +12,17 @@ use kiln_ring::{
 use std::time::Instant;
 
 pub fn cases() -> Vec<Case> {
-    cases!["bands":
-        higher_bands_are_handled_first;
-        what_comes_later_in_a_higher_band_overtakes;
-        bands_share_a_worker_with_other_actors;
-        full_actors_give_up_the_lowest_band_first;
-        capacity_is_that_of_all_bands;
-        a_failure_in_one_band_stops_all;
-        ended_actors_give_back_every_band;
-        checkpoints_keep_bands;
-        replaced_handlers_keep_bands;
-        bands_are_counted;
+    cases!["priorities":
+        higher_priorities_are_handled_first;
+        what_comes_later_in_a_higher_priority_overtakes;
+        priorities_share_a_worker_with_other_actors;
+        full_actors_give_up_the_lowest_priority_first;
+        capacity_is_that_of_all_priorities;
+        a_failure_in_one_priority_stops_all;
+        ended_actors_give_back_every_priority;
+        checkpoints_keep_priorities;
+        replaced_handlers_keep_priorities;
+        priorities_are_counted;
     ]
 }
 
@@ -62,11 +62,12 @@ fn noted_from_behind(_ctx: &RingCtx, seen: &mut Seen, x: u32) -> Result<Option<u
 
 fn holding(
     rt: &RingRuntime,
-    bands: usize,
+    priorities: usize,
     capacity: usize,
     overflow: Overflow,
 ) -> Result<Actor<noted>, Stop> {
-    let config = RingConfig::default().state(NOTHING).bands(bands).capacity(capacity).overflow(overflow);
+    let config =
+        RingConfig::default().state(NOTHING).priorities(priorities).capacity(capacity).overflow(overflow);
     Ok(rt.launch(noted, config)?)
 }
 
@@ -85,19 +86,19 @@ fn after(actor: &Actor<noted>, count: u32) -> Result<Seen, Stop> {
     }
 }
 
-/// A held actor gets messages of several bands in all orders; then it handles them band by band, in
-/// each in the order of sending.
-fn higher_bands_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
+/// A held actor gets messages of several priorities in all orders; then it handles them priority by
+/// priority, in each in the order of sending.
+fn higher_priorities_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        for bands in [2u8, 3, 8] {
-            let actor = holding(&rt, bands.into(), 16, Overflow::Reject)?;
+        for priorities in [2u8, 3, 8] {
+            let actor = holding(&rt, priorities.into(), 16, Overflow::Reject)?;
             let mut sent: Vec<(u8, u32)> = Vec::new();
             for x in 0..12 {
-                let band = trial.rng.below(bands.into()) as u8;
-                actor.send_with(x, at(band))?;
-                sent.push((band, x));
+                let priority = trial.rng.below(priorities.into()) as u8;
+                actor.send_with(x, at(priority))?;
+                sent.push((priority, x));
             }
-            sent.sort_by_key(|&(band, x)| (std::cmp::Reverse(band), x));
+            sent.sort_by_key(|&(priority, x)| (std::cmp::Reverse(priority), x));
             let want = sent.iter().fold(0, |digits, &(_, x)| digits << 4 | u64::from(x));
             actor.activate()?;
             same("order", after(&actor, 12)?, Seen { digits: want, count: 12 })?;
@@ -105,27 +106,31 @@ fn higher_bands_are_handled_first(trial: &mut Trial<'_>) -> Verdict {
         }
         let plain = active(&rt, noted, RingConfig::default().state(NOTHING))?;
         let refused = plain.send_with(1, at(1));
-        let wanted = SendError::NoBand { actor: plain.number(), priority: 1, bands: 1 };
-        same("a band that is not there", refused, Err(wanted))?;
-        let none = rt.launch(noted, RingConfig::default().state(NOTHING).bands(0));
-        ensure(matches!(none, Err(RingError::Config(_))), || "an actor without bands was launched".into())?;
-        let many = rt.launch(noted, RingConfig::default().state(NOTHING).bands(9));
-        ensure(matches!(many, Err(RingError::Config(_))), || "an actor with nine bands was launched".into())?;
+        let wanted = SendError::NoPriority { actor: plain.number(), priority: 1, priorities: 1 };
+        same("a priority that is not there", refused, Err(wanted))?;
+        let none = rt.launch(noted, RingConfig::default().state(NOTHING).priorities(0));
+        ensure(matches!(none, Err(RingError::Config(_))), || {
+            "an actor without priorities was launched".into()
+        })?;
+        let many = rt.launch(noted, RingConfig::default().state(NOTHING).priorities(9));
+        ensure(matches!(many, Err(RingError::Config(_))), || {
+            "an actor with nine priorities was launched".into()
+        })?;
     }
     Ok(())
 }
 
-/// Messages of a higher band that come when some of a lower one are done come before the rest of
-/// those.
-fn what_comes_later_in_a_higher_band_overtakes(trial: &mut Trial<'_>) -> Verdict {
+/// Messages of a higher priority that come when some of a lower one are done come before the rest
+/// of those.
+fn what_comes_later_in_a_higher_priority_overtakes(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        let actor = rt.launch(running_sum, RingConfig::default().state(0).bands(3).capacity(32))?;
+        let actor = rt.launch(running_sum, RingConfig::default().state(0).priorities(3).capacity(32))?;
         for x in [1, 2, 3, 4] {
             actor.send(x)?;
         }
         actor.send_with(10, at(1))?;
         actor.activate()?;
-        same("the middle band", actor.recv_timeout(SOON)?, 10)?;
+        same("the middle priority", actor.recv_timeout(SOON)?, 10)?;
         let sums = (0..4).map(|_| actor.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
         same("the lowest", sums, vec![11, 13, 16, 20])?;
         actor.deactivate()?;
@@ -139,24 +144,24 @@ fn what_comes_later_in_a_higher_band_overtakes(trial: &mut Trial<'_>) -> Verdict
         let sums = (0..4).map(|_| actor.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
         same("from the highest", sums, vec![320, 340, 370, 375])?;
         for x in 0..200u32 {
-            let band = (x % 3) as u8;
-            same("asked again", actor.ask_with(1, at(band).timeout(SOON))?, Some(376 + u64::from(x)))?;
+            let priority = (x % 3) as u8;
+            same("asked again", actor.ask_with(1, at(priority).timeout(SOON))?, Some(376 + u64::from(x)))?;
         }
     }
     Ok(())
 }
 
-/// Bands are places of a worker among those of other actors, which go on while one band is busy,
-/// whichever it is.
-fn bands_share_a_worker_with_other_actors(trial: &mut Trial<'_>) -> Verdict {
+/// Priorities are places of a worker among those of other actors, which go on while one priority is
+/// busy, whichever it is.
+fn priorities_share_a_worker_with_other_actors(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let before = active(&rt, running_sum, RingConfig::default().state(0))?;
-        let banded = |bands| -> Result<_, Stop> {
-            Ok(rt.launch(running_sum, RingConfig::default().state(0).bands(bands).capacity(64))?)
+        let prioritized = |priorities| -> Result<_, Stop> {
+            Ok(rt.launch(running_sum, RingConfig::default().state(0).priorities(priorities).capacity(64))?)
         };
-        let banded = [banded(4)?, banded(3)?];
+        let prioritized = [prioritized(4)?, prioritized(3)?];
         let behind = active(&rt, running_sum, RingConfig::default().state(0))?;
-        for (n, actor) in (0..).zip(banded) {
+        for (n, actor) in (0..).zip(prioritized) {
             for x in 0..60u32 {
                 actor.send_with(x, at((x % 3) as u8))?;
             }
@@ -165,7 +170,8 @@ fn bands_share_a_worker_with_other_actors(trial: &mut Trial<'_>) -> Verdict {
                 same("the others", other.ask(1)?, Some(n + 1))?;
             }
             let sums = (0..60).map(|_| actor.recv_timeout(SOON)).collect::<Result<Vec<_>, _>>()?;
-            let order = [2, 1, 0].into_iter().flat_map(|band| (0..60u64).filter(move |x| x % 3 == band));
+            let order =
+                [2, 1, 0].into_iter().flat_map(|priority| (0..60u64).filter(move |x| x % 3 == priority));
             let want: Vec<u64> = order
                 .scan(0, |sum, x| {
                     Some({
@@ -181,16 +187,18 @@ fn bands_share_a_worker_with_other_actors(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn full_actors_give_up_the_lowest_band_first(trial: &mut Trial<'_>) -> Verdict {
+fn full_actors_give_up_the_lowest_priority_first(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let oldest = holding(&rt, 3, 4, Overflow::DropOldest)?;
-        for (x, band) in [(1, 0), (2, 1), (3, 0), (4, 2)] {
-            oldest.send_with(x, at(band))?;
+        for (x, priority) in [(1, 0), (2, 1), (3, 0), (4, 2)] {
+            oldest.send_with(x, at(priority))?;
         }
-        // Two of the lowest band give way, then one of the next; what is lower than all that is
+        // Two of the lowest priority give way, then one of the next; what is lower than all that is
         // there is not sent.
-        for (x, band) in [(5, 2), (6, 1), (7, 2)] {
-            ensure(matches!(oldest.send_with(x, at(band))?, Sent::Queued(_)), || format!("{x} was dropped"))?;
+        for (x, priority) in [(5, 2), (6, 1), (7, 2)] {
+            ensure(matches!(oldest.send_with(x, at(priority))?, Sent::Queued(_)), || {
+                format!("{x} was dropped")
+            })?;
         }
         same("the lowest of all", oldest.send(8)?, Sent::Dropped)?;
         oldest.send_with(9, at(1))?;
@@ -203,10 +211,10 @@ fn full_actors_give_up_the_lowest_band_first(trial: &mut Trial<'_>) -> Verdict {
         same("what is left", after(&oldest, 4)?.digits, 0x4579)?;
 
         let newest = holding(&rt, 2, 3, Overflow::DropNewest)?;
-        for (x, band) in [(1, 0), (2, 0), (3, 1)] {
-            newest.send_with(x, at(band))?;
+        for (x, priority) in [(1, 0), (2, 0), (3, 1)] {
+            newest.send_with(x, at(priority))?;
         }
-        same("of the lowest band", newest.send(4)?, Sent::Dropped)?;
+        same("of the lowest priority", newest.send(4)?, Sent::Dropped)?;
         for x in [5, 6] {
             ensure(matches!(newest.send_with(x, at(1))?, Sent::Queued(_)), || format!("{x} was dropped"))?;
         }
@@ -219,14 +227,14 @@ fn full_actors_give_up_the_lowest_band_first(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn capacity_is_that_of_all_bands(trial: &mut Trial<'_>) -> Verdict {
+fn capacity_is_that_of_all_priorities(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = holding(&rt, 2, 3, Overflow::Reject)?;
         let full = |sent: Result<Sent, SendError>| {
             ensure(matches!(sent, Err(SendError::Full { capacity: 3, .. })), || format!("{sent:?}"))
         };
         for round in 1..=3 {
-            // Whichever band holds them.
+            // Whichever priority holds them.
             for x in 1..=3 {
                 actor.send_with(x, at(u8::from(x > round - 1)))?;
             }
@@ -242,7 +250,7 @@ fn capacity_is_that_of_all_bands(trial: &mut Trial<'_>) -> Verdict {
             actor.deactivate()?;
         }
         same("sent", actor.counts().sent, 9)?;
-        let waits = active(&rt, running_sum, RingConfig::default().state(0).bands(2).capacity(1))?;
+        let waits = active(&rt, running_sum, RingConfig::default().state(0).priorities(2).capacity(1))?;
         waits.deactivate()?;
         waits.send(1)?;
         let timed_out = waits.send_with(2, at(1).timeout(A_WHILE));
@@ -251,11 +259,11 @@ fn capacity_is_that_of_all_bands(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn a_failure_in_one_band_stops_all(trial: &mut Trial<'_>) -> Verdict {
+fn a_failure_in_one_priority_stops_all(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = holding(&rt, 3, 16, Overflow::Block)?;
-        for (x, band) in [(1, 0), (2, 1), (13, 1), (3, 2), (4, 1), (5, 0)] {
-            actor.send_with(x, at(band))?;
+        for (x, priority) in [(1, 0), (2, 1), (13, 1), (3, 2), (4, 1), (5, 0)] {
+            actor.send_with(x, at(priority))?;
         }
         actor.activate()?;
         let begun = Instant::now();
@@ -276,13 +284,13 @@ fn a_failure_in_one_band_stops_all(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn ended_actors_give_back_every_band(trial: &mut Trial<'_>) -> Verdict {
+fn ended_actors_give_back_every_priority(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let (drained, discarded) =
             (holding(&rt, 2, 16, Overflow::Block)?, holding(&rt, 2, 16, Overflow::Block)?);
         for actor in [&drained, &discarded] {
-            for (x, band) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
-                actor.send_with(x, at(band))?;
+            for (x, priority) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
+                actor.send_with(x, at(priority))?;
             }
         }
         drained.activate()?;
@@ -306,25 +314,25 @@ fn ended_actors_give_back_every_band(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn checkpoints_keep_bands(trial: &mut Trial<'_>) -> Verdict {
+fn checkpoints_keep_priorities(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
-        let config = RingConfig::default().state(NOTHING).bands(3).deadlines(true);
+        let config = RingConfig::default().state(NOTHING).priorities(3).deadlines(true);
         let actor = rt.launch(noted, config)?;
         actor.activate()?;
-        for (x, band) in [(1, 0), (2, 2)] {
-            actor.send_with(x, at(band))?;
+        for (x, priority) in [(1, 0), (2, 2)] {
+            actor.send_with(x, at(priority))?;
         }
         after(&actor, 2)?;
         actor.deactivate()?;
-        for (x, band) in [(3, 0), (4, 2), (5, 1), (6, 2)] {
-            actor.send_with(x, at(band))?;
+        for (x, priority) in [(3, 0), (4, 2), (5, 1), (6, 2)] {
+            actor.send_with(x, at(priority))?;
         }
         // Whose time is over before it has begun.
         actor.send_with(7, at(2).deadline(1))?;
         let taken = actor.checkpoint()?;
         same("held", (taken.messages(), taken.position()), (5, 2))?;
         let again = Checkpoint::from_bytes(&taken.to_bytes()).map_err(RingError::from)?;
-        // With fewer bands in the configuration, it gets those that it had.
+        // With fewer priorities in the configuration, it gets those that it had.
         let restored = rt.restore(noted, RingConfig::default(), &again)?;
         same("depths", restored.telemetry()?.depths, vec![1, 1, 3])?;
         restored.activate()?;
@@ -337,7 +345,7 @@ fn checkpoints_keep_bands(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn replaced_handlers_keep_bands(trial: &mut Trial<'_>) -> Verdict {
+fn replaced_handlers_keep_priorities(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = holding(&rt, 2, 8, Overflow::Block)?;
         actor.send(1)?;
@@ -354,20 +362,20 @@ fn replaced_handlers_keep_bands(trial: &mut Trial<'_>) -> Verdict {
     Ok(())
 }
 
-fn bands_are_counted(trial: &mut Trial<'_>) -> Verdict {
+fn priorities_are_counted(trial: &mut Trial<'_>) -> Verdict {
     for rt in runtimes(trial)? {
         let actor = holding(&rt, 3, 16, Overflow::Block)?;
-        for (x, band) in [(1, 0), (2, 2), (3, 2), (13, 1), (4, 0), (5, 0)] {
-            actor.send_with(x, at(band))?;
+        for (x, priority) in [(1, 0), (2, 2), (3, 2), (13, 1), (4, 0), (5, 0)] {
+            actor.send_with(x, at(priority))?;
         }
         let told = actor.telemetry()?;
         same("before", (told.depth, told.depths, told.processed), (6, vec![3, 1, 2], 0))?;
         let text = rt.telemetry()?.to_prometheus();
-        let device = format!("kiln_ring_band_depth{{device=\"{}\",runtime=\"", trial.device.id());
+        let device = format!("kiln_ring_priority_depth{{device=\"{}\",runtime=\"", trial.device.id());
         let own = format!("\",actor=\"{}\",", actor.number());
         let depths: Vec<&str> =
             text.lines().filter(|line| line.starts_with(&device) && line.contains(&own)).collect();
-        ensure(depths.len() == 3 && depths[2].ends_with("band=\"2\"} 2"), || format!("{depths:?}"))?;
+        ensure(depths.len() == 3 && depths[2].ends_with("priority=\"2\"} 2"), || format!("{depths:?}"))?;
         actor.activate()?;
         let begun = Instant::now();
         while actor.telemetry()?.processed < 3 && begun.elapsed() < SOON {

@@ -4,7 +4,8 @@
 //! back in an output, or on to a third one, or does not. The host may let go of it at any time, and
 //! of what it took from an output, and send that again. A sweep looks whether anybody has the
 //! array, and gives its memory back. Who counts what, and in which order, is as
-//! `runtime/ref_counts.rs` and `device/ref_counts.rs` say; each of the other orders below is found out.
+//! `runtime/ref_counts.rs` and `device/ref_counts.rs` say; each of the other orders below is found
+//! out.
 
 use std::collections::HashSet;
 

@@ -1,17 +1,17 @@
-//! Several bands with one capacity, over a device that is played.
+//! Several priorities with one capacity, over a device that is played.
 
 use super::device::{Control, Device, memory};
 use crate::channel::memory::RingMemory;
 use crate::channel::{Channel, ChannelConfig, Overflow, Parts, Protocol, SendOptions, Sent};
 use crate::error::{ConfigError, RecvError, SendError};
-use crate::wire::slot::{Kind, band_of, count_of, in_band};
+use crate::wire::slot::{Kind, count_of, in_priority, priority_of};
 use crate::{DeadLetters, Reason};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 struct Rig {
     channel: Channel<u32, u32>,
-    /// From the lowest band.
+    /// From the lowest priority.
     devices: Vec<Device<RingMemory>>,
     control: Arc<Control>,
     letters: Arc<DeadLetters>,
@@ -19,22 +19,22 @@ struct Rig {
 
 fn rig(config: ChannelConfig) -> Rig {
     let form = config.form::<u32, u32>(Protocol::Stamped).unwrap();
-    let (requests, device_requests) = memory(form.bands * form.request_words(), true);
-    let (answers, device_answers) = memory(form.bands * form.answer_words(), false);
+    let (requests, device_requests) = memory(form.priorities * form.request_words(), true);
+    let (answers, device_answers) = memory(form.priorities * form.answer_words(), false);
     let (control, letters) = (Arc::<Control>::default(), Arc::new(DeadLetters::new(100)));
-    let devices = (0..form.bands).map(|band| {
+    let devices = (0..form.priorities).map(|priority| {
         // SAFETY: inside, as large as the form says; the memory lives as long as its owner.
         let (requests, answers) = unsafe {
             (
-                device_requests.part(band * form.request_words(), form.requests.words()),
-                device_answers.part(band * form.answer_words(), form.answers.words()),
+                device_requests.part(priority * form.request_words(), form.requests.words()),
+                device_answers.part(priority * form.answer_words(), form.answers.words()),
             )
         };
-        Device { form, requests, answers, position: in_band(band, 5 * band as u64) }
+        Device { form, requests, answers, position: in_priority(priority, 5 * priority as u64) }
     });
     let devices = devices.collect();
     // The lowest begins at 0, each other one five positions further.
-    let passed = (0..form.bands as u64).map(|band| 5 * band).collect();
+    let passed = (0..form.priorities as u64).map(|priority| 5 * priority).collect();
     let parts =
         Parts { actor: 3, requests, answers, passed, letters: letters.clone(), device: control.clone() };
     Rig { channel: Channel::new(&config, Protocol::Stamped, parts).unwrap(), devices, control, letters }
@@ -45,28 +45,28 @@ fn at(priority: u8) -> SendOptions {
 }
 
 impl Rig {
-    /// The next message of a band, with its position.
-    fn take(&mut self, band: usize) -> Option<(u64, u32)> {
-        self.devices[band].take().map(|(position, _, words)| (position, words[0]))
+    /// The next message of a priority, with its position.
+    fn take(&mut self, priority: usize) -> Option<(u64, u32)> {
+        self.devices[priority].take().map(|(position, _, words)| (position, words[0]))
     }
 
     fn reply(&self, position: u64, reply: u32) {
-        self.devices[band_of(position)].answer(position, Kind::Reply, &[reply]);
+        self.devices[priority_of(position)].answer(position, Kind::Reply, &[reply]);
     }
 }
 
 #[test]
-fn each_band_has_its_own_order_and_replies_of_higher_ones_come_first() {
-    let mut rig = rig(ChannelConfig::default().capacity(6).bands(3));
-    for (x, band) in [(1, 0), (2, 2), (3, 0), (4, 1), (5, 2)] {
-        let sent = rig.channel.send_with(&x, at(band)).unwrap();
+fn each_priority_has_its_own_order_and_replies_of_higher_ones_come_first() {
+    let mut rig = rig(ChannelConfig::default().capacity(6).priorities(3));
+    for (x, priority) in [(1, 0), (2, 2), (3, 0), (4, 1), (5, 2)] {
+        let sent = rig.channel.send_with(&x, at(priority)).unwrap();
         let Sent::Queued(position) = sent else { panic!("{x} was dropped") };
-        assert_eq!(band_of(position), usize::from(band));
+        assert_eq!(priority_of(position), usize::from(priority));
     }
     let mut positions = Vec::new();
-    for band in 0..3 {
-        while let Some((position, x)) = rig.take(band) {
-            positions.push((band_of(position), count_of(position), x));
+    for priority in 0..3 {
+        while let Some((position, x)) = rig.take(priority) {
+            positions.push((priority_of(position), count_of(position), x));
             rig.reply(position, 10 * x);
         }
     }
@@ -79,25 +79,25 @@ fn each_band_has_its_own_order_and_replies_of_higher_ones_come_first() {
     assert_eq!(rig.channel.send_with(&1, at(2)), Err(SendError::Closed { actor: 3 }));
 }
 
-/// Room that one band leaves is another's, whichever has it; many laps of all rings.
+/// Room that one priority leaves is another's, whichever has it; many laps of all rings.
 #[test]
 fn the_capacity_is_shared() {
-    let mut rig = rig(ChannelConfig::default().capacity(3).bands(2).overflow(Overflow::Reject));
+    let mut rig = rig(ChannelConfig::default().capacity(3).priorities(2).overflow(Overflow::Reject));
     let (mut x, mut want) = (0, [0u64; 2]);
     for round in 0..200u32 {
         for n in 0..3 {
-            let band = (round >> n & 1) as u8;
-            assert!(rig.channel.try_send_with(&x, at(band)).is_ok(), "{round}");
-            want[usize::from(band)] += 1;
+            let priority = (round >> n & 1) as u8;
+            assert!(rig.channel.try_send_with(&x, at(priority)).is_ok(), "{round}");
+            want[usize::from(priority)] += 1;
             x += 1;
         }
-        for band in 0..2 {
-            let full = rig.channel.try_send_with(&x, at(band));
+        for priority in 0..2 {
+            let full = rig.channel.try_send_with(&x, at(priority));
             assert_eq!(full, Err(SendError::Full { actor: 3, capacity: 3 }));
         }
         assert_eq!((rig.channel.unanswered(), rig.channel.counts().under_way()), (3, 3));
-        for band in 0..2 {
-            while let Some((position, x)) = rig.take(band) {
+        for priority in 0..2 {
+            while let Some((position, x)) = rig.take(priority) {
                 rig.reply(position, x);
             }
         }
@@ -110,7 +110,7 @@ fn the_capacity_is_shared() {
 
 #[test]
 fn many_at_once_are_cut_where_the_room_ends() {
-    let mut rig = rig(ChannelConfig::default().capacity(5).bands(2).overflow(Overflow::DropNewest));
+    let mut rig = rig(ChannelConfig::default().capacity(5).priorities(2).overflow(Overflow::DropNewest));
     rig.channel.send_with(&99, at(1)).unwrap();
     assert_eq!(rig.channel.send_many_with(&[1, 2, 3, 4, 5, 6, 7], at(0)), Ok(4));
     assert_eq!((rig.channel.counts().dropped_newest, rig.channel.unanswered()), (3, 5));
@@ -118,32 +118,35 @@ fn many_at_once_are_cut_where_the_room_ends() {
     assert_eq!(seen, [1, 2, 3, 4]);
 }
 
-/// The device is asked to drop the oldest of the lowest band; its answer makes room for the higher
-/// one.
+/// The device is asked to drop the oldest of the lowest priority; its answer makes room for the
+/// higher one.
 #[test]
-fn what_gives_way_is_in_the_lowest_band() {
+fn what_gives_way_has_the_lowest_priority() {
     for overflow in [Overflow::DropOldest, Overflow::DropNewest] {
-        let mut rig = rig(ChannelConfig::default().capacity(2).bands(3).overflow(overflow));
+        let mut rig = rig(ChannelConfig::default().capacity(2).priorities(3).overflow(overflow));
         rig.channel.send_with(&1, at(1)).unwrap();
         rig.channel.send_with(&2, at(2)).unwrap();
         assert_eq!(rig.channel.send_with(&3, at(0)), Ok(Sent::Dropped), "all that is there is above it");
         assert_eq!(rig.control.skip.load(SeqCst), 0);
         let full = rig.channel.try_send_with(&4, at(2));
         assert_eq!(full, Err(SendError::Full { actor: 3, capacity: 2 }), "the device has not answered yet");
-        assert_eq!(rig.control.skip.load(SeqCst), in_band(1, 6));
+        assert_eq!(rig.control.skip.load(SeqCst), in_priority(1, 6));
         let (position, x) = rig.take(1).unwrap();
         rig.devices[1].answer(position, Kind::Dropped, &[x]);
         assert!(matches!(rig.channel.try_send_with(&4, at(2)), Ok(Sent::Queued(_))));
         let letter = rig.letters.pop().unwrap();
-        assert_eq!((letter.reason, letter.position, letter.words), (Reason::Dropped, in_band(1, 5), vec![1]));
+        assert_eq!(
+            (letter.reason, letter.position, letter.words),
+            (Reason::Dropped, in_priority(1, 5), vec![1])
+        );
         let counts = rig.channel.counts();
         assert_eq!((counts.dropped_oldest, counts.dropped_newest, counts.sent), (1, 1, 5 + 10 + 3));
     }
 }
 
 #[test]
-fn requests_of_all_bands_are_answered_to_who_asked() {
-    let mut rig = rig(ChannelConfig::default().capacity(8).bands(2));
+fn requests_of_all_priorities_are_answered_to_who_asked() {
+    let mut rig = rig(ChannelConfig::default().capacity(8).priorities(2));
     rig.channel.send_with(&1, at(1)).unwrap();
     let channel = rig.channel.clone();
     let asker = std::thread::spawn(move || channel.ask_with(&2, at(1)));
@@ -166,14 +169,14 @@ fn requests_of_all_bands_are_answered_to_who_asked() {
 }
 
 #[test]
-fn bands_that_cannot_be_are_refused() {
-    for bands in [0, 9] {
-        let refused = ChannelConfig::default().bands(bands).form::<u32, u32>(Protocol::Stamped);
-        assert_eq!(refused, Err(ConfigError::Bands { bands }));
+fn priorities_that_cannot_be_are_refused() {
+    for priorities in [0, 9] {
+        let refused = ChannelConfig::default().priorities(priorities).form::<u32, u32>(Protocol::Stamped);
+        assert_eq!(refused, Err(ConfigError::Priorities { priorities }));
     }
-    let rig = rig(ChannelConfig::default().bands(2));
+    let rig = rig(ChannelConfig::default().priorities(2));
     let refused = rig.channel.send_with(&1, at(2));
-    assert_eq!(refused, Err(SendError::NoBand { actor: 3, priority: 2, bands: 2 }));
+    assert_eq!(refused, Err(SendError::NoPriority { actor: 3, priority: 2, priorities: 2 }));
     let refused = rig.channel.send_with(&1, at(1).deadline(7));
     assert_eq!(refused, Err(SendError::NoDeadlines { actor: 3 }));
 }
