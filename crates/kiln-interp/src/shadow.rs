@@ -143,7 +143,21 @@ struct Touches {
 }
 
 impl Touches {
+    /// Adds a touch. Most are of a byte that nobody has touched, or the same thread has.
+    #[inline]
     fn add(&mut self, touch: Touch) {
+        match &mut self.recent[0] {
+            Some(last) if last.same_thread(touch) && last.epoch == touch.epoch => {
+                if last.atomic || !touch.atomic {
+                    *last = touch;
+                }
+            }
+            Some(_) => self.add_another(touch),
+            none => *none = Some(touch),
+        }
+    }
+
+    fn add_another(&mut self, touch: Touch) {
         match self.recent {
             [Some(last), _] if last.block != touch.block => {
                 let plain = self.all().find(|touch| !touch.atomic);
@@ -154,11 +168,6 @@ impl Touches {
                 let plain = [Some(last), other].into_iter().flatten().find(|touch| !touch.atomic);
                 self.plain = plain.or(self.plain);
                 self.recent = [Some(touch), None];
-            }
-            [Some(last), _] if last.same_thread(touch) => {
-                if last.atomic || !touch.atomic {
-                    self.recent[0] = Some(touch);
-                }
             }
             [Some(last), Some(other)] if other.same_thread(touch) => {
                 let stays = if other.atomic || !touch.atomic { touch } else { other };
@@ -183,8 +192,18 @@ impl Touches {
     }
 
     /// The one that a later access races with.
+    #[inline]
     fn conflict(&self, later: Touch, actor: Actor) -> Option<Touch> {
-        self.all().find(|touch| touch.conflicts(later, actor))
+        // Nobody has touched the byte.
+        self.recent[0]?;
+        for touch in [&self.recent[0], &self.recent[1], &self.plain, &self.foreign] {
+            if let Some(touch) = touch
+                && touch.conflicts(later, actor)
+            {
+                return Some(*touch);
+            }
+        }
+        None
     }
 }
 
@@ -210,16 +229,42 @@ impl Accesses {
     }
 }
 
-/// How many bytes share one page of the table of touches, which is made when the first of them is
+/// How many bytes share one page of the table of accesses, which is made when the first of them is
 /// touched. A kernel that touches a few words of a large buffer pays for little more than those.
 const PAGE: usize = 64;
 
-/// The touches of adjacent bytes.
+/// The most bytes that share an entry of a page.
+const UNIT: usize = 16;
+
+/// The accesses of adjacent bytes.
 #[derive(Debug)]
 struct Page {
     /// The launch that they are of: those of an earlier one do not count.
     launch: u64,
-    accesses: [Accesses; PAGE],
+    /// How many bytes share an entry, since all accesses so far were of all of them: a power of
+    /// two, up to [`UNIT`].
+    unit: usize,
+    /// One entry for each so many bytes.
+    accesses: Vec<Accesses>,
+}
+
+impl Page {
+    fn new(launch: u64, unit: usize) -> Page {
+        Page { launch, unit, accesses: vec![Accesses::default(); PAGE / unit] }
+    }
+
+    /// The page for an access in a launch that begins and ends at multiples of `unit` bytes.
+    fn renew(&mut self, launch: u64, unit: usize) {
+        if self.launch != launch {
+            self.launch = launch;
+            self.accesses.fill(Accesses::default());
+        }
+        if unit < self.unit {
+            let shared = self.unit / unit;
+            self.accesses = self.accesses.iter().flat_map(|all| std::iter::repeat_n(*all, shared)).collect();
+            self.unit = unit;
+        }
+    }
 }
 
 /// The shadow of a range of memory.
@@ -269,20 +314,32 @@ impl Shadow {
         self.written[start..start + len].fill(false);
         for at in start..start + len {
             if let Some(page) = &mut self.pages[at / PAGE] {
+                page.renew(self.launch, 1);
                 page.accesses[at % PAGE] = Accesses::default();
             }
         }
     }
 
-    fn accesses(&mut self, at: usize) -> &mut Accesses {
-        let launch = self.launch;
-        let page = self.pages[at / PAGE]
-            .get_or_insert_with(|| Box::new(Page { launch, accesses: [Accesses::default(); PAGE] }));
-        if page.launch != launch {
-            page.launch = launch;
-            page.accesses = [Accesses::default(); PAGE];
+    /// Calls `visit` on the accesses of each part of a range, and its place there.
+    fn visit(
+        &mut self,
+        start: usize,
+        len: usize,
+        mut visit: impl FnMut(&[bool], Range<usize>, &mut Accesses) -> Result<(), Report>,
+    ) -> Result<(), Report> {
+        let (mut at, end, launch) = (start, start + len, self.launch);
+        while at < end {
+            let stop = end.min((at / PAGE + 1) * PAGE);
+            let unit = UNIT.min(1 << (at | stop).trailing_zeros());
+            let page = self.pages[at / PAGE].get_or_insert_with(|| Box::new(Page::new(launch, unit)));
+            page.renew(launch, unit);
+            while at < stop {
+                let next = at + page.unit;
+                visit(&self.written, at..next, &mut page.accesses[at % PAGE / page.unit])?;
+                at = next;
+            }
         }
-        &mut page.accesses[at % PAGE]
+        Ok(())
     }
 
     /// Notes a read by a kernel.
@@ -291,33 +348,33 @@ impl Shadow {
             return Err(Report::Uninitialized(skip));
         }
         let touch = Touch::by(actor);
-        for at in start..start + len {
-            let accesses = self.accesses(at);
+        self.visit(start, len, |_, part, accesses| {
             match accesses.conflict_of_read(touch, actor) {
-                Some(write) => return Err(race(at - start, ("read", touch), ("written", write))),
+                Some(write) => return Err(race(part.start - start, ("read", touch), ("written", write))),
                 None => accesses.reads.add(touch),
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Notes a write by a kernel. `same` says that the bytes there are already those that are
     /// written.
     pub fn write(&mut self, start: usize, len: usize, actor: Actor, same: bool) -> Result<(), Report> {
         let touch = Touch::by(actor);
-        for at in start..start + len {
-            let same = same && self.written[at];
-            let accesses = self.accesses(at);
+        self.visit(start, len, |written, part, accesses| {
+            let same = same && written[part.clone()].iter().all(|&written| written);
             if !same {
+                let skip = part.start - start;
                 if let Some(write) = accesses.writes.conflict(touch, actor) {
-                    return Err(race(at - start, ("written", touch), ("written", write)));
+                    return Err(race(skip, ("written", touch), ("written", write)));
                 }
                 if let Some(read) = accesses.reads.conflict(touch, actor) {
-                    return Err(race(at - start, ("written", touch), ("read", read)));
+                    return Err(race(skip, ("written", touch), ("read", read)));
                 }
             }
             accesses.writes.add(touch);
-        }
+            Ok(())
+        })?;
         self.set_written(start, len);
         Ok(())
     }
