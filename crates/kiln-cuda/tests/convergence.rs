@@ -76,3 +76,30 @@ fn barriers_in_while_loops_are_unaligned() {
 }");
     assert!(text.contains("barrier.sync 0;") && !text.contains("bar.sync 0;"), "{text}");
 }
+
+/// A task's check is made by one lane of its warp (`gather.check` of a scalar, with its report),
+/// which must not wait for the others.
+#[test]
+fn tasks_have_no_such_barriers() {
+    let text = ptx("kernel @k(%x: view<i32, 1, global>, %y: mut view<i32, 1, global>, %n: i64) tile {
+  %full = mbarrier count 1 arrivals 1 : view<u64, 1, shared>
+  %0 = const 0 : i64
+  %pad = const 7 : i32
+  tasks warps 1 registers 0 warps 4 registers 0 {
+    mbarrier_arrive %full, %0
+    yield
+  } {
+    mbarrier_wait %full, %0, %0
+    %c = gt %n, %0 : bool
+    if %c {
+      %v = gather.check %x[%n] pad %pad : i32
+      scatter.trust %y[%n] = %v
+      yield
+    } else {
+      yield
+    }
+    yield
+  }
+}");
+    assert!(text.contains("@%p") && !text.contains("bar.warp.sync"), "{text}");
+}

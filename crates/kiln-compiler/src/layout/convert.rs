@@ -274,7 +274,7 @@ mod tests {
             let (lane, warp) = lanes_of(thread);
             for register in 0..to.registers() {
                 let wanted = to.index(register, lane, warp);
-                let (source, from_lane) = match &conversion.route {
+                let (source, read_lane) = match &conversion.route {
                     Route::Registers { registers } => (registers.apply(register as u32), lane),
                     Route::Select { registers, thread: bases } => {
                         (registers.apply(register as u32) ^ Linear::new(bases).apply(thread), lane)
@@ -285,7 +285,7 @@ mod tests {
                     ),
                     Route::Scratch(_) => continue,
                 };
-                assert_eq!(from.index(source as usize, from_lane, warp), wanted, "{from} to {to}");
+                assert_eq!(from.index(source as usize, read_lane, warp), wanted, "{from} to {to}");
             }
         }
         conversion

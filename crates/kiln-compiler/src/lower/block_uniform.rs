@@ -20,7 +20,7 @@ impl Lowering<'_> {
             2..=32 if self.uniformity.as_ref().is_some_and(|u| !u.varies(data.input())) => value,
             2..=32 => {
                 let first = self.em.i64(0);
-                self.from_lane(value, first)
+                self.read_lane(value, first)
             }
             _ => self.through_scratch(value),
         };

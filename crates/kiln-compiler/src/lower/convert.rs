@@ -44,7 +44,7 @@ impl Lowering<'_> {
                         let shift = self.em.i64(register_lanes.apply(r).into());
                         let lane = self.em.binary(BinaryOp::Xor, lane, shift);
                         let value = registers[map.apply(r) as usize];
-                        self.from_lane(value, lane)
+                        self.read_lane(value, lane)
                     })
                     .collect()
             }

@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 
     /// The value that a lane of the warp has, given by its number, an i64 below that of lanes.
-    pub(super) fn from_lane(&mut self, value: Value, lane: Value) -> Value {
+    pub(super) fn read_lane(&mut self, value: Value, lane: Value) -> Value {
         if self.target.subgroup >= self.target.warp {
             let elem = self.em.elem(value);
             return self.em.one(OpKind::Shuffle(ShuffleMode::Index), &[value, lane], elem);
