@@ -102,8 +102,8 @@ fn softmax_is_small_and_needs_two_barriers() {
     let lowered = lower(&Case::new(SOFTMAX, 3, buffers).kernel(None, true));
     assert_eq!(count(&lowered, |k| *k == OpKind::Barrier), 2, "{lowered}");
     let ops = count(&lowered, |_| true);
-    // 16 elements a thread, with 5 operations each, and the two reductions.
-    assert!(ops < 240, "{ops} operations\n{lowered}");
+    // 16 elements a thread, with 5 operations each, the two reductions, and the addresses.
+    assert!(ops < 256, "{ops} operations\n{lowered}");
 }
 
 #[test]
