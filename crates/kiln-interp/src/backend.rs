@@ -251,6 +251,7 @@ impl Interp {
             Some(seed) => Order::seeded(blocks, seed, state.launches).with_threads_in_lockstep(),
             None => Order::increasing(blocks),
         };
+        let order = if loaded.waits_for_blocks { order.with_blocks_increasing() } else { order };
         state.launches += 1;
         let (memory, time) = (&mut state.memory, Time::new(limit));
         match launch::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {

@@ -34,6 +34,12 @@ impl Order {
         Order { threads: None, ..self }
     }
 
+    /// The same order of threads, with blocks in increasing order: a block may wait for an earlier
+    /// one, and here each runs to its end before the next.
+    pub fn with_blocks_increasing(self) -> Order {
+        Order { factor: 1, first: 0, ..self }
+    }
+
     /// The block that runs after `earlier` others.
     pub fn block(&self, earlier: u64) -> u64 {
         ((u128::from(self.factor) * u128::from(earlier) + u128::from(self.first))
@@ -69,6 +75,9 @@ mod tests {
             }
         }
         assert!((0..9).eq((0..9).map(|n| Order::increasing(9).block(n))));
+        let seeded = Order::seeded(9, 4, 3);
+        let increasing = seeded.with_blocks_increasing();
+        assert!((0..9).eq((0..9).map(|n| increasing.block(n))) && increasing.threads == seeded.threads);
         // The largest grid there is.
         let blocks = u64::from(i32::MAX as u32) * 65535 * 65535;
         assert!(Order::seeded(blocks, 1, 1).block(blocks - 1) < blocks);

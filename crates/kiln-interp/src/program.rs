@@ -23,6 +23,8 @@ pub struct Loaded {
     pub local_bytes: usize,
     /// Whether it has fences, signals or loads that acquire, by which blocks order themselves.
     pub fenced: bool,
+    /// Whether a block may wait for what another one stores.
+    pub waits_for_blocks: bool,
     /// Whether it has loads that acquire, by which the threads of a block order themselves too.
     pub acquires: bool,
     /// Whether a check by itself ends the thread that fails it, and no other.
@@ -47,6 +49,7 @@ impl Loaded {
             shared_bytes: kernel.scratch_bytes as usize,
             local_bytes: 0,
             fenced: false,
+            waits_for_blocks: false,
             acquires: false,
             leave_alone: leave_alone(kernel),
             guards: Guards::of(kernel),
@@ -57,6 +60,8 @@ impl Loaded {
             let fence = matches!(data.kind, OpKind::Fence(Scope::Device | Scope::System));
             let waits = matches!(data.kind, OpKind::Explicit(ExplicitOp::SignalWait));
             loaded.fenced |= fence || waits || acquires_of_others(&data.kind);
+            let ordered = ordered_load(&data.kind).is_some_and(|(_, scope)| scope != Scope::Block);
+            loaded.waits_for_blocks |= waits || ordered || matches!(data.kind, OpKind::LoadQuad(_));
             loaded.acquires |= acquires(&data.kind);
             if let OpKind::Alloc { space, elem, shape } = &data.kind {
                 let end = match space {

@@ -209,3 +209,36 @@ fn a_loop_that_waits_for_another_thread_ends() {
     let want: Vec<i64> = [vec![1; 63], vec![0]].concat();
     assert_eq!(outcomes(&text, SEEDS), BTreeSet::from([want]));
 }
+
+/// Each block adds one to what the block before it left, and waits for that.
+const RELAY: &str = "kernel @k(%y: mut view<i64, 1, global>) thread [1, 1, 1] {
+  %p = program_id x : i64
+  %0 = const 0 : i64
+  %1 = const 1 : i64
+  %later = gt %p, %0 : bool
+  %before = sub %p, %1 : i64
+  %got = if %later : i64 {
+    %last = while (%seen = %0) : i64 {
+      %none = eq %seen, %0 : bool
+      condition %none
+    } do (%again) {
+      %v = ordered_load.acquire.device.check %y[%before] : i64
+      yield %v
+    }
+    yield %last
+  } else {
+    yield %0
+  }
+  %mine = add %got, %1 : i64
+  ordered_store.release.device.check %y[%p] = %mine
+}";
+
+#[test]
+fn blocks_that_wait_for_earlier_ones_end_under_every_seed() {
+    for seed in 0..SEEDS {
+        let host = Host::with(Options { seed: Some(seed), ..Options::fast() });
+        let out = host.vector(&[0i64; 9]);
+        host.run(&parse(RELAY).unwrap(), [9, 1, 1], &args(&[&out])).unwrap();
+        assert_eq!(host.read::<i64>(&out), (1..=9).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
