@@ -16,6 +16,7 @@ use kiln_backend::{
 };
 use kiln_ir::{Kernel, verify};
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -429,6 +430,14 @@ impl MappedMemory for Interp {
 
     unsafe fn unmap(&self, mapped: Mapped) {
         self.release(Dropped::Memory(mapped.device.0));
+    }
+
+    unsafe fn adopt(&self, _host: NonNull<u8>, _bytes: usize) -> Result<Mapped> {
+        Err(Error::Unavailable {
+            device: format!("memory of two processes on {}", self.properties.id),
+            reason: "the interpreter does not take it in".to_owned(),
+            hint: "Take `cpu` or `cuda:N`.".to_owned(),
+        })
     }
 
     fn mapped_places(&self) -> MappedPlaces {
