@@ -248,11 +248,14 @@ impl Interp {
         }
         let blocks = launch.grid.iter().map(|&extent| u64::from(extent)).product();
         let order = match self.seed {
-            Some(seed) if order_threads => Order::seeded(blocks, seed, state.launches),
+            Some(seed) if order_threads => {
+                let order = Order::seeded(blocks, seed, state.launches);
+                if loaded.waits_for_blocks { order.with_blocks_increasing() } else { order }
+            }
+            // Resident blocks poll so often and end: none waits for another.
             Some(seed) => Order::seeded(blocks, seed, state.launches).with_threads_in_lockstep(),
             None => Order::increasing(blocks),
         };
-        let order = if loaded.waits_for_blocks { order.with_blocks_increasing() } else { order };
         state.launches += 1;
         let (memory, time) = (&mut state.memory, Time::new(limit));
         match launch::run(loaded, launch.grid, order, launch.words, memory, &self.prints, time) {
