@@ -1,7 +1,7 @@
-"""Two builds of Kiln by turns: ratios of their medians, a table of them, and the file that records them.
+"""Compares two builds of Kiln by turns: ratios of medians as a table and as a file.
 
-`compare.py --before` uses this. A ratio is the time of the build before by that of the build after (for rates, the other
-way round), so that below 1 the newer build is slower.
+`compare.py --before` uses this. A ratio is the time of the build before by that of the build after
+(for rates, the other way round), so that below 1 the newer build is slower.
 """
 
 import datetime
@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The speed of the build after by that of the build before; infinite where the former took no time."""
+        """Speed after divided by speed before; infinite where the build after took no time."""
         old, new = statistics.median(self.before), statistics.median(self.after)
         top, bottom = (new, old) if self.rate else (old, new)
         return top / bottom if bottom else math.inf
@@ -66,7 +66,7 @@ def table(pairs: list[Pair], floor: float) -> str:
 
 
 def write(path: Path, pairs: list[Pair], device: str, commits: dict[str, str], floor: float) -> None:
-    """Writes the results; rows of other names that the file already has for the same commits and device stay."""
+    """Writes the results. Keeps other rows that the file has for the same commits and device."""
     head = {"device": device, **commits, "floor": floor}
     old = json.loads(path.read_text()) if path.exists() else {}
     kept = old.get("rows", []) if {key: old.get(key) for key in head} == head else []
@@ -88,7 +88,7 @@ def ring_rows(result: dict) -> dict[str, tuple[float, bool]]:
 
 
 def ring(binaries: dict[str, str], device: str, only: str, rounds: int) -> tuple[list[Pair], list[str]]:
-    """Runs `kiln bench ring` of both builds by turns, and gives the rows that both have, and what failed."""
+    """Runs `kiln bench ring` of both builds by turns: the rows that both have, and what failed."""
     values: dict[str, dict[str, list[float]]] = {BEFORE: {}, AFTER: {}}
     rates: dict[str, bool] = {}
     problems = []

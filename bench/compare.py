@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Times Kiln and its peers by turns on this machine, and records the medians under bench/results/.
 
-With `--before` the other side is another build of Kiln, and what is recorded are the ratios of the two.
+With `--before` the peer is another build of Kiln, and the ratios of the two are recorded.
 
-Every contender is a process that stays alive and answers over the line protocol of bench/README.md. In each pass over a row
-every contender runs a few rounds; the order changes from pass to pass. Drift of clocks and temperature thus falls on all.
+Every contender is a process that stays alive and answers over the line protocol of bench/README.md.
+In each pass over a row every contender runs a few rounds; the order changes from pass to pass.
+Drift of clocks and temperature thus falls on all.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Host time of a launch, and the bare driver, called through ctypes, as a peer of the launch rows.
 
-A round is a burst of launches of an empty kernel, begun with an idle device and timed until the last call returns. A burst is
-shorter than the driver's queue (1,024 launches), so that no call waits for the GPU. The time of a round is that of one launch.
+A round is a burst of launches of an empty kernel, begun with an idle device and timed until the
+last call returns. A burst is shorter than the driver's queue (1,024 launches), so that no call
+waits for the GPU. The time of a round is that of one launch.
 """
 
 import ctypes
@@ -13,7 +14,8 @@ from server import Absent, Peer
 BURST = 500
 _WARM_UP_BURSTS = 4
 
-# What every driver since CUDA 11 accepts; the kernel takes a pointer and a number, as the other side's does.
+# What every driver since CUDA 11 accepts; the kernel takes a pointer and a number, as the other
+# side's does.
 _EMPTY_PTX = b""".version 7.0
 .target sm_80
 .address_size 64
@@ -42,7 +44,7 @@ def bursts(launch: Callable[[], object], synchronize: Callable[[], object]) -> C
 
 
 class DriverPeer(Peer):
-    """cuLaunchKernel through ctypes: for information, since Python's own calling cost is part of it."""
+    """cuLaunchKernel through ctypes, for information: Python's own calling cost is part of it."""
 
     name = "driver (ctypes)"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Peers on the CPU: NumPy, and JAX through XLA. Serves one of them over the protocol of bench/README.md."""
+"""Serves a peer on the CPU (NumPy, or JAX through XLA) over the protocol of bench/README.md."""
 
 import os
 import platform

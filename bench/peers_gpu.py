@@ -14,8 +14,8 @@ import rows
 from launch_overhead import DriverPeer, bursts
 from server import Absent, Peer, main
 
-# Written before every timed run: it evicts L2, and the GPU is busy with it while the host enqueues the timed work, so that
-# the time between the two events holds no host time.
+# Written before every timed run: it evicts L2, and the GPU is busy with it while the host enqueues
+# the timed work, so that the time between the two events holds no host time.
 FLUSH_BYTES = 256 << 20
 WARM_UP = 5
 
@@ -46,7 +46,8 @@ class CudaPeer(Peer):
         return self.torch.randn(shape, device="cuda")
 
     def timed(self, run: Callable[[], object], read: bool = False) -> Callable[[int], list[float]]:
-        """Time of single calls of `run` on the GPU, between two events. With `read` L2 holds nothing before it that must be written."""
+        """Time of single calls of `run` on the GPU, between two events. With `read` L2 is clean
+        before each call."""
         cuda = self.torch.cuda
         for _ in range(WARM_UP):
             run()
@@ -225,7 +226,7 @@ class TritonPeer(CudaPeer):
 
 
 class AttentionPeer(CudaPeer):
-    """PyTorch's attention by one of its backends. Each checks itself against float64 on a small case first."""
+    """PyTorch's attention by one of its backends, checked against float64 on a small case."""
 
     backend: str
 
@@ -303,7 +304,8 @@ class FlashAttentionPeer(AttentionPeer):
     def attend(self, q, k, v, shape: rows.GpuAttention):
         if not (shape.window or shape.packed):
             return super().attend(q, k, v, shape)
-        # Windows and packed sequences are not in the public function. Batch x length x heads x width, or tokens x heads x width.
+        # Windows and packed sequences are not in the public function. Batch x length x heads x
+        # width, or tokens x heads x width.
         tensors = [x.transpose(1, 2) for x in (q, k, v)]
         starts, longest = None, q.shape[2]
         if shape.packed:

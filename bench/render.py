@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes the benchmark tables of README.md and bench/RESULTS.md from bench/results/*.json.
 
-A table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results file. With
-`<!-- bench:NAME rows=A,B -->` it has these rows alone, in this order; `A@TRANSPORT` picks one of a row that was measured
-through several transports. Between `<!-- bench:NAME:latency -->` and `<!-- /bench -->` stands the time of a message, and
-that of the launch that it replaces. With --check nothing is written; the exit code is 1 if a table is stale, has no
-results file or names a row that the file does not have.
+A table stands between `<!-- bench:NAME -->` and `<!-- /bench -->`, where NAME.json is a results
+file. With `<!-- bench:NAME rows=A,B -->` it has these rows alone, in this order; `A@TRANSPORT`
+picks one of a row that was measured through several transports. Between
+`<!-- bench:NAME:latency -->` and `<!-- /bench -->` stands the time of a message, and that of the
+launch that it replaces. With --check nothing is written; the exit code is 1 if a table is stale,
+has no results file or names a row that the file does not have.
 """
 
 import argparse
@@ -27,7 +28,7 @@ TABLE = re.compile(
 
 
 def figure(row: dict, median_us: float | None) -> str:
-    """Operations a second where arithmetic bounds the work, else bandwidth where bytes are counted, else time."""
+    """Operations per second if arithmetic bounds it, bandwidth if bytes are counted, else time."""
     if median_us is None:
         return "not measured"
     if ROWS[row["name"]].arithmetic:
@@ -59,7 +60,7 @@ def line(row: dict) -> str:
 
 
 def ring_line(row: dict, commit: str) -> str:
-    """One line of a table of messages; it says so if the row was measured at another commit than most."""
+    """One line of a table of messages. Names the commit if it is not that of most rows."""
     times = [duration(row[key]) for key in ("p50_us", "p99_us", "p999_us")]
     name = f"`{row['name']}`" + (f" at {row['commit']}" if row["commit"] != commit else "")
     return "| " + " | ".join([name, row["transport"], *times, ring_rate(row["msgs_per_s"]), ring_cost(row)]) + " |"
@@ -98,7 +99,8 @@ def ring_rate(rate: float | None) -> str:
 
 
 def ring_cost(row: dict) -> str:
-    """What a grid without work takes: of one processor, and watts above a context without a grid; of a soak, what was lost."""
+    """The cost of an idle grid (share of a processor, watts above a context without a grid), or
+    the messages that a soak lost."""
     parts = []
     if row.get("processor_share") is not None:
         parts.append(f"{row['processor_share']:.0%} of a core")

@@ -1,7 +1,8 @@
 """What is measured: the work, its size, and how many bytes and operations it is counted as.
 
-Bytes count each input read once and each output written once. Operations count one for each arithmetic or transcendental
-operation of the definition. Both sides of a comparison are judged by these counts, whatever they really move or execute.
+Bytes count each input read once and each output written once. Operations count one for each
+arithmetic or transcendental operation of the definition. Both sides of a comparison are judged by
+these counts, whatever they really move or execute.
 """
 
 from typing import NamedTuple
@@ -18,9 +19,11 @@ GPU_PRODUCTS = (
     ("bf16", (4096, 14336, 4096)),
     ("bf16", (8192, 1024, 8192)),
 )
-# The same with weights of n x k, the second factor by columns, for m rows of input. Reading the weights bounds the last.
+# The same with weights of n x k, the second factor by columns, for m rows of input. Reading the
+# weights bounds the last.
 GPU_LAYERS = (("bf16", (128, 8192, 8192)), ("bf16", (64, 8192, 8192)), ("bf16", (16, 8192, 8192)), ("bf16", (1, 8192, 8192)))
-# Other elements: bytes of a factor's and of the result's, and n of n x n x n; the second factor by columns. "fp8_fast" sums as tensor cores do.
+# Other elements: bytes of a factor's and of the result's, and n of n x n x n; the second factor by
+# columns. "fp8_fast" sums as tensor cores do.
 GPU_NARROW = {"fp8": (1, 2, 8192), "fp8_fast": (1, 2, 8192), "i8": (1, 4, 8192), "tf32": (4, 4, 4096)}
 # n of the product n x n x n, bf16, by the kernel over tiles.
 GPU_TILE = 4096
@@ -36,7 +39,7 @@ class GpuAttention(NamedTuple):
 
     width: int
     lengths: tuple[int, ...]
-    """One length of all sequences, or that of each of those that follow each other in one tensor."""
+    """The length of all sequences, or that of each in a packed tensor."""
     causal: bool = False
     window: int | None = None
     """How many keys a query sees, itself included."""
@@ -60,7 +63,7 @@ class GpuAttention(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Pairs of a query and a key that it sees, of one head of all sequences; with a causal mask, half of all."""
+        """Pairs of a query and a key that it sees, per head; half of all with a causal mask."""
         sequences = self.lengths if self.packed else self.lengths * (GPU_POSITIONS // self.lengths[0])
         if self.window:
             return sum(n * self.window - self.window**2 // 2 for n in sequences)
@@ -96,7 +99,7 @@ class Row(NamedTuple):
     ceiling: str | None
     """The row whose fastest bandwidth in the same run is the ceiling for this one."""
     raw: tuple[str, str] | None = None
-    """A row of Kiln's own that does the same without Kiln's runtime, and the name under which it is recorded as a peer."""
+    """A row of Kiln's own that does the same without Kiln's runtime, and its name as a peer."""
     arithmetic: bool = False
     """Whether arithmetic bounds the work: then its rate is shown in operations, not in bytes."""
     rounds: int | None = None
@@ -171,7 +174,8 @@ def _attention(shape: tuple[int, int, int]) -> dict[str, Row]:
     heads, length, width = shape
     elements = heads * length * width
     title = f"causal attention, f32, {heads} heads x {length} x {width}"
-    # Scores and sums are 4 operations for each query, key and column; a query sees half of the keys.
+    # Scores and sums are 4 operations for each query, key and column; a query sees half of the
+    # keys.
     row = Row(title, 16 * elements, 4 * elements * length // 2, None, arithmetic=True)
     return {f"attention_f32_{heads}x{length}x{width}": row}
 
@@ -197,7 +201,8 @@ GPU_PRODUCT_ROWS: dict[str, Row] = {
     **_tile(GPU_TILE),
 }
 
-# Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the same process.
+# Host times. A launch is one of a burst; `launch_raw` calls the driver's own entry point from the
+# same process.
 LAUNCH_ROWS: dict[str, Row] = {
     "launch_empty": Row("launch of an empty kernel, host time", 0, 0, None, raw=("launch_raw", "cuLaunchKernel")),
     "call_matmul_kept": Row("call of a product of 128 x 128 x 128, bf16, divided by a kept choice, host time", 0, 0, None, raw=("call_matmul", "by the estimate")),

@@ -1,4 +1,7 @@
-"""The peers' side of the line protocol that bench/README.md defines: answers `bench NAME ROUNDS` until told to quit."""
+"""The peers' side of the line protocol that bench/README.md defines.
+
+Answers `bench NAME ROUNDS` until `quit`.
+"""
 
 import json
 import os
@@ -35,8 +38,8 @@ class Peer(ABC):
 
     @abstractmethod
     def prepare(self, row: str) -> Callable[[int], list[float]]:
-        """Makes the data of `row`, compiles, warms up and checks the result; returns a function from a number of rounds
-        to as many times in microseconds."""
+        """Makes the data of `row`, compiles, warms up and checks the result; returns a function
+        from a number of rounds to as many times in microseconds."""
 
 
 def serve(peer: Peer) -> None:
@@ -65,17 +68,19 @@ def serve(peer: Peer) -> None:
             continue
         try:
             if name != prepared:
-                # The data of the row before is released first: two rows need not fit the device at once.
+                # The data of the row before is released first: two rows need not fit the device at
+                # once.
                 prepared, measure = None, None
                 measure = peer.prepare(name)
                 prepared = name
             reply({"name": name, "times_us": measure(rounds)})
-        except Exception as error:  # whatever a peer raises is its result for this row, not the end of the run
+        # Whatever a peer raises is its result for this row, not the end of the run.
+        except Exception as error:
             reply({"name": name, "error": f"{type(error).__name__}: {error}"})
 
 
 def main(peers: dict[str, Callable[[], Peer]]) -> None:
-    """`PROGRAM PEER` serves that peer. With a peer that cannot run here, prints one line that says why and exits 3."""
+    """`PROGRAM PEER` serves that peer. If it cannot run here, prints why and exits 3."""
     if len(sys.argv) != 2 or sys.argv[1] not in peers:
         sys.exit(f"usage: {sys.argv[0]} {'|'.join(peers)}")
     try:

@@ -1,4 +1,6 @@
-"""Tests of the benchmark programs against a server that replies with known times. Needs the standard library only.
+"""Tests of the benchmark programs against a server that replies with known times.
+
+Needs the standard library only.
 
 Run with `python3 -m unittest discover -s bench`.
 """
@@ -175,7 +177,8 @@ class Comparison(FakePeers):
         self.assertEqual((results["peers"], results["absent"]), ({"Fake": "7"}, {"other": "not installed"}))
 
 
-# A Kiln whose rounds take as long as its argument says, and whose second row does not work where that is 9.
+# A Kiln whose rounds take as long as its argument says, and whose second row does not work where
+# that is 9.
 FAKE_KILN = textwrap.dedent("""\
     #!/bin/sh
     [ "$2" = ring ] && {{ shift 4; echo '{{"rows": [

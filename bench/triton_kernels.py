@@ -1,4 +1,4 @@
-"""The Triton peer's kernels: the plain way to write each, with a small search over block sizes and warps."""
+"""The Triton peer's kernels, plainly written, with a small search over block sizes and warps."""
 
 import torch
 import triton

@@ -3,11 +3,12 @@
 
     tools/circles.py [--edges] [--left CRATE]... [CRATE...]
 
-An edge goes from a file to the file that defines what it names, in a `use` or in a path that begins with `crate`, `super`
-or `self`; re-exports are followed. A `mod.rs` (or `lib.rs`) may name its own children and they it: such pairs are no
-circle, so an edge to an ancestor counts only where the ancestor itself defines the item. Tests (`#[cfg(test)]` modules in
-files of their own) are left out. The exit code is 1 if there is a circle in a crate that is not named by `--left`, or none
-in one that is: the list is of those that still have some, and gets shorter.
+An edge goes from a file to the file that defines what it names, in a `use` or in a path that begins
+with `crate`, `super` or `self`; re-exports are followed. A `mod.rs` (or `lib.rs`) may name its own
+children and they it: such pairs are no circle, so an edge to an ancestor counts only where the
+ancestor itself defines the item. Tests (`#[cfg(test)]` modules in files of their own) are left out.
+The exit code is 1 if there is a circle in a crate that is not named by `--left`, or none in one
+that is: the list is of those that still have some, and gets shorter.
 """
 
 import argparse

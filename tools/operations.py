@@ -5,12 +5,14 @@
 
 Two things are refused in the sources of a crate, tests aside:
 
-- a `match` over operations with an arm for all the others (`_ =>`, or a name alone): a new operation must not compile
-  until every stage has said what it does with it. An arm with a guard (`_ if ..`) decides by a property and is allowed;
-- outside of kiln-ir, an operand by its position (`operands[1]`): operands have names (`kiln-ir/src/operands.rs`).
+- a `match` over operations with an arm for all the others (`_ =>`, or a name alone): a new
+  operation must not compile until every stage has said what it does with it. An arm with a guard
+  (`_ if ..`) decides by a property and is allowed;
+- outside of kiln-ir, an operand by its position (`operands[1]`): operands have names
+  (`kiln-ir/src/operands.rs`).
 
-A match is over operations if one of its patterns names a variant of an enum of operations, by a path or, in a file that
-imports them all, alone. The exit code is 1 if anything is found.
+A match is over operations if one of its patterns names a variant of an enum of operations, by a
+path or, in a file that imports them all, alone. The exit code is 1 if anything is found.
 """
 
 import argparse

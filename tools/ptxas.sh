@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Checks PTX with NVIDIA's own assembler, on machines that have neither a GPU nor the CUDA toolkit.
 #
-#   tools/ptxas.sh FILE.ptx...   assembles each file for every architecture below that its .target allows; fails on errors,
-#                                warnings, spilled registers and the assembler's notes of lost performance (C75xx)
+#   tools/ptxas.sh FILE.ptx...   assembles each file for every architecture below that its .target
+#                                allows; fails on errors, warnings, spilled registers and the
+#                                assembler's notes of lost performance (C75xx)
 #   tools/ptxas.sh --path        prints where ptxas is, for KILN_PTXAS
 #
-# KILN_PTXAS names a ptxas to use. Without it, one is taken from the PyPI package nvidia-cuda-nvcc, once, into target/ptxas.
-# Exit codes: 0 all clean; 1 a file failed; 2 wrong usage; 3 there is no ptxas and none could be fetched.
+# KILN_PTXAS names a ptxas to use. Without it, one is taken from the PyPI package nvidia-cuda-nvcc,
+# once, into target/ptxas.
+# Exit codes: 0 all clean; 1 a file failed; 2 wrong usage; 3 there is no ptxas to use or fetch.
 set -euo pipefail
 
-# The assembler of the oldest driver branch that Kiln is tested on: it refuses PTX that this driver would refuse.
+# The assembler of the oldest driver branch that Kiln is tested on: it refuses PTX that this driver
+# would refuse.
 version=13.0.88
 architectures=(sm_80 sm_90a sm_100a)
 
@@ -53,7 +56,8 @@ PYTHON
     echo "$cache/ptxas"
 }
 
-# The architectures that PTX for this .target can be assembled for: `sm_90a` only for itself, `sm_80` also for newer ones.
+# The architectures that PTX for this .target can be assembled for: `sm_90a` only for itself,
+# `sm_80` also for newer ones.
 allowed() {
     local target=$1 architecture
     for architecture in "${architectures[@]}"; do

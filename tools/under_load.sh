@@ -3,9 +3,10 @@
 #
 #   tools/under_load.sh [-n RUNS] [-l LOAD] [-s WORD] PACKAGE...
 #
-# Each test program of the packages is run RUNS times (200), LOAD of them at once (8), so that each is the load of the others.
-# Tests with WORD in their names are left out: `models` by default, which visit interleavings one by one and know no time.
-# Programs that compile others (`ui`) are left out too. Prints a line for each program; the exit code is 1 if any run failed.
+# Each test program of the packages is run RUNS times (200), LOAD of them at once (8), so that each
+# is the load of the others. Tests with WORD in their names are left out: `models` by default, which
+# visit interleavings one by one and know no time. Programs that compile others (`ui`) are left out
+# too. Prints a line for each program; the exit code is 1 if any run failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +27,8 @@ rm -rf "$logs"
 mkdir -p "$logs"
 logs=$(realpath "$logs")
 
-# PROGRAM NUMBER: one run, from the folder of its package, as cargo starts it. The log of a run that passed is removed.
+# PROGRAM NUMBER: one run, from the folder of its package, as cargo starts it. The log of a run that
+# passed is removed.
 one_run() {
     local log=$logs/$(basename "$1").$2
     if (cd "crates/$package" && timeout 900 "$1" --skip "$skip") >"$log" 2>&1; then

@@ -11,8 +11,8 @@ pub enum Execution {
     /// Hardware threads in subgroups that move together, as GPUs have: tiles lie in registers, and
     /// many blocks run on a multiprocessor at once.
     Simt,
-    /// A core runs one block at a time and its threads as lanes of vector instructions: tiles lie in
-    /// the core's caches.
+    /// A core runs one block at a time and its threads as lanes of vector instructions: tiles lie
+    /// in the core's caches.
     Simd,
     /// In software, operation by operation: orders of magnitude slower than the others.
     Interpreted,
@@ -79,8 +79,8 @@ impl fmt::Display for MatrixFormat {
     }
 }
 
-/// A device's matrix units: the formats of factors that they multiply. A device without matrix units
-/// has the empty set.
+/// A device's matrix units: the formats of factors that they multiply. A device without matrix
+/// units has the empty set.
 ///
 /// ```
 /// use kiln_backend::{MatrixFormat, MatrixUnits};

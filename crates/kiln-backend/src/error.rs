@@ -116,7 +116,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error of asking a device for an optional part that it does not have, such as `peer access`.
+    /// The error of asking a device for an optional part that it does not have, such as `peer
+    /// access`.
     pub fn lacking(properties: &Properties, part: &str) -> Error {
         Error::Unavailable {
             device: format!("{part} of {}", properties.id),

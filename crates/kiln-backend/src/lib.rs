@@ -2,9 +2,10 @@
 //!
 //! [`Backend`] is what `kiln-interp`, `kiln-cpu` and `kiln-cuda` implement and `kiln-runtime`
 //! drives: memory, streams, compiling a verified [`Kernel`], launching it with 64-bit parameter
-//! words. It is object-safe. What only some devices can do is a trait of its own that a backend hands
-//! out: [`Artifacts`], [`MappedMemory`], [`Residents`], [`Peers`], [`Diagnostics`]. Failures are [`Error`] values; a kernel's own failure is a [`Fault`]
-//! that surfaces at the next synchronization and leaves the device usable.
+//! words. It is object-safe. What only some devices can do is a trait of its own that a backend
+//! hands out: [`Artifacts`], [`MappedMemory`], [`Residents`], [`Peers`], [`Diagnostics`]. Failures
+//! are [`Error`] values; a kernel's own failure is a [`Fault`] that surfaces at the next
+//! synchronization and leaves the device usable.
 
 mod capabilities;
 mod device;

@@ -2,8 +2,8 @@
 //!
 //! Everything else a device has is reached by copies in a stream's order, which wait for the
 //! kernels before them. A kernel that stays on the device
-//! ([`Backend::launch_resident`](crate::Residents::launch_resident)) is spoken to through memory that
-//! both sides address: *mapped* memory.
+//! ([`Backend::launch_resident`](crate::Residents::launch_resident)) is spoken to through memory
+//! that both sides address: *mapped* memory.
 
 use crate::DevicePtr;
 use std::fmt;
@@ -63,7 +63,8 @@ unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// Memory that the host and running kernels share: [`Backend::mapped_memory`](crate::Backend::mapped_memory).
+/// Memory that the host and running kernels share:
+/// [`Backend::mapped_memory`](crate::Backend::mapped_memory).
 pub trait MappedMemory {
     /// Which mapped memory there is, and why not where there is none. The first call may take a
     /// while: it looks for other libraries.
@@ -78,8 +79,8 @@ pub trait MappedMemory {
     /// Neither this nor `unmap` waits for a resident launch.
     ///
     /// # Errors
-    /// [`crate::Error::Unavailable`] where there is no such memory ([`mapped_places`](Self::mapped_places)
-    /// says so beforehand); [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::Unavailable`] where there is no such memory
+    /// ([`mapped_places`](Self::mapped_places) says so beforehand); [`crate::Error::OutOfMemory`].
     fn map(&self, bytes: usize, place: MappedPlace) -> crate::Result<Mapped>;
 
     /// Frees mapped memory. Failures are ignored.

@@ -22,15 +22,16 @@ pub trait Peers {
     /// later (not its mapped memory). Asking again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) where the two devices cannot, with the reason.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) where the two devices cannot, with the
+    /// reason.
     fn enable_peer_access(&self, owner: &Properties) -> Result<()>;
 }
 
 /// What helps to find bugs: [`Backend::diagnostics`](crate::Backend::diagnostics).
 pub trait Diagnostics {
     /// The ranges of these bytes that neither a kernel nor the host has written since they were
-    /// allocated, in order; with `filled`, those too that [`fill`](crate::Backend::fill) alone has. `None` on
-    /// a device that does not keep track: the interpreter with its sanitizer does.
+    /// allocated, in order; with `filled`, those too that [`fill`](crate::Backend::fill) alone has.
+    /// `None` on a device that does not keep track: the interpreter with its sanitizer does.
     fn unwritten(&self, ptr: DevicePtr, bytes: usize, filled: bool) -> Option<Vec<Range<usize>>> {
         let _ = (ptr, bytes, filled);
         None
@@ -38,8 +39,8 @@ pub trait Diagnostics {
 
     /// Sets how long each launch from now on may run; `None` for as long as it takes. A launch that
     /// runs longer ends with [`FaultKind::LaunchLimit`](crate::FaultKind::LaunchLimit) in the loop
-    /// that it is in. Resident launches have no limit. `false` on a device that cannot end a kernel,
-    /// as [`Capabilities::launch_limit`](crate::Capabilities::launch_limit) says.
+    /// that it is in. Resident launches have no limit. `false` on a device that cannot end a
+    /// kernel, as [`Capabilities::launch_limit`](crate::Capabilities::launch_limit) says.
     fn set_launch_limit(&self, limit: Option<Duration>) -> bool {
         let _ = limit;
         false

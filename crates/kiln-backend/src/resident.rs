@@ -24,14 +24,15 @@ pub struct BlockTime {
 /// Launches that may run for ever: [`Backend::residents`](crate::Backend::residents).
 pub trait Residents {
     /// Launches a kernel that may run for ever: apart from every stream, with all its blocks at
-    /// once, from after the work that is now in `launch.stream`. [`synchronize`](crate::Backend::synchronize)
-    /// waits for none of it. [`Properties::residency`](crate::Properties::residency) says whether it runs beside the host at all.
-    /// The device holds on to the program until the launch is over; a process that ends does not
-    /// wait for it.
+    /// once, from after the work that is now in `launch.stream`.
+    /// [`synchronize`](crate::Backend::synchronize) waits for none of it.
+    /// [`Properties::residency`](crate::Properties::residency) says whether it runs beside the host
+    /// at all. The device holds on to the program until the launch is over; a process that ends
+    /// does not wait for it.
     ///
     /// # Errors
-    /// Those of [`launch`](crate::Backend::launch), and [`Error::LaunchLimit`](crate::Error::LaunchLimit) for more blocks than can run
-    /// at once.
+    /// Those of [`launch`](crate::Backend::launch), and
+    /// [`Error::LaunchLimit`](crate::Error::LaunchLimit) for more blocks than can run at once.
     ///
     /// # Safety
     /// As for [`launch`](crate::Backend::launch): what the words point to lives until
@@ -56,8 +57,9 @@ pub trait Residents {
     }
 
     /// Makes known who can end resident launches for a moment. A device that cannot load a program
-    /// beside them asks every tenant to leave first; without one, [`compile`](crate::Backend::compile) and
-    /// [`load`](crate::Artifacts::load) fail there while a resident launch runs.
+    /// beside them asks every tenant to leave first; without one,
+    /// [`compile`](crate::Backend::compile) and [`load`](crate::Artifacts::load) fail there while a
+    /// resident launch runs.
     fn add_tenant(&self, tenant: Weak<dyn Tenant>);
 }
 

@@ -7,12 +7,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`passes`], `opt` | canonicalization, folding, common subexpressions, dead code, loop invariants |
+//! | [`passes`], `opt` | canonicalization, folding, CSE, dead code, loop invariants |
 //! | [`analysis`] | what the launch must know: which part of a tensor a program writes |
 //! | `guard` | faults as values, in terms of `if` and loops |
 //! | [`expand`] | elementary functions in terms of arithmetic |
 //! | `legalize` | tiles of any extents in terms of tiles whose extents are powers of two |
-//! | [`layout`] | which thread and register holds which element of a tile, and ways from one layout to another |
+//! | [`layout`] | which thread and register holds which element; layout conversions |
 //! | `warp_specialize` | loops of products with a task that copies |
 //! | `lower` | from tiles to threads |
 //! | `address` | from linear indices of views to addresses |
@@ -22,11 +22,12 @@
 //! # Tiles of any extents
 //!
 //! Extents are any positive numbers. Layouts are maps of bits and know powers of two alone, so for
-//! GPUs `legalize` rewrites the kernel: an extent is the sum of its powers of two, a tile the product
-//! of its axes' parts, and an operation becomes one for each part. Which parts a tile has follows
-//! from its shape, so nothing is converted between them. Only a reshape whose parts are other runs
-//! of elements goes through shared memory. What follows sees ordinary tiles. At the explicit level
-//! a product stays one instruction of all its columns, whose sums are tiles side by side.
+//! GPUs `legalize` rewrites the kernel: an extent is the sum of its powers of two, a tile the
+//! product of its axes' parts, and an operation becomes one for each part. Which parts a tile has
+//! follows from its shape, so nothing is converted between them. Only a reshape whose parts are
+//! other runs of elements goes through shared memory. What follows sees ordinary tiles. At the
+//! explicit level a product stays one instruction of all its columns, whose sums are tiles side by
+//! side.
 //!
 //! # Products
 //!
@@ -77,12 +78,12 @@
 //! # Deferred faults
 //!
 //! On a GPU a thread that fails a check leaves, unless others wait for it. In kernels with tasks,
-//! signals or products of warpgroups the lowering defers faults (`lower/deferred_faults.rs`): the fault is
-//! recorded at once and the thread goes on without harm. What lies outside a view is masked, a
-//! divisor of zero is one, unchecked accesses that come after do nothing, `while` loops end and
-//! `for` loops do not begin, except those whose rounds others count on. So all mbarriers get their
-//! arrivals and all signals are taken: a launch with a fault ends like any other. A `while` loop
-//! that waits and has a check inside is refused by name.
+//! signals or products of warpgroups the lowering defers faults (`lower/deferred_faults.rs`): the
+//! fault is recorded at once and the thread goes on without harm. What lies outside a view is
+//! masked, a divisor of zero is one, unchecked accesses that come after do nothing, `while` loops
+//! end and `for` loops do not begin, except those whose rounds others count on. So all mbarriers
+//! get their arrivals and all signals are taken: a launch with a fault ends like any other. A
+//! `while` loop that waits and has a check inside is refused by name.
 //!
 //! `guard` turns guards into `if`s and loop conditions before all other passes, for the backends
 //! that do not run them as they are.

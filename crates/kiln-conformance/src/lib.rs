@@ -10,9 +10,10 @@
 //! |---|---|
 //! | `case.rs` | [`Case`], [`Outcome`], running a case |
 //! | `trial.rs` | a case's random input, its comparisons |
-//! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | operations on each element, at both levels |
+//! | `elementwise.rs`, `arithmetic.rs`, `math.rs`, `casts.rs` | element-wise operations |
 //! | `exact.rs` | arithmetic that has Rust's bits on every device |
-//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs`, `matrix_units.rs`, `matrix_units_copied.rs`, `matrix_units_narrow.rs` | operations on tiles |
+//! | `shapes.rs`, `reduce.rs`, `scan.rs`, `dot.rs` | operations on tiles |
+//! | `matrix_units*.rs` | products on matrix units |
 //! | `extents.rs`, `odd_shapes.rs` | tiles, blocks and tensors of any extents |
 //! | `explicit.rs` | asynchronous copies and products, tasks, clusters |
 //! | `explicit_narrow.rs` | products of tf32, 8-bit floats and 8-bit integers |
@@ -25,11 +26,12 @@
 //! | `threads.rs`, `atomics.rs`, `uniform.rs` | the threads of a block |
 //! | `ordered.rs` | what blocks hand each other |
 //! | `clusters.rs` | what the blocks of a cluster do |
-//! | `library.rs`, `library_rows.rs`, `products.rs`, `products_large.rs`, `attention.rs` | kernels of `kiln-kernels` |
+//! | `library*.rs`, `products*.rs`, `attention.rs` | kernels of `kiln-kernels` |
 //! | `faults.rs`, `prints.rs` | what a kernel reports |
 //! | `guards.rs` | faults that a kernel survives |
 //! | `launch.rs`, `tensors.rs`, `streams.rs` | the runtime: bad input, data movement, order |
-//! | `actors.rs`, `priorities.rs`, `transports.rs`, `actors_links.rs`, `actors_clusters.rs`, `actors_conversations.rs`, `actors_payload.rs`, `actors_references.rs`, `actors_inline.rs`, `actors_faults.rs`, `actors_tiles.rs`, `actors_bad_input.rs`, `telemetry.rs` | ring kernels: what they do, what they refuse, what is told of them |
+//! | `actors*.rs`, `priorities.rs`, `transports.rs` | ring kernels: messages, faults, bad input |
+//! | `telemetry.rs` | what is reported of ring kernels |
 //! | `supervision.rs`, `checkpoints.rs` | ring kernels that fail, move and change |
 
 mod actors;

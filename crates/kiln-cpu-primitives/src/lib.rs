@@ -13,7 +13,8 @@
 //! | `signature.rs` | the function types, and the compilation of a loop for each level |
 //! | `element.rs`, `float16.rs` | element types, conversions of 16-bit floats |
 //! | `elementwise.rs` | the loops of element-wise primitives |
-//! | `unary.rs`, `binary.rs`, `compare.rs`, `ternary.rs`, `cast.rs`, `fill.rs` | what they do to an element |
+//! | `unary.rs`, `binary.rs`, `compare.rs`, `ternary.rs` | operations on an element |
+//! | `cast.rs`, `fill.rs` | conversions and constants |
 //! | `math_f32.rs` | elementary functions |
 //! | `reduce.rs`, `scan.rs` | combination along an axis |
 //! | `strided.rs`, `boxes.rs`, `gather.rs` | moves |
@@ -103,12 +104,12 @@ pub enum PrimitiveKey {
     Select(Form, Scalar),
     /// [`TernaryFn`]: the first times the second plus the third, rounded once.
     Fma(Form, Scalar),
-    /// [`AxisFn`]: the axis goes. `ArgMin` and `ArgMax` give i64. NaN loses to numbers; of nothing but NaN, `Min` and `Max` give NaN and
-    /// `ArgMin` and `ArgMax` index 0.
+    /// [`AxisFn`]: the axis goes. `ArgMin` and `ArgMax` give i64. NaN loses to numbers; of nothing
+    /// but NaN, `Min` and `Max` give NaN and `ArgMin` and `ArgMax` index 0.
     Reduce(ReduceOp, Scalar),
-    /// [`AxisFn`]: running combination along the axis, with any operation but `ArgMin` and `ArgMax`. The identity that
-    /// an exclusive scan begins with takes no part in the following results: of nothing but NaN the
-    /// least is NaN.
+    /// [`AxisFn`]: running combination along the axis, with any operation but `ArgMin` and
+    /// `ArgMax`. The identity that an exclusive scan begins with takes no part in the following
+    /// results: of nothing but NaN the least is NaN.
     Scan {
         /// What is combined.
         op: ReduceOp,

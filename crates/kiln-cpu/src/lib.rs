@@ -8,11 +8,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `backend.rs`, `memory.rs`, `launch.rs`, `limit.rs`, `pool.rs`, `resident.rs`, `thread_time.rs` | the device: memory, launches and their time, threads |
+//! | `backend.rs`, `memory.rs` | the device and its memory |
+//! | `launch.rs`, `limit.rs` | launches and their time limits |
+//! | `pool.rs`, `resident.rs`, `thread_time.rs` | worker threads, resident launches |
 //! | `program.rs`, `cost.rs` | a compiled kernel, and what its programs take |
 //! | `spmd/` | threads to lanes |
 //! | `codegen/` | lanes and tiles to machine code |
-//! | `frame.rs`, `site.rs`, `report.rs`, `indexing.rs`, `ordered.rs`, `time.rs` | what generated code calls back |
+//! | `frame.rs`, `site.rs`, `report.rs` | launch state that generated code reads; faults |
+//! | `indexing.rs`, `ordered.rs`, `time.rs` | functions that generated code calls |
 //!
 //! # Faults
 //!

@@ -7,8 +7,8 @@
 //! | `print`, `print locations` | the kernel's text, which must read back as itself |
 //! | `uniformity` | each operation with what its results and its place are |
 //! | `optimize`, `optimize PASS …` | the kernel after all passes, or after these |
-//! | `legalize` | the kernel with every tile in parts whose extents are powers of two, or why there is none |
-//! | `lower` | the kernel over threads, for an NVIDIA GPU of compute capability 9.0, or why there is none |
+//! | `legalize` | the kernel with power-of-two tiles alone, or why it is refused |
+//! | `lower` | the kernel over threads for compute capability 9.0, or why it is refused |
 //! | `run` | what a launch leaves behind, see `launch.rs` |
 
 use crate::file::{TestCase, TestFile};

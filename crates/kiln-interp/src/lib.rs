@@ -15,10 +15,11 @@
 //! | `program.rs` | a loaded kernel and its block memory |
 //! | `launch.rs`, `machine.rs` | a launch and the loop over its blocks; its state while it runs |
 //! | `step.rs`, `control.rs`, `message.rs` | straight operations, regions, asserts and prints |
-//! | `guard.rs`, `leave.rs`, `stopped.rs` | guards: who has had a fault, steps; threads that leave with one |
-//! | `access.rs`, `quad.rs`, `pointer.rs` | memory through views, whole quads of it, and by address |
-//! | `explicit/` | the explicit level: tasks and clusters side by side, and the order of what is asynchronous |
-//! | `memory.rs`, `host_shared.rs`, `spaces.rs`, `shadow.rs` | allocations, elements that the host shares, address spaces, what the sanitizer remembers |
+//! | `guard.rs`, `leave.rs`, `stopped.rs` | fault regions: who faulted, steps, threads that exit |
+//! | `access.rs`, `quad.rs`, `pointer.rs` | accesses through views, of whole quads, by address |
+//! | `explicit/` | the explicit level: tasks, clusters, order of asynchronous operations |
+//! | `memory.rs`, `host_shared.rs` | allocations, elements that the host shares |
+//! | `spaces.rs`, `shadow.rs` | address spaces, shadow memory of the sanitizer |
 //! | `explain.rs` | what the sanitizer found, in the user's words |
 //! | `fragment.rs`, `warpgroup.rs` | products of fragments and of warpgroups, copies |
 //! | `in_flight.rs` | copies and products that nobody has waited for |

@@ -3,18 +3,20 @@
 //! A [`Kernel`] is structured SSA: one set of operations ([`OpKind`]) over tiles, where a scalar is
 //! a tile of rank 0; regions for `if`, `for` and `while`, no jumps; views of memory as (base,
 //! extents, strides). The same IR is used at two levels: as a front end makes it, and after the
-//! lowering to threads, where every value is a scalar and memory is reached at linear indices of views
-//! or, for a device that has them, by address.
+//! lowering to threads, where every value is a scalar and memory is reached at linear indices of
+//! views or, for a device that has them, by address.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `types.rs` | element types, shapes, views |
 //! | `float8.rs` | the 8-bit floats |
 //! | `literal.rs` | constants |
-//! | `op/` | the operations: `mod.rs` says what they mean, `linear.rs` accesses at a linear index; the others are the tables |
-//! | `explicit.rs` | those of the explicit level: asynchronous copies and products, barriers, tasks |
+//! | `op/mod.rs` | the operations and their semantics |
+//! | `op/linear.rs` | accesses at a linear index |
+//! | `op/`, the rest | tables of operations |
+//! | `explicit.rs` | operations of the explicit level: asynchronous copies, barriers, tasks |
 //! | `cluster.rs` | those among the blocks of a cluster |
-//! | `fragment.rs` | those of a warp on fragments of matrices, and of copies in flight, which only the lowering makes |
+//! | `fragment.rs` | warp-level matrix fragments and copies in flight; made by lowering only |
 //! | `factor.rs` | the elements of the factors of products |
 //! | `warpgroup.rs` | products of warpgroups, and how matrices lie in shared memory for them |
 //! | `operands.rs` | operands by name |

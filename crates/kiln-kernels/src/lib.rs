@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `attention/` | [`Attention`] and its shorthands, for every device and on tensor cores, at the explicit level |
+//! | `attention/` | [`Attention`], for every device and at the explicit level |
 //! | `elementwise.rs` | `add`, `copy` |
 //! | `reduce.rs` | `sum` |
 //! | `rows.rs` | `softmax`, `layer_norm` |

@@ -35,7 +35,7 @@
 //! | `view`, `memory` | tensors, shared and local memory |
 //! | `thread` | ids, barriers, shuffles, votes |
 //! | `time` | clocks, rest |
-//! | [`explicit`] | asynchronous copies and products, mbarriers, tasks: what a Hopper GPU does beside computing |
+//! | [`explicit`] | asynchronous copies and products, mbarriers, tasks (Hopper GPUs) |
 //! | `diag` | `device_assert!`, `device_print!` |
 //! | `flow` | what control flow becomes |
 //! | `trace` | recording, exits, variables to SSA |

@@ -9,7 +9,7 @@
 //! | `[T; N]` | those of the elements in order |
 //! | [`Inline<T, N>`](crate::Inline) | those of the elements in order |
 //! | [`Payload<T>`](crate::Payload) | three, a reference to an array in device memory |
-//! | a struct that derives [`Message`](crate::Message) or [`State`](crate::State) | those of the fields in order |
+//! | a struct deriving [`Message`](crate::Message), [`State`](crate::State) | its fields in order |
 
 use crate::outcome::Zeroed;
 use crate::payload::Hold;

@@ -56,10 +56,11 @@
 //! | `message.rs` | [`Message`], [`State`] |
 //! | `outcome.rs` | what a handler returns: [`DeviceOption`], [`DeviceResult`], [`Outcome`] |
 //! | `handler.rs` | [`Handler`], [`RingCtx`], handlers without their types |
-//! | `payload/` | [`Payload`], [`Inline`]: arrays in device memory that messages refer to, and arrays in messages |
+//! | `payload/` | [`Payload`], [`Inline`]: arrays in device memory and in messages |
 //! | `address.rs`, `outgoing.rs` | [`Address`]: what handlers send to other actors |
-//! | `wire/` | what host and device share: [`slot`]s, records, commands, gauges. It imports nothing |
-//! | `error/`, `reason.rs`, `standing.rs`, `lifecycle.rs` | what can go wrong; why a message was not handled; whether an actor answers; its states |
+//! | `wire/` | what host and device share: [`slot`]s, records, commands; imports nothing |
+//! | `error/`, `reason.rs` | what can go wrong; why a message was not handled |
+//! | `standing.rs`, `lifecycle.rs` | whether an actor answers; its states |
 //! | `channel/` | [`Channel`]: the host's side of a queue |
 //! | `device/` | the device's side: the resident kernel |
 //! | `runtime/` | [`RingRuntime`], [`Actor`]: resident grids and the actors in them |
@@ -74,12 +75,8 @@
 //! whenever the host waits.
 //!
 //! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
-//! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if` in
-//! `device/` is a branch of the kernel.
-//!
-//! What the kernel is made for (its kinds of actors, its lanes, its transport) is known while it is
-//! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if` in
-//! `device/` is a branch of the kernel.
+//! traced. An `if` on such a host constant is written `if host(plan.lanes > 1)`; every other `if`
+//! in `device/` is a branch of the kernel.
 //!
 //! **Channels.** A *channel* is a ring of requests and a ring of answers with as many slots. The
 //! answer to request *i* stands in slot *i*, so the position correlates the two. A slot is free

@@ -47,7 +47,8 @@ impl Device {
     /// device that cannot be had. [`Error::DefaultDevice`] if the variable is not set and there is
     /// an NVIDIA driver or GPU that fails: a program that would run on the CPU instead is slow for
     /// no visible reason. `KILN_DEVICE=cpu` asks for that.
-    #[allow(clippy::should_implement_trait)] // it can fail, and `Device::default()?` is what a user expects to write
+    // It can fail, and `Device::default()?` is what a user expects to write.
+    #[allow(clippy::should_implement_trait)]
     pub fn default() -> Result<Device> {
         let wish = std::env::var("KILN_DEVICE").ok();
         let host = backends::hosts().next().unwrap_or("cuda:0");
@@ -60,8 +61,8 @@ impl Device {
     /// |---|---|
     /// | `cuda`, `cuda:N` | an NVIDIA GPU |
     /// | `cpu` | the host's processor |
-    /// | `interp` | the interpreter with its sanitizer: races, missing barriers and reads of memory that nothing has written are faults with their source lines |
-    /// | `interp:SEED` | the same, where the order in which programs run, and threads between two barriers, follows from a number: what depends on that order shows, and shows again |
+    /// | `interp` | the interpreter; its sanitizer finds races and uninitialized reads |
+    /// | `interp:SEED` | the same; the seed fixes the order of programs and threads |
     /// | `interp:fast`, `interp:fast:SEED` | the interpreter without the sanitizer |
     /// | `isolated:cpu`, `isolated:cuda:N` | a device in a [process of its own](crate::isolate) |
     ///

@@ -3,9 +3,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
-//! | `tensor/`, `buffer.rs` | tensors with and without static types, their views, and the memory behind them on device and host |
+//! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
 //! | `stream.rs` | streams and events |
-//! | `launch.rs`, `request.rs`, `args.rs`, `params.rs`, `facts.rs` | a launch: specialization, checks, grid, words |
+//! | `launch.rs`, `request.rs` | a launch: specialization, checks, grid |
+//! | `args.rs`, `params.rs`, `facts.rs` | its arguments and what is known of them |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
 //! | `observe.rs`, `activity.rs` | observers, and what they are told |

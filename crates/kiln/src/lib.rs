@@ -32,8 +32,8 @@
 //! | [`lang`] | the kernel language: values, views, operations |
 //! | [`kernels`] | kernels to call: softmax, layer norm, sums, … |
 //! | `ring` | ring kernels: actors that live on a device |
-//! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, and in which order |
-//! | [`DynTensor`], [`DynKernel`], [`ir`] | tensors whose type is known at run time, kernels from IR, and that IR |
+//! | [`Device`], [`Tensor`], [`Stream`], [`Event`] | where kernels run, on what, in which order |
+//! | [`DynTensor`], [`DynKernel`], [`ir`] | tensors with run-time types, kernels from IR |
 //! | [`Observer`] | who is told of compiles, launches, copies and allocations |
 //! | [`Error`], [`Fault`] | what can go wrong, in a call and in a kernel |
 //!

@@ -9,7 +9,7 @@
 //! | `message.rs` | the message, and the handlers that answer it |
 //! | `echo.rs` | round trips of one message, rates of many |
 //! | `baseline.rs` | what actors replace: copies and a launch, one by one and as a graph |
-//! | `bare.rs`, `bare_echo.rs`, `flags.rs`, `hop.rs` | the least that this machine needs, without actors: by what the others are judged |
+//! | `bare.rs`, `bare_echo.rs`, `flags.rs`, `hop.rs` | lower bounds of the machine: no actors |
 //! | `bounce.rs` | messages between two actors |
 //! | `payload.rs` | arrays by reference, and bare copies |
 //! | `idle.rs` | what a grid costs that has nothing to do, and how soon it wakes |

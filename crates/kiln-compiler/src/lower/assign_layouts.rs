@@ -61,7 +61,8 @@ fn default_layout(plan: &mut LayoutPlan, shape: &Shape, bytes: u32) -> LayoutId 
     plan.intern(Layout::coalesced(shape, last, 16 / bytes, plan.warps))
 }
 
-/// Materialized values that share a layout, as a union-find forest, with what each class has to go by.
+/// Materialized values that share a layout, as a union-find forest, with what each class has to go
+/// by.
 struct Classes {
     parent: Vec<u32>,
     hints: HashMap<u32, Hints>,

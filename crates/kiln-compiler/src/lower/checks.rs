@@ -102,8 +102,8 @@ impl Lowering<'_> {
         Some(self.em.compare(CompareOp::Ne, divisor, zero))
     }
 
-    /// The linear indices of an access of tiles, and where each element is to be accessed, after a check
-    /// of all of them; `None` if nothing is checked, or each access by itself.
+    /// The linear indices of an access of tiles, and where each element is to be accessed, after a
+    /// check of all of them; `None` if nothing is checked, or each access by itself.
     pub(super) fn checked_elements(
         &mut self,
         data: &OpData,

@@ -227,7 +227,8 @@ impl Lowering<'_> {
         self.em.block = outer;
     }
 
-    /// What to divide by where the fault of a zero divisor is deferred; `None` where it ends the thread.
+    /// What to divide by where the fault of a zero divisor is deferred; `None` where it ends the
+    /// thread.
     pub(super) fn harmless_divisor(&mut self, divisor: Value, not_zero: Value) -> Option<Value> {
         self.deferred.as_ref()?;
         self.found.divisors = Some(match self.found.divisors {

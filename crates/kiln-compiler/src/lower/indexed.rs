@@ -141,7 +141,8 @@ impl Lowering<'_> {
         Ok(Indexed { view, elem, rank, indices, mask, bounds, count, first, allowed, tile })
     }
 
-    /// The linear index of an element, and where it is to be accessed, unless both were found before.
+    /// The linear index of an element, and where it is to be accessed, unless both were found
+    /// before.
     fn checked_or_place(
         &mut self,
         access: &Indexed,
@@ -176,7 +177,8 @@ impl Lowering<'_> {
     }
 
     /// Where an index lies inside the view, if that is to mask the access; a fault if it is to be
-    /// checked, which masks it where the fault is deferred. An access of tiles is checked as a whole.
+    /// checked, which masks it where the fault is deferred. An access of tiles is checked as a
+    /// whole.
     fn index_inside(
         &mut self,
         access: &Indexed,

@@ -22,10 +22,11 @@
 //! | `reduce.rs`, `scan.rs`, `combine.rs` | reductions and scans and what they combine with |
 //! | `dot.rs` | products of matrices, without matrix units |
 //! | `products.rs`, `mma.rs`, `warpgroups.rs` | products on matrix units: which, and how |
-//! | `pipeline.rs`, `stages.rs` | loops whose loads go to shared memory ahead of their rounds: which, and how |
+//! | `pipeline.rs`, `stages.rs` | loops that load to shared memory some iterations ahead |
 //! | `in_flight.rs` | products that are under way from one round to the next |
 //! | `cluster.rs` | stores to other blocks of a cluster |
-//! | `explicit.rs`, `shared_store.rs` | tasks, products in flight; between registers and shared tiles |
+//! | `explicit.rs` | tasks, products in flight |
+//! | `shared_store.rs` | copies between registers and shared tiles |
 //! | `checks.rs` | asserts, indices and divisors that the threads of a block check together |
 //! | `deferred_faults.rs` | faults where threads wait for each other |
 //! | `signals.rs` | by which programs wait for each other |

@@ -54,8 +54,8 @@ impl LayoutPlan {
         self.home[value.index()].unwrap_or(LayoutId::SCALAR)
     }
 
-    /// The layouts in which a value is wanted. For a materialized tile, others than where it is made need a
-    /// conversion.
+    /// The layouts in which a value is wanted. For a materialized tile, others than where it is
+    /// made need a conversion.
     pub fn wanted(&self, value: Value) -> SmallVec<[LayoutId; 2]> {
         self.wanted[value.index()].clone()
     }

@@ -5,9 +5,9 @@
 //! fragments (`mma.sync`) elsewhere, where the target has these and the extents are multiples of a
 //! fragment's. Matrix units turn elements of 16 bits alone: of others both factors are brought to
 //! shared memory along the depth, whichever way they lay before. Sums of 8-bit floats, which keep
-//! fewer bits there, are made in two levels unless they may be. Where the result is reduced along its
-//! rows, or is a factor of another product, warps have whole rows: then reductions stay within a
-//! warp, and the fragments of the result are those of the factor, which stays in registers.
+//! fewer bits there, are made in two levels unless they may be. Where the result is reduced along
+//! its rows, or is a factor of another product, warps have whole rows: then reductions stay within
+//! a warp, and the fragments of the result are those of the factor, which stays in registers.
 
 use super::layouts::LayoutId;
 use super::roles::{self, Role};
@@ -107,7 +107,8 @@ pub(crate) fn factors(kernel: &Kernel, data: &OpData, target: &Target) -> Option
     (there && allowed && all).then_some(factors)
 }
 
-/// Whether a product of these factors has two levels of sums: those of some products, and the sum of those.
+/// Whether a product of these factors has two levels of sums: those of some products, and the sum
+/// of those.
 fn has_two_level_sums(data: &OpData, factors: Factors) -> bool {
     factors.has_fast_sums() && data.kind != OpKind::Dot(Precision::FastSums)
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | pass |
 //! |---|---|
-//! | `simplify/` | folding, identities, one form for equal operations, control flow whose course is known |
+//! | `simplify/` | folding, identities, canonical forms, control flow with known outcome |
 //! | `invariant.rs` | what flows through loops and branches unchanged |
 //! | `if_convert.rs` | small branches into selections |
 //! | `range.rs` | comparisons, bounds and divisions that intervals of integers decide |

@@ -6,7 +6,8 @@
 //! | `maps.rs` | tensor maps of launches |
 //! | `program.rs` | a loaded kernel and its launch |
 //! | `artifact.rs` | a compiled kernel as bytes |
-//! | `residents.rs`, `tenants.rs`, `mappings.rs` | kernels that stay, who keeps them, and the memory they share with the host |
+//! | `residents.rs`, `tenants.rs` | resident kernels and their owners |
+//! | `mappings.rs` | memory that the host and running kernels share |
 //! | `capabilities.rs` | what GPUs of a compute capability can do |
 //! | `device.rs` | what everything on one GPU shares |
 //! | `streams.rs` | streams and events by number |

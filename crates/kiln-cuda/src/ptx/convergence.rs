@@ -17,8 +17,8 @@ use kiln_ir::{Block, Uniformity};
 impl Writer<'_> {
     /// Holds the lanes together before the jump at the end of a region that the whole block runs.
     ///
-    /// Not in kernels of the explicit level: [`Uniformity`] does not look into tasks, where a single
-    /// lane may run a branch and would wait for the others for ever.
+    /// Not in kernels of the explicit level: [`Uniformity`] does not look into tasks, where a
+    /// single lane may run a branch and would wait for the others for ever.
     pub(super) fn converge(&mut self, region: Block) {
         if self.explicit.used {
             return;

@@ -2,9 +2,10 @@
 //!
 //! A check of the block ([`OpKind::BlockCheck`](kiln_ir::OpKind::BlockCheck)) is a reduction over
 //! its threads, after which all leave or none. A check whose fault is *deferred*
-//! ([`OpKind::DeferFault`](kiln_ir::OpKind::DeferFault)) reports in the same way, but the thread goes on. Where
-//! something depends on whether one has failed, a register says so, the same in all threads of a
-//! task: those of a check whose operands differ from thread to thread agree at a barrier.
+//! ([`OpKind::DeferFault`](kiln_ir::OpKind::DeferFault)) reports in the same way, but the thread
+//! goes on. Where something depends on whether one has failed, a register says so, the same in all
+//! threads of a task: those of a check whose operands differ from thread to thread agree at a
+//! barrier.
 
 use super::records::{Control, FaultRecord, MAX_VALUES, PRINT_HEADER, Site, SiteKind};
 use super::register::{Class, Reg};

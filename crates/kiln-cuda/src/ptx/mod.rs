@@ -9,7 +9,7 @@
 //! | `writer.rs`, `register.rs` | the text under construction: labels, instructions; registers |
 //! | `target.rs` | the GPU and the version of PTX |
 //! | `entry.rs` | the module's head, parameters, shared and local memory |
-//! | `arith.rs`, `cast.rs`, `bytes.rs` | element-wise operations; conversions of types of one byte |
+//! | `arith.rs`, `cast.rs`, `bytes.rs` | element-wise operations; conversions of one-byte types |
 //! | `memory.rs` | loads, stores, atomics |
 //! | `ordered.rs` | loads and stores that order others |
 //! | `cluster.rs` | barriers of a cluster, stores to its blocks' shared memory |

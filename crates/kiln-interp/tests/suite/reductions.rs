@@ -32,7 +32,8 @@ fn reduce_i32(op: ReduceOp, axis: u32, data: &[i32], from: &[u32], to: &[u32]) -
 
 #[test]
 fn integer_reductions_along_each_axis() {
-    let data: Vec<i32> = (0..12).map(|i| i * 7 % 11 - 5).collect(); // -5 2 -2 | 5 1 -3 | 4 0 -4 | 3 -1 -5
+    // -5 2 -2 | 5 1 -3 | 4 0 -4 | 3 -1 -5
+    let data: Vec<i32> = (0..12).map(|i| i * 7 % 11 - 5).collect();
     assert_eq!(reduce_i32(ReduceOp::Sum, 1, &data, &[4, 3], &[4]), [-5, 3, 0, -3]);
     assert_eq!(reduce_i32(ReduceOp::Sum, 0, &data, &[4, 3], &[3]), [7, 2, -14]);
     assert_eq!(reduce_i32(ReduceOp::Min, 0, &data, &[4, 3], &[3]), [-5, -1, -5]);

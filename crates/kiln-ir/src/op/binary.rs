@@ -17,11 +17,11 @@ listed! {
         Sub,
         /// Product, as `Add`.
         Mul,
-        /// Quotient, correctly rounded for floats. Integers truncate towards zero; a zero divisor is a
-        /// fault; the least integer by -1 wraps.
+        /// Quotient, correctly rounded for floats. Integers truncate towards zero; a zero divisor
+        /// is a fault; the least integer by -1 wraps.
         Div,
-        /// Quotient within 2 ulp where the divisor lies in 2^-126 ..= 2^126, floats only: what a device
-        /// has that is faster than `Div`. Devices differ in the last bits.
+        /// Quotient within 2 ulp where the divisor lies in 2^-126 ..= 2^126, floats only: what a
+        /// device has that is faster than `Div`. Devices differ in the last bits.
         FastDiv,
         /// Remainder, of the dividend's sign, exact for floats; a zero integer divisor is a fault.
         Rem,
@@ -47,7 +47,8 @@ listed! {
 }
 
 listed! {
-    /// Element-wise comparisons: operands of one type, the result is bool. With NaN only `Ne` holds.
+    /// Element-wise comparisons: operands of one type, the result is bool. With NaN only `Ne`
+    /// holds.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     #[allow(missing_docs)]
     pub enum CompareOp {

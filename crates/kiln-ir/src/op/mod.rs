@@ -425,7 +425,7 @@ pub enum OpKind {
         /// All threads of the task have the same operands.
         together: bool,
     },
-    /// `() -> bool`, uniform: whether a check whose fault is deferred has failed in a thread of this
-    /// task. Never merged or moved.
+    /// `() -> bool`, uniform: whether a check whose fault is deferred has failed in a thread of
+    /// this task. Never merged or moved.
     Faulted,
 }

@@ -51,8 +51,8 @@ listed! {
 }
 
 listed! {
-    /// Mathematical functions of a float, for which GPUs have no instruction: within a few ulp, special
-    /// values as in IEEE 754.
+    /// Mathematical functions of a float, for which GPUs have no instruction: within a few ulp,
+    /// special values as in IEEE 754.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum MathFn {
         /// e^x.

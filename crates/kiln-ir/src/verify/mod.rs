@@ -2,7 +2,7 @@
 //!
 //! | file | checks |
 //! |---|---|
-//! | `mod.rs` | structure: every entity exists and is used once, values are defined before their uses, regions end as they must |
+//! | `mod.rs` | structure: each entity used once, definitions before uses, terminators |
 //! | `header.rs` | the level, parameters and facts |
 //! | `subject.rs` | what the rules ask of an operation |
 //! | `rules.rs` | operands, results and regions of each operation |

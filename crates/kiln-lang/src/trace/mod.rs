@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `item.rs` | the tree |
 //! | `recorder.rs` | the open regions, types, errors; appending operations |
-//! | `exits.rs` | `break`, `continue` and `return` as flags: what the IR, which has no jumps, makes of them |
+//! | `exits.rs` | `break`, `continue` and `return` as flags: the IR has no jumps |
 //! | `scope.rs`, `site.rs` | what an exit may leave; places in the source |
 //! | `loops.rs` | closing loops that may be left |
 //! | `liveness.rs` | which variables are still read after an `if` or a loop |

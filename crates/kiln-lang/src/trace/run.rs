@@ -42,8 +42,8 @@ pub fn traced_now() -> Option<String> {
     with(|r| r.name.clone())
 }
 
-/// Records what `body` does, a function that stands at `caller`. Calls `body` once. Not generic, because
-/// every kernel of a program would have a copy.
+/// Records what `body` does, a function that stands at `caller`. Calls `body` once. Not generic,
+/// because every kernel of a program would have a copy.
 pub(crate) fn trace_at(
     name: &str,
     caller: Place,

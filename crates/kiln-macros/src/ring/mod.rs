@@ -2,10 +2,10 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `layout.rs` | `#[derive(Message)]`, `#[derive(State)]`: the layout, and the struct for kernels |
+//! | `layout.rs` | `#[derive(Message)]`, `#[derive(State)]`: layout, struct for kernels |
 //! | `kernel.rs` | `#[ring_kernel]`: the handler |
 //! | `signature.rs` | what a handler's parameters and result may be |
-//! | `body.rs` | what the names of messages, and `Some`, `None`, `Ok` and `Err`, mean in a handler's body |
+//! | `body.rs` | names of messages, `Some`, `None`, `Ok` and `Err` in a handler's body |
 
 mod body;
 mod kernel;

@@ -8,12 +8,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `queue.rs` | the lock-free queue: tickets, slots, answers |
-//! | `priority_ring.rs`, `credits.rs` | the queues of one actor, one for each priority; how many messages may be under way |
-//! | `mailbox.rs`, `batch.rs` | their policies: full queues, waiting, dead letters; many messages at once |
+//! | `priority_ring.rs`, `credits.rs` | one queue for each priority; limit on messages in flight |
+//! | `mailbox.rs`, `batch.rs` | policies for full queues, waiting, dead letters; batches |
 //! | `receive.rs` | replies, and what became of messages that have none |
-//! | `receiving.rs` | the same for those who know the types: one reply or many, with and without waiting |
+//! | `receiving.rs` | the same with types: one reply or many, blocking or not |
 //! | `options.rs`, `sending.rs` | [`SendOptions`]: priorities and deadlines; sending with them |
-//! | `platform.rs`, `native.rs`, `memory.rs` | atomics and shared memory: the machine's, or a model checker's; where words are copied |
+//! | `platform.rs`, `native.rs` | atomics and shared memory: the machine's, or a model checker's |
+//! | `memory.rs` | copies of words |
 //! | `lines.rs` | cache lines of a ring by the widest vectors there are |
 //! | `failure.rs`, `settled.rs` | the newest failure of a handler, and those that are settled |
 //! | `overflow.rs`, `wait.rs` | what the policies are |

@@ -3,8 +3,8 @@
 //! | | one reply | many |
 //! |---|---|---|
 //! | what is there | `try_recv` | `try_recv_many`, `try_recv_each` |
-//! | waits, as long as replies come by themselves | `recv`, `recv_async` | `recv_many`, `recv_many_async` |
-//! | waits up to a time, also for messages that others are yet to send | `recv_timeout` | `recv_many_timeout` |
+//! | waits for what is in flight | `recv`, `recv_async` | `recv_many`, `recv_many_async` |
+//! | waits up to a time, whatever replies depend on | `recv_timeout` | `recv_many_timeout` |
 
 use super::future::{RecvFuture, RecvManyFuture};
 use super::words::{for_many, for_one};

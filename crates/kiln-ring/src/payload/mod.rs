@@ -10,7 +10,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `arena.rs` | the device memory that arrays stand in, as they see it |
-//! | `block.rs` | what the host holds of an array: a piece of the arena, and memory from which it is filled |
+//! | `block.rs` | the host's handle of an array: a block of the arena, a staging buffer |
 //! | `registry.rs` | this process's arrays by their numbers |
 //! | `elem.rs` | what arrays can be of |
 //! | `inline.rs` | arrays that lie in a message or state themselves: [`Inline`], [`InlineVal`] |

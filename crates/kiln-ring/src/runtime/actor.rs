@@ -335,8 +335,8 @@ impl<H: Handler> Actor<H> {
         self.body.terminate(ending, timeout)
     }
 
-    /// As [`terminate_with`](Self::terminate_with), handling what it has, for as long as that takes.
-    /// The limit is on progress: it waits no longer than
+    /// As [`terminate_with`](Self::terminate_with), handling what it has, for as long as that
+    /// takes. The limit is on progress: it waits no longer than
     /// [`acknowledge_within`](crate::RuntimeConfig::acknowledge_within) for one message to be done.
     ///
     /// # Errors

@@ -4,28 +4,30 @@
 //! |---|---|
 //! | `config.rs` | [`RuntimeConfig`], [`RingConfig`] |
 //! | `memory.rs`, `region.rs` | the memory that host and device share, and who has which piece |
-//! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]: how messages get to the device; choosing one, and the test for that |
+//! | `transport.rs`, `choose_transport.rs`, `probe.rs` | [`Transport`]; choosing and testing one |
 //! | `endpoints.rs` | where a worker polls |
 //! | `grid.rs` | the resident grid: compiling, launching, telling workers what to do |
 //! | `launch.rs` | bringing actors into being |
 //! | `actor.rs`, `messages.rs` | [`Actor`]: life and death; sending, receiving, asking |
 //! | `body.rs` | what an actor is whatever its types |
 //! | `ending.rs` | [`Ending`]: how actors end |
-//! | `link.rs`, `link_sender.rs`, `peer.rs`, `chain.rs` | [`Actor::inbound_link`]: messages from actor to actor; the sender's end; from other runtimes; of topics |
-//! | `output_ring.rs`, `outputs.rs`, `output_future.rs`, `quiet.rs` | [`Outputs`]: what becomes of those messages; waiting for it |
-//! | `cluster.rs`, `cluster_mate.rs` | [`Actor::inbound_link_in_cluster`]: queues in shared memory |
+//! | `link.rs`, `link_sender.rs` | [`Actor::inbound_link`]: messages from actor to actor |
+//! | `peer.rs`, `chain.rs` | links from other runtimes; links of topics |
+//! | `output_ring.rs`, `outputs.rs` | [`Outputs`]: results of messages between actors |
+//! | `output_future.rs`, `quiet.rs` | waiting for them |
+//! | `cluster.rs`, `cluster_mate.rs` | [`Actor::inbound_link_in_cluster`]: links in shared memory |
 //! | `ref_counts.rs` | which arrays there are, and which of them actors have handed on |
 //! | `topic.rs`, `pool.rs`, `pool_future.rs` | [`Topic`], [`Pool`] |
-//! | `restart_policy.rs`, `restart.rs` | whether and when a failed actor is restarted; restarting it |
+//! | `restart_policy.rs`, `restart.rs` | whether and when a failed actor restarts; restarting it |
 //! | `supervisor.rs` | the thread that looks after actors |
 //! | `snapshot.rs` | [`Snapshot`]: actors that send to each other, all at one moment |
-//! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: an actor apart from any device, and how one is taken of an actor that lives |
+//! | `checkpoint.rs`, `capture.rs` | [`Checkpoint`]: saved state of an actor; how it is taken |
 //! | `loss.rs` | lost devices, and how actors come back |
 //! | `events.rs` | [`Events`]: what happened to actors |
 //! | `faults.rs` | what is said of checks that failed |
 //! | `telemetry.rs` | reading what actors do |
 //! | `park.rs` | grids without work leave the device |
-//! | `limit.rs`, `worker_time.rs` | until when a call may wait, and how long a worker was waited for |
+//! | `limit.rs`, `worker_time.rs` | deadlines of calls; how long a worker was waited for |
 
 mod actor;
 mod body;

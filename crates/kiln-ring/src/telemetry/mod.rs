@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `folder.rs` | [`telemetry_dir`]: where files are published, and how they are written and read |
+//! | `folder.rs` | [`telemetry_dir`]: where files are published; their format |
 //! | `histogram.rs` | [`Histogram`] |
 //! | `prometheus.rs` | the Prometheus text format |
 //! | `publish.rs` | [`Publisher`]: a file that is written again and again |

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `dynamic.rs` | [`DynTensor`]: element type and rank known at run time; contents, order, checks |
+//! | `dynamic.rs` | [`DynTensor`]: element type and rank at run time; contents, order, checks |
 //! | `views.rs` | its views: slices, axes in other orders, other shapes |
 //! | `typed.rs`, `axes.rs` | [`Tensor`]: the same tensor under a static element type and rank |
 //! | `layout.rs` | where the elements lie |

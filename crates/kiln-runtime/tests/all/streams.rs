@@ -65,7 +65,8 @@ fn an_upload_of_the_hosts_changes_waits_for_readers() {
     let (mut y, mut z) = (device.uninit([9]).unwrap(), device.uninit([9]).unwrap());
     add(&x, &mut y, 1.0).on(&stream).launch(&device).unwrap();
     x.with_host_mut(|x| x.fill(3.0)).unwrap();
-    add(&x, &mut z, 1.0).launch(&device).unwrap(); // uploads while `stream` may still read the old contents
+    // Uploads while `stream` may still read the old contents.
+    add(&x, &mut z, 1.0).launch(&device).unwrap();
     assert_eq!((y.to_vec().unwrap(), z.to_vec().unwrap()), (vec![2.0; 9], vec![4.0; 9]));
     probe.assert_ordered();
 }

@@ -80,8 +80,8 @@ async fn open() -> Option<Device> {
 }
 
 impl Device {
-    /// Launches a kernel over a grid and gives what the buffers hold afterwards, in the order of the
-    /// views.
+    /// Launches a kernel over a grid and gives what the buffers hold afterwards, in the order of
+    /// the views.
     pub fn run(&self, module: &Module, grid: [u32; 3], args: &[Arg]) -> Result<Vec<Vec<u8>>, String> {
         let _alone = self.launches.lock().map_err(|e| e.to_string())?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);

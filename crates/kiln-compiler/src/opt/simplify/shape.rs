@@ -31,7 +31,8 @@ pub(super) fn broadcast(cx: &mut Cursor<'_>, x: Value, result: Value) -> Change 
         return Change::Value(x);
     }
     moved(cx, x).or_else(|| match operand_of(cx.kernel, x, |k| *k == OpKind::Broadcast) {
-        Some(inner) => Change::Become(OpKind::Broadcast, vec![inner]), // of the same rank, else `spread` has it
+        // Of the same rank; `spread` handles the others.
+        Some(inner) => Change::Become(OpKind::Broadcast, vec![inner]),
         None => Change::None,
     })
 }
