@@ -109,3 +109,41 @@ fn tasks_have_no_such_barriers() {
 }");
     assert!(has_masked_access(&text) && !text.contains("bar.warp.sync"), "{text}");
 }
+
+/// A loop that lanes leave at different times, and stores of the whole block behind it.
+const PARTING: &str = "kernel @k(%x: mut view<u32, 1, global>, %y: mut view<i32, 1, global>) thread [64, 1, 1] {
+  %t = thread_id x : i64
+  %0 = const 0 : i64
+  %one = const 1 : i64
+  %all = const true : bool
+  %add = const 10 : u32
+  %n = while (%i = %0) : i64 {
+    %go = lt %i, %t : bool
+    condition %go
+  } do (%j) {
+    %old = atomic.add.device.trust %x[%0] where %all = %add : u32
+    %next = add %j, %one : i64
+    yield %next
+  }
+  %seven = const 7 : i32[3]
+  store %y[%0] = %seven
+}";
+
+/// How often lanes are made to meet behind a label.
+fn meetings(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.windows(2).filter(|pair| pair[0].ends_with(':') && pair[1].starts_with("bar.warp.sync")).count()
+}
+
+#[test]
+fn lanes_meet_behind_a_loop_that_they_leave_at_different_times() {
+    let text = ptx(PARTING);
+    assert_eq!(meetings(&text), 1, "{text}");
+    assert_eq!(text.matches("bar.warp.sync").count(), 1, "not in the loop:\n{text}");
+}
+
+#[test]
+fn lanes_that_leave_a_loop_together_are_not_made_to_meet() {
+    let text = ptx(&PARTING.replace("lt %i, %t", "lt %i, %one"));
+    assert_eq!(meetings(&text), 0, "{text}");
+}

@@ -4,15 +4,15 @@
 //! No call here has a limit. A call that never returned would be found by [`STUCK`], which is not
 //! needed where all is well.
 
+use kiln_lang::prelude::*;
 use kiln_ring::{
-    Actor, Address, Ending, Lifecycle, Restart, RingConfig, RingCtx, RingRuntime, Routing, RuntimeConfig,
-    SendError, SendOptions, ring_kernel,
+    Actor, Address, AskError, Ending, Lifecycle, Restart, RingConfig, RingCtx, RingRuntime, Routing,
+    RuntimeConfig, SendError, SendOptions, ring_kernel,
 };
-use kiln_runtime::Device;
+use kiln_runtime::{Device, Tensor};
 use pollster::block_on;
 use std::fmt::Debug;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// After so long a call is said not to return, however busy the machine is.
@@ -347,4 +347,28 @@ fn failures_name_the_message_and_the_line() {
         assert_eq!(letter.decode::<u32>(), Some(0), "{name}: {letter:?}");
         assert!(letter.to_string().contains("division by zero"), "{letter}");
     }
+}
+
+#[kernel(crate = kiln_runtime)]
+fn speaking(y: &mut Tensor<f32, 1>) {
+    device_print!("a line");
+    y.tile(program_id(0), 1).store(1.0);
+}
+
+/// A print sink that asks an actor of a device which runs within calls: it cannot go on before the
+/// sink returns.
+#[test]
+fn an_ask_inside_a_print_sink_is_an_error() {
+    let device = Device::open("interp").unwrap();
+    let runtime = RingRuntime::with(&device, RuntimeConfig::default()).unwrap();
+    let actor = Arc::new(actor(&runtime, State::Active));
+    assert_eq!(actor.ask(3), Ok(Some(3)));
+    let seen = Arc::new(Mutex::new(None));
+    let (asked, kept) = (actor.clone(), seen.clone());
+    device.backend().set_print_sink(Arc::new(move |_| *kept.lock().unwrap() = Some(asked.ask(5))));
+    let mut y = device.zeros([1]).unwrap();
+    speaking(&mut y).launch(&device).unwrap();
+    let outcome = seen.lock().unwrap().take().unwrap();
+    assert!(matches!(outcome, Err(AskError::InsidePrintSink { .. })), "{outcome:?}");
+    assert_eq!(actor.ask(7), Ok(Some(7)), "the actor goes on afterwards");
 }

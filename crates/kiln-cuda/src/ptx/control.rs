@@ -3,7 +3,7 @@
 use super::register::{Class, Reg, suffix};
 use super::writer::{Writer, broken};
 use kiln_backend::Result;
-use kiln_ir::{BinaryOp, Block, Kernel, OpData, OpKind, Value};
+use kiln_ir::{BinaryOp, Block, Kernel, Op, OpData, OpKind, Value};
 
 /// Whether a loop begins below its end for certain: it ends at the larger of something and a larger
 /// constant, or what is more than its beginning.
@@ -36,7 +36,7 @@ impl Writer<'_> {
             if data.kind.is_terminator() {
                 return self.operands(data);
             }
-            self.op(data)?;
+            self.op(op)?;
         }
         Err(broken(format!("{block} has no terminator")))
     }
@@ -155,8 +155,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Emits one operation.
-    pub(super) fn op(&mut self, op: &OpData) -> Result<()> {
+    /// Emits one operation, and makes lanes meet behind it where it parted them.
+    pub(super) fn op(&mut self, op: Op) -> Result<()> {
+        self.instructions(self.kernel.op(op))?;
+        self.meet_behind(op);
+        Ok(())
+    }
+
+    fn instructions(&mut self, op: &OpData) -> Result<()> {
         match &op.kind {
             OpKind::Const(literal) => self.constant(op, *literal),
             OpKind::ProgramId(a) => self.index(op, "ctaid", *a),

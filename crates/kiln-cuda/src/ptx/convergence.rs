@@ -1,5 +1,5 @@
-//! Keeping the lanes of a warp together, against two defects of NVIDIA's assembler (ptxas 13.0 to
-//! 13.5, sm_90; random kernels found both).
+//! Keeping the lanes of a warp together, against three defects of NVIDIA's assembler (ptxas 13.0 to
+//! 13.5, sm_90; random kernels found them).
 //!
 //! - A predicated store before a jump becomes a branch around the store. Where the assembler has
 //!   proved that the warp enters the block as a whole, the new branch has no point of reconvergence
@@ -10,9 +10,21 @@
 //!   behind the loop has the same stores and barriers. Unaligned ones (`barrier.sync`) do not. They
 //!   cost duplicated code where the assembler cannot prove convergence, so `for` loops, which all
 //!   fast kernels are made of, keep aligned ones.
+//! - Lanes that leave a loop with an atomic in it at different times do not meet behind it, though
+//!   the assembler has a point of reconvergence there, and it takes an aligned barrier further down
+//!   as proof that they have: a warp-wide register that holds a stride before the barrier is given
+//!   another meaning in the same block, which the second group of lanes then reads. A
+//!   `bar.warp.sync` behind the loop makes them meet.
 
 use super::writer::Writer;
-use kiln_ir::{Block, Uniformity};
+use kiln_ir::{Block, ControlFlow, Kernel, Op, Uniformity};
+
+/// Whether an operation is a loop, or has one in its regions.
+fn has_loop(kernel: &Kernel, op: Op) -> bool {
+    let data = kernel.op(op);
+    matches!(data.kind.control_flow(), Some(ControlFlow::For | ControlFlow::While))
+        || data.regions.iter().any(|&r| kernel.block(r).ops.iter().any(|&inner| has_loop(kernel, inner)))
+}
 
 impl Writer<'_> {
     /// Holds the lanes together before the jump at the end of a region that the whole block runs.
@@ -28,6 +40,22 @@ impl Writer<'_> {
         let predicated = ops.iter().any(|&op| kernel.op(op).mask().is_some());
         let Some(&end) = ops.last().filter(|_| predicated) else { return };
         if !self.uniformity.get_or_insert_with(|| Uniformity::of(kernel)).diverges(end) {
+            let members = self.members.clone();
+            self.put(format_args!("bar.warp.sync {members}"));
+        }
+    }
+
+    /// Makes lanes meet behind an operation in whose loops they part, where the whole block reaches
+    /// the operation together. Not in kernels of the explicit level, as in [`Self::converge`].
+    pub(super) fn meet_behind(&mut self, op: Op) {
+        let kernel = self.kernel;
+        if self.explicit.used || !has_loop(kernel, op) {
+            return;
+        }
+        let uniformity = self.uniformity.get_or_insert_with(|| Uniformity::of(kernel));
+        let ends = |&region: &Block| kernel.block(region).ops.last();
+        let parts = kernel.op(op).regions.iter().filter_map(ends).any(|&end| uniformity.diverges(end));
+        if parts && !uniformity.diverges(op) {
             let members = self.members.clone();
             self.put(format_args!("bar.warp.sync {members}"));
         }

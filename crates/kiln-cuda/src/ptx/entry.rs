@@ -58,7 +58,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<Module> {
     w.begin_deferring();
     for &op in &kernel.block(kernel.body).ops {
         w.before(op);
-        w.op(kernel.op(op))?;
+        w.op(op)?;
     }
     w.end_explicit();
     w.put(format_args!("ret"));

@@ -35,6 +35,12 @@ pub trait DeviceSide: Send + Sync {
         false
     }
 
+    /// Whether the device goes on in no call before the print sink which makes this one has
+    /// returned.
+    fn is_held_by_print_sink(&self) -> bool {
+        false
+    }
+
     /// Waits until an array that a message refers to is filled. Whether it is one that this
     /// device's side can reach.
     ///

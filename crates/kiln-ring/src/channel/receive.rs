@@ -209,6 +209,9 @@ impl<P: Platform> Mailbox<P> {
     /// The error of waiting for the answer to a request, where none comes by itself.
     pub fn check_answers(&self) -> Result<(), AskError> {
         let actor = self.actor();
+        if self.policy.device.is_held_by_print_sink() {
+            return Err(AskError::InsidePrintSink { actor });
+        }
         match self.policy.device.standing() {
             Standing::Answers => Ok(()),
             Standing::Holds(is) => Err(AskError::NotActive { actor, is }),

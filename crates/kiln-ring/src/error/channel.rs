@@ -237,6 +237,13 @@ pub enum AskError {
         /// How long the asker waited.
         waited: Duration,
     },
+    /// A print sink asks, and the actor's device runs within calls of the host: it goes on when the
+    /// sink has returned, which would wait for the reply. The request was not sent.
+    #[error("actor {actor} answers nothing while a print sink runs: ask it after the sink has returned")]
+    InsidePrintSink {
+        /// The actor.
+        actor: u32,
+    },
     /// No reply will come: the device is lost, or the actor was given up.
     #[error("actor {actor} answers no more")]
     Lost {

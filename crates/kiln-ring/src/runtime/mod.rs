@@ -102,7 +102,7 @@ use endpoints::{Endpoint, Endpoints};
 use events::Bus;
 use faults::{Faults, Site};
 use grid::Grid;
-use kiln_backend::{Backend, Tenant};
+use kiln_backend::{Backend, Tenant, is_printing};
 use kiln_runtime::Device;
 use limit::Limit;
 use link::InboundLinks;
@@ -678,9 +678,13 @@ impl DeviceSide for Side {
         self.shared.loss.get().is_none() && Side::read_requests(self, at, words).is_ok()
     }
 
+    fn is_held_by_print_sink(&self) -> bool {
+        self.shared.within && is_printing()
+    }
+
     fn pump(&self) -> bool {
         // Asked at every look at a queue: a device that runs by itself costs no lock.
-        if !self.shared.within || self.shared.loss.get().is_some() {
+        if !self.shared.within || self.shared.loss.get().is_some() || is_printing() {
             return false;
         }
         let pumped = self.shared.grid().pump(&self.shared.memory);

@@ -64,7 +64,26 @@ pub(super) fn binary(cx: &mut Cursor<'_>, kind: BinaryOp, a: Value, b: Value) ->
         (None, Some(y)) if y.elem().is_float() => float_by_constant(cx, kind, a, b, y),
         (None, Some(y)) => int_by_constant(cx, kind, a, b, y),
         (None, None) if a == b => with_itself(cx, kind, a),
+        (None, None) if complements(cx, a, b) => with_complement(cx, kind, a),
         _ => Change::None,
+    }
+}
+
+/// Whether one value is `not` of the other.
+fn complements(cx: &Cursor<'_>, a: Value, b: Value) -> bool {
+    let not = |x, of| unary_def(cx.kernel, x, UnaryOp::Not) == Some(of);
+    not(a, b) || not(b, a)
+}
+
+/// `x kind not x`. NVIDIA's assembler (ptxas 13.0, sm_90) must not see these: of 64-bit `or` and
+/// `xor` behind a jump that depends on `x` it makes 0 where the upper half of `x` is known to be 0.
+fn with_complement(cx: &Cursor<'_>, kind: BinaryOp, x: Value) -> Change {
+    use BinaryOp::*;
+    let elem = cx.kernel.ty(x).elem();
+    match kind {
+        And => Change::Constant(Literal::zero(elem)),
+        Or | Xor => Change::Constant(Literal::from_bits(elem, u64::MAX)),
+        Add | Sub | Mul | Div | FastDiv | Rem | Min | Max | Shl | Shr | Pow | Atan2 => Change::None,
     }
 }
 
