@@ -1,6 +1,6 @@
 //! What a device is and can do.
 
-use crate::{Capabilities, Residency};
+use crate::Capabilities;
 use std::fmt;
 
 /// Which backend a device belongs to.
@@ -61,6 +61,17 @@ pub struct Properties {
     pub residency: Residency,
     /// What it can do beyond the core.
     pub capabilities: Capabilities,
+}
+
+/// How a device runs a [resident launch](crate::Residents::launch_resident).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Residency {
+    /// Beside the host and beside other launches, all blocks at once. The kernel may run until it
+    /// is told to leave.
+    Beside,
+    /// Within the call, one block after another. The kernel must leave by itself, for instance
+    /// after a number of polls, and is launched again.
+    Within,
 }
 
 /// An address in device memory. On the CPU it is a pointer.

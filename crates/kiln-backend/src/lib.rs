@@ -19,7 +19,7 @@ mod resident;
 mod variables;
 
 pub use capabilities::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
-pub use device::{BackendKind, DevicePtr, EventId, Properties, StreamId};
+pub use device::{BackendKind, DevicePtr, EventId, Properties, Residency, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};
@@ -27,7 +27,7 @@ pub use mapped::{MapObstacle, Mapped, MappedMemory, MappedPlace, MappedPlaces};
 pub use message::fill_message;
 pub use optional::{Artifacts, Diagnostics, Peers};
 pub use prints::{PrintSink, Prints, is_printing};
-pub use resident::{BlockTime, Residency, ResidentId, Residents, Tenant};
+pub use resident::{BlockTime, ResidentId, Residents, Tenant};
 pub use variables::LAUNCH_LIMIT_VARIABLE;
 
 use kiln_ir::Kernel;

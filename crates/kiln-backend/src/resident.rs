@@ -63,17 +63,6 @@ pub trait Residents {
     fn add_tenant(&self, tenant: Weak<dyn Tenant>);
 }
 
-/// How a device runs a [resident launch](Residents::launch_resident).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Residency {
-    /// Beside the host and beside other launches, all blocks at once. The kernel may run until it
-    /// is told to leave.
-    Beside,
-    /// Within the call, one block after another. The kernel must leave by itself, for instance
-    /// after a number of polls, and is launched again.
-    Within,
-}
-
 /// Somebody whose resident launches stay on a device, and who makes room for a moment when the
 /// device asks.
 ///
