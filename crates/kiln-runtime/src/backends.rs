@@ -1,16 +1,27 @@
 //! The backends that this build has: the features `cuda`, `cpu` and `interp`. No other file asks
 //! which.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use kiln_backend::{Backend, launch_limit_of_environment};
 
 type Opened = Result<Box<dyn Backend>>;
 
-/// Opens a device by name; `None` if no backend of Kiln's has such a device.
+/// Opens a device by name.
 ///
 /// # Errors
-/// [`Error::MissingBackend`] for a backend that this build lacks, and what the backend refuses.
-pub(crate) fn open(name: &str) -> Option<Opened> {
+/// [`Error::UnknownDevice`] if no backend of Kiln's has such a device, [`Error::MissingBackend`] for
+/// a backend that this build lacks, and what the backend refuses.
+pub(crate) fn open(name: &str) -> Opened {
+    find(name).unwrap_or_else(|| Err(unknown(name)))
+}
+
+/// Opens a device anew, in place of one that is lost. [`open`] says more.
+pub(crate) fn open_anew(name: &str) -> Opened {
+    gpu_index(name).map_or_else(|| open(name), cuda::open_anew)
+}
+
+/// The device of this name; `None` if no backend of Kiln's has such a device.
+fn find(name: &str) -> Option<Opened> {
     if let Some(index) = gpu_index(name) {
         return Some(cuda::open(index));
     }
@@ -18,9 +29,15 @@ pub(crate) fn open(name: &str) -> Option<Opened> {
     Some(opened.and_then(with_launch_limit))
 }
 
-/// Opens a device anew, in place of one that is lost. [`open`] says more.
-pub(crate) fn open_anew(name: &str) -> Option<Opened> {
-    gpu_index(name).map(cuda::open_anew).or_else(|| open(name))
+fn unknown(name: &str) -> Error {
+    Error::UnknownDevice { name: name.to_owned(), available: available().join(", ") }
+}
+
+/// The names of the devices that can be opened here, best first. GPUs whose driver fails are not
+/// among them.
+pub(crate) fn available() -> Vec<String> {
+    let gpus = gpu_count().unwrap_or(0);
+    (0..gpus).map(|i| format!("cuda:{i}")).chain(hosts().map(String::from)).collect()
 }
 
 /// The number of NVIDIA GPUs.
@@ -125,7 +142,6 @@ mod interp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     /// Runs in builds of any features: what is there opens, what is not there is named with its
     /// feature.
@@ -136,13 +152,13 @@ mod tests {
             ("interp:fast", "interp", cfg!(feature = "interp")),
             ("cuda:0", "cuda", cfg!(feature = "cuda")),
         ] {
-            let opened = open(name).map(|opened| opened.map(drop));
+            let opened = find(name).map(|opened| opened.map(drop));
             match opened {
                 Some(Err(Error::MissingBackend { backend })) => assert!(!here && backend == feature),
                 other => assert!(here && other.is_some(), "{name}: {other:?}"),
             }
         }
-        assert!(open("abacus").is_none());
+        assert!(find("abacus").is_none());
         assert_eq!(hosts().any(|name| name == "cpu"), cfg!(feature = "cpu"));
         assert_eq!(
             Error::MissingBackend { backend: "cuda" }.to_string(),

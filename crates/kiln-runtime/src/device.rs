@@ -76,7 +76,7 @@ impl Device {
         if let Some(inner) = open.iter().find(|(n, _)| n == name).and_then(|(_, weak)| weak.upgrade()) {
             return Ok(Device(inner));
         }
-        let device = Device::with_backend(open_backend(name)?, DiskCache::from_env());
+        let device = Device::with_backend(isolate::open_backend(name)?, DiskCache::from_env());
         open.retain(|(n, _)| n != name);
         open.push((name.to_owned(), Arc::downgrade(&device.0)));
         Ok(device)
@@ -95,7 +95,7 @@ impl Device {
     /// As of [`open`](Self::open).
     pub fn open_apart(name: &str) -> Result<Device> {
         let name = if name == "cuda" { "cuda:0" } else { name };
-        Ok(Device::with_backend(open_backend(name)?, DiskCache::from_env()))
+        Ok(Device::with_backend(isolate::open_backend(name)?, DiskCache::from_env()))
     }
 
     /// The same device, opened anew beside this handle: for one that is
@@ -108,8 +108,8 @@ impl Device {
     pub fn reopen(&self) -> Result<Device> {
         let name = self.id();
         let backend = match name.starts_with(isolate::PREFIX) {
-            true => open_backend(name)?,
-            false => known(name, backends::open_anew(name))?,
+            true => isolate::open_backend(name)?,
+            false => backends::open_anew(name)?,
         };
         let device = Device::with_backend(backend, DiskCache::from_env());
         let mut open = open_devices();
@@ -133,8 +133,7 @@ impl Device {
     /// The names of the devices that can be opened here, best first. GPUs whose driver fails are
     /// not among them: [`open`](Self::open) says why.
     pub fn available() -> Vec<String> {
-        let gpus = backends::gpu_count().unwrap_or(0);
-        (0..gpus).map(|i| format!("cuda:{i}")).chain(backends::hosts().map(String::from)).collect()
+        backends::available()
     }
 
     /// What the device is and can do.
@@ -279,21 +278,6 @@ fn open_devices() -> MutexGuard<'static, Vec<(String, Weak<Inner>)>> {
     static OPEN: Mutex<Vec<(String, Weak<Inner>)>> = Mutex::new(Vec::new());
     // Changed by pushes and removals only.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
-    match name.strip_prefix(isolate::PREFIX) {
-        Some(inner) => isolate::open(inner),
-        None => known(name, backends::open(name)),
-    }
-}
-
-/// What a backend says, or that no backend knows the name.
-fn known(name: &str, opened: Option<Result<Box<dyn Backend>>>) -> Result<Box<dyn Backend>> {
-    opened.unwrap_or_else(|| {
-        let available = Device::available().join(", ");
-        Err(Error::UnknownDevice { name: name.into(), available })
-    })
 }
 
 impl PartialEq for Device {

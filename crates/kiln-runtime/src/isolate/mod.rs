@@ -43,6 +43,7 @@ mod server;
 #[cfg(unix)]
 mod wire;
 
+use crate::backends;
 use crate::error::Result;
 use kiln_backend::Backend;
 
@@ -54,9 +55,17 @@ pub(crate) const PREFIX: &str = "isolated:";
 /// into the socket: set by accident, it does nothing.
 const CHILD: &str = "KILN_ISOLATED";
 
+/// Opens a device by name, in a process of its own if the name asks for one.
+///
+/// # Errors
+/// As of [`backends::open`], and if there can be no such process.
+pub(crate) fn open_backend(name: &str) -> Result<Box<dyn Backend>> {
+    name.strip_prefix(PREFIX).map_or_else(|| backends::open(name), open)
+}
+
 /// A device in a new process.
 #[cfg(unix)]
-pub(crate) fn open(name: &str) -> Result<Box<dyn Backend>> {
+fn open(name: &str) -> Result<Box<dyn Backend>> {
     if invitation::Invitation::of_this_process().is_some() {
         // Without `init` it would start another process of its kind, and so on.
         return Err(unavailable(name, "this process was to become one for a device itself").into());
@@ -66,7 +75,7 @@ pub(crate) fn open(name: &str) -> Result<Box<dyn Backend>> {
 
 /// A device in a new process.
 #[cfg(not(unix))]
-pub(crate) fn open(name: &str) -> Result<Box<dyn Backend>> {
+fn open(name: &str) -> Result<Box<dyn Backend>> {
     Err(unavailable(name, "this system has no Unix sockets").into())
 }
 
@@ -99,7 +108,7 @@ mod child {
     /// Serves a device over the socket that is this process's standard input.
     pub fn run(name: &str) -> ! {
         let served = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut socket| {
-            match crate::device::open_backend(name) {
+            match super::open_backend(name) {
                 Ok(backend) => {
                     Frame::new(DONE).send(&mut socket)?;
                     Server::new(backend).serve(socket)
