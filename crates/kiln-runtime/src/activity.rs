@@ -1,7 +1,6 @@
 //! What an observer is told: compiles, launches, copies, allocations.
 
 use crate::error::Result;
-use crate::stream::Event;
 use kiln_backend::{Stages, StreamId};
 use kiln_ir::Level;
 use std::fmt;
@@ -184,13 +183,19 @@ pub struct FreeActivity {
     pub duration: Duration,
 }
 
+/// The time between two points of the device, around one launch.
+pub(crate) trait DeviceTime: fmt::Debug + Send + Sync {
+    /// The time; `None` as long as the later point has not been reached.
+    fn elapsed(&self) -> Result<Option<Duration>>;
+}
+
 /// Two points on the device's clock, around one launch.
 #[derive(Debug, Clone)]
-pub struct LaunchTimer(Arc<(Event, Event)>);
+pub struct LaunchTimer(Arc<dyn DeviceTime>);
 
 impl LaunchTimer {
-    pub(crate) fn new(before: Event, after: Event) -> LaunchTimer {
-        LaunchTimer(Arc::new((before, after)))
+    pub(crate) fn new(time: impl DeviceTime + 'static) -> LaunchTimer {
+        LaunchTimer(Arc::new(time))
     }
 
     /// The time that the launch took on the device; `None` as long as it is not over.
@@ -198,11 +203,6 @@ impl LaunchTimer {
     /// # Errors
     /// Failures of the device.
     pub fn elapsed(&self) -> Result<Option<Duration>> {
-        let (before, after) = &*self.0;
-        if !after.is_reached()? {
-            return Ok(None);
-        }
-        let milliseconds = f64::from(after.milliseconds_since(before)?);
-        Ok(Some(Duration::from_secs_f64(milliseconds.max(0.0) / 1000.0)))
+        self.0.elapsed()
     }
 }

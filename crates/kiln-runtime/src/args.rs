@@ -5,7 +5,7 @@ use crate::buffer::{Access, Buffer, Named};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::launch::LoadedKernel;
-use crate::observe::Log;
+use crate::log::Log;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
 use crate::stream::Queue;

@@ -4,7 +4,7 @@
 use crate::activity::{CallSite, CopyKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::observe::Log;
+use crate::log::Log;
 use crate::stream::Queue;
 use kiln_backend::{DevicePtr, StreamId, is_printing};
 use smallvec::SmallVec;

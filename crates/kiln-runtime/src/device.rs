@@ -4,8 +4,7 @@ use crate::backends;
 use crate::cache::{Choices, DiskCache, ProgramCache};
 use crate::error::{Error, Result};
 use crate::isolate;
-use crate::observe::Observers;
-use crate::stream::Stream;
+use crate::observe::{Observation, Observer, Observers};
 use kiln_backend::{Backend, Capabilities, Properties, StreamId, is_printing};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -212,11 +211,6 @@ impl Device {
         Ok(self.backend().set_launch_limit(limit)?)
     }
 
-    /// A new stream on this device.
-    pub fn stream(&self) -> Result<Stream> {
-        Stream::new(self)
-    }
-
     /// The backend beneath, for what the runtime does not wrap.
     pub fn backend(&self) -> &dyn Backend {
         &*self.0.backend
@@ -225,6 +219,15 @@ impl Device {
     /// The programs compiled so far in this process.
     pub fn programs(&self) -> &ProgramCache {
         &self.0.programs
+    }
+
+    /// Registers an observer of what is done on this device, until the result is dropped. While
+    /// nobody observes any device, it costs one relaxed load of an atomic at each call of the
+    /// runtime.
+    ///
+    /// [`Observer`] has an example.
+    pub fn observe(&self, observer: impl Observer + 'static) -> Observation {
+        Observers::add(self.observers(), Arc::new(observer))
     }
 
     /// The name, to share.

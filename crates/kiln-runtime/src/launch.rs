@@ -5,7 +5,7 @@ use crate::args::{Arguments, Locked};
 use crate::cache::{Build, DiskCache, Specialization};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::observe::Log;
+use crate::log::Log;
 use crate::params::ParamInfo;
 use crate::request::{Request, Typed};
 use crate::stream::{Event, Queue, Stream, same_device};
@@ -275,7 +275,7 @@ impl Started {
         let duration = self.start.elapsed();
         let timer = self.before.and_then(|before| {
             let after = Event::record(device, settings.queue.id()).ok()?;
-            Some(LaunchTimer::new(before, after))
+            Some(LaunchTimer::new((before, after)))
         });
         Activity::Launch(LaunchActivity {
             device: device.shared_id(),

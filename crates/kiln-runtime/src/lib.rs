@@ -9,7 +9,7 @@
 //! | `args.rs`, `params.rs`, `facts.rs` | its arguments and what is known of them |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
-//! | `observe.rs`, `activity.rs` | observers, and what they are told |
+//! | `observe.rs`, `activity.rs`, `log.rs` | observers, what they are told, and when |
 //! | [`isolate`] | devices in processes of their own |
 //! | `error.rs` | what can go wrong |
 //!
@@ -43,7 +43,7 @@
 //! [`DynKernel`] is launched by the same function as a traced kernel: both are a `Request` (name,
 //! key, specialized IR, packed arguments).
 //!
-//! Each public call that may allocate, copy, compile or launch has a `Log` (`observe.rs`) with the
+//! Each public call that may allocate, copy, compile or launch has a `Log` (`log.rs`) with the
 //! user's call site. While an observer is registered it collects activities; without one it costs a
 //! relaxed load. The log is dropped, and delivers, after all locks are released, so an observer may
 //! launch. One that panics is removed.
@@ -65,6 +65,7 @@ mod error;
 mod facts;
 pub mod isolate;
 mod launch;
+mod log;
 mod observe;
 mod params;
 mod request;

@@ -1,19 +1,10 @@
-//! Observers: who is told of activities, and when.
-//!
-//! Activities are collected in a [`Log`] while a call of the runtime holds its locks, and delivered
-//! when the call has let go of them: an observer may use devices and tensors itself. Nothing is
-//! collected while nobody observes.
+//! Observers: who is told of activities.
 
-use crate::activity::{Activity, AllocateActivity, CallSite, CopyActivity, CopyKind, FreeActivity};
-use crate::device::Device;
-use crate::error::Result;
-use kiln_backend::{DevicePtr, StreamId};
+use crate::activity::Activity;
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
-use std::time::{Duration, Instant};
 
 /// Is told what the runtime does. A closure `Fn(&Activity)` is one.
 ///
@@ -86,9 +77,10 @@ static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
 /// Those of the whole process.
 static PROCESS: LazyLock<Arc<Observers>> = LazyLock::new(Arc::default);
 
-thread_local! {
-    /// Whether this thread is in an observer: what that does is not observed.
-    static DELIVERING: Cell<bool> = const { Cell::new(false) };
+/// Whether there is an observer, of whatever device.
+#[inline]
+pub(crate) fn is_observed() -> bool {
+    OBSERVERS.load(Relaxed) != 0
 }
 
 /// Registers an observer of every device of this process, those that are opened later among them.
@@ -114,17 +106,6 @@ thread_local! {
 /// ```
 pub fn observe(observer: impl Observer + 'static) -> Observation {
     Observers::add(&PROCESS, Arc::new(observer))
-}
-
-impl Device {
-    /// Registers an observer of what is done on this device, until the result is dropped. While
-    /// nobody observes any device, it costs one relaxed load of an atomic at each call of the
-    /// runtime.
-    ///
-    /// [`Observer`] has an example.
-    pub fn observe(&self, observer: impl Observer + 'static) -> Observation {
-        Observers::add(self.observers(), Arc::new(observer))
-    }
 }
 
 /// A registered observer; dropping this removes it. A call of it that is under way on another
@@ -175,7 +156,7 @@ struct Entry {
 pub(crate) struct Observers(RwLock<Vec<Arc<Entry>>>);
 
 impl Observers {
-    fn add(observers: &Arc<Observers>, observer: Arc<dyn Observer>) -> Observation {
+    pub(crate) fn add(observers: &Arc<Observers>, observer: Arc<dyn Observer>) -> Observation {
         let times_launches = observer.times_launches();
         let entry = Arc::new(Entry { observer, times_launches, failure: OnceLock::new() });
         observers.0.write().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
@@ -207,7 +188,13 @@ impl Observers {
         wants(self) || wants(&PROCESS)
     }
 
-    fn deliver(&self, activity: &Activity) {
+    /// Tells these observers and those of the process.
+    pub(crate) fn deliver(&self, activity: &Activity) {
+        self.tell(activity);
+        PROCESS.tell(activity);
+    }
+
+    fn tell(&self, activity: &Activity) {
         for entry in self.all() {
             let told = catch_unwind(AssertUnwindSafe(|| entry.observer.observe(activity)));
             if let Err(panic) = told {
@@ -223,111 +210,4 @@ fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into())
-}
-
-/// The activities of one call of the runtime. It is declared before the call takes a lock, so that
-/// it is dropped, which delivers them, after the locks are released.
-pub(crate) struct Log {
-    site: CallSite,
-    collected: Vec<(Device, Activity)>,
-}
-
-impl Log {
-    /// For a call at this place of the user's source.
-    #[inline]
-    pub(crate) fn at(site: CallSite) -> Log {
-        Log { site, collected: Vec::new() }
-    }
-
-    pub(crate) fn site(&self) -> CallSite {
-        self.site
-    }
-
-    /// Whether anybody listens to what this thread does.
-    #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        OBSERVERS.load(Relaxed) != 0 && !DELIVERING.try_with(Cell::get).unwrap_or(true)
-    }
-
-    pub(crate) fn add(&mut self, device: &Device, activity: Activity) {
-        self.collected.push((device.clone(), activity));
-    }
-
-    /// Runs a call of the device, and says when it began and how long it took if it is of interest.
-    fn timed<R>(&self, call: impl FnOnce() -> Result<R>) -> Result<(R, Option<(Instant, Duration)>)> {
-        let start = self.is_on().then(Instant::now);
-        let result = call()?;
-        Ok((result, start.map(|start| (start, start.elapsed()))))
-    }
-
-    /// Runs a copy and logs it.
-    pub(crate) fn copy(
-        &mut self,
-        device: &Device,
-        (kind, bytes, stream): (CopyKind, usize, StreamId),
-        call: impl FnOnce() -> kiln_backend::Result<()>,
-    ) -> Result<()> {
-        let ((), time) = self.timed(|| Ok(call()?))?;
-        if let Some((start, duration)) = time {
-            let (id, call_site) = (device.shared_id(), self.site);
-            let copy = CopyActivity { device: id, kind, bytes, stream, call_site, start, duration };
-            self.add(device, Activity::Copy(copy));
-        }
-        Ok(())
-    }
-
-    /// Allocates and logs it.
-    pub(crate) fn allocate(&mut self, device: &Device, bytes: usize, stream: StreamId) -> Result<DevicePtr> {
-        let backend = device.backend();
-        let reserved = || backend.diagnostics()?.pool_reserved();
-        let pool = if self.is_on() { reserved() } else { None };
-        let (ptr, time) = self.timed(|| Ok(backend.allocate(bytes, stream)?))?;
-        if let Some((start, duration)) = time {
-            let grown = pool.zip(reserved());
-            let allocation = AllocateActivity {
-                device: device.shared_id(),
-                address: ptr.0,
-                bytes,
-                pool_hit: grown.map(|(before, after)| after <= before),
-                call_site: self.site,
-                start,
-                duration,
-            };
-            self.add(device, Activity::Allocate(allocation));
-        }
-        Ok(ptr)
-    }
-
-    /// Frees and logs it.
-    pub(crate) fn free(&mut self, device: &Device, (ptr, bytes): (DevicePtr, usize), call: impl FnOnce()) {
-        let start = self.is_on().then(Instant::now);
-        call();
-        if let Some(start) = start {
-            let (id, call_site, duration) = (device.shared_id(), self.site, start.elapsed());
-            let free = FreeActivity { device: id, address: ptr.0, bytes, call_site, start, duration };
-            self.add(device, Activity::Free(free));
-        }
-    }
-
-    #[cold]
-    fn deliver(&mut self) {
-        for (device, activity) in std::mem::take(&mut self.collected) {
-            // Set anew each time: what is dropped here may be a device, or a tensor.
-            let before = DELIVERING.try_with(|delivering| delivering.replace(true));
-            device.observers().deliver(&activity);
-            PROCESS.deliver(&activity);
-            if let Ok(before) = before {
-                let _ = DELIVERING.try_with(|delivering| delivering.set(before));
-            }
-        }
-    }
-}
-
-impl Drop for Log {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.collected.is_empty() {
-            self.deliver();
-        }
-    }
 }

@@ -1,9 +1,11 @@
 //! Streams and events: order between launches.
 
+use crate::activity::DeviceTime;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use kiln_backend::{EventId, StreamId};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A queue of work on a device. Work in one stream happens in order; tensors order the streams that
 /// share them by themselves.
@@ -24,13 +26,16 @@ pub struct Stream {
     queue: Queue,
 }
 
-impl Stream {
-    pub(crate) fn new(device: &Device) -> Result<Stream> {
-        let id = device.backend().create_stream()?;
-        let queue = Queue(Some(Arc::new(OwnedStream { device: device.clone(), id })));
-        Ok(Stream { device: device.clone(), queue })
+impl Device {
+    /// A new stream on this device.
+    pub fn stream(&self) -> Result<Stream> {
+        let id = self.backend().create_stream()?;
+        let queue = Queue(Some(Arc::new(OwnedStream { device: self.clone(), id })));
+        Ok(Stream { device: self.clone(), queue })
     }
+}
 
+impl Stream {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -146,5 +151,17 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         self.device.backend().destroy_event(self.id);
+    }
+}
+
+/// Events before and after a launch.
+impl DeviceTime for (Event, Event) {
+    fn elapsed(&self) -> Result<Option<Duration>> {
+        let (before, after) = self;
+        if !after.is_reached()? {
+            return Ok(None);
+        }
+        let milliseconds = f64::from(after.milliseconds_since(before)?);
+        Ok(Some(Duration::from_secs_f64(milliseconds.max(0.0) / 1000.0)))
     }
 }

@@ -6,7 +6,7 @@ use crate::buffer::{Buffer, Named, Residency};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::facts;
-use crate::observe::Log;
+use crate::log::Log;
 use kiln_ir::Scalar;
 use kiln_lang::Elem;
 use kiln_lang::param::Facts;

@@ -6,7 +6,7 @@ use crate::activity::CallSite;
 use crate::buffer::Residency;
 use crate::device::Device;
 use crate::error::Result;
-use crate::observe::Log;
+use crate::log::Log;
 use kiln_lang::Elem;
 use std::fmt;
 use std::marker::PhantomData;
