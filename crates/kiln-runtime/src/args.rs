@@ -4,7 +4,7 @@
 use crate::buffer::{Access, Buffer, Named};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::launch::LoadedKernel;
+use crate::loaded::LoadedKernel;
 use crate::log::Log;
 use crate::params::{Given, ParamInfo};
 use crate::request::Request;
@@ -102,11 +102,6 @@ impl Arguments {
 
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
-    }
-
-    /// The extent of a view parameter on an axis.
-    pub(crate) fn extent(&self, param: &ParamInfo, axis: usize) -> u64 {
-        self.words[param.words + 1 + axis]
     }
 
     /// Refuses a written tensor that shares memory with another argument.

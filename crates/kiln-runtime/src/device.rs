@@ -4,8 +4,10 @@ use crate::backends;
 use crate::cache::{Choices, DiskCache, ProgramCache};
 use crate::error::{Error, Result};
 use crate::isolate;
+use crate::loaded::load_or_compile;
 use crate::observe::{Observation, Observer, Observers};
-use kiln_backend::{Backend, Capabilities, Properties, StreamId, is_printing};
+use kiln_backend::{Backend, Capabilities, Program, Properties, StreamId, is_printing};
+use kiln_ir::Kernel;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -248,13 +250,47 @@ impl Device {
         Ok(())
     }
 
-    pub(crate) fn choices(&self) -> &Choices {
-        &self.0.choices
-    }
-
     /// The programs kept on disk.
     pub fn disk_cache(&self) -> &DiskCache {
         &self.0.disk
+    }
+
+    /// The program of a kernel that was traced by other means than a launch: from disk if it is
+    /// there and the device accepts it, else compiled and kept.
+    ///
+    /// # Errors
+    /// What the device refuses.
+    pub fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>> {
+        Ok(load_or_compile(self.backend(), self.disk_cache(), kernel)?.0)
+    }
+
+    /// The choice that was kept for a question, by this process or, in the disk cache, by another.
+    ///
+    /// ```
+    /// use kiln_runtime::{Device, DiskCache};
+    ///
+    /// let folder = std::env::temp_dir().join(format!("kiln-doc-choices-{}", std::process::id()));
+    /// let open = || Device::with_backend(Box::new(kiln_cpu::CpuBackend::new()), DiskCache::at(&folder));
+    /// let first = open();
+    /// assert_eq!(first.choice("how to add"), None);
+    /// first.keep_choice("how to add", "by fours");
+    /// // As in another process.
+    /// assert_eq!(open().choice("how to add").as_deref(), Some("by fours"));
+    /// # std::fs::remove_dir_all(folder).ok();
+    /// ```
+    pub fn choice(&self, question: &str) -> Option<String> {
+        self.0.choices.get(self.backend(), self.disk_cache(), question)
+    }
+
+    /// Keeps a choice, in place of one there may be. Where the disk does not take it, it is kept in
+    /// this process alone.
+    pub fn keep_choice(&self, question: &str, choice: &str) {
+        self.0.choices.keep(self.backend(), self.disk_cache(), question, choice);
+    }
+
+    /// Held while something is measured on the device: two measurements would disturb each other.
+    pub fn measuring(&self) -> MutexGuard<'_, ()> {
+        self.0.choices.measuring()
     }
 }
 

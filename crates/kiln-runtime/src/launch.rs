@@ -2,15 +2,14 @@
 
 use crate::activity::{Activity, CallSite, CompileActivity, LaunchActivity, LaunchTimer};
 use crate::args::{Arguments, Locked};
-use crate::cache::{Build, DiskCache, Specialization};
+use crate::cache::Specialization;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::loaded::{Build, LoadedKernel};
 use crate::log::Log;
-use crate::params::ParamInfo;
 use crate::request::{Request, Typed};
 use crate::stream::{Event, Queue, Stream, same_device};
-use kiln_backend::{Program, Report, Stages};
-use kiln_compiler::{Partition, partition};
+use kiln_backend::Report;
 use kiln_ir::{Kernel, Level};
 use kiln_lang::param::{KernelFn, KernelParams};
 use std::panic::Location;
@@ -58,15 +57,6 @@ pub(crate) struct Settings {
     pub(crate) grid: Option<[u32; 3]>,
     pub(crate) level: Level,
     pub(crate) queue: Queue,
-}
-
-/// A kernel that was compiled and loaded, with what its launches need.
-pub(crate) struct LoadedKernel {
-    pub(crate) name: Arc<str>,
-    pub(crate) params: Vec<ParamInfo>,
-    partition: Partition,
-    program: Arc<dyn Program>,
-    pub(crate) build: Build,
 }
 
 impl<P: KernelParams> Launch<P> {
@@ -157,9 +147,9 @@ impl Settings {
         args.collect(request, &loaded, device)?;
         let grid = match self.grid {
             Some(grid) => grid,
-            None => loaded.grid(&args)?,
+            None => loaded.grid(args.words())?,
         };
-        loaded.check_limits(grid, device)?;
+        loaded.check_limits(grid, device.properties())?;
         if grid.contains(&0) {
             return Ok(());
         }
@@ -205,7 +195,8 @@ impl Settings {
         let mut built = None;
         let loaded = device.programs().get(&key, || {
             let (start, kernel) = (Instant::now(), request.specialize(self.level)?);
-            let loaded = LoadedKernel::new(request.name(), &kernel, device, start)?;
+            let loaded =
+                LoadedKernel::new(request.name(), &kernel, (device.backend(), device.disk_cache()), start)?;
             // Observers are told when others no longer wait for this.
             built = Some((start, if log.is_on() { Some(header(&kernel)) } else { None }));
             Ok(Arc::new(loaded))
@@ -289,105 +280,6 @@ impl Started {
             cached,
             timer,
         })
-    }
-}
-
-impl Device {
-    /// The program of a kernel that was traced by other means than a launch: from disk if it is
-    /// there and the device accepts it, else compiled and kept.
-    ///
-    /// # Errors
-    /// What the device refuses.
-    pub fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>> {
-        Ok(load_or_compile(self, kernel)?.0)
-    }
-}
-
-/// Takes the program from disk if it is there and the device accepts it, else compiles it, says how
-/// long that took, and keeps it.
-fn load_or_compile(device: &Device, kernel: &Kernel) -> Result<(Arc<dyn Program>, Option<Stages>)> {
-    let (backend, disk) = (device.backend(), device.disk_cache());
-    let Some(artifacts) = backend.artifacts().filter(|_| disk.folder().is_some()) else {
-        let compiled = backend.compile(kernel)?;
-        return Ok((compiled.program, Some(compiled.stages)));
-    };
-    // With locations: faults name them.
-    let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifacts.artifact_key().as_bytes()]);
-    if let Some(bytes) = disk.load(&key) {
-        match artifacts.load(&bytes) {
-            Ok(program) => return Ok((program, None)),
-            Err(_) => disk.reject(),
-        }
-    }
-    let compiled = backend.compile(kernel)?;
-    if let Some(bytes) = &compiled.artifact {
-        disk.store(&key, bytes);
-    }
-    Ok((compiled.program, Some(compiled.stages)))
-}
-
-impl LoadedKernel {
-    /// Compiles and loads a verified kernel, whose tracing began at `start`.
-    fn new(name: &str, kernel: &Kernel, device: &Device, start: Instant) -> Result<LoadedKernel> {
-        let partition = partition(kernel);
-        let tracing = start.elapsed();
-        if !partition.unproven.is_empty() {
-            let problem = |u: &kiln_compiler::Unproven| {
-                format!(
-                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and \
-                     `store_overlapping` (for a kernel from IR, `launch_unchecked`)",
-                    u.location, u.param, u.reason
-                )
-            };
-            let problems = partition.unproven.iter().map(problem).collect();
-            return Err(Error::Kernel { kernel: name.to_owned(), problems });
-        }
-        let (program, stages) = load_or_compile(device, kernel)?;
-        let name: Arc<str> = name.into();
-        let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
-        Ok(LoadedKernel { name, params: ParamInfo::list(&kernel.params), partition, program, build })
-    }
-
-    /// The grid that covers the tensors the programs write.
-    fn grid(&self, args: &Arguments) -> Result<[u32; 3]> {
-        let refuse = |reason: String| Error::Grid { kernel: self.name.to_string(), reason };
-        let mut grid = [1u32; 3];
-        for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
-            if !self.partition.used[axis] {
-                continue;
-            }
-            let mut rules = self.partition.grid[axis].iter();
-            let Some(&first) = rules.next() else {
-                return Err(refuse(format!("no tensor's part depends on `program_id` of axis {name} alone")));
-            };
-            let count = |rule: kiln_compiler::GridRule| {
-                rule.programs(args.extent(&self.params[rule.param], rule.axis))
-            };
-            if let Some(&other) = rules.find(|&&r| count(r) != count(first)) {
-                let [a, b] = [first, other].map(|r| (&self.params[r.param].name, r.axis, count(r)));
-                return Err(refuse(format!(
-                    "axis {} of `{}` asks for {} programs on {name}, axis {} of `{}` for {}",
-                    a.1, a.0, a.2, b.1, b.0, b.2
-                )));
-            }
-            grid[axis] = u32::try_from(count(first))
-                .map_err(|_| self.over_limit(axis, count(first), u64::from(u32::MAX)))?;
-        }
-        Ok(grid)
-    }
-
-    /// Refuses a grid that the device cannot have, before any argument is touched.
-    fn check_limits(&self, grid: [u32; 3], device: &Device) -> Result<()> {
-        let limits = device.properties().max_grid;
-        match (0..3).find(|&axis| grid[axis] > limits[axis]) {
-            None => Ok(()),
-            Some(axis) => Err(self.over_limit(axis, grid[axis].into(), limits[axis].into())),
-        }
-    }
-
-    fn over_limit(&self, axis: usize, given: u64, limit: u64) -> Error {
-        let what = format!("grid extent {}", ["x", "y", "z"][axis]);
-        Error::Device(kiln_backend::Error::LaunchLimit { kernel: self.name.to_string(), what, given, limit })
     }
 }
 

@@ -5,7 +5,8 @@
 //! | `device.rs`, `backends.rs` | finding and opening devices; the backends that a build has |
 //! | `tensor/`, `buffer.rs` | tensors and views, typed and dynamic; memory behind them |
 //! | `stream.rs` | streams and events |
-//! | `launch.rs`, `request.rs` | a launch: specialization, checks, grid |
+//! | `launch.rs`, `request.rs` | a launch: specialization, checks, order |
+//! | `loaded.rs` | a compiled kernel: its program, grid and limits |
 //! | `args.rs`, `params.rs`, `facts.rs` | its arguments and what is known of them |
 //! | `dyn_kernel.rs` | kernels from IR, launched on arguments of any type |
 //! | `cache/` | compiled programs, and choices that were measured, in memory and on disk |
@@ -65,6 +66,7 @@ mod error;
 mod facts;
 pub mod isolate;
 mod launch;
+mod loaded;
 mod log;
 mod observe;
 mod params;
@@ -77,7 +79,7 @@ pub use activity::{
     LaunchActivity, LaunchTimer,
 };
 pub use buffer::Residency;
-pub use cache::{Build, DiskCache, DiskStats, ProgramCache};
+pub use cache::{DiskCache, DiskStats, ProgramCache};
 pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
@@ -86,6 +88,7 @@ pub use kiln_backend::{
     Report, Stages,
 };
 pub use launch::Launch;
+pub use loaded::Build;
 pub use observe::{Observation, Observer, observe};
 pub use stream::{Event, Stream};
 pub use tensor::{DynTensor, Tensor};

@@ -113,6 +113,11 @@ impl ParamInfo {
         params.iter().map(info).collect()
     }
 
+    /// The extent of this view on an axis, from the words of a launch.
+    pub(crate) fn extent(&self, words: &[u64], axis: usize) -> u64 {
+        words[self.words + 1 + axis]
+    }
+
     /// Whether all declared facts are true of these words, which the parameter would be launched
     /// with: [`violated`](Self::violated) for each launch.
     pub(crate) fn holds(&self, words: &[u64]) -> bool {

@@ -6,8 +6,7 @@
 //! to Kiln's version: a file of anything else, and a damaged one, count as absent.
 
 use super::disk::DiskCache;
-use crate::device::Device;
-use kiln_backend::{Artifacts, Properties};
+use kiln_backend::{Artifacts, Backend, Properties};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,56 +19,40 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
+    /// The choice that was kept for a question, by this process or, on disk, by another.
+    pub(crate) fn get(&self, backend: &dyn Backend, disk: &DiskCache, question: &str) -> Option<String> {
+        if let Some(known) = self.known().get(question) {
+            return known.clone();
+        }
+        let header = header(backend, question);
+        let found = disk.load_choice(&DiskCache::key(&[header.as_bytes()]));
+        let found = found.and_then(|text| text.strip_prefix(&header).map(str::to_owned));
+        self.known().entry(question.to_owned()).or_insert(found).clone()
+    }
+
+    /// Keeps a choice, in place of one there may be.
+    pub(crate) fn keep(&self, backend: &dyn Backend, disk: &DiskCache, question: &str, choice: &str) {
+        let header = header(backend, question);
+        disk.store_choice(&DiskCache::key(&[header.as_bytes()]), &format!("{header}{choice}"));
+        self.known().insert(question.to_owned(), Some(choice.to_owned()));
+    }
+
+    /// Held while something is measured on the device.
+    pub(crate) fn measuring(&self) -> MutexGuard<'_, ()> {
+        // It guards nothing that could be left half-done.
+        self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
         // Changed by insertions only.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Device {
-    /// The choice that was kept for a question, by this process or, in the disk cache, by another.
-    ///
-    /// ```
-    /// use kiln_runtime::{Device, DiskCache};
-    ///
-    /// let folder = std::env::temp_dir().join(format!("kiln-doc-choices-{}", std::process::id()));
-    /// let open = || Device::with_backend(Box::new(kiln_cpu::CpuBackend::new()), DiskCache::at(&folder));
-    /// let first = open();
-    /// assert_eq!(first.choice("how to add"), None);
-    /// first.keep_choice("how to add", "by fours");
-    /// // As in another process.
-    /// assert_eq!(open().choice("how to add").as_deref(), Some("by fours"));
-    /// # std::fs::remove_dir_all(folder).ok();
-    /// ```
-    pub fn choice(&self, question: &str) -> Option<String> {
-        if let Some(known) = self.choices().known().get(question) {
-            return known.clone();
-        }
-        let header = header(self, question);
-        let found = self.disk_cache().load_choice(&DiskCache::key(&[header.as_bytes()]));
-        let found = found.and_then(|text| text.strip_prefix(&header).map(str::to_owned));
-        self.choices().known().entry(question.to_owned()).or_insert(found).clone()
-    }
-
-    /// Keeps a choice, in place of one there may be. Where the disk does not take it, it is kept in
-    /// this process alone.
-    pub fn keep_choice(&self, question: &str, choice: &str) {
-        let header = header(self, question);
-        self.disk_cache().store_choice(&DiskCache::key(&[header.as_bytes()]), &format!("{header}{choice}"));
-        self.choices().known().insert(question.to_owned(), Some(choice.to_owned()));
-    }
-
-    /// Held while something is measured on the device: two measurements would disturb each other.
-    pub fn measuring(&self) -> MutexGuard<'_, ()> {
-        // It guards nothing that could be left half-done.
-        self.choices().measuring.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What a file begins with: everything that a choice belongs to.
-fn header(device: &Device, question: &str) -> String {
-    let Properties { name, units, driver, .. } = device.properties();
-    let compiler = device.backend().artifacts().map_or_else(String::new, Artifacts::artifact_key);
+fn header(backend: &dyn Backend, question: &str) -> String {
+    let Properties { name, units, driver, .. } = backend.properties();
+    let compiler = backend.artifacts().map_or_else(String::new, Artifacts::artifact_key);
     let [name, driver, compiler, question] =
         [name, driver, &compiler, question].map(|text| text.replace('\n', " "));
     let version = env!("CARGO_PKG_VERSION");

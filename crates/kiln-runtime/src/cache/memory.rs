@@ -2,15 +2,13 @@
 //! several threads want it at once.
 
 use crate::error::{Error, Result};
-use crate::launch::LoadedKernel;
-use kiln_backend::Stages;
+use crate::loaded::{Build, LoadedKernel};
 use kiln_ir::Level;
 use kiln_lang::param::SpecKey;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
 
 /// Everything that a compiled program depends on, beside the device. Compared whole, so that no
 /// accident of hashing confuses two.
@@ -58,20 +56,6 @@ struct Kept {
     slot: Slot,
     /// How many programs were new when it was last asked for.
     used: AtomicU64,
-}
-
-/// How a program came to be in this process: host time from the launch that needed it to one that
-/// was loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Build {
-    /// The kernel's name.
-    pub kernel: Arc<str>,
-    /// All of it, with the disk cache.
-    pub total: Duration,
-    /// Running the kernel's function to record its IR, and verifying that.
-    pub tracing: Duration,
-    /// What compiling took; `None` for a program that the disk cache had.
-    pub stages: Option<Stages>,
 }
 
 type Programs = HashMap<Specialization, Kept, BuildHasherDefault<WordHasher>>;

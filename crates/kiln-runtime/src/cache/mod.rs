@@ -7,5 +7,5 @@ mod memory;
 
 pub(crate) use choices::Choices;
 pub use disk::{DiskCache, DiskStats};
+pub use memory::ProgramCache;
 pub(crate) use memory::Specialization;
-pub use memory::{Build, ProgramCache};

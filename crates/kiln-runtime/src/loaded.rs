@@ -1,0 +1,129 @@
+//! Kernels that are compiled and loaded on a device, with what their launches need.
+
+use crate::cache::DiskCache;
+use crate::error::{Error, Result};
+use crate::params::ParamInfo;
+use kiln_backend::{Backend, Program, Properties, Stages};
+use kiln_compiler::{Partition, partition};
+use kiln_ir::Kernel;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A kernel that was compiled and loaded, with what its launches need.
+pub(crate) struct LoadedKernel {
+    pub(crate) name: Arc<str>,
+    pub(crate) params: Vec<ParamInfo>,
+    partition: Partition,
+    pub(crate) program: Arc<dyn Program>,
+    pub(crate) build: Build,
+}
+
+/// How a program came to be in this process: host time from the launch that needed it to one that
+/// was loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Build {
+    /// The kernel's name.
+    pub kernel: Arc<str>,
+    /// All of it, with the disk cache.
+    pub total: Duration,
+    /// Running the kernel's function to record its IR, and verifying that.
+    pub tracing: Duration,
+    /// What compiling took; `None` for a program that the disk cache had.
+    pub stages: Option<Stages>,
+}
+
+impl LoadedKernel {
+    /// Compiles and loads a verified kernel, whose tracing began at `start`.
+    pub(crate) fn new(
+        name: &str,
+        kernel: &Kernel,
+        (backend, disk): (&dyn Backend, &DiskCache),
+        start: Instant,
+    ) -> Result<LoadedKernel> {
+        let partition = partition(kernel);
+        let tracing = start.elapsed();
+        if !partition.unproven.is_empty() {
+            let problem = |u: &kiln_compiler::Unproven| {
+                format!(
+                    "{}: the programs' stores to `{}` may collide: {}; if they do not, use `unsafe` and \
+                     `store_overlapping` (for a kernel from IR, `launch_unchecked`)",
+                    u.location, u.param, u.reason
+                )
+            };
+            let problems = partition.unproven.iter().map(problem).collect();
+            return Err(Error::Kernel { kernel: name.to_owned(), problems });
+        }
+        let (program, stages) = load_or_compile(backend, disk, kernel)?;
+        let name: Arc<str> = name.into();
+        let build = Build { kernel: name.clone(), tracing, total: start.elapsed(), stages };
+        Ok(LoadedKernel { name, params: ParamInfo::list(&kernel.params), partition, program, build })
+    }
+
+    /// The grid that covers the tensors the programs write, by the words of the arguments.
+    pub(crate) fn grid(&self, words: &[u64]) -> Result<[u32; 3]> {
+        let refuse = |reason: String| Error::Grid { kernel: self.name.to_string(), reason };
+        let mut grid = [1u32; 3];
+        for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
+            if !self.partition.used[axis] {
+                continue;
+            }
+            let mut rules = self.partition.grid[axis].iter();
+            let Some(&first) = rules.next() else {
+                return Err(refuse(format!("no tensor's part depends on `program_id` of axis {name} alone")));
+            };
+            let count = |rule: kiln_compiler::GridRule| {
+                rule.programs(self.params[rule.param].extent(words, rule.axis))
+            };
+            if let Some(&other) = rules.find(|&&r| count(r) != count(first)) {
+                let [a, b] = [first, other].map(|r| (&self.params[r.param].name, r.axis, count(r)));
+                return Err(refuse(format!(
+                    "axis {} of `{}` asks for {} programs on {name}, axis {} of `{}` for {}",
+                    a.1, a.0, a.2, b.1, b.0, b.2
+                )));
+            }
+            grid[axis] = u32::try_from(count(first))
+                .map_err(|_| self.over_limit(axis, count(first), u64::from(u32::MAX)))?;
+        }
+        Ok(grid)
+    }
+
+    /// Refuses a grid that the device cannot have, before any argument is touched.
+    pub(crate) fn check_limits(&self, grid: [u32; 3], properties: &Properties) -> Result<()> {
+        let limits = properties.max_grid;
+        match (0..3).find(|&axis| grid[axis] > limits[axis]) {
+            None => Ok(()),
+            Some(axis) => Err(self.over_limit(axis, grid[axis].into(), limits[axis].into())),
+        }
+    }
+
+    fn over_limit(&self, axis: usize, given: u64, limit: u64) -> Error {
+        let what = format!("grid extent {}", ["x", "y", "z"][axis]);
+        Error::Device(kiln_backend::Error::LaunchLimit { kernel: self.name.to_string(), what, given, limit })
+    }
+}
+
+/// Takes the program from disk if it is there and the device accepts it, else compiles it, says how
+/// long that took, and keeps it.
+pub(crate) fn load_or_compile(
+    backend: &dyn Backend,
+    disk: &DiskCache,
+    kernel: &Kernel,
+) -> Result<(Arc<dyn Program>, Option<Stages>)> {
+    let Some(artifacts) = backend.artifacts().filter(|_| disk.folder().is_some()) else {
+        let compiled = backend.compile(kernel)?;
+        return Ok((compiled.program, Some(compiled.stages)));
+    };
+    // With locations: faults name them.
+    let key = DiskCache::key(&[format!("{kernel:#}").as_bytes(), artifacts.artifact_key().as_bytes()]);
+    if let Some(bytes) = disk.load(&key) {
+        match artifacts.load(&bytes) {
+            Ok(program) => return Ok((program, None)),
+            Err(_) => disk.reject(),
+        }
+    }
+    let compiled = backend.compile(kernel)?;
+    if let Some(bytes) = &compiled.artifact {
+        disk.store(&key, bytes);
+    }
+    Ok((compiled.program, Some(compiled.stages)))
+}
