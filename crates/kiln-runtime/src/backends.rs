@@ -9,8 +9,8 @@ type Opened = Result<Box<dyn Backend>>;
 /// Opens a device by name.
 ///
 /// # Errors
-/// [`Error::UnknownDevice`] if no backend of Kiln's has such a device, [`Error::MissingBackend`] for
-/// a backend that this build lacks, and what the backend refuses.
+/// [`Error::UnknownDevice`] if no backend of Kiln's has such a device, [`Error::MissingBackend`]
+/// for a backend that this build lacks, and what the backend refuses.
 pub(crate) fn open(name: &str) -> Opened {
     find(name).unwrap_or_else(|| Err(unknown(name)))
 }
