@@ -1,34 +1,10 @@
 //! What a device is and can do.
 
 use crate::Capabilities;
-use std::fmt;
-
-/// Which backend a device belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BackendKind {
-    /// The reference interpreter.
-    Interp,
-    /// The host's processor.
-    Cpu,
-    /// An NVIDIA GPU.
-    Cuda,
-}
-
-impl fmt::Display for BackendKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BackendKind::Interp => "interp",
-            BackendKind::Cpu => "cpu",
-            BackendKind::Cuda => "cuda",
-        })
-    }
-}
 
 /// A device and its limits. Sizes are in bytes.
 #[derive(Debug, Clone)]
 pub struct Properties {
-    /// The backend.
-    pub kind: BackendKind,
     /// The name a user selects it by: `interp`, `cpu`, `cuda:0`.
     pub id: String,
     /// The product name.

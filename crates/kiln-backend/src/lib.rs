@@ -19,7 +19,7 @@ mod resident;
 mod variables;
 
 pub use capabilities::{Capabilities, Clock, Execution, MatrixFormat, MatrixUnits};
-pub use device::{BackendKind, DevicePtr, EventId, Properties, Residency, StreamId};
+pub use device::{DevicePtr, EventId, Properties, Residency, StreamId};
 pub use error::{Error, Fault, FaultKind, Finding, Result};
 
 pub use limit::{LAUNCH_LIMIT, launch_limit_of_environment, parse_launch_limit};

@@ -8,9 +8,9 @@ use crate::pool::Pool;
 use crate::program::{CpuProgram, MAX_THREADS, SHARED_MEMORY};
 use crate::resident::Residents;
 use kiln_backend::{
-    Backend, BackendKind, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, Error, EventId,
-    Execution, Fault, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
-    Properties, Residency, ResidentId, Result, StreamId, Tenant,
+    Backend, BlockTime, Capabilities, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Fault,
+    Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program, Properties,
+    Residency, ResidentId, Result, StreamId, Tenant,
 };
 use kiln_cpu_primitives::Level;
 use kiln_ir::Kernel;
@@ -121,7 +121,6 @@ fn properties(threads: usize) -> Properties {
     let name =
         cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, n)| n.trim()));
     Properties {
-        kind: BackendKind::Cpu,
         id: "cpu".into(),
         name: name.unwrap_or(std::env::consts::ARCH).to_owned(),
         units: threads as u32,

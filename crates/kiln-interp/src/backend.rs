@@ -10,8 +10,8 @@ use crate::shadow::Report;
 use crate::streams::Streams;
 use crate::time::Time;
 use kiln_backend::{
-    Backend, BackendKind, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution,
-    Fault, LAUNCH_LIMIT, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
+    Backend, Capabilities, Clock, Compiled, DevicePtr, Diagnostics, Error, EventId, Execution, Fault,
+    LAUNCH_LIMIT, Launch, Mapped, MappedMemory, MappedPlace, MappedPlaces, PrintSink, Prints, Program,
     Properties, Residency, ResidentId, Result, Stages, StreamId, Tenant, is_printing,
 };
 use kiln_ir::{Kernel, verify};
@@ -151,7 +151,6 @@ impl Interp {
     /// A device.
     pub fn new(options: Options) -> Interp {
         let properties = Properties {
-            kind: BackendKind::Interp,
             id: options.name(),
             name: "Kiln reference interpreter".into(),
             units: 1,

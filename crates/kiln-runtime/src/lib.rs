@@ -84,8 +84,7 @@ pub use device::Device;
 pub use dyn_kernel::{DynArg, DynKernel, DynLaunch};
 pub use error::{Error, Result};
 pub use kiln_backend::{
-    BackendKind, Capabilities, Clock, Execution, Fault, FaultKind, MatrixFormat, MatrixUnits, Properties,
-    Report, Stages,
+    Capabilities, Clock, Execution, Fault, FaultKind, MatrixFormat, MatrixUnits, Properties, Report, Stages,
 };
 pub use launch::Launch;
 pub use loaded::Build;

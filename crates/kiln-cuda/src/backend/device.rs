@@ -7,7 +7,7 @@ use super::reports::Printed;
 use super::sites::SiteTables;
 use super::streams::{Events, Queue, Streams};
 use crate::driver::{Context, CudaError, Event, Function};
-use kiln_backend::{BackendKind, DevicePtr, PrintSink, Prints, Properties, Residency, Result, StreamId};
+use kiln_backend::{DevicePtr, PrintSink, Prints, Properties, Residency, Result, StreamId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A GPU in use.
@@ -156,7 +156,6 @@ fn properties(id: String, context: &Context) -> Properties {
     let (cuda, ptx) = (driver.version(), driver.ptx_version());
     let capability = gpu.compute_capability;
     Properties {
-        kind: BackendKind::Cuda,
         id,
         name: gpu.name.clone(),
         uuid: context.device().uuid().ok(),

@@ -39,9 +39,9 @@ use crate::ptx;
 use artifact::{Artifact, Code};
 use device::Device;
 use kiln_backend::{
-    Artifacts, Backend, BackendKind, Compiled, DevicePtr, Diagnostics, Error, EventId, Launch, Mapped,
-    MappedMemory, MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result,
-    Stages, StreamId, Tenant,
+    Artifacts, Backend, Compiled, DevicePtr, Diagnostics, Error, EventId, Launch, Mapped, MappedMemory,
+    MappedPlace, MappedPlaces, Peers, PrintSink, Program, Properties, ResidentId, Result, Stages, StreamId,
+    Tenant,
 };
 use kiln_compiler::Target;
 use kiln_ir::{Kernel, Level};
@@ -486,9 +486,7 @@ impl kiln_backend::Residents for Cuda {
 
 impl Peers for Cuda {
     fn enable_peer_access(&self, owner: &Properties) -> Result<()> {
-        let other =
-            (owner.kind == BackendKind::Cuda).then(|| owner.id.strip_prefix("cuda:")?.parse().ok()).flatten();
-        let Some(other) = other else {
+        let Some(other) = owner.id.strip_prefix("cuda:").and_then(|index| index.parse().ok()) else {
             return Err(Error::Unavailable {
                 device: format!("peer access of {} to {}", self.device.properties.id, owner.id),
                 reason: "it is not an NVIDIA GPU".into(),

@@ -1,7 +1,7 @@
 //! The device without kernels: memory, streams, events, limits, bad input.
 
 use crate::harness::*;
-use kiln_backend::{Backend, BackendKind, Error, EventId, Launch, StreamId};
+use kiln_backend::{Backend, Error, EventId, Execution, Launch, StreamId};
 use kiln_interp::{Interp, Options};
 use kiln_ir::*;
 
@@ -54,8 +54,8 @@ fn properties_tell_the_truth() {
     let host = Host::new();
     let p = host.device.properties();
     assert_eq!(
-        (p.kind, p.id.as_str(), p.warp, p.max_threads),
-        (BackendKind::Interp, "interp:fast", 32, 1024)
+        (p.capabilities.execution, p.id.as_str(), p.warp, p.max_threads),
+        (Execution::Interpreted, "interp:fast", 32, 1024)
     );
     assert!(p.unified && !host.device.sanitizes());
     let host = Host::sanitizing();

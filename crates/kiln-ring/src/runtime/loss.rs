@@ -103,7 +103,7 @@ impl RingRuntime {
     /// This runtime's device is not lost; as of [`with`](Self::with).
     pub fn recover_on(&self, device: &Device) -> Result<RingRuntime> {
         self.check_lost()?;
-        let same = device.properties().kind == self.0.device.properties().kind;
+        let same = device.capabilities().execution == self.0.device.capabilities().execution;
         let (warps, workers) = (self.0.config.warps, self.0.config.workers);
         let fits = RuntimeConfig {
             transport: if same { self.0.config.transport } else { Transport::Auto },

@@ -24,7 +24,7 @@ impl Shared {
             return Ok(());
         }
         // A GPU in another process, which has addresses of its own, has no peer access.
-        if from.kind != to.kind || !from.capabilities.peer_access || !to.capabilities.peer_access {
+        if !from.capabilities.peer_access || !to.capabilities.peer_access {
             return Err(RingError::OutOfReach { from: from.id.clone(), to: to.id.clone() });
         }
         if from.id != to.id {

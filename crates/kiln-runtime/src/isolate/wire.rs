@@ -3,9 +3,7 @@
 //! A frame is its length in 4 bytes, then a request's number or a reply's status in one, then
 //! fields: numbers of 8 bytes, and byte strings with their length before them. Little-endian.
 
-use kiln_backend::{
-    BackendKind, Capabilities, Clock, Error, Execution, MatrixFormat, MatrixUnits, Properties, Residency,
-};
+use kiln_backend::{Capabilities, Clock, Error, Execution, MatrixFormat, MatrixUnits, Properties, Residency};
 use std::io::{self, Read, Write};
 
 /// The most bytes of a frame: copies are cut into pieces of less.
@@ -230,13 +228,7 @@ pub fn error(fields: &mut Fields) -> Error {
 /// Writes a device's properties.
 pub fn put_properties(frame: Frame, p: &Properties) -> Frame {
     let pair = |pair: Option<(u32, u32)>| pair.map_or(u64::MAX, |(a, b)| u64::from(a) << 32 | u64::from(b));
-    let kind = match p.kind {
-        BackendKind::Interp => 0,
-        BackendKind::Cpu => 1,
-        BackendKind::Cuda => 2,
-    };
     let numbers = [
-        kind,
         p.units.into(),
         p.warp.into(),
         p.max_threads.into(),
@@ -260,35 +252,28 @@ pub fn put_properties(frame: Frame, p: &Properties) -> Frame {
 /// processes.
 pub fn properties(fields: &mut Fields) -> Result<Properties, Error> {
     let pair = |number: u64| (number != u64::MAX).then_some(((number >> 32) as u32, number as u32));
-    let mut n = [0; 13];
+    let mut n = [0; 12];
     for number in &mut n {
         *number = fields.number()?;
     }
-    let kind = match n[0] {
-        0 => BackendKind::Interp,
-        1 => BackendKind::Cpu,
-        2 => BackendKind::Cuda,
-        _ => return Err(broken()),
-    };
     let capabilities = capabilities(fields)?;
     let uuid = fields.bytes()?.try_into().ok();
     Ok(Properties {
-        kind,
         uuid,
         id: fields.text()?,
         name: fields.text()?,
-        units: n[1] as u32,
-        warp: n[2] as u32,
-        max_threads: n[3] as u32,
-        max_grid: [n[4] as u32, n[5] as u32, n[6] as u32],
-        shared_memory: n[7] as u32,
-        memory: n[8],
-        cache: n[9],
-        compute_capability: pair(n[10]),
+        units: n[0] as u32,
+        warp: n[1] as u32,
+        max_threads: n[2] as u32,
+        max_grid: [n[3] as u32, n[4] as u32, n[5] as u32],
+        shared_memory: n[6] as u32,
+        memory: n[7],
+        cache: n[8],
+        compute_capability: pair(n[9]),
         driver: fields.text()?,
-        ptx: pair(n[11]),
+        ptx: pair(n[10]),
         unified: false,
-        residency: if n[12] == 1 { Residency::Beside } else { Residency::Within },
+        residency: if n[11] == 1 { Residency::Beside } else { Residency::Within },
         capabilities,
     })
 }
@@ -412,7 +397,6 @@ mod tests {
     #[test]
     fn properties_survive_the_way() {
         let gpu = Properties {
-            kind: BackendKind::Cuda,
             id: "cuda:1".to_owned(),
             name: "some GPU".to_owned(),
             uuid: Some(std::array::from_fn(|i| i as u8)),
@@ -438,7 +422,6 @@ mod tests {
             },
         };
         let cpu = Properties {
-            kind: BackendKind::Cpu,
             uuid: None,
             compute_capability: None,
             ptx: None,
