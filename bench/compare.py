@@ -268,6 +268,10 @@ def compare_builds(options: argparse.Namespace) -> int:
             contender.stop()
     if options.ring:
         rows, failed = two_builds.ring(binaries, options.device, options.ring_only, options.ring)
+        problems += failed
+        rows, failed = two_builds.ring_again(
+            rows, binaries, options.device, options.ring, options.floor, options.again
+        )
         pairs, problems = pairs + rows, problems + failed
     print(two_builds.table(pairs, options.floor))
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")

@@ -254,6 +254,13 @@ class TwoBuilds(unittest.TestCase):
         ratios = {row["name"]: row["ratio"] for row in self.results()["rows"]}
         self.assertEqual(ratios, {"ring.rate (bar)": 0.5, COPY: 2.0, "ring.trip (bar)": 2.0})
 
+    def test_rows_of_rings_below_the_floor_are_measured_again(self) -> None:
+        with mock.patch.object(compare, "rows_for", return_value={COPY: compare.ROWS[COPY]}):
+            code, said, problems = self.run_compare(4.0, 2.0, "--ring", "2", "--again", "3")
+        self.assertEqual((code, problems), (1, ""), said)
+        values = {row["name"]: row["values"] for row in self.results()["rows"]}
+        self.assertEqual(values, {"ring.rate (bar)": [8, 8], COPY: [2, 2], "ring.trip (bar)": [2, 2]})
+
     def test_the_worst_row_comes_first(self) -> None:
         pairs = [before.Pair("a", [2.0], [1.0]), before.Pair("b", [1.0], [2.0]), before.Pair("c", [1.0], [2.0], rate=True)]
         lines = before.table(pairs, 0.98).splitlines()
