@@ -39,7 +39,7 @@ impl Device {
     /// A tensor with the given elements, in row-major order.
     ///
     /// # Errors
-    /// [`Error::Length`] if their number is not the shape's; out of memory.
+    /// [`Error::Length`](crate::Error::Length) if their number is not the shape's; out of memory.
     #[track_caller]
     pub fn tensor<T: Elem, const R: usize>(&self, data: &[T], shape: [usize; R]) -> Result<Tensor<T, R>> {
         Ok(Tensor::from_erased(DynTensor::new(self, data, &shape)?))
@@ -154,9 +154,10 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// The elements in row-major order, after all work that writes them.
     ///
     /// # Errors
-    /// [`Error::Uninitialized`]; the first fault of a kernel on the stream that wrote the tensor;
-    /// [`Error::Unwritten`] on the interpreter, if kernels have left some elements of a tensor from
-    /// [`Device::uninit`] as they were.
+    /// [`Error::Uninitialized`](crate::Error::Uninitialized); the first fault of a kernel on the
+    /// stream that wrote the tensor; [`Error::Unwritten`](crate::Error::Unwritten) on the
+    /// interpreter, if kernels have left some elements of a tensor from [`Device::uninit`] as they
+    /// were.
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.erased.elements(&mut Log::at(Location::caller()))
@@ -191,9 +192,9 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unwritten`] says how many were not; [`kiln_backend::Error::Unsupported`] on a
-    /// device that does not keep track of what is written; the first fault of a kernel that wrote
-    /// the tensor.
+    /// [`Error::Unwritten`](crate::Error::Unwritten) says how many were not;
+    /// [`kiln_backend::Error::Unsupported`] on a device that does not keep track of what is
+    /// written; the first fault of a kernel that wrote the tensor.
     pub fn check_written(&self) -> Result<()> {
         self.erased.check_written()
     }
@@ -201,7 +202,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// Overwrites all elements, in row-major order.
     ///
     /// # Errors
-    /// [`Error::Length`] if their number is not the tensor's.
+    /// [`Error::Length`](crate::Error::Length) if their number is not the tensor's.
     #[track_caller]
     pub fn write(&mut self, data: &[T]) -> Result<()> {
         self.erased.write_elements(data, &mut Log::at(Location::caller()))
@@ -228,7 +229,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Uninitialized`]; out of memory; faults as for [`to_vec`](Self::to_vec).
+    /// [`Error::Uninitialized`](crate::Error::Uninitialized); out of memory; faults as for
+    /// [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Result<Tensor<T, R>> {
         self.erased.to_device(device).map(Tensor::from_erased)
@@ -236,11 +238,11 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
 
     /// Runs a closure on the elements in host memory, without a copy where host and device share
     /// it. Until it returns, the tensor and its views are not used by anything else: that is
-    /// [`Error::Lent`].
+    /// [`Error::Lent`](crate::Error::Lent).
     ///
     /// # Errors
-    /// [`Error::Uninitialized`]; [`Error::Range`] if this is a view with gaps; faults as for
-    /// [`to_vec`](Self::to_vec).
+    /// [`Error::Uninitialized`](crate::Error::Uninitialized); [`Error::Range`](crate::Error::Range)
+    /// if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn with_host<U>(&self, f: impl FnOnce(&[T]) -> U) -> Result<U> {
         self.erased.with_host(f)
@@ -258,7 +260,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Range`] if this is a view with gaps; faults as for [`to_vec`](Self::to_vec).
+    /// [`Error::Range`](crate::Error::Range) if this is a view with gaps; faults as for
+    /// [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn with_host_mut<U>(&mut self, f: impl FnOnce(&mut [T]) -> U) -> Result<U> {
         self.erased.with_host_mut(f)
@@ -267,7 +270,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// The part of an axis in `range`, as a view.
     ///
     /// # Errors
-    /// [`Error::Range`] if the axis or the range does not exist.
+    /// [`Error::Range`](crate::Error::Range) if the axis or the range does not exist.
     pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<Tensor<T, R>> {
         self.erased.slice(axis, range).map(Tensor::from_erased)
     }
@@ -287,7 +290,7 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Range`] if one of the axes does not exist.
+    /// [`Error::Range`](crate::Error::Range) if one of the axes does not exist.
     pub fn swap_axes(&self, one: usize, other: usize) -> Result<Tensor<T, R>> {
         self.erased.swap_axes(one, other).map(Tensor::from_erased)
     }
@@ -307,8 +310,8 @@ impl<T: Elem, const R: usize> Tensor<T, R> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Length`] if the number of elements differs, [`Error::Range`] if this is a view with
-    /// gaps (`copy` it first).
+    /// [`Error::Length`](crate::Error::Length) if the number of elements differs,
+    /// [`Error::Range`](crate::Error::Range) if this is a view with gaps (`copy` it first).
     pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<Tensor<T, S>> {
         self.erased.reshape(&shape).map(Tensor::from_erased)
     }
@@ -324,7 +327,8 @@ impl<T: Elem> Tensor<T, 1> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Range`] if the tensor is empty; as for [`to_vec`](Self::to_vec).
+    /// [`Error::Range`](crate::Error::Range) if the tensor is empty; as for
+    /// [`to_vec`](Self::to_vec).
     #[track_caller]
     pub fn item(&self) -> Result<T> {
         self.slice(0, 0..1)?.to_vec().map(|v| v[0])
