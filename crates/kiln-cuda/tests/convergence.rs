@@ -111,7 +111,8 @@ fn tasks_have_no_such_barriers() {
 }
 
 /// A loop that lanes leave at different times, and stores of the whole block behind it.
-const PARTING: &str = "kernel @k(%x: mut view<u32, 1, global>, %y: mut view<i32, 1, global>) thread [64, 1, 1] {
+const PARTING: &str =
+    "kernel @k(%x: mut view<u32, 1, global>, %y: mut view<i32, 1, global>) thread [64, 1, 1] {
   %t = thread_id x : i64
   %0 = const 0 : i64
   %one = const 1 : i64
